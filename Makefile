@@ -1,0 +1,60 @@
+# The front door. CMake does the work; scripts/setup installs what is missing.
+PRESET ?= dev
+FUZZ_SECONDS ?= 60
+BENCH ?= all
+ARGS ?=
+
+.PHONY: help run test check build bench fuzz tidy setup clean
+
+help:
+	@echo 'make run      set up, build, and serve on the embedded store'
+	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
+	@echo 'make check    make test under every preset, and make tidy'
+	@echo 'make build    set up and build; the binary is build/khala'
+	@echo 'make bench    the benchmarks (BENCH=name for one)'
+	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS=60 seconds'
+	@echo 'make tidy     format, lint, layer and length checks'
+	@echo 'make setup    install everything the above needs'
+
+build:
+	@scripts/setup build
+	@cmake --preset release >/dev/null
+	@cmake --build build/release --target khala
+	@ln -sf release/khala build/khala
+
+run: build
+	@exec build/khala serve $(ARGS)
+
+test:
+	@scripts/setup build test $(if $(filter dev,$(PRESET)),,lint)
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build build/$(PRESET)
+	@tests/run build/$(PRESET) $(ARGS)
+
+check:
+	@for preset in dev clang asan ubsan tsan; do $(MAKE) --no-print-directory test PRESET=$$preset || exit 1; done
+	@$(MAKE) --no-print-directory tidy
+
+bench:
+	@scripts/setup build test
+	@cmake --preset release >/dev/null
+	@cmake --build build/release
+	@bench/run build/release $(BENCH)
+
+fuzz:
+	@scripts/setup build lint
+	@cmake --preset fuzz >/dev/null
+	@cmake --build build/fuzz
+	@tests/fuzz/run build/fuzz $(FUZZ_SECONDS)
+
+tidy:
+	@scripts/setup build test lint
+	@cmake --preset clang >/dev/null
+	@cmake --build build/clang --target core
+	@tools/tidy build/clang
+
+setup:
+	@scripts/setup build test lint
+
+clean:
+	rm -rf build

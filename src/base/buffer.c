@@ -1,0 +1,109 @@
+#include "base/buffer.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CAPACITY_FIRST 256
+
+void buffer_init(struct buffer *buffer, size_t size_max) {
+    assert(size_max > 0);
+    *buffer = (struct buffer){.size_max = size_max};
+}
+
+void buffer_release(struct buffer *buffer) {
+    free(buffer->data);
+    buffer_init(buffer, buffer->size_max);
+}
+
+void buffer_clear(struct buffer *buffer) {
+    buffer->size = 0;
+}
+
+void buffer_consume(struct buffer *buffer, size_t size) {
+    assert(size <= buffer->size);
+    buffer->size -= size;
+    if (buffer->size > 0 && size > 0)
+        memmove(buffer->data, buffer->data + size, buffer->size);
+}
+
+enum status buffer_reserve(struct buffer *buffer, size_t size) {
+    assert(buffer->size_max > 0);
+    if (size <= buffer->capacity - buffer->size)
+        return STATUS_OK;
+    if (size > buffer->size_max - buffer->size)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    size_t needed = buffer->size + size;
+    size_t capacity = buffer->capacity ? buffer->capacity : CAPACITY_FIRST;
+    while (capacity < needed)
+        capacity = capacity > buffer->size_max / 2 ? buffer->size_max : capacity * 2;
+    if (capacity > buffer->size_max)
+        capacity = buffer->size_max;
+    char *data = realloc(buffer->data, capacity);
+    if (!data)
+        return STATUS_OUT_OF_MEMORY;
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return STATUS_OK;
+}
+
+enum status buffer_append(struct buffer *buffer, const void *data, size_t size) {
+    enum status status = buffer_reserve(buffer, size);
+    if (status != STATUS_OK)
+        return status;
+    if (size > 0)
+        memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+    return STATUS_OK;
+}
+
+enum status buffer_append_slice(struct buffer *buffer, struct slice slice) {
+    return buffer_append(buffer, slice.data, slice.size);
+}
+
+enum status buffer_append_byte(struct buffer *buffer, char byte) {
+    return buffer_append(buffer, &byte, 1);
+}
+
+enum status buffer_append_u64(struct buffer *buffer, uint64_t number) {
+    char digits[20];
+    size_t first = sizeof(digits);
+    do {
+        digits[--first] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return buffer_append(buffer, digits + first, sizeof(digits) - first);
+}
+
+enum status buffer_append_hex(struct buffer *buffer, const void *data, size_t size) {
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *bytes = data;
+    if (size > SIZE_MAX / 2)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    enum status status = buffer_reserve(buffer, size * 2);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < size; i++) {
+        buffer->data[buffer->size++] = digits[bytes[i] >> 4];
+        buffer->data[buffer->size++] = digits[bytes[i] & 15];
+    }
+    return STATUS_OK;
+}
+
+enum status buffer_printf(struct buffer *buffer, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    assert(size >= 0);
+    /* vsnprintf writes a NUL behind the text; it needs room, but is not part of it. */
+    enum status status = buffer_reserve(buffer, (size_t)size + 1);
+    if (status != STATUS_OK)
+        return status;
+    va_start(arguments, format);
+    vsnprintf(buffer->data + buffer->size, (size_t)size + 1, format, arguments);
+    va_end(arguments);
+    buffer->size += (size_t)size;
+    return STATUS_OK;
+}

@@ -1,0 +1,51 @@
+/* Structured log: one line an event, on standard error; text for people, JSON when asked.
+ * Any thread; a line is one write(2), so lines never mix. Allocates nothing: a line longer
+ * than LOG_LINE_MAX is cut and says so. Values are escaped, so that no input can forge a line.
+ * Never log a secret: pass log_str only what may be read by whoever reads logs. */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+#define LOG_LINE_MAX 4096
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
+enum log_format { LOG_TEXT, LOG_JSON };
+
+enum log_field_type { LOG_FIELD_STRING, LOG_FIELD_INTEGER };
+
+struct log_field {
+    const char *name;
+    enum log_field_type type;
+    struct slice text;
+    int64_t number;
+};
+
+/* Call once, before threads start. */
+void log_configure(enum log_level level, enum log_format format, int fd);
+MUST_CHECK enum status log_level_parse(struct slice text, enum log_level *level);
+MUST_CHECK enum status log_format_parse(struct slice text, enum log_format *format);
+void log_emit(enum log_level level, const char *event, const struct log_field *fields,
+              size_t field_count);
+
+static inline struct log_field log_str(const char *name, const char *text) {
+    return (struct log_field){name, LOG_FIELD_STRING, slice_of(text ? text : ""), 0};
+}
+
+static inline struct log_field log_slice(const char *name, struct slice text) {
+    return (struct log_field){name, LOG_FIELD_STRING, text, 0};
+}
+
+static inline struct log_field log_int(const char *name, int64_t number) {
+    return (struct log_field){name, LOG_FIELD_INTEGER, {NULL, 0}, number};
+}
+
+/* log_event(LOG_INFO, "listener.ready", log_str("address", address), log_int("loops", 2)); */
+#define log_event(level, event, ...)                                                               \
+    log_emit(level, event, (struct log_field[]){__VA_ARGS__},                                      \
+             sizeof((struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
+
+#endif

@@ -1,0 +1,38 @@
+/* A slice: bytes somebody else owns. It lives as long as what it points into; it is never
+ * NUL-terminated by promise. Any thread; allocates nothing; cannot fail. */
+#ifndef BASE_SLICE_H
+#define BASE_SLICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct slice {
+    const char *data;
+    size_t size;
+};
+
+#define SLICE(literal) ((struct slice){(literal), sizeof(literal) - 1})
+
+static inline struct slice slice_of(const char *text) {
+    return (struct slice){text, strlen(text)};
+}
+
+static inline bool slice_equal(struct slice a, struct slice b) {
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+static inline bool slice_starts(struct slice text, struct slice prefix) {
+    return text.size >= prefix.size && memcmp(text.data, prefix.data, prefix.size) == 0;
+}
+
+static inline bool slice_ends(struct slice text, struct slice suffix) {
+    return text.size >= suffix.size &&
+           memcmp(text.data + text.size - suffix.size, suffix.data, suffix.size) == 0;
+}
+
+static inline struct slice slice_from(struct slice text, size_t offset) {
+    return (struct slice){text.data + offset, text.size - offset};
+}
+
+#endif
