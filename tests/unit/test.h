@@ -16,9 +16,9 @@
 #include "spec/codes.h"
 
 #define assert_ok(expression) assert_int_equal((expression), STATUS_OK)
-#define assert_slice(slice, text)                                                                  \
+#define assert_slice(actual, text)                                                                 \
     do {                                                                                           \
-        struct slice checked_ = (slice);                                                           \
+        struct slice checked_ = (actual);                                                          \
         assert_int_equal(checked_.size, strlen(text));                                             \
         assert_memory_equal(checked_.data, text, checked_.size);                                   \
     } while (0)
