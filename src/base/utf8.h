@@ -1,0 +1,23 @@
+/* UTF-8 validation (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF),
+ * in one piece or across pieces. Any thread; allocates nothing.
+ * A state of zero is both the start and "at a character boundary". */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+
+/* A sequence under way: how many continuation bytes are missing, and what the next may be. */
+struct utf8_state {
+    uint8_t missing;
+    uint8_t low;
+    uint8_t high;
+};
+
+/* False as soon as the bytes so far cannot begin a valid text. */
+bool utf8_feed(struct utf8_state *state, const void *data, size_t size);
+/* True for a whole valid text. */
+bool utf8_valid(struct slice text);
+
+#endif
