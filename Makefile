@@ -50,7 +50,7 @@ fuzz:
 tidy:
 	@scripts/setup build test lint
 	@cmake --preset clang >/dev/null
-	@cmake --build build/clang --target core
+	@cmake --build build/clang --target khala
 	@tools/tidy build/clang
 
 setup:

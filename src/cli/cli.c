@@ -1,0 +1,191 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define NUMBER_MAX 9007199254740991u
+
+const struct cli_command cli_commands[] = {
+    {"serve", "serve [--bind HOST:PORT] [--data-dir DIR] [--log text|json] [--log-level LEVEL]",
+     "Run the server.", "khala serve\nkhala serve --bind 127.0.0.1:0 --log json", cli_serve},
+    {"topic", "topic map TOPIC\ntopic unmap STREAM",
+     "Translate between topic names and stream ids.",
+     "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic},
+    {"cursor",
+     "cursor encode TIMESTAMP_MS UUID\n"
+     "cursor decode CURSOR\n"
+     "cursor compare CURSOR CURSOR\n"
+     "cursor plan --after N [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch EPOCH]\n"
+     "cursor migrate FILE [--json]",
+     "Work with event cursors and topic cursors.",
+     "khala cursor plan --after 2 --oldest 10 --head 25 --budget 200\n"
+     "echo '[{\"topic\":\"run:abc:events\",\"after_seq\":7}]' | khala cursor migrate -",
+     cli_cursor},
+    {"json", "json canonical\njson hash",
+     "Write the JSON text on standard input in canonical form, or its payload hash.",
+     "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json},
+    {"config", "config [--json] [--check] [--markdown] [settings as for serve]",
+     "Show the effective settings and where each comes from.",
+     "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config},
+    {"version", "version [--json]", "Show the version.", "khala version", cli_version},
+    {"help", "help [VERB]", "Show the verbs, or one in full.", "khala help cursor", cli_help},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static const struct cli_command *command_find(const char *name) {
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        if (strcmp(command->name, name) == 0)
+            return command;
+    return NULL;
+}
+
+static void print_usage(FILE *out, const struct cli_command *command) {
+    const char *prefix = "usage: ";
+    for (const char *line = command->usage; *line;) {
+        int size = (int)strcspn(line, "\n");
+        fprintf(out, "%skhala %.*s\n", prefix, size, line);
+        line += size + (line[size] == '\n');
+        prefix = "       ";
+    }
+}
+
+int cli_usage(const char *name) {
+    print_usage(stderr, command_find(name));
+    return EXIT_CODE_USAGE;
+}
+
+int cli_fail(enum exit_code code, const char *format, ...) {
+    va_list arguments;
+    fputs("khala: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return (int)code;
+}
+
+bool cli_number(const char *text, uint64_t *number) {
+    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || strlen(text) > 16)
+        return false;
+    *number = strtoull(text, NULL, 10);
+    return *number <= NUMBER_MAX;
+}
+
+enum status cli_read(const char *path, struct buffer *out) {
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!file)
+        return STATUS_NOT_FOUND;
+    enum status status = STATUS_OK;
+    char piece[16384];
+    size_t size;
+    while (status == STATUS_OK && (size = fread(piece, 1, sizeof(piece), file)) > 0)
+        status = buffer_append(out, piece, size);
+    if (status == STATUS_OK && ferror(file))
+        status = STATUS_SYSTEM_ERROR;
+    if (file != stdin)
+        fclose(file);
+    return status;
+}
+
+static const struct cli_option *option_find(const char *text, size_t size,
+                                            const struct cli_option *options, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strlen(options[i].name) == size && memcmp(options[i].name, text, size) == 0)
+            return &options[i];
+    return NULL;
+}
+
+bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count) {
+    int kept = 0;
+    for (int i = 0; i < *argc; i++) {
+        const char *text = argv[i];
+        if (strcmp(text, "--") == 0) {
+            for (i++; i < *argc; i++)
+                argv[kept++] = argv[i];
+            break;
+        }
+        if (strncmp(text, "--", 2) != 0) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        size_t size = strcspn(text, "=");
+        const struct cli_option *option = option_find(text, size, options, option_count);
+        if (!option) {
+            cli_fail(EXIT_CODE_USAGE, "unknown option %s", text);
+            return false;
+        }
+        if (option->flag && text[size] == '=') {
+            cli_fail(EXIT_CODE_USAGE, "%s takes no value", option->name);
+            return false;
+        }
+        if (option->flag) {
+            *option->flag = true;
+        } else if (text[size] == '=') {
+            *option->value = text + size + 1;
+        } else if (i + 1 < *argc) {
+            *option->value = argv[++i];
+        } else {
+            cli_fail(EXIT_CODE_USAGE, "%s needs a value", option->name);
+            return false;
+        }
+    }
+    *argc = kept;
+    return true;
+}
+
+static void print_overview(FILE *out) {
+    fputs("Khala: a resumable sync server.\n\nusage: khala VERB …\n\n", out);
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        fprintf(out, "  %-10s %s\n", command->name, command->summary);
+    fputs("\nkhala help VERB shows a verb in full. Exit codes: 0 done, 1 the answer is no, "
+          "2 wrong usage, 3 unreachable.\n",
+          out);
+}
+
+int cli_help(int argc, char **argv) {
+    if (argc == 0) {
+        print_overview(stdout);
+        return EXIT_CODE_DONE;
+    }
+    const struct cli_command *command = command_find(argv[0]);
+    if (argc > 1)
+        return cli_usage("help");
+    if (!command)
+        return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", argv[0]);
+    printf("%s\n\n", command->summary);
+    print_usage(stdout, command);
+    printf("\nexamples:\n");
+    for (const char *line = command->example; *line;) {
+        int size = (int)strcspn(line, "\n");
+        printf("  %.*s\n", size, line);
+        line += size + (line[size] == '\n');
+    }
+    return EXIT_CODE_DONE;
+}
+
+int cli_main(int argc, char **argv) {
+    if (argc < 2) {
+        print_overview(stderr);
+        return EXIT_CODE_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    const struct cli_command *command = command_find(name);
+    if (!command)
+        return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", name);
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0)
+            return cli_help(1, (char *[]){(char *)command->name, NULL});
+    int code = command->run(argc - 2, argv + 2);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail(EXIT_CODE_UNREACHABLE, "cannot write the answer: %s", strerror(errno));
+    return code;
+}

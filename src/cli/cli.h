@@ -1,0 +1,53 @@
+/* The command line: one table of verbs, from which dispatch, help and usage follow.
+ * Main thread only. Data goes to standard output, everything else to standard error.
+ * A verb answers an exit code of spec/exit.json and has printed its own error by then.
+ * Options may stand anywhere; `--` ends them. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "spec/codes.h"
+
+struct cli_command {
+    const char *name;
+    const char *usage;   /* one line a form, without "khala " */
+    const char *summary; /* one sentence */
+    const char *example; /* lines to try */
+    int (*run)(int argc, char **argv);
+};
+
+/* Ends with a row whose name is NULL. */
+extern const struct cli_command cli_commands[];
+
+/* An option is a flag (flag set) or takes a value (value set). */
+struct cli_option {
+    const char *name; /* "--json" */
+    bool *flag;
+    const char **value;
+};
+
+int cli_main(int argc, char **argv);
+
+/* Takes the options out of argv and leaves the operands; false after printing what is wrong. */
+bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count);
+/* Prints "khala: …" on standard error and answers the code. */
+int cli_fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The usage of the verb on standard error; answers EXIT_CODE_USAGE. */
+int cli_usage(const char *name);
+/* A whole number without sign or leading junk, at most 2^53-1. */
+bool cli_number(const char *text, uint64_t *number);
+/* Reads a whole file ("-" is standard input) up to the buffer's maximum. */
+MUST_CHECK enum status cli_read(const char *path, struct buffer *out);
+
+int cli_config(int argc, char **argv);
+int cli_cursor(int argc, char **argv);
+int cli_help(int argc, char **argv);
+int cli_json(int argc, char **argv);
+int cli_serve(int argc, char **argv);
+int cli_topic(int argc, char **argv);
+int cli_version(int argc, char **argv);
+
+#endif

@@ -1,0 +1,118 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/cursor_file.h"
+#include "topic/continuity.h"
+#include "topic/event_cursor.h"
+
+static int cursor_encode(int argc, char **argv) {
+    struct event_cursor cursor;
+    char text[EVENT_CURSOR_SIZE_MAX];
+    if (argc != 2)
+        return cli_usage("cursor");
+    if (!cli_number(argv[0], &cursor.timestamp_ms))
+        return cli_fail(EXIT_CODE_NO, "'%s' is not a timestamp of 0 to 2^53-1", argv[0]);
+    if (uuid7_parse(slice_of(argv[1]), &cursor.uuid) != STATUS_OK)
+        return cli_fail(EXIT_CODE_NO, "'%s' is not a lower-case UUIDv7", argv[1]);
+    size_t size = event_cursor_encode(&cursor, text);
+    printf("%.*s\n", (int)size, text);
+    return EXIT_CODE_DONE;
+}
+
+static bool decode(const char *text, struct event_cursor *cursor) {
+    const char *reason = "";
+    if (event_cursor_decode(slice_of(text), cursor, &reason) == STATUS_OK)
+        return true;
+    cli_fail(EXIT_CODE_NO, "%s: %s", status_code(STATUS_INVALID_CURSOR), reason);
+    return false;
+}
+
+static int cursor_decode(int argc, char **argv) {
+    struct event_cursor cursor;
+    char uuid[UUID_TEXT_SIZE + 1] = {0};
+    if (argc != 1)
+        return cli_usage("cursor");
+    if (!decode(argv[0], &cursor))
+        return EXIT_CODE_NO;
+    uuid_format(&cursor.uuid, uuid);
+    printf("%llu %s\n", (unsigned long long)cursor.timestamp_ms, uuid);
+    return EXIT_CODE_DONE;
+}
+
+static int cursor_compare(int argc, char **argv) {
+    struct event_cursor a;
+    struct event_cursor b;
+    if (argc != 2)
+        return cli_usage("cursor");
+    if (!decode(argv[0], &a) || !decode(argv[1], &b))
+        return EXIT_CODE_NO;
+    int order = event_cursor_compare(&a, &b);
+    printf("%d\n", order < 0 ? -1 : order > 0 ? 1 : 0);
+    return EXIT_CODE_DONE;
+}
+
+struct plan_words {
+    const char *after;
+    const char *oldest;
+    const char *head;
+    const char *budget;
+    const char *epoch;
+    const char *store_epoch;
+};
+
+static int cursor_plan(int argc, const struct plan_words *words) {
+    struct topic_window window;
+    uint64_t after_seq;
+    bool windowed = words->oldest && words->head && words->budget;
+    if (argc != 0 || !words->after || (!windowed && (words->oldest || words->head || words->budget)) ||
+        !words->epoch != !words->store_epoch)
+        return cli_usage("cursor");
+    if (!cli_number(words->after, &after_seq) ||
+        (windowed && (!cli_number(words->oldest, &window.oldest_seq) ||
+                      !cli_number(words->head, &window.head_seq) ||
+                      !cli_number(words->budget, &window.replay_budget_events))))
+        return cli_fail(EXIT_CODE_USAGE, "cursor plan takes whole numbers of 0 to 2^53-1");
+    bool epoch_differs = words->epoch && strcmp(words->epoch, words->store_epoch) != 0;
+    struct continuity plan = continuity_plan(windowed ? &window : NULL, after_seq, epoch_differs);
+    struct buffer out;
+    buffer_init(&out, 1024);
+    int code = EXIT_CODE_DONE;
+    if (continuity_write_json(&out, &plan) == STATUS_OK)
+        printf("%.*s\n", (int)out.size, out.data);
+    else
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "out of memory");
+    buffer_release(&out);
+    return code;
+}
+
+int cli_cursor(int argc, char **argv) {
+    struct plan_words words = {0};
+    bool json = false;
+    const struct cli_option options[] = {
+        {"--after", NULL, &words.after},   {"--oldest", NULL, &words.oldest},
+        {"--head", NULL, &words.head},     {"--budget", NULL, &words.budget},
+        {"--epoch", NULL, &words.epoch},   {"--store-epoch", NULL, &words.store_epoch},
+        {"--json", &json, NULL},
+    };
+    if (!cli_options(&argc, argv, options, sizeof(options) / sizeof(options[0])))
+        return EXIT_CODE_USAGE;
+    if (argc == 0)
+        return cli_usage("cursor");
+    const char *name = argv[0];
+    argc--;
+    argv++;
+    if (strcmp(name, "plan") == 0)
+        return cursor_plan(argc, &words);
+    if (words.after || words.oldest || words.head || words.budget || words.epoch)
+        return cli_usage("cursor");
+    if (strcmp(name, "encode") == 0)
+        return cursor_encode(argc, argv);
+    if (strcmp(name, "decode") == 0)
+        return cursor_decode(argc, argv);
+    if (strcmp(name, "compare") == 0)
+        return cursor_compare(argc, argv);
+    if (strcmp(name, "migrate") == 0 && argc == 1)
+        return cursor_migrate_file(argv[0], json);
+    return cli_usage("cursor");
+}

@@ -1,0 +1,29 @@
+#include "cli/settings.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define OPTIONS_MAX (CONFIG_SETTING_COUNT + 16)
+
+static const char *environment(const char *name) {
+    return getenv(name);
+}
+
+int cli_settings(int *argc, char **argv, const struct cli_option *own, size_t own_count,
+                 struct config *config) {
+    struct config_flag flags[CONFIG_SETTING_COUNT];
+    struct cli_option options[OPTIONS_MAX];
+    size_t flag_count = config_flags(flags);
+    size_t option_count = 0;
+    assert(own_count + flag_count <= OPTIONS_MAX);
+    for (size_t i = 0; i < own_count; i++)
+        options[option_count++] = own[i];
+    for (size_t i = 0; i < flag_count; i++)
+        options[option_count++] = (struct cli_option){flags[i].name, NULL, &flags[i].value};
+    if (!cli_options(argc, argv, options, option_count))
+        return EXIT_CODE_USAGE;
+    struct config_error error;
+    if (config_load(config, environment, flags, flag_count, &error) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
+    return EXIT_CODE_DONE;
+}

@@ -1,0 +1,13 @@
+/* The settings of the server as verbs take them: flags from the table of server/config.c beside
+ * the verb's own options, then the environment. Main thread only; owns nothing.
+ * A bad value has been printed when the answer is not EXIT_CODE_DONE. */
+#ifndef CLI_SETTINGS_H
+#define CLI_SETTINGS_H
+
+#include "cli/cli.h"
+#include "server/config.h"
+
+int cli_settings(int *argc, char **argv, const struct cli_option *own, size_t own_count,
+                 struct config *config);
+
+#endif

@@ -1,0 +1,28 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "topic/stream_id.h"
+
+int cli_topic(int argc, char **argv) {
+    if (!cli_options(&argc, argv, NULL, 0) || argc != 2)
+        return cli_usage("topic");
+    bool map = strcmp(argv[0], "map") == 0;
+    if (!map && strcmp(argv[0], "unmap") != 0)
+        return cli_usage("topic");
+    struct slice name = slice_of(argv[1]);
+    struct buffer answer;
+    buffer_init(&answer, STREAM_ID_BYTES_MAX);
+    enum status status = map ? topic_name_check(name) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = map ? topic_to_stream(name, &answer) : stream_to_topic(name, &answer);
+    int code = EXIT_CODE_DONE;
+    if (status == STATUS_OK)
+        printf("%.*s\n", (int)answer.size, answer.data);
+    else if (status == STATUS_NOT_FOUND)
+        code = cli_fail(EXIT_CODE_NO, "no topic has this stream id");
+    else
+        code = cli_fail(EXIT_CODE_NO, "%s: %s", status_code(status), status_message(status));
+    buffer_release(&answer);
+    return code;
+}

@@ -1,0 +1,342 @@
+#include "server/config.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "base/utf8.h"
+#include "wire/json.h"
+
+
+enum setting_type { SETTING_TEXT, SETTING_ADDRESS, SETTING_NUMBER, SETTING_CHOICE };
+
+struct setting {
+    const char *name;
+    const char *flag; /* NULL: environment only */
+    enum setting_type type;
+    size_t offset;
+    const char *fallback;
+    uint64_t min;
+    uint64_t max;
+    const char *choices; /* "text|json": the value is the index */
+    bool secret;
+    const char *help;
+};
+
+#define FIELD(member) offsetof(struct config, member)
+
+static const struct setting settings[CONFIG_SETTING_COUNT] = {
+    {.name = "RUNTIME_BIND_ADDR",
+     .flag = "--bind",
+     .type = SETTING_ADDRESS,
+     .offset = FIELD(bind),
+     .fallback = "127.0.0.1:4100",
+     .help = "where clients and backends connect, host:port; port 0 picks a free one"},
+    {.name = "KHALA_DATA_DIR",
+     .flag = "--data-dir",
+     .type = SETTING_TEXT,
+     .offset = FIELD(data_dir),
+     .fallback = "./khala-data",
+     .help = "the folder of the embedded store"},
+    {.name = "KHALA_LOG",
+     .flag = "--log",
+     .type = SETTING_CHOICE,
+     .offset = FIELD(log_format),
+     .fallback = "text",
+     .choices = "text|json",
+     .help = "how log lines are written"},
+    {.name = "KHALA_LOG_LEVEL",
+     .flag = "--log-level",
+     .type = SETTING_CHOICE,
+     .offset = FIELD(log_level),
+     .fallback = "info",
+     .choices = "debug|info|warn|error|off",
+     .help = "the least level that is logged"},
+    {.name = "KHALA_IO_LOOPS",
+     .flag = "--loops",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(io_loops),
+     .fallback = "0",
+     .max = CONFIG_LOOPS_MAX,
+     .help = "io loops; 0 means one per core"},
+    {.name = "KHALA_CONNECTIONS_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(connections_max),
+     .fallback = "100000",
+     .min = 1,
+     .max = 10000000,
+     .help = "connections accepted at once, over all loops"},
+    {.name = "KHALA_REQUEST_HEAD_BYTES_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(request_head_bytes_max),
+     .fallback = "16384",
+     .min = 1024,
+     .max = 1048576,
+     .help = "largest request line and headers"},
+    {.name = "KHALA_REQUEST_TIMEOUT_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(request_timeout_ms),
+     .fallback = "10000",
+     .min = 10,
+     .max = 3600000,
+     .help = "how long a request may take to arrive, and a client may leave an answer unread"},
+    {.name = "KHALA_IDLE_TIMEOUT_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(idle_timeout_ms),
+     .fallback = "60000",
+     .min = 10,
+     .max = 86400000,
+     .help = "how long a connection may stay open between requests"},
+    {.name = "KHALA_SHUTDOWN_GRACE_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(shutdown_grace_ms),
+     .fallback = "10000",
+     .max = 600000,
+     .help = "how long requests under way may take to finish at shutdown"},
+};
+
+__attribute__((format(printf, 2, 3))) static enum status
+refuse(struct config_error *error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
+    va_end(arguments);
+    return STATUS_INVALID_CONFIG;
+}
+
+static bool parse_number(const char *text, uint64_t *number) {
+    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || strlen(text) > 18)
+        return false;
+    *number = strtoull(text, NULL, 10);
+    return true;
+}
+
+static enum status set_address(struct config_address *address, const char *text) {
+    const char *colon = strrchr(text, ':');
+    uint64_t port;
+    if (!colon || colon == text || !parse_number(colon + 1, &port) || port > UINT16_MAX)
+        return STATUS_INVALID_CONFIG;
+    const char *host = text;
+    size_t size = (size_t)(colon - text);
+    if (size >= 2 && host[0] == '[' && host[size - 1] == ']') {
+        host++;
+        size -= 2;
+    }
+    if (size == 0 || size >= sizeof(address->host))
+        return STATUS_INVALID_CONFIG;
+    memcpy(address->host, host, size);
+    address->host[size] = '\0';
+    address->port = (uint16_t)port;
+    return STATUS_OK;
+}
+
+static bool choice_index(const char *choices, const char *text, uint64_t *index) {
+    *index = 0;
+    for (const char *at = choices; *at; (*index)++) {
+        size_t size = strcspn(at, "|");
+        if (size == strlen(text) && memcmp(at, text, size) == 0)
+            return true;
+        at += size + (at[size] == '|');
+    }
+    return false;
+}
+
+static enum status setting_apply(const struct setting *setting, struct config *config,
+                                 const char *text, struct config_error *error) {
+    void *field = (char *)config + setting->offset;
+    uint64_t number = 0;
+    switch (setting->type) {
+    case SETTING_TEXT:
+        if (*text == '\0' || strlen(text) >= CONFIG_TEXT_MAX)
+            return refuse(error, "%s must be 1 to %d characters", setting->name,
+                          CONFIG_TEXT_MAX - 1);
+        strcpy(field, text);
+        return STATUS_OK;
+    case SETTING_ADDRESS:
+        if (set_address(field, text) != STATUS_OK)
+            return refuse(error, "%s='%.200s' is not host:port", setting->name, text);
+        return STATUS_OK;
+    case SETTING_CHOICE:
+        if (!choice_index(setting->choices, text, &number))
+            return refuse(error, "%s='%.200s' is not one of %s", setting->name, text,
+                          setting->choices);
+        *(uint64_t *)field = number;
+        return STATUS_OK;
+    case SETTING_NUMBER:
+        if (!parse_number(text, &number) || number < setting->min || number > setting->max)
+            return refuse(error, "%s='%.200s' is not a whole number from %llu to %llu",
+                          setting->name, text, (unsigned long long)setting->min,
+                          (unsigned long long)setting->max);
+        *(uint64_t *)field = number;
+        return STATUS_OK;
+    }
+    assert(0 && "a setting type of the table");
+    return STATUS_INTERNAL_ERROR;
+}
+
+static enum status settings_load(struct config *config, const char *(*environment)(const char *),
+                                 const struct config_flag *flags, size_t flag_count,
+                                 struct config_error *error) {
+    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++) {
+        const struct setting *setting = &settings[i];
+        const char *text = setting->fallback;
+        const char *given = environment(setting->name);
+        config->sources[i] = CONFIG_DEFAULT;
+        if (given) {
+            text = given;
+            config->sources[i] = CONFIG_ENVIRONMENT;
+        }
+        for (size_t j = 0; setting->flag && j < flag_count; j++) {
+            if (flags[j].value && strcmp(flags[j].name, setting->flag) == 0) {
+                text = flags[j].value;
+                config->sources[i] = CONFIG_FLAG;
+            }
+        }
+        enum status status = setting_apply(setting, config, text, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+static enum status policies_load(struct config *config, const char *(*environment)(const char *),
+                                 struct config_error *error) {
+    policy_table_init(&config->policies);
+    assert(policy_key_count() <= CONFIG_POLICY_KEY_MAX);
+    for (size_t i = 0; i < policy_key_count(); i++) {
+        struct policy_key key = policy_key_at(i);
+        const char *text = environment(key.name);
+        config->policy_sources[i] = text ? CONFIG_ENVIRONMENT : CONFIG_DEFAULT;
+        if (text &&
+            policy_table_set(&config->policies, slice_of(key.name), slice_of(text)) != STATUS_OK)
+            return refuse(error, "%s='%.200s' is not a whole number from %llu to %llu", key.name,
+                          text, (unsigned long long)key.value_min,
+                          (unsigned long long)key.value_max);
+    }
+    return STATUS_OK;
+}
+
+enum status config_load(struct config *config, const char *(*environment)(const char *),
+                        const struct config_flag *flags, size_t flag_count,
+                        struct config_error *error) {
+    enum status status = settings_load(config, environment, flags, flag_count, error);
+    return status == STATUS_OK ? policies_load(config, environment, error) : status;
+}
+
+size_t config_flags(struct config_flag *flags) {
+    size_t count = 0;
+    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++)
+        if (settings[i].flag)
+            flags[count++] = (struct config_flag){settings[i].flag, NULL};
+    return count;
+}
+
+static const char *source_name(enum config_source source) {
+    static const char *const names[] = {"default", "environment", "flag"};
+    return names[source];
+}
+
+/* Writes the value as it would be given; settings hold no characters that would need escapes
+ * in a terminal, but JSON escapes them anyway. */
+static void setting_text(const struct setting *setting, const struct config *config,
+                         char text[CONFIG_TEXT_MAX]) {
+    const void *field = (const char *)config + setting->offset;
+    const struct config_address *address = field;
+    uint64_t index = 0;
+    switch (setting->type) {
+    case SETTING_TEXT:
+        snprintf(text, CONFIG_TEXT_MAX, "%s", setting->secret ? "********" : (const char *)field);
+        return;
+    case SETTING_ADDRESS:
+        snprintf(text, CONFIG_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u",
+                 address->host, (unsigned)address->port);
+        return;
+    case SETTING_CHOICE: {
+        const char *choice = setting->choices;
+        for (; index < *(const uint64_t *)field; index++)
+            choice += strcspn(choice, "|") + 1;
+        snprintf(text, CONFIG_TEXT_MAX, "%.*s", (int)strcspn(choice, "|"), choice);
+        return;
+    }
+    case SETTING_NUMBER:
+        snprintf(text, CONFIG_TEXT_MAX, "%llu",
+                 (unsigned long long)*(const uint64_t *)field);
+        return;
+    }
+}
+
+struct printer {
+    FILE *out;
+    bool json;
+    bool begun;
+};
+
+static void print_setting(struct printer *printer, const char *name, const char *value,
+                          enum config_source source) {
+    if (!printer->json) {
+        fprintf(printer->out, "%s=%s  # %s\n", name, value, source_name(source));
+        return;
+    }
+    struct buffer quoted;
+    buffer_init(&quoted, CONFIG_TEXT_MAX * 6 + 2);
+    struct slice text = slice_of(value);
+    if (!utf8_valid(text) || json_write_string(&quoted, text) != STATUS_OK)
+        quoted.size = 0;
+    fprintf(printer->out, "%s{\"name\":\"%s\",\"value\":%.*s,\"source\":\"%s\"}",
+            printer->begun ? ",\n " : "[", name, quoted.size ? (int)quoted.size : 4,
+            quoted.size ? quoted.data : "null", source_name(source));
+    printer->begun = true;
+    buffer_release(&quoted);
+}
+
+void config_print(const struct config *config, FILE *out, bool json) {
+    struct printer printer = {out, json, false};
+    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++) {
+        char text[CONFIG_TEXT_MAX];
+        setting_text(&settings[i], config, text);
+        print_setting(&printer, settings[i].name, text, config->sources[i]);
+    }
+    for (size_t i = 0; i < policy_key_count(); i++) {
+        struct policy_key key = policy_key_at(i);
+        char text[32];
+        snprintf(text, sizeof(text), "%llu",
+                 (unsigned long long)policy_table_get(&config->policies, &key));
+        print_setting(&printer, key.name, text, config->policy_sources[i]);
+    }
+    if (json)
+        fputs("]\n", out);
+}
+
+void config_print_markdown(FILE *out) {
+    fputs("# Configuration\n\n_Generated by `khala config --markdown`._\n\n"
+          "Flags win over the environment, the environment over defaults. A bad value is refused "
+          "at start with\nthe name of its key. `khala config` shows what is in force and where it "
+          "comes from.\n\n"
+          "| environment | flag | default | takes | what it is |\n|---|---|---|---|---|\n",
+          out);
+    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++) {
+        const struct setting *setting = &settings[i];
+        fprintf(out, "| `%s` | ", setting->name);
+        fprintf(out, setting->flag ? "`%s` | " : "– | ", setting->flag);
+        fprintf(out, "`%s` | ", setting->fallback);
+        if (setting->type == SETTING_NUMBER)
+            fprintf(out, "%llu to %llu", (unsigned long long)setting->min,
+                    (unsigned long long)setting->max);
+        for (const char *c = setting->choices ? setting->choices : ""; *c; c++)
+            fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, out);
+        if (setting->type == SETTING_ADDRESS)
+            fputs("host:port", out);
+        if (setting->type == SETTING_TEXT)
+            fputs("text", out);
+        fprintf(out, " | %s |\n", setting->help);
+    }
+    fputs("\n## Topic policies\n\n| environment | default | takes | what it is |\n"
+          "|---|---:|---|---|\n",
+          out);
+    for (size_t i = 0; i < policy_key_count(); i++) {
+        struct policy_key key = policy_key_at(i);
+        fprintf(out, "| `%s` | %llu | %llu to %llu | %s |\n", key.name,
+                (unsigned long long)key.value_default, (unsigned long long)key.value_min,
+                (unsigned long long)key.value_max, key.about);
+    }
+}

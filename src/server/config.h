@@ -1,0 +1,65 @@
+/* The server's settings: one table drives environment names, flags, checks, `khala config`
+ * and the documentation.
+ * Read once, before threads start; read-only afterwards. Owns no heap.
+ * A bad value is refused with the key's name in the message: STATUS_INVALID_CONFIG.
+ * Precedence: flag over environment over default, and each setting remembers its source. */
+#ifndef SERVER_CONFIG_H
+#define SERVER_CONFIG_H
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/slice.h"
+#include "topic/policy_key.h"
+
+#define CONFIG_TEXT_MAX       512
+#define CONFIG_ERROR_MAX      512
+#define CONFIG_LOOPS_MAX      64
+#define CONFIG_SETTING_COUNT  10
+#define CONFIG_POLICY_KEY_MAX 64
+
+enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
+
+struct config_address {
+    char host[256];
+    uint16_t port;
+};
+
+struct config {
+    struct config_address bind;
+    char data_dir[CONFIG_TEXT_MAX];
+    uint64_t log_format;
+    uint64_t log_level;
+    uint64_t io_loops;
+    uint64_t connections_max;
+    uint64_t request_head_bytes_max;
+    uint64_t request_timeout_ms;
+    uint64_t idle_timeout_ms;
+    uint64_t shutdown_grace_ms;
+    struct policy_table policies;
+    enum config_source sources[CONFIG_SETTING_COUNT];
+    enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];
+};
+
+struct config_error {
+    char text[CONFIG_ERROR_MAX];
+};
+
+/* A setting given on the command line: "--bind", "127.0.0.1:0". */
+struct config_flag {
+    const char *name;
+    const char *value; /* NULL: not given */
+};
+
+/* Reads the environment, then the flags. environment(name) answers NULL where unset. */
+MUST_CHECK enum status config_load(struct config *config, const char *(*environment)(const char *),
+                                   const struct config_flag *flags, size_t flag_count,
+                                   struct config_error *error);
+/* The flags there are, with no value; answers how many, at most CONFIG_SETTING_COUNT. */
+size_t config_flags(struct config_flag *flags);
+/* The effective settings with their sources, secrets masked, one a line or as JSON. */
+void config_print(const struct config *config, FILE *out, bool json);
+/* docs/configuration.md. */
+void config_print_markdown(FILE *out);
+
+#endif

@@ -1,0 +1,300 @@
+#include "server/conn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "server/route.h"
+#include "server/server.h"
+
+#define UNREAD_BYTES_MAX LOOP_READ_BYTES
+#define OUT_BYTES_MAX    (1 << 20)
+
+static void conn_consume(struct conn *conn, struct slice input);
+static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
+
+static void set_state(struct conn *conn, enum conn_state state) {
+    /* Which state may follow which, one row a state. */
+    static const unsigned allowed[] = {
+        [CONN_READING] = 1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_CLOSED,
+        [CONN_HANDLING] = 1u << CONN_WRITING | 1u << CONN_CLOSED,
+        [CONN_WRITING] = 1u << CONN_READING | 1u << CONN_LINGERING | 1u << CONN_CLOSED,
+        [CONN_LINGERING] = 1u << CONN_CLOSED,
+        [CONN_CLOSED] = 0,
+    };
+    assert(allowed[conn->state] & 1u << state);
+    (void)allowed;
+    conn->state = state;
+}
+
+static void on_closed(uv_handle_t *handle) {
+    struct conn *conn = handle->data;
+    struct io_loop *loop = conn->loop;
+    free(conn);
+    io_loop_conn_closed(loop);
+}
+
+void conn_close(struct conn *conn) {
+    if (conn->state == CONN_CLOSED)
+        return;
+    set_state(conn, CONN_CLOSED);
+    deadline_drop(&conn->deadline);
+    if (conn->next)
+        conn->next->previous = conn->previous;
+    *(conn->previous ? &conn->previous->next : &conn->loop->conns) = conn->next;
+    exchange_free(conn->exchange);
+    conn->exchange = NULL;
+    http1_parser_release(&conn->parser);
+    buffer_release(&conn->unread);
+    /* A write under way still reads conn->out; libuv cancels it before on_closed. */
+    uv_close((uv_handle_t *)&conn->tcp, on_closed);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
+    const struct conn *conn = handle->data;
+    (void)suggested;
+    *memory = uv_buf_init(conn->loop->read_memory, LOOP_READ_BYTES);
+}
+
+static void on_shutdown(uv_shutdown_t *request, int error) {
+    struct conn *conn = request->data;
+    if (error != 0)
+        conn_close(conn);
+}
+
+/* Closing at once with bytes unread would make the kernel send a reset, which can overtake the
+ * answer. So: end our side, and read on until the peer ends too or its time is up. */
+static void conn_linger(struct conn *conn) {
+    set_state(conn, CONN_LINGERING);
+    buffer_release(&conn->out);
+    conn->shutdown.data = conn;
+    if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0 ||
+        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        conn_close(conn);
+        return;
+    }
+    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+}
+
+static void conn_written(struct conn *conn) {
+    exchange_free(conn->exchange);
+    conn->exchange = NULL;
+    buffer_release(&conn->out);
+    if (!conn->keep_alive) {
+        conn_linger(conn);
+        return;
+    }
+    set_state(conn, CONN_READING);
+    http1_finish(&conn->parser);
+    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_IDLE);
+    if (conn->consuming)
+        return;
+    struct buffer unread = conn->unread;
+    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    conn_consume(conn, buffer_slice(&unread));
+    buffer_release(&unread);
+}
+
+static void on_write(uv_write_t *request, int error) {
+    struct conn *conn = request->data;
+    if (conn->state == CONN_CLOSED) {
+        buffer_release(&conn->out);
+        return;
+    }
+    clock_tick(&conn->loop->clock);
+    if (error != 0)
+        conn_close(conn);
+    else
+        conn_written(conn);
+}
+
+void conn_answered(struct conn *conn) {
+    set_state(conn, CONN_WRITING);
+    uv_buf_t whole = uv_buf_init(conn->out.data, (unsigned)conn->out.size);
+    int written = uv_try_write((uv_stream_t *)&conn->tcp, &whole, 1);
+    if (written == (int)conn->out.size) {
+        conn_written(conn);
+        return;
+    }
+    if (written < 0 && written != UV_EAGAIN) {
+        buffer_release(&conn->out);
+        conn_close(conn);
+        return;
+    }
+    size_t done = written > 0 ? (size_t)written : 0;
+    uv_buf_t rest = uv_buf_init(conn->out.data + done, (unsigned)(conn->out.size - done));
+    conn->write.data = conn;
+    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0) {
+        buffer_release(&conn->out);
+        conn_close(conn);
+    }
+}
+
+/* The parser refused: answer what can be answered, interpret nothing more. */
+static void conn_refuse(struct conn *conn, enum status status) {
+    conn->keep_alive = false;
+    if (!conn->exchange)
+        conn->exchange = exchange_new(conn, NULL);
+    if (!conn->exchange) {
+        conn_close(conn);
+        return;
+    }
+    set_state(conn, CONN_HANDLING);
+    exchange_answer_status(conn->exchange, status);
+}
+
+static void answer_continue(struct conn *conn) {
+    static char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    uv_buf_t interim = uv_buf_init(text, sizeof(text) - 1);
+    /* 25 bytes into an empty socket; if even that is refused the peer is gone. */
+    if (uv_try_write((uv_stream_t *)&conn->tcp, &interim, 1) != (int)interim.len)
+        conn_close(conn);
+}
+
+/* Finds the route before any of the body is taken. */
+static void conn_head(struct conn *conn) {
+    const struct http1_request *request = http1_parser_request(&conn->parser);
+    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    conn->exchange = exchange_new(conn, request);
+    if (!conn->exchange) {
+        conn_close(conn);
+        return;
+    }
+    conn->keep_alive = request->keep_alive && conn->loop->state == LOOP_SERVING;
+    enum status status = route_find(conn->exchange);
+    if (status == STATUS_OK)
+        status = http1_allow_body(&conn->parser, conn->exchange->route->body_bytes_max);
+    if (status == STATUS_OK) {
+        if (request->expect_continue)
+            answer_continue(conn);
+        return;
+    }
+    /* A body nobody wants is not read: the connection ends instead. */
+    if (request->has_body)
+        conn_refuse(conn, status);
+    else
+        conn->exchange->refused = status;
+}
+
+static void conn_request_done(struct conn *conn) {
+    struct exchange *exchange = conn->exchange;
+    deadline_drop(&conn->deadline);
+    set_state(conn, CONN_HANDLING);
+    if (exchange->refused != STATUS_OK)
+        exchange_answer_status(exchange, exchange->refused);
+    else
+        exchange->route->handle(exchange);
+}
+
+static void conn_event(struct conn *conn, const struct http1_event *event) {
+    switch (event->kind) {
+    case HTTP1_EVENT_MORE:
+        return;
+    case HTTP1_EVENT_HEAD:
+        conn_head(conn);
+        return;
+    case HTTP1_EVENT_BODY: {
+        enum status status = buffer_append_slice(&conn->exchange->body, event->piece);
+        if (status != STATUS_OK)
+            conn_refuse(conn, status);
+        return;
+    }
+    case HTTP1_EVENT_DONE:
+        conn_request_done(conn);
+        return;
+    }
+}
+
+static void conn_keep_unread(struct conn *conn, struct slice input) {
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+    if (input.size > 0 && buffer_append_slice(&conn->unread, input) != STATUS_OK)
+        conn_close(conn);
+}
+
+static void conn_consume(struct conn *conn, struct slice input) {
+    struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
+    conn->consuming = true;
+    while (conn->state == CONN_READING && event.kind != HTTP1_EVENT_MORE) {
+        enum status status = http1_next(&conn->parser, &input, &event);
+        if (status != STATUS_OK)
+            conn_refuse(conn, status);
+        else
+            conn_event(conn, &event);
+    }
+    conn->consuming = false;
+    if (conn->state == CONN_HANDLING || conn->state == CONN_WRITING)
+        conn_keep_unread(conn, input);
+    else if (conn->state == CONN_READING)
+        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
+    struct conn *conn = stream->data;
+    if (size == 0)
+        return;
+    clock_tick(&conn->loop->clock);
+    if (size < 0) {
+        conn_close(conn);
+        return;
+    }
+    if (conn->state == CONN_LINGERING)
+        return;
+    /* The whole request must arrive within its time, so that one byte a second does not hold
+     * a connection for ever. */
+    if (conn->deadline.kind == DEADLINE_IDLE)
+        io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    conn_consume(conn, (struct slice){memory->base, (size_t)size});
+}
+
+void conn_accept(struct io_loop *loop, bool wanted) {
+    struct conn *conn = calloc(1, sizeof(*conn));
+    if (!conn) {
+        log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
+        return;
+    }
+    conn->loop = loop;
+    conn->next = loop->conns;
+    if (loop->conns)
+        loop->conns->previous = conn;
+    loop->conns = conn;
+    loop->conn_count++;
+    http1_parser_init(&conn->parser, &loop->limits);
+    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    buffer_init(&conn->out, OUT_BYTES_MAX);
+    uv_tcp_init(&loop->uv, &conn->tcp);
+    conn->tcp.data = conn;
+    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted ||
+        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        conn_close(conn);
+        return;
+    }
+    uv_tcp_nodelay(&conn->tcp, 1);
+    io_loop_deadline(loop, &conn->deadline, DEADLINE_IDLE);
+}
+
+struct conn *conn_of_deadline(struct deadline *deadline) {
+    return (struct conn *)((char *)deadline - offsetof(struct conn, deadline));
+}
+
+void conn_expired(struct conn *conn) {
+    bool arriving = conn->state == CONN_READING && conn->deadline.kind == DEADLINE_REQUEST;
+    if (arriving)
+        conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
+    else
+        conn_close(conn);
+}
+
+void conn_drain_all(struct io_loop *loop) {
+    for (struct conn *conn = loop->conns, *next; conn; conn = next) {
+        next = conn->next;
+        conn->keep_alive = false;
+        if (conn->state == CONN_READING && conn->deadline.kind == DEADLINE_IDLE)
+            conn_close(conn);
+    }
+}
+
+void conn_close_all(struct io_loop *loop) {
+    while (loop->conns)
+        conn_close(loop->conns);
+}

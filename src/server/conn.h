@@ -1,0 +1,49 @@
+/* A connection: bytes in, requests to their handlers, answers out, one request at a time.
+ * Belongs to its loop's thread. Between requests it holds no memory but itself.
+ * A peer's mistake is answered with its coded error and the connection closes; a peer that stops
+ * reading or sending is closed by its deadline.
+ * Nothing is read while an answer is due, so a peer that pipelines cannot pile up work. */
+#ifndef SERVER_CONN_H
+#define SERVER_CONN_H
+
+#include "server/exchange.h"
+#include "server/loop.h"
+
+enum conn_state {
+    CONN_READING,   /* waits for a request, or reads one */
+    CONN_HANDLING,  /* a handler owes the answer; nothing is read */
+    CONN_WRITING,   /* the answer is going out; nothing is read */
+    CONN_LINGERING, /* the last answer is out; what still comes is thrown away */
+    CONN_CLOSED,    /* libuv lets go of the handle, then the memory returns */
+};
+
+struct conn {
+    uv_tcp_t tcp;
+    struct io_loop *loop;
+    struct conn *previous;
+    struct conn *next;
+    struct deadline deadline;
+    struct http1_parser parser;
+    struct exchange *exchange; /* NULL between requests */
+    struct buffer unread;      /* bytes behind the request being handled */
+    struct buffer out;         /* the one bounded slot of bytes to be written */
+    uv_write_t write;
+    uv_shutdown_t shutdown;
+    enum conn_state state;
+    bool keep_alive; /* after the answer under way */
+    bool consuming;  /* inside conn_consume, which goes on by itself after an answer */
+};
+
+/* Accepts what the loop's listener has; refused connections are closed at once. */
+void conn_accept(struct io_loop *loop, bool wanted);
+struct conn *conn_of_deadline(struct deadline *deadline);
+/* Its deadline has passed. */
+void conn_expired(struct conn *conn);
+/* The exchange's answer is in conn->out: write it, then go on with the next request. */
+void conn_answered(struct conn *conn);
+void conn_close(struct conn *conn);
+/* The loop drains: whoever is between requests closes, the others after their answer. */
+void conn_drain_all(struct io_loop *loop);
+void conn_close_all(struct io_loop *loop);
+
+#endif

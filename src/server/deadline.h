@@ -1,0 +1,38 @@
+/* Deadlines of a loop's connections: a few kinds, each with one fixed delay, so that each kind is
+ * a queue in order of time and setting, moving or dropping a deadline is a few instructions.
+ * Belongs to its loop's thread. Intrusive: allocates nothing. Cannot fail.
+ * The head of a queue is always its earliest deadline. */
+#ifndef SERVER_DEADLINE_H
+#define SERVER_DEADLINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum deadline_kind {
+    DEADLINE_REQUEST, /* a request arrives, an answer is read, a farewell ends */
+    DEADLINE_IDLE,    /* nothing happens between requests */
+    DEADLINE_KIND_COUNT,
+};
+
+struct deadline {
+    struct deadline *previous;
+    struct deadline *next;
+    uint64_t at_ms; /* 0: not set */
+    enum deadline_kind kind;
+};
+
+struct deadline_queue {
+    struct deadline heads[DEADLINE_KIND_COUNT];
+    uint64_t delays_ms[DEADLINE_KIND_COUNT];
+};
+
+void deadline_queue_init(struct deadline_queue *queue);
+void deadline_set(struct deadline_queue *queue, struct deadline *deadline, enum deadline_kind kind,
+                  uint64_t now_ms);
+void deadline_drop(struct deadline *deadline);
+/* Takes out one deadline that has passed, or answers NULL. */
+struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms);
+/* When to look again; UINT64_MAX when nothing is set. */
+uint64_t deadline_next_ms(const struct deadline_queue *queue);
+
+#endif

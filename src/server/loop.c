@@ -1,0 +1,177 @@
+#include "server/loop.h"
+
+#include <assert.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "server/conn.h"
+#include "server/server.h"
+
+#define TASKS_MAX 1000000
+#define BACKLOG   4096
+
+static void timer_arm(struct io_loop *loop);
+
+static void on_timer(uv_timer_t *timer) {
+    struct io_loop *loop = timer->data;
+    clock_tick(&loop->clock);
+    struct deadline *deadline;
+    while ((deadline = deadline_expired(&loop->deadlines, clock_mono_ms(&loop->clock))))
+        conn_expired(conn_of_deadline(deadline));
+    timer_arm(loop);
+}
+
+static void timer_arm(struct io_loop *loop) {
+    uint64_t next_ms = deadline_next_ms(&loop->deadlines);
+    uint64_t now_ms = clock_mono_ms(&loop->clock);
+    if (next_ms == UINT64_MAX || loop->state == LOOP_ENDING)
+        return;
+    uv_update_time(&loop->uv);
+    uv_timer_start(&loop->timer, on_timer, next_ms > now_ms ? next_ms - now_ms : 1, 0);
+}
+
+void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind) {
+    deadline_set(&loop->deadlines, deadline, kind, clock_mono_ms(&loop->clock));
+    /* A timer under way fires no later than the earliest deadline there was; only an earlier one
+     * needs it moved. */
+    if (!uv_is_active((uv_handle_t *)&loop->timer) ||
+        uv_timer_get_due_in(&loop->timer) > loop->deadlines.delays_ms[kind])
+        timer_arm(loop);
+}
+
+static void close_handles_when_empty(struct io_loop *loop) {
+    if (loop->state != LOOP_ENDING && (loop->state != LOOP_DRAINING || loop->conn_count > 0))
+        return;
+    loop->state = LOOP_ENDING;
+    if (loop->conn_count > 0 || uv_is_closing((uv_handle_t *)&loop->wake))
+        return;
+    /* Closed first, so that nobody wakes a handle that is going. */
+    mailbox_close(&loop->mailbox);
+    uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->wake, NULL);
+}
+
+void io_loop_conn_closed(struct io_loop *loop) {
+    assert(loop->conn_count > 0);
+    loop->conn_count--;
+    close_handles_when_empty(loop);
+}
+
+static void on_connection(uv_stream_t *listener, int error) {
+    struct io_loop *loop = listener->data;
+    clock_tick(&loop->clock);
+    if (error != 0) {
+        log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
+        return;
+    }
+    conn_accept(loop, loop->conn_count < loop->conn_count_max);
+}
+
+static void on_wake(uv_async_t *wake) {
+    struct io_loop *loop = wake->data;
+    clock_tick(&loop->clock);
+    struct mailbox_item *item = mailbox_take_all(&loop->mailbox);
+    while (item) {
+        struct loop_task *task = (struct loop_task *)item;
+        item = item->next;
+        task->run(task);
+    }
+}
+
+static void wake_loop(void *user) {
+    struct io_loop *loop = user;
+    uv_async_send(&loop->wake);
+}
+
+static void run_drain(struct loop_task *task) {
+    struct io_loop *loop = (struct io_loop *)((char *)task - offsetof(struct io_loop, drain));
+    if (loop->state != LOOP_SERVING)
+        return;
+    loop->state = LOOP_DRAINING;
+    uv_close((uv_handle_t *)&loop->listener, NULL);
+    conn_drain_all(loop);
+    close_handles_when_empty(loop);
+}
+
+static void run_end(struct loop_task *task) {
+    struct io_loop *loop = (struct io_loop *)((char *)task - offsetof(struct io_loop, end));
+    if (loop->state == LOOP_SERVING)
+        run_drain(&loop->drain);
+    conn_close_all(loop);
+    loop->state = LOOP_ENDING;
+    close_handles_when_empty(loop);
+}
+
+static void loop_thread(void *user) {
+    struct io_loop *loop = user;
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    server_loop_ended_post(loop->server);
+}
+
+static enum status handles_init(struct io_loop *loop, int listen_fd) {
+    if (uv_loop_init(&loop->uv) != 0)
+        return STATUS_SYSTEM_ERROR;
+    uv_tcp_init(&loop->uv, &loop->listener);
+    uv_timer_init(&loop->uv, &loop->timer);
+    uv_async_init(&loop->uv, &loop->wake, on_wake);
+    loop->listener.data = loop->timer.data = loop->wake.data = loop;
+    if (uv_tcp_open(&loop->listener, listen_fd) != 0 ||
+        uv_listen((uv_stream_t *)&loop->listener, BACKLOG, on_connection) != 0)
+        return STATUS_SYSTEM_ERROR;
+    return STATUS_OK;
+}
+
+enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd) {
+    const struct config *config = &server->config;
+    loop->server = server;
+    loop->config = config;
+    loop->state = LOOP_SERVING;
+    loop->limits = HTTP1_LIMITS_DEFAULT;
+    loop->limits.head_bytes_max = config->request_head_bytes_max;
+    if (loop->limits.line_bytes_max > loop->limits.head_bytes_max)
+        loop->limits.line_bytes_max = loop->limits.head_bytes_max;
+    loop->conn_count_max = config->connections_max / server->loop_count + 1;
+    loop->drain.run = run_drain;
+    loop->end.run = run_end;
+    clock_init(&loop->clock);
+    uuid7_generator_init(&loop->ids, NULL);
+    deadline_queue_init(&loop->deadlines);
+    loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
+    loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
+    mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
+    enum status status = handles_init(loop, listen_fd);
+    if (status == STATUS_OK && uv_thread_create(&loop->thread, loop_thread, loop) != 0)
+        status = STATUS_SYSTEM_ERROR;
+    return status;
+}
+
+enum status io_loop_post(struct io_loop *loop, struct loop_task *task) {
+    return mailbox_post(&loop->mailbox, &task->item);
+}
+
+/* A loop that has ended already refuses these, which is as good as done. Each is posted by the
+ * control loop only, and not again before it has run: a linked item must not be posted twice. */
+static void post_once(struct io_loop *loop, struct loop_task *task, bool *posted) {
+    if (*posted)
+        return;
+    *posted = true;
+    enum status status = io_loop_post(loop, task);
+    assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
+    (void)status;
+}
+
+void io_loop_drain_post(struct io_loop *loop) {
+    post_once(loop, &loop->drain, &loop->drain_posted);
+}
+
+void io_loop_end_post(struct io_loop *loop) {
+    post_once(loop, &loop->end, &loop->end_posted);
+}
+
+void io_loop_join(struct io_loop *loop) {
+    uv_thread_join(&loop->thread);
+    int error = uv_loop_close(&loop->uv);
+    assert(error == 0);
+    (void)error;
+    mailbox_release(&loop->mailbox);
+}

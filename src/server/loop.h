@@ -1,0 +1,70 @@
+/* An io loop: one thread, its listener, its connections and their deadlines.
+ * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
+ * Owns its connections; they return their memory when libuv has let go of their handles.
+ * A connection beyond the maximum is closed at accept. While draining nothing new is accepted,
+ * idle connections close at once, and the thread ends with the last connection. */
+#ifndef SERVER_LOOP_H
+#define SERVER_LOOP_H
+
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/mailbox.h"
+#include "base/uuid7.h"
+#include "server/config.h"
+#include "server/deadline.h"
+#include "wire/http1.h"
+
+#define LOOP_READ_BYTES 65536
+
+struct conn;
+struct server;
+
+/* Something another thread wants done on the loop's thread. */
+struct loop_task {
+    struct mailbox_item item;
+    void (*run)(struct loop_task *task);
+};
+
+enum loop_state { LOOP_SERVING, LOOP_DRAINING, LOOP_ENDING };
+
+struct io_loop {
+    struct server *server;
+    const struct config *config;
+    uv_loop_t uv;
+    uv_thread_t thread;
+    uv_tcp_t listener;
+    uv_async_t wake;
+    uv_timer_t timer;
+    struct mailbox mailbox;
+    struct clock clock;
+    struct uuid7_generator ids; /* of requests */
+    struct deadline_queue deadlines;
+    struct http1_limits limits;
+    struct conn *conns;
+    size_t conn_count;
+    size_t conn_count_max;
+    enum loop_state state;
+    struct loop_task drain;
+    struct loop_task end;
+    bool drain_posted; /* these two belong to the control loop */
+    bool end_posted;
+    char read_memory[LOOP_READ_BYTES];
+};
+
+/* Takes over the listening socket. */
+MUST_CHECK enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd);
+/* Any thread: no more accepts; idle connections close, others finish their request. */
+void io_loop_drain_post(struct io_loop *loop);
+/* Any thread: every connection closes now. */
+void io_loop_end_post(struct io_loop *loop);
+void io_loop_join(struct io_loop *loop);
+/* Any thread. The task's memory stays the caller's until it has run. */
+MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
+
+/* For connections: deadlines that also keep the timer right. */
+void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind);
+/* For connections: one is gone for good. */
+void io_loop_conn_closed(struct io_loop *loop);
+
+#endif

@@ -1,0 +1,21 @@
+/* The routes: one table of method, path and handler.
+ * Read-only; any thread. Finding allocates only the decoded parameters, in the exchange.
+ * STATUS_NOT_FOUND when no row has the path, STATUS_METHOD_NOT_ALLOWED when one has it under
+ * another method, STATUS_BAD_REQUEST for a path that does not decode. */
+#ifndef SERVER_ROUTE_H
+#define SERVER_ROUTE_H
+
+#include "server/exchange.h"
+
+struct route {
+    enum http1_method method;
+    const char *path; /* segments; {name} matches one non-empty segment */
+    void (*handle)(struct exchange *exchange);
+    uint64_t body_bytes_max; /* 0: takes no body */
+};
+
+MUST_CHECK enum status route_find(struct exchange *exchange);
+/* "GET, HEAD": the methods of the request's path. */
+void route_allowed(struct slice path, char text[64]);
+
+#endif
