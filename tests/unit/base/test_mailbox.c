@@ -257,7 +257,7 @@ static void a_woken_owner_gets_all_in_order(void **state) {
 }
 
 int main(void) {
-    alarm(300);
+    alarm(60);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_leave_in_the_order_they_came),
         cmocka_unit_test(only_the_first_item_wakes),
