@@ -1,7 +1,9 @@
 /* Structured log: one line an event, on standard error; text for people, JSON when asked.
- * Any thread; a line is one write(2), so lines never mix. Allocates nothing: a line longer
- * than LOG_LINE_MAX is cut and says so. Values are escaped, so that no input can forge a line.
- * Never log a secret: pass log_str only what may be read by whoever reads logs. */
+ * Any thread; a line is one write(2) under one lock, so lines never mix. Allocates nothing: a
+ * line longer than LOG_LINE_MAX is cut and says so (put the field that matters first). Never
+ * waits and never fails: a line the descriptor cannot take at once is lost, and the next one
+ * that goes through follows a log.lines_lost line. Values are escaped: no input can forge a line.
+ */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -10,6 +12,7 @@
 #include "base/slice.h"
 #include "spec/codes.h"
 
+/* No more than PIPE_BUF: a pipe that is ready takes so much at once or not at all. */
 #define LOG_LINE_MAX 4096
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
@@ -24,10 +27,14 @@ struct log_field {
     int64_t number;
 };
 
-/* Call once, before threads start. */
+/* Call once, before threads start; until then: LOG_INFO, LOG_TEXT, standard error. A process
+ * that logs into a pipe or socket ignores SIGPIPE, as any server does. */
 void log_configure(enum log_level level, enum log_format format, int fd);
+/* debug info warn error off, text json; anything else: STATUS_INVALID_CONFIG. */
 MUST_CHECK enum status log_level_parse(struct slice text, enum log_level *level);
 MUST_CHECK enum status log_format_parse(struct slice text, enum log_format *format);
+/* Keeps errno, so that an error can be logged before it is looked at. Never log a secret: a
+ * value may be read by whoever reads logs. */
 void log_emit(enum log_level level, const char *event, const struct log_field *fields,
               size_t field_count);
 

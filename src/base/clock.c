@@ -1,0 +1,48 @@
+#include "base/clock.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <time.h>
+
+static uint64_t read_ns(clockid_t id) {
+    struct timespec now;
+    int failed = clock_gettime(id, &now);
+    assert(!failed);
+    /* A machine that believes to be before 1970 gets 0 rather than a date far ahead. */
+    if (now.tv_sec < 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000u * CLOCK_NS_PER_MS + (uint64_t)now.tv_nsec;
+}
+
+static struct clock_reading system_read(void *user) {
+    (void)user;
+    return (struct clock_reading){read_ns(CLOCK_REALTIME) / CLOCK_NS_PER_MS,
+                                  read_ns(CLOCK_MONOTONIC)};
+}
+
+void clock_init(struct clock *clock) {
+    clock_init_source(clock, NULL, system_read);
+}
+
+void clock_init_source(struct clock *clock, void *user, clock_read_cb *read) {
+    assert(read);
+    *clock = (struct clock){.user = user, .read = read};
+    clock_tick(clock);
+}
+
+void clock_tick(struct clock *clock) {
+    struct clock_reading reading = clock->read(clock->user);
+    if (reading.mono_ns < clock->reading.mono_ns)
+        reading.mono_ns = clock->reading.mono_ns;
+    clock->reading = reading;
+}
+
+struct clock_reading clock_manual_read(void *user) {
+    const struct clock_manual *manual = user;
+    return manual->reading;
+}
+
+void clock_manual_advance_ms(struct clock_manual *manual, uint64_t delta_ms) {
+    manual->reading.wall_ms += delta_ms;
+    manual->reading.mono_ns += delta_ms * CLOCK_NS_PER_MS;
+}

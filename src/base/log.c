@@ -1,0 +1,316 @@
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+
+/* Kept free at the end of a line for what must close it: a quote, the mark of a cut, a brace
+ * and the newline. */
+#define LINE_TAIL_BYTES  16
+#define ESCAPE_BYTES_MAX 8
+
+/* bytes[0] is a newline of its own: it is written only to end a line torn before this one. */
+struct line {
+    enum log_format format;
+    bool cut;
+    size_t size;
+    char bytes[LOG_LINE_MAX];
+};
+
+/* One character as the line shows it, and how many bytes of the value it stands for. */
+struct escaped {
+    size_t consumed;
+    size_t size;
+    char bytes[ESCAPE_BYTES_MAX];
+};
+
+static struct {
+    enum log_level level;
+    enum log_format format;
+    int fd;
+    pthread_mutex_t lock;
+    int64_t lost_count;
+    bool torn;
+} sink = {LOG_INFO, LOG_TEXT, STDERR_FILENO, PTHREAD_MUTEX_INITIALIZER, 0, false};
+
+static const char *const level_names[] = {"debug", "info", "warn", "error", "off"};
+static const char *const level_columns[] = {"DEBUG", "INFO ", "WARN ", "ERROR"};
+static const char *const format_names[] = {"text", "json"};
+
+void log_configure(enum log_level level, enum log_format format, int fd) {
+    sink.level = level;
+    sink.format = format;
+    sink.fd = fd;
+    sink.lost_count = 0;
+    sink.torn = false;
+}
+
+enum status log_level_parse(struct slice text, enum log_level *level) {
+    for (size_t i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+        if (slice_equal(text, slice_of(level_names[i]))) {
+            *level = (enum log_level)i;
+            return STATUS_OK;
+        }
+    }
+    return STATUS_INVALID_CONFIG;
+}
+
+enum status log_format_parse(struct slice text, enum log_format *format) {
+    for (size_t i = 0; i < sizeof(format_names) / sizeof(format_names[0]); i++) {
+        if (slice_equal(text, slice_of(format_names[i]))) {
+            *format = (enum log_format)i;
+            return STATUS_OK;
+        }
+    }
+    return STATUS_INVALID_CONFIG;
+}
+
+/* All or nothing; what does not fit cuts the line there for good. */
+static bool line_put(struct line *line, const char *bytes, size_t size) {
+    if (line->cut || line->size + size > LOG_LINE_MAX - LINE_TAIL_BYTES) {
+        line->cut = true;
+        return false;
+    }
+    memcpy(line->bytes + line->size, bytes, size);
+    line->size += size;
+    return true;
+}
+
+static bool line_put_text(struct line *line, const char *text) {
+    return line_put(line, text, strlen(text));
+}
+
+/* Into the room kept at the end. */
+static void line_close(struct line *line, const char *text) {
+    size_t size = strlen(text);
+    assert(line->size + size <= LOG_LINE_MAX);
+    memcpy(line->bytes + line->size, text, size);
+    line->size += size;
+}
+
+/* The size of the valid character at the start of text, or 0. */
+static size_t character_size(struct slice text) {
+    struct utf8_state state = {0, 0, 0};
+    for (size_t size = 1; size <= text.size; size++) {
+        if (!utf8_feed(&state, text.data + size - 1, 1))
+            return 0;
+        if (state.missing == 0)
+            return size;
+    }
+    return 0;
+}
+
+/* Of two or three bytes; longer ones are not asked for. */
+static uint32_t character_code(const char *bytes, size_t size) {
+    uint32_t code = (uint8_t)bytes[0] & (size == 2 ? 0x1fu : 0x0fu);
+    for (size_t i = 1; i < size; i++)
+        code = code << 6 | ((uint8_t)bytes[i] & 0x3fu);
+    return code;
+}
+
+/* Characters that some reader takes for a line end or a terminal command, or that reorder what
+ * is shown around them: with these a value could look like another line. */
+static bool code_deceives(uint32_t code) {
+    return (code >= 0x80 && code <= 0x9f) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+           code == 0xfeff;
+}
+
+__attribute__((format(printf, 2, 3))) static void escaped_print(struct escaped *escaped,
+                                                                const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(escaped->bytes, sizeof(escaped->bytes), format, arguments);
+    va_end(arguments);
+    assert(size > 0 && (size_t)size < sizeof(escaped->bytes));
+    escaped->size = (size_t)size;
+}
+
+static void escape_ascii(struct escaped *escaped, enum log_format format, uint8_t byte) {
+    if (byte == '"' || byte == '\\')
+        escaped_print(escaped, "\\%c", byte);
+    else if (byte >= 0x20 && byte < 0x7f)
+        escaped_print(escaped, "%c", byte);
+    else if (byte == '\n' || byte == '\r' || byte == '\t')
+        escaped_print(escaped, "\\%c", byte == '\n' ? 'n' : byte == '\r' ? 'r' : 't');
+    else if (format == LOG_JSON)
+        escaped_print(escaped, "\\u%04x", (unsigned)byte);
+    else
+        escaped_print(escaped, "\\x%02x", (unsigned)byte);
+}
+
+/* JSON has no escape for a byte that is no text, so there it reads as the text form would. */
+static struct escaped escape_next(enum log_format format, struct slice text) {
+    struct escaped escaped = {.consumed = 1};
+    uint8_t byte = (uint8_t)text.data[0];
+    if (byte < 0x80) {
+        escape_ascii(&escaped, format, byte);
+        return escaped;
+    }
+    size_t size = character_size(text);
+    if (size == 0) {
+        escaped_print(&escaped, format == LOG_JSON ? "\\\\x%02x" : "\\x%02x", (unsigned)byte);
+        return escaped;
+    }
+    escaped.consumed = size;
+    uint32_t code = size < 4 ? character_code(text.data, size) : UINT32_MAX;
+    if (code_deceives(code)) {
+        escaped_print(&escaped, "\\u%04x", (unsigned)code);
+        return escaped;
+    }
+    memcpy(escaped.bytes, text.data, size);
+    escaped.size = size;
+    return escaped;
+}
+
+/* A value that reads as one word needs no quotes in text. */
+static bool is_word(struct slice text) {
+    for (size_t i = 0; i < text.size; i++) {
+        char byte = text.data[i];
+        if (byte <= ' ' || byte > '~' || byte == '"' || byte == '=' || byte == '\\')
+            return false;
+    }
+    return text.size > 0;
+}
+
+static bool line_put_string(struct line *line, struct slice text) {
+    bool quoted = line->format == LOG_JSON || !is_word(text);
+    if (quoted && !line_put(line, "\"", 1))
+        return false;
+    while (text.size > 0) {
+        struct escaped escaped = escape_next(line->format, text);
+        if (!line_put(line, escaped.bytes, escaped.size))
+            break;
+        text = slice_from(text, escaped.consumed);
+    }
+    if (quoted)
+        line_close(line, "\"");
+    return true;
+}
+
+static bool line_put_integer(struct line *line, int64_t number) {
+    char digits[24];
+    int size = snprintf(digits, sizeof(digits), "%" PRId64, number);
+    return line_put(line, digits, (size_t)size);
+}
+
+static bool line_put_name(struct line *line, const char *name) {
+    if (line->format == LOG_TEXT)
+        return line_put(line, " ", 1) && line_put_string(line, slice_of(name)) &&
+               line_put(line, "=", 1);
+    return line_put(line, ",", 1) && line_put_string(line, slice_of(name)) &&
+           line_put(line, ":", 1);
+}
+
+/* A string is cut where it no longer fits; a name or a number is there whole or not at all. */
+static void line_put_field(struct line *line, const struct log_field *field) {
+    size_t begin = line->size;
+    bool shown = line_put_name(line, field->name) &&
+                 (field->type == LOG_FIELD_STRING ? line_put_string(line, field->text)
+                                                  : line_put_integer(line, field->number));
+    if (!shown)
+        line->size = begin;
+}
+
+static void line_put_time(struct line *line) {
+    struct timespec now;
+    struct tm date;
+    char text[64];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &date);
+    size_t size = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &date);
+    int rest = snprintf(text + size, sizeof(text) - size, ".%03dZ", (int)(now.tv_nsec / 1000000));
+    line_put(line, text, size + (size_t)rest);
+}
+
+static void line_put_head(struct line *line, enum log_level level, const char *event) {
+    if (line->format == LOG_JSON) {
+        line_put_text(line, "{\"ts\":\"");
+        line_put_time(line);
+        line_put_text(line, "\",\"level\":\"");
+        line_put_text(line, level_names[level]);
+        line_put_text(line, "\",\"event\":");
+    } else {
+        line_put_time(line);
+        line_put_text(line, " ");
+        line_put_text(line, level_columns[level]);
+        line_put_text(line, " ");
+    }
+    line_put_string(line, slice_of(event));
+}
+
+static void line_compose(struct line *line, enum log_level level, const char *event,
+                         const struct log_field *fields, size_t field_count) {
+    line->format = sink.format;
+    line->cut = false;
+    line->bytes[0] = '\n';
+    line->size = 1;
+    line_put_head(line, level, event);
+    for (size_t i = 0; i < field_count && !line->cut; i++)
+        line_put_field(line, &fields[i]);
+    if (line->cut)
+        line_close(line, line->format == LOG_JSON ? ",\"cut\":true" : " cut=true");
+    line_close(line, line->format == LOG_JSON ? "}\n" : "\n");
+}
+
+/* Asking first keeps a stalled reader from stalling us, and mostly spares us SIGPIPE. */
+static bool sink_is_ready(void) {
+    struct pollfd ready = {.fd = sink.fd, .events = POLLOUT};
+    int count;
+    do
+        count = poll(&ready, 1, 0);
+    while (count < 0 && errno == EINTR);
+    return count == 1 && ready.revents == POLLOUT;
+}
+
+/* With the lock held. */
+static bool sink_write(const struct line *line) {
+    size_t begin = sink.torn ? 0 : 1;
+    size_t done = begin;
+    while (done < line->size && sink_is_ready()) {
+        ssize_t written = write(sink.fd, line->bytes + done, line->size - done);
+        if (written < 0 && errno != EINTR)
+            break;
+        if (written > 0)
+            done += (size_t)written;
+    }
+    if (done > begin)
+        sink.torn = done < line->size;
+    return done == line->size;
+}
+
+/* With the lock held. True when nothing lost is left unsaid. */
+static bool sink_confess(void) {
+    if (sink.lost_count == 0)
+        return true;
+    struct line line;
+    struct log_field count = log_int("count", sink.lost_count);
+    line_compose(&line, LOG_WARN, "log.lines_lost", &count, 1);
+    if (!sink_write(&line))
+        return false;
+    sink.lost_count = 0;
+    return true;
+}
+
+void log_emit(enum log_level level, const char *event, const struct log_field *fields,
+              size_t field_count) {
+    assert(level < LOG_OFF);
+    if (level < sink.level)
+        return;
+    int error = errno;
+    struct line line;
+    line_compose(&line, level, event, fields, field_count);
+    pthread_mutex_lock(&sink.lock);
+    if (!sink_confess() || !sink_write(&line))
+        sink.lost_count++;
+    pthread_mutex_unlock(&sink.lock);
+    errno = error;
+}
