@@ -387,6 +387,7 @@ static bool is_hex_digit(char byte) {
 /* Whether the byte may stand here in the framing. Extensions and trailers may not: nobody who
  * speaks to this server sends them, and they are where readers disagree. */
 static bool chunk_byte_fits(struct http1_message *message, char byte) {
+    assert(message->chunk_part != CHUNK_DATA);
     switch (message->chunk_part) {
     case CHUNK_SIZE:
         if (is_hex_digit(byte))
@@ -408,7 +409,6 @@ static bool chunk_byte_fits(struct http1_message *message, char byte) {
     case CHUNK_DATA:
         break;
     }
-    assert(!"data is no framing");
     return false;
 }
 
@@ -470,6 +470,8 @@ static enum status next_of_body(struct http1_parser *parser, struct slice *input
 
 enum status http1_next(struct http1_parser *parser, struct slice *input,
                        struct http1_event *event) {
+    /* The answer comes first: the next request waits for http1_finish. */
+    assert(parser->state != HTTP1_IS_DONE);
     enum status status = STATUS_OK;
     *event = (struct http1_event){.kind = HTTP1_EVENT_MORE};
     switch (parser->state) {
@@ -479,11 +481,10 @@ enum status http1_next(struct http1_parser *parser, struct slice *input,
     case HTTP1_READS_BODY:
         status = next_of_body(parser, input, event);
         break;
-    case HTTP1_IS_DONE:
-        assert(!"finish a request before reading the next");
-        break;
     case HTTP1_FAILED:
         return parser->failure;
+    case HTTP1_IS_DONE:
+        break;
     }
     return status == STATUS_OK ? STATUS_OK : fail(parser, status);
 }
