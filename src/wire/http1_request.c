@@ -1,7 +1,5 @@
 #include "wire/http1_request.h"
 
-#include <assert.h>
-
 #include "wire/http1_syntax.h"
 
 bool http1_header_find(const struct http1_request *request, struct slice name,

@@ -30,6 +30,13 @@ struct http1_run {
         }                                                                                          \
     } while (0)
 
+static inline void http1_require_clean(struct slice text) {
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        HTTP1_REQUIRE((byte >= ' ' && byte != 0x7f) || byte == '\t');
+    }
+}
+
 static inline void http1_run_head(struct http1_run *run, const struct http1_request *request) {
     HTTP1_REQUIRE(request != NULL);
     HTTP1_REQUIRE(!request->chunked || request->content_length == 0);
@@ -45,11 +52,15 @@ static inline void http1_run_head(struct http1_run *run, const struct http1_requ
                       request->chunked ? "chunked " : "", request->keep_alive ? "keep " : "",
                       request->upgrade ? "upgrade " : "", request->expect_continue ? "expect " : "",
                       (unsigned long long)request->content_length) == STATUS_OK);
-    for (size_t i = 0; i < request->header_count; i++)
+    http1_require_clean(request->target);
+    for (size_t i = 0; i < request->header_count; i++) {
+        http1_require_clean(request->headers[i].name);
+        http1_require_clean(request->headers[i].value);
         HTTP1_REQUIRE(buffer_printf(&run->text, "%.*s=%.*s\n", (int)request->headers[i].name.size,
                                     request->headers[i].name.data,
                                     (int)request->headers[i].value.size,
                                     request->headers[i].value.data) == STATUS_OK);
+    }
 }
 
 /* False when the stream is over for this parser. */

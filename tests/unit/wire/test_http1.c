@@ -135,6 +135,8 @@ static void targets_are_strict(void **state) {
         BAD("GET http:// HTTP/1.1\r\n" HOST "\r\n"),
         BAD("GET http:///x HTTP/1.1\r\n" HOST "\r\n"),
         BAD("GET http://u@a/ HTTP/1.1\r\n" HOST "\r\n"),
+        BAD("GET http://u@a/ HTTP/1.0\r\n\r\n"),
+        BAD("GET http://a,b/ HTTP/1.0\r\n\r\n"),
         BAD("GET http://b/ HTTP/1.1\r\n" HOST "\r\n"),
         BAD("GET http://a:80/ HTTP/1.1\r\n" HOST "\r\n"),
         BAD("GET http://a/ HTTP/1.1\r\n\r\n"),
@@ -259,6 +261,8 @@ static void transfer_encodings_are_strict(void **state) {
         BAD(POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
         BAD(POST "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
         BAD(POST "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"),
+        BAD(POST "Transfer-Encoding: chunked, gzip, chunked\r\n\r\n0\r\n\r\n"),
+        BAD(POST "Transfer-Encoding: gzip,,chunked\r\n\r\n0\r\n\r\n"),
         BAD(POST "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n"),
         BAD(POST "Transfer-Encoding: gzip\r\n\r\n"),
         BAD(POST "Transfer-Encoding: identity\r\n\r\n"),
@@ -311,6 +315,7 @@ static void chunks_are_strict(void **state) {
         BAD(CHUNKED "1\r\r\na\r\n0\r\n\r\n"),
         BAD(CHUNKED "1\r\na\n0\r\n\r\n"),
         BAD(CHUNKED "1\r\naXY0\r\n\r\n"),
+        BAD(CHUNKED "1\r\naX\n0\r\n\r\n"),
         BAD(CHUNKED "1\r\na\rX0\r\n\r\n"),
         BAD(CHUNKED "1\r\na0\r\n\r\n"),
         BAD(CHUNKED "1\r\nab\r\n0\r\n\r\n"),
@@ -347,6 +352,35 @@ static void expectations_are_strict(void **state) {
         GOOD("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na"),
     };
     CHECK_ROWS(rows);
+}
+
+static void only_a_waiting_peer_is_told_to_continue(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool waits;
+    } rows[] = {
+        {POST "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na", true},
+        {CHUNKED "0\r\n\r\n", false},
+        {POST "Expect: 100-continue\r\n\r\n", false},
+        {"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na", false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct http1_run run = run_all_cuts(slice_of(rows[i].text));
+        assert_ok(run.status);
+        assert_ok(buffer_append_byte(&run.text, 0));
+        assert_int_equal(strstr(run.text.data, " expect ") != NULL, rows[i].waits);
+        buffer_release(&run.text);
+    }
+}
+
+static void blank_lines_are_counted_anew_for_each_request(void **state) {
+    (void)state;
+    struct http1_run run = run_all_cuts(SLICE("\r\n\r\nGET / HTTP/1.1\r\n" HOST "\r\n"
+                                              "\r\n\r\nGET / HTTP/1.1\r\n" HOST "\r\n\r\n\r\n"));
+    assert_ok(run.status);
+    assert_int_equal(run.request_count, 2);
+    buffer_release(&run.text);
 }
 
 static void a_head_is_told_in_full(void **state) {
@@ -611,6 +645,8 @@ int main(void) {
         cmocka_unit_test(transfer_encodings_are_strict),
         cmocka_unit_test(chunks_are_strict),
         cmocka_unit_test(expectations_are_strict),
+        cmocka_unit_test(only_a_waiting_peer_is_told_to_continue),
+        cmocka_unit_test(blank_lines_are_counted_anew_for_each_request),
         cmocka_unit_test(a_head_is_told_in_full),
         cmocka_unit_test(every_routed_method_has_its_name),
         cmocka_unit_test(connections_are_kept_as_both_versions_say),
