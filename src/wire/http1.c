@@ -1,0 +1,520 @@
+/* How a request is read.
+ *
+ * The head is gathered line by line in a bounded buffer. A line is checked the moment it is whole,
+ * by the rules of http1_syntax; at the blank line http-parser reads the whole head in one piece,
+ * and its reading has to agree with ours: the two differ only in what is refused.
+ *
+ * The checks are ours because the library as Debian builds it (HTTP_PARSER_STRICT=0) takes a lot
+ * that RFC 9112 forbids: lines ended by LF alone, folded lines, blanks before the colon or more
+ * than one between the parts of the request line, "5 junk" as a chunk size, any byte for the LF
+ * behind it, and any two bytes for the CRLF behind a chunk's data. It is stricter than the RFC
+ * in two places we keep: a tab behind the number of Content-Length or behind "chunked", and
+ * methods it does not know, are refused.
+ *
+ * The body is never copied. Of a chunked body the framing goes to http-parser byte by byte behind
+ * a guard for its shape, while the numbers, and the data in bulk, are left to the library. */
+#include "wire/http1.h"
+
+#include <assert.h>
+#include <http_parser.h>
+#include <stdlib.h>
+
+#include "wire/http1_syntax.h"
+
+#define BLANK_LINES_MAX  2
+#define CHUNK_DIGITS_MAX 16
+
+enum chunk_part {
+    CHUNK_SIZE,
+    CHUNK_SIZE_LF,
+    CHUNK_DATA,
+    CHUNK_DATA_CR,
+    CHUNK_DATA_LF,
+    CHUNK_LAST_CR,
+    CHUNK_LAST_LF,
+};
+
+struct http1_message {
+    http_parser engine;
+    struct http1_request request;
+    struct buffer head;
+    size_t line_start; /* offset in head of the line under way */
+    size_t field_count;
+    uint64_t body_bytes_max;
+    uint64_t body_bytes_announced; /* by Content-Length, or by the chunks so far */
+    uint64_t piece_bytes_left;     /* of the body, or of the chunk under way */
+    struct slice piece;
+    enum chunk_part chunk_part;
+    unsigned chunk_digit_count;
+    bool head_is_whole;
+    bool complete;
+};
+
+static int engine_url(http_parser *engine, const char *at, size_t size) {
+    struct http1_message *message = engine->data;
+    message->request.target = (struct slice){at, size};
+    return 0;
+}
+
+static int engine_field_name(http_parser *engine, const char *at, size_t size) {
+    struct http1_message *message = engine->data;
+    struct http1_request *request = &message->request;
+    if (request->header_count == message->field_count)
+        return 1;
+    request->headers[request->header_count].name = (struct slice){at, size};
+    return 0;
+}
+
+static int engine_field_value(http_parser *engine, const char *at, size_t size) {
+    struct http1_message *message = engine->data;
+    struct http1_request *request = &message->request;
+    if (request->header_count == message->field_count)
+        return 1;
+    request->headers[request->header_count++].value = http1_trim((struct slice){at, size});
+    return 0;
+}
+
+static int engine_headers_complete(http_parser *engine) {
+    struct http1_message *message = engine->data;
+    struct http1_request *request = &message->request;
+    message->head_is_whole = true;
+    request->chunked = engine->flags & F_CHUNKED;
+    request->content_length = engine->flags & F_CONTENTLENGTH ? engine->content_length : 0;
+    return 0;
+}
+
+static int engine_chunk_header(http_parser *engine) {
+    struct http1_message *message = engine->data;
+    uint64_t size = engine->content_length;
+    message->piece_bytes_left = size;
+    if (size > UINT64_MAX - message->body_bytes_announced)
+        message->body_bytes_announced = UINT64_MAX;
+    else
+        message->body_bytes_announced += size;
+    return 0;
+}
+
+static int engine_body(http_parser *engine, const char *at, size_t size) {
+    struct http1_message *message = engine->data;
+    message->piece = (struct slice){at, size};
+    return 0;
+}
+
+static int engine_message_complete(http_parser *engine) {
+    struct http1_message *message = engine->data;
+    message->complete = true;
+    return 0;
+}
+
+static const http_parser_settings engine_settings = {
+    .on_url = engine_url,
+    .on_header_field = engine_field_name,
+    .on_header_value = engine_field_value,
+    .on_headers_complete = engine_headers_complete,
+    .on_body = engine_body,
+    .on_message_complete = engine_message_complete,
+    .on_chunk_header = engine_chunk_header,
+};
+
+static enum status engine_feed(struct http1_message *message, struct slice data) {
+    message->engine.data = message;
+    size_t used = http_parser_execute(&message->engine, &engine_settings, data.data, data.size);
+    if (used != data.size || HTTP_PARSER_ERRNO(&message->engine) != HPE_OK)
+        return STATUS_BAD_REQUEST;
+    return STATUS_OK;
+}
+
+void http1_parser_init(struct http1_parser *parser, const struct http1_limits *limits) {
+    assert(limits->line_bytes_max > 0);
+    assert(limits->head_bytes_max > 0 && limits->head_bytes_max <= HTTP1_HEAD_BYTES_LIMIT);
+    static_assert(HTTP1_HEAD_BYTES_LIMIT <= HTTP_MAX_HEADER_SIZE, "the library counts too");
+    *parser = (struct http1_parser){.limits = limits};
+}
+
+static void drop_message(struct http1_parser *parser) {
+    struct http1_message *message = parser->message;
+    if (!message)
+        return;
+    buffer_release(&message->head);
+    free(message->request.headers);
+    free(message);
+    parser->message = NULL;
+}
+
+void http1_parser_release(struct http1_parser *parser) {
+    drop_message(parser);
+    http1_parser_init(parser, parser->limits);
+}
+
+static enum status fail(struct http1_parser *parser, enum status status) {
+    assert(status != STATUS_OK && parser->state != HTTP1_FAILED);
+    /* Behind the head, the caller may still need the request to say what it refused. */
+    if (parser->state == HTTP1_READS_HEAD)
+        drop_message(parser);
+    parser->state = HTTP1_FAILED;
+    parser->failure = status;
+    return status;
+}
+
+static enum status begin_message(struct http1_parser *parser) {
+    if (parser->message)
+        return STATUS_OK;
+    parser->message = calloc(1, sizeof(*parser->message));
+    if (!parser->message)
+        return STATUS_OUT_OF_MEMORY;
+    buffer_init(&parser->message->head, parser->limits->head_bytes_max);
+    return STATUS_OK;
+}
+
+/* Moves bytes of the input behind the head, up to a line's end; line stays empty without one.
+ * What cannot end in time is refused before it is stored. */
+static enum status gather_line(struct http1_parser *parser, struct slice *input,
+                               struct slice *line) {
+    const struct http1_limits *limits = parser->limits;
+    struct http1_message *message = parser->message;
+    struct buffer *head = &message->head;
+    size_t room = limits->head_bytes_max - head->size;
+    size_t line_room = limits->line_bytes_max + 2 - (head->size - message->line_start);
+    if (room > line_room)
+        room = line_room;
+    size_t window = input->size < room ? input->size : room;
+    const char *newline = memchr(input->data, '\n', window);
+    if (!newline && window == room)
+        return message->line_start == 0 ? STATUS_URI_TOO_LONG : STATUS_HEADERS_TOO_LARGE;
+    size_t taken = newline ? (size_t)(newline - input->data) + 1 : window;
+    enum status status = buffer_append(head, input->data, taken);
+    if (status != STATUS_OK)
+        return status;
+    *input = slice_from(*input, taken);
+    *line = (struct slice){NULL, 0};
+    if (newline)
+        *line = slice_from(buffer_slice(head), message->line_start);
+    return STATUS_OK;
+}
+
+static enum status accept_blank_line(struct http1_parser *parser, bool *head_ends) {
+    *head_ends = parser->message->line_start > 0;
+    if (*head_ends)
+        return STATUS_OK;
+    /* Some clients end a body with a CRLF too many. */
+    if (parser->blank_line_count == BLANK_LINES_MAX)
+        return STATUS_BAD_REQUEST;
+    parser->blank_line_count++;
+    drop_message(parser);
+    return STATUS_OK;
+}
+
+static enum status accept_line(struct http1_parser *parser, struct slice line, bool *head_ends) {
+    struct http1_message *message = parser->message;
+    enum status status;
+    *head_ends = false;
+    if (!slice_ends(line, SLICE("\r\n")))
+        return STATUS_BAD_REQUEST;
+    line.size -= 2;
+    if (line.size == 0)
+        return accept_blank_line(parser, head_ends);
+    if (message->line_start == 0) {
+        status = http1_check_request_line(line);
+    } else {
+        if (message->field_count == parser->limits->header_count_max)
+            return STATUS_HEADERS_TOO_LARGE;
+        message->field_count++;
+        status = http1_check_field_line(line);
+    }
+    message->line_start = message->head.size;
+    return status;
+}
+
+static enum status read_method(struct http1_message *message) {
+    static const struct {
+        enum http_method theirs;
+        enum http1_method ours;
+    } methods[] = {
+        {HTTP_GET, HTTP1_METHOD_GET},         {HTTP_HEAD, HTTP1_METHOD_HEAD},
+        {HTTP_POST, HTTP1_METHOD_POST},       {HTTP_PUT, HTTP1_METHOD_PUT},
+        {HTTP_PATCH, HTTP1_METHOD_PATCH},     {HTTP_DELETE, HTTP1_METHOD_DELETE},
+        {HTTP_OPTIONS, HTTP1_METHOD_OPTIONS},
+    };
+    /* Behind a CONNECT http-parser sees no body, whatever its fields announce. */
+    if (message->engine.method == HTTP_CONNECT)
+        return STATUS_METHOD_NOT_ALLOWED;
+    message->request.method = HTTP1_METHOD_OTHER;
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+        if (message->engine.method == (unsigned)methods[i].theirs)
+            message->request.method = methods[i].ours;
+    return STATUS_OK;
+}
+
+/* Two of these would mean two things to two readers: framing, routing, identity. */
+static bool single_fields_are_single(const struct http1_request *request) {
+    static const struct slice single_fields[] = {
+        {"authorization", 13}, {"content-length", 14}, {"content-type", 12},     {"expect", 6},
+        {"host", 4},           {"origin", 6},          {"transfer-encoding", 17}};
+    unsigned seen = 0;
+    for (size_t i = 0; i < request->header_count; i++) {
+        for (size_t j = 0; j < sizeof(single_fields) / sizeof(single_fields[0]); j++) {
+            if (!http1_equal_any_case(request->headers[i].name, single_fields[j]))
+                continue;
+            if (seen & (1u << j))
+                return false;
+            seen |= 1u << j;
+        }
+    }
+    return true;
+}
+
+static enum status read_framing(struct http1_request *request) {
+    struct slice length, encoding;
+    bool has_length = http1_header_find(request, SLICE("content-length"), &length);
+    bool has_encoding = http1_header_find(request, SLICE("transfer-encoding"), &encoding);
+    if (has_length && (has_encoding || !http1_is_digits(length)))
+        return STATUS_BAD_REQUEST;
+    if (has_encoding) {
+        if (request->version_minor == 0)
+            return STATUS_BAD_REQUEST;
+        enum status status = http1_check_transfer_encoding(encoding);
+        if (status != STATUS_OK)
+            return status;
+    }
+    if (request->chunked != has_encoding || (!has_length && request->content_length > 0))
+        return STATUS_BAD_REQUEST;
+    request->has_body = request->chunked || request->content_length > 0;
+    return STATUS_OK;
+}
+
+static enum status read_host(struct http1_request *request) {
+    bool found = http1_header_find(request, SLICE("host"), &request->host);
+    if (found ? !http1_is_host(request->host) : request->version_minor > 0)
+        return STATUS_BAD_REQUEST;
+    return STATUS_OK;
+}
+
+static enum status read_expectation(struct http1_request *request) {
+    struct slice expectation;
+    if (!http1_header_find(request, SLICE("expect"), &expectation))
+        return STATUS_OK;
+    if (!http1_equal_any_case(expectation, SLICE("100-continue")))
+        return STATUS_EXPECTATION_FAILED;
+    /* An HTTP/1.0 peer would take the interim answer for the final one. */
+    request->expect_continue = request->version_minor > 0 && request->has_body;
+    return STATUS_OK;
+}
+
+/* Not left to http-parser: it reads Proxy-Connection as Connection. */
+static void read_connection(struct http1_request *request) {
+    struct slice connection = SLICE("connection");
+    struct slice protocol;
+    bool close = http1_header_has_token(request, connection, SLICE("close"));
+    bool keep = http1_header_has_token(request, connection, SLICE("keep-alive"));
+    request->keep_alive = !close && (request->version_minor > 0 || keep);
+    request->upgrade = request->version_minor > 0 && !request->has_body &&
+                       http1_header_find(request, SLICE("upgrade"), &protocol) &&
+                       http1_header_has_token(request, connection, SLICE("upgrade"));
+}
+
+static enum status read_request(struct http1_message *message) {
+    struct http1_request *request = &message->request;
+    request->version_minor = message->engine.http_minor;
+    enum status status = read_method(message);
+    if (status == STATUS_OK && !single_fields_are_single(request))
+        status = STATUS_BAD_REQUEST;
+    if (status == STATUS_OK)
+        status = read_framing(request);
+    if (status == STATUS_OK)
+        status = read_host(request);
+    if (status == STATUS_OK && !http1_split_target(request))
+        status = STATUS_BAD_REQUEST;
+    if (status == STATUS_OK)
+        status = read_expectation(request);
+    if (status != STATUS_OK)
+        return status;
+    read_connection(request);
+    /* Both readers have to see the same end of this request. */
+    return message->complete == !request->has_body ? STATUS_OK : STATUS_BAD_REQUEST;
+}
+
+static enum status read_head(struct http1_parser *parser) {
+    struct http1_message *message = parser->message;
+    struct http1_request *request = &message->request;
+    if (message->field_count > 0) {
+        request->headers = calloc(message->field_count, sizeof(request->headers[0]));
+        if (!request->headers)
+            return STATUS_OUT_OF_MEMORY;
+    }
+    http_parser_init(&message->engine, HTTP_REQUEST);
+    enum status status = engine_feed(message, buffer_slice(&message->head));
+    if (status != STATUS_OK)
+        return status;
+    if (!message->head_is_whole || request->header_count != message->field_count)
+        return STATUS_BAD_REQUEST;
+    status = read_request(message);
+    if (status != STATUS_OK)
+        return status;
+    message->body_bytes_announced = request->content_length;
+    message->piece_bytes_left = request->content_length;
+    parser->blank_line_count = 0;
+    parser->state = HTTP1_READS_BODY;
+    return STATUS_OK;
+}
+
+static enum status next_of_head(struct http1_parser *parser, struct slice *input,
+                                struct http1_event *event) {
+    while (input->size > 0) {
+        struct slice line;
+        bool head_ends = false;
+        enum status status = begin_message(parser);
+        if (status == STATUS_OK)
+            status = gather_line(parser, input, &line);
+        if (status == STATUS_OK && line.size > 0)
+            status = accept_line(parser, line, &head_ends);
+        if (status == STATUS_OK && head_ends)
+            status = read_head(parser);
+        if (status != STATUS_OK)
+            return status;
+        if (head_ends) {
+            event->kind = HTTP1_EVENT_HEAD;
+            return STATUS_OK;
+        }
+    }
+    return STATUS_OK;
+}
+
+static bool is_hex_digit(char byte) {
+    char lower = (char)(byte | 0x20);
+    return (byte >= '0' && byte <= '9') || (lower >= 'a' && lower <= 'f');
+}
+
+/* Whether the byte may stand here in the framing. Extensions and trailers may not: nobody who
+ * speaks to this server sends them, and they are where readers disagree. */
+static bool chunk_byte_fits(struct http1_message *message, char byte) {
+    assert(message->chunk_part != CHUNK_DATA);
+    switch (message->chunk_part) {
+    case CHUNK_SIZE:
+        if (is_hex_digit(byte))
+            return ++message->chunk_digit_count <= CHUNK_DIGITS_MAX;
+        if (byte != '\r' || message->chunk_digit_count == 0)
+            return false;
+        message->chunk_part = CHUNK_SIZE_LF;
+        return true;
+    case CHUNK_SIZE_LF:
+    case CHUNK_DATA_LF:
+    case CHUNK_LAST_LF:
+        return byte == '\n';
+    case CHUNK_DATA_CR:
+        message->chunk_part = CHUNK_DATA_LF;
+        return byte == '\r';
+    case CHUNK_LAST_CR:
+        message->chunk_part = CHUNK_LAST_LF;
+        return byte == '\r';
+    case CHUNK_DATA:
+        break;
+    }
+    return false;
+}
+
+static enum status take_chunk_framing(struct http1_message *message, struct slice *input) {
+    enum chunk_part before = message->chunk_part;
+    if (!chunk_byte_fits(message, input->data[0]))
+        return STATUS_BAD_REQUEST;
+    enum status status = engine_feed(message, (struct slice){input->data, 1});
+    if (status != STATUS_OK)
+        return status;
+    *input = slice_from(*input, 1);
+    if (before == CHUNK_SIZE_LF) {
+        message->chunk_part = message->piece_bytes_left > 0 ? CHUNK_DATA : CHUNK_LAST_CR;
+        if (message->body_bytes_announced > message->body_bytes_max)
+            return STATUS_PAYLOAD_TOO_LARGE;
+    } else if (before == CHUNK_DATA_LF) {
+        message->chunk_part = CHUNK_SIZE;
+        message->chunk_digit_count = 0;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_piece(struct http1_message *message, struct slice *input,
+                              struct http1_event *event) {
+    struct slice piece = *input;
+    if (piece.size > message->piece_bytes_left)
+        piece.size = (size_t)message->piece_bytes_left;
+    message->piece = (struct slice){NULL, 0};
+    enum status status = engine_feed(message, piece);
+    if (status != STATUS_OK)
+        return status;
+    assert(message->piece.data == piece.data && message->piece.size == piece.size);
+    *input = slice_from(*input, piece.size);
+    message->piece_bytes_left -= piece.size;
+    if (message->piece_bytes_left == 0 && message->request.chunked)
+        message->chunk_part = CHUNK_DATA_CR;
+    *event = (struct http1_event){HTTP1_EVENT_BODY, message->piece};
+    return STATUS_OK;
+}
+
+static enum status next_of_body(struct http1_parser *parser, struct slice *input,
+                                struct http1_event *event) {
+    struct http1_message *message = parser->message;
+    if (message->body_bytes_announced > message->body_bytes_max)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    while (input->size > 0 && !message->complete) {
+        if (!message->request.chunked || message->chunk_part == CHUNK_DATA)
+            return take_piece(message, input, event);
+        enum status status = take_chunk_framing(message, input);
+        if (status != STATUS_OK)
+            return status;
+    }
+    if (message->complete) {
+        parser->state = HTTP1_IS_DONE;
+        event->kind = HTTP1_EVENT_DONE;
+    }
+    return STATUS_OK;
+}
+
+enum status http1_next(struct http1_parser *parser, struct slice *input,
+                       struct http1_event *event) {
+    /* The answer comes first: the next request waits for http1_finish. */
+    assert(parser->state != HTTP1_IS_DONE);
+    enum status status = STATUS_OK;
+    *event = (struct http1_event){.kind = HTTP1_EVENT_MORE};
+    switch (parser->state) {
+    case HTTP1_READS_HEAD:
+        status = next_of_head(parser, input, event);
+        break;
+    case HTTP1_READS_BODY:
+        status = next_of_body(parser, input, event);
+        break;
+    case HTTP1_FAILED:
+        return parser->failure;
+    case HTTP1_IS_DONE:
+        break;
+    }
+    return status == STATUS_OK ? STATUS_OK : fail(parser, status);
+}
+
+const struct http1_request *http1_parser_request(const struct http1_parser *parser) {
+    if (!parser->message || parser->state == HTTP1_READS_HEAD)
+        return NULL;
+    return &parser->message->request;
+}
+
+enum status http1_allow_body(struct http1_parser *parser, uint64_t body_bytes_max) {
+    assert(parser->state == HTTP1_READS_BODY);
+    struct http1_message *message = parser->message;
+    message->body_bytes_max = body_bytes_max;
+    if (message->body_bytes_announced > body_bytes_max)
+        return fail(parser, STATUS_PAYLOAD_TOO_LARGE);
+    return STATUS_OK;
+}
+
+void http1_finish(struct http1_parser *parser) {
+    assert(parser->state == HTTP1_IS_DONE);
+    drop_message(parser);
+    parser->state = HTTP1_READS_HEAD;
+}
+
+size_t http1_parser_bytes(const struct http1_parser *parser) {
+    const struct http1_message *message = parser->message;
+    if (!message)
+        return 0;
+    size_t array_bytes =
+        message->request.headers ? message->field_count * sizeof(message->request.headers[0]) : 0;
+    return sizeof(*message) + message->head.capacity + array_bytes;
+}

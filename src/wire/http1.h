@@ -1,0 +1,72 @@
+/* HTTP/1.1 requests out of a stream of bytes, over http-parser, refusing what it forgives.
+ * Belongs to its connection's thread; does no I/O and knows no time.
+ * Holds no memory between requests; during one, a head of at most head_bytes_max and an array of
+ * its fields. A peer's mistake has a status, and a failed parser stays failed with that status.
+ * The events of a stream do not depend on how the stream was cut into pieces. */
+#ifndef WIRE_HTTP1_H
+#define WIRE_HTTP1_H
+
+#include "wire/http1_request.h"
+
+/* A line counts without its CRLF, a head with everything up to and with its blank line. */
+struct http1_limits {
+    size_t line_bytes_max;
+    size_t head_bytes_max;
+    unsigned header_count_max;
+};
+
+#define HTTP1_HEAD_BYTES_LIMIT 65536
+#define HTTP1_LIMITS_DEFAULT   ((struct http1_limits){8192, 16384, 64})
+
+enum http1_event_kind {
+    HTTP1_EVENT_MORE, /* the input is used up and the request is not over */
+    HTTP1_EVENT_HEAD, /* http1_parser_request is there; what is left of the input is not touched */
+    HTTP1_EVENT_BODY, /* a piece of the body, inside the input */
+    HTTP1_EVENT_DONE, /* the whole request was read */
+};
+
+struct http1_event {
+    enum http1_event_kind kind;
+    struct slice piece;
+};
+
+enum http1_parser_state {
+    HTTP1_READS_HEAD,
+    HTTP1_READS_BODY,
+    HTTP1_IS_DONE,
+    HTTP1_FAILED,
+};
+
+struct http1_message;
+
+struct http1_parser {
+    const struct http1_limits *limits;
+    struct http1_message *message; /* NULL between requests */
+    enum http1_parser_state state;
+    enum status failure;
+    unsigned blank_line_count;
+};
+
+/* The limits outlive the parser. */
+void http1_parser_init(struct http1_parser *parser, const struct http1_limits *limits);
+/* From any state back to that of init. */
+void http1_parser_release(struct http1_parser *parser);
+
+/* Moves on to the next event and takes what that needs off the front of the input. Call until
+ * HTTP1_EVENT_MORE; to hold a peer back, do not call. A request without body is DONE with no
+ * further input. After HEAD of an upgrade the rest of the input belongs to the next protocol:
+ * release the parser instead of calling on. */
+MUST_CHECK enum status http1_next(struct http1_parser *parser, struct slice *input,
+                                  struct http1_event *event);
+
+/* From HEAD until http1_finish. NULL when there is none. */
+const struct http1_request *http1_parser_request(const struct http1_parser *parser);
+/* After HEAD: how long a body may be; without this, none may come. Answers
+ * STATUS_PAYLOAD_TOO_LARGE at once for a longer Content-Length, so ask before 100 Continue. */
+MUST_CHECK enum status http1_allow_body(struct http1_parser *parser, uint64_t body_bytes_max);
+/* After DONE, when the request is answered: returns its memory and is ready for the next. */
+void http1_finish(struct http1_parser *parser);
+/* Memory held besides the struct itself. */
+size_t http1_parser_bytes(const struct http1_parser *parser);
+
+#endif

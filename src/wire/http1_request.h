@@ -1,0 +1,60 @@
+/* An HTTP/1.1 request's head as the parser hands it out, and how to look things up in it.
+ * Any thread; pure functions over memory the parser owns.
+ * Slices point into the parser's head and live until the request is finished.
+ * Lookups cannot fail; decoding answers STATUS_BAD_REQUEST and then leaves its output as it was.
+ * Every name is a token, no value holds a control character other than HTAB or outer blanks. */
+#ifndef WIRE_HTTP1_REQUEST_H
+#define WIRE_HTTP1_REQUEST_H
+
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+enum http1_method {
+    HTTP1_METHOD_GET,
+    HTTP1_METHOD_HEAD,
+    HTTP1_METHOD_POST,
+    HTTP1_METHOD_PUT,
+    HTTP1_METHOD_PATCH,
+    HTTP1_METHOD_DELETE,
+    HTTP1_METHOD_OPTIONS,
+    HTTP1_METHOD_OTHER,
+};
+
+struct http1_header {
+    struct slice name;
+    struct slice value;
+};
+
+struct http1_request {
+    enum http1_method method;
+    unsigned version_minor;
+    struct slice target; /* as sent */
+    struct slice path;   /* "*" for the server as a whole; else begins with '/', still encoded */
+    struct slice query;  /* behind the first '?', still encoded; empty when there is none */
+    struct slice host;   /* with its port; empty only in HTTP/1.0 */
+    struct http1_header *headers;
+    size_t header_count;
+    uint64_t content_length; /* 0 when chunked or without body */
+    bool chunked;
+    bool has_body;
+    bool keep_alive;
+    bool upgrade;         /* HTTP/1.1, Connection: upgrade, an Upgrade field, no body */
+    bool expect_continue; /* the peer waits for 100 Continue before it sends the body */
+};
+
+/* The first field of that name, in any case. */
+bool http1_header_find(const struct http1_request *request, struct slice name, struct slice *value);
+/* Whether a comma-separated field, over all its lines, lists the token; both in any case. */
+bool http1_header_has_token(const struct http1_request *request, struct slice name,
+                            struct slice token);
+
+/* Appends the decoded text. A bad escape or a NUL is STATUS_BAD_REQUEST. */
+MUST_CHECK enum status http1_percent_decode(struct slice text, struct buffer *decoded);
+/* Appends the decoded value of a query parameter ('+' is a space). A bad escape or a NUL
+ * anywhere in the query is STATUS_BAD_REQUEST, and so is the parameter given twice: two readers
+ * could choose differently. */
+MUST_CHECK enum status http1_query_find(struct slice query, struct slice name, struct buffer *value,
+                                        bool *found);
+
+#endif

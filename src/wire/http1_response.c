@@ -1,0 +1,107 @@
+#include "wire/http1_response.h"
+
+#include <assert.h>
+#include <http_parser.h>
+#include <stdio.h>
+
+#include "wire/http1_syntax.h"
+
+#define PARTS(...)                                                                                 \
+    (const struct slice[]){__VA_ARGS__},                                                           \
+        sizeof((struct slice[]){__VA_ARGS__}) / sizeof(struct slice)
+
+/* All of the parts or none. */
+static enum status append_parts(struct buffer *buffer, const struct slice *parts, size_t count) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].size > SIZE_MAX - size)
+            return STATUS_PAYLOAD_TOO_LARGE;
+        size += parts[i].size;
+    }
+    enum status status = buffer_reserve(buffer, size);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = buffer_append_slice(buffer, parts[i]);
+    return status;
+}
+
+enum status http1_response_begin(struct buffer *buffer, unsigned http_status, bool keep_alive) {
+    assert(http_status >= 100 && http_status <= 599);
+    char number[4];
+    snprintf(number, sizeof(number), "%u", http_status % 1000);
+    struct slice connection = SLICE("");
+    /* HTTP/1.0 peers keep a connection only when told so; 101 says Connection: Upgrade. */
+    if (http_status >= 200)
+        connection =
+            keep_alive ? SLICE("Connection: keep-alive\r\n") : SLICE("Connection: close\r\n");
+    return append_parts(buffer, PARTS(SLICE("HTTP/1.1 "), slice_of(number), SLICE(" "),
+                                      slice_of(http_status_str((enum http_status)http_status)),
+                                      SLICE("\r\n"), connection));
+}
+
+enum status http1_response_header(struct buffer *buffer, struct slice name, struct slice value) {
+    assert(http1_is_token(name));
+    if (!http1_is_field_text(value))
+        return STATUS_INTERNAL_ERROR;
+    return append_parts(buffer, PARTS(name, SLICE(": "), value, SLICE("\r\n")));
+}
+
+enum status http1_response_end_length(struct buffer *buffer, uint64_t content_length) {
+    char number[24];
+    snprintf(number, sizeof(number), "%llu", (unsigned long long)content_length);
+    return append_parts(buffer,
+                        PARTS(SLICE("Content-Length: "), slice_of(number), SLICE("\r\n\r\n")));
+}
+
+enum status http1_response_end_chunked(struct buffer *buffer) {
+    return buffer_append_slice(buffer, SLICE("Transfer-Encoding: chunked\r\n\r\n"));
+}
+
+enum status http1_response_end_bare(struct buffer *buffer) {
+    return buffer_append_slice(buffer, SLICE("\r\n"));
+}
+
+enum status http1_chunk(struct buffer *buffer, struct slice piece) {
+    char number[24];
+    if (piece.size == 0)
+        return STATUS_OK;
+    snprintf(number, sizeof(number), "%zx", piece.size);
+    return append_parts(buffer, PARTS(slice_of(number), SLICE("\r\n"), piece, SLICE("\r\n")));
+}
+
+enum status http1_chunk_end(struct buffer *buffer) {
+    return buffer_append_slice(buffer, SLICE("0\r\n\r\n"));
+}
+
+enum status http1_response_continue(struct buffer *buffer) {
+    return buffer_append_slice(buffer, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+bool http1_status_has_body(unsigned http_status) {
+    return http_status >= 200 && http_status != 204 && http_status != 304;
+}
+
+static enum status write_head(struct buffer *buffer, const struct http1_response *response) {
+    enum status status = http1_response_begin(buffer, response->http_status, response->keep_alive);
+    for (size_t i = 0; i < response->header_count && status == STATUS_OK; i++)
+        status =
+            http1_response_header(buffer, response->headers[i].name, response->headers[i].value);
+    if (status != STATUS_OK)
+        return status;
+    if (!http1_status_has_body(response->http_status))
+        return http1_response_end_bare(buffer);
+    if (response->content_type.size > 0)
+        status = http1_response_header(buffer, SLICE("Content-Type"), response->content_type);
+    if (status == STATUS_OK)
+        status = http1_response_end_length(buffer, response->body.size);
+    return status;
+}
+
+enum status http1_response_write(struct buffer *buffer, const struct http1_response *response) {
+    size_t size_before = buffer->size;
+    enum status status = write_head(buffer, response);
+    if (status == STATUS_OK && http1_status_has_body(response->http_status) && !response->to_head)
+        status = buffer_append_slice(buffer, response->body);
+    if (status != STATUS_OK)
+        buffer->size = size_before;
+    return status;
+}

@@ -1,0 +1,44 @@
+/* HTTP/1.1 responses, written into a caller's buffer: begin, fields, one of the ends, the body.
+ * Any thread; pure functions; no clock, so a Date field is the caller's to add.
+ * Memory is the buffer's, within its maximum.
+ * A call that fails has written nothing; only a full buffer, no memory or an unclean value fails.
+ * No input can add a line: a value with a control character is refused. */
+#ifndef WIRE_HTTP1_RESPONSE_H
+#define WIRE_HTTP1_RESPONSE_H
+
+#include "wire/http1_request.h"
+
+struct http1_response {
+    unsigned http_status;
+    bool keep_alive;
+    bool to_head; /* the request was HEAD: all fields, no body */
+    struct slice content_type;
+    struct slice body;
+    const struct http1_header *headers; /* further ones, or NULL */
+    size_t header_count;
+};
+
+/* The status line and, unless the status is 1xx, Connection. */
+MUST_CHECK enum status http1_response_begin(struct buffer *buffer, unsigned http_status,
+                                            bool keep_alive);
+/* The name is ours and a token; an unclean value is STATUS_INTERNAL_ERROR. */
+MUST_CHECK enum status http1_response_header(struct buffer *buffer, struct slice name,
+                                             struct slice value);
+/* Ends the head, when the body's length is known. */
+MUST_CHECK enum status http1_response_end_length(struct buffer *buffer, uint64_t content_length);
+/* Ends the head, for a body of http1_chunk and http1_chunk_end. Not for an HTTP/1.0 peer. */
+MUST_CHECK enum status http1_response_end_chunked(struct buffer *buffer);
+/* Ends the head and says nothing of a body: 101, 204, 304, or a body that closing ends. */
+MUST_CHECK enum status http1_response_end_bare(struct buffer *buffer);
+/* Nothing for an empty piece, which would end the body. */
+MUST_CHECK enum status http1_chunk(struct buffer *buffer, struct slice piece);
+MUST_CHECK enum status http1_chunk_end(struct buffer *buffer);
+/* The interim answer to expect_continue. */
+MUST_CHECK enum status http1_response_continue(struct buffer *buffer);
+/* Whether a response of that status may have a body. */
+bool http1_status_has_body(unsigned http_status);
+/* A whole response. Statuses without body get none, whatever is given. */
+MUST_CHECK enum status http1_response_write(struct buffer *buffer,
+                                            const struct http1_response *response);
+
+#endif

@@ -1,0 +1,224 @@
+#include "wire/http1_syntax.h"
+
+enum byte_class {
+    BYTE_TOKEN = 1,
+    BYTE_TARGET = 2,
+    BYTE_HOST = 4,
+    BYTE_ADDRESS = 8,
+    BYTE_FIELD = 16,
+    BYTE_DIGIT = 32,
+};
+
+#define BYTE_ANY_TEXT (BYTE_TARGET | BYTE_FIELD)
+#define BYTE_LETTER   (BYTE_ANY_TEXT | BYTE_TOKEN | BYTE_HOST)
+#define BYTE_SYMBOL   (BYTE_ANY_TEXT | BYTE_TOKEN)
+
+/* Targets take everything printable but the four that cannot stand in a URL even where browsers
+ * leave them alone (RFC 3986 forbids more, such as '|', which browsers do send); a '#' would be
+ * a fragment, which never goes over the wire. Hosts take what names have in practice: of
+ * what RFC 3986 allows beyond, the comma alone would hide two hosts merged into one. */
+static const unsigned char byte_classes[256] = {
+    ['\t'] = BYTE_FIELD,
+    [' '] = BYTE_FIELD,
+    ['!'] = BYTE_SYMBOL,
+    ['"'] = BYTE_FIELD,
+    ['#'] = BYTE_FIELD | BYTE_TOKEN,
+    ['$'] = BYTE_SYMBOL,
+    ['%'] = BYTE_SYMBOL,
+    ['&'] = BYTE_SYMBOL,
+    ['\''] = BYTE_SYMBOL,
+    ['('] = BYTE_ANY_TEXT,
+    [')'] = BYTE_ANY_TEXT,
+    ['*'] = BYTE_SYMBOL,
+    ['+'] = BYTE_SYMBOL,
+    [','] = BYTE_ANY_TEXT,
+    ['-'] = BYTE_SYMBOL | BYTE_HOST,
+    ['.'] = BYTE_SYMBOL | BYTE_HOST | BYTE_ADDRESS,
+    ['/'] = BYTE_ANY_TEXT,
+    ['0' ... '9'] = BYTE_LETTER | BYTE_ADDRESS | BYTE_DIGIT,
+    [':'] = BYTE_ANY_TEXT | BYTE_ADDRESS,
+    [';'] = BYTE_ANY_TEXT,
+    ['<'] = BYTE_FIELD,
+    ['='] = BYTE_ANY_TEXT,
+    ['>'] = BYTE_FIELD,
+    ['?'] = BYTE_ANY_TEXT,
+    ['@'] = BYTE_ANY_TEXT,
+    ['A' ... 'F'] = BYTE_LETTER | BYTE_ADDRESS,
+    ['G' ... 'Z'] = BYTE_LETTER,
+    ['['] = BYTE_ANY_TEXT,
+    ['\\'] = BYTE_ANY_TEXT,
+    [']'] = BYTE_ANY_TEXT,
+    ['^'] = BYTE_SYMBOL,
+    ['_'] = BYTE_SYMBOL | BYTE_HOST,
+    ['`'] = BYTE_SYMBOL,
+    ['a' ... 'f'] = BYTE_LETTER | BYTE_ADDRESS,
+    ['g' ... 'z'] = BYTE_LETTER,
+    ['{'] = BYTE_ANY_TEXT,
+    ['|'] = BYTE_SYMBOL,
+    ['}'] = BYTE_ANY_TEXT,
+    ['~'] = BYTE_SYMBOL | BYTE_HOST,
+    [0x80 ... 0xff] = BYTE_FIELD,
+};
+
+static bool all_of(struct slice text, enum byte_class class) {
+    for (size_t i = 0; i < text.size; i++)
+        if (!(byte_classes[(unsigned char)text.data[i]] & class))
+            return false;
+    return true;
+}
+
+static char lower_case(char byte) {
+    return byte >= 'A' && byte <= 'Z' ? (char)(byte | 0x20) : byte;
+}
+
+bool http1_equal_any_case(struct slice a, struct slice b) {
+    if (a.size != b.size)
+        return false;
+    for (size_t i = 0; i < a.size; i++)
+        if (lower_case(a.data[i]) != lower_case(b.data[i]))
+            return false;
+    return true;
+}
+
+static bool is_blank(char byte) {
+    return byte == ' ' || byte == '\t';
+}
+
+struct slice http1_trim(struct slice text) {
+    while (text.size > 0 && is_blank(text.data[0]))
+        text = slice_from(text, 1);
+    while (text.size > 0 && is_blank(text.data[text.size - 1]))
+        text.size--;
+    return text;
+}
+
+struct slice http1_split(struct slice *text, char separator) {
+    struct slice whole = *text;
+    const char *cut = whole.size > 0 ? memchr(whole.data, separator, whole.size) : NULL;
+    if (!cut) {
+        *text = (struct slice){NULL, 0};
+        return whole;
+    }
+    size_t size = (size_t)(cut - whole.data);
+    *text = slice_from(whole, size + 1);
+    return (struct slice){whole.data, size};
+}
+
+bool http1_is_token(struct slice text) {
+    return text.size > 0 && all_of(text, BYTE_TOKEN);
+}
+
+bool http1_is_digits(struct slice text) {
+    return text.size > 0 && all_of(text, BYTE_DIGIT);
+}
+
+bool http1_is_field_text(struct slice text) {
+    return all_of(text, BYTE_FIELD);
+}
+
+static bool is_port(struct slice text) {
+    return text.size <= 5 && all_of(text, BYTE_DIGIT);
+}
+
+bool http1_is_host(struct slice text) {
+    if (!slice_starts(text, SLICE("["))) {
+        struct slice name = http1_split(&text, ':');
+        return name.size > 0 && all_of(name, BYTE_HOST) && is_port(text);
+    }
+    text = slice_from(text, 1);
+    struct slice address = http1_split(&text, ']');
+    if (!text.data || address.size == 0 || !all_of(address, BYTE_ADDRESS))
+        return false;
+    return text.size == 0 || (text.data[0] == ':' && is_port(slice_from(text, 1)));
+}
+
+static enum status check_version(struct slice version) {
+    if (version.size != 8 || !slice_starts(version, SLICE("HTTP/")) || version.data[6] != '.' ||
+        !http1_is_digits((struct slice){version.data + 5, 1}) ||
+        !http1_is_digits((struct slice){version.data + 7, 1}))
+        return STATUS_BAD_REQUEST;
+    if (version.data[5] != '1' || version.data[7] > '1')
+        return STATUS_UNSUPPORTED_HTTP_VERSION;
+    return STATUS_OK;
+}
+
+enum status http1_check_request_line(struct slice line) {
+    struct slice method = http1_split(&line, ' ');
+    struct slice target = http1_split(&line, ' ');
+    if (!http1_is_token(method) || target.size == 0 || !all_of(target, BYTE_TARGET))
+        return STATUS_BAD_REQUEST;
+    return check_version(line);
+}
+
+enum status http1_check_field_line(struct slice line) {
+    if (!memchr(line.data, ':', line.size))
+        return STATUS_BAD_REQUEST;
+    /* A folded line begins with a blank, and a blank is no part of a token: both the fold and
+     * the blank before the colon, which http-parser lets pass, end here. */
+    struct slice name = http1_split(&line, ':');
+    if (!http1_is_token(name) || !http1_is_field_text(line))
+        return STATUS_BAD_REQUEST;
+    return STATUS_OK;
+}
+
+enum status http1_check_transfer_encoding(struct slice value) {
+    unsigned coding_count = 0;
+    bool last_is_chunked = false;
+    struct slice rest = value;
+    do {
+        struct slice coding = http1_trim(http1_split(&rest, ','));
+        /* Chunked may only come last, and an empty element is a disguise. */
+        if (coding.size == 0 || last_is_chunked)
+            return STATUS_BAD_REQUEST;
+        last_is_chunked = http1_equal_any_case(coding, SLICE("chunked"));
+        coding_count++;
+    } while (rest.data);
+    if (!last_is_chunked)
+        return STATUS_BAD_REQUEST;
+    return coding_count == 1 ? STATUS_OK : STATUS_UNSUPPORTED_TRANSFER_ENCODING;
+}
+
+static bool take_scheme(struct slice *text) {
+    static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        struct slice start = {text->data, schemes[i].size};
+        if (text->size < schemes[i].size || !http1_equal_any_case(start, schemes[i]))
+            continue;
+        *text = slice_from(*text, schemes[i].size);
+        return true;
+    }
+    return false;
+}
+
+/* The authority of an absolute target is the host, and the Host field has to say the same: a
+ * proxy in front may have routed by either. */
+static bool take_authority(struct slice *text, struct http1_request *request) {
+    size_t size = 0;
+    while (size < text->size && text->data[size] != '/' && text->data[size] != '?')
+        size++;
+    struct slice authority = {text->data, size};
+    if (!http1_is_host(authority))
+        return false;
+    if (request->host.size > 0 && !http1_equal_any_case(request->host, authority))
+        return false;
+    request->host = authority;
+    *text = slice_from(*text, size);
+    return true;
+}
+
+bool http1_split_target(struct http1_request *request) {
+    struct slice text = request->target;
+    if (slice_equal(text, SLICE("*"))) {
+        request->path = text;
+        return request->method == HTTP1_METHOD_OPTIONS;
+    }
+    if (!slice_starts(text, SLICE("/"))) {
+        if (!take_scheme(&text) || !take_authority(&text, request))
+            return false;
+    }
+    request->path = http1_split(&text, '?');
+    request->query = text;
+    if (request->path.size == 0)
+        request->path = SLICE("/");
+    return true;
+}

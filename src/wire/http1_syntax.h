@@ -1,0 +1,32 @@
+/* The texts of HTTP/1.1 (RFC 9110, 9112) as this server takes them: strictly.
+ * Any thread; pure functions; only wire/http1*.c includes this.
+ * Allocates nothing.
+ * A line that is wrong has a status; a text that is wrong is false.
+ * Where a rule is narrower than the RFC it refuses more, never reads differently. */
+#ifndef WIRE_HTTP1_SYNTAX_H
+#define WIRE_HTTP1_SYNTAX_H
+
+#include "wire/http1_request.h"
+
+bool http1_equal_any_case(struct slice a, struct slice b);
+/* Without the blanks and tabs around it. */
+struct slice http1_trim(struct slice text);
+/* Cuts the text at the separator: answers what is before it, leaves what is behind it. */
+struct slice http1_split(struct slice *text, char separator);
+
+bool http1_is_token(struct slice text);
+bool http1_is_digits(struct slice text);
+/* No control characters but HTAB: what may stand in a field's value. */
+bool http1_is_field_text(struct slice text);
+/* A name or address with an optional port. */
+bool http1_is_host(struct slice text);
+
+/* Both take a line without its CRLF. */
+MUST_CHECK enum status http1_check_request_line(struct slice line);
+MUST_CHECK enum status http1_check_field_line(struct slice line);
+/* STATUS_OK for chunked and nothing else. */
+MUST_CHECK enum status http1_check_transfer_encoding(struct slice value);
+/* Sets path and query from the request's target and, in absolute form, host. */
+bool http1_split_target(struct http1_request *request);
+
+#endif
