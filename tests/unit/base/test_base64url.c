@@ -63,6 +63,23 @@ static void exactly_64_of_256_bytes_are_digits(void **state) {
     assert_int_equal(digits, 64);
 }
 
+static void the_last_bytes_have_one_text_each(void **state) {
+    (void)state;
+    size_t counts[2] = {0, 0};
+    for (int pair = 0; pair < 128 * 128; pair++) {
+        char text[3] = {(char)(pair / 128), (char)(pair % 128), 0};
+        uint8_t data[2];
+        size_t size;
+        counts[0] += base64url_decode((struct slice){text, 2}, data, 2, &size) == STATUS_OK;
+        for (int last = 0; last < 128; last++) {
+            text[2] = (char)last;
+            counts[1] += base64url_decode((struct slice){text, 3}, data, 2, &size) == STATUS_OK;
+        }
+    }
+    assert_int_equal(counts[0], 256);
+    assert_int_equal(counts[1], 65536);
+}
+
 static void does_not_write_past_the_memory_it_is_given(void **state) {
     (void)state;
     char data[3] = "..";
@@ -124,6 +141,7 @@ int main(void) {
         cmocka_unit_test(the_alphabet_is_the_url_safe_one),
         cmocka_unit_test(refuses_what_is_not_canonical),
         cmocka_unit_test(exactly_64_of_256_bytes_are_digits),
+        cmocka_unit_test(the_last_bytes_have_one_text_each),
         cmocka_unit_test(does_not_write_past_the_memory_it_is_given),
         cmocka_unit_test(random_bytes_make_the_round_trip),
         cmocka_unit_test(every_text_that_decodes_is_the_only_one_of_its_bytes),

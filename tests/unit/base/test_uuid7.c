@@ -174,6 +174,19 @@ static void a_new_millisecond_seeds_with_the_top_bit_clear(void **state) {
     assert_int_equal(bits_seen, 0x07);
 }
 
+static void ids_rise_even_where_the_random_bytes_are_zero(void **state) {
+    (void)state;
+    struct uuid7_generator generator;
+    struct uuid last = parse("019b76da-a87b-7abc-9def-0123456789ab");
+    assert_ok(uuid7_generator_init(&generator, &last));
+    memset(generator.pool, 0, sizeof(generator.pool));
+    check_next(&generator, &last, NOW_MS);
+    check_next(&generator, &last, NOW_MS);
+    char text[UUID_TEXT_SIZE];
+    uuid_format(&last, text);
+    assert_memory_equal(text, "019b76da-a87b-7abc-9def-0123456789ad", sizeof(text));
+}
+
 static void ids_do_not_follow_from_the_ones_before(void **state) {
     (void)state;
     struct uuid7_generator one;
@@ -248,6 +261,7 @@ int main(void) {
         cmocka_unit_test(a_full_random_field_carries_into_the_timestamp),
         cmocka_unit_test(a_full_low_field_carries_into_the_high_one),
         cmocka_unit_test(a_new_millisecond_seeds_with_the_top_bit_clear),
+        cmocka_unit_test(ids_rise_even_where_the_random_bytes_are_zero),
         cmocka_unit_test(ids_do_not_follow_from_the_ones_before),
         cmocka_unit_test(the_last_millisecond_of_the_format_works_and_ends_it),
         cmocka_unit_test(does_not_continue_from_another_version),

@@ -138,6 +138,8 @@ static void legacy_cursors_may_be_padded(void **state) {
         {"=MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI", false},
         {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=\n", false},
         {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTRhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=", false},
+        /* A whole group of nothing but padding. */
+        {"MTc2NzIyNTYwMDE6MDE4ZTFjNmQtMTIzNC03YWJjLTlkZWYtMDEyMzQ1Njc4OWFi====", false},
         {"=", false},
         {"==", false},
         {"====", false},
