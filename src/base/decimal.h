@@ -1,0 +1,16 @@
+/* Unsigned decimal text: ASCII digits only, no sign, no space, no leading zero except "0" itself.
+ * Any thread. Allocates nothing. A text that is not canonical, or above what 64 bits hold,
+ * is false and leaves the number as it was.
+ * One number has one text: what parses, printed again, is the same bytes. */
+#ifndef BASE_DECIMAL_H
+#define BASE_DECIMAL_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+
+#define DECIMAL_U64_SIZE_MAX 20
+
+bool decimal_parse_u64(struct slice text, uint64_t *number);
+
+#endif

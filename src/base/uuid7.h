@@ -1,0 +1,49 @@
+/* UUIDv7 (RFC 9562) in canonical lower-case text, and a strictly monotonic generator of them.
+ * Values: any thread. A generator belongs to one thread. Allocates nothing.
+ * A text or value that is not a UUIDv7 is STATUS_INVALID_UUID; only the generator's start asks
+ * the operating system for something it may refuse (STATUS_SYSTEM_ERROR).
+ * Each id of a generator is greater than the one before, whatever the clock does. */
+#ifndef BASE_UUID7_H
+#define BASE_UUID7_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+#define UUID_TEXT_SIZE         36
+#define UUID7_TIMESTAMP_MS_MAX ((UINT64_C(1) << 48) - 1)
+#define UUID7_POOL_BYTES       1024
+
+struct uuid {
+    uint8_t bytes[16];
+};
+
+/* Below, at or above zero, in byte order: for ids of one generator that is order of birth. */
+int uuid_compare(const struct uuid *a, const struct uuid *b);
+/* Writes UUID_TEXT_SIZE characters, no NUL. */
+void uuid_format(const struct uuid *uuid, char *text);
+
+/* True for version 7 and the RFC's variant. */
+bool uuid7_valid(const struct uuid *uuid);
+MUST_CHECK enum status uuid7_parse(struct slice text, struct uuid *uuid);
+uint64_t uuid7_timestamp_ms(const struct uuid *uuid);
+
+struct uuid7_generator {
+    uint64_t timestamp_ms;
+    /* The 74 random bits of the last id: 12 beside the version, 62 beside the variant. */
+    uint64_t random_high;
+    uint64_t random_low;
+    /* Random bytes are fetched in bulk: a system call an id would be slower than the id. */
+    uint8_t pool[UUID7_POOL_BYTES];
+    size_t pool_used;
+};
+
+/* Every id will be greater than last (NULL: there is none), however far behind the clock is.
+ * A last of the final millisecond leaves no room above it: STATUS_LIMIT_REACHED. */
+MUST_CHECK enum status uuid7_generator_init(struct uuid7_generator *generator,
+                                            const struct uuid *last);
+/* now_ms is at most UUID7_TIMESTAMP_MS_MAX. */
+struct uuid uuid7_next(struct uuid7_generator *generator, uint64_t now_ms);
+
+#endif

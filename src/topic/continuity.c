@@ -1,0 +1,99 @@
+#include "topic/continuity.h"
+
+#include <assert.h>
+
+/* Sequences are unsigned: a cursor before the first event is 0, never minus one. */
+static uint64_t subtract_or_zero(uint64_t from, uint64_t number) {
+    return from > number ? from - number : 0;
+}
+
+static void add_reason(struct continuity *continuity, enum reason reason) {
+    assert(continuity->reason_count < CONTINUITY_REASONS_MAX);
+    continuity->reasons[continuity->reason_count++] = reason;
+    continuity->decision = CONTINUITY_REBOOTSTRAP;
+}
+
+struct continuity continuity_plan(const struct topic_window *window, uint64_t after_seq,
+                                  bool epoch_differs) {
+    struct continuity plan = {.decision = CONTINUITY_RESUME, .after_seq = after_seq};
+    if (epoch_differs)
+        add_reason(&plan, REASON_EPOCH_MISMATCH);
+    if (!window)
+        return plan;
+    plan.oldest_available_cursor = subtract_or_zero(window->oldest_seq, 1);
+    plan.head_cursor = window->head_seq;
+    plan.replay_lag = subtract_or_zero(window->head_seq, after_seq);
+    plan.replay_budget_events = window->replay_budget_events;
+    if (after_seq < plan.oldest_available_cursor)
+        add_reason(&plan, REASON_RETENTION_FLOOR_BREACH);
+    if (plan.replay_lag > plan.replay_budget_events)
+        add_reason(&plan, REASON_REPLAY_BUDGET_EXCEEDED);
+    return plan;
+}
+
+static enum status write_reasons(struct buffer *out, const struct continuity *continuity) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++) {
+        status = buffer_append_slice(out, i == 0 ? SLICE("[\"") : SLICE(",\""));
+        if (status == STATUS_OK)
+            status = buffer_append_slice(out, slice_of(reason_code(continuity->reasons[i])));
+        if (status == STATUS_OK)
+            status = buffer_append_byte(out, '"');
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+}
+
+static enum status write_numbers(struct buffer *out, const struct continuity *continuity) {
+    const struct {
+        struct slice before;
+        uint64_t number;
+    } members[] = {
+        {SLICE(",\"oldest_available_cursor\":"), continuity->oldest_available_cursor},
+        {SLICE(",\"head_cursor\":"), continuity->head_cursor},
+        {SLICE(",\"replay_lag\":"), continuity->replay_lag},
+        {SLICE(",\"replay_budget_events\":"), continuity->replay_budget_events},
+    };
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < sizeof(members) / sizeof(members[0]); i++) {
+        status = buffer_append_slice(out, members[i].before);
+        if (status == STATUS_OK)
+            status = buffer_append_u64(out, members[i].number);
+    }
+    return status;
+}
+
+static enum status write_resume(struct buffer *out, const struct continuity *continuity) {
+    enum status status = buffer_append_slice(out, SLICE("{\"decision\":\"resume\",\"after_seq\":"));
+    return status == STATUS_OK ? buffer_append_u64(out, continuity->after_seq) : status;
+}
+
+static enum status write_rebootstrap(struct buffer *out, const struct continuity *continuity) {
+    assert(continuity->reason_count > 0);
+    enum status status =
+        buffer_append_slice(out, SLICE("{\"decision\":\"rebootstrap\",\"reason_codes\":"));
+    if (status == STATUS_OK)
+        status = write_reasons(out, continuity);
+    return status == STATUS_OK ? write_numbers(out, continuity) : status;
+}
+
+enum status continuity_write_json(struct buffer *out, const struct continuity *continuity) {
+    size_t begin = out->size;
+    enum status status = continuity->decision == CONTINUITY_RESUME
+                             ? write_resume(out, continuity)
+                             : write_rebootstrap(out, continuity);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '}');
+    if (status != STATUS_OK)
+        out->size = begin;
+    return status;
+}
+
+struct continuity_bootstrap continuity_bootstrap(const struct topic_window *window) {
+    if (!window)
+        return (struct continuity_bootstrap){.from_seq = 1, .truncated = false};
+    uint64_t retention_cursor = subtract_or_zero(window->oldest_seq, 1);
+    uint64_t budget_cursor = subtract_or_zero(window->head_seq, window->replay_budget_events);
+    uint64_t after_seq = retention_cursor > budget_cursor ? retention_cursor : budget_cursor;
+    assert(after_seq < UINT64_MAX);
+    return (struct continuity_bootstrap){.from_seq = after_seq + 1, .truncated = after_seq > 0};
+}

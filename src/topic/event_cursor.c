@@ -1,0 +1,97 @@
+#include "topic/event_cursor.h"
+
+#include <assert.h>
+
+#include "base/decimal.h"
+
+struct event_cursor event_cursor_of(const struct uuid *uuid) {
+    assert(uuid7_valid(uuid));
+    return (struct event_cursor){uuid7_timestamp_ms(uuid), *uuid};
+}
+
+int event_cursor_compare(const struct event_cursor *a, const struct event_cursor *b) {
+    if (a->timestamp_ms != b->timestamp_ms)
+        return a->timestamp_ms < b->timestamp_ms ? -1 : 1;
+    return uuid_compare(&a->uuid, &b->uuid);
+}
+
+size_t event_cursor_encode(const struct event_cursor *cursor, char *text) {
+    assert(cursor->timestamp_ms <= EVENT_CURSOR_TIMESTAMP_MS_MAX);
+    assert(uuid7_valid(&cursor->uuid));
+    char decoded[EVENT_CURSOR_DECODED_SIZE_MAX];
+    size_t first = sizeof(decoded) - UUID_TEXT_SIZE;
+    uuid_format(&cursor->uuid, decoded + first);
+    decoded[--first] = ':';
+    uint64_t rest = cursor->timestamp_ms;
+    do {
+        decoded[--first] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    return base64url_encode(decoded + first, sizeof(decoded) - first, text);
+}
+
+/* NULL where the text is a timestamp, else why it is not. */
+static const char *parse_timestamp(struct slice text, uint64_t *timestamp_ms) {
+    if (text.size == 0)
+        return "the timestamp is missing";
+    for (size_t i = 0; i < text.size; i++)
+        if (text.data[i] < '0' || text.data[i] > '9')
+            return "the timestamp is not made of digits";
+    if (text.data[0] == '0' && text.size > 1)
+        return "the timestamp has a leading zero";
+    uint64_t number = 0;
+    if (!decimal_parse_u64(text, &number) || number > EVENT_CURSOR_TIMESTAMP_MS_MAX)
+        return "the timestamp is above 9007199254740991";
+    *timestamp_ms = number;
+    return NULL;
+}
+
+static const char *parse_pair(struct slice pair, struct event_cursor *cursor) {
+    const char *colon = memchr(pair.data, ':', pair.size);
+    if (!colon)
+        return "there is no colon between timestamp and id";
+    size_t digits = (size_t)(colon - pair.data);
+    const char *fault = parse_timestamp((struct slice){pair.data, digits}, &cursor->timestamp_ms);
+    if (fault)
+        return fault;
+    if (uuid7_parse(slice_from(pair, digits + 1), &cursor->uuid) != STATUS_OK)
+        return "the id is not a lower-case UUIDv7";
+    return NULL;
+}
+
+static const char *parse_cursor(struct slice text, struct event_cursor *cursor) {
+    char decoded[EVENT_CURSOR_DECODED_SIZE_MAX];
+    size_t size = 0;
+    if (text.size == 0)
+        return "the cursor is empty";
+    enum status status = base64url_decode(text, decoded, sizeof(decoded), &size);
+    if (status == STATUS_PAYLOAD_TOO_LARGE)
+        return "the cursor is too long";
+    if (status != STATUS_OK)
+        return "the cursor is not canonical unpadded base64url";
+    return parse_pair((struct slice){decoded, size}, cursor);
+}
+
+enum status event_cursor_decode(struct slice text, struct event_cursor *cursor,
+                                const char **reason) {
+    struct event_cursor decoded;
+    const char *fault = parse_cursor(text, &decoded);
+    if (fault) {
+        if (reason)
+            *reason = fault;
+        return STATUS_INVALID_CURSOR;
+    }
+    *cursor = decoded;
+    return STATUS_OK;
+}
+
+enum status event_cursor_decode_legacy(struct slice text, struct event_cursor *cursor,
+                                       const char **reason) {
+    /* Padding is the only difference: the digits in which the two alphabets differ stand for
+     * bytes (such as '>' and '?') that no timestamp, colon or id contains. */
+    if (text.size % 4 == 0) {
+        for (int padding = 0; padding < 2 && slice_ends(text, SLICE("=")); padding++)
+            text.size--;
+    }
+    return event_cursor_decode(text, cursor, reason);
+}

@@ -1,0 +1,74 @@
+#include "base/decimal.h"
+#include "test.h"
+
+static void reads_canonical_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t number;
+    } cases[] = {
+        {"0", 0},
+        {"7", 7},
+        {"10", 10},
+        {"9007199254740991", 9007199254740991u},
+        {"18446744073709551615", UINT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t number = 1;
+        assert_true(decimal_parse_u64(slice_of(cases[i].text), &number));
+        assert_true(number == cases[i].number);
+    }
+}
+
+static void refuses_everything_else_and_keeps_the_number(void **state) {
+    (void)state;
+    static const char *const cases[] = {
+        "",
+        "00",
+        "01",
+        "-1",
+        "+1",
+        " 1",
+        "1 ",
+        "1.0",
+        "1e3",
+        "0x1",
+        "a",
+        ":",
+        "/",
+        "18446744073709551616",
+        "18446744073709551620",
+        "99999999999999999999",
+        "100000000000000000000",
+        "\xd9\xa1",
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t number = 42;
+        assert_false(decimal_parse_u64(slice_of(cases[i]), &number));
+        assert_true(number == 42);
+    }
+    uint64_t number = 42;
+    assert_false(decimal_parse_u64((struct slice){"1\0", 2}, &number));
+}
+
+static void what_is_printed_is_read_back(void **state) {
+    (void)state;
+    uint64_t seed = 11;
+    for (int round = 0; round < 200000; round++) {
+        uint64_t wanted = test_random(&seed) >> (test_random(&seed) % 64);
+        char text[DECIMAL_U64_SIZE_MAX + 1];
+        uint64_t number = 0;
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)wanted);
+        assert_true(decimal_parse_u64(slice_of(text), &number));
+        assert_true(number == wanted);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_canonical_numbers),
+        cmocka_unit_test(refuses_everything_else_and_keeps_the_number),
+        cmocka_unit_test(what_is_printed_is_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

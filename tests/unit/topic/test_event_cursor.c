@@ -1,0 +1,257 @@
+#include "topic/event_cursor.h"
+#include "vectors.h"
+
+static int sign(int number) {
+    return (number > 0) - (number < 0);
+}
+
+static struct event_cursor decode(struct slice text) {
+    struct event_cursor cursor;
+    assert_ok(event_cursor_decode(text, &cursor, NULL));
+    return cursor;
+}
+
+static void the_vectors_derive_both_ways(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("event_cursor");
+    size_t index;
+    json_t *vector;
+    json_array_foreach(vectors_array(vectors, "derive"), index, vector) {
+        struct event_cursor cursor = {.timestamp_ms = vector_number(vector, "timestamp_ms")};
+        assert_ok(uuid7_parse(vector_text(vector, "uuid"), &cursor.uuid));
+        char text[EVENT_CURSOR_SIZE_MAX];
+        size_t size = event_cursor_encode(&cursor, text);
+        assert_true(slice_equal((struct slice){text, size}, vector_text(vector, "cursor")));
+        struct event_cursor back = decode(vector_text(vector, "cursor"));
+        assert_int_equal(event_cursor_compare(&back, &cursor), 0);
+    }
+    json_decref(vectors);
+}
+
+static void the_vectors_compare_by_their_pairs(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("event_cursor");
+    size_t index;
+    json_t *vector;
+    json_array_foreach(vectors_array(vectors, "compare"), index, vector) {
+        struct event_cursor a = decode(vector_text(vector, "a"));
+        struct event_cursor b = decode(vector_text(vector, "b"));
+        int expected = (int)json_integer_value(json_object_get(vector, "expected"));
+        assert_int_equal(sign(event_cursor_compare(&a, &b)), expected);
+        assert_int_equal(sign(event_cursor_compare(&b, &a)), -expected);
+    }
+    json_decref(vectors);
+}
+
+static void the_invalid_vectors_are_refused_with_a_reason(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("event_cursor");
+    size_t index;
+    json_t *vector;
+    json_array_foreach(vectors_array(vectors, "invalid"), index, vector) {
+        struct event_cursor cursor = {.timestamp_ms = 42};
+        const char *reason = NULL;
+        struct slice text = vector_text(vector, "cursor");
+        assert_int_equal(event_cursor_decode(text, &cursor, &reason), STATUS_INVALID_CURSOR);
+        assert_non_null(reason);
+        assert_true(cursor.timestamp_ms == 42);
+        assert_int_equal(event_cursor_decode(text, &cursor, NULL), STATUS_INVALID_CURSOR);
+    }
+    json_decref(vectors);
+}
+
+static void each_fault_has_its_own_reason(void **state) {
+    (void)state;
+#define ID "018e1c6d-1234-7abc-9def-0123456789ab"
+    static const struct {
+        const char *pair;
+        const char *reason;
+    } cases[] = {
+        {"x", "there is no colon between timestamp and id"},
+        {ID, "there is no colon between timestamp and id"},
+        {":" ID, "the timestamp is missing"},
+        {"-1:" ID, "the timestamp is not made of digits"},
+        {"+1:" ID, "the timestamp is not made of digits"},
+        {" 1:" ID, "the timestamp is not made of digits"},
+        {"1 :" ID, "the timestamp is not made of digits"},
+        {"1.5:" ID, "the timestamp is not made of digits"},
+        {"1e3:" ID, "the timestamp is not made of digits"},
+        {"00:" ID, "the timestamp has a leading zero"},
+        {"01:" ID, "the timestamp has a leading zero"},
+        {"9007199254740992:" ID, "the timestamp is above 9007199254740991"},
+        {"9999999999999999:" ID, "the timestamp is above 9007199254740991"},
+        {"18446744073709551616:" ID, "the cursor is too long"},
+        {"1:", "the id is not a lower-case UUIDv7"},
+        {"1::" ID, "the id is not a lower-case UUIDv7"},
+        {"1:" ID " ", "the id is not a lower-case UUIDv7"},
+        {"1:" ID "\n", "the id is not a lower-case UUIDv7"},
+        {"1: " ID, "the id is not a lower-case UUIDv7"},
+        {"1:018E1C6D-1234-7ABC-9DEF-0123456789AB", "the id is not a lower-case UUIDv7"},
+        {"1:018e1c6d-1234-4abc-9def-0123456789ab", "the id is not a lower-case UUIDv7"},
+        {"1:018e1c6d-1234-7abc-7def-0123456789ab", "the id is not a lower-case UUIDv7"},
+        {"1:018e1c6d12347abc9def0123456789ab", "the id is not a lower-case UUIDv7"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[200];
+        const char *reason = NULL;
+        struct event_cursor cursor;
+        size_t size = base64url_encode(cases[i].pair, strlen(cases[i].pair), text);
+        assert_int_equal(event_cursor_decode((struct slice){text, size}, &cursor, &reason),
+                         STATUS_INVALID_CURSOR);
+        assert_string_equal(reason, cases[i].reason);
+    }
+    const char *reason = NULL;
+    struct event_cursor cursor;
+    assert_int_equal(event_cursor_decode((struct slice){NULL, 0}, &cursor, &reason),
+                     STATUS_INVALID_CURSOR);
+    assert_string_equal(reason, "the cursor is empty");
+    assert_int_equal(event_cursor_decode(SLICE("MTo="), &cursor, &reason), STATUS_INVALID_CURSOR);
+    assert_string_equal(reason, "the cursor is not canonical unpadded base64url");
+#undef ID
+}
+
+static void stray_bits_behind_the_last_byte_are_refused(void **state) {
+    (void)state;
+    /* 49 bytes leave four unused bits, 50 bytes two. */
+    static const uint64_t timestamps[] = {176722560012, 1767225600123};
+    for (size_t i = 0; i < 2; i++) {
+        struct event_cursor cursor = {.timestamp_ms = timestamps[i]};
+        assert_ok(uuid7_parse(SLICE("018e1c6d-1234-7abc-9def-0123456789ab"), &cursor.uuid));
+        char text[EVENT_CURSOR_SIZE_MAX];
+        size_t size = event_cursor_encode(&cursor, text);
+        assert_int_equal(size % 4, 2 + i);
+        text[size - 1]++;
+        assert_int_equal(event_cursor_decode((struct slice){text, size}, &cursor, NULL),
+                         STATUS_INVALID_CURSOR);
+    }
+}
+
+static void legacy_cursors_may_be_padded(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool valid;
+    } cases[] = {
+        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI", true},
+        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=", true},
+        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI==", false},
+        {"=MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI", false},
+        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTdhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=\n", false},
+        {"MTc2NzIyNTYwMDEyMzowMThlMWM2ZC0xMjM0LTRhYmMtOWRlZi0wMTIzNDU2Nzg5YWI=", false},
+        /* A whole group of nothing but padding. */
+        {"MTc2NzIyNTYwMDE6MDE4ZTFjNmQtMTIzNC03YWJjLTlkZWYtMDEyMzQ1Njc4OWFi====", false},
+        {"=", false},
+        {"==", false},
+        {"====", false},
+        {"A===", false},
+        {"", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct event_cursor cursor = {0};
+        const char *reason = NULL;
+        enum status status = event_cursor_decode_legacy(slice_of(cases[i].text), &cursor, &reason);
+        assert_int_equal(status, cases[i].valid ? STATUS_OK : STATUS_INVALID_CURSOR);
+        assert_int_equal(cursor.timestamp_ms, cases[i].valid ? 1767225600123 : 0);
+        assert_int_equal(reason == NULL, cases[i].valid);
+    }
+}
+
+static void legacy_padding_fills_the_last_group_and_no_more(void **state) {
+    (void)state;
+    static const char text[] =
+        "MTc2NzIyNTYwMDEyOjAxOGUxYzZkLTEyMzQtN2FiYy05ZGVmLTAxMjM0NTY3ODlhYg==";
+    struct event_cursor cursor;
+    for (size_t cut = 0; cut <= 3; cut++) {
+        bool valid = cut == 0 || cut == 2;
+        enum status status =
+            event_cursor_decode_legacy((struct slice){text, sizeof(text) - 1 - cut}, &cursor, NULL);
+        assert_int_equal(status, valid ? STATUS_OK : STATUS_INVALID_CURSOR);
+    }
+}
+
+static struct event_cursor random_cursor(uint64_t *seed) {
+    struct event_cursor cursor;
+    uint64_t words[2] = {test_random(seed), test_random(seed)};
+    memcpy(cursor.uuid.bytes, words, sizeof(words));
+    cursor.uuid.bytes[6] = (uint8_t)(0x70 | (cursor.uuid.bytes[6] & 15));
+    cursor.uuid.bytes[8] = (uint8_t)(0x80 | (cursor.uuid.bytes[8] & 63));
+    cursor.timestamp_ms =
+        test_random(seed) % (EVENT_CURSOR_TIMESTAMP_MS_MAX + 1) >> (test_random(seed) % 54);
+    return cursor;
+}
+
+/* Half of the neighbours share what decides first, so that the rest gets to decide. */
+static struct event_cursor random_neighbour(uint64_t *seed, const struct event_cursor *cursor) {
+    struct event_cursor other = random_cursor(seed);
+    uint64_t pick = test_random(seed) % 4;
+    if (pick < 2)
+        other.timestamp_ms = cursor->timestamp_ms;
+    if (pick == 1)
+        memcpy(other.uuid.bytes, cursor->uuid.bytes, 15);
+    if (pick == 2 && cursor->timestamp_ms > 100)
+        other.timestamp_ms = cursor->timestamp_ms - test_random(seed) % 100;
+    return other;
+}
+
+static int compare_pairs(const struct event_cursor *a, const struct event_cursor *b) {
+    if (a->timestamp_ms < b->timestamp_ms)
+        return -1;
+    if (a->timestamp_ms > b->timestamp_ms)
+        return 1;
+    for (size_t i = 0; i < sizeof(a->uuid.bytes); i++)
+        if (a->uuid.bytes[i] != b->uuid.bytes[i])
+            return a->uuid.bytes[i] < b->uuid.bytes[i] ? -1 : 1;
+    return 0;
+}
+
+static void a_million_random_pairs_order_after_the_round_trip_as_before(void **state) {
+    (void)state;
+    uint64_t seed = 41;
+    for (int round = 0; round < 1000000; round++) {
+        struct event_cursor pair[2];
+        struct event_cursor back[2];
+        pair[0] = random_cursor(&seed);
+        pair[1] = random_neighbour(&seed, &pair[0]);
+        for (size_t i = 0; i < 2; i++) {
+            char text[EVENT_CURSOR_SIZE_MAX];
+            char again[EVENT_CURSOR_SIZE_MAX];
+            size_t size = event_cursor_encode(&pair[i], text);
+            if (event_cursor_decode((struct slice){text, size}, &back[i], NULL) != STATUS_OK)
+                fail_msg("round %d does not decode", round);
+            if (event_cursor_encode(&back[i], again) != size || memcmp(again, text, size) != 0)
+                fail_msg("round %d does not encode again", round);
+        }
+        if (sign(event_cursor_compare(&back[0], &back[1])) != compare_pairs(&pair[0], &pair[1]))
+            fail_msg("round %d is out of order", round);
+    }
+}
+
+static void cursors_of_minted_ids_rise_while_the_clock_steps_back(void **state) {
+    (void)state;
+    struct uuid7_generator generator;
+    assert_ok(uuid7_generator_init(&generator, NULL));
+    uint64_t seed = 42;
+    struct event_cursor last = {0};
+    for (int round = 0; round < 200000; round++) {
+        uint64_t now_ms = 1767225600000 + test_random(&seed) % 100000;
+        struct uuid uuid = uuid7_next(&generator, now_ms);
+        struct event_cursor cursor = event_cursor_of(&uuid);
+        assert_true(event_cursor_compare(&cursor, &last) > 0);
+        last = cursor;
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_vectors_derive_both_ways),
+        cmocka_unit_test(the_vectors_compare_by_their_pairs),
+        cmocka_unit_test(the_invalid_vectors_are_refused_with_a_reason),
+        cmocka_unit_test(each_fault_has_its_own_reason),
+        cmocka_unit_test(stray_bits_behind_the_last_byte_are_refused),
+        cmocka_unit_test(legacy_cursors_may_be_padded),
+        cmocka_unit_test(legacy_padding_fills_the_last_group_and_no_more),
+        cmocka_unit_test(a_million_random_pairs_order_after_the_round_trip_as_before),
+        cmocka_unit_test(cursors_of_minted_ids_rise_while_the_clock_steps_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,50 @@
+#include "test.h"
+#include "topic/topic_cursor.h"
+
+static void a_topic_cursor_becomes_the_stream_cursor_at_the_same_place(void **state) {
+    (void)state;
+    static const uint64_t places[] = {0, 1, 41, UINT64_MAX};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        struct buffer memory;
+        buffer_init(&memory, 100);
+        assert_ok(buffer_append(&memory, "before ", 7));
+        struct topic_cursor cursor = {TOPIC_CURSOR_TOPIC, SLICE("run:a:b:events"), places[i]};
+        assert_ok(topic_cursor_migrate(&cursor, &memory));
+        assert_int_equal(cursor.kind, TOPIC_CURSOR_STREAM);
+        assert_slice(cursor.name, "runtime.run.a:b.events");
+        assert_true(cursor.after_seq == places[i]);
+        buffer_release(&memory);
+    }
+}
+
+static void a_stream_cursor_stays_as_it_is(void **state) {
+    (void)state;
+    struct buffer memory;
+    buffer_init(&memory, 100);
+    struct topic_cursor cursor = {TOPIC_CURSOR_STREAM, SLICE("run:1:events"), 9};
+    assert_ok(topic_cursor_migrate(&cursor, &memory));
+    assert_slice(cursor.name, "run:1:events");
+    assert_true(cursor.after_seq == 9);
+    assert_int_equal(memory.size, 0);
+}
+
+static void without_room_nothing_changes(void **state) {
+    (void)state;
+    struct buffer memory;
+    buffer_init(&memory, 10);
+    struct topic_cursor cursor = {TOPIC_CURSOR_TOPIC, SLICE("run:1:events"), 9};
+    assert_int_equal(topic_cursor_migrate(&cursor, &memory), STATUS_PAYLOAD_TOO_LARGE);
+    assert_int_equal(cursor.kind, TOPIC_CURSOR_TOPIC);
+    assert_slice(cursor.name, "run:1:events");
+    assert_int_equal(memory.size, 0);
+    buffer_release(&memory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_topic_cursor_becomes_the_stream_cursor_at_the_same_place),
+        cmocka_unit_test(a_stream_cursor_stays_as_it_is),
+        cmocka_unit_test(without_room_nothing_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
