@@ -173,17 +173,16 @@ static enum status sort_object(struct writer *writer, const struct object *objec
     return reorder_text(writer, object, count);
 }
 
-static struct slice take_string(struct writer *writer) {
-    const char *begin = writer->at;
-    writer->at = json_text_string_end(begin, writer->end);
-    return (struct slice){begin, (size_t)(writer->at - begin)};
-}
-
 /* A string without escapes is canonical as it stands. */
 static enum status write_string(struct writer *writer) {
-    struct slice raw = take_string(writer);
-    if (!memchr(raw.data, '\\', raw.size))
-        return buffer_append_slice(writer->out, raw);
+    const char *begin = writer->at;
+    const char *stop = json_text_skip_string(begin + 1, writer->end);
+    if (*stop == '"') {
+        writer->at = stop + 1;
+        return buffer_append(writer->out, begin, (size_t)(writer->at - begin));
+    }
+    writer->at = json_text_string_end(begin, writer->end);
+    struct slice raw = {begin, (size_t)(writer->at - begin)};
     struct buffer *stack = &writer->scratch->members;
     size_t offset = stack->size;
     enum status status = json_string_decode((struct json_value){JSON_KIND_STRING, raw}, stack);
@@ -243,7 +242,8 @@ static enum status push_member(struct writer *writer, struct object *object,
     return STATUS_OK;
 }
 
-static enum status write_member(struct writer *writer, struct object *object) {
+/* Writes the name and its colon, and notes where the member begins. */
+static enum status write_name(struct writer *writer, struct object *object) {
     struct member member = {.start = written(writer)};
     writer->at = json_text_skip_space(writer->at, writer->end);
     enum status status = write_string(writer);
@@ -253,15 +253,19 @@ static enum status write_member(struct writer *writer, struct object *object) {
     const char *name = writer->out->data + writer->origin + member.start;
     member.escaped = memchr(name, '\\', member.name_size) != NULL;
     status = push_member(writer, object, &member);
+    take(writer, ':');
+    return status == STATUS_OK ? buffer_append_byte(writer->out, ':') : status;
+}
+
+static enum status write_member(struct writer *writer, struct object *object) {
+    enum status status = write_name(writer, object);
     if (status == STATUS_OK)
-        status = buffer_append_byte(writer->out, ':');
-    bool colon = status == STATUS_OK && take(writer, ':');
-    if (colon)
         status = write_value(writer);
     if (status != STATUS_OK)
         return status;
-    size_t note = writer->scratch->members.size - sizeof(member);
-    members_from(writer, note)->size = written(writer) - member.start;
+    size_t note = writer->scratch->members.size - sizeof(struct member);
+    struct member *member = members_from(writer, note);
+    member->size = written(writer) - member->start;
     return STATUS_OK;
 }
 
