@@ -1,0 +1,711 @@
+#include "wire/json.h"
+
+#include <assert.h>
+
+#include "base/utf8.h"
+#include "wire/json_text.h"
+
+/* The fields asked for, and where the next match is likely: peers keep an order. */
+struct wanted {
+    struct json_field *fields;
+    size_t count;
+    size_t next;
+};
+
+/* Each scan_ function takes the place to begin at and answers just past what it read, or NULL
+ * with the status set. */
+struct scanner {
+    const char *end;
+    unsigned depth_left;
+    bool escaped; /* a string since this was cleared had an escape */
+    enum status status;
+};
+
+static const char *scan_value(struct scanner *scanner, const char *at);
+
+static const char *refuse(struct scanner *scanner, enum status status) {
+    scanner->status = status;
+    return NULL;
+}
+
+static enum json_kind kind_of(char first) {
+    switch (first) {
+    case '{':
+        return JSON_KIND_OBJECT;
+    case '[':
+        return JSON_KIND_ARRAY;
+    case '"':
+        return JSON_KIND_STRING;
+    case 't':
+        return JSON_KIND_TRUE;
+    case 'f':
+        return JSON_KIND_FALSE;
+    case 'n':
+        return JSON_KIND_NULL;
+    default:
+        return JSON_KIND_NUMBER;
+    }
+}
+
+static struct json_value value_between(const char *begin, const char *end) {
+    return (struct json_value){kind_of(*begin), {begin, (size_t)(end - begin)}};
+}
+
+static bool is_digit(char byte) {
+    return byte >= '0' && byte <= '9';
+}
+
+static int hex_digit(char byte) {
+    if (is_digit(byte))
+        return byte - '0';
+    char lower = (char)(byte | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/* The value of four hexadecimal digits, or -1. */
+static int32_t hex_quad(const char *at) {
+    int32_t quad = 0;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex_digit(at[i]);
+        if (digit < 0)
+            return -1;
+        quad = quad << 4 | digit;
+    }
+    return quad;
+}
+
+static bool is_high_surrogate(int32_t unit) {
+    return unit >= 0xd800 && unit <= 0xdbff;
+}
+
+static bool is_low_surrogate(int32_t unit) {
+    return unit >= 0xdc00 && unit <= 0xdfff;
+}
+
+static const char *scan_unicode_escape(struct scanner *scanner, const char *at) {
+    if (scanner->end - at < 6)
+        return refuse(scanner, STATUS_INVALID_JSON);
+    int32_t unit = hex_quad(at + 2);
+    if (unit < 0 || is_low_surrogate(unit))
+        return refuse(scanner, STATUS_INVALID_JSON);
+    if (!is_high_surrogate(unit))
+        return at + 6;
+    if (scanner->end - at < 12 || at[6] != '\\' || at[7] != 'u' ||
+        !is_low_surrogate(hex_quad(at + 8)))
+        return refuse(scanner, STATUS_INVALID_JSON);
+    return at + 12;
+}
+
+static const char *scan_escape(struct scanner *scanner, const char *at) {
+    scanner->escaped = true;
+    if (scanner->end - at < 2)
+        return refuse(scanner, STATUS_INVALID_JSON);
+    switch (at[1]) {
+    case '"':
+    case '\\':
+    case '/':
+    case 'b':
+    case 'f':
+    case 'n':
+    case 'r':
+    case 't':
+        return at + 2;
+    case 'u':
+        return scan_unicode_escape(scanner, at);
+    default:
+        return refuse(scanner, STATUS_INVALID_JSON);
+    }
+}
+
+static const char *scan_non_ascii(struct scanner *scanner, const char *at) {
+    const char *begin = at;
+    while (at < scanner->end && (unsigned char)*at >= 0x80)
+        at++;
+    if (!utf8_valid((struct slice){begin, (size_t)(at - begin)}))
+        return refuse(scanner, STATUS_INVALID_UTF8);
+    return at;
+}
+
+/* The next byte of a string that needs a look: quote, backslash, control or non-ASCII. */
+static inline const char *skip_plain(const char *at, const char *end) {
+    while (end - at >= 8) {
+        uint64_t word = json_text_word(at);
+        uint64_t flags = (json_text_flag_control(word) | json_text_flag_equal(word, '"') |
+                          json_text_flag_equal(word, '\\') | word) &
+                         JSON_TEXT_EACH(0x80);
+        if (flags)
+            return at + json_text_first(flags);
+        at += 8;
+    }
+    while (at < end && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x80 && *at != '"' &&
+           *at != '\\')
+        at++;
+    return at;
+}
+
+static inline const char *scan_string(struct scanner *scanner, const char *at) {
+    at++;
+    for (;;) {
+        at = skip_plain(at, scanner->end);
+        if (at == scanner->end)
+            return refuse(scanner, STATUS_INVALID_JSON);
+        if (*at == '"')
+            return at + 1;
+        if (*at == '\\')
+            at = scan_escape(scanner, at);
+        else if ((unsigned char)*at >= 0x80)
+            at = scan_non_ascii(scanner, at);
+        else
+            return refuse(scanner, STATUS_INVALID_JSON);
+        if (!at)
+            return NULL;
+    }
+}
+
+static const char *scan_literal(struct scanner *scanner, const char *at, struct slice literal) {
+    struct slice rest = {at, (size_t)(scanner->end - at)};
+    if (!slice_starts(rest, literal))
+        return refuse(scanner, STATUS_INVALID_JSON);
+    return at + literal.size;
+}
+
+/* One digit or more. */
+static const char *scan_digits(struct scanner *scanner, const char *at) {
+    if (at == scanner->end || !is_digit(*at))
+        return refuse(scanner, STATUS_INVALID_JSON);
+    while (at < scanner->end && is_digit(*at))
+        at++;
+    return at;
+}
+
+static const char *scan_number(struct scanner *scanner, const char *at) {
+    const char *end = scanner->end;
+    if (*at == '-')
+        at++;
+    if (at < end && *at == '0')
+        at++;
+    else
+        at = scan_digits(scanner, at);
+    if (at && at < end && *at == '.')
+        at = scan_digits(scanner, at + 1);
+    if (at && at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        if (at < end && (*at == '+' || *at == '-'))
+            at++;
+        at = scan_digits(scanner, at);
+    }
+    return at;
+}
+
+static bool enter(struct scanner *scanner) {
+    if (scanner->depth_left == 0)
+        return refuse(scanner, STATUS_JSON_TOO_DEEP) != NULL;
+    scanner->depth_left--;
+    return true;
+}
+
+static const char *leave(struct scanner *scanner, const char *at) {
+    scanner->depth_left++;
+    return at + 1;
+}
+
+/* Past the comma and the white space before the next item; at the closing byte itself when
+ * there is none. */
+static const char *scan_separator(struct scanner *scanner, const char *at, char closing) {
+    at = json_text_skip_space(at, scanner->end);
+    if (at == scanner->end || (*at != ',' && *at != closing))
+        return refuse(scanner, STATUS_INVALID_JSON);
+    if (*at == closing)
+        return at;
+    at = json_text_skip_space(at + 1, scanner->end);
+    if (at == scanner->end || *at == closing)
+        return refuse(scanner, STATUS_INVALID_JSON);
+    return at;
+}
+
+static const char *scan_array(struct scanner *scanner, const char *at) {
+    if (!enter(scanner))
+        return NULL;
+    at = json_text_skip_space(at + 1, scanner->end);
+    while (at < scanner->end && *at != ']') {
+        at = scan_value(scanner, at);
+        if (!at || !(at = scan_separator(scanner, at, ']')))
+            return NULL;
+    }
+    return at < scanner->end ? leave(scanner, at) : refuse(scanner, STATUS_INVALID_JSON);
+}
+
+static bool name_is(struct slice name, bool escaped, struct slice wanted_name) {
+    if (escaped)
+        return json_string_is((struct json_value){JSON_KIND_STRING, name}, wanted_name);
+    return slice_equal((struct slice){name.data + 1, name.size - 2}, wanted_name);
+}
+
+static enum status keep_member(struct wanted *wanted, struct slice name, bool escaped,
+                               struct json_value value) {
+    size_t index = wanted->next;
+    for (size_t tried = 0; tried < wanted->count; tried++, index++) {
+        if (index == wanted->count)
+            index = 0;
+        struct json_field *field = &wanted->fields[index];
+        if (!name_is(name, escaped, field->name))
+            continue;
+        if (field->present)
+            return STATUS_JSON_DUPLICATE_KEY;
+        field->value = value;
+        field->present = true;
+        wanted->next = index + 1;
+        return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
+static const char *scan_member(struct scanner *scanner, const char *at, struct wanted *wanted) {
+    if (*at != '"')
+        return refuse(scanner, STATUS_INVALID_JSON);
+    struct slice name = {at, 0};
+    scanner->escaped = false;
+    at = scan_string(scanner, at);
+    if (!at)
+        return NULL;
+    name.size = (size_t)(at - name.data);
+    bool escaped = scanner->escaped;
+    at = json_text_skip_space(at, scanner->end);
+    if (at == scanner->end || *at != ':')
+        return refuse(scanner, STATUS_INVALID_JSON);
+    const char *begin = json_text_skip_space(at + 1, scanner->end);
+    at = scan_value(scanner, begin);
+    if (!at || !wanted)
+        return at;
+    enum status status = keep_member(wanted, name, escaped, value_between(begin, at));
+    return status == STATUS_OK ? at : refuse(scanner, status);
+}
+
+/* wanted is NULL for an object nobody reads from. */
+static const char *scan_object(struct scanner *scanner, const char *at, struct wanted *wanted) {
+    if (!enter(scanner))
+        return NULL;
+    at = json_text_skip_space(at + 1, scanner->end);
+    while (at < scanner->end && *at != '}') {
+        at = scan_member(scanner, at, wanted);
+        if (!at || !(at = scan_separator(scanner, at, '}')))
+            return NULL;
+    }
+    return at < scanner->end ? leave(scanner, at) : refuse(scanner, STATUS_INVALID_JSON);
+}
+
+static const char *scan_value(struct scanner *scanner, const char *at) {
+    if (at == scanner->end)
+        return refuse(scanner, STATUS_INVALID_JSON);
+    switch (*at) {
+    case '"':
+        return scan_string(scanner, at);
+    case '{':
+        return scan_object(scanner, at, NULL);
+    case '[':
+        return scan_array(scanner, at);
+    case 't':
+        return scan_literal(scanner, at, SLICE("true"));
+    case 'f':
+        return scan_literal(scanner, at, SLICE("false"));
+    case 'n':
+        return scan_literal(scanner, at, SLICE("null"));
+    default:
+        return scan_number(scanner, at);
+    }
+}
+
+static struct scanner scanner_over(struct slice text, const struct json_limits *limits) {
+    assert(limits->depth_max <= JSON_DEPTH_MAX);
+    return (struct scanner){.end = text.data + text.size, .depth_left = limits->depth_max};
+}
+
+/* Nothing but white space may follow the value that ended at the given place. */
+static enum status finish(struct scanner *scanner, const char *at) {
+    if (!at)
+        return scanner->status;
+    at = json_text_skip_space(at, scanner->end);
+    return at == scanner->end ? STATUS_OK : STATUS_INVALID_JSON;
+}
+
+enum status json_parse(struct slice text, const struct json_limits *limits,
+                       struct json_value *value) {
+    if (text.size > limits->bytes_max)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    if (text.size == 0)
+        return STATUS_INVALID_JSON;
+    struct scanner scanner = scanner_over(text, limits);
+    const char *begin = json_text_skip_space(text.data, scanner.end);
+    const char *end = scan_value(&scanner, begin);
+    enum status status = finish(&scanner, end);
+    if (status == STATUS_OK)
+        *value = value_between(begin, end);
+    return status;
+}
+
+static void forget_fields(struct json_field *fields, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        fields[i].present = false;
+}
+
+enum status json_read_object(struct slice text, const struct json_limits *limits,
+                             struct json_field *fields, size_t count) {
+    forget_fields(fields, count);
+    if (text.size > limits->bytes_max)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    if (text.size == 0)
+        return STATUS_INVALID_JSON;
+    struct scanner scanner = scanner_over(text, limits);
+    struct wanted wanted = {fields, count, 0};
+    const char *begin = json_text_skip_space(text.data, scanner.end);
+    bool is_object = begin < scanner.end && *begin == '{';
+    const char *end =
+        is_object ? scan_object(&scanner, begin, &wanted) : scan_value(&scanner, begin);
+    enum status status = finish(&scanner, end);
+    if (status == STATUS_OK && !is_object)
+        status = STATUS_INVALID_REQUEST;
+    if (status != STATUS_OK)
+        forget_fields(fields, count);
+    return status;
+}
+
+enum status json_read_members(struct json_value object, struct json_field *fields, size_t count) {
+    forget_fields(fields, count);
+    if (object.kind != JSON_KIND_OBJECT)
+        return STATUS_INVALID_REQUEST;
+    struct wanted wanted = {fields, count, 0};
+    struct json_iterator iterator = json_iterate(object);
+    struct json_value name, value;
+    while (json_next_member(&iterator, &name, &value)) {
+        bool escaped = memchr(name.raw.data, '\\', name.raw.size) != NULL;
+        enum status status = keep_member(&wanted, name.raw, escaped, value);
+        if (status != STATUS_OK) {
+            forget_fields(fields, count);
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+struct json_iterator json_iterate(struct json_value container) {
+    assert(container.kind == JSON_KIND_ARRAY || container.kind == JSON_KIND_OBJECT);
+    const char *end = container.raw.data + container.raw.size - 1;
+    return (struct json_iterator){json_text_skip_space(container.raw.data + 1, end), end};
+}
+
+static const char *container_end(const char *at, const char *end) {
+    unsigned depth = 0;
+    do {
+        at = json_text_skip_flat(at, end);
+        if (*at == '"') {
+            at = json_text_string_end(at, end);
+            continue;
+        }
+        depth += (*at | 0x20) == '{' ? 1u : -1u;
+        at++;
+    } while (depth > 0);
+    return at;
+}
+
+static struct json_value step_over(struct json_iterator *iterator) {
+    const char *begin = iterator->at;
+    const char *end = iterator->end;
+    if (*begin == '"')
+        iterator->at = json_text_string_end(begin, end);
+    else if (*begin == '{' || *begin == '[')
+        iterator->at = container_end(begin, end);
+    else
+        iterator->at = json_text_scalar_end(begin, end);
+    return value_between(begin, iterator->at);
+}
+
+/* Past white space, the comma or colon if there is one, and more white space. */
+static void step_separator(struct json_iterator *iterator) {
+    const char *at = json_text_skip_space(iterator->at, iterator->end);
+    if (at < iterator->end)
+        at = json_text_skip_space(at + 1, iterator->end);
+    iterator->at = at;
+}
+
+bool json_next_element(struct json_iterator *iterator, struct json_value *value) {
+    if (iterator->at == iterator->end)
+        return false;
+    *value = step_over(iterator);
+    step_separator(iterator);
+    return true;
+}
+
+bool json_next_member(struct json_iterator *iterator, struct json_value *name,
+                      struct json_value *value) {
+    return json_next_element(iterator, name) && json_next_element(iterator, value);
+}
+
+/* Moves over what a string still has inside text; a backslash waits for the byte behind it. */
+static bool scan_quoted(struct json_scan *scan, struct slice text) {
+    const char *end = text.data + text.size;
+    const char *at = json_text_skip_string(text.data + scan->offset, end);
+    while (end - at >= 2 && *at == '\\')
+        at = json_text_skip_string(at + 2, end);
+    bool closed = at < end && *at == '"';
+    scan->offset = (size_t)(at - text.data) + closed;
+    return closed;
+}
+
+/* Takes one byte outside strings; true when the value ends before it, or with it. */
+static bool scan_structure(struct json_scan *scan, char byte) {
+    bool begun = scan->begun;
+    switch (byte) {
+    case ' ':
+    case '\n':
+    case '\r':
+    case '\t':
+        if (begun && scan->depth == 0)
+            return true;
+        break;
+    case ',':
+    case ':':
+        if (scan->depth == 0)
+            return true;
+        break;
+    case '}':
+    case ']':
+        if (scan->depth == 0)
+            return true;
+        scan->depth--;
+        scan->offset++;
+        return scan->depth == 0;
+    case '{':
+    case '[':
+    case '"':
+        if (begun && scan->depth == 0)
+            return true;
+        scan->quoted = byte == '"';
+        scan->depth += byte != '"';
+        scan->begun = true;
+        break;
+    default:
+        scan->begun = true;
+    }
+    scan->offset++;
+    return false;
+}
+
+/* Whether the end of the value is within text; only its shape is looked at. */
+static bool find_end(struct json_scan *scan, struct slice text, unsigned depth_max) {
+    while (scan->offset < text.size && scan->depth <= depth_max) {
+        if (scan->quoted) {
+            if (!scan_quoted(scan, text))
+                return false;
+            scan->quoted = false;
+            if (scan->depth == 0)
+                return true;
+        } else if (scan_structure(scan, text.data[scan->offset])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum status json_scan(struct json_scan *scan, struct slice text, const struct json_limits *limits,
+                      struct json_value *value, size_t *used) {
+    assert(scan->offset <= text.size);
+    *used = 0;
+    if (!find_end(scan, text, limits->depth_max)) {
+        if (scan->depth > limits->depth_max)
+            return STATUS_JSON_TOO_DEEP;
+        return text.size > limits->bytes_max ? STATUS_PAYLOAD_TOO_LARGE : STATUS_OK;
+    }
+    size_t size = scan->offset;
+    enum status status = json_parse((struct slice){text.data, size}, limits, value);
+    if (status != STATUS_OK)
+        return status;
+    *scan = (struct json_scan){0};
+    *used = size;
+    return STATUS_OK;
+}
+
+/* Between the quotes. */
+static struct slice string_content(struct json_value value) {
+    assert(value.kind == JSON_KIND_STRING && value.raw.size >= 2);
+    return (struct slice){value.raw.data + 1, value.raw.size - 2};
+}
+
+bool json_string_slice(struct json_value value, struct slice *text) {
+    if (value.kind != JSON_KIND_STRING)
+        return false;
+    struct slice content = string_content(value);
+    if (memchr(content.data, '\\', content.size))
+        return false;
+    *text = content;
+    return true;
+}
+
+/* The code point of the validated escape at *at, which moves past it. */
+static uint32_t read_escape(const char **at) {
+    const char *escape = *at;
+    *at += 2;
+    switch (escape[1]) {
+    case 'b':
+        return '\b';
+    case 'f':
+        return '\f';
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    case 'u':
+        break;
+    default:
+        return (uint32_t)escape[1];
+    }
+    *at += 4;
+    int32_t unit = hex_quad(escape + 2);
+    if (!is_high_surrogate(unit))
+        return (uint32_t)unit;
+    *at += 6;
+    int32_t low = hex_quad(escape + 8);
+    return 0x10000u + ((uint32_t)(unit - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+}
+
+static size_t encode_utf8(uint32_t code, char text[4]) {
+    if (code < 0x80) {
+        text[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        text[0] = (char)(0xc0 | code >> 6);
+        text[1] = (char)(0x80 | (code & 0x3f));
+        return 2;
+    }
+    if (code < 0x10000) {
+        text[0] = (char)(0xe0 | code >> 12);
+        text[1] = (char)(0x80 | (code >> 6 & 0x3f));
+        text[2] = (char)(0x80 | (code & 0x3f));
+        return 3;
+    }
+    text[0] = (char)(0xf0 | code >> 18);
+    text[1] = (char)(0x80 | (code >> 12 & 0x3f));
+    text[2] = (char)(0x80 | (code >> 6 & 0x3f));
+    text[3] = (char)(0x80 | (code & 0x3f));
+    return 4;
+}
+
+/* The next run of a string's content, decoded: plain bytes of the text, or one escape's
+ * character in the given place. False at the end. */
+static bool next_run(const char **at, const char *end, char character[4], struct slice *run) {
+    if (*at == end)
+        return false;
+    if (**at == '\\') {
+        *run = (struct slice){character, encode_utf8(read_escape(at), character)};
+        return true;
+    }
+    const char *escape = memchr(*at, '\\', (size_t)(end - *at));
+    const char *run_end = escape ? escape : end;
+    *run = (struct slice){*at, (size_t)(run_end - *at)};
+    *at = run_end;
+    return true;
+}
+
+enum status json_string_decode(struct json_value value, struct buffer *out) {
+    if (value.kind != JSON_KIND_STRING)
+        return STATUS_INVALID_REQUEST;
+    struct slice content = string_content(value);
+    const char *at = content.data;
+    const char *end = content.data + content.size;
+    size_t size_before = out->size;
+    char character[4];
+    struct slice run;
+    while (next_run(&at, end, character, &run)) {
+        enum status status = buffer_append_slice(out, run);
+        if (status != STATUS_OK) {
+            out->size = size_before;
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+bool json_string_is(struct json_value value, struct slice text) {
+    if (value.kind != JSON_KIND_STRING)
+        return false;
+    struct slice content = string_content(value);
+    const char *at = content.data;
+    const char *end = content.data + content.size;
+    char character[4];
+    struct slice run;
+    while (next_run(&at, end, character, &run)) {
+        if (!slice_starts(text, run))
+            return false;
+        text = slice_from(text, run.size);
+    }
+    return text.size == 0;
+}
+
+bool json_u64(struct json_value value, uint64_t max, uint64_t *number) {
+    if (value.kind != JSON_KIND_NUMBER)
+        return false;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < value.raw.size; i++) {
+        if (!is_digit(value.raw.data[i]))
+            return false;
+        uint64_t digit = (uint64_t)(value.raw.data[i] - '0');
+        if (digit > max || sum > (max - digit) / 10)
+            return false;
+        sum = sum * 10 + digit;
+    }
+    *number = sum;
+    return true;
+}
+
+bool json_bool(struct json_value value, bool *flag) {
+    if (value.kind != JSON_KIND_TRUE && value.kind != JSON_KIND_FALSE)
+        return false;
+    *flag = value.kind == JSON_KIND_TRUE;
+    return true;
+}
+
+static struct slice escape_of(char byte, char text[6]) {
+    static const char short_forms[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < sizeof(short_forms) - 1; i += 2) {
+        if (short_forms[i] == byte) {
+            text[0] = '\\';
+            text[1] = short_forms[i + 1];
+            return (struct slice){text, 2};
+        }
+    }
+    memcpy(text, "\\u00", 4);
+    text[4] = digits[(unsigned char)byte >> 4];
+    text[5] = digits[(unsigned char)byte & 15];
+    return (struct slice){text, 6};
+}
+
+static enum status write_content(struct buffer *out, struct slice text) {
+    const char *at = text.data;
+    const char *end = text.data + text.size;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && at < end) {
+        const char *stop = json_text_skip_unescaped(at, end);
+        status = buffer_append(out, at, (size_t)(stop - at));
+        if (status != STATUS_OK || stop == end)
+            return status;
+        char escape[6];
+        status = buffer_append_slice(out, escape_of(*stop, escape));
+        at = stop + 1;
+    }
+    return status;
+}
+
+enum status json_write_string(struct buffer *out, struct slice text) {
+    size_t size_before = out->size;
+    enum status status = buffer_append_byte(out, '"');
+    if (status == STATUS_OK && text.size > 0)
+        status = write_content(out, text);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '"');
+    if (status != STATUS_OK)
+        out->size = size_before;
+    return status;
+}

@@ -1,0 +1,151 @@
+#include "wire/phoenix.h"
+
+#include <assert.h>
+
+#define ELEMENT_COUNT 5
+
+/* Reads a string, in place when it stands there decoded. The storage has room for every part at
+ * its longest. */
+static enum status read_text(struct json_value value, size_t size_max, struct buffer *storage,
+                             struct slice *text) {
+    if (value.kind != JSON_KIND_STRING)
+        return STATUS_INVALID_MESSAGE;
+    if (json_string_slice(value, text))
+        return text->size <= size_max ? STATUS_OK : STATUS_INVALID_MESSAGE;
+    size_t offset = storage->size;
+    struct buffer part = {
+        .data = storage->data + offset, .capacity = size_max, .size_max = size_max};
+    if (json_string_decode(value, &part) != STATUS_OK)
+        return STATUS_INVALID_MESSAGE;
+    storage->size += part.size;
+    *text = buffer_slice(&part);
+    return STATUS_OK;
+}
+
+static enum status read_reference(struct json_value value, struct buffer *storage,
+                                  struct slice *text) {
+    if (value.kind == JSON_KIND_NULL) {
+        *text = PHOENIX_NULL;
+        return STATUS_OK;
+    }
+    return read_text(value, PHOENIX_REF_BYTES_MAX, storage, text);
+}
+
+/* Exactly five, no more. */
+static enum status read_elements(struct json_value array, struct json_value *elements) {
+    if (array.kind != JSON_KIND_ARRAY)
+        return STATUS_INVALID_MESSAGE;
+    struct json_iterator iterator = json_iterate(array);
+    struct json_value extra;
+    for (size_t i = 0; i < ELEMENT_COUNT; i++) {
+        if (!json_next_element(&iterator, &elements[i]))
+            return STATUS_INVALID_MESSAGE;
+    }
+    return json_next_element(&iterator, &extra) ? STATUS_INVALID_MESSAGE : STATUS_OK;
+}
+
+enum status phoenix_decode(struct slice text, const struct json_limits *limits,
+                           struct phoenix_message *message) {
+    struct json_value array;
+    struct json_value elements[ELEMENT_COUNT];
+    enum status status = json_parse(text, limits, &array);
+    if (status == STATUS_OK)
+        status = read_elements(array, elements);
+    if (status != STATUS_OK)
+        return status;
+    struct buffer storage = {.data = message->storage,
+                             .capacity = sizeof(message->storage),
+                             .size_max = sizeof(message->storage)};
+    status = read_reference(elements[0], &storage, &message->join_ref);
+    if (status == STATUS_OK)
+        status = read_reference(elements[1], &storage, &message->ref);
+    if (status == STATUS_OK)
+        status = read_text(elements[2], PHOENIX_TOPIC_BYTES_MAX, &storage, &message->topic);
+    if (status == STATUS_OK)
+        status = read_text(elements[3], PHOENIX_EVENT_BYTES_MAX, &storage, &message->event);
+    assert(storage.size <= sizeof(message->storage));
+    message->payload = elements[4];
+    return status;
+}
+
+static enum status write_reference(struct buffer *out, struct slice reference) {
+    if (!reference.data)
+        return buffer_append_slice(out, SLICE("null"));
+    return json_write_string(out, reference);
+}
+
+/* Everything in front of the payload. */
+static enum status write_head(struct buffer *out, const struct phoenix_address *address,
+                              struct slice event) {
+    enum status status = buffer_append_byte(out, '[');
+    if (status == STATUS_OK)
+        status = write_reference(out, address->join_ref);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ',');
+    if (status == STATUS_OK)
+        status = write_reference(out, address->ref);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ',');
+    if (status == STATUS_OK)
+        status = json_write_string(out, address->topic);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ',');
+    if (status == STATUS_OK)
+        status = json_write_string(out, event);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ',');
+    return status;
+}
+
+/* The payload in three parts, so that a reply can wrap what it is given. */
+struct wrapped {
+    struct slice before;
+    struct slice payload;
+    struct slice after;
+};
+
+static enum status write_message(struct buffer *out, const struct phoenix_address *address,
+                                 struct slice event, struct wrapped wrapped) {
+    assert(wrapped.payload.size > 0);
+    size_t size_before = out->size;
+    enum status status = write_head(out, address, event);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, wrapped.before);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, wrapped.payload);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, wrapped.after);
+    if (status != STATUS_OK)
+        out->size = size_before;
+    return status;
+}
+
+enum status phoenix_write(struct buffer *out, const struct phoenix_address *address,
+                          struct slice event, struct slice payload) {
+    struct wrapped wrapped = {SLICE(""), payload, SLICE("]")};
+    return write_message(out, address, event, wrapped);
+}
+
+enum status phoenix_write_reply(struct buffer *out, const struct phoenix_address *address, bool ok,
+                                struct slice response) {
+    struct wrapped wrapped = {ok ? SLICE("{\"status\":\"ok\",\"response\":")
+                                 : SLICE("{\"status\":\"error\",\"response\":"),
+                              response, SLICE("}]")};
+    return write_message(out, address, SLICE("phx_reply"), wrapped);
+}
+
+enum status phoenix_write_push(struct buffer *out, struct slice join_ref, struct slice topic,
+                               struct slice event, struct slice payload) {
+    struct phoenix_address address = {join_ref, PHOENIX_NULL, topic};
+    return phoenix_write(out, &address, event, payload);
+}
+
+enum status phoenix_write_close(struct buffer *out, struct slice join_ref, struct slice topic) {
+    struct phoenix_address address = {join_ref, join_ref, topic};
+    return phoenix_write(out, &address, SLICE("phx_close"), SLICE("{}"));
+}
+
+enum status phoenix_write_error(struct buffer *out, struct slice join_ref, struct slice topic) {
+    struct phoenix_address address = {join_ref, join_ref, topic};
+    return phoenix_write(out, &address, SLICE("phx_error"), SLICE("{}"));
+}

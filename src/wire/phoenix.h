@@ -1,0 +1,59 @@
+/* Phoenix Channels V2 in text frames: [join_ref, ref, topic, event, payload].
+ * Any thread. Allocates nothing but what it appends to the caller's buffer.
+ * A decoded message points into the text it came from, or into its own storage where the text
+ * had escapes: it lives no longer than the text, and must not be copied.
+ * Errors: INVALID_MESSAGE for another shape or a part that is too long; JSON's and the buffer's
+ * own. Whatever is encoded decodes to the same parts. */
+#ifndef WIRE_PHOENIX_H
+#define WIRE_PHOENIX_H
+
+#include "base/buffer.h"
+#include "base/slice.h"
+#include "spec/codes.h"
+#include "wire/json.h"
+
+/* Of the decoded text. */
+#define PHOENIX_REF_BYTES_MAX   64
+#define PHOENIX_TOPIC_BYTES_MAX 512
+#define PHOENIX_EVENT_BYTES_MAX 128
+
+/* What a null reference is, as against an empty one. */
+#define PHOENIX_NULL ((struct slice){NULL, 0})
+
+struct phoenix_message {
+    struct slice join_ref; /* data is NULL for null */
+    struct slice ref;      /* data is NULL for null */
+    struct slice topic;
+    struct slice event;
+    struct json_value payload;
+    char storage[2 * PHOENIX_REF_BYTES_MAX + PHOENIX_TOPIC_BYTES_MAX + PHOENIX_EVENT_BYTES_MAX];
+};
+
+MUST_CHECK enum status phoenix_decode(struct slice text, const struct json_limits *limits,
+                                      struct phoenix_message *message);
+
+/* Where a frame goes: the topic, and the join and request it answers. */
+struct phoenix_address {
+    struct slice join_ref;
+    struct slice ref;
+    struct slice topic;
+};
+
+/* Each appends one message, all or nothing. A payload or response is valid JSON, as it stands. */
+MUST_CHECK enum status phoenix_write(struct buffer *out, const struct phoenix_address *address,
+                                     struct slice event, struct slice payload);
+/* "phx_reply" with {"status": "ok" or "error", "response": response}. */
+MUST_CHECK enum status phoenix_write_reply(struct buffer *out,
+                                           const struct phoenix_address *address, bool ok,
+                                           struct slice response);
+/* A message nobody asked for; with join_ref PHOENIX_NULL it is the same bytes for every client. */
+MUST_CHECK enum status phoenix_write_push(struct buffer *out, struct slice join_ref,
+                                          struct slice topic, struct slice event,
+                                          struct slice payload);
+/* Ends a channel: for good, or so that the client joins again. Clients know it by join_ref. */
+MUST_CHECK enum status phoenix_write_close(struct buffer *out, struct slice join_ref,
+                                           struct slice topic);
+MUST_CHECK enum status phoenix_write_error(struct buffer *out, struct slice join_ref,
+                                           struct slice topic);
+
+#endif
