@@ -65,7 +65,8 @@ static int cursor_plan(int argc, const struct plan_words *words) {
     struct topic_window window;
     uint64_t after_seq;
     bool windowed = words->oldest && words->head && words->budget;
-    if (argc != 0 || !words->after || (!windowed && (words->oldest || words->head || words->budget)) ||
+    if (argc != 0 || !words->after ||
+        (!windowed && (words->oldest || words->head || words->budget)) ||
         !words->epoch != !words->store_epoch)
         return cli_usage("cursor");
     if (!cli_number(words->after, &after_seq) ||
@@ -90,9 +91,9 @@ int cli_cursor(int argc, char **argv) {
     struct plan_words words = {0};
     bool json = false;
     const struct cli_option options[] = {
-        {"--after", NULL, &words.after},   {"--oldest", NULL, &words.oldest},
-        {"--head", NULL, &words.head},     {"--budget", NULL, &words.budget},
-        {"--epoch", NULL, &words.epoch},   {"--store-epoch", NULL, &words.store_epoch},
+        {"--after", NULL, &words.after}, {"--oldest", NULL, &words.oldest},
+        {"--head", NULL, &words.head},   {"--budget", NULL, &words.budget},
+        {"--epoch", NULL, &words.epoch}, {"--store-epoch", NULL, &words.store_epoch},
         {"--json", &json, NULL},
     };
     if (!cli_options(&argc, argv, options, sizeof(options) / sizeof(options[0])))

@@ -11,29 +11,27 @@
 int cli_json(int argc, char **argv) {
     const struct json_limits limits = {TEXT_BYTES_MAX, JSON_DEPTH_MAX};
     struct buffer text;
-    struct buffer canonical;
+    struct canonical_scratch scratch;
+    struct payload_hash hash;
     struct json_value value;
     if (!cli_options(&argc, argv, NULL, 0) || argc != 1 ||
         (strcmp(argv[0], "canonical") != 0 && strcmp(argv[0], "hash") != 0))
         return cli_usage("json");
     buffer_init(&text, TEXT_BYTES_MAX);
-    buffer_init(&canonical, TEXT_BYTES_MAX);
+    canonical_scratch_init(&scratch, TEXT_BYTES_MAX);
     enum status status = cli_read("-", &text);
     if (status == STATUS_OK)
         status = json_parse(buffer_slice(&text), &limits, &value);
+    if (status == STATUS_OK)
+        status = payload_hash(value, &scratch, &hash);
     int code = EXIT_CODE_DONE;
-    char hash[PAYLOAD_HASH_SIZE];
-    if (status == STATUS_OK && strcmp(argv[0], "hash") == 0)
-        status = payload_hash(value, &canonical, hash);
-    else if (status == STATUS_OK)
-        status = canonical_write(value, &canonical);
     if (status != STATUS_OK)
         code = cli_fail(EXIT_CODE_NO, "%s: %s", status_code(status), status_message(status));
     else if (strcmp(argv[0], "hash") == 0)
-        puts(hash);
+        puts(hash.text);
     else
-        printf("%.*s\n", (int)canonical.size, canonical.data);
+        printf("%.*s\n", (int)scratch.text.size, scratch.text.data);
     buffer_release(&text);
-    buffer_release(&canonical);
+    canonical_scratch_release(&scratch);
     return code;
 }

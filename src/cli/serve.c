@@ -7,9 +7,10 @@
 
 static void print_welcome(const struct server *server) {
     const char *host = server->config.bind.host;
-    const char *format = strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u";
+    bool bare = strchr(host, ':') == NULL;
     char url[300];
-    snprintf(url, sizeof(url), format, host, (unsigned)server->port);
+    snprintf(url, sizeof(url), "http://%s%s%s:%u", bare ? "" : "[", host, bare ? "" : "]",
+             (unsigned)server->port);
     printf("Khala %s listens on %s\n\n  curl -fsS %s/healthz/ready\n", KHALA_VERSION, url, url);
     fflush(stdout);
 }
@@ -21,7 +22,7 @@ int cli_serve(int argc, char **argv) {
         return code;
     if (argc != 0)
         return cli_usage("serve");
-    log_configure((enum log_level)server.config.log_level, (enum log_format)server.config.log_format,
-                  2);
+    log_configure((enum log_level)server.config.log_level,
+                  (enum log_format)server.config.log_format, 2);
     return server_run(&server, print_welcome) == STATUS_OK ? EXIT_CODE_DONE : EXIT_CODE_UNREACHABLE;
 }

@@ -7,7 +7,6 @@
 #include "base/utf8.h"
 #include "wire/json.h"
 
-
 enum setting_type { SETTING_TEXT, SETTING_ADDRESS, SETTING_NUMBER, SETTING_CHOICE };
 
 struct setting {
@@ -95,8 +94,8 @@ static const struct setting settings[CONFIG_SETTING_COUNT] = {
      .help = "how long requests under way may take to finish at shutdown"},
 };
 
-__attribute__((format(printf, 2, 3))) static enum status
-refuse(struct config_error *error, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static enum status refuse(struct config_error *error,
+                                                                const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error->text, sizeof(error->text), format, arguments);
@@ -259,8 +258,7 @@ static void setting_text(const struct setting *setting, const struct config *con
         return;
     }
     case SETTING_NUMBER:
-        snprintf(text, CONFIG_TEXT_MAX, "%llu",
-                 (unsigned long long)*(const uint64_t *)field);
+        snprintf(text, CONFIG_TEXT_MAX, "%llu", (unsigned long long)*(const uint64_t *)field);
         return;
     }
 }

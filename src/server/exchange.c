@@ -94,8 +94,8 @@ void exchange_answer_json(struct exchange *exchange, unsigned http_status, struc
 static enum status error_body(struct exchange *exchange, const struct exchange_error *error,
                               struct buffer *out) {
     const char *message = error->message ? error->message : status_message(error->status);
-    enum status status = buffer_printf(out, "{\"error\":\"%s\",\"message\":",
-                                       status_code(error->status));
+    enum status status =
+        buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
     if (status == STATUS_OK)
         status = json_write_string(out, slice_of(message));
     if (status == STATUS_OK && error->reason_code)
@@ -103,8 +103,8 @@ static enum status error_body(struct exchange *exchange, const struct exchange_e
     if (status == STATUS_OK)
         status = buffer_printf(out, ",\"request_id\":\"%s\"", request_id(exchange).data);
     if (status == STATUS_OK && error->details.size > 0)
-        status = buffer_printf(out, ",\"details\":%.*s", (int)error->details.size,
-                               error->details.data);
+        status =
+            buffer_printf(out, ",\"details\":%.*s", (int)error->details.size, error->details.data);
     return status == STATUS_OK ? buffer_append(out, "}\n", 2) : status;
 }
 
@@ -123,14 +123,13 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
         headers[header_count++] = error->headers[i];
     if (error_body(exchange, error, &body) != STATUS_OK)
         buffer_clear(&body);
-    answer(exchange,
-           &(struct http1_response){.http_status = (unsigned)status_http(error->status),
-                                    .keep_alive = exchange->conn->keep_alive,
-                                    .to_head = is_head(exchange),
-                                    .content_type = SLICE("application/json"),
-                                    .body = buffer_slice(&body),
-                                    .headers = headers,
-                                    .header_count = header_count});
+    answer(exchange, &(struct http1_response){.http_status = (unsigned)status_http(error->status),
+                                              .keep_alive = exchange->conn->keep_alive,
+                                              .to_head = is_head(exchange),
+                                              .content_type = SLICE("application/json"),
+                                              .body = buffer_slice(&body),
+                                              .headers = headers,
+                                              .header_count = header_count});
     buffer_release(&body);
 }
 

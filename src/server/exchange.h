@@ -33,9 +33,9 @@ struct exchange {
 
 struct exchange_error {
     enum status status;
-    const char *message;      /* NULL: the status's own */
-    const char *reason_code;  /* NULL: none */
-    struct slice details;     /* a JSON object, or empty */
+    const char *message;     /* NULL: the status's own */
+    const char *reason_code; /* NULL: none */
+    struct slice details;    /* a JSON object, or empty */
     struct http1_header *headers;
     size_t header_count;
 };

@@ -134,12 +134,13 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
-    uuid7_generator_init(&loop->ids, NULL);
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
-    enum status status = handles_init(loop, listen_fd);
+    enum status status = uuid7_generator_init(&loop->ids, NULL);
+    if (status == STATUS_OK)
+        status = handles_init(loop, listen_fd);
     if (status == STATUS_OK && uv_thread_create(&loop->thread, loop_thread, loop) != 0)
         status = STATUS_SYSTEM_ERROR;
     return status;
