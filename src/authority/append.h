@@ -1,0 +1,84 @@
+/* What can be asked of the authority log, and what it answers: plain structs that travel to the
+ * writer thread and back.
+ * A group belongs to whoever made it until writer_post, to the writer until done is called, then
+ * to its maker again; so do all slices inside. Answers live in the group's arena.
+ * Every request of a group gets a status of its own; one bad request does not fail the others.
+ * Nothing is answered before the commit that holds it is durable. */
+#ifndef AUTHORITY_APPEND_H
+#define AUTHORITY_APPEND_H
+
+#include "base/mailbox.h"
+#include "store/store.h"
+
+#define APPEND_GROUP_REQUESTS_MAX    1024
+#define APPEND_IDEMPOTENCY_BYTES_MAX 256
+#define APPEND_TYPE_BYTES_MAX        128
+#define APPEND_ID_BYTES_MAX          256
+
+enum append_kind {
+    APPEND_RUN_CREATE,
+    APPEND_RUN_EVENT,
+    APPEND_WORKER_CREATE,
+    APPEND_WORKER_HEARTBEAT,
+    APPEND_WORKER_STATUS,
+    APPEND_WORKER_EVENT,
+    APPEND_TOPIC_EVENT, /* also notifications: the topic runtime.notifications */
+    APPEND_AUDIT_EVENT,
+    APPEND_KIND_COUNT,
+};
+
+/* Details of a refusal, for the error body; which are set depends on the status. */
+struct append_refusal {
+    uint64_t actual_seq;     /* sequence_conflict */
+    uint64_t retry_after_ms; /* khala_publish_rate_limited */
+    uint64_t limit;          /* khala_publish_rate_limited: publishes a second */
+    uint64_t payload_bytes;  /* khala_frame_payload_too_large */
+    uint64_t max_payload_bytes;
+    struct slice topic; /* of the limit */
+    const char *topic_class;
+    const char *message; /* NULL: the status's own */
+};
+
+struct append_request {
+    /* Asked. Shapes are checked and the payload is made canonical and hashed before posting, on
+     * the poster's thread; absent slices have data NULL. */
+    enum append_kind kind;
+    struct slice entity_id; /* absent at creation: one is made */
+    struct slice event_type;
+    struct slice payload; /* canonical JSON; {} when none was given */
+    uint8_t payload_hash[SHA256_BYTES];
+    bool has_event_id;
+    struct uuid event_id;
+    struct slice idempotency_key;
+    bool has_expected_seq;
+    uint64_t expected_previous_seq;
+    struct store_owner owner;
+    struct slice worker_id;
+    struct slice thread_id;
+    struct slice workspace_ref;
+    struct slice codex_home_ref;
+    struct slice adapter;
+    struct slice metadata; /* canonical JSON object; the patch of a heartbeat */
+    struct slice status_name;
+    struct slice reason;
+
+    /* Answered. event and entity are set when status is STATUS_OK. */
+    enum status status;
+    bool deduplicated;
+    bool created;
+    struct store_event event;
+    struct store_entity entity;
+    struct append_refusal refusal;
+};
+
+struct append_group {
+    struct mailbox_item item;
+    struct append_request *requests;
+    size_t request_count;
+    struct arena arena; /* the maker's; the writer puts answers here */
+    /* Called on the writer's thread, once; typically posts the group back to a loop. */
+    void (*done)(struct append_group *group);
+    void *user;
+};
+
+#endif

@@ -1,0 +1,25 @@
+/* How the writer derives: the interface the projector fills in, so that the authority does not
+ * depend on it. Writer's thread only. What collect adds lives in the arena given to it.
+ * Folding cannot fail the append: what goes wrong inside is counted, noted as drift and repaired.
+ * begin … fold* … collect, then exactly one of committed and abandoned. */
+#ifndef AUTHORITY_PROJECTION_H
+#define AUTHORITY_PROJECTION_H
+
+#include "store/store.h"
+
+struct projection {
+    void *user;
+    /* session: the write session, for reading what is not in memory. */
+    void (*begin)(void *user, struct store_session *session, uint64_t now_ms);
+    /* entity: the authority's state after the event. Both live until collect has returned. */
+    void (*fold)(void *user, const struct store_entity *entity, const struct store_event *event);
+    /* Adds documents, checkpoints, journal rows, drifts, and the topics it advanced or made, to the
+     * batch. New topics take refs from last_topic_ref. The batch's topics are those of the writer;
+     * the array is replaced by one that holds both. */
+    void (*collect)(void *user, struct arena *arena, struct store_batch *batch,
+                    uint64_t *last_topic_ref);
+    void (*committed)(void *user);
+    void (*abandoned)(void *user);
+};
+
+#endif

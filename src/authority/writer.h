@@ -1,0 +1,42 @@
+/* The writer: the one thread that sequences, folds and commits.
+ * writer_post may be called from any thread; everything else belongs to the main thread.
+ * Memory: a bounded cache of entities, and one batch. The mailbox is bounded.
+ * STATUS_LIMIT_REACHED when too much waits, STATUS_SHUTTING_DOWN after writer_stop: the group then
+ * stays the caller's. While the store cannot be written every group is answered with
+ * STATUS_STORE_UNAVAILABLE, and the writer recovers by itself when the cause is gone.
+ * Order: sequences, cursors and answers follow the order of posting. */
+#ifndef AUTHORITY_WRITER_H
+#define AUTHORITY_WRITER_H
+
+#include "authority/append.h"
+#include "topic/policy.h"
+
+struct projection; /* authority/projection.h: how the writer folds, without knowing the projector */
+struct writer;
+
+struct writer_options {
+    struct store *store;
+    const struct policy_table *policies;
+    const struct projection *projection; /* NULL: nothing is derived */
+    /* After a commit, on the writer's thread, before the answers; for the hub. May be NULL. */
+    void (*on_commit)(void *user, const struct store_batch *batch);
+    void *on_commit_user;
+    uint64_t group_max; /* groups that may wait */
+};
+
+struct writer_stats {
+    uint64_t commits;
+    uint64_t events;
+    uint64_t refused;
+    uint64_t deduplicated;
+    uint64_t commit_failures;
+};
+
+MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);
+MUST_CHECK enum status writer_post(struct writer *writer, struct append_group *group);
+/* Finishes what was posted, then ends the thread. */
+void writer_stop(struct writer *writer);
+/* Any thread. */
+struct writer_stats writer_stats(const struct writer *writer);
+
+#endif

@@ -1,0 +1,271 @@
+/* The store: what is durable, behind one small table of functions that every backend implements.
+ * A session belongs to one thread at a time; one session of a store may write. Rows handed to a
+ * callback point into the session and live until it returns; rows loaded live in the caller's
+ * arena. STATUS_STORE_UNAVAILABLE: the world is wrong (disk full, locked, gone) and trying again
+ * later may help; STATUS_NOT_FOUND where a row is absent; STATUS_INTERNAL_ERROR for a damaged
+ * store. store_commit is all or nothing, and durable when it returns STATUS_OK. */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/sha256.h"
+#include "base/slice.h"
+#include "spec/codes.h"
+#include "topic/event_cursor.h"
+
+#define STORE_SCHEMA_VERSION 1
+#define STORE_EPOCH_SIZE     36
+#define STORE_MESSAGE_MAX    512
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+/* What owns a sequence. The names on the wire: run, worker, topic, audit. Notifications are the
+ * topic "runtime.notifications"; the audit log is the one entity "audit". */
+enum entity_kind { ENTITY_RUN, ENTITY_WORKER, ENTITY_TOPIC, ENTITY_AUDIT, ENTITY_KIND_COUNT };
+
+/* Absent parts have data NULL. */
+struct store_owner {
+    struct slice user_id;
+    struct slice guest_scope;
+    struct slice org_id;
+};
+
+/* The authority's own state of an entity. Refs are small integers the writer hands out, in order,
+ * never reused. Which attributes are used depends on the kind; absent texts have data NULL.
+ * head_seq and head_hash follow from the events and are only read, never written. */
+struct store_entity {
+    uint64_t ref;
+    enum entity_kind kind;
+    struct slice id;
+    struct store_owner owner;
+    struct slice status; /* run and worker states, by name */
+    struct slice worker_id;
+    struct slice thread_id;
+    struct slice workspace_ref;
+    struct slice codex_home_ref;
+    struct slice adapter;
+    struct slice metadata; /* JSON object */
+    uint64_t created_at_ms;
+    uint64_t started_at_ms; /* 0: never */
+    uint64_t stopped_at_ms;
+    uint64_t last_heartbeat_at_ms;
+    uint64_t head_seq; /* 0: no event yet */
+    uint8_t head_hash[SHA256_BYTES];
+};
+
+/* One fact. log_id numbers the whole log from 1 without gaps; cursors rise with it. The payload is
+ * canonical JSON. owner is the event's own, where it has one that is not its entity's. */
+struct store_event {
+    uint64_t log_id;
+    uint64_t entity_ref;
+    enum entity_kind entity_kind;
+    struct slice entity_id; /* read only: joined from the entity */
+    uint64_t seq;
+    struct slice type;
+    struct slice payload;
+    struct uuid event_id;
+    struct uuid cursor; /* the cursor's uuid; its timestamp is recorded_at */
+    struct store_owner owner;
+    uint8_t payload_hash[SHA256_BYTES];
+    uint8_t prev_hash[SHA256_BYTES];
+    uint8_t event_hash[SHA256_BYTES];
+};
+
+/* An idempotency key of an entity, for the event it made. */
+struct store_key {
+    uint64_t entity_ref;
+    struct slice key;
+    uint64_t log_id;
+};
+
+/* A topic. A topic with entity_ref is that entity's events: its seq is the entity's, its head is
+ * the entity's head, and its journal is the log itself from oldest_seq on. The others have journal
+ * rows of their own, from oldest_seq to head_seq. An empty journal has oldest_seq = head_seq + 1.
+ */
+struct store_topic {
+    uint64_t ref;
+    struct slice name;
+    struct slice stream_id;
+    uint64_t entity_ref; /* 0: journal rows */
+    uint64_t oldest_seq;
+    uint64_t head_seq;
+};
+
+/* A frame of a topic with journal rows. document_key and payload of a summary; or, with payload
+ * absent, the event log_id itself (runtime.codex_worker_events). */
+struct store_journal_row {
+    uint64_t topic_ref;
+    uint64_t seq;
+    uint64_t log_id;     /* the (last) event that caused it */
+    uint64_t entity_ref; /* whose frame it is: entitlement looks up its owner */
+    uint64_t document_version;
+    struct slice payload;
+    uint8_t payload_hash[SHA256_BYTES];
+    uint64_t published_at_ms;
+};
+
+enum document_kind { DOCUMENT_RUN_SUMMARY, DOCUMENT_WORKER_SUMMARY, DOCUMENT_KIND_COUNT };
+
+/* A read model row. The key is spec'd text (runtime/run_summary:<id>); entity_ref finds it. */
+struct store_document {
+    enum document_kind kind;
+    uint64_t entity_ref;
+    struct slice key;
+    uint64_t version;
+    struct slice payload; /* canonical JSON */
+    uint8_t payload_hash[SHA256_BYTES];
+};
+
+struct store_checkpoint {
+    enum document_kind kind; /* the projection's name follows from it */
+    uint64_t entity_ref;
+    struct slice document_id;
+    uint64_t last_runtime_seq;
+    struct slice projection_version;
+    uint8_t summary_hash[SHA256_BYTES]; /* without projected_at */
+    uint64_t last_projected_at_ms;
+};
+
+/* A drift that was seen and what was done about it. */
+struct store_drift {
+    enum document_kind kind;
+    uint64_t entity_ref;
+    struct slice entity_id; /* read only */
+    enum reason reason;
+    uint64_t expected_seq;
+    uint64_t actual_seq;
+    uint64_t seen_at_ms;
+};
+
+/* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
+ * same ref (kind and ref); events, keys, journal rows and drifts are new. */
+struct store_batch {
+    const struct store_entity *entities;
+    size_t entity_count;
+    const struct store_event *events;
+    size_t event_count;
+    const struct store_key *keys;
+    size_t key_count;
+    const struct store_topic *topics;
+    size_t topic_count;
+    const struct store_document *documents;
+    size_t document_count;
+    const struct store_checkpoint *checkpoints;
+    size_t checkpoint_count;
+    const struct store_journal_row *journal;
+    size_t journal_count;
+    const struct store_drift *drifts;
+    size_t drift_count;
+};
+
+/* Where the writer goes on after a restart. */
+struct store_state {
+    char epoch[STORE_EPOCH_SIZE + 1];
+    uint64_t log_id;     /* of the last event; 0: none */
+    uint64_t entity_ref; /* the last handed out */
+    uint64_t topic_ref;
+    struct uuid cursor; /* of the last event */
+};
+
+/* ---- sessions ---------------------------------------------------------------------------- */
+
+struct store;
+struct store_session;
+
+enum store_mode { STORE_READ, STORE_WRITE };
+
+/* Says for people what went wrong and what to do about it. */
+struct store_message {
+    char text[STORE_MESSAGE_MAX];
+};
+
+/* Opens the embedded store under a folder, which is made when absent, and takes its lock: two
+ * servers never share one. Refuses another schema version: STATUS_INVALID_CONFIG, with the command
+ * that helps in the message. exclusive false (command line reads beside a server) takes no lock. */
+MUST_CHECK enum status store_open_sqlite(struct store **store, const char *folder, bool exclusive,
+                                         struct store_message *message);
+/* Brings the schema up to date, under the lock, idempotent; a new store is made with it. */
+MUST_CHECK enum status store_migrate_sqlite(const char *folder, struct store_message *message);
+void store_close(struct store *store);
+
+MUST_CHECK enum status store_session_open(struct store *store, enum store_mode mode,
+                                          struct store_session **session);
+void store_session_close(struct store_session *session);
+/* What the last failure of this session was, for logs. */
+const char *store_session_error(const struct store_session *session);
+
+/* ---- writing (the write session) --------------------------------------------------------- */
+
+MUST_CHECK enum status store_commit(struct store_session *session, const struct store_batch *batch);
+/* Removes at most limit journal rows of a topic below seq and raises oldest_seq accordingly (for an
+ * entity's topic only that); says how many frames went. */
+MUST_CHECK enum status store_prune(struct store_session *session, uint64_t topic_ref,
+                                   uint64_t below_seq, uint64_t limit, uint64_t *pruned);
+
+/* ---- reading (any session) ---------------------------------------------------------------- */
+
+MUST_CHECK enum status store_read_state(struct store_session *session, struct store_state *state);
+MUST_CHECK enum status store_load_entity(struct store_session *session, enum entity_kind kind,
+                                         struct slice id, struct arena *arena,
+                                         struct store_entity *entity);
+MUST_CHECK enum status store_load_entity_ref(struct store_session *session, uint64_t ref,
+                                             struct arena *arena, struct store_entity *entity);
+MUST_CHECK enum status store_load_event(struct store_session *session, uint64_t log_id,
+                                        struct arena *arena, struct store_event *event);
+MUST_CHECK enum status store_find_event_id(struct store_session *session,
+                                           const struct uuid *event_id, uint64_t *log_id);
+MUST_CHECK enum status store_find_key(struct store_session *session, uint64_t entity_ref,
+                                      struct slice key, uint64_t *log_id);
+/* The last event at or before the cursor: the position it names. 0 when before the first. */
+MUST_CHECK enum status store_find_cursor(struct store_session *session,
+                                         const struct event_cursor *cursor, uint64_t *log_id);
+MUST_CHECK enum status store_load_topic(struct store_session *session, struct slice name,
+                                        struct arena *arena, struct store_topic *topic);
+MUST_CHECK enum status store_load_stream(struct store_session *session, struct slice stream_id,
+                                         struct arena *arena, struct store_topic *topic);
+MUST_CHECK enum status store_load_document(struct store_session *session, enum document_kind kind,
+                                           uint64_t entity_ref, struct arena *arena,
+                                           struct store_document *document);
+MUST_CHECK enum status store_load_checkpoint(struct store_session *session, enum document_kind kind,
+                                             uint64_t entity_ref, struct arena *arena,
+                                             struct store_checkpoint *checkpoint);
+
+/* Walks: rows in order until the limit or until the callback answers other than STATUS_OK, which
+ * the walk then answers too. */
+typedef enum status store_event_cb(void *user, const struct store_event *event);
+typedef enum status store_entity_cb(void *user, const struct store_entity *entity);
+typedef enum status store_topic_cb(void *user, const struct store_topic *topic);
+typedef enum status store_document_cb(void *user, const struct store_document *document);
+typedef enum status store_journal_cb(void *user, const struct store_journal_row *row,
+                                     const struct store_event *event);
+typedef enum status store_drift_cb(void *user, const struct store_drift *drift);
+
+MUST_CHECK enum status store_walk_entity_events(struct store_session *session, uint64_t entity_ref,
+                                                uint64_t after_seq, uint64_t limit, void *user,
+                                                store_event_cb *callback);
+MUST_CHECK enum status store_walk_log(struct store_session *session, uint64_t after_log_id,
+                                      uint64_t limit, void *user, store_event_cb *callback);
+/* By ref, of one kind. */
+MUST_CHECK enum status store_walk_entities(struct store_session *session, enum entity_kind kind,
+                                           uint64_t after_ref, uint64_t limit, void *user,
+                                           store_entity_cb *callback);
+MUST_CHECK enum status store_walk_topics(struct store_session *session, uint64_t after_ref,
+                                         uint64_t limit, void *user, store_topic_cb *callback);
+MUST_CHECK enum status store_walk_documents(struct store_session *session, enum document_kind kind,
+                                            uint64_t after_ref, uint64_t limit, void *user,
+                                            store_document_cb *callback);
+/* Frames of a topic with journal rows; event is the row's event (type, cursor, id, payload). */
+MUST_CHECK enum status store_walk_journal(struct store_session *session, uint64_t topic_ref,
+                                          uint64_t after_seq, uint64_t limit, void *user,
+                                          store_journal_cb *callback);
+/* The most recent first. */
+MUST_CHECK enum status store_walk_drifts(struct store_session *session, uint64_t limit, void *user,
+                                         store_drift_cb *callback);
+
+const char *entity_kind_name(enum entity_kind kind);
+/* "run_summary", "codex_worker_summary": the projection's name. */
+const char *document_kind_name(enum document_kind kind);
+
+#endif
