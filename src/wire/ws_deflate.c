@@ -100,53 +100,60 @@ static enum status inflate_step(z_stream *stream, struct buffer *out, int *resul
     return STATUS_OK;
 }
 
-/* Inflates all of the piece. *ended says that the piece's last byte ended a final block. */
+/* Where a piece of input left the decoder. */
+struct ending {
+    bool block;
+    bool stream;
+};
+
+static bool between_blocks(const z_stream *stream) {
+    const int block_ended = 128, bits_unused = 63;
+    return (stream->data_type & block_ended) && (stream->data_type & bits_unused) == 0;
+}
+
 static enum status inflate_piece(z_stream *stream, struct buffer *out, struct slice piece,
-                                 bool *ended) {
-    *ended = false;
+                                 struct ending *ending) {
+    *ending = (struct ending){0};
     stream->next_in = (z_const Bytef *)piece.data;
     stream->avail_in = (uInt)piece.size;
-    for (;;) {
+    while (!ending->stream) {
         int result;
         enum status status = inflate_step(stream, out, &result);
         if (status != STATUS_OK)
             return status;
         if (result == Z_BUF_ERROR)
-            return STATUS_OK;
+            break;
         if (result == Z_MEM_ERROR)
             return STATUS_OUT_OF_MEMORY;
         if (result != Z_OK && result != Z_STREAM_END)
             return STATUS_WS_PROTOCOL_ERROR;
+        /* Only a call that made progress tells where it stopped; the one that finds nothing
+         * left to do forgets. */
+        ending->block = between_blocks(stream);
         if (result == Z_STREAM_END) {
             /* A sender may finish a stream inside a message; what follows is another. */
             inflateReset(stream);
-            *ended = stream->avail_in == 0;
+            ending->stream = stream->avail_in == 0;
         }
-        if (*ended)
-            return STATUS_OK;
     }
-}
-
-static bool at_block_boundary(const z_stream *stream) {
-    const int between_blocks = 128, unused_bits = 63;
-    return (stream->data_type & between_blocks) && (stream->data_type & unused_bits) == 0;
+    return STATUS_OK;
 }
 
 enum status ws_inflate(struct ws_inflater *inflater, struct buffer *out, struct slice payload) {
     const struct slice tail = {(const char *)flush_tail, sizeof(flush_tail)};
     z_stream *stream = &inflater->stream;
     size_t size_before = out->size;
-    bool ended = false;
+    struct ending ending = {0};
     if (payload.size > INT_MAX)
         return STATUS_PAYLOAD_TOO_LARGE;
     enum status status = inflater_prepare(inflater);
     if (status == STATUS_OK)
-        status = inflate_piece(stream, out, payload, &ended);
-    if (status == STATUS_OK && !ended) {
-        status = inflate_piece(stream, out, tail, &ended);
+        status = inflate_piece(stream, out, payload, &ending);
+    if (status == STATUS_OK && !ending.stream) {
+        status = inflate_piece(stream, out, tail, &ending);
         /* Still inside a block after the tail: the tail was taken for data, so the payload
          * was cut short. */
-        if (status == STATUS_OK && !ended && !at_block_boundary(stream))
+        if (status == STATUS_OK && !ending.stream && !ending.block)
             status = STATUS_WS_PROTOCOL_ERROR;
     }
     if (status != STATUS_OK)
