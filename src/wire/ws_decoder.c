@@ -17,7 +17,7 @@
 #define CONTROL_BIT 0x8
 #define MASK_BYTES  4
 
-static_assert(sizeof(struct ws_decoder) <= 152, "one per connection, most of them idle");
+static_assert(sizeof(struct ws_decoder) <= 128, "one per connection, most of them idle");
 
 void ws_shared_init(struct ws_shared *shared) {
     *shared = (struct ws_shared){0};
@@ -124,7 +124,8 @@ static enum status fragment_begin(struct ws_decoder *decoder,
     if (first) {
         decoder->opcode = frame->opcode;
         decoder->compressed = frame->rsv != WSLAY_RSV_NONE;
-        decoder->utf8 = (struct utf8_state){0};
+        /* A text that did not end between characters has failed the decoder. */
+        assert(decoder->utf8.missing == 0);
     }
     decoder->fragment_count++;
     return STATUS_OK;

@@ -1,10 +1,8 @@
-/* WebSocket frames a server receives (RFC 6455, RFC 7692), over wslay's frame layer: bytes in
- * any cut in, whole messages out. The decoders of a thread share one struct ws_shared, which
- * must not move. A decoder between messages holds no heap memory; inside a frame it holds a
- * wslay context, inside a message at most message_bytes_max bytes, never more than arrived.
- * Errors are STATUS_WS_PROTOCOL_ERROR, STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG, or what
- * a handler answered; ws_close_code names the close code. A failed decoder stays failed, a
- * closed one takes no more, and however the bytes are cut the events are the same. */
+/* WebSocket frames a server receives (RFC 6455, RFC 7692), over wslay: bytes in any cut in, the
+ * same whole messages out. Decoders of one thread share a struct ws_shared, which must not move.
+ * Between messages a decoder holds no heap; in a frame, a wslay context; in a message, at most
+ * twice what has arrived. STATUS_WS_PROTOCOL_ERROR, STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG
+ * or what a handler answered. A failed decoder stays failed; a closed one delivers no more. */
 #ifndef WIRE_WS_DECODER_H
 #define WIRE_WS_DECODER_H
 

@@ -160,6 +160,8 @@ static void what_a_client_may_not_send(void **state) {
         {"the top bit of 64", SLICE("\x81\xff\x80\x00\x00\x00\x00\x01\x00\x00"), false,
          STATUS_WS_PROTOCOL_ERROR},
         {"close of one byte", SLICE("\x88\x81" MASK "\x03"), false, STATUS_WS_PROTOCOL_ERROR},
+        {"close of one byte, with another behind it", SLICE("\x88\x81" MASK "\x03\xe8"), false,
+         STATUS_WS_PROTOCOL_ERROR},
         {"close code 0", SLICE("\x88\x82" MASK "\x00\x00"), false, STATUS_WS_PROTOCOL_ERROR},
         {"close code 999", SLICE("\x88\x82" MASK "\x03\xe7"), false, STATUS_WS_PROTOCOL_ERROR},
         {"close code 1004", SLICE("\x88\x82" MASK "\x03\xec"), false, STATUS_WS_PROTOCOL_ERROR},
