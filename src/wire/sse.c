@@ -1,0 +1,80 @@
+#include "wire/sse.h"
+
+#include <inttypes.h>
+
+static bool has_any(struct slice text, const char *characters, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (text.size > 0 && memchr(text.data, characters[i], text.size))
+            return true;
+    return false;
+}
+
+/* The text up to its first line end; *text becomes what follows, with data NULL when the text
+ * had none: "a" is one line, "a\n" is two. */
+static struct slice line_take(struct slice *text) {
+    size_t size = 0;
+    while (size < text->size && text->data[size] != '\n' && text->data[size] != '\r')
+        size++;
+    struct slice line = {text->data, size};
+    if (size == text->size) {
+        *text = (struct slice){NULL, 0};
+        return line;
+    }
+    bool pair = text->data[size] == '\r' && size + 1 < text->size && text->data[size + 1] == '\n';
+    *text = slice_from(*text, size + (pair ? 2 : 1));
+    return line;
+}
+
+/* One space follows the colon always: readers take one away, so that a value may begin with
+ * spaces of its own. */
+static enum status line_append(struct buffer *out, struct slice field, struct slice value) {
+    enum status status = buffer_append_slice(out, field);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(": "));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, value);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '\n');
+    return status;
+}
+
+static enum status lines_append(struct buffer *out, struct slice field, struct slice text) {
+    enum status status;
+    do
+        status = line_append(out, field, line_take(&text));
+    while (status == STATUS_OK && text.data);
+    return status;
+}
+
+static enum status block_end(struct buffer *out, size_t size_before, enum status status) {
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '\n');
+    if (status != STATUS_OK)
+        out->size = size_before;
+    return status;
+}
+
+enum status sse_event(struct buffer *out, const struct sse_event *event) {
+    size_t size_before = out->size;
+    /* Readers ignore an id with NUL as a whole, and would resume from the one before. */
+    if (has_any(event->id, "\r\n\0", 3) || has_any(event->event, "\r\n", 2))
+        return STATUS_INVALID_MESSAGE;
+    enum status status = STATUS_OK;
+    if (event->id.data)
+        status = line_append(out, SLICE("id"), event->id);
+    if (status == STATUS_OK && event->event.size > 0)
+        status = line_append(out, SLICE("event"), event->event);
+    if (status == STATUS_OK)
+        status = lines_append(out, SLICE("data"), event->data);
+    return block_end(out, size_before, status);
+}
+
+enum status sse_comment(struct buffer *out, struct slice text) {
+    size_t size_before = out->size;
+    return block_end(out, size_before, lines_append(out, SLICE(""), text));
+}
+
+enum status sse_retry(struct buffer *out, uint64_t delay_ms) {
+    size_t size_before = out->size;
+    return block_end(out, size_before, buffer_printf(out, "retry: %" PRIu64 "\n", delay_ms));
+}

@@ -1,0 +1,24 @@
+/* Server-sent events (WHATWG HTML, section 9.2): the lines of an event stream.
+ * Any thread; pure functions. Output goes into the caller's buffer, nothing is kept.
+ * STATUS_INVALID_MESSAGE for a field that would break its line; a full buffer answers its own
+ * status. A failed call leaves the buffer as it was; a good one ends with a blank line. */
+#ifndef WIRE_SSE_H
+#define WIRE_SSE_H
+
+#include "base/buffer.h"
+
+struct sse_event {
+    /* data NULL: no id line, the reader keeps the last one. Empty: the reader forgets it. */
+    struct slice id;
+    /* Empty: an event of the default type, "message". */
+    struct slice event;
+    /* UTF-8. Any of LF, CRLF and CR ends a line; the reader sees LF for each. */
+    struct slice data;
+};
+
+MUST_CHECK enum status sse_event(struct buffer *out, const struct sse_event *event);
+/* What readers skip: keeps idle connections open. */
+MUST_CHECK enum status sse_comment(struct buffer *out, struct slice text);
+MUST_CHECK enum status sse_retry(struct buffer *out, uint64_t delay_ms);
+
+#endif

@@ -1,0 +1,289 @@
+/* wslay pulls bytes through a callback into a context of its own, unmasks them there and hands
+ * out pieces of payload; it refuses control frames that are long or fragmented, sizes that are
+ * not minimal, and sizes with the top bit. Every other rule is enforced here, in the order
+ *
+ *     frame_begin     what the header alone decides, before a byte is kept
+ *     frame_payload   keeps the piece, unless the frame is complete in it
+ *     frame_end       delivers a control frame, or a message if it was the last fragment
+ *
+ * The context reads ahead, so "at a frame boundary" means that every byte it was given belongs
+ * to a frame that has ended: frame_bytes is zero. Then it remembers nothing, and the next
+ * decoder of the thread may use it. */
+#include "wire/ws_decoder.h"
+
+#include <assert.h>
+#include <wslay/wslay.h>
+
+#define CONTROL_BIT 0x8
+#define MASK_BYTES  4
+
+static_assert(sizeof(struct ws_decoder) <= 128, "one per connection, most of them idle");
+
+void ws_shared_init(struct ws_shared *shared) {
+    *shared = (struct ws_shared){0};
+    ws_inflater_init(&shared->inflater);
+}
+
+void ws_shared_release(struct ws_shared *shared) {
+    assert(!shared->feeding);
+    wslay_frame_context_free(shared->spare);
+    ws_inflater_release(&shared->inflater);
+    ws_shared_init(shared);
+}
+
+void ws_decoder_init(struct ws_decoder *decoder, struct ws_shared *shared,
+                     const struct ws_handlers *handlers, void *user, size_t message_bytes_max,
+                     bool deflate) {
+    *decoder = (struct ws_decoder){
+        .shared = shared, .handlers = handlers, .user = user, .deflate = deflate};
+    buffer_init(&decoder->message, message_bytes_max);
+    buffer_init(&decoder->control, WS_CONTROL_BYTES_MAX);
+}
+
+static void decoder_drop(struct ws_decoder *decoder) {
+    wslay_frame_context_free(decoder->frames);
+    decoder->frames = NULL;
+    buffer_release(&decoder->message);
+    buffer_release(&decoder->control);
+}
+
+void ws_decoder_release(struct ws_decoder *decoder) {
+    assert(decoder->shared->feeding != decoder);
+    decoder_drop(decoder);
+}
+
+static ssize_t frames_pull(uint8_t *room, size_t room_bytes, int flags, void *user) {
+    struct ws_shared *shared = user;
+    (void)flags;
+    size_t size = shared->input.size < room_bytes ? shared->input.size : room_bytes;
+    if (size == 0)
+        return -1;
+    memcpy(room, shared->input.data, size);
+    shared->input = slice_from(shared->input, size);
+    return (ssize_t)size;
+}
+
+static enum status frames_take(struct ws_decoder *decoder) {
+    static const struct wslay_frame_callbacks callbacks = {.recv_callback = frames_pull};
+    struct ws_shared *shared = decoder->shared;
+    assert(decoder->frame_bytes == 0 && !decoder->in_frame);
+    if (shared->spare) {
+        decoder->frames = shared->spare;
+        shared->spare = NULL;
+        return STATUS_OK;
+    }
+    if (wslay_frame_context_init(&decoder->frames, &callbacks, shared) == 0)
+        return STATUS_OK;
+    decoder->frames = NULL;
+    return STATUS_OUT_OF_MEMORY;
+}
+
+static void frames_give_back(struct ws_decoder *decoder) {
+    assert(decoder->frame_bytes == 0 && !decoder->in_frame);
+    if (decoder->shared->spare)
+        wslay_frame_context_free(decoder->frames);
+    else
+        decoder->shared->spare = decoder->frames;
+    decoder->frames = NULL;
+}
+
+static size_t header_bytes(uint64_t payload_bytes) {
+    return MASK_BYTES + (payload_bytes < 126 ? 2u : payload_bytes <= UINT16_MAX ? 4u : 10u);
+}
+
+static bool is_control(uint8_t opcode) {
+    return (opcode & CONTROL_BIT) != 0;
+}
+
+static bool opcode_known(uint8_t opcode) {
+    return opcode <= WS_BINARY || (opcode >= WS_CLOSE && opcode <= WS_PONG);
+}
+
+static bool in_message(const struct ws_decoder *decoder) {
+    return decoder->fragment_count > 0;
+}
+
+/* RSV1 marks a compressed message on its first frame; no other reserved bit was agreed on. */
+static bool reserved_bits_allowed(const struct ws_decoder *decoder,
+                                  const struct wslay_frame_iocb *frame) {
+    if (frame->rsv == WSLAY_RSV_NONE)
+        return true;
+    return frame->rsv == WSLAY_RSV1_BIT && decoder->deflate &&
+           (frame->opcode == WS_TEXT || frame->opcode == WS_BINARY);
+}
+
+static enum status fragment_begin(struct ws_decoder *decoder,
+                                  const struct wslay_frame_iocb *frame) {
+    bool first = frame->opcode != WS_CONTINUATION;
+    if (first == in_message(decoder))
+        return STATUS_WS_PROTOCOL_ERROR;
+    if (decoder->fragment_count == WS_FRAGMENTS_MAX)
+        return STATUS_WS_MESSAGE_TOO_BIG;
+    if (frame->payload_length > decoder->message.size_max - decoder->message.size)
+        return STATUS_WS_MESSAGE_TOO_BIG;
+    if (first) {
+        decoder->opcode = frame->opcode;
+        decoder->compressed = frame->rsv != WSLAY_RSV_NONE;
+        /* A text that did not end between characters has failed the decoder. */
+        assert(decoder->utf8.missing == 0);
+    }
+    decoder->fragment_count++;
+    return STATUS_OK;
+}
+
+static enum status frame_begin(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
+    decoder->in_frame = true;
+    decoder->payload_bytes_left = frame->payload_length;
+    if (!frame->mask || !opcode_known(frame->opcode) || !reserved_bits_allowed(decoder, frame))
+        return STATUS_WS_PROTOCOL_ERROR;
+    if (!is_control(frame->opcode))
+        return fragment_begin(decoder, frame);
+    assert(frame->fin && frame->payload_length <= WS_CONTROL_BYTES_MAX);
+    return STATUS_OK;
+}
+
+static bool is_plain_text(const struct ws_decoder *decoder) {
+    return decoder->opcode == WS_TEXT && !decoder->compressed;
+}
+
+/* A frame or message that lies in one piece in wslay's memory is delivered from there; only
+ * what comes in several pieces is gathered. */
+static enum status frame_payload(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame,
+                                 struct slice *whole) {
+    struct slice piece = {(const char *)frame->data, frame->data_length};
+    bool control = is_control(frame->opcode);
+    struct buffer *gathered = control ? &decoder->control : &decoder->message;
+    assert(piece.size <= decoder->payload_bytes_left);
+    decoder->payload_bytes_left -= piece.size;
+    if (!control && is_plain_text(decoder) && !utf8_feed(&decoder->utf8, piece.data, piece.size))
+        return STATUS_INVALID_UTF8;
+    *whole = piece;
+    if (decoder->payload_bytes_left == 0 && frame->fin && gathered->size == 0)
+        return STATUS_OK;
+    enum status status = buffer_append_slice(gathered, piece);
+    assert(status != STATUS_PAYLOAD_TOO_LARGE);
+    *whole = buffer_slice(gathered);
+    return status;
+}
+
+static enum status close_deliver(struct ws_decoder *decoder, struct slice payload) {
+    decoder->closed = true;
+    if (payload.size == 0)
+        return decoder->handlers->on_close(decoder->user, WS_CLOSE_CODE_ABSENT, payload);
+    if (payload.size == 1)
+        return STATUS_WS_PROTOCOL_ERROR;
+    unsigned code = (unsigned)(uint8_t)payload.data[0] << 8 | (uint8_t)payload.data[1];
+    struct slice reason = slice_from(payload, 2);
+    if (!ws_close_code_valid(code))
+        return STATUS_WS_PROTOCOL_ERROR;
+    if (!utf8_valid(reason))
+        return STATUS_INVALID_UTF8;
+    return decoder->handlers->on_close(decoder->user, code, reason);
+}
+
+static enum status control_deliver(struct ws_decoder *decoder, uint8_t opcode,
+                                   struct slice payload) {
+    const struct ws_handlers *handlers = decoder->handlers;
+    enum status status;
+    if (opcode == WS_CLOSE)
+        status = close_deliver(decoder, payload);
+    else if (opcode == WS_PING)
+        status = handlers->on_ping(decoder->user, payload);
+    else
+        status = handlers->on_pong(decoder->user, payload);
+    buffer_release(&decoder->control);
+    return status;
+}
+
+static enum status inflated_deliver(struct ws_decoder *decoder, struct slice payload) {
+    struct buffer message;
+    buffer_init(&message, decoder->message.size_max);
+    enum status status = ws_inflate(&decoder->shared->inflater, &message, payload);
+    if (status == STATUS_PAYLOAD_TOO_LARGE)
+        status = STATUS_WS_MESSAGE_TOO_BIG;
+    if (status != STATUS_OK)
+        goto out;
+    if (decoder->opcode == WS_TEXT && !utf8_valid(buffer_slice(&message))) {
+        status = STATUS_INVALID_UTF8;
+        goto out;
+    }
+    status = decoder->handlers->on_message(decoder->user, (enum ws_opcode)decoder->opcode,
+                                           buffer_slice(&message));
+out:
+    buffer_release(&message);
+    return status;
+}
+
+static enum status message_deliver(struct ws_decoder *decoder, struct slice payload) {
+    enum status status;
+    if (decoder->compressed)
+        status = inflated_deliver(decoder, payload);
+    else if (decoder->utf8.missing > 0)
+        status = STATUS_INVALID_UTF8;
+    else
+        status =
+            decoder->handlers->on_message(decoder->user, (enum ws_opcode)decoder->opcode, payload);
+    decoder->fragment_count = 0;
+    buffer_release(&decoder->message);
+    return status;
+}
+
+static enum status frame_end(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame,
+                             struct slice payload) {
+    uint64_t size = header_bytes(frame->payload_length) + frame->payload_length;
+    assert(size <= decoder->frame_bytes);
+    decoder->frame_bytes -= size;
+    decoder->in_frame = false;
+    if (is_control(frame->opcode))
+        return control_deliver(decoder, frame->opcode, payload);
+    return frame->fin ? message_deliver(decoder, payload) : STATUS_OK;
+}
+
+static enum status frame_piece(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
+    struct slice payload;
+    enum status status = STATUS_OK;
+    if (!decoder->in_frame)
+        status = frame_begin(decoder, frame);
+    if (status == STATUS_OK)
+        status = frame_payload(decoder, frame, &payload);
+    if (status == STATUS_OK && decoder->payload_bytes_left == 0)
+        status = frame_end(decoder, frame, payload);
+    return status;
+}
+
+/* Until wslay has used up the input, or the connection is over. */
+static enum status frames_run(struct ws_decoder *decoder) {
+    struct ws_shared *shared = decoder->shared;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && !decoder->closed) {
+        struct wslay_frame_iocb frame = {0};
+        size_t input_bytes = shared->input.size;
+        ssize_t result = wslay_frame_recv(decoder->frames, &frame);
+        decoder->frame_bytes += input_bytes - shared->input.size;
+        if (result == WSLAY_ERR_WANT_READ)
+            break;
+        status = result < 0 ? STATUS_WS_PROTOCOL_ERROR : frame_piece(decoder, &frame);
+    }
+    return status;
+}
+
+enum status ws_feed(struct ws_decoder *decoder, struct slice data) {
+    struct ws_shared *shared = decoder->shared;
+    assert(!shared->feeding);
+    if (decoder->failed != STATUS_OK || decoder->closed || data.size == 0)
+        return decoder->failed;
+    enum status status = decoder->frames ? STATUS_OK : frames_take(decoder);
+    if (status == STATUS_OK) {
+        shared->feeding = decoder;
+        shared->input = data;
+        status = frames_run(decoder);
+        shared->input = (struct slice){NULL, 0};
+        shared->feeding = NULL;
+    }
+    decoder->failed = status;
+    if (status != STATUS_OK || decoder->closed)
+        decoder_drop(decoder);
+    else if (decoder->frame_bytes == 0)
+        frames_give_back(decoder);
+    return status;
+}

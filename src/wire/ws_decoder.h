@@ -1,0 +1,68 @@
+/* WebSocket frames a server receives (RFC 6455, RFC 7692), over wslay: bytes in any cut in, the
+ * same whole messages out. Decoders of one thread share a struct ws_shared, which must not move.
+ * Between messages a decoder holds no heap; in a frame, a wslay context; in a message, at most
+ * twice what has arrived. STATUS_WS_PROTOCOL_ERROR, STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG
+ * or what a handler answered. A failed decoder stays failed; a closed one delivers no more. */
+#ifndef WIRE_WS_DECODER_H
+#define WIRE_WS_DECODER_H
+
+#include "base/utf8.h"
+#include "wire/ws_deflate.h"
+#include "wire/ws_frame.h"
+
+/* Ends an endless message of empty fragments, which no size limit would. */
+#define WS_FRAGMENTS_MAX 1024
+
+struct wslay_frame_context;
+
+/* What the decoders of one thread take turns with: zeroed is empty, filled on first use. */
+struct ws_shared {
+    struct slice input;
+    const struct ws_decoder *feeding;
+    struct wslay_frame_context *spare;
+    struct ws_inflater inflater;
+};
+
+/* Payloads live until the handler returns. A status other than STATUS_OK fails the decoder.
+ * A handler may not feed a decoder of the same thread, nor release its own. */
+struct ws_handlers {
+    enum status (*on_message)(void *user, enum ws_opcode opcode, struct slice message);
+    enum status (*on_ping)(void *user, struct slice payload);
+    enum status (*on_pong)(void *user, struct slice payload);
+    /* code is WS_CLOSE_CODE_ABSENT when the frame carries none. */
+    enum status (*on_close)(void *user, unsigned code, struct slice reason);
+};
+
+struct ws_decoder {
+    struct ws_shared *shared;
+    const struct ws_handlers *handlers;
+    void *user;
+    struct wslay_frame_context *frames;
+    struct buffer message;
+    struct buffer control;
+    /* Bytes wslay was given whose frame has not ended, headers included. */
+    uint64_t frame_bytes;
+    uint64_t payload_bytes_left;
+    enum status failed;
+    uint16_t fragment_count;
+    struct utf8_state utf8;
+    uint8_t opcode;
+    bool deflate;
+    bool compressed;
+    bool in_frame;
+    bool closed;
+};
+
+void ws_shared_init(struct ws_shared *shared);
+/* After its last decoder. */
+void ws_shared_release(struct ws_shared *shared);
+
+/* deflate: permessage-deflate was agreed on. message_bytes_max bounds a message as it arrives
+ * and, where it is compressed, also what it inflates to. */
+void ws_decoder_init(struct ws_decoder *decoder, struct ws_shared *shared,
+                     const struct ws_handlers *handlers, void *user, size_t message_bytes_max,
+                     bool deflate);
+void ws_decoder_release(struct ws_decoder *decoder);
+MUST_CHECK enum status ws_feed(struct ws_decoder *decoder, struct slice data);
+
+#endif

@@ -1,0 +1,40 @@
+/* permessage-deflate without context takeover (RFC 7692): one message in, one message out.
+ * A deflater or inflater belongs to one thread, which keeps it for all its connections.
+ * Each holds zlib's memory (about 256 KiB and 40 KiB), a deflater from init, an inflater from
+ * its first message, until release. A full buffer answers STATUS_PAYLOAD_TOO_LARGE, data that
+ * is no deflate message STATUS_WS_PROTOCOL_ERROR. No message leaves a trace for the next. */
+#ifndef WIRE_WS_DEFLATE_H
+#define WIRE_WS_DEFLATE_H
+
+#include <zlib.h>
+
+#include "base/buffer.h"
+
+/* The window both sides may use; zlib has no raw window of 8 bits, and frames shared by all
+ * subscribers cannot follow one client's wish for less. */
+#define WS_WINDOW_BITS 15
+
+struct ws_deflater {
+    z_stream stream;
+};
+
+struct ws_inflater {
+    z_stream stream;
+    bool ready;
+};
+
+/* level as in zlib: 1 is fast, 9 is small. */
+MUST_CHECK enum status ws_deflater_init(struct ws_deflater *deflater, int level);
+void ws_deflater_release(struct ws_deflater *deflater);
+/* Appends the compressed message, to be sent with the compressed mark of its frame. */
+MUST_CHECK enum status ws_deflate(struct ws_deflater *deflater, struct buffer *out,
+                                  struct slice message);
+
+void ws_inflater_init(struct ws_inflater *inflater);
+void ws_inflater_release(struct ws_inflater *inflater);
+/* Appends the message that the payloads of a compressed message's frames stand for. Never
+ * produces more than the buffer's maximum, however much the payload would expand to. */
+MUST_CHECK enum status ws_inflate(struct ws_inflater *inflater, struct buffer *out,
+                                  struct slice payload);
+
+#endif

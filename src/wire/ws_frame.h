@@ -1,0 +1,39 @@
+/* WebSocket frames a server sends (RFC 6455 section 5): single frames, never masked.
+ * Any thread; pure functions. Output goes into the caller's memory or buffer, nothing is kept.
+ * A buffer that is full answers its own status and is left as it was; nothing else fails.
+ * A header depends on opcode, compression and size only, so one payload serves many sockets. */
+#ifndef WIRE_WS_FRAME_H
+#define WIRE_WS_FRAME_H
+
+#include "base/buffer.h"
+
+#define WS_HEADER_BYTES_MAX       10
+#define WS_CONTROL_BYTES_MAX      125
+#define WS_CLOSE_REASON_BYTES_MAX 123
+/* What a close frame without a code counts as; never on the wire. */
+#define WS_CLOSE_CODE_ABSENT 1005
+
+enum ws_opcode {
+    WS_CONTINUATION = 0x0,
+    WS_TEXT = 0x1,
+    WS_BINARY = 0x2,
+    WS_CLOSE = 0x8,
+    WS_PING = 0x9,
+    WS_PONG = 0xa,
+};
+
+/* Writes the header of a payload of that size and answers the header's own size. compressed
+ * says that the payload comes from ws_deflate. */
+size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcode, bool compressed,
+                       uint64_t payload_bytes);
+MUST_CHECK enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode, bool compressed,
+                                      struct slice payload);
+/* The reason is UTF-8 and cut to what fits, between characters. WS_CLOSE_CODE_ABSENT writes a
+ * close frame without code and reason, the answer to one of that kind. */
+MUST_CHECK enum status ws_close_write(struct buffer *out, unsigned code, struct slice reason);
+/* Whether a code may stand in a close frame on the wire. */
+bool ws_close_code_valid(unsigned code);
+/* The code to close with when a connection ends because of that status. */
+enum close_code ws_close_code(enum status status);
+
+#endif

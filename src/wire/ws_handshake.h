@@ -1,0 +1,41 @@
+/* The opening handshake of a WebSocket, server side (RFC 6455 section 4.2, RFC 7692 section 5):
+ * header values of a GET over HTTP/1.1 in, the 101 response out. Any thread; keeps nothing.
+ * Allocates nothing but the caller's buffer; the agreement's protocol points into the policy.
+ * Answers STATUS_WS_UNSUPPORTED_VERSION (426 with Sec-WebSocket-Version: 13 is due) or
+ * STATUS_WS_BAD_HANDSHAKE; the response is written whole or not at all. */
+#ifndef WIRE_WS_HANDSHAKE_H
+#define WIRE_WS_HANDSHAKE_H
+
+#include "base/buffer.h"
+
+/* Values as received, without surrounding blanks; several headers of one name are joined with
+ * commas. data NULL means that the header is absent. */
+struct ws_request {
+    struct slice upgrade;
+    struct slice connection;
+    struct slice key;
+    struct slice version;
+    struct slice extensions;
+    struct slice protocols;
+};
+
+struct ws_policy {
+    bool deflate;
+    /* Subprotocols the server speaks; the first one the client names among them is agreed on. */
+    const struct slice *protocols;
+    size_t protocol_count;
+};
+
+struct ws_agreement {
+    /* permessage-deflate, always without context takeover on either side. */
+    bool deflate;
+    /* The offer named server_max_window_bits=15, which the answer must then repeat. */
+    bool window_bits_named;
+    /* data NULL when none was agreed on. */
+    struct slice protocol;
+};
+
+MUST_CHECK enum status ws_handshake(struct buffer *out, const struct ws_request *request,
+                                    const struct ws_policy *policy, struct ws_agreement *agreement);
+
+#endif
