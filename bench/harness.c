@@ -1,0 +1,233 @@
+#include "harness.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ANSWER_BYTES_MAX ((size_t)16 << 20)
+#define CONNECTIONS_MAX  1024
+
+static struct bench_server *running;
+
+void bench_fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("bench: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    if (running)
+        bench_server_stop(running);
+    exit(1);
+}
+
+double bench_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void binary_path(char *path, size_t size) {
+    ssize_t used = readlink("/proc/self/exe", path, size - 16);
+    if (used < 0)
+        bench_fail("no /proc/self/exe");
+    path[used] = '\0';
+    for (int up = 0; up < 2; up++)
+        *strrchr(path, '/') = '\0';
+    strcat(path, "/khala");
+}
+
+static void child_exec(const struct bench_server *server, int out) {
+    char path[512];
+    binary_path(path, sizeof(path));
+    dup2(out, 1);
+    setenv("KHALA_DATA_DIR", server->folder, 1);
+    setenv("KHALA_OPERATOR_KEY", server->key, 1);
+    setenv("KHALA_LOG_LEVEL", "warn", 1);
+    setenv("RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND", "1000000", 1);
+    setenv("RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND", "1000000", 1);
+    execl(path, path, "serve", "--bind", "127.0.0.1:0", (char *)NULL);
+    _exit(127);
+}
+
+void bench_server_start(struct bench_server *server) {
+    int pipes[2];
+    char text[4096];
+    size_t size = 0;
+    strcpy(server->folder, "/tmp/khala-bench-XXXXXX");
+    strcpy(server->key, "bench-operator-key-0123456789abcdef");
+    if (!mkdtemp(server->folder) || pipe(pipes) != 0)
+        bench_fail("cannot make a folder: %s", strerror(errno));
+    server->pid = fork();
+    if (server->pid == 0)
+        child_exec(server, pipes[1]);
+    running = server;
+    close(pipes[1]);
+    for (;;) {
+        ssize_t got = read(pipes[0], text + size, sizeof(text) - 1 - size);
+        if (got <= 0)
+            bench_fail("the server did not start");
+        size += (size_t)got;
+        text[size] = '\0';
+        const char *at = strstr(text, "listens on http://127.0.0.1:");
+        if (at && strchr(at, '\n')) {
+            server->port = (uint16_t)atoi(at + strlen("listens on http://127.0.0.1:"));
+            break;
+        }
+    }
+    /* The pipe stays open: a server must not be ended by a closed standard output. */
+}
+
+void bench_server_stop(struct bench_server *server) {
+    char command[128];
+    running = NULL;
+    kill(server->pid, SIGTERM);
+    waitpid(server->pid, NULL, 0);
+    snprintf(command, sizeof(command), "rm -rf '%s'", server->folder);
+    if (system(command) != 0)
+        fprintf(stderr, "bench: %s stays behind\n", server->folder);
+}
+
+uint64_t bench_server_rss_bytes(const struct bench_server *server) {
+    char path[64];
+    char line[256];
+    unsigned long long kilobytes = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)server->pid);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof(line), file))
+        if (strncmp(line, "VmRSS:", 6) == 0)
+            kilobytes = strtoull(line + 6, NULL, 10);
+    if (file)
+        fclose(file);
+    return kilobytes * 1024;
+}
+
+void bench_post(struct buffer *out, const struct bench_server *server, const char *path,
+                const char *content_type, struct slice body) {
+    if (buffer_printf(out,
+                      "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"
+                      "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+                      path, server->key, content_type, body.size) != STATUS_OK ||
+        buffer_append_slice(out, body) != STATUS_OK)
+        bench_fail("request too large");
+}
+
+/* ---- connections -------------------------------------------------------------------------- */
+
+struct bench_conn {
+    int fd;
+    struct slice request;
+    size_t sent;
+    struct buffer answer;
+};
+
+static int conn_open(const struct bench_server *server) {
+    int on = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(server->port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
+        bench_fail("cannot connect: %s", strerror(errno));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+static void conn_send(struct bench_conn *conn) {
+    while (conn->sent < conn->request.size) {
+        ssize_t size = send(conn->fd, conn->request.data + conn->sent,
+                            conn->request.size - conn->sent, MSG_NOSIGNAL);
+        if (size < 0 && errno == EAGAIN)
+            return;
+        if (size < 0)
+            bench_fail("send: %s", strerror(errno));
+        conn->sent += (size_t)size;
+    }
+}
+
+/* Whether the whole answer is there; chunked answers end with an empty chunk. */
+static bool answer_complete(const struct buffer *answer) {
+    const char *end = memmem(answer->data, answer->size, "\r\n\r\n", 4);
+    if (!end)
+        return false;
+    size_t head = (size_t)(end - answer->data) + 4;
+    const char *length = memmem(answer->data, head, "Content-Length: ", 16);
+    if (length)
+        return answer->size >= head + strtoull(length + 16, NULL, 10);
+    return answer->size >= head + 5 && memcmp(answer->data + answer->size - 5, "0\r\n\r\n", 5) == 0;
+}
+
+static bool conn_receive(struct bench_conn *conn) {
+    for (;;) {
+        char piece[65536];
+        ssize_t size = recv(conn->fd, piece, sizeof(piece), 0);
+        if (size < 0 && errno == EAGAIN)
+            return false;
+        if (size <= 0)
+            bench_fail("the server closed a connection");
+        if (buffer_append(&conn->answer, piece, (size_t)size) != STATUS_OK)
+            bench_fail("answer too large");
+        if (!answer_complete(&conn->answer))
+            continue;
+        if (memcmp(conn->answer.data, "HTTP/1.1 2", 10) != 0)
+            bench_fail("answer: %.*s", (int)conn->answer.size, conn->answer.data);
+        buffer_clear(&conn->answer);
+        return true;
+    }
+}
+
+static bool conn_next(struct bench_conn *conn, unsigned index, int epoll, void *user,
+                      bench_request_cb *next) {
+    conn->sent = 0;
+    if (!next(user, index, &conn->request)) {
+        close(conn->fd);
+        buffer_release(&conn->answer);
+        return false;
+    }
+    conn_send(conn);
+    struct epoll_event event = {
+        .events = EPOLLIN | (conn->sent < conn->request.size ? EPOLLOUT : 0), .data.u32 = index};
+    epoll_ctl(epoll, EPOLL_CTL_MOD, conn->fd, &event);
+    return true;
+}
+
+double bench_drive(const struct bench_server *server, unsigned connection_count, void *user,
+                   bench_request_cb *next) {
+    static struct bench_conn conns[CONNECTIONS_MAX];
+    struct epoll_event events[64];
+    int epoll = epoll_create1(0);
+    unsigned open = connection_count;
+    for (unsigned i = 0; i < connection_count; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+        conns[i].fd = conn_open(server);
+        buffer_init(&conns[i].answer, ANSWER_BYTES_MAX);
+        epoll_ctl(epoll, EPOLL_CTL_ADD, conns[i].fd, &event);
+    }
+    double begun = bench_seconds();
+    for (unsigned i = 0; i < connection_count; i++)
+        open -= !conn_next(&conns[i], i, epoll, user, next);
+    while (open > 0) {
+        int count = epoll_wait(epoll, events, 64, 10000);
+        if (count <= 0 || bench_seconds() - begun > BENCH_SECONDS_MAX)
+            bench_fail("no answer in time");
+        for (int i = 0; i < count; i++) {
+            struct bench_conn *conn = &conns[events[i].data.u32];
+            if (events[i].events & EPOLLOUT)
+                conn_send(conn);
+            if ((events[i].events & (EPOLLIN | EPOLLHUP)) && conn_receive(conn))
+                open -= !conn_next(conn, events[i].data.u32, epoll, user, next);
+        }
+    }
+    close(epoll);
+    return bench_seconds() - begun;
+}
