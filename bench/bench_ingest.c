@@ -1,0 +1,319 @@
+/* bench ingest: durable appends through HTTP on loopback, against the same rows written straight
+ * into SQLite by a bare loop in the same run.
+ *
+ * Per event both write: a row of the log with its index entry, the run's summary, its checkpoint,
+ * and the summary's journal row with its index entry; per commit the topic's counter. Both use WAL
+ * and synchronous=FULL on the same file system. Payloads have 256 bytes, over 1000 runs.
+ * KHALA_BENCH_MEMORY_EVENTS=10000000 adds the long run for resident memory (default 1000000). */
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define RUNS          1000
+#define PAYLOAD_BYTES 256
+#define REQUEST_BYTES ((size_t)1 << 20)
+#define SUMMARY_BYTES 700
+
+/* ---- through HTTP -------------------------------------------------------------------------- */
+
+struct load {
+    const struct bench_server *server;
+    unsigned batch; /* events a request */
+    uint64_t left;  /* requests */
+    uint64_t run;   /* the next run, round robin; or always the same */
+    bool one_run;
+    struct buffer requests[1024]; /* one a connection */
+};
+
+static void payload_write(struct buffer *out) {
+    char pad[PAYLOAD_BYTES];
+    memset(pad, 'x', sizeof(pad));
+    /* {"pad":"…"} is PAYLOAD_BYTES long in all. */
+    if (buffer_printf(out, "{\"pad\":\"%.*s\"}", PAYLOAD_BYTES - 10, pad) != STATUS_OK)
+        bench_fail("no memory");
+}
+
+static void body_write(struct load *load, struct buffer *body) {
+    for (unsigned i = 0; i < load->batch; i++) {
+        if (load->batch > 1 &&
+            buffer_printf(body,
+                          "{\"run_id\":\"run-%llu\",\"event_type\":\"bench.step\",\"payload\":",
+                          (unsigned long long)(load->run % RUNS)) != STATUS_OK)
+            bench_fail("no memory");
+        if (load->batch == 1 &&
+            buffer_printf(body, "{\"event_type\":\"bench.step\",\"payload\":") != STATUS_OK)
+            bench_fail("no memory");
+        payload_write(body);
+        if (buffer_append(body, "}\n", 2) != STATUS_OK)
+            bench_fail("no memory");
+        load->run += !load->one_run;
+    }
+}
+
+static bool next_append(void *user, unsigned connection, struct slice *request) {
+    struct load *load = user;
+    struct buffer *out = &load->requests[connection];
+    struct buffer body;
+    char path[64] = "/internal/v1/events:batch";
+    if (load->left == 0)
+        return false;
+    load->left--;
+    if (load->batch == 1)
+        snprintf(path, sizeof(path), "/internal/v1/runs/run-%llu/events",
+                 (unsigned long long)(load->run % RUNS));
+    if (out->size_max == 0)
+        buffer_init(out, REQUEST_BYTES);
+    buffer_clear(out);
+    buffer_init(&body, REQUEST_BYTES);
+    body_write(load, &body);
+    bench_post(out, load->server, path,
+               load->batch == 1 ? "application/json" : "application/x-ndjson", buffer_slice(&body));
+    buffer_release(&body);
+    *request = buffer_slice(out);
+    return true;
+}
+
+static bool next_run(void *user, unsigned connection, struct slice *request) {
+    struct load *load = user;
+    struct buffer *out = &load->requests[connection];
+    char body[64];
+    if (load->run == RUNS)
+        return false;
+    if (out->size_max == 0)
+        buffer_init(out, REQUEST_BYTES);
+    buffer_clear(out);
+    snprintf(body, sizeof(body), "{\"run_id\":\"run-%llu\"}", (unsigned long long)load->run++);
+    bench_post(out, load->server, "/internal/v1/runs", "application/json", slice_of(body));
+    *request = buffer_slice(out);
+    return true;
+}
+
+/* Events a second. */
+static double append(const struct bench_server *server, unsigned connections, unsigned batch,
+                     uint64_t events, bool one_run) {
+    static struct load load;
+    load.server = server;
+    load.batch = batch;
+    load.left = events / batch;
+    load.one_run = one_run;
+    load.run = 0;
+    double seconds = bench_drive(server, connections, &load, next_append);
+    return (double)(events / batch * batch) / seconds;
+}
+
+/* ---- straight into SQLite ------------------------------------------------------------------ */
+
+enum { EVENT, DOCUMENT, CHECKPOINT, JOURNAL, TOPIC, STATEMENT_COUNT };
+
+static const char *const statements[STATEMENT_COUNT] = {
+    "INSERT INTO events VALUES (?1, ?2, ?3, ?4, NULL, 'bench.step', NULL, NULL, NULL, ?5, ?5, ?5, "
+    "?6)",
+    "INSERT INTO sync_run_summaries VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (entity_ref) DO UPDATE "
+    "SET doc_version = ?3, payload_hash = ?4, payload = ?5",
+    "INSERT INTO khala_projection_checkpoints VALUES (?1, 'run_summary', ?2, ?3, "
+    "'khala_summary_v1', ?4, ?3) ON CONFLICT (entity_ref, projection_name) DO UPDATE SET "
+    "last_runtime_seq = ?3, summary_hash = ?4",
+    "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
+    "published_at, "
+    "payload_hash, payload) VALUES (1, ?1, ?1, ?2, ?3, ?1, ?4, ?5)",
+    "UPDATE sync_topic_sequences SET head_seq = ?1 WHERE ref = 1",
+};
+
+struct bare {
+    sqlite3 *database;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+    uint64_t log_id;
+    char payload[PAYLOAD_BYTES];
+    char summary[SUMMARY_BYTES];
+    size_t summary_bytes;
+};
+
+static void sql(struct bare *bare, const char *text) {
+    if (sqlite3_exec(bare->database, text, NULL, NULL, NULL) != SQLITE_OK)
+        bench_fail("%s: %s", text, sqlite3_errmsg(bare->database));
+}
+
+static int copy_definition(void *user, int count, char **columns, char **names) {
+    (void)count;
+    (void)names;
+    sql(user, columns[0]);
+    return 0;
+}
+
+/* The same tables and indexes as the server's, so that both do the same work a row. */
+static void bare_open(struct bare *bare, const struct bench_server *server) {
+    char path[128];
+    sqlite3 *origin;
+    snprintf(path, sizeof(path), "%s/khala.db", server->folder);
+    if (sqlite3_open_v2(path, &origin, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
+        bench_fail("cannot open %s", path);
+    snprintf(path, sizeof(path), "%s/bare.db", server->folder);
+    if (sqlite3_open(path, &bare->database) != SQLITE_OK)
+        bench_fail("cannot open %s", path);
+    sql(bare, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000");
+    if (sqlite3_exec(
+            origin,
+            "SELECT sql FROM sqlite_master WHERE type IN ('table','index') AND sql NOT NULL "
+            "AND name NOT LIKE 'sqlite_%' ORDER BY type DESC",
+            copy_definition, bare, NULL) != SQLITE_OK)
+        bench_fail("cannot read the schema: %s", sqlite3_errmsg(origin));
+    /* A summary as long as the server's own. */
+    sqlite3_stmt *summary;
+    sqlite3_prepare_v2(origin, "SELECT payload FROM sync_run_summaries LIMIT 1", -1, &summary,
+                       NULL);
+    if (sqlite3_step(summary) != SQLITE_ROW)
+        bench_fail("the server made no summary");
+    bare->summary_bytes = (size_t)sqlite3_column_bytes(summary, 0);
+    if (bare->summary_bytes > SUMMARY_BYTES)
+        bare->summary_bytes = SUMMARY_BYTES;
+    memcpy(bare->summary, sqlite3_column_text(summary, 0), bare->summary_bytes);
+    sqlite3_finalize(summary);
+    sqlite3_close(origin);
+    memset(bare->payload, 'x', sizeof(bare->payload));
+    sql(bare, "INSERT INTO sync_topic_sequences VALUES (1,'t','s',NULL,1,0)");
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        if (sqlite3_prepare_v2(bare->database, statements[i], -1, &bare->statements[i], NULL) !=
+            SQLITE_OK)
+            bench_fail("%s: %s", statements[i], sqlite3_errmsg(bare->database));
+}
+
+static void step(struct bare *bare, int which) {
+    if (sqlite3_step(bare->statements[which]) != SQLITE_DONE)
+        bench_fail("bare loop: %s", sqlite3_errmsg(bare->database));
+    sqlite3_reset(bare->statements[which]);
+}
+
+static void bare_event(struct bare *bare) {
+    sqlite3_stmt **s = bare->statements;
+    sqlite3_int64 id = (sqlite3_int64)++bare->log_id;
+    sqlite3_int64 entity = id % RUNS + 1;
+    sqlite3_int64 seq = id / RUNS + 1;
+    char hash[32];
+    char key[64];
+    memset(hash, (int)(id & 127), sizeof(hash));
+    int key_bytes = snprintf(key, sizeof(key), "runtime/run_summary:run-%lld", (long long)entity);
+    sqlite3_bind_int64(s[EVENT], 1, id);
+    sqlite3_bind_int64(s[EVENT], 2, entity);
+    sqlite3_bind_int64(s[EVENT], 3, seq);
+    sqlite3_bind_blob(s[EVENT], 4, hash, 16, SQLITE_STATIC);
+    sqlite3_bind_blob(s[EVENT], 5, hash, 32, SQLITE_STATIC);
+    sqlite3_bind_text(s[EVENT], 6, bare->payload, PAYLOAD_BYTES, SQLITE_STATIC);
+    step(bare, EVENT);
+    sqlite3_bind_int64(s[DOCUMENT], 1, entity);
+    sqlite3_bind_text(s[DOCUMENT], 2, key, key_bytes, SQLITE_STATIC);
+    sqlite3_bind_int64(s[DOCUMENT], 3, seq);
+    sqlite3_bind_blob(s[DOCUMENT], 4, hash, 32, SQLITE_STATIC);
+    sqlite3_bind_text(s[DOCUMENT], 5, bare->summary, (int)bare->summary_bytes, SQLITE_STATIC);
+    step(bare, DOCUMENT);
+    sqlite3_bind_int64(s[CHECKPOINT], 1, entity);
+    sqlite3_bind_text(s[CHECKPOINT], 2, key, key_bytes, SQLITE_STATIC);
+    sqlite3_bind_int64(s[CHECKPOINT], 3, seq);
+    sqlite3_bind_blob(s[CHECKPOINT], 4, hash, 32, SQLITE_STATIC);
+    step(bare, CHECKPOINT);
+    sqlite3_bind_int64(s[JOURNAL], 1, id);
+    sqlite3_bind_int64(s[JOURNAL], 2, entity);
+    sqlite3_bind_int64(s[JOURNAL], 3, seq);
+    sqlite3_bind_blob(s[JOURNAL], 4, hash, 32, SQLITE_STATIC);
+    sqlite3_bind_text(s[JOURNAL], 5, bare->summary, (int)bare->summary_bytes, SQLITE_STATIC);
+    step(bare, JOURNAL);
+}
+
+static double bare_append(struct bare *bare, unsigned batch, uint64_t events) {
+    double begun = bench_seconds();
+    for (uint64_t done = 0; done < events; done += batch) {
+        sql(bare, "BEGIN IMMEDIATE");
+        for (unsigned i = 0; i < batch; i++)
+            bare_event(bare);
+        sqlite3_bind_int64(bare->statements[TOPIC], 1, (sqlite3_int64)bare->log_id);
+        step(bare, TOPIC);
+        sql(bare, "COMMIT");
+    }
+    return (double)events / (bench_seconds() - begun);
+}
+
+static void bare_close(struct bare *bare) {
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(bare->statements[i]);
+    sqlite3_close(bare->database);
+}
+
+/* ---- the figures --------------------------------------------------------------------------- */
+
+static void runs_create(const struct bench_server *server) {
+    static struct load load;
+    load.server = server;
+    bench_drive(server, 16, &load, next_run);
+}
+
+static void batches(const struct bench_server *server) {
+    static const struct {
+        unsigned batch;
+        unsigned connections;
+        uint64_t events;
+    } rows[] = {{1, 64, 40000}, {64, 4, 128000}, {1024, 4, 409600}};
+    static struct bare bare;
+    bare_open(&bare, server);
+    printf("batch  connections  khala events/s  bare events/s  khala/bare\n");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        /* Turn and turn about, so that a noisy minute meets both. */
+        double khala =
+            append(server, rows[i].connections, rows[i].batch, rows[i].events / 2, false);
+        double straight =
+            bare_append(&bare, rows[i].batch, rows[i].batch == 1 ? 4000 : rows[i].events / 2);
+        khala = (khala +
+                 append(server, rows[i].connections, rows[i].batch, rows[i].events / 2, false)) /
+                2;
+        straight = (straight + bare_append(&bare, rows[i].batch,
+                                           rows[i].batch == 1 ? 4000 : rows[i].events / 2)) /
+                   2;
+        printf("%5u  %11u  %14.0f  %13.0f  %9.2f\n", rows[i].batch, rows[i].connections, khala,
+               straight, khala / straight);
+        fflush(stdout);
+    }
+    bare_close(&bare);
+}
+
+static void group_commit(const struct bench_server *server) {
+    double one = append(server, 1, 1, 3000, false);
+    double many = append(server, 64, 1, 40000, false);
+    printf("one append a request: 1 connection %.0f/s, 64 connections %.0f/s, ratio %.1f\n", one,
+           many, many / one);
+}
+
+static void long_run(const struct bench_server *server) {
+    double first = append(server, 1, 100, 10000, true);
+    append(server, 1, 100, 80000, true);
+    double last = append(server, 1, 100, 10000, true);
+    printf("100000 events in one run: last tenth takes %.2f times the time of the first\n",
+           first / last);
+}
+
+static void memory(const struct bench_server *server) {
+    const char *text = getenv("KHALA_BENCH_MEMORY_EVENTS");
+    uint64_t events = text ? strtoull(text, NULL, 10) : 1000000;
+    uint64_t step_events = events / 10 / 1024 * 1024;
+    for (int tenth = 1; tenth <= 10; tenth++) {
+        append(server, 4, 1024, step_events, false);
+        if (tenth == 1 || tenth == 5 || tenth == 10)
+            printf("resident memory after %llu more events: %.1f MiB\n",
+                   (unsigned long long)step_events * (unsigned)tenth,
+                   (double)bench_server_rss_bytes(server) / 1048576);
+        fflush(stdout);
+    }
+}
+
+int main(void) {
+    static struct bench_server server;
+    bench_server_start(&server);
+    runs_create(&server);
+    append(&server, 1, 64, 6400, false);
+    batches(&server);
+    group_commit(&server);
+    long_run(&server);
+    memory(&server);
+    bench_server_stop(&server);
+    return 0;
+}
