@@ -1,7 +1,5 @@
-#include "test.h"
+#include "vectors.h"
 #include "wire/phoenix.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct json_limits limits = {4096, 16};
 
@@ -9,70 +7,71 @@ static enum status decode(struct slice text, struct phoenix_message *message) {
     return phoenix_decode(text, &limits, message);
 }
 
-static void decodes_the_five_parts(void **state) {
-    (void)state;
-    struct phoenix_message message;
-    assert_ok(
-        decode(SLICE(" [ \"3\" , \"7\",\"sync:v1\",\"phx_join\", {\"a\": [1]} ] "), &message));
-    assert_slice(message.join_ref, "3");
-    assert_slice(message.ref, "7");
-    assert_slice(message.topic, "sync:v1");
-    assert_slice(message.event, "phx_join");
-    assert_slice(message.payload.raw, "{\"a\": [1]}");
-    assert_int_equal(message.payload.kind, JSON_KIND_OBJECT);
+static void check_part(struct slice actual, json_t *row, const char *key) {
+    struct slice expected = vector_text_or_null(row, key);
+    if (!slice_equal(actual, expected) || !actual.data != !expected.data)
+        fail_msg("%s of %s is %.*s", key, vector_text(row, "text").data, (int)actual.size,
+                 actual.data ? actual.data : "");
 }
 
-static void null_references_differ_from_empty_ones(void **state) {
-    (void)state;
-    struct phoenix_message message;
-    assert_ok(decode(SLICE("[null,\"\",\"phoenix\",\"heartbeat\",null]"), &message));
-    assert_null(message.join_ref.data);
-    assert_non_null(message.ref.data);
-    assert_int_equal(message.ref.size, 0);
-    assert_int_equal(message.payload.kind, JSON_KIND_NULL);
+static void check_payload(struct slice raw, json_t *expected) {
+    json_t *payload = json_loadb(raw.data, raw.size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    assert_true(json_equal(payload, expected));
+    assert_null(memchr(" \t\r\n", raw.data[0], 4));
+    assert_null(memchr(" \t\r\n", raw.data[raw.size - 1], 4));
+    json_decref(payload);
 }
 
-static void decodes_escapes_in_every_part(void **state) {
+static void the_texts_of_the_vectors_have_their_parts(void **state) {
     (void)state;
-    struct phoenix_message message;
-    assert_ok(decode(SLICE("[\"\\u0031\",\"\\t2\",\"\\u00e9\\ud83d\\ude80\",\"a\\\"b\",\"\\n\"]"),
-                     &message));
-    assert_slice(message.join_ref, "1");
-    assert_slice(message.ref, "\t2");
-    assert_slice(message.topic, "\xc3\xa9\xf0\x9f\x9a\x80");
-    assert_slice(message.event, "a\"b");
-    assert_slice(message.payload.raw, "\"\\n\"");
+    json_t *vectors = vectors_load("phoenix");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "decode"), index, row) {
+        struct phoenix_message message;
+        assert_ok(decode(vector_text(row, "text"), &message));
+        check_part(message.join_ref, row, "join_ref");
+        check_part(message.ref, row, "ref");
+        check_part(message.topic, row, "topic");
+        check_part(message.event, row, "event");
+        check_payload(message.payload.raw, json_object_get(row, "payload"));
+    }
+    json_decref(vectors);
 }
 
-static void refuses_other_shapes(void **state) {
+static void the_refused_texts_of_the_vectors_are_refused(void **state) {
     (void)state;
-    static const struct {
-        const char *text;
-        enum status status;
-    } cases[] = {
-        {"[]", STATUS_INVALID_MESSAGE},
-        {"[\"1\",\"2\",\"t\",\"e\"]", STATUS_INVALID_MESSAGE},
-        {"[\"1\",\"2\",\"t\",\"e\",{},{}]", STATUS_INVALID_MESSAGE},
-        {"[1,\"2\",\"t\",\"e\",{}]", STATUS_INVALID_MESSAGE},
-        {"[\"1\",false,\"t\",\"e\",{}]", STATUS_INVALID_MESSAGE},
-        {"[\"1\",\"2\",null,\"e\",{}]", STATUS_INVALID_MESSAGE},
-        {"[\"1\",\"2\",\"t\",null,{}]", STATUS_INVALID_MESSAGE},
-        {"[\"1\",\"2\",[],\"e\",{}]", STATUS_INVALID_MESSAGE},
-        {"{\"topic\":\"t\"}", STATUS_INVALID_MESSAGE},
-        {"\"text\"", STATUS_INVALID_MESSAGE},
-        {"null", STATUS_INVALID_MESSAGE},
-        {"", STATUS_INVALID_JSON},
-        {"[\"1\",\"2\",\"t\",\"e\",{]", STATUS_INVALID_JSON},
-        {"[\"1\",\"2\",\"t\",\"e\",{}],", STATUS_INVALID_JSON},
-        {"[\"1\",\"2\",\"\xff\",\"e\",{}]", STATUS_INVALID_UTF8},
-        {"[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]", STATUS_JSON_TOO_DEEP},
-    };
-    struct phoenix_message message;
-    for (size_t i = 0; i < COUNT(cases); i++)
-        assert_int_equal(decode(slice_of(cases[i].text), &message), cases[i].status);
+    json_t *vectors = vectors_load("phoenix");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "refused"), index, row) {
+        struct phoenix_message message;
+        struct buffer text = vector_text_or_hex(row, "text", "hex");
+        enum status status = decode(buffer_slice(&text), &message);
+        if (status != vector_status(row))
+            fail_msg("%s: %s", vector_text(row, "why").data, status_code(status));
+        buffer_release(&text);
+    }
+    json_decref(vectors);
+}
+
+static void a_text_over_the_limit_is_refused(void **state) {
+    (void)state;
     struct json_limits small = {10, 16};
+    struct phoenix_message message;
     assert_int_equal(phoenix_decode(SLICE("[1,2,3,4,5]"), &small, &message),
                      STATUS_PAYLOAD_TOO_LARGE);
+}
+
+static void the_limits_are_those_of_the_vectors(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("phoenix");
+    json_t *published = json_object_get(vectors, "limits");
+    assert_int_equal(vector_number(published, "ref_bytes_max"), PHOENIX_REF_BYTES_MAX);
+    assert_int_equal(vector_number(published, "topic_bytes_max"), PHOENIX_TOPIC_BYTES_MAX);
+    assert_int_equal(vector_number(published, "event_bytes_max"), PHOENIX_EVENT_BYTES_MAX);
+    assert_int_equal(vector_number(published, "depth_max"), limits.depth_max);
+    json_decref(vectors);
 }
 
 /* A message whose given part is that many times the given text. */
@@ -136,32 +135,57 @@ static void all_parts_at_their_longest_fit(void **state) {
     buffer_release(&text);
 }
 
-static void writes_every_kind_of_message(void **state) {
+static enum status encode(struct buffer *out, json_t *row, struct slice payload) {
+    struct slice kind = vector_text(row, "kind");
+    struct phoenix_address address = {vector_text_or_null(row, "join_ref"),
+                                      vector_text_or_null(row, "ref"), vector_text(row, "topic")};
+    if (slice_equal(kind, SLICE("reply"))) {
+        bool ok = slice_equal(vector_text(row, "status"), SLICE("ok"));
+        assert_true(ok || slice_equal(vector_text(row, "status"), SLICE("error")));
+        return phoenix_write_reply(out, &address, ok, payload);
+    }
+    if (slice_equal(kind, SLICE("close")))
+        return phoenix_write_close(out, address.join_ref, address.topic);
+    if (slice_equal(kind, SLICE("error")))
+        return phoenix_write_error(out, address.join_ref, address.topic);
+    struct slice event = vector_text(row, "event");
+    if (slice_equal(kind, SLICE("push")))
+        return phoenix_write_push(out, address.join_ref, address.topic, event, payload);
+    assert_slice(kind, "message");
+    return phoenix_write(out, &address, event, payload);
+}
+
+static void every_kind_of_message_is_written_as_the_vectors_say(void **state) {
     (void)state;
+    json_t *vectors = vectors_load("phoenix");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "encode"), index, row) {
+        struct buffer out;
+        struct phoenix_message message;
+        bool reply = json_object_get(row, "response") != NULL;
+        char *payload = json_dumps(json_object_get(row, reply ? "response" : "payload"),
+                                   JSON_COMPACT | JSON_ENCODE_ANY);
+        buffer_init(&out, 1000);
+        assert_ok(encode(&out, row, payload ? slice_of(payload) : SLICE("")));
+        if (!slice_equal(buffer_slice(&out), vector_text(row, "text")))
+            fail_msg("%s is written %.*s", vector_text(row, "text").data, (int)out.size, out.data);
+        assert_ok(decode(buffer_slice(&out), &message));
+        check_part(message.join_ref, row, "join_ref");
+        check_part(message.topic, row, "topic");
+        free(payload);
+        buffer_release(&out);
+    }
+    json_decref(vectors);
+}
+
+static void a_payload_is_written_as_it_stands(void **state) {
+    (void)state;
+    struct phoenix_address address = {PHOENIX_NULL, SLICE("2"), SLICE("t")};
     struct buffer out;
     buffer_init(&out, 1000);
-    struct phoenix_address address = {SLICE("1"), SLICE("2"), SLICE("sync:\"v1\"")};
-    assert_ok(phoenix_write_reply(&out, &address, true, SLICE("{\"a\":1}")));
-    assert_slice(buffer_slice(&out),
-                 "[\"1\",\"2\",\"sync:\\\"v1\\\"\",\"phx_reply\",{\"status\":\"ok\","
-                 "\"response\":{\"a\":1}}]");
-    buffer_clear(&out);
-    struct phoenix_address heartbeat = {PHOENIX_NULL, SLICE("9"), SLICE("phoenix")};
-    assert_ok(phoenix_write_reply(&out, &heartbeat, false, SLICE("{}")));
-    assert_slice(buffer_slice(&out),
-                 "[null,\"9\",\"phoenix\",\"phx_reply\",{\"status\":\"error\",\"response\":{}}]");
-    buffer_clear(&out);
-    assert_ok(
-        phoenix_write_push(&out, PHOENIX_NULL, SLICE("t"), SLICE("sync:frame"), SLICE("[1]")));
-    assert_slice(buffer_slice(&out), "[null,null,\"t\",\"sync:frame\",[1]]");
-    buffer_clear(&out);
-    assert_ok(phoenix_write_push(&out, SLICE("4"), SLICE("t"), SLICE("e"), SLICE("{}")));
-    assert_slice(buffer_slice(&out), "[\"4\",null,\"t\",\"e\",{}]");
-    buffer_clear(&out);
-    assert_ok(phoenix_write_close(&out, SLICE("4"), SLICE("t")));
-    assert_ok(phoenix_write_error(&out, SLICE("4"), SLICE("t")));
-    assert_slice(buffer_slice(&out),
-                 "[\"4\",\"4\",\"t\",\"phx_close\",{}][\"4\",\"4\",\"t\",\"phx_error\",{}]");
+    assert_ok(phoenix_write(&out, &address, SLICE("e"), SLICE("{ \"b\":1.0,\"a\":\"\\u0061\" }")));
+    assert_slice(buffer_slice(&out), "[null,\"2\",\"t\",\"e\",{ \"b\":1.0,\"a\":\"\\u0061\" }]");
     buffer_release(&out);
 }
 
@@ -185,13 +209,14 @@ static void a_message_that_does_not_fit_leaves_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decodes_the_five_parts),
-        cmocka_unit_test(null_references_differ_from_empty_ones),
-        cmocka_unit_test(decodes_escapes_in_every_part),
-        cmocka_unit_test(refuses_other_shapes),
+        cmocka_unit_test(the_texts_of_the_vectors_have_their_parts),
+        cmocka_unit_test(the_refused_texts_of_the_vectors_are_refused),
+        cmocka_unit_test(a_text_over_the_limit_is_refused),
+        cmocka_unit_test(the_limits_are_those_of_the_vectors),
         cmocka_unit_test(parts_are_bounded_by_their_decoded_size),
         cmocka_unit_test(all_parts_at_their_longest_fit),
-        cmocka_unit_test(writes_every_kind_of_message),
+        cmocka_unit_test(every_kind_of_message_is_written_as_the_vectors_say),
+        cmocka_unit_test(a_payload_is_written_as_it_stands),
         cmocka_unit_test(a_message_that_does_not_fit_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

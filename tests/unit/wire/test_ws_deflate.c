@@ -1,6 +1,6 @@
 #include "wire/ws_deflate.h"
 
-#include "test.h"
+#include "vectors.h"
 
 static enum status inflate_into(size_t size_max, struct slice payload, struct buffer *out) {
     struct ws_inflater inflater;
@@ -11,23 +11,21 @@ static enum status inflate_into(size_t size_max, struct slice payload, struct bu
     return status;
 }
 
-static void the_examples_of_the_rfc_inflate(void **state) {
+static void the_payloads_of_the_vectors_inflate(void **state) {
     (void)state;
-    static const struct slice payloads[] = {
-        {"\xf2\x48\xcd\xc9\xc9\x07\x00", 7},
-        {"\x00\x05\x00\xfa\xff\x48\x65\x6c\x6c\x6f\x00", 11},
-        {"\xf3\x48\xcd\xc9\xc9\x07\x00\x00", 8},
-        {"\xf2\x48\x05\x00\x00\x00\xff\xff\xca\xc9\xc9\x07\x00", 13},
-        /* A final block at the very end, with the flush behind it left out or cut off. */
-        {"\xf3\x48\xcd\xc9\xc9\x07\x00", 7},
-        {"\xf2\x48\xcd\xc9\xc9\x07\x00\x00\x00\xff\xff\x01", 12},
-    };
-    for (size_t i = 0; i < sizeof(payloads) / sizeof(payloads[0]); i++) {
+    json_t *vectors = vectors_load("ws_frames");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "inflate"), index, row) {
         struct buffer out;
-        assert_ok(inflate_into(100, payloads[i], &out));
-        assert_slice(buffer_slice(&out), "Hello");
+        struct buffer payload = vector_hex(row, "hex");
+        if (inflate_into(100, buffer_slice(&payload), &out) != STATUS_OK ||
+            !slice_equal(buffer_slice(&out), vector_text(row, "message")))
+            fail_msg("%s", vector_text(row, "why").data);
+        buffer_release(&payload);
         buffer_release(&out);
     }
+    json_decref(vectors);
 }
 
 static void the_example_of_the_rfc_deflates(void **state) {
@@ -53,24 +51,19 @@ static void the_example_of_the_rfc_deflates(void **state) {
 
 static void what_is_no_whole_message_is_refused(void **state) {
     (void)state;
-    static const struct slice payloads[] = {
-        {"", 0},                                 /* not even a block */
-        {"\xf2", 1},                             /* cut inside a block */
-        {"\xf2\x48\xcd\xc9", 4},                 /* cut inside a block */
-        {"\xf2\x48\xcd\xc9\xc9\x07", 6},         /* the block ends, the flush is missing */
-        {"\x07", 1},                             /* a block type that does not exist */
-        {"\xff\xff\xff", 3},                     /* likewise */
-        {"\x00\x05\x00\xfa\xfe Hello", 11},      /* sizes that disagree */
-        {"\x00\x05\x00\xfa\xff\x48\x65", 7},     /* a stored block cut short */
-        {"\xf2\x00\x11\x00\x00", 5},             /* refers to the message before */
-        {"\xf3\x48\xcd\xc9\xc9\x07\x00\x07", 8}, /* rubbish behind a final block */
-    };
-    for (size_t i = 0; i < sizeof(payloads) / sizeof(payloads[0]); i++) {
+    json_t *vectors = vectors_load("ws_frames");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "inflate_refused"), index, row) {
         struct buffer out;
-        assert_int_equal(inflate_into(100, payloads[i], &out), STATUS_WS_PROTOCOL_ERROR);
+        struct buffer payload = vector_hex(row, "hex");
+        if (inflate_into(100, buffer_slice(&payload), &out) != STATUS_WS_PROTOCOL_ERROR)
+            fail_msg("%s", vector_text(row, "why").data);
         assert_int_equal(out.size, 0);
+        buffer_release(&payload);
         buffer_release(&out);
     }
+    json_decref(vectors);
 }
 
 static void nothing_of_one_message_reaches_the_next(void **state) {
@@ -178,7 +171,7 @@ static void random_messages_come_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_examples_of_the_rfc_inflate),
+        cmocka_unit_test(the_payloads_of_the_vectors_inflate),
         cmocka_unit_test(the_example_of_the_rfc_deflates),
         cmocka_unit_test(what_is_no_whole_message_is_refused),
         cmocka_unit_test(nothing_of_one_message_reaches_the_next),

@@ -3,31 +3,49 @@
 #include <wslay/wslay.h>
 
 #include "base/utf8.h"
-#include "test.h"
+#include "vectors.h"
 
-static void assert_bytes(const struct buffer *buffer, const char *bytes, size_t size) {
-    assert_int_equal(buffer->size, size);
-    assert_memory_equal(buffer->data, bytes, size);
+static void check_frame(const struct buffer *out, json_t *row) {
+    struct buffer frame = vector_hex(row, "frame");
+    if (!slice_equal(buffer_slice(out), buffer_slice(&frame)))
+        fail_msg("no frame %s", vector_text(row, "frame").data);
+    buffer_release(&frame);
 }
 
-static void the_server_examples_of_the_rfc(void **state) {
+static void frames_are_those_of_the_vectors(void **state) {
     (void)state;
-    uint8_t header[WS_HEADER_BYTES_MAX];
-    struct buffer out;
-    buffer_init(&out, 1000);
-    assert_ok(ws_frame_write(&out, WS_TEXT, false, SLICE("Hello")));
-    assert_bytes(&out, "\x81\x05Hello", 7);
-    buffer_clear(&out);
-    assert_ok(ws_frame_write(&out, WS_PING, false, SLICE("Hello")));
-    assert_bytes(&out, "\x89\x05Hello", 7);
-    buffer_clear(&out);
-    assert_ok(ws_frame_write(&out, WS_TEXT, true, SLICE("\xf2\x48\xcd\xc9\xc9\x07\x00")));
-    assert_bytes(&out, "\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00", 9);
-    assert_int_equal(ws_frame_header(header, WS_BINARY, false, 256), 4);
-    assert_memory_equal(header, "\x82\x7e\x01\x00", 4);
-    assert_int_equal(ws_frame_header(header, WS_BINARY, false, 65536), 10);
-    assert_memory_equal(header, "\x82\x7f\x00\x00\x00\x00\x00\x01\x00\x00", 10);
-    buffer_release(&out);
+    json_t *vectors = vectors_load("ws_frames");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "server"), index, row) {
+        struct buffer out;
+        struct buffer payload = vector_text_or_hex(row, "payload", "payload_hex");
+        buffer_init(&out, 1000);
+        assert_ok(ws_frame_write(&out, (enum ws_opcode)vector_number(row, "opcode"),
+                                 vector_flag(row, "compressed"), buffer_slice(&payload)));
+        check_frame(&out, row);
+        buffer_release(&payload);
+        buffer_release(&out);
+    }
+    json_decref(vectors);
+}
+
+static void headers_are_those_of_the_vectors(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("ws_frames");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "headers"), index, row) {
+        uint8_t header[WS_HEADER_BYTES_MAX];
+        struct buffer expected = vector_hex(row, "header");
+        size_t size =
+            ws_frame_header(header, (enum ws_opcode)vector_number(row, "opcode"),
+                            vector_flag(row, "compressed"), vector_number(row, "payload_bytes"));
+        assert_int_equal(size, expected.size);
+        assert_memory_equal(header, expected.data, size);
+        buffer_release(&expected);
+    }
+    json_decref(vectors);
 }
 
 static ssize_t keep_header(const uint8_t *data, size_t size, int flags, void *user) {
@@ -75,18 +93,28 @@ static void a_full_buffer_takes_no_part_of_a_frame(void **state) {
     buffer_release(&out);
 }
 
-static void a_close_frame_carries_code_and_reason(void **state) {
+static void close_frames_are_those_of_the_vectors(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("ws_frames");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(vectors, "close"), index, row) {
+        struct buffer out;
+        buffer_init(&out, 1000);
+        assert_ok(
+            ws_close_write(&out, (unsigned)vector_number(row, "code"), vector_text(row, "reason")));
+        check_frame(&out, row);
+        buffer_release(&out);
+    }
+    json_decref(vectors);
+}
+
+static void an_absent_reason_is_an_empty_one(void **state) {
     (void)state;
     struct buffer out;
     buffer_init(&out, 1000);
-    assert_ok(ws_close_write(&out, CLOSE_SLOW_CONSUMER, SLICE("slow")));
-    assert_bytes(&out, "\x88\x06\x0f\xa0slow", 8);
-    buffer_clear(&out);
     assert_ok(ws_close_write(&out, CLOSE_NORMAL, (struct slice){NULL, 0}));
-    assert_bytes(&out, "\x88\x02\x03\xe8", 4);
-    buffer_clear(&out);
-    assert_ok(ws_close_write(&out, WS_CLOSE_CODE_ABSENT, SLICE("dropped")));
-    assert_bytes(&out, "\x88\x00", 2);
+    assert_slice(buffer_slice(&out), "\x88\x02\x03\xe8");
     buffer_release(&out);
 }
 
@@ -117,14 +145,17 @@ static void a_long_reason_is_cut_between_characters(void **state) {
     }
 }
 
-static void close_codes_on_the_wire(void **state) {
+static void close_codes_are_judged_as_the_vectors_say(void **state) {
     (void)state;
-    static const unsigned valid[] = {1000, 1003, 1007, 1014, 3000, 3999, 4000, 4999};
-    static const unsigned invalid[] = {0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535};
-    for (size_t i = 0; i < sizeof(valid) / sizeof(valid[0]); i++)
-        assert_true(ws_close_code_valid(valid[i]));
-    for (size_t i = 0; i < sizeof(invalid) / sizeof(invalid[0]); i++)
-        assert_false(ws_close_code_valid(invalid[i]));
+    json_t *vectors = vectors_load("ws_frames");
+    json_t *codes = json_object_get(vectors, "close_codes");
+    size_t index;
+    json_t *code;
+    json_array_foreach(vectors_array(codes, "valid"), index, code)
+        assert_true(ws_close_code_valid((unsigned)json_integer_value(code)));
+    json_array_foreach(vectors_array(codes, "invalid"), index, code)
+        assert_false(ws_close_code_valid((unsigned)json_integer_value(code)));
+    json_decref(vectors);
 }
 
 static void every_status_has_a_close_code(void **state) {
@@ -163,12 +194,14 @@ static void every_status_has_a_close_code(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_server_examples_of_the_rfc),
+        cmocka_unit_test(frames_are_those_of_the_vectors),
+        cmocka_unit_test(headers_are_those_of_the_vectors),
         cmocka_unit_test(headers_are_those_wslay_writes),
         cmocka_unit_test(a_full_buffer_takes_no_part_of_a_frame),
-        cmocka_unit_test(a_close_frame_carries_code_and_reason),
+        cmocka_unit_test(close_frames_are_those_of_the_vectors),
+        cmocka_unit_test(an_absent_reason_is_an_empty_one),
         cmocka_unit_test(a_long_reason_is_cut_between_characters),
-        cmocka_unit_test(close_codes_on_the_wire),
+        cmocka_unit_test(close_codes_are_judged_as_the_vectors_say),
         cmocka_unit_test(every_status_has_a_close_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 #include "wire/ws_handshake.h"
 
-#include "test.h"
+#include "vectors.h"
 
 #define KEY       "dGhlIHNhbXBsZSBub25jZQ=="
 #define NO_HEADER ((struct slice){NULL, 0})
@@ -23,26 +23,114 @@ static struct ws_request plain_request(void) {
                                .version = SLICE("13")};
 }
 
-static enum status shake(const struct ws_request *request, struct ws_agreement *agreement) {
-    struct buffer out;
-    buffer_init(&out, 4096);
-    enum status status = ws_handshake(&out, request, &policy, agreement);
-    assert_true((out.size > 0) == (status == STATUS_OK));
-    buffer_release(&out);
-    return status;
+static struct slice header(json_t *row, json_t *usual, const char *name) {
+    json_t *headers = json_object_get(row, "headers");
+    return vector_text_or_null(json_object_get(headers, name) ? headers : usual, name);
 }
 
-static void the_example_of_the_rfc(void **state) {
-    (void)state;
-    struct buffer out;
+/* The usual headers, with those of the row over them. */
+static struct ws_request request_of(json_t *row, json_t *handshake) {
+    json_t *usual = json_object_get(handshake, "headers");
+    return (struct ws_request){.upgrade = header(row, usual, "Upgrade"),
+                               .connection = header(row, usual, "Connection"),
+                               .key = header(row, usual, "Sec-WebSocket-Key"),
+                               .version = header(row, usual, "Sec-WebSocket-Version")};
+}
+
+/* The status is the row's, or STATUS_OK; the response has the row's answer as that field. */
+static void check_response(const struct ws_request *request, json_t *row, const char *field) {
+    struct buffer out, expected;
     struct ws_agreement agreement;
-    struct ws_request request = plain_request();
+    bool refused = json_object_get(row, "status") && vector_status(row) != STATUS_OK;
+    struct slice answer = vector_text_or_null(row, "answer");
     buffer_init(&out, 4096);
-    assert_ok(ws_handshake(&out, &request, &policy, &agreement));
-    assert_slice(buffer_slice(&out), RESPONSE "\r\n");
-    assert_false(agreement.deflate);
-    assert_null(agreement.protocol.data);
+    buffer_init(&expected, 4096);
+    if (!refused)
+        assert_ok(buffer_append_slice(&expected, SLICE(RESPONSE)));
+    if (answer.data)
+        assert_ok(buffer_printf(&expected, "%s: %s\r\n", field, answer.data));
+    if (!refused)
+        assert_ok(buffer_append_slice(&expected, SLICE("\r\n")));
+    enum status status = ws_handshake(&out, request, &policy, &agreement);
+    char *described = json_dumps(row, JSON_COMPACT);
+    if (status != (refused ? vector_status(row) : STATUS_OK))
+        fail_msg("%s: %s", described, status_code(status));
+    if (!slice_equal(buffer_slice(&out), buffer_slice(&expected)))
+        fail_msg("%s: %.*s", described, (int)out.size, out.data);
+    if (!refused) {
+        bool extension = request->extensions.data && answer.data;
+        assert_int_equal(agreement.deflate, extension);
+        assert_true(slice_equal(agreement.protocol, request->protocols.data ? answer : NO_HEADER));
+    }
+    free(described);
+    buffer_release(&expected);
     buffer_release(&out);
+}
+
+static void a_key_has_its_accept(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("ws_frames");
+    json_t *handshake = json_object_get(vectors, "handshake");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(handshake, "keys"), index, row) {
+        struct buffer out, expected;
+        struct ws_agreement agreement;
+        struct ws_request request = request_of(NULL, handshake);
+        request.key = vector_text(row, "key");
+        buffer_init(&out, 4096);
+        buffer_init(&expected, 100);
+        assert_ok(buffer_printf(&expected, "Sec-WebSocket-Accept: %s\r\n\r\n",
+                                vector_text(row, "accept").data));
+        assert_ok(ws_handshake(&out, &request, &policy, &agreement));
+        assert_true(slice_ends(buffer_slice(&out), buffer_slice(&expected)));
+        buffer_release(&expected);
+        buffer_release(&out);
+    }
+    json_decref(vectors);
+}
+
+static void requests_are_judged_as_the_vectors_say(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("ws_frames");
+    json_t *handshake = json_object_get(vectors, "handshake");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(handshake, "requests"), index, row) {
+        struct ws_request request = request_of(row, handshake);
+        check_response(&request, row, "");
+    }
+    json_decref(vectors);
+}
+
+static void extensions_are_answered_as_the_vectors_say(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("ws_frames");
+    json_t *handshake = json_object_get(vectors, "handshake");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(handshake, "extensions"), index, row) {
+        struct ws_request request = request_of(NULL, handshake);
+        request.extensions = vector_text(row, "offer");
+        check_response(&request, row, "Sec-WebSocket-Extensions");
+    }
+    json_decref(vectors);
+}
+
+static void protocols_are_answered_as_the_vectors_say(void **state) {
+    (void)state;
+    json_t *vectors = vectors_load("ws_frames");
+    json_t *handshake = json_object_get(vectors, "handshake");
+    size_t index;
+    json_t *row;
+    json_array_foreach(vectors_array(handshake, "protocols_spoken"), index, row)
+        assert_slice(spoken[index], json_string_value(row));
+    json_array_foreach(vectors_array(handshake, "protocols"), index, row) {
+        struct ws_request request = request_of(NULL, handshake);
+        request.protocols = vector_text(row, "offer");
+        check_response(&request, row, "Sec-WebSocket-Protocol");
+    }
+    json_decref(vectors);
 }
 
 static void the_response_names_what_was_agreed(void **state) {
@@ -81,171 +169,6 @@ static void a_full_buffer_is_left_as_it_was(void **state) {
     }
 }
 
-static void upgrade_and_connection_are_lists_without_case(void **state) {
-    (void)state;
-    static const struct {
-        struct slice upgrade, connection;
-        enum status status;
-    } cases[] = {
-        {SLICE("WebSocket"), SLICE("keep-alive, Upgrade"), STATUS_OK},
-        {SLICE("h2c , websocket"), SLICE("UPGRADE,keep-alive"), STATUS_OK},
-        {SLICE(",websocket,"), SLICE("\tupgrade "), STATUS_OK},
-        {SLICE("websocket2"), SLICE("Upgrade"), STATUS_WS_BAD_HANDSHAKE},
-        {SLICE("websocket/13"), SLICE("Upgrade"), STATUS_WS_BAD_HANDSHAKE},
-        {SLICE("websocket"), SLICE("keep-alive"), STATUS_WS_BAD_HANDSHAKE},
-        {SLICE("websocket"), SLICE("Upgrade keep-alive"), STATUS_WS_BAD_HANDSHAKE},
-        {SLICE(""), SLICE("Upgrade"), STATUS_WS_BAD_HANDSHAKE},
-        {NO_HEADER, SLICE("Upgrade"), STATUS_WS_BAD_HANDSHAKE},
-        {SLICE("websocket"), NO_HEADER, STATUS_WS_BAD_HANDSHAKE},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct ws_agreement agreement;
-        struct ws_request request = plain_request();
-        request.upgrade = cases[i].upgrade;
-        request.connection = cases[i].connection;
-        assert_int_equal(shake(&request, &agreement), cases[i].status);
-    }
-}
-
-static void only_version_13(void **state) {
-    (void)state;
-    static const struct slice others[] = {{"8", 1}, {"12", 2}, {"013", 3}, {"13, 8", 5}, {"", 0}};
-    struct ws_agreement agreement;
-    struct ws_request request = plain_request();
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-        request.version = others[i];
-        request.key = NO_HEADER;
-        assert_int_equal(shake(&request, &agreement), STATUS_WS_UNSUPPORTED_VERSION);
-    }
-    request = plain_request();
-    request.version = NO_HEADER;
-    assert_int_equal(shake(&request, &agreement), STATUS_WS_BAD_HANDSHAKE);
-    request = plain_request();
-    request.version = SLICE("8");
-    request.upgrade = NO_HEADER;
-    assert_int_equal(shake(&request, &agreement), STATUS_WS_BAD_HANDSHAKE);
-}
-
-static void the_key_is_canonical_base64_of_16_bytes(void **state) {
-    (void)state;
-    static const struct {
-        const char *key;
-        enum status status;
-    } cases[] = {
-        {KEY, STATUS_OK},
-        {"AAAAAAAAAAAAAAAAAAAAAA==", STATUS_OK},
-        {"/////////////////////w==", STATUS_OK},
-        {"+/+/+/+/+/+/+/+/+/+/+w==", STATUS_OK},
-        {"dGhlIHNhbXBsZSBub25jZR==", STATUS_WS_BAD_HANDSHAKE}, /* bits set in the padding */
-        {"dGhlIHNhbXBsZSBub25jZQ=A", STATUS_WS_BAD_HANDSHAKE},
-        {"dGhlIHNhbXBsZSBub25jZQAA", STATUS_WS_BAD_HANDSHAKE}, /* 18 bytes */
-        {"dGhlIHNhbXBsZSBub25jZQE=", STATUS_WS_BAD_HANDSHAKE}, /* 17 bytes */
-        {"dGhlIHNhbXBsZSBub25j====", STATUS_WS_BAD_HANDSHAKE},
-        {"dGhlIHNhbXBsZSBub25jZQ", STATUS_WS_BAD_HANDSHAKE},
-        {"dGhlIHNhbXBsZSBub25jZQ==A", STATUS_WS_BAD_HANDSHAKE},
-        {" GhlIHNhbXBsZSBub25jZQ==", STATUS_WS_BAD_HANDSHAKE},
-        {"dGhlIHNhbXBsZSBub25jZQ= ", STATUS_WS_BAD_HANDSHAKE},
-        {"dGhlIHNhbXBs_SBub25jZQ==", STATUS_WS_BAD_HANDSHAKE},
-        {"dGhlIHNhbXBs\nSBub25jZQ==", STATUS_WS_BAD_HANDSHAKE},
-        {"", STATUS_WS_BAD_HANDSHAKE},
-    };
-    struct ws_agreement agreement;
-    struct ws_request request = plain_request();
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        request.key = slice_of(cases[i].key);
-        assert_int_equal(shake(&request, &agreement), cases[i].status);
-    }
-    request.key = NO_HEADER;
-    assert_int_equal(shake(&request, &agreement), STATUS_WS_BAD_HANDSHAKE);
-}
-
-enum outcome { REFUSED, DECLINED, ACCEPTED, ACCEPTED_WITH_BITS };
-
-static const struct {
-    const char *extensions;
-    enum outcome outcome;
-} offers[] = {
-    {"", DECLINED},
-    {"permessage-deflate", ACCEPTED},
-    {" permessage-deflate ", ACCEPTED},
-    {"permessage-deflate; client_max_window_bits", ACCEPTED},
-    {"permessage-deflate;client_max_window_bits=8", ACCEPTED},
-    {"permessage-deflate;client_max_window_bits=15", ACCEPTED},
-    {"permessage-deflate;client_max_window_bits=\"9\"", ACCEPTED},
-    {"permessage-deflate;client_max_window_bits=\"1\\5\"", ACCEPTED},
-    {"permessage-deflate;client_max_window_bits = 10", ACCEPTED},
-    {"permessage-deflate;server_no_context_takeover;client_no_context_takeover", ACCEPTED},
-    {"permessage-deflate;server_max_window_bits=15", ACCEPTED_WITH_BITS},
-    {"permessage-deflate;server_max_window_bits=\"15\"", ACCEPTED_WITH_BITS},
-    /* Shared frames use 15. */
-    {"permessage-deflate;server_max_window_bits=14", DECLINED},
-    {"permessage-deflate;server_max_window_bits=8", DECLINED},
-    /* The next offer is the fallback. */
-    {"permessage-deflate;server_max_window_bits=10, permessage-deflate", ACCEPTED},
-    {"permessage-deflate, permessage-deflate;server_max_window_bits=15", ACCEPTED},
-    {"x-webkit-deflate-frame, permessage-deflate", ACCEPTED},
-    {",, permessage-deflate,,", ACCEPTED},
-    {"mux; max-channels=4; flow-control, deflate-stream", DECLINED},
-    {"mux; quoted=\"token\"", DECLINED},
-    /* Values out of range, missing or not wanted. */
-    {"permessage-deflate;client_max_window_bits=7", DECLINED},
-    {"permessage-deflate;client_max_window_bits=16", DECLINED},
-    {"permessage-deflate;client_max_window_bits=08", DECLINED},
-    {"permessage-deflate;client_max_window_bits=015", DECLINED},
-    {"permessage-deflate;client_max_window_bits=150", DECLINED},
-    {"permessage-deflate;client_max_window_bits=x", DECLINED},
-    {"permessage-deflate;client_max_window_bits=1x", DECLINED},
-    {"permessage-deflate;server_max_window_bits", DECLINED},
-    {"permessage-deflate;server_max_window_bits=0", DECLINED},
-    {"permessage-deflate;server_no_context_takeover=1", DECLINED},
-    {"permessage-deflate;client_no_context_takeover=\"true\"", DECLINED},
-    /* Twice, or unknown. */
-    {"permessage-deflate;server_no_context_takeover;server_no_context_takeover", DECLINED},
-    {"permessage-deflate;client_max_window_bits;client_max_window_bits=9", DECLINED},
-    {"permessage-deflate;server_max_window_bits=15;server_max_window_bits=15", DECLINED},
-    {"permessage-deflate;level=9", DECLINED},
-    {"permessage-deflate;Client_max_window_bits", DECLINED},
-    {"permessage-deflatex", DECLINED},
-    /* Not of the grammar. */
-    {"permessage-deflate;", REFUSED},
-    {"permessage-deflate;;client_max_window_bits", REFUSED},
-    {"permessage-deflate; =9", REFUSED},
-    {"permessage-deflate; client_max_window_bits=", REFUSED},
-    {"permessage-deflate; client_max_window_bits=\"\"", REFUSED},
-    {"permessage-deflate; client_max_window_bits=\"", REFUSED},
-    {"permessage-deflate; client_max_window_bits=\"9", REFUSED},
-    {"permessage-deflate; client_max_window_bits=9\"", REFUSED},
-    {"permessage-deflate; client_max_window_bits=\"9\\\"", REFUSED},
-    {"permessage-deflate; client_max_window_bits=\"9 \"", REFUSED},
-    {"permessage-deflate; client_max_window_bits=\"9,9\"", REFUSED},
-    {"permessage-deflate; client_max_window_bits=9=9", REFUSED},
-    {"permessage-deflate; client_max_window_bits=1 5", REFUSED},
-    {"permessage-deflate client_max_window_bits", REFUSED},
-    {"permessage-deflate, \"x\"", REFUSED},
-    {"permessage-deflate, a b", REFUSED},
-    {"; permessage-deflate", REFUSED},
-    {"permessage-deflate; caf\xc3\xa9", REFUSED},
-    {"permessage-deflate\x01", REFUSED},
-};
-
-static void offers_are_accepted_declined_or_refused(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof(offers) / sizeof(offers[0]); i++) {
-        struct ws_agreement agreement;
-        struct ws_request request = plain_request();
-        request.extensions = slice_of(offers[i].extensions);
-        enum status status = shake(&request, &agreement);
-        enum outcome outcome = status != STATUS_OK           ? REFUSED
-                               : agreement.window_bits_named ? ACCEPTED_WITH_BITS
-                               : agreement.deflate           ? ACCEPTED
-                                                             : DECLINED;
-        if (outcome != offers[i].outcome)
-            fail_msg("%s: outcome %d", offers[i].extensions, (int)outcome);
-        if (outcome == REFUSED)
-            assert_int_equal(status, STATUS_WS_BAD_HANDSHAKE);
-    }
-}
-
 static void compression_can_be_turned_off(void **state) {
     (void)state;
     const struct ws_policy without = {false, NULL, 0};
@@ -262,48 +185,15 @@ static void compression_can_be_turned_off(void **state) {
     buffer_release(&out);
 }
 
-static void a_protocol_list_holds_tokens(void **state) {
-    (void)state;
-    static const struct {
-        const char *protocols;
-        const char *agreed;
-        enum status status;
-    } cases[] = {
-        {"phoenix", "phoenix", STATUS_OK},
-        {"phoenix, base64url.bearer.phx.eyJ", "phoenix", STATUS_OK},
-        {"khala.v1,phoenix", "khala.v1", STATUS_OK},
-        {"Phoenix", NULL, STATUS_OK},
-        {",phoenix,", "phoenix", STATUS_OK},
-        {"", NULL, STATUS_OK},
-        {"a b", NULL, STATUS_WS_BAD_HANDSHAKE},
-        {"phoenix, \"x\"", NULL, STATUS_WS_BAD_HANDSHAKE},
-        {"phoenix\r\nSet-Cookie: x", NULL, STATUS_WS_BAD_HANDSHAKE},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct ws_agreement agreement;
-        struct ws_request request = plain_request();
-        request.protocols = slice_of(cases[i].protocols);
-        assert_int_equal(shake(&request, &agreement), cases[i].status);
-        if (cases[i].status != STATUS_OK)
-            continue;
-        if (cases[i].agreed)
-            assert_slice(agreement.protocol, cases[i].agreed);
-        else
-            assert_null(agreement.protocol.data);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_example_of_the_rfc),
+        cmocka_unit_test(a_key_has_its_accept),
+        cmocka_unit_test(requests_are_judged_as_the_vectors_say),
+        cmocka_unit_test(extensions_are_answered_as_the_vectors_say),
+        cmocka_unit_test(protocols_are_answered_as_the_vectors_say),
         cmocka_unit_test(the_response_names_what_was_agreed),
         cmocka_unit_test(a_full_buffer_is_left_as_it_was),
-        cmocka_unit_test(upgrade_and_connection_are_lists_without_case),
-        cmocka_unit_test(only_version_13),
-        cmocka_unit_test(the_key_is_canonical_base64_of_16_bytes),
-        cmocka_unit_test(offers_are_accepted_declined_or_refused),
         cmocka_unit_test(compression_can_be_turned_off),
-        cmocka_unit_test(a_protocol_list_holds_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
