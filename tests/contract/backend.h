@@ -34,8 +34,12 @@ void fixture_open(struct fixture *fixture, const struct backend *backend);
 void fixture_reopen(struct fixture *fixture);
 void fixture_close(struct fixture *fixture);
 
-/* Runs all tests once a backend, each with a fixture of its own as its state. */
-int contract_run(const char *name, const struct CMUnitTest *tests, size_t count);
-#define CONTRACT_RUN(name, tests) contract_run(name, tests, sizeof(tests) / sizeof((tests)[0]))
+/* Runs all tests once a backend (only: the one of that name), each with a fixture of its own as its
+ * state. */
+int contract_run(const char *name, const char *only, const struct CMUnitTest *tests, size_t count);
+#define CONTRACT_RUN(name, tests)                                                                  \
+    contract_run(name, NULL, tests, sizeof(tests) / sizeof((tests)[0]))
+#define CONTRACT_RUN_ONLY(name, only, tests)                                                       \
+    contract_run(name, only, tests, sizeof(tests) / sizeof((tests)[0]))
 
 #endif

@@ -47,12 +47,14 @@ static int teardown(void **state) {
     return 0;
 }
 
-int contract_run(const char *name, const struct CMUnitTest *tests, size_t count) {
+int contract_run(const char *name, const char *only, const struct CMUnitTest *tests, size_t count) {
     int failed = 0;
     struct CMUnitTest *with_fixture = calloc(count, sizeof(*with_fixture));
     if (with_fixture == NULL)
         return 1;
     for (size_t i = 0; i < backend_count; i++) {
+        if (only && strcmp(only, backends[i]->name) != 0)
+            continue;
         char group[128];
         snprintf(group, sizeof(group), "%s on %s", name, backends[i]->name);
         for (size_t k = 0; k < count; k++) {
