@@ -82,6 +82,8 @@ test("cursor refuses what it would have to guess", () => {
   misused(["cursor", "plan", "--after", "-1"], /^khala: .*whole numbers/);
   misused(["cursor", "plan", "--after", "9007199254740992"], /^khala: .*whole numbers/);
   misused(["cursor", "decode", "a", "--after", "1"], /^usage: khala cursor/);
+  misused(["cursor", "decode", "a", "--store-epoch", "b"], /^usage: khala cursor/);
+  misused(["cursor", "decode", "a", "--json"], /^usage: khala cursor/);
 });
 
 test("topic map refuses what may not name a topic", () => {
@@ -171,6 +173,10 @@ test("a bad row is named, and the others are answered", () => {
     { topic: "a", after_seq: 9007199254740992 },
     { topic: "", after_seq: 1 },
     { topic: "a\u0000b", after_seq: 1 },
+    { stream_id: "a\u0000b", after_seq: 1 },
+    { stream_id: "a 1 resume\nb", after_seq: 1 },
+    { stream_id: "a\u0085b", after_seq: 1 },
+    { stream_id: "", after_seq: 1 },
     { topic: "a", stream_id: "b", after_seq: 1 },
     { topic: "a", after_seq: 1, watermark: 1 },
     { topic: 7, after_seq: 1 },
@@ -191,6 +197,33 @@ test("a bad row is named, and the others are answered", () => {
   assert.equal(lines.out, "runtime.topic.a 1 resume\nruntime.topic.b 2 resume\n");
   assert.match(lines.problem, /^khala: cursor 2: invalid_json: /);
   assert.equal(migrate({ a: 1, b: "x" }).code, 1);
+});
+
+test("a stream id that leads to no topic is still a position", () => {
+  assert.equal(migrate([{ stream_id: "runtime.run..events", after_seq: 4 }]).out, "runtime.run..events 4 resume\n");
+});
+
+test("a file that cannot be read is unreachable, and says why", (t) => {
+  const path = folder(t);
+  const missing = run(["cursor", "migrate", join(path, "none.json")]);
+  assert.equal(missing.code, 3);
+  assert.equal(missing.out, "");
+  assert.match(missing.problem, /^khala: cannot read '.*none\.json': No such file or directory\n$/);
+  const directory = run(["cursor", "migrate", path]);
+  assert.equal(directory.code, 3);
+  assert.match(directory.problem, /Is a directory\n$/);
+});
+
+test("a file beyond the maximum is refused, one at the maximum is read", (t) => {
+  const path = join(folder(t), "large");
+  const row = '{"topic":"a","after_seq":1}\n';
+  writeFileSync(path, row + " ".repeat(64 * 1024 * 1024 - row.length));
+  assert.equal(run(["cursor", "migrate", path]).out, "runtime.topic.a 1 resume\n");
+  writeFileSync(path, " ", { flag: "a" });
+  const { code, out, problem } = run(["cursor", "migrate", path]);
+  assert.equal(code, 1);
+  assert.equal(out, "");
+  assert.match(problem, /^khala: payload_too_large: /);
 });
 
 /** What `khala config --json` says, by name. */
