@@ -114,6 +114,8 @@ test("coded refusals other than 400", async (t) => {
     "HTTP/1.2": "GET / HTTP/1.2\r\nHost: khala\r\n\r\n",
     "HTTP/0.9": "GET / HTTP/0.9\r\nHost: khala\r\n\r\n",
   }, 505, "unsupported_http_version");
+  await refuseAll(t, { "CONNECT": "CONNECT khala:443 HTTP/1.1\r\nHost: khala:443\r\n\r\n" },
+    405, "method_not_allowed");
 });
 
 test("a request line or a head beyond its limit", async (t) => {
