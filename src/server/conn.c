@@ -152,6 +152,14 @@ static void answer_continue(struct conn *conn) {
         conn_close(conn);
 }
 
+/* A chunked body does not say how long it is: where none is taken, it is refused by its being. */
+static enum status conn_allow_body(struct conn *conn, const struct http1_request *request) {
+    uint64_t body_bytes_max = conn->exchange->route->body_bytes_max;
+    if (request->has_body && body_bytes_max == 0)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    return http1_allow_body(&conn->parser, body_bytes_max);
+}
+
 /* Finds the route before any of the body is taken. */
 static void conn_head(struct conn *conn) {
     const struct http1_request *request = http1_parser_request(&conn->parser);
@@ -164,7 +172,7 @@ static void conn_head(struct conn *conn) {
     conn->keep_alive = request->keep_alive && conn->loop->state == LOOP_SERVING;
     enum status status = route_find(conn->exchange);
     if (status == STATUS_OK)
-        status = http1_allow_body(&conn->parser, conn->exchange->route->body_bytes_max);
+        status = conn_allow_body(conn, request);
     if (status == STATUS_OK) {
         if (request->expect_continue)
             answer_continue(conn);

@@ -164,9 +164,13 @@ test("a client that ends its side still gets its answers", async (t) => {
 
 test("nobody is told to continue with a body nobody takes", async (t) => {
   const server = await serve(t);
-  for (const [path, status, code] of [["/healthz/live", 413, "payload_too_large"], ["/nowhere", 404, "not_found"]]) {
+  for (const [path, framing, status, code] of [
+    ["/healthz/live", "Content-Length: 5", 413, "payload_too_large"],
+    ["/healthz/live", "Transfer-Encoding: chunked", 413, "payload_too_large"],
+    ["/nowhere", "Content-Length: 5", 404, "not_found"],
+  ]) {
     const peer = await connect(t, server);
-    await peer.send(get(path, "Content-Length: 5", "Expect: 100-continue"));
+    await peer.send(get(path, framing, "Expect: 100-continue"));
     const response = await peer.response();
     assertError(response, status, code);
     assert.equal(response.headers.connection, "close");
