@@ -9,6 +9,8 @@
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 #define OUT_BYTES_MAX    (1 << 20)
+/* What a peer may still send while its last answer travels. */
+#define LINGER_BYTES_MAX (4u << 20)
 
 static void conn_consume(struct conn *conn, struct slice input);
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
@@ -56,6 +58,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
     *memory = uv_buf_init(conn->loop->read_memory, LOOP_READ_BYTES);
 }
 
+/* Reading on while reading is no error. */
+static int read_start(struct conn *conn) {
+    int error = uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
+    return error == UV_EALREADY ? 0 : error;
+}
+
 static void on_shutdown(uv_shutdown_t *request, int error) {
     struct conn *conn = request->data;
     if (error != 0)
@@ -63,17 +71,25 @@ static void on_shutdown(uv_shutdown_t *request, int error) {
 }
 
 /* Closing at once with bytes unread would make the kernel send a reset, which can overtake the
- * answer. So: end our side, and read on until the peer ends too or its time is up. */
+ * answer. So: end our side, and read on until the peer ends too, its time is up, or it has sent
+ * more than anybody who listens would. */
 static void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
-    buffer_release(&conn->out);
+    http1_parser_release(&conn->parser);
+    buffer_release(&conn->unread);
     conn->shutdown.data = conn;
     if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0 ||
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        read_start(conn) != 0) {
         conn_close(conn);
         return;
     }
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_LINGER);
+}
+
+static void conn_lingers(struct conn *conn, size_t size) {
+    conn->lingered_bytes += size;
+    if (conn->lingered_bytes > LINGER_BYTES_MAX)
+        conn_close(conn);
 }
 
 static void conn_written(struct conn *conn) {
@@ -233,8 +249,8 @@ static void conn_consume(struct conn *conn, struct slice input) {
     conn->consuming = false;
     if (conn->state == CONN_HANDLING || conn->state == CONN_WRITING)
         conn_keep_unread(conn, input);
-    else if (conn->state == CONN_READING)
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
+    else if (conn->state == CONN_READING && read_start(conn) != 0)
+        conn_close(conn);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
@@ -246,8 +262,10 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         conn_close(conn);
         return;
     }
-    if (conn->state == CONN_LINGERING)
+    if (conn->state == CONN_LINGERING) {
+        conn_lingers(conn, (size_t)size);
         return;
+    }
     /* The whole request must arrive within its time, so that one byte a second does not hold
      * a connection for ever. */
     if (conn->deadline.kind == DEADLINE_IDLE)
@@ -273,7 +291,7 @@ void conn_accept(struct io_loop *loop, bool wanted) {
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
     if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted ||
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        read_start(conn) != 0) {
         conn_close(conn);
         return;
     }

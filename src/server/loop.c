@@ -9,6 +9,8 @@
 
 #define TASKS_MAX 1000000
 #define BACKLOG   4096
+/* Long enough for an answer to cross the world, short enough for a shutdown to wait for. */
+#define LINGER_MS 2000
 
 static void timer_arm(struct io_loop *loop);
 
@@ -137,6 +139,7 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
+    loop->deadlines.delays_ms[DEADLINE_LINGER] = LINGER_MS;
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     if (status == STATUS_OK)
