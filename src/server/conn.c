@@ -102,7 +102,6 @@ static void conn_written(struct conn *conn) {
     }
     set_state(conn, CONN_READING);
     http1_finish(&conn->parser);
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_IDLE);
     if (conn->consuming)
         return;
     struct buffer unread = conn->unread;
@@ -179,13 +178,12 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
 /* Finds the route before any of the body is taken. */
 static void conn_head(struct conn *conn) {
     const struct http1_request *request = http1_parser_request(&conn->parser);
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     conn->exchange = exchange_new(conn, request);
     if (!conn->exchange) {
         conn_close(conn);
         return;
     }
-    conn->keep_alive = request->keep_alive && conn->loop->state == LOOP_SERVING;
+    conn->keep_alive = request->keep_alive && !atomic_load(&conn->loop->server->draining);
     enum status status = route_find(conn->exchange);
     if (status == STATUS_OK)
         status = conn_allow_body(conn, request);
@@ -236,6 +234,20 @@ static void conn_keep_unread(struct conn *conn, struct slice input) {
         conn_close(conn);
 }
 
+static bool is_idle(const struct conn *conn) {
+    return conn->state == CONN_READING && http1_parser_bytes(&conn->parser) == 0;
+}
+
+/* A request's time begins with its first byte and is not prolonged by the next ones, so that one
+ * byte a second does not hold a connection for ever. */
+static void conn_await(struct conn *conn) {
+    enum deadline_kind kind = is_idle(conn) ? DEADLINE_IDLE : DEADLINE_REQUEST;
+    if (read_start(conn) != 0)
+        conn_close(conn);
+    else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
+        io_loop_deadline(conn->loop, &conn->deadline, kind);
+}
+
 static void conn_consume(struct conn *conn, struct slice input) {
     struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
     conn->consuming = true;
@@ -249,8 +261,8 @@ static void conn_consume(struct conn *conn, struct slice input) {
     conn->consuming = false;
     if (conn->state == CONN_HANDLING || conn->state == CONN_WRITING)
         conn_keep_unread(conn, input);
-    else if (conn->state == CONN_READING && read_start(conn) != 0)
-        conn_close(conn);
+    else if (conn->state == CONN_READING)
+        conn_await(conn);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
@@ -266,10 +278,6 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         conn_lingers(conn, (size_t)size);
         return;
     }
-    /* The whole request must arrive within its time, so that one byte a second does not hold
-     * a connection for ever. */
-    if (conn->deadline.kind == DEADLINE_IDLE)
-        io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     conn_consume(conn, (struct slice){memory->base, (size_t)size});
 }
 
@@ -290,13 +298,12 @@ void conn_accept(struct io_loop *loop, bool wanted) {
     buffer_init(&conn->out, OUT_BYTES_MAX);
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
-    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted ||
-        read_start(conn) != 0) {
+    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted) {
         conn_close(conn);
         return;
     }
     uv_tcp_nodelay(&conn->tcp, 1);
-    io_loop_deadline(loop, &conn->deadline, DEADLINE_IDLE);
+    conn_await(conn);
 }
 
 struct conn *conn_of_deadline(struct deadline *deadline) {
@@ -304,8 +311,7 @@ struct conn *conn_of_deadline(struct deadline *deadline) {
 }
 
 void conn_expired(struct conn *conn) {
-    bool arriving = conn->state == CONN_READING && conn->deadline.kind == DEADLINE_REQUEST;
-    if (arriving)
+    if (conn->state == CONN_READING && !is_idle(conn))
         conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
     else
         conn_close(conn);
@@ -315,7 +321,7 @@ void conn_drain_all(struct io_loop *loop) {
     for (struct conn *conn = loop->conns, *next; conn; conn = next) {
         next = conn->next;
         conn->keep_alive = false;
-        if (conn->state == CONN_READING && conn->deadline.kind == DEADLINE_IDLE)
+        if (is_idle(conn))
             conn_close(conn);
     }
 }

@@ -161,9 +161,10 @@ export class Peer {
     return within(done, what).finally(() => this.#watchers.delete(watcher));
   }
 
-  /** Resolves when the kernel has the bytes. */
+  /** Resolves when the kernel has the bytes, and after what came meanwhile was looked at. */
   send(bytes) {
-    return within(new Promise((resolve) => this.socket.write(bytes, resolve)), "room for the bytes");
+    const sent = new Promise((resolve) => this.socket.write(bytes, () => setImmediate(resolve)));
+    return within(sent, "room for the bytes");
   }
 
   /** No more bytes from this side. */
