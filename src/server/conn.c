@@ -32,6 +32,8 @@ static void set_state(struct conn *conn, enum conn_state state) {
 static void on_closed(uv_handle_t *handle) {
     struct conn *conn = handle->data;
     struct io_loop *loop = conn->loop;
+    if (conn->has_place)
+        atomic_fetch_sub(&loop->server->conn_count, 1);
     free(conn);
     io_loop_conn_closed(loop);
 }
@@ -281,7 +283,21 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
     conn_consume(conn, (struct slice){memory->base, (size_t)size});
 }
 
-void conn_accept(struct io_loop *loop, bool wanted) {
+/* Counts first, so that loops that accept at the same time cannot exceed the maximum together. */
+static bool take_place(struct io_loop *loop) {
+    struct server *server = loop->server;
+    bool taken = atomic_fetch_add(&server->conn_count, 1) < server->config.connections_max;
+    if (!taken)
+        atomic_fetch_sub(&server->conn_count, 1);
+    /* One line for a flood of them. */
+    if (!taken && !loop->refusing)
+        log_event(LOG_WARN, "accept.refused",
+                  log_int("connections_max", (int64_t)server->config.connections_max));
+    loop->refusing = !taken;
+    return taken;
+}
+
+void conn_accept(struct io_loop *loop) {
     struct conn *conn = calloc(1, sizeof(*conn));
     if (!conn) {
         log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
@@ -293,12 +309,14 @@ void conn_accept(struct io_loop *loop, bool wanted) {
         loop->conns->previous = conn;
     loop->conns = conn;
     loop->conn_count++;
+    conn->has_place = take_place(loop);
     http1_parser_init(&conn->parser, &loop->limits);
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
     buffer_init(&conn->out, OUT_BYTES_MAX);
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
-    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted) {
+    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 ||
+        !conn->has_place) {
         conn_close(conn);
         return;
     }

@@ -1,8 +1,8 @@
 /* An io loop: one thread, its listener, its connections and their deadlines.
  * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
  * Owns its connections; they return their memory when libuv has let go of their handles.
- * A connection beyond the maximum is closed at accept. While draining nothing new is accepted,
- * idle connections close at once, and the thread ends with the last connection. */
+ * A connection beyond the server's maximum is closed at accept. While draining nothing new is
+ * accepted, idle connections close at once, and the thread ends with the last connection. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -43,7 +43,7 @@ struct io_loop {
     struct http1_limits limits;
     struct conn *conns;
     size_t conn_count;
-    size_t conn_count_max;
+    bool refusing; /* the last connection was one too many */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;

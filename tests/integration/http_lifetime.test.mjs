@@ -191,3 +191,26 @@ test("a host that is not there is refused", () => {
   assert.equal(code, 3);
   assert.match(problem, /listen\.failed .*does not resolve/);
 });
+
+/** Connects until the server takes one: a place is free only once the server saw who left. */
+async function connectWhenFree(server) {
+  for (;;) {
+    const peer = await connect(server);
+    await peer.send(get("/healthz/live"));
+    if (await peer.answered()) return peer;
+    peer.close();
+  }
+}
+
+for (const [places, loops] of [[1, 1], [1, 4], [5, 2], [7, 4]]) {
+  test(`of many connections on ${loops} loops ${places} are served`, async (t) => {
+    const server = await serve(t, { args: ["--loops", String(loops)], settings: { KHALA_CONNECTIONS_MAX: String(places) } });
+    const peers = await Promise.all(Array.from({ length: places + 20 }, () => connect(server)));
+    for (const peer of peers) await peer.send(get("/healthz/live"));
+    const answered = await Promise.all(peers.map((peer) => peer.answered()));
+    assert.equal(answered.filter(Boolean).length, places);
+    await server.saw("log", /accept\.refused .*connections_max=/);
+    for (const [i, peer] of peers.entries()) if (answered[i]) peer.close();
+    await Promise.all(Array.from({ length: places }, () => connectWhenFree(server)));
+  });
+}

@@ -191,6 +191,12 @@ export class Peer {
     return cut.response;
   }
 
+  /** Whether an answer comes before the end. */
+  async answered() {
+    await this.#until(() => this.#received.length > 0 || this.ended, "an answer or the end");
+    return this.#received.length > 0;
+  }
+
   /** Everything still to come, until the server has closed its side. */
   async rest() {
     await this.#until(() => this.ended, "the end of the connection");
