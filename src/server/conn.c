@@ -34,23 +34,32 @@ static void on_closed(uv_handle_t *handle) {
     struct io_loop *loop = conn->loop;
     if (conn->has_place)
         atomic_fetch_sub(&loop->server->conn_count, 1);
+    /* Not before: a write under way reads it until libuv has cancelled the write. */
+    buffer_release(&conn->out);
     free(conn);
     io_loop_conn_closed(loop);
+}
+
+/* A handler that still owes the answer holds the exchange, and frees it by answering. */
+static void drop_exchange(struct conn *conn) {
+    if (conn->state == CONN_HANDLING && !conn->exchange->answered)
+        exchange_abandon(conn->exchange);
+    else
+        exchange_free(conn->exchange);
+    conn->exchange = NULL;
 }
 
 void conn_close(struct conn *conn) {
     if (conn->state == CONN_CLOSED)
         return;
+    drop_exchange(conn);
     set_state(conn, CONN_CLOSED);
     deadline_drop(&conn->deadline);
     if (conn->next)
         conn->next->previous = conn->previous;
     *(conn->previous ? &conn->previous->next : &conn->loop->conns) = conn->next;
-    exchange_free(conn->exchange);
-    conn->exchange = NULL;
     http1_parser_release(&conn->parser);
     buffer_release(&conn->unread);
-    /* A write under way still reads conn->out; libuv cancels it before on_closed. */
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
@@ -114,10 +123,8 @@ static void conn_written(struct conn *conn) {
 
 static void on_write(uv_write_t *request, int error) {
     struct conn *conn = request->data;
-    if (conn->state == CONN_CLOSED) {
-        buffer_release(&conn->out);
+    if (conn->state == CONN_CLOSED)
         return;
-    }
     clock_tick(&conn->loop->clock);
     if (error != 0)
         conn_close(conn);
@@ -134,7 +141,6 @@ void conn_answered(struct conn *conn) {
         return;
     }
     if (written < 0 && written != UV_EAGAIN) {
-        buffer_release(&conn->out);
         conn_close(conn);
         return;
     }
@@ -142,10 +148,8 @@ void conn_answered(struct conn *conn) {
     uv_buf_t rest = uv_buf_init(conn->out.data + done, (unsigned)(conn->out.size - done));
     conn->write.data = conn;
     io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
-    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0) {
-        buffer_release(&conn->out);
+    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0)
         conn_close(conn);
-    }
 }
 
 /* The parser refused: answer what can be answered, interpret nothing more. */
@@ -299,6 +303,7 @@ static bool take_place(struct io_loop *loop) {
 
 void conn_accept(struct io_loop *loop) {
     struct conn *conn = calloc(1, sizeof(*conn));
+    loop->accept_owed = conn == NULL;
     if (!conn) {
         log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
         return;

@@ -56,6 +56,8 @@ static void close_handles_when_empty(struct io_loop *loop) {
 void io_loop_conn_closed(struct io_loop *loop) {
     assert(loop->conn_count > 0);
     loop->conn_count--;
+    if (loop->accept_owed && loop->state == LOOP_SERVING)
+        conn_accept(loop);
     close_handles_when_empty(loop);
 }
 

@@ -43,7 +43,8 @@ struct io_loop {
     struct http1_limits limits;
     struct conn *conns;
     size_t conn_count;
-    bool refusing; /* the last connection was one too many */
+    bool refusing;    /* the last connection was one too many */
+    bool accept_owed; /* there was no memory to take one; libuv waits until it is taken */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;
