@@ -42,7 +42,8 @@ static void on_closed(uv_handle_t *handle) {
 
 /* A handler that still owes the answer holds the exchange, and frees it by answering. */
 static void drop_exchange(struct conn *conn) {
-    if (conn->state == CONN_HANDLING && !conn->exchange->answered)
+    bool owed = conn->state == CONN_HANDLING && conn->exchange && !conn->exchange->answered;
+    if (owed)
         exchange_abandon(conn->exchange);
     else
         exchange_free(conn->exchange);
