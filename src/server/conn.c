@@ -9,6 +9,8 @@
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 #define OUT_BYTES_MAX    (1 << 20)
+/* What a peer may still send while its last answer travels. */
+#define LINGER_BYTES_MAX (4u << 20)
 
 static void conn_consume(struct conn *conn, struct slice input);
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
@@ -30,23 +32,35 @@ static void set_state(struct conn *conn, enum conn_state state) {
 static void on_closed(uv_handle_t *handle) {
     struct conn *conn = handle->data;
     struct io_loop *loop = conn->loop;
+    if (conn->has_place)
+        atomic_fetch_sub(&loop->server->conn_count, 1);
+    /* Not before: a write under way reads it until libuv has cancelled the write. */
+    buffer_release(&conn->out);
     free(conn);
     io_loop_conn_closed(loop);
+}
+
+/* A handler that still owes the answer holds the exchange, and frees it by answering. */
+static void drop_exchange(struct conn *conn) {
+    bool owed = conn->state == CONN_HANDLING && conn->exchange && !conn->exchange->answered;
+    if (owed)
+        exchange_abandon(conn->exchange);
+    else
+        exchange_free(conn->exchange);
+    conn->exchange = NULL;
 }
 
 void conn_close(struct conn *conn) {
     if (conn->state == CONN_CLOSED)
         return;
+    drop_exchange(conn);
     set_state(conn, CONN_CLOSED);
     deadline_drop(&conn->deadline);
     if (conn->next)
         conn->next->previous = conn->previous;
     *(conn->previous ? &conn->previous->next : &conn->loop->conns) = conn->next;
-    exchange_free(conn->exchange);
-    conn->exchange = NULL;
     http1_parser_release(&conn->parser);
     buffer_release(&conn->unread);
-    /* A write under way still reads conn->out; libuv cancels it before on_closed. */
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
@@ -56,6 +70,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
     *memory = uv_buf_init(conn->loop->read_memory, LOOP_READ_BYTES);
 }
 
+/* Reading on while reading is no error. */
+static int read_start(struct conn *conn) {
+    int error = uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
+    return error == UV_EALREADY ? 0 : error;
+}
+
 static void on_shutdown(uv_shutdown_t *request, int error) {
     struct conn *conn = request->data;
     if (error != 0)
@@ -63,17 +83,25 @@ static void on_shutdown(uv_shutdown_t *request, int error) {
 }
 
 /* Closing at once with bytes unread would make the kernel send a reset, which can overtake the
- * answer. So: end our side, and read on until the peer ends too or its time is up. */
+ * answer. So: end our side, and read on until the peer ends too, its time is up, or it has sent
+ * more than anybody who listens would. */
 static void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
-    buffer_release(&conn->out);
+    http1_parser_release(&conn->parser);
+    buffer_release(&conn->unread);
     conn->shutdown.data = conn;
     if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0 ||
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        read_start(conn) != 0) {
         conn_close(conn);
         return;
     }
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_LINGER);
+}
+
+static void conn_lingers(struct conn *conn, size_t size) {
+    conn->lingered_bytes += size;
+    if (conn->lingered_bytes > LINGER_BYTES_MAX)
+        conn_close(conn);
 }
 
 static void conn_written(struct conn *conn) {
@@ -86,7 +114,6 @@ static void conn_written(struct conn *conn) {
     }
     set_state(conn, CONN_READING);
     http1_finish(&conn->parser);
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_IDLE);
     if (conn->consuming)
         return;
     struct buffer unread = conn->unread;
@@ -97,10 +124,8 @@ static void conn_written(struct conn *conn) {
 
 static void on_write(uv_write_t *request, int error) {
     struct conn *conn = request->data;
-    if (conn->state == CONN_CLOSED) {
-        buffer_release(&conn->out);
+    if (conn->state == CONN_CLOSED)
         return;
-    }
     clock_tick(&conn->loop->clock);
     if (error != 0)
         conn_close(conn);
@@ -117,7 +142,6 @@ void conn_answered(struct conn *conn) {
         return;
     }
     if (written < 0 && written != UV_EAGAIN) {
-        buffer_release(&conn->out);
         conn_close(conn);
         return;
     }
@@ -125,10 +149,8 @@ void conn_answered(struct conn *conn) {
     uv_buf_t rest = uv_buf_init(conn->out.data + done, (unsigned)(conn->out.size - done));
     conn->write.data = conn;
     io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
-    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0) {
-        buffer_release(&conn->out);
+    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0)
         conn_close(conn);
-    }
 }
 
 /* The parser refused: answer what can be answered, interpret nothing more. */
@@ -152,19 +174,26 @@ static void answer_continue(struct conn *conn) {
         conn_close(conn);
 }
 
+/* A chunked body does not say how long it is: where none is taken, it is refused by its being. */
+static enum status conn_allow_body(struct conn *conn, const struct http1_request *request) {
+    uint64_t body_bytes_max = conn->exchange->route->body_bytes_max;
+    if (request->has_body && body_bytes_max == 0)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    return http1_allow_body(&conn->parser, body_bytes_max);
+}
+
 /* Finds the route before any of the body is taken. */
 static void conn_head(struct conn *conn) {
     const struct http1_request *request = http1_parser_request(&conn->parser);
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     conn->exchange = exchange_new(conn, request);
     if (!conn->exchange) {
         conn_close(conn);
         return;
     }
-    conn->keep_alive = request->keep_alive && conn->loop->state == LOOP_SERVING;
+    conn->keep_alive = request->keep_alive && !atomic_load(&conn->loop->server->draining);
     enum status status = route_find(conn->exchange);
     if (status == STATUS_OK)
-        status = http1_allow_body(&conn->parser, conn->exchange->route->body_bytes_max);
+        status = conn_allow_body(conn, request);
     if (status == STATUS_OK) {
         if (request->expect_continue)
             answer_continue(conn);
@@ -212,6 +241,20 @@ static void conn_keep_unread(struct conn *conn, struct slice input) {
         conn_close(conn);
 }
 
+static bool is_idle(const struct conn *conn) {
+    return conn->state == CONN_READING && http1_parser_bytes(&conn->parser) == 0;
+}
+
+/* A request's time begins with its first byte and is not prolonged by the next ones, so that one
+ * byte a second does not hold a connection for ever. */
+static void conn_await(struct conn *conn) {
+    enum deadline_kind kind = is_idle(conn) ? DEADLINE_IDLE : DEADLINE_REQUEST;
+    if (read_start(conn) != 0)
+        conn_close(conn);
+    else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
+        io_loop_deadline(conn->loop, &conn->deadline, kind);
+}
+
 static void conn_consume(struct conn *conn, struct slice input) {
     struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
     conn->consuming = true;
@@ -226,7 +269,7 @@ static void conn_consume(struct conn *conn, struct slice input) {
     if (conn->state == CONN_HANDLING || conn->state == CONN_WRITING)
         conn_keep_unread(conn, input);
     else if (conn->state == CONN_READING)
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
+        conn_await(conn);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
@@ -238,17 +281,30 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         conn_close(conn);
         return;
     }
-    if (conn->state == CONN_LINGERING)
+    if (conn->state == CONN_LINGERING) {
+        conn_lingers(conn, (size_t)size);
         return;
-    /* The whole request must arrive within its time, so that one byte a second does not hold
-     * a connection for ever. */
-    if (conn->deadline.kind == DEADLINE_IDLE)
-        io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    }
     conn_consume(conn, (struct slice){memory->base, (size_t)size});
 }
 
-void conn_accept(struct io_loop *loop, bool wanted) {
+/* Counts first, so that loops that accept at the same time cannot exceed the maximum together. */
+static bool take_place(struct io_loop *loop) {
+    struct server *server = loop->server;
+    bool taken = atomic_fetch_add(&server->conn_count, 1) < server->config.connections_max;
+    if (!taken)
+        atomic_fetch_sub(&server->conn_count, 1);
+    /* One line for a flood of them. */
+    if (!taken && !loop->refusing)
+        log_event(LOG_WARN, "accept.refused",
+                  log_int("connections_max", (int64_t)server->config.connections_max));
+    loop->refusing = !taken;
+    return taken;
+}
+
+void conn_accept(struct io_loop *loop) {
     struct conn *conn = calloc(1, sizeof(*conn));
+    loop->accept_owed = conn == NULL;
     if (!conn) {
         log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
         return;
@@ -259,18 +315,19 @@ void conn_accept(struct io_loop *loop, bool wanted) {
         loop->conns->previous = conn;
     loop->conns = conn;
     loop->conn_count++;
+    conn->has_place = take_place(loop);
     http1_parser_init(&conn->parser, &loop->limits);
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
     buffer_init(&conn->out, OUT_BYTES_MAX);
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
-    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted ||
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 ||
+        !conn->has_place) {
         conn_close(conn);
         return;
     }
     uv_tcp_nodelay(&conn->tcp, 1);
-    io_loop_deadline(loop, &conn->deadline, DEADLINE_IDLE);
+    conn_await(conn);
 }
 
 struct conn *conn_of_deadline(struct deadline *deadline) {
@@ -278,8 +335,7 @@ struct conn *conn_of_deadline(struct deadline *deadline) {
 }
 
 void conn_expired(struct conn *conn) {
-    bool arriving = conn->state == CONN_READING && conn->deadline.kind == DEADLINE_REQUEST;
-    if (arriving)
+    if (conn->state == CONN_READING && !is_idle(conn))
         conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
     else
         conn_close(conn);
@@ -289,7 +345,7 @@ void conn_drain_all(struct io_loop *loop) {
     for (struct conn *conn = loop->conns, *next; conn; conn = next) {
         next = conn->next;
         conn->keep_alive = false;
-        if (conn->state == CONN_READING && conn->deadline.kind == DEADLINE_IDLE)
+        if (is_idle(conn))
             conn_close(conn);
     }
 }

@@ -38,6 +38,19 @@ void exchange_free(struct exchange *exchange) {
     free(exchange);
 }
 
+void exchange_abandon(struct exchange *exchange) {
+    exchange->conn = NULL;
+    exchange->request = NULL;
+}
+
+/* An answer without a connection goes nowhere, but it does end the exchange. */
+static bool nobody_waits(struct exchange *exchange) {
+    if (exchange->conn)
+        return false;
+    exchange_free(exchange);
+    return true;
+}
+
 static bool request_id_usable(struct slice id) {
     if (id.size == 0 || id.size > REQUEST_ID_BYTES_MAX)
         return false;
@@ -84,6 +97,8 @@ static bool is_head(const struct exchange *exchange) {
 }
 
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body) {
+    if (nobody_waits(exchange))
+        return;
     answer(exchange, &(struct http1_response){.http_status = http_status,
                                               .keep_alive = exchange->conn->keep_alive,
                                               .to_head = is_head(exchange),
@@ -109,13 +124,17 @@ static enum status error_body(struct exchange *exchange, const struct exchange_e
 }
 
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error) {
+    if (nobody_waits(exchange))
+        return;
     struct http1_header headers[HEADERS_MAX] = {{SLICE("X-Request-Id"), request_id(exchange)}};
     size_t header_count = 1;
-    char allowed[64];
+    char allowed[64] = "";
     struct buffer body;
     buffer_init(&body, ERROR_BYTES_MAX);
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
-        route_allowed(exchange->request->path, allowed);
+        /* The parser refuses CONNECT before there is a request, and nothing takes it. */
+        if (exchange->request)
+            route_allowed(exchange->request->path, allowed);
         headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
     }
     assert(header_count + error->header_count <= HEADERS_MAX);

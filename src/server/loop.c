@@ -9,6 +9,8 @@
 
 #define TASKS_MAX 1000000
 #define BACKLOG   4096
+/* Long enough for an answer to cross the world, short enough for a shutdown to wait for. */
+#define LINGER_MS 2000
 
 static void timer_arm(struct io_loop *loop);
 
@@ -39,6 +41,15 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
         timer_arm(loop);
 }
 
+static void run_tasks(struct io_loop *loop) {
+    struct mailbox_item *item = mailbox_take_all(&loop->mailbox);
+    while (item) {
+        struct loop_task *task = (struct loop_task *)item;
+        item = item->next;
+        task->run(task);
+    }
+}
+
 static void close_handles_when_empty(struct io_loop *loop) {
     if (loop->state != LOOP_ENDING && (loop->state != LOOP_DRAINING || loop->conn_count > 0))
         return;
@@ -49,11 +60,15 @@ static void close_handles_when_empty(struct io_loop *loop) {
     mailbox_close(&loop->mailbox);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
+    /* What was posted since the last turn was promised to run, and nothing wakes us for it. */
+    run_tasks(loop);
 }
 
 void io_loop_conn_closed(struct io_loop *loop) {
     assert(loop->conn_count > 0);
     loop->conn_count--;
+    if (loop->accept_owed && loop->state == LOOP_SERVING)
+        conn_accept(loop);
     close_handles_when_empty(loop);
 }
 
@@ -64,18 +79,13 @@ static void on_connection(uv_stream_t *listener, int error) {
         log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
         return;
     }
-    conn_accept(loop, loop->conn_count < loop->conn_count_max);
+    conn_accept(loop);
 }
 
 static void on_wake(uv_async_t *wake) {
     struct io_loop *loop = wake->data;
     clock_tick(&loop->clock);
-    struct mailbox_item *item = mailbox_take_all(&loop->mailbox);
-    while (item) {
-        struct loop_task *task = (struct loop_task *)item;
-        item = item->next;
-        task->run(task);
-    }
+    run_tasks(loop);
 }
 
 static void wake_loop(void *user) {
@@ -130,13 +140,13 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->limits.head_bytes_max = config->request_head_bytes_max;
     if (loop->limits.line_bytes_max > loop->limits.head_bytes_max)
         loop->limits.line_bytes_max = loop->limits.head_bytes_max;
-    loop->conn_count_max = config->connections_max / server->loop_count + 1;
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
+    loop->deadlines.delays_ms[DEADLINE_LINGER] = LINGER_MS;
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     if (status == STATUS_OK)

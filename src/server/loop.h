@@ -1,8 +1,8 @@
 /* An io loop: one thread, its listener, its connections and their deadlines.
  * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
  * Owns its connections; they return their memory when libuv has let go of their handles.
- * A connection beyond the maximum is closed at accept. While draining nothing new is accepted,
- * idle connections close at once, and the thread ends with the last connection. */
+ * A connection beyond the server's maximum is closed at accept. While draining nothing new is
+ * accepted, idle connections close at once, and the thread ends with the last connection. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -43,7 +43,8 @@ struct io_loop {
     struct http1_limits limits;
     struct conn *conns;
     size_t conn_count;
-    size_t conn_count_max;
+    bool refusing;    /* the last connection was one too many */
+    bool accept_owed; /* there was no memory to take one; libuv waits until it is taken */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;
@@ -59,7 +60,8 @@ void io_loop_drain_post(struct io_loop *loop);
 /* Any thread: every connection closes now. */
 void io_loop_end_post(struct io_loop *loop);
 void io_loop_join(struct io_loop *loop);
-/* Any thread. The task's memory stays the caller's until it has run. */
+/* Any thread. The task's memory stays the loop's until it has run, which it will: a loop that ends
+ * runs what it has, and refuses what comes later with STATUS_SHUTTING_DOWN. */
 MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
 
 /* For connections: deadlines that also keep the timer right. */
