@@ -15,16 +15,10 @@
 
 /* ---- life ---- */
 
-/* Zero is no id: an unknown floor. */
-static const struct uuid *floor_of(const struct store_state *state) {
-    (void)state;
-    return NULL;
-}
-
 static enum status load(struct ledger *ledger) {
     enum status status = store_read_state(ledger->session, &ledger->state);
     if (status == STATUS_OK)
-        status = recent_ids_reset(&ledger->recent, floor_of(&ledger->state));
+        status = recent_ids_reset(&ledger->recent, &ledger->state.event_id_max);
     if (status != STATUS_OK)
         return status;
     entity_cache_clear(&ledger->cache);
