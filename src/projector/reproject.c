@@ -8,8 +8,8 @@
 #define PAGE_ENTITIES 128
 #define REPAIRS_MAX   256
 /* What is loaded of one entity, and what waits to be written. */
-#define STORED_BYTES_MAX  ((size_t)8 << 20)
-#define REPAIRS_BYTES_MAX ((size_t)128 << 20)
+#define STORED_BYTES_MAX  ((size_t)256 << 20)
+#define REPAIRS_BYTES_MAX ((size_t)256 << 20)
 #define REPAIRS_BYTES     ((size_t)8 << 20)
 /* Times that a server may overtake the reading of one entity. */
 #define ATTEMPTS_MAX    1000
