@@ -238,7 +238,9 @@ static struct change *change_of(struct projector *projector, const struct store_
     change_append(projector, change);
     projector->change_count++;
     enum status status = STATUS_OK;
-    if (is_cached)
+    /* A commit that failed may have been kept by the store after all: then the log has moved on
+     * without the cache, and the stored rows say how far. */
+    if (is_cached && entry->now.summary.common.latest_seq + 1 == seq)
         start_cached(projector, change);
     else
         status = start_stored(projector, change);
