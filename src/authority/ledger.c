@@ -465,6 +465,7 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
 /* ---- requests ---- */
 
 static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
+    assert((unsigned)draft->request->kind < APPEND_KIND_COUNT);
     switch (draft->request->kind) {
     case APPEND_RUN_CREATE:
         return runs_create(ledger, draft);
@@ -487,7 +488,6 @@ static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
     case APPEND_KIND_COUNT:
         break;
     }
-    assert(!"a kind of request");
     return STATUS_INTERNAL_ERROR;
 }
 
