@@ -13,6 +13,12 @@
 const struct cli_command cli_commands[] = {
     {"serve", "serve [--bind HOST:PORT] [--data-dir DIR] [--log text|json] [--log-level LEVEL]",
      "Run the server.", "khala serve\nkhala serve --bind 127.0.0.1:0 --log json", cli_serve},
+    {"verify", "verify [--json] [--data-dir DIR]",
+     "Check every hash, link, sequence and cursor of the log, also beside a running server.",
+     "khala verify\nkhala verify --json", cli_verify},
+    {"reproject", "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]",
+     "Rebuild documents from the log and write those that differ; with --verify only name them.",
+     "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic},
