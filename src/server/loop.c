@@ -43,7 +43,8 @@ static void close_handles_when_empty(struct io_loop *loop) {
     if (loop->state != LOOP_ENDING && (loop->state != LOOP_DRAINING || loop->conn_count > 0))
         return;
     loop->state = LOOP_ENDING;
-    if (loop->conn_count > 0 || uv_is_closing((uv_handle_t *)&loop->wake))
+    /* Whoever owes an answer still posts it here. */
+    if (loop->conn_count > 0 || loop->owed_count > 0 || uv_is_closing((uv_handle_t *)&loop->wake))
         return;
     /* Closed first, so that nobody wakes a handle that is going. */
     mailbox_close(&loop->mailbox);
@@ -54,6 +55,12 @@ static void close_handles_when_empty(struct io_loop *loop) {
 void io_loop_conn_closed(struct io_loop *loop) {
     assert(loop->conn_count > 0);
     loop->conn_count--;
+    close_handles_when_empty(loop);
+}
+
+void io_loop_owed_back(struct io_loop *loop) {
+    assert(loop->owed_count > 0);
+    loop->owed_count--;
     close_handles_when_empty(loop);
 }
 

@@ -2,7 +2,8 @@
  * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
  * Owns its connections; they return their memory when libuv has let go of their handles.
  * A connection beyond the maximum is closed at accept. While draining nothing new is accepted,
- * idle connections close at once, and the thread ends with the last connection. */
+ * idle connections close at once, and the thread ends with the last connection and the last
+ * thing another thread owes. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -44,6 +45,7 @@ struct io_loop {
     struct conn *conns;
     size_t conn_count;
     size_t conn_count_max;
+    size_t owed_count; /* what other threads owe to exchanges of this loop */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;
@@ -66,5 +68,7 @@ MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task
 void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind);
 /* For connections: one is gone for good. */
 void io_loop_conn_closed(struct io_loop *loop);
+/* For exchanges: one thing that was owed is back. */
+void io_loop_owed_back(struct io_loop *loop);
 
 #endif

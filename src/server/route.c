@@ -5,8 +5,8 @@
 #include "server/handlers.h"
 
 static const struct route routes[] = {
-    {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0},
-    {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0},
+    {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0},
+    {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
