@@ -79,7 +79,7 @@ bool cli_number(const char *text, uint64_t *number) {
 enum status cli_read(const char *path, struct buffer *out) {
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (!file)
-        return STATUS_NOT_FOUND;
+        return STATUS_SYSTEM_ERROR;
     enum status status = STATUS_OK;
     char piece[16384];
     size_t size;
@@ -87,8 +87,10 @@ enum status cli_read(const char *path, struct buffer *out) {
         status = buffer_append(out, piece, size);
     if (status == STATUS_OK && ferror(file))
         status = STATUS_SYSTEM_ERROR;
+    int error = errno;
     if (file != stdin)
         fclose(file);
+    errno = error;
     return status;
 }
 

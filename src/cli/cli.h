@@ -39,7 +39,8 @@ int cli_fail(enum exit_code code, const char *format, ...) __attribute__((format
 int cli_usage(const char *name);
 /* A whole number without sign or leading junk, at most 2^53-1. */
 bool cli_number(const char *text, uint64_t *number);
-/* Reads a whole file ("-" is standard input) up to the buffer's maximum. */
+/* Reads a whole file ("-" is standard input) up to the buffer's maximum. STATUS_SYSTEM_ERROR
+ * leaves errno set. */
 MUST_CHECK enum status cli_read(const char *path, struct buffer *out);
 
 int cli_config(int argc, char **argv);

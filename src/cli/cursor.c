@@ -105,7 +105,9 @@ int cli_cursor(int argc, char **argv) {
     argv++;
     if (strcmp(name, "plan") == 0)
         return cursor_plan(argc, &words);
-    if (words.after || words.oldest || words.head || words.budget || words.epoch)
+    bool migrates = strcmp(name, "migrate") == 0;
+    if (words.after || words.oldest || words.head || words.budget || words.epoch ||
+        words.store_epoch || (json && !migrates))
         return cli_usage("cursor");
     if (strcmp(name, "encode") == 0)
         return cursor_encode(argc, argv);
@@ -113,7 +115,7 @@ int cli_cursor(int argc, char **argv) {
         return cursor_decode(argc, argv);
     if (strcmp(name, "compare") == 0)
         return cursor_compare(argc, argv);
-    if (strcmp(name, "migrate") == 0 && argc == 1)
+    if (migrates && argc == 1)
         return cursor_migrate_file(argv[0], json);
     return cli_usage("cursor");
 }

@@ -1,5 +1,6 @@
 #include "cli/cursor_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -59,11 +60,27 @@ static enum status print_plan(struct migration *migration, const struct topic_cu
     return status;
 }
 
+/* Nothing that would break the line it is printed on, in valid UTF-8: no C0, DEL or C1. */
+static bool fits_on_a_line(struct slice name) {
+    for (size_t i = 0; i < name.size; i++) {
+        unsigned char byte = (unsigned char)name.data[i];
+        if (byte < 0x20 || byte == 0x7f || (byte == 0xc2 && (unsigned char)name.data[i + 1] < 0xa0))
+            return false;
+    }
+    return true;
+}
+
+static enum status check_name(const struct topic_cursor *cursor) {
+    if (cursor->kind == TOPIC_CURSOR_TOPIC)
+        return topic_name_check(cursor->name);
+    bool usable = cursor->name.size > 0 && fits_on_a_line(cursor->name);
+    return usable ? STATUS_OK : STATUS_INVALID_CURSOR;
+}
+
 static enum status migrate(struct migration *migration, struct topic_cursor *cursor,
                            const struct topic_window *window) {
     cursor->name = buffer_slice(&migration->name);
-    enum status status =
-        cursor->kind == TOPIC_CURSOR_TOPIC ? topic_name_check(cursor->name) : STATUS_OK;
+    enum status status = check_name(cursor);
     buffer_clear(&migration->stream);
     if (status == STATUS_OK)
         status = topic_cursor_migrate(cursor, &migration->stream);
@@ -128,6 +145,13 @@ static bool is_cursor(struct json_value object) {
             (fields[1].present && fields[1].value.kind == JSON_KIND_STRING));
 }
 
+static bool is_blank(struct slice line) {
+    size_t blanks = 0;
+    while (blanks < line.size && memchr(" \t\r", line.data[blanks], 3))
+        blanks++;
+    return blanks == line.size;
+}
+
 static void migrate_lines(struct migration *migration, struct slice text) {
     while (text.size > 0) {
         const char *newline = memchr(text.data, '\n', text.size);
@@ -135,7 +159,7 @@ static void migrate_lines(struct migration *migration, struct slice text) {
         struct slice line = {text.data, size};
         struct json_value value;
         text = slice_from(text, newline ? size + 1 : size);
-        if (strspn(line.data, " \t\r") >= line.size)
+        if (is_blank(line))
             continue;
         enum status status = json_parse(line, &limits, &value);
         migrate_row(migration, status == STATUS_OK ? migrate_value(migration, value) : status);
@@ -167,16 +191,15 @@ int cursor_migrate_file(const char *path, bool json) {
     buffer_init(&migration.line, STREAM_ID_BYTES_MAX * 8);
     enum status status = cli_read(path, &text);
     int code = EXIT_CODE_DONE;
-    if (status != STATUS_OK) {
-        code = cli_fail(status == STATUS_NOT_FOUND ? EXIT_CODE_UNREACHABLE : EXIT_CODE_NO,
-                        "cannot read '%s': %s", path, status_message(status));
-    } else {
-        /* The NUL lets the line splitter look ahead; it is no part of the text. */
-        status = buffer_append_byte(&text, '\0');
-        text.size -= status == STATUS_OK;
+    if (status == STATUS_OK) {
         migrate_text(&migration, buffer_slice(&text));
         if (migration.refused)
             code = EXIT_CODE_NO;
+    } else if (status == STATUS_SYSTEM_ERROR) {
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", path, strerror(errno));
+    } else {
+        code = cli_fail(EXIT_CODE_NO, "%s: '%s' is larger than %zu bytes", status_code(status),
+                        path, CURSOR_FILE_BYTES_MAX);
     }
     buffer_release(&text);
     buffer_release(&migration.name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
+#include "wire/http1.h"
 #include "wire/json.h"
 
 enum setting_type { SETTING_TEXT, SETTING_ADDRESS, SETTING_NUMBER, SETTING_CHOICE };
@@ -70,7 +71,7 @@ static const struct setting settings[CONFIG_SETTING_COUNT] = {
      .offset = FIELD(request_head_bytes_max),
      .fallback = "16384",
      .min = 1024,
-     .max = 1048576,
+     .max = HTTP1_HEAD_BYTES_LIMIT,
      .help = "largest request line and headers"},
     {.name = "KHALA_REQUEST_TIMEOUT_MS",
      .type = SETTING_NUMBER,
@@ -117,16 +118,26 @@ static enum status set_address(struct config_address *address, const char *text)
         return STATUS_INVALID_CONFIG;
     const char *host = text;
     size_t size = (size_t)(colon - text);
-    if (size >= 2 && host[0] == '[' && host[size - 1] == ']') {
+    bool bracketed = size >= 2 && host[0] == '[' && host[size - 1] == ']';
+    if (bracketed) {
         host++;
         size -= 2;
     }
-    if (size == 0 || size >= sizeof(address->host))
+    /* Without brackets nobody can tell the colons of an address from the one before a port. */
+    if (size == 0 || size >= sizeof(address->host) || strcspn(host, "[]") < size ||
+        (!bracketed && memchr(host, ':', size)))
         return STATUS_INVALID_CONFIG;
     memcpy(address->host, host, size);
     address->host[size] = '\0';
     address->port = (uint16_t)port;
     return STATUS_OK;
+}
+
+static bool has_control_character(const char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return true;
+    return false;
 }
 
 static bool choice_index(const char *choices, const char *text, uint64_t *index) {
@@ -144,6 +155,8 @@ static enum status setting_apply(const struct setting *setting, struct config *c
                                  const char *text, struct config_error *error) {
     void *field = (char *)config + setting->offset;
     uint64_t number = 0;
+    if (has_control_character(text))
+        return refuse(error, "%s has a control character in it", setting->name);
     switch (setting->type) {
     case SETTING_TEXT:
         if (*text == '\0' || strlen(text) >= CONFIG_TEXT_MAX)
@@ -235,8 +248,7 @@ static const char *source_name(enum config_source source) {
     return names[source];
 }
 
-/* Writes the value as it would be given; settings hold no characters that would need escapes
- * in a terminal, but JSON escapes them anyway. */
+/* Writes the value as it would be given. */
 static void setting_text(const struct setting *setting, const struct config *config,
                          char text[CONFIG_TEXT_MAX]) {
     const void *field = (const char *)config + setting->offset;

@@ -1,5 +1,6 @@
 #include "server/route.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "server/handlers.h"
@@ -11,38 +12,34 @@ static const struct route routes[] = {
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
 
+/* The segment behind the slash that stands in front, which a path has until it is used up. */
 static struct slice segment_take(struct slice *path) {
-    const char *slash = memchr(path->data, '/', path->size);
-    size_t size = slash ? (size_t)(slash - path->data) : path->size;
-    struct slice segment = {path->data, size};
-    *path = slice_from(*path, slash ? size + 1 : size);
-    return segment;
+    struct slice rest = slice_from(*path, 1);
+    const char *slash = memchr(rest.data, '/', rest.size);
+    size_t size = slash ? (size_t)(slash - rest.data) : rest.size;
+    *path = slice_from(rest, size);
+    return (struct slice){rest.data, size};
 }
 
-/* Both paths begin with '/'; raw parameters go to parameters, which may be NULL. */
-static bool path_matches(const char *pattern, struct slice path, struct slice *parameters,
-                         size_t *parameter_count) {
+bool route_path_matches(const char *pattern, struct slice path, struct slice *parameters,
+                        size_t *parameter_count) {
     struct slice wanted = slice_of(pattern);
-    if (path.size == 0 || path.data[0] != '/')
-        return false;
+    assert(slice_starts(wanted, SLICE("/")));
     *parameter_count = 0;
+    if (!slice_starts(path, SLICE("/")))
+        return false;
     while (wanted.size > 0 && path.size > 0) {
-        /* A slash stands at the front of both: a path that ends in one has one segment more. */
-        wanted = slice_from(wanted, 1);
-        path = slice_from(path, 1);
         struct slice expected = segment_take(&wanted);
         struct slice segment = segment_take(&path);
-        if (expected.size > 0 && expected.data[0] == '{') {
-            if (segment.size == 0)
+        if (!slice_starts(expected, SLICE("{"))) {
+            if (!slice_equal(expected, segment))
                 return false;
-            parameters[(*parameter_count)++] = segment;
-        } else if (!slice_equal(expected, segment)) {
-            return false;
+            continue;
         }
-        if (wanted.size > 0)
-            wanted = (struct slice){wanted.data - 1, wanted.size + 1};
-        if (path.size > 0)
-            path = (struct slice){path.data - 1, path.size + 1};
+        if (segment.size == 0)
+            return false;
+        assert(*parameter_count < EXCHANGE_PARAMETERS_MAX);
+        parameters[(*parameter_count)++] = segment;
     }
     return wanted.size == 0 && path.size == 0;
 }
@@ -69,7 +66,8 @@ enum status route_find(struct exchange *exchange) {
     struct slice raw[EXCHANGE_PARAMETERS_MAX];
     bool path_known = false;
     for (size_t i = 0; i < ROUTE_COUNT; i++) {
-        if (!path_matches(routes[i].path, exchange->request->path, raw, &exchange->parameter_count))
+        if (!route_path_matches(routes[i].path, exchange->request->path, raw,
+                                &exchange->parameter_count))
             continue;
         path_known = true;
         if (method_matches(routes[i].method, exchange->request->method)) {
@@ -88,7 +86,7 @@ void route_allowed(struct slice path, char text[64]) {
     size_t size = 0;
     text[0] = '\0';
     for (size_t i = 0; i < ROUTE_COUNT; i++)
-        if (path_matches(routes[i].path, path, raw, &count) && size < 64)
+        if (route_path_matches(routes[i].path, path, raw, &count) && size < 64)
             size += (size_t)snprintf(text + size, 64 - size, size ? ", %s" : "%s",
                                      names[routes[i].method]);
 }

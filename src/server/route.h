@@ -24,4 +24,9 @@ MUST_CHECK enum status route_find(struct exchange *exchange);
 /* "GET, HEAD": the methods of the request's path. */
 void route_allowed(struct slice path, char text[64]);
 
+/* Whether the path has the pattern's segments, no fewer and no more (a slash at the end is one
+ * more); the {…} ones, still encoded, go to parameters[0..EXCHANGE_PARAMETERS_MAX). */
+bool route_path_matches(const char *pattern, struct slice path, struct slice *parameters,
+                        size_t *parameter_count);
+
 #endif

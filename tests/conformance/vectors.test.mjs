@@ -1,0 +1,91 @@
+// Every row of spec/vectors through the command line, as a user would ask.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { answer, run, vectors } from "../lib/khala.mjs";
+
+function rows(table, name) {
+  assert.ok(table[name].length > 0, `${name} has rows`);
+  return table[name];
+}
+
+/** Exit code 1, nothing on stdout, the reason on stderr. */
+function refused(args, options) {
+  const { code, out, problem } = run(args, options);
+  assert.equal(code, 1, `${args}: ${out}`);
+  assert.equal(out, "");
+  assert.match(problem, /^khala: .+\n$/);
+  return problem;
+}
+
+test("every topic maps to its stream id", () => {
+  for (const { topic, stream_id: stream } of rows(vectors("topic_mapping"), "forward")) {
+    assert.equal(answer(["topic", "map", topic]), stream, topic);
+  }
+});
+
+test("every stream id maps back to its topic, or to none", () => {
+  for (const { topic, stream_id: stream } of rows(vectors("topic_mapping"), "reverse")) {
+    if (topic === null) refused(["topic", "unmap", stream]);
+    else assert.equal(answer(["topic", "unmap", stream]), topic, stream);
+  }
+});
+
+test("every event cursor encodes and decodes", () => {
+  for (const { timestamp_ms: timestamp, uuid, cursor } of rows(vectors("event_cursor"), "derive")) {
+    assert.equal(answer(["cursor", "encode", String(timestamp), uuid]), cursor);
+    assert.equal(answer(["cursor", "decode", cursor]), `${timestamp} ${uuid}`);
+  }
+});
+
+test("event cursors compare by what they hold, both ways", () => {
+  for (const { a, b, expected } of rows(vectors("event_cursor"), "compare")) {
+    assert.equal(answer(["cursor", "compare", a, b]), String(expected));
+    assert.equal(answer(["cursor", "compare", b, a]), String(-expected));
+    assert.equal(answer(["cursor", "compare", a, a]), "0");
+  }
+});
+
+test("every invalid event cursor is refused with its reason", () => {
+  const { derive, invalid } = vectors("event_cursor");
+  for (const { name, cursor } of rows({ invalid }, "invalid")) {
+    const problem = refused(["cursor", "decode", cursor]);
+    assert.match(problem, /^khala: invalid_cursor: .+/, name);
+    refused(["cursor", "compare", cursor, derive[0].cursor]);
+    refused(["cursor", "compare", derive[0].cursor, cursor]);
+  }
+});
+
+test("every continuity plan", () => {
+  for (const { after_seq: after, window, expected } of rows(vectors("continuity"), "vectors")) {
+    const args = ["cursor", "plan", "--after", String(after)];
+    if (window) {
+      args.push("--oldest", String(window.oldest_seq), "--head", String(window.head_seq));
+      args.push("--budget", String(window.replay_budget_events));
+    }
+    assert.deepEqual(JSON.parse(answer(args)), expected, args.join(" "));
+  }
+});
+
+test("another epoch comes first among the reasons", () => {
+  const plan = ["cursor", "plan", "--after", "0", "--oldest", "2", "--head", "3", "--budget", "1"];
+  const told = JSON.parse(answer([...plan, "--epoch", "one", "--store-epoch", "two"]));
+  assert.deepEqual(told.reason_codes, ["epoch_mismatch", "retention_floor_breach", "replay_budget_exceeded"]);
+  const same = JSON.parse(answer([...plan, "--epoch", "one", "--store-epoch", "one"]));
+  assert.deepEqual(same.reason_codes, ["retention_floor_breach", "replay_budget_exceeded"]);
+});
+
+test("every payload has its canonical form and hash", () => {
+  for (const { name, payload, canonical_json: canonical, sha256 } of rows(vectors("payload_hash"), "vectors")) {
+    const input = JSON.stringify(payload, null, 2);
+    assert.equal(answer(["json", "canonical"], { input }), canonical, name);
+    assert.equal(answer(["json", "hash"], { input }), sha256, name);
+    assert.equal(answer(["json", "hash"], { input: canonical }), sha256, name);
+  }
+});
+
+test("what is no JSON has neither form nor hash", () => {
+  for (const input of ["", "{", "nul", '{"a":1,"a":2}', "[1,]", '"\\ud800"', "1 2"]) {
+    refused(["json", "canonical"], { input });
+    refused(["json", "hash"], { input });
+  }
+});

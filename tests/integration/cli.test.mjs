@@ -1,0 +1,306 @@
+// The command line as people and scripts meet it: words, exit codes, where each byte goes.
+import assert from "node:assert/strict";
+import { openSync, closeSync, readFileSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { answer, binary, folder, run } from "../lib/khala.mjs";
+
+const VERBS = ["serve", "topic", "cursor", "json", "config", "version", "help"];
+
+/** Wrong usage: exit code 2, nothing on stdout, words on stderr. */
+function misused(args, pattern = /^(khala|usage): /, options) {
+  const { code, out, problem } = run(args, options);
+  assert.equal(code, 2, `khala ${args.join(" ")}: ${out}${problem}`);
+  assert.equal(out, "");
+  assert.match(problem, pattern, args.join(" "));
+}
+
+test("help names every verb, and each verb explains itself", () => {
+  const { code, out, problem } = run(["help"]);
+  assert.equal(code, 0);
+  assert.equal(problem, "");
+  for (const verb of VERBS) {
+    assert.match(out, new RegExp(`^  ${verb} +[A-Z].*\\.$`, "m"));
+    const one = run(["help", verb]);
+    assert.equal(one.code, 0);
+    assert.match(one.out, new RegExp(`^usage: khala ${verb}\\b`, "m"));
+    assert.match(one.out, /^examples:\n {2}\S/m);
+    assert.equal(run([verb, "--help"]).out, one.out, `${verb} --help`);
+  }
+  for (const flag of ["--help", "-h"]) assert.equal(run([flag]).out, out);
+});
+
+test("the examples of the help work", () => {
+  for (const verb of VERBS.filter((name) => name !== "serve")) {
+    const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
+    for (const example of examples) {
+      const shell = `khala() { "${binary}" "$@"; }\n${example}`;
+      const done = spawnSync("bash", ["-c", shell], { encoding: "utf8" });
+      assert.equal(done.status, 0, `${example}: ${done.stderr}`);
+    }
+  }
+});
+
+test("the version, for people and for programs", () => {
+  const text = answer(["version"]);
+  assert.match(text, /^khala \d+\.\d+\.\d+$/);
+  assert.equal(answer(["--version"]), text);
+  assert.deepEqual(JSON.parse(answer(["version", "--json"])), { version: text.slice("khala ".length) });
+});
+
+test("wrong usage exits 2 and says so on stderr", () => {
+  misused([], /^usage: khala VERB/m);
+  misused(["frobnicate"], /^khala: there is no verb 'frobnicate'/);
+  misused(["help", "frobnicate"], /^khala: there is no verb 'frobnicate'/);
+  misused(["help", "topic", "map"], /^usage: khala help/);
+  misused(["version", "--loud"], /^khala: unknown option --loud/);
+  misused(["version", "--json=yes"], /^khala: --json takes no value/);
+  misused(["version", "now"], /^usage: khala version/);
+  misused(["serve", "now"], /^usage: khala serve/);
+  misused(["serve", "--bind"], /^khala: --bind needs a value/);
+  misused(["topic"], /^usage: khala topic/);
+  misused(["topic", "map"], /^usage: khala topic/);
+  misused(["topic", "map", "a", "b"], /^usage: khala topic/);
+  misused(["topic", "fold", "a"], /^usage: khala topic/);
+  misused(["json"], /^usage: khala json/);
+  misused(["json", "ugly"], /^usage: khala json/);
+  misused(["config", "bind"], /^usage: khala config/);
+});
+
+test("cursor refuses what it would have to guess", () => {
+  misused(["cursor"], /^usage: khala cursor/);
+  misused(["cursor", "fold"], /^usage: khala cursor/);
+  misused(["cursor", "encode", "1"], /^usage: khala cursor/);
+  misused(["cursor", "decode"], /^usage: khala cursor/);
+  misused(["cursor", "compare", "a"], /^usage: khala cursor/);
+  misused(["cursor", "migrate"], /^usage: khala cursor/);
+  misused(["cursor", "migrate", "a", "b"], /^usage: khala cursor/);
+  misused(["cursor", "plan"], /^usage: khala cursor/);
+  misused(["cursor", "plan", "--after", "1", "--oldest", "1"], /^usage: khala cursor/);
+  misused(["cursor", "plan", "--after", "1", "--epoch", "a"], /^usage: khala cursor/);
+  misused(["cursor", "plan", "--after", "-1"], /^khala: .*whole numbers/);
+  misused(["cursor", "plan", "--after", "9007199254740992"], /^khala: .*whole numbers/);
+  misused(["cursor", "decode", "a", "--after", "1"], /^usage: khala cursor/);
+  misused(["cursor", "decode", "a", "--store-epoch", "b"], /^usage: khala cursor/);
+  misused(["cursor", "decode", "a", "--json"], /^usage: khala cursor/);
+});
+
+test("topic map refuses what may not name a topic", () => {
+  for (const topic of ["", "a\nb", "a\u007f", "x".repeat(513)]) {
+    const { code, out, problem } = run(["topic", "map", topic]);
+    assert.equal(code, 1);
+    assert.equal(out, "");
+    assert.match(problem, /^khala: invalid_topic: /);
+  }
+});
+
+test("an operand may begin with dashes behind --", () => {
+  assert.equal(answer(["topic", "map", "--", "--json"]), "runtime.topic.--json");
+});
+
+test("an answer that cannot be written is an error", () => {
+  const full = openSync("/dev/full", "w");
+  const done = spawnSync(binary, ["version"], { stdio: ["ignore", full, "pipe"], encoding: "utf8" });
+  closeSync(full);
+  assert.equal(done.status, 3);
+  assert.match(done.stderr, /^khala: cannot write the answer: /);
+});
+
+const WINDOW = { oldest_seq: 10, head_seq: 25, replay_budget_events: 200 };
+
+function migrate(input, ...flags) {
+  return run(["cursor", "migrate", "-", ...flags], { input: typeof input === "string" ? input : JSON.stringify(input) });
+}
+
+test("cursor migrate takes an array", () => {
+  const done = migrate([
+    { topic: "run:abc:events", after_seq: 7 },
+    { topic: "runtime.codex_worker_events", watermark: 3 },
+    { stream_id: "runtime.run.abc.events", after_seq: 9 },
+  ]);
+  assert.equal(done.code, 0, done.problem);
+  assert.deepEqual(done.out.split("\n"), [
+    "runtime.run.abc.events 7 resume",
+    "runtime.codex.worker.events 3 resume",
+    "runtime.run.abc.events 9 resume",
+    "",
+  ]);
+});
+
+test("cursor migrate takes one cursor a line, from a file", (t) => {
+  const path = join(folder(t), "cursors.ndjson");
+  writeFileSync(path, '{"topic":"chat:room:7","after_seq":1}\n\n  \r\n{"topic":"chat","after_seq":0}');
+  const { code, out } = run(["cursor", "migrate", path]);
+  assert.equal(code, 0);
+  assert.equal(out, "runtime.topic.chat.room.7 1 resume\nruntime.topic.chat 0 resume\n");
+});
+
+test("cursor migrate takes a map of topics", () => {
+  const { code, out } = migrate({ "run:abc:events": 7, topic: 2 });
+  assert.equal(code, 0);
+  assert.equal(out, "runtime.run.abc.events 7 resume\nruntime.topic.topic 2 resume\n");
+});
+
+test("cursor migrate takes a single cursor", () => {
+  assert.equal(migrate({ topic: "a", after_seq: 1 }).out, "runtime.topic.a 1 resume\n");
+});
+
+test("cursor migrate says what the window makes of each cursor", () => {
+  const cursors = [2, 9].map((after) => ({ topic: "run:abc:events", after_seq: after, window: WINDOW }));
+  assert.equal(migrate(cursors).out,
+    "runtime.run.abc.events 2 rebootstrap retention_floor_breach\nruntime.run.abc.events 9 resume\n");
+  const both = { topic: "a", after_seq: 0, window: { oldest_seq: 9, head_seq: 99, replay_budget_events: 1 } };
+  assert.equal(migrate([both]).out,
+    "runtime.topic.a 0 rebootstrap retention_floor_breach,replay_budget_exceeded\n");
+  const lines = migrate(cursors, "--json").out.trim().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(lines, [
+    {
+      stream_id: "runtime.run.abc.events", decision: "rebootstrap", reason_codes: ["retention_floor_breach"],
+      oldest_available_cursor: 9, head_cursor: 25, replay_lag: 23, replay_budget_events: 200,
+    },
+    { stream_id: "runtime.run.abc.events", decision: "resume", after_seq: 9 },
+  ]);
+});
+
+test("a bad row is named, and the others are answered", () => {
+  const bad = [
+    { topic: "a" },
+    { after_seq: 1 },
+    { topic: "a", after_seq: -1 },
+    { topic: "a", after_seq: 1.5 },
+    { topic: "a", after_seq: "1" },
+    { topic: "a", after_seq: 9007199254740992 },
+    { topic: "", after_seq: 1 },
+    { topic: "a\u0000b", after_seq: 1 },
+    { stream_id: "a\u0000b", after_seq: 1 },
+    { stream_id: "a 1 resume\nb", after_seq: 1 },
+    { stream_id: "a\u0085b", after_seq: 1 },
+    { stream_id: "", after_seq: 1 },
+    { topic: "a", stream_id: "b", after_seq: 1 },
+    { topic: "a", after_seq: 1, watermark: 1 },
+    { topic: 7, after_seq: 1 },
+    { topic: "a", after_seq: 1, window: { oldest_seq: 1 } },
+    { topic: "a", after_seq: 1, window: null },
+    "a",
+    null,
+    [],
+  ];
+  for (const row of bad) {
+    const { code, out, problem } = migrate([{ topic: "first", after_seq: 1 }, row, { topic: "third", after_seq: 3 }]);
+    assert.equal(code, 1, JSON.stringify(row));
+    assert.equal(out, "runtime.topic.first 1 resume\nruntime.topic.third 3 resume\n", JSON.stringify(row));
+    assert.match(problem, /^khala: cursor 2: [a-z_0-9]+: .+\n$/, JSON.stringify(row));
+  }
+  const lines = migrate('{"topic":"a","after_seq":1}\n{"topic":\n{"topic":"b","after_seq":2}\n');
+  assert.equal(lines.code, 1);
+  assert.equal(lines.out, "runtime.topic.a 1 resume\nruntime.topic.b 2 resume\n");
+  assert.match(lines.problem, /^khala: cursor 2: invalid_json: /);
+  assert.equal(migrate({ a: 1, b: "x" }).code, 1);
+});
+
+test("a stream id that leads to no topic is still a position", () => {
+  assert.equal(migrate([{ stream_id: "runtime.run..events", after_seq: 4 }]).out, "runtime.run..events 4 resume\n");
+});
+
+test("a file that cannot be read is unreachable, and says why", (t) => {
+  const path = folder(t);
+  const missing = run(["cursor", "migrate", join(path, "none.json")]);
+  assert.equal(missing.code, 3);
+  assert.equal(missing.out, "");
+  assert.match(missing.problem, /^khala: cannot read '.*none\.json': No such file or directory\n$/);
+  const directory = run(["cursor", "migrate", path]);
+  assert.equal(directory.code, 3);
+  assert.match(directory.problem, /Is a directory\n$/);
+});
+
+test("a file beyond the maximum is refused, one at the maximum is read", (t) => {
+  const path = join(folder(t), "large");
+  const row = '{"topic":"a","after_seq":1}\n';
+  writeFileSync(path, row + " ".repeat(64 * 1024 * 1024 - row.length));
+  assert.equal(run(["cursor", "migrate", path]).out, "runtime.topic.a 1 resume\n");
+  writeFileSync(path, " ", { flag: "a" });
+  const { code, out, problem } = run(["cursor", "migrate", path]);
+  assert.equal(code, 1);
+  assert.equal(out, "");
+  assert.match(problem, /^khala: payload_too_large: /);
+});
+
+/** What `khala config --json` says, by name. */
+function config(settings = {}, args = []) {
+  const { code, out, problem } = run(["config", "--json", ...args], { settings });
+  assert.equal(code, 0, problem);
+  return Object.fromEntries(JSON.parse(out).map(({ name, value, source }) => [name, { value, source }]));
+}
+
+/** The rows of docs/configuration.md: name, flag, default and what it takes. */
+function documented() {
+  const page = readFileSync(new URL("../../docs/configuration.md", import.meta.url), "utf8");
+  return page.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
+    const cells = line.split("|").slice(1, -1).map((cell) => cell.trim().replace(/`/g, ""));
+    return cells.length === 5
+      ? { name: cells[0], flag: cells[1], fallback: cells[2], takes: cells[3] }
+      : { name: cells[0], flag: "–", fallback: cells[1], takes: cells[2] };
+  });
+}
+
+/** Another value the setting takes, and one it does not. */
+function samples({ takes, fallback }) {
+  if (takes === "host:port") return { good: "localhost:80", bad: "localhost" };
+  if (takes === "text") return { good: "/somewhere else", bad: "" };
+  const range = takes.match(/^(\d+) to (\d+)$/);
+  if (!range) return { good: takes.split(", ").find((choice) => choice !== fallback), bad: "loud" };
+  return { good: range[2], bad: String(Number(range[2]) + 1) };
+}
+
+test("every setting has its documented default, and there is no other", () => {
+  const rows = documented();
+  assert.ok(rows.length > 20);
+  const effective = config();
+  assert.deepEqual(Object.keys(effective), rows.map(({ name }) => name));
+  for (const { name, fallback } of rows) {
+    assert.deepEqual(effective[name], { value: fallback, source: "default" }, name);
+  }
+});
+
+test("the environment wins over the default, a flag over the environment", () => {
+  for (const row of documented()) {
+    const { good } = samples(row);
+    assert.deepEqual(config({ [row.name]: good })[row.name], { value: good, source: "environment" }, row.name);
+    if (row.flag === "–") continue;
+    assert.deepEqual(config({ [row.name]: row.fallback }, [row.flag, good])[row.name],
+      { value: good, source: "flag" }, row.flag);
+    assert.deepEqual(config({}, [`${row.flag}=${good}`])[row.name], { value: good, source: "flag" });
+  }
+});
+
+test("a bad value is refused by its name, by config and by serve", () => {
+  for (const row of documented()) {
+    const settings = { [row.name]: samples(row).bad };
+    misused(["config"], new RegExp(`^khala: ${row.name}\\b`), { settings });
+    misused(["config", "--check"], new RegExp(`^khala: ${row.name}\\b`), { settings });
+    misused(["serve"], new RegExp(`^khala: ${row.name}\\b`), { settings });
+  }
+  for (const bad of ["", ":80", "host:", "host:65536", "host:-1", "host:http", "[]:80"]) {
+    misused(["config", "--bind", bad], /^khala: RUNTIME_BIND_ADDR=/);
+  }
+});
+
+test("config prints one setting a line, and --check nothing", () => {
+  const { code, out } = run(["config"], { settings: { KHALA_LOG: "json" } });
+  assert.equal(code, 0);
+  const lines = out.trim().split("\n");
+  assert.equal(lines.length, documented().length);
+  for (const line of lines) assert.match(line, /^[A-Z_]+=\S+ {2}# (default|environment|flag)$/);
+  assert.ok(lines.includes("KHALA_LOG=json  # environment"));
+  assert.deepEqual(run(["config", "--check"]), { code: 0, out: "", problem: "" });
+});
+
+test("an address keeps its brackets", () => {
+  assert.equal(config({}, ["--bind", "[::1]:80"]).RUNTIME_BIND_ADDR.value, "[::1]:80");
+});
+
+test("the configuration page is the one the binary writes, whatever the environment", () => {
+  const page = readFileSync(new URL("../../docs/configuration.md", import.meta.url), "utf8");
+  assert.equal(run(["config", "--markdown"], { settings: { KHALA_LOG: "json" } }).out, page);
+});

@@ -1,0 +1,206 @@
+// HTTP/1.1 as well-behaved clients speak it: routes, answers, reuse of a connection.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import net from "node:net";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { assertError, connect, serve } from "../lib/khala.mjs";
+
+const LIVE = '{"status":"live"}\n';
+const READY = '{"status":"ready"}\n';
+const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+function get(path, ...lines) {
+  return ["GET " + path + " HTTP/1.1", "Host: khala", ...lines, "", ""].join("\r\n");
+}
+
+function available(host) {
+  return new Promise((resolve) => {
+    const probe = net.createServer().on("error", () => resolve(false));
+    probe.listen(0, host, () => probe.close(() => resolve(true)));
+  });
+}
+
+async function curl(...args) {
+  const { stdout } = await promisify(execFile)("curl", ["-sS", "--max-time", "20", ...args]);
+  return stdout;
+}
+
+test("curl finds the server live and ready", async (t) => {
+  const server = await serve(t);
+  assert.equal(await curl("-f", `${server.url}/healthz/live`), LIVE);
+  assert.equal(await curl("-f", `${server.url}/healthz/ready`), READY);
+  assert.equal(await curl("-f", `${server.url}/healthz/ready?deep=1`), READY);
+  const head = await curl("-fI", `${server.url}/healthz/live`);
+  assert.match(head, /^HTTP\/1\.1 200 OK\r\n/);
+  assert.match(head, new RegExp(`^Content-Length: ${LIVE.length}\\r$`, "m"));
+  const both = await curl("-f", `${server.url}/healthz/live`, `${server.url}/healthz/ready`,
+    "-w", "%{num_connects}\n");
+  assert.equal(both, `${LIVE}1\n${READY}0\n`, "the second request reuses the connection");
+});
+
+test("an answer says what it is", async (t) => {
+  const peer = await connect(t, await serve(t));
+  await peer.send(get("/healthz/live"));
+  const { status, headers, body } = await peer.response();
+  assert.equal(status, 200);
+  assert.equal(body, LIVE);
+  assert.equal(headers["content-type"], "application/json");
+  assert.equal(headers.connection, "keep-alive");
+});
+
+test("HEAD answers as GET would, without the body", async (t) => {
+  const peer = await connect(t, await serve(t));
+  await peer.send(get("/healthz/live").replace("GET", "HEAD") + get("/nowhere").replace("GET", "HEAD"));
+  const known = await peer.response({ bodiless: true });
+  assert.equal(known.status, 200);
+  assert.equal(known.headers["content-length"], String(LIVE.length));
+  const unknown = await peer.response({ bodiless: true });
+  assert.equal(unknown.status, 404);
+  assert.ok(Number(unknown.headers["content-length"]) > 0);
+  await peer.send(get("/healthz/live"));
+  assert.equal((await peer.response()).body, LIVE, "nothing came between the heads");
+});
+
+test("what is not there is a coded 404", async (t) => {
+  const server = await serve(t);
+  const peer = await connect(t, server);
+  for (const path of ["/", "/nowhere", "/healthz", "/healthz/live/", "/healthz/liv%65", "/healthz/../healthz/live"]) {
+    await peer.send(get(path));
+    const body = assertError(await peer.response(), 404, "not_found");
+    assert.match(body.request_id, UUID7);
+  }
+  await peer.send("OPTIONS * HTTP/1.1\r\nHost: khala\r\n\r\n");
+  assertError(await peer.response(), 404, "not_found");
+  assert.equal(JSON.parse(await curl(`${server.url}/nowhere`)).error, "not_found");
+});
+
+test("another method is a coded 405 that names the right ones", async (t) => {
+  const peer = await connect(t, await serve(t));
+  for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"]) {
+    await peer.send(get("/healthz/live").replace("GET", method));
+    const response = await peer.response();
+    assertError(response, 405, "method_not_allowed");
+    assert.equal(response.headers.allow, "GET, HEAD");
+    assert.equal(response.headers.connection, "keep-alive");
+  }
+});
+
+test("a usable X-Request-Id comes back, any other is replaced", async (t) => {
+  const peer = await connect(t, await serve(t));
+  const ask = async (id) => {
+    await peer.send(get("/nowhere", `X-Request-Id: ${id}`));
+    return assertError(await peer.response(), 404, "not_found").request_id;
+  };
+  for (const id of ["abc", "A-1_b.c", "x".repeat(64)]) assert.equal(await ask(id), id);
+  for (const id of ["", "x".repeat(65), "a b", 'a"b', "a/b", "é"]) assert.match(await ask(id), UUID7);
+  assert.notEqual(await ask(""), await ask(""));
+});
+
+test("pipelined requests are answered in order", async (t) => {
+  const peer = await connect(t, await serve(t));
+  const count = 500;
+  const paths = Array.from({ length: count }, (_, i) => (i % 3 === 2 ? `/nowhere/${i}` : "/healthz/live"));
+  await peer.send(paths.map((path, i) => get(path, `X-Request-Id: request-${i}`)).join(""));
+  for (let i = 0; i < count; i++) {
+    const response = await peer.response();
+    if (i % 3 === 2) assert.equal(assertError(response, 404, "not_found").request_id, `request-${i}`);
+    else assert.equal(response.body, LIVE);
+  }
+  assert.equal(peer.pending, 0);
+});
+
+test("a request may arrive byte by byte, and so may the next", async (t) => {
+  const peer = await connect(t, await serve(t));
+  for (let round = 0; round < 2; round++) {
+    for (const byte of get("/healthz/ready", "Accept: */*")) await peer.send(byte);
+    assert.equal((await peer.response()).body, READY);
+  }
+});
+
+test("a pipelined request may be cut anywhere", async (t) => {
+  const server = await serve(t);
+  const text = get("/healthz/live") + get("/healthz/ready");
+  for (let cut = 1; cut < text.length; cut += 7) {
+    const peer = await connect(t, server);
+    await peer.send(text.slice(0, cut));
+    await peer.send(text.slice(cut));
+    assert.equal((await peer.response()).body, LIVE);
+    assert.equal((await peer.response()).body, READY);
+    peer.close();
+  }
+});
+
+test("Connection: close ends the connection behind the answer", async (t) => {
+  const peer = await connect(t, await serve(t));
+  await peer.send(get("/healthz/live", "Connection: close") + get("/healthz/ready"));
+  const { headers, body } = await peer.response();
+  assert.equal(body, LIVE);
+  assert.equal(headers.connection, "close");
+  assert.equal(await peer.rest(), "", "what was pipelined behind it is not answered");
+});
+
+test("HTTP/1.0 closes unless asked to keep the connection", async (t) => {
+  const server = await serve(t);
+  const closing = await connect(t, server);
+  await closing.send("GET /healthz/live HTTP/1.0\r\n\r\n");
+  assert.equal((await closing.response()).headers.connection, "close");
+  assert.equal(await closing.rest(), "");
+  const kept = await connect(t, server);
+  for (let i = 0; i < 2; i++) {
+    await kept.send("GET /healthz/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert.equal((await kept.response()).headers.connection, "keep-alive");
+  }
+});
+
+test("a client that ends its side still gets its answers", async (t) => {
+  const peer = await connect(t, await serve(t));
+  await peer.send(get("/healthz/live") + get("/healthz/ready"));
+  peer.finish();
+  assert.equal((await peer.response()).body, LIVE);
+  assert.equal((await peer.response()).body, READY);
+  assert.equal(await peer.rest(), "");
+});
+
+test("nobody is told to continue with a body nobody takes", async (t) => {
+  const server = await serve(t);
+  for (const [path, status, code] of [["/healthz/live", 413, "payload_too_large"], ["/nowhere", 404, "not_found"]]) {
+    const peer = await connect(t, server);
+    await peer.send(get(path, "Content-Length: 5", "Expect: 100-continue"));
+    const response = await peer.response();
+    assertError(response, status, code);
+    assert.equal(response.headers.connection, "close");
+    assert.equal(await peer.rest(), "");
+  }
+  const peer = await connect(t, server);
+  await peer.send(get("/healthz/live", "Content-Length: 0", "Expect: 100-continue"));
+  assert.equal((await peer.response()).body, LIVE, "there is no body to wait for");
+  await peer.send(get("/healthz/live", "Expect: miracles"));
+  assertError(await peer.response(), 417, "expectation_failed");
+});
+
+test("the server speaks IPv6", async (t) => {
+  if (!(await available("::1"))) return t.skip("this machine has no ::1");
+  const server = await serve(t, { bind: "[::1]:0" });
+  assert.match(server.url, /^http:\/\/\[::1\]:\d+$/);
+  assert.equal(await curl("-f", `${server.url}/healthz/ready`), READY);
+});
+
+test("every io loop answers", async (t) => {
+  const server = await serve(t, { args: ["--loops", "4"] });
+  await server.saw("log", /server\.ready.*loops=4/);
+  const peers = await Promise.all(Array.from({ length: 64 }, () => connect(t, server)));
+  for (const peer of peers) await peer.send(get("/healthz/ready"));
+  for (const peer of peers) assert.equal((await peer.response()).body, READY);
+});
+
+test("log lines are JSON when asked", async (t) => {
+  const server = await serve(t, { settings: { KHALA_LOG: "json" } });
+  await server.stop();
+  const lines = server.log.trim().split("\n").map((line) => JSON.parse(line));
+  const events = lines.map((line) => line.event);
+  for (const event of ["server.ready", "server.draining", "server.ended"]) {
+    assert.ok(events.includes(event), `${event} in ${events}`);
+  }
+  assert.equal(lines.find((line) => line.event === "server.ready").port, server.port);
+});

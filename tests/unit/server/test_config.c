@@ -1,0 +1,190 @@
+#include "server/config.h"
+#include "test.h"
+
+/* The environment of one test: name, value, name, value, NULL. */
+static const char *const *variables;
+
+static const char *environment(const char *name) {
+    for (const char *const *at = variables; at && *at; at += 2)
+        if (strcmp(at[0], name) == 0)
+            return at[1];
+    return NULL;
+}
+
+static enum status load(struct config *config, const char *name, const char *value,
+                        struct config_error *error) {
+    const char *const pair[] = {name, value, NULL};
+    variables = name ? pair : NULL;
+    enum status status = config_load(config, environment, NULL, 0, error);
+    variables = NULL;
+    return status;
+}
+
+static void assert_taken(const char *name, const char *value) {
+    struct config config;
+    struct config_error error = {""};
+    if (load(&config, name, value, &error) != STATUS_OK)
+        fail_msg("%s='%s': %s", name, value, error.text);
+}
+
+static void assert_refused(const char *name, const char *value) {
+    struct config config;
+    struct config_error error = {""};
+    if (load(&config, name, value, &error) != STATUS_INVALID_CONFIG)
+        fail_msg("%s='%s' is taken", name, value);
+    assert_non_null(strstr(error.text, name));
+}
+
+static void an_empty_environment_gives_the_defaults(void **state) {
+    (void)state;
+    struct config config;
+    struct config_error error;
+    assert_ok(load(&config, NULL, NULL, &error));
+    assert_string_equal(config.bind.host, "127.0.0.1");
+    assert_int_equal(config.bind.port, 4100);
+    assert_string_equal(config.data_dir, "./khala-data");
+    assert_int_equal(config.log_format, LOG_TEXT);
+    assert_int_equal(config.log_level, LOG_INFO);
+    assert_int_equal(config.connections_max, 100000);
+    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++)
+        assert_int_equal(config.sources[i], CONFIG_DEFAULT);
+    for (size_t i = 0; i < policy_key_count(); i++)
+        assert_int_equal(config.policy_sources[i], CONFIG_DEFAULT);
+}
+
+static void a_flag_wins_over_the_environment(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"RUNTIME_BIND_ADDR", "10.0.0.1:1", "KHALA_LOG", "json",
+                                        NULL};
+    const struct config_flag flags[] = {{"--bind", "10.0.0.2:2"}, {"--log", NULL}};
+    struct config config;
+    struct config_error error;
+    variables = pairs;
+    assert_ok(config_load(&config, environment, flags, 2, &error));
+    variables = NULL;
+    assert_string_equal(config.bind.host, "10.0.0.2");
+    assert_int_equal(config.bind.port, 2);
+    assert_int_equal(config.sources[0], CONFIG_FLAG);
+    assert_int_equal(config.log_format, LOG_JSON);
+}
+
+static void a_bad_flag_is_refused_even_where_the_environment_is_good(void **state) {
+    (void)state;
+    const struct config_flag flags[] = {{"--bind", "nowhere"}};
+    struct config config;
+    struct config_error error;
+    assert_int_equal(config_load(&config, environment, flags, 1, &error), STATUS_INVALID_CONFIG);
+    assert_non_null(strstr(error.text, "RUNTIME_BIND_ADDR"));
+}
+
+static void an_address_is_a_host_and_a_port(void **state) {
+    (void)state;
+    static const char *const good[] = {"127.0.0.1:0", "localhost:65535", "[::1]:80", "[::]:1",
+                                       "a-b.example:443"};
+    static const char *const bad[] = {"",        "4100",     ":4100",   "host:",      "host:65536",
+                                      "host:-1", "host:1x",  "[]:80",   "[::1]",      "::1:80",
+                                      "[::1:80", "::1]:80",  "a[b]:80", "[[::1]]:80", "host: 1",
+                                      "host:+1", "ho\nst:80"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        assert_taken("RUNTIME_BIND_ADDR", good[i]);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_refused("RUNTIME_BIND_ADDR", bad[i]);
+    char longest[262];
+    memset(longest, 'h', sizeof(longest));
+    strcpy(longest + 255, ":80");
+    assert_taken("RUNTIME_BIND_ADDR", longest);
+    longest[255] = 'h';
+    strcpy(longest + 256, ":80");
+    assert_refused("RUNTIME_BIND_ADDR", longest);
+}
+
+static void a_number_keeps_to_its_bounds(void **state) {
+    (void)state;
+    assert_taken("KHALA_REQUEST_TIMEOUT_MS", "10");
+    assert_taken("KHALA_REQUEST_TIMEOUT_MS", "3600000");
+    static const char *const bad[] = {
+        "9", "3600001", "", " 50", "50 ", "-1", "5e1", "0x50", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_refused("KHALA_REQUEST_TIMEOUT_MS", bad[i]);
+}
+
+static void the_head_may_not_be_larger_than_the_parser_takes(void **state) {
+    (void)state;
+    assert_taken("KHALA_REQUEST_HEAD_BYTES_MAX", "65536");
+    assert_refused("KHALA_REQUEST_HEAD_BYTES_MAX", "65537");
+}
+
+static void a_choice_is_a_whole_word_of_its_list(void **state) {
+    (void)state;
+    static const char *const bad[] = {"", "jso", "jsonl", "JSON", "text|json", "|"};
+    assert_taken("KHALA_LOG", "text");
+    assert_taken("KHALA_LOG", "json");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_refused("KHALA_LOG", bad[i]);
+}
+
+static void the_levels_are_those_of_the_log(void **state) {
+    (void)state;
+    static const char *const names[] = {"debug", "info", "warn", "error", "off"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct config config;
+        struct config_error error;
+        enum log_level level;
+        assert_ok(load(&config, "KHALA_LOG_LEVEL", names[i], &error));
+        assert_ok(log_level_parse(slice_of(names[i]), &level));
+        assert_int_equal(config.log_level, level);
+    }
+}
+
+static void a_text_has_a_length_and_no_control_characters(void **state) {
+    (void)state;
+    char text[CONFIG_TEXT_MAX + 1];
+    memset(text, 'x', sizeof(text));
+    text[CONFIG_TEXT_MAX - 1] = '\0';
+    assert_taken("KHALA_DATA_DIR", text);
+    text[CONFIG_TEXT_MAX - 1] = 'x';
+    text[CONFIG_TEXT_MAX] = '\0';
+    assert_refused("KHALA_DATA_DIR", text);
+    assert_refused("KHALA_DATA_DIR", "");
+    assert_refused("KHALA_DATA_DIR", "a\nKHALA_LOG=json  # flag");
+    assert_refused("KHALA_DATA_DIR", "\x7f");
+    assert_taken("KHALA_DATA_DIR", "/srv/daten für später");
+}
+
+static void a_policy_is_set_by_its_name_and_refused_by_it(void **state) {
+    (void)state;
+    struct config config;
+    struct config_error error;
+    assert_ok(load(&config, "RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "77", &error));
+    assert_int_equal(policy_of(&config.policies, SLICE("chat"))->replay_budget_events, 77);
+    assert_refused("RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "0");
+    assert_refused("RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "many");
+}
+
+static void a_bad_value_of_any_length_fits_its_message(void **state) {
+    (void)state;
+    char text[4096];
+    memset(text, '9', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    assert_refused("KHALA_IO_LOOPS", text);
+    assert_refused("KHALA_LOG", text);
+    assert_refused("RUNTIME_BIND_ADDR", text);
+    assert_refused("RUNTIME_KHALA_FALLBACK_RETENTION_SECONDS", text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_environment_gives_the_defaults),
+        cmocka_unit_test(a_flag_wins_over_the_environment),
+        cmocka_unit_test(a_bad_flag_is_refused_even_where_the_environment_is_good),
+        cmocka_unit_test(an_address_is_a_host_and_a_port),
+        cmocka_unit_test(a_number_keeps_to_its_bounds),
+        cmocka_unit_test(the_head_may_not_be_larger_than_the_parser_takes),
+        cmocka_unit_test(a_choice_is_a_whole_word_of_its_list),
+        cmocka_unit_test(the_levels_are_those_of_the_log),
+        cmocka_unit_test(a_text_has_a_length_and_no_control_characters),
+        cmocka_unit_test(a_policy_is_set_by_its_name_and_refused_by_it),
+        cmocka_unit_test(a_bad_value_of_any_length_fits_its_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
