@@ -18,8 +18,8 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
 static void set_state(struct conn *conn, enum conn_state state) {
     /* Which state may follow which, one row a state. */
     static const unsigned allowed[] = {
-        [CONN_READING] = 1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_STREAMING |
-                         1u << CONN_CLOSED,
+        [CONN_READING] =
+            1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_CLOSED,
         [CONN_HANDLING] = 1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_CLOSED,
         [CONN_STREAMING] = 1u << CONN_READING | 1u << CONN_HANDLING | 1u << CONN_WRITING |
                            1u << CONN_LINGERING | 1u << CONN_CLOSED,

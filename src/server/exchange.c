@@ -149,7 +149,8 @@ static struct http1_header challenge(enum status status) {
 }
 
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error) {
-    struct http1_header headers[HEADERS_MAX] = {{SLICE("X-Request-Id"), exchange_request_id(exchange)}};
+    struct http1_header headers[HEADERS_MAX] = {
+        {SLICE("X-Request-Id"), exchange_request_id(exchange)}};
     size_t header_count = 1;
     char allowed[64];
     struct buffer body;
@@ -230,6 +231,10 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
     bool more = conn_send(conn);
     assert(!more);
     (void)more;
+}
+
+void exchange_abort(struct exchange *exchange) {
+    conn_close(exchange->conn);
 }
 
 bool exchange_is_sending(const struct exchange *exchange) {

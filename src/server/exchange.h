@@ -40,10 +40,10 @@ struct exchange {
     struct buffer body;
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
     enum status refused; /* known from the head; answered when the request is read */
-    bool answered; /* or the answer has begun */
-    bool chunked;  /* the answer in pieces: else closing ends it */
-    bool broken;   /* the answer's head could not be written */
-    unsigned refs; /* what other threads owe */
+    bool answered;       /* or the answer has begun */
+    bool chunked;        /* the answer in pieces: else closing ends it */
+    bool broken;         /* the answer's head could not be written */
+    unsigned refs;       /* what other threads owe */
     const struct exchange_stream *stream;
     void *work; /* the handler's own, which work_free takes back with the exchange */
     void (*work_free)(void *work);
@@ -75,8 +75,7 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
 void exchange_answer_status(struct exchange *exchange, enum status status);
 /* The one error body, without a line's end. */
 MUST_CHECK enum status exchange_error_write(struct exchange *exchange,
-                                            const struct exchange_error *error,
-                                            struct buffer *out);
+                                            const struct exchange_error *error, struct buffer *out);
 
 /* An answer of any length: begin, pieces, end. The head leaves with the first piece. */
 void exchange_begin(struct exchange *exchange, unsigned http_status, struct slice content_type);
@@ -84,6 +83,8 @@ void exchange_begin(struct exchange *exchange, unsigned http_status, struct slic
 MUST_CHECK bool exchange_send(struct exchange *exchange, struct slice piece);
 /* The last piece, which may be empty. Touch the exchange no more. */
 void exchange_end(struct exchange *exchange, struct slice piece);
+/* Breaks off: closes the connection, so that nobody takes the answer for a whole one. */
+void exchange_abort(struct exchange *exchange);
 /* A piece is still being written. */
 bool exchange_is_sending(const struct exchange *exchange);
 /* Holds the body back, and lets it come on; it may come, and even end, inside the call. */

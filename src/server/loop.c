@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "server/conn.h"
+#include "server/handlers.h"
 #include "server/server.h"
 
 #define TASKS_MAX 1000000
@@ -141,6 +142,7 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
+    append_reader_init(&loop->reader, HANDLE_BODY_BYTES_MAX);
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
@@ -181,5 +183,6 @@ void io_loop_join(struct io_loop *loop) {
     int error = uv_loop_close(&loop->uv);
     assert(error == 0);
     (void)error;
+    append_reader_release(&loop->reader);
     mailbox_release(&loop->mailbox);
 }

@@ -9,6 +9,7 @@
 
 #include <uv.h>
 
+#include "authority/append_read.h"
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "base/uuid7.h"
@@ -42,6 +43,7 @@ struct io_loop {
     struct uuid7_generator ids; /* of requests */
     struct deadline_queue deadlines;
     struct http1_limits limits;
+    struct append_reader reader; /* of the bodies of appends */
     struct conn *conns;
     size_t conn_count;
     size_t conn_count_max;

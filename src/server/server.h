@@ -46,4 +46,9 @@ MUST_CHECK enum status server_run(struct server *server, void (*on_ready)(const 
 /* Any thread: a loop's thread is about to end. */
 void server_loop_ended_post(struct server *server);
 
+/* Any thread: how an append went, which is how we know whether the store takes any. */
+void server_append_seen(struct server *server, enum status status, uint64_t mono_ms);
+/* Any thread: whether appends are worth trying. */
+bool server_store_works(const struct server *server, uint64_t mono_ms);
+
 #endif
