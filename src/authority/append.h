@@ -22,8 +22,9 @@ enum append_kind {
     APPEND_WORKER_HEARTBEAT,
     APPEND_WORKER_STATUS,
     APPEND_WORKER_EVENT,
-    APPEND_TOPIC_EVENT, /* also notifications: the topic runtime.notifications */
+    APPEND_TOPIC_EVENT, /* an application topic; those the projector writes are refused */
     APPEND_AUDIT_EVENT,
+    APPEND_NOTIFICATION, /* the topic runtime.notifications, whatever entity_id says */
     APPEND_KIND_COUNT,
 };
 
@@ -62,7 +63,11 @@ struct append_request {
     struct slice status_name;
     struct slice reason;
 
-    /* Answered. event and entity are set when status is STATUS_OK. */
+    /* Answered. STATUS_OK when posted; a request refused while it was read is posted with its
+     * refusal, keeps it, and is otherwise left alone. When STATUS_OK is answered, event is set: the
+     * one appended, or where nothing was the one that stands for it (deduplicated). entity is
+     * whole after creations, heartbeats and changes of status; after the others it has its ref,
+     * kind, id, status and head only. */
     enum status status;
     bool deduplicated;
     bool created;

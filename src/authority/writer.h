@@ -9,6 +9,7 @@
 #define AUTHORITY_WRITER_H
 
 #include "authority/append.h"
+#include "base/clock.h"
 #include "topic/policy.h"
 
 struct projection; /* authority/projection.h: how the writer folds, without knowing the projector */
@@ -22,6 +23,10 @@ struct writer_options {
     void (*on_commit)(void *user, const struct store_batch *batch);
     void *on_commit_user;
     uint64_t group_max; /* groups that may wait */
+    /* Time from elsewhere, for tests. NULL: the system's. */
+    clock_read_cb *clock_read;
+    void *clock_user;
+    uint64_t entity_count_max; /* entities kept in memory; 0: as many as usual */
 };
 
 struct writer_stats {

@@ -1,0 +1,39 @@
+/* From a JSON object to a request of the authority: shapes are checked, texts decoded, the payload
+ * made canonical and hashed. Used by every way in.
+ * Any thread; a reader belongs to one at a time and keeps its memory between calls. What a request
+ * points to is copied into the caller's arena (the group's); the JSON may go afterwards.
+ * STATUS_INVALID_REQUEST with a message that names the field; STATUS_INVALID_TOPIC; duplicate keys
+ * and numbers out of range of a payload by their own codes; STATUS_OUT_OF_MEMORY, arena full.
+ * The status is in the request too, so that a refused one can be posted with the others. */
+#ifndef AUTHORITY_APPEND_READ_H
+#define AUTHORITY_APPEND_READ_H
+
+#include "authority/append.h"
+#include "wire/canonical.h"
+
+struct append_reader {
+    struct canonical_scratch scratch;
+    struct buffer text;
+};
+
+/* body_bytes_max: the largest JSON text that will be read. */
+void append_reader_init(struct append_reader *reader, size_t body_bytes_max);
+void append_reader_release(struct append_reader *reader);
+
+/* The body of a single endpoint. id comes from the path (decoded, unchecked); absent, which is
+ * data NULL, at a creation, where the body may name it; and for audit and notifications. */
+MUST_CHECK enum status append_read(struct append_reader *reader, enum append_kind kind,
+                                   struct slice id, struct json_value body, struct arena *arena,
+                                   struct append_request *request);
+/* An item of a batch, which names its target: exactly one of run_id, worker_id, topic and
+ * "audit": true. A worker's item with event_type is an event, with status a change of status, with
+ * metadata_patch a heartbeat. The topic runtime.notifications takes notifications. */
+MUST_CHECK enum status append_read_item(struct append_reader *reader, struct json_value item,
+                                        struct arena *arena, struct append_request *request);
+/* A request that could not even be parsed keeps its place among the others. */
+void append_refuse(struct append_request *request, enum status status, const char *message);
+
+/* 1 to 256 bytes of UTF-8, no control characters, no white space at either end. */
+bool append_id_valid(struct slice id);
+
+#endif

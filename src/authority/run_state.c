@@ -1,0 +1,55 @@
+#include "authority/run_state.h"
+
+#include <assert.h>
+
+#define BIT(state) (1u << (state))
+
+static const char *const names[RUN_STATE_COUNT] = {
+    "created", "running", "canceling", "canceled", "succeeded", "failed",
+};
+
+/* From which states each state may be reached by the event that leads to it. */
+static const unsigned may_come_from[RUN_STATE_COUNT] = {
+    [RUN_RUNNING] = BIT(RUN_CREATED) | BIT(RUN_RUNNING),
+    [RUN_CANCELING] = BIT(RUN_CREATED) | BIT(RUN_RUNNING),
+    [RUN_CANCELED] = BIT(RUN_CREATED) | BIT(RUN_RUNNING) | BIT(RUN_CANCELING),
+    [RUN_SUCCEEDED] = BIT(RUN_CREATED) | BIT(RUN_RUNNING),
+    [RUN_FAILED] = BIT(RUN_CREATED) | BIT(RUN_RUNNING) | BIT(RUN_CANCELING),
+};
+
+const char *run_state_name(enum run_state state) {
+    assert((unsigned)state < RUN_STATE_COUNT);
+    return names[state];
+}
+
+bool run_state_parse(struct slice name, enum run_state *state) {
+    for (unsigned i = 0; i < RUN_STATE_COUNT; i++) {
+        if (slice_equal(name, slice_of(names[i]))) {
+            *state = (enum run_state)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool run_state_is_final(enum run_state state) {
+    return state == RUN_CANCELED || state == RUN_SUCCEEDED || state == RUN_FAILED;
+}
+
+enum status run_state_next(enum run_state state, struct slice event_type, enum run_state outcome,
+                           enum run_state *next) {
+    enum run_state wanted = state;
+    *next = state;
+    if (slice_equal(event_type, SLICE(RUN_EVENT_STARTED)))
+        wanted = RUN_RUNNING;
+    else if (slice_equal(event_type, SLICE(RUN_EVENT_CANCEL_REQUESTED)))
+        wanted = RUN_CANCELING;
+    else if (slice_equal(event_type, SLICE(RUN_EVENT_FINISHED)))
+        wanted = outcome;
+    else
+        return STATUS_OK;
+    if (!(may_come_from[wanted] & BIT(state)))
+        return STATUS_INVALID_TRANSITION;
+    *next = wanted;
+    return STATUS_OK;
+}
