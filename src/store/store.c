@@ -1,0 +1,145 @@
+#include "store/store.h"
+
+#include <assert.h>
+
+#include "store/store_engine.h"
+
+void store_close(struct store *store) {
+    if (store == NULL)
+        return;
+    store->engine->close(store);
+}
+
+enum status store_session_open(struct store *store, enum store_mode mode,
+                               struct store_session **session) {
+    return store->engine->session_open(store, mode, session);
+}
+
+void store_session_close(struct store_session *session) {
+    if (session == NULL)
+        return;
+    session->engine->session_close(session);
+}
+
+const char *store_session_error(const struct store_session *session) {
+    return session->engine->session_error(session);
+}
+
+enum status store_commit(struct store_session *session, const struct store_batch *batch) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->commit(session, batch);
+}
+
+enum status store_prune(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
+                        uint64_t limit, uint64_t *pruned) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->prune(session, topic_ref, below_seq, limit, pruned);
+}
+
+enum status store_read_state(struct store_session *session, struct store_state *state) {
+    return session->engine->read_state(session, state);
+}
+
+enum status store_load_entity(struct store_session *session, enum entity_kind kind, struct slice id,
+                              struct arena *arena, struct store_entity *entity) {
+    return session->engine->load_entity(session, kind, id, arena, entity);
+}
+
+enum status store_load_entity_ref(struct store_session *session, uint64_t ref, struct arena *arena,
+                                  struct store_entity *entity) {
+    return session->engine->load_entity_ref(session, ref, arena, entity);
+}
+
+enum status store_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
+                             struct store_event *event) {
+    return session->engine->load_event(session, log_id, arena, event);
+}
+
+enum status store_find_event_id(struct store_session *session, const struct uuid *event_id,
+                                uint64_t *log_id) {
+    return session->engine->find_event_id(session, event_id, log_id);
+}
+
+enum status store_find_key(struct store_session *session, uint64_t entity_ref, struct slice key,
+                           uint64_t *log_id) {
+    return session->engine->find_key(session, entity_ref, key, log_id);
+}
+
+enum status store_find_cursor(struct store_session *session, const struct event_cursor *cursor,
+                              uint64_t *log_id) {
+    return session->engine->find_cursor(session, cursor, log_id);
+}
+
+enum status store_load_topic(struct store_session *session, struct slice name, struct arena *arena,
+                             struct store_topic *topic) {
+    return session->engine->load_topic(session, name, arena, topic);
+}
+
+enum status store_load_stream(struct store_session *session, struct slice stream_id,
+                              struct arena *arena, struct store_topic *topic) {
+    return session->engine->load_stream(session, stream_id, arena, topic);
+}
+
+enum status store_load_document(struct store_session *session, enum document_kind kind,
+                                uint64_t entity_ref, struct arena *arena,
+                                struct store_document *document) {
+    return session->engine->load_document(session, kind, entity_ref, arena, document);
+}
+
+enum status store_load_checkpoint(struct store_session *session, enum document_kind kind,
+                                  uint64_t entity_ref, struct arena *arena,
+                                  struct store_checkpoint *checkpoint) {
+    return session->engine->load_checkpoint(session, kind, entity_ref, arena, checkpoint);
+}
+
+enum status store_walk_entity_events(struct store_session *session, uint64_t entity_ref,
+                                     uint64_t after_seq, uint64_t limit, void *user,
+                                     store_event_cb *callback) {
+    return session->engine->walk_entity_events(session, entity_ref, after_seq, limit, user,
+                                               callback);
+}
+
+enum status store_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
+                           void *user, store_event_cb *callback) {
+    return session->engine->walk_log(session, after_log_id, limit, user, callback);
+}
+
+enum status store_walk_entities(struct store_session *session, enum entity_kind kind,
+                                uint64_t after_ref, uint64_t limit, void *user,
+                                store_entity_cb *callback) {
+    return session->engine->walk_entities(session, kind, after_ref, limit, user, callback);
+}
+
+enum status store_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
+                              void *user, store_topic_cb *callback) {
+    return session->engine->walk_topics(session, after_ref, limit, user, callback);
+}
+
+enum status store_walk_documents(struct store_session *session, enum document_kind kind,
+                                 uint64_t after_ref, uint64_t limit, void *user,
+                                 store_document_cb *callback) {
+    return session->engine->walk_documents(session, kind, after_ref, limit, user, callback);
+}
+
+enum status store_walk_journal(struct store_session *session, uint64_t topic_ref,
+                               uint64_t after_seq, uint64_t limit, void *user,
+                               store_journal_cb *callback) {
+    return session->engine->walk_journal(session, topic_ref, after_seq, limit, user, callback);
+}
+
+enum status store_walk_drifts(struct store_session *session, uint64_t limit, void *user,
+                              store_drift_cb *callback) {
+    return session->engine->walk_drifts(session, limit, user, callback);
+}
+
+const char *entity_kind_name(enum entity_kind kind) {
+    static const char *const names[ENTITY_KIND_COUNT] = {"run", "worker", "topic", "audit"};
+    assert((unsigned)kind < ENTITY_KIND_COUNT);
+    return names[kind];
+}
+
+const char *document_kind_name(enum document_kind kind) {
+    static const char *const names[DOCUMENT_KIND_COUNT] = {"run_summary", "codex_worker_summary"};
+    assert((unsigned)kind < DOCUMENT_KIND_COUNT);
+    return names[kind];
+}

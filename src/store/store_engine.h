@@ -1,0 +1,74 @@
+/* What a backend of the store implements: one struct of functions, and the two objects it extends.
+ * Threads, memory and errors are those of store.h. A backend's own structs begin with struct store
+ * and struct store_session, so that a pointer to one is a pointer to the other.
+ * Every function is set. */
+#ifndef STORE_STORE_ENGINE_H
+#define STORE_STORE_ENGINE_H
+
+#include "store/store.h"
+
+struct store_engine {
+    void (*close)(struct store *store);
+    enum status (*session_open)(struct store *store, enum store_mode mode,
+                                struct store_session **session);
+    void (*session_close)(struct store_session *session);
+    const char *(*session_error)(const struct store_session *session);
+
+    enum status (*commit)(struct store_session *session, const struct store_batch *batch);
+    enum status (*prune)(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
+                         uint64_t limit, uint64_t *pruned);
+
+    enum status (*read_state)(struct store_session *session, struct store_state *state);
+    enum status (*load_entity)(struct store_session *session, enum entity_kind kind,
+                               struct slice id, struct arena *arena, struct store_entity *entity);
+    enum status (*load_entity_ref)(struct store_session *session, uint64_t ref, struct arena *arena,
+                                   struct store_entity *entity);
+    enum status (*load_event)(struct store_session *session, uint64_t log_id, struct arena *arena,
+                              struct store_event *event);
+    enum status (*find_event_id)(struct store_session *session, const struct uuid *event_id,
+                                 uint64_t *log_id);
+    enum status (*find_key)(struct store_session *session, uint64_t entity_ref, struct slice key,
+                            uint64_t *log_id);
+    enum status (*find_cursor)(struct store_session *session, const struct event_cursor *cursor,
+                               uint64_t *log_id);
+    enum status (*load_topic)(struct store_session *session, struct slice name, struct arena *arena,
+                              struct store_topic *topic);
+    enum status (*load_stream)(struct store_session *session, struct slice stream_id,
+                               struct arena *arena, struct store_topic *topic);
+    enum status (*load_document)(struct store_session *session, enum document_kind kind,
+                                 uint64_t entity_ref, struct arena *arena,
+                                 struct store_document *document);
+    enum status (*load_checkpoint)(struct store_session *session, enum document_kind kind,
+                                   uint64_t entity_ref, struct arena *arena,
+                                   struct store_checkpoint *checkpoint);
+
+    enum status (*walk_entity_events)(struct store_session *session, uint64_t entity_ref,
+                                      uint64_t after_seq, uint64_t limit, void *user,
+                                      store_event_cb *callback);
+    enum status (*walk_log)(struct store_session *session, uint64_t after_log_id, uint64_t limit,
+                            void *user, store_event_cb *callback);
+    enum status (*walk_entities)(struct store_session *session, enum entity_kind kind,
+                                 uint64_t after_ref, uint64_t limit, void *user,
+                                 store_entity_cb *callback);
+    enum status (*walk_topics)(struct store_session *session, uint64_t after_ref, uint64_t limit,
+                               void *user, store_topic_cb *callback);
+    enum status (*walk_documents)(struct store_session *session, enum document_kind kind,
+                                  uint64_t after_ref, uint64_t limit, void *user,
+                                  store_document_cb *callback);
+    enum status (*walk_journal)(struct store_session *session, uint64_t topic_ref,
+                                uint64_t after_seq, uint64_t limit, void *user,
+                                store_journal_cb *callback);
+    enum status (*walk_drifts)(struct store_session *session, uint64_t limit, void *user,
+                               store_drift_cb *callback);
+};
+
+struct store {
+    const struct store_engine *engine;
+};
+
+struct store_session {
+    const struct store_engine *engine;
+    enum store_mode mode;
+};
+
+#endif

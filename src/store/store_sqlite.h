@@ -1,0 +1,214 @@
+/* The embedded store's inside, shared by its files: connections, statements, faults.
+ * Threads as in store.h: a session and all its statements belong to one thread at a time.
+ * Statements are prepared once a session, on first use, and kept; a row read from one points into
+ * it until it is stepped or reset. Faults of SQLite become a status and a sentence in the session.
+ * Outside of a call no statement is active and no transaction is open. */
+#ifndef STORE_STORE_SQLITE_H
+#define STORE_STORE_SQLITE_H
+
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#include "store/store_engine.h"
+
+/* "Khal": tells our databases from everybody else's. */
+#define SQLITE_STORE_APPLICATION_ID 0x4b68616c
+#define SQLITE_STORE_FILE           "khala.db"
+#define SQLITE_STORE_LOCK_FILE      "khala.lock"
+/* 4 KiB pages: the log is written back from 32 MB on and truncated to 64 MB. */
+#define SQLITE_STORE_WAL_PAGES      8192
+#define SQLITE_STORE_WAL_BYTES_MAX  67108864
+#define SQLITE_STORE_WRITE_CACHE_KB 32768
+#define SQLITE_STORE_READ_CACHE_KB  4096
+#define SQLITE_STORE_BUSY_MS        5000
+/* Drifts are notes for people; only the latest are kept. */
+#define SQLITE_STORE_DRIFTS_MAX 10000
+
+enum statement_id {
+    STATEMENT_BEGIN,
+    STATEMENT_COMMIT,
+    STATEMENT_ROLLBACK,
+    STATEMENT_PUT_ENTITY,
+    STATEMENT_ADD_EVENT,
+    STATEMENT_ADD_EVENT_ID,
+    STATEMENT_ADD_KEY,
+    STATEMENT_PUT_TOPIC,
+    STATEMENT_PUT_RUN_SUMMARY,
+    STATEMENT_PUT_WORKER_SUMMARY,
+    STATEMENT_PUT_CHECKPOINT,
+    STATEMENT_ADD_JOURNAL,
+    STATEMENT_ADD_DRIFT,
+    STATEMENT_DROP_OLD_DRIFTS,
+    STATEMENT_PRUNE_JOURNAL,
+    STATEMENT_RAISE_OLDEST,
+    STATEMENT_STATE,
+    STATEMENT_TAIL,
+    STATEMENT_CURSOR_AT,
+    STATEMENT_EVENT_ID_MAX,
+    STATEMENT_EVENT_ID,
+    STATEMENT_KEY,
+    STATEMENT_ENTITY_BY_ID,
+    STATEMENT_ENTITY_BY_REF,
+    STATEMENT_EVENT,
+    STATEMENT_TOPIC_BY_REF,
+    STATEMENT_TOPIC_BY_NAME,
+    STATEMENT_TOPIC_BY_STREAM,
+    STATEMENT_RUN_SUMMARY,
+    STATEMENT_WORKER_SUMMARY,
+    STATEMENT_CHECKPOINT,
+    STATEMENT_WALK_ENTITY_EVENTS,
+    STATEMENT_WALK_LOG,
+    STATEMENT_WALK_ENTITIES,
+    STATEMENT_WALK_TOPICS,
+    STATEMENT_WALK_RUN_SUMMARIES,
+    STATEMENT_WALK_WORKER_SUMMARIES,
+    STATEMENT_WALK_JOURNAL,
+    STATEMENT_WALK_DRIFTS,
+    STATEMENT_COUNT,
+};
+
+/* The events' first column in STATEMENT_WALK_JOURNAL. */
+#define SQLITE_STORE_JOURNAL_COLUMNS 8
+
+struct sqlite_store {
+    struct store base;
+    char *path;  /* of the database */
+    int lock_fd; /* -1: opened without the lock */
+    atomic_bool write_session_open;
+};
+
+/* Where the log ends, as the write session knows it: lets a commit check order and uniqueness
+ * without asking the database. Forgotten with every failure. */
+struct sqlite_tail {
+    bool known;
+    uint64_t log_id; /* 0: the log is empty */
+    struct uuid cursor;
+    struct uuid client_id_max; /* zeros: no client chose an id yet */
+};
+
+struct sqlite_session {
+    struct store_session base;
+    struct sqlite_store *store;
+    sqlite3 *database;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+    struct sqlite_tail tail;
+    char error[STORE_MESSAGE_MAX];
+};
+
+static inline struct sqlite_session *sqlite_session_of(struct store_session *session) {
+    return (struct sqlite_session *)session;
+}
+
+/* ---- connections (store_sqlite_open.c, store_sqlite.c) ------------------------------------- */
+
+extern const struct store_engine store_engine_sqlite;
+
+enum status sqlite_status(int code);
+/* Opens and configures a connection; with create an absent file is made. On failure *database is
+ * NULL and the message, of STORE_MESSAGE_MAX, says why. */
+MUST_CHECK enum status sqlite_connect(const char *path, enum store_mode mode, bool create,
+                                      sqlite3 **database, char *message);
+
+/* ---- statements (store_sqlite_statement.c) -------------------------------------------------- */
+
+MUST_CHECK enum status sqlite_statement(struct sqlite_session *session, enum statement_id id,
+                                        sqlite3_stmt **statement);
+/* Runs a bound statement that yields no row, and resets it. */
+MUST_CHECK enum status sqlite_run(struct sqlite_session *session, sqlite3_stmt *statement);
+/* Both of the above, for a statement without parameters. */
+MUST_CHECK enum status sqlite_execute(struct sqlite_session *session, enum statement_id id);
+/* Steps to the next row, or STATUS_NOT_FOUND at the end. */
+MUST_CHECK enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement);
+/* Notes what went wrong, and answers its status. */
+enum status sqlite_fault(struct sqlite_session *session);
+enum status sqlite_damaged(struct sqlite_session *session, const char *what, uint64_t number);
+
+void sqlite_bind_number(sqlite3_stmt *statement, int index, uint64_t number);
+/* Numbers that came from outside: what is larger than any stored one stays so. */
+void sqlite_bind_bound(sqlite3_stmt *statement, int index, uint64_t number);
+/* 0 is stored as NULL. */
+void sqlite_bind_optional(sqlite3_stmt *statement, int index, uint64_t number);
+void sqlite_bind_text(sqlite3_stmt *statement, int index, struct slice text);
+void sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, size_t size);
+
+static inline uint64_t sqlite_number(sqlite3_stmt *statement, int column) {
+    return (uint64_t)sqlite3_column_int64(statement, column);
+}
+
+struct slice sqlite_text(sqlite3_stmt *statement, int column);
+/* False when the column does not hold that many bytes. */
+MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size);
+
+/* ---- rows (store_sqlite_row.c): false when the row is damaged -------------------------------- */
+
+MUST_CHECK bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity);
+/* The event's columns begin at first. */
+MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first, struct store_event *event);
+void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic);
+MUST_CHECK bool sqlite_row_document(sqlite3_stmt *statement, enum document_kind kind,
+                                    struct store_document *document);
+MUST_CHECK bool sqlite_row_checkpoint(sqlite3_stmt *statement, enum document_kind kind,
+                                      struct store_checkpoint *checkpoint);
+MUST_CHECK bool sqlite_row_journal(sqlite3_stmt *statement, struct store_journal_row *row);
+MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *drift);
+
+/* ---- the engine's functions, by file --------------------------------------------------------- */
+
+/* store_sqlite_commit.c */
+enum status sqlite_commit(struct store_session *session, const struct store_batch *batch);
+enum status sqlite_prune(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
+                         uint64_t limit, uint64_t *pruned);
+
+/* store_sqlite_find.c */
+enum status sqlite_read_state(struct store_session *session, struct store_state *state);
+enum status sqlite_find_event_id(struct store_session *session, const struct uuid *event_id,
+                                 uint64_t *log_id);
+enum status sqlite_find_key(struct store_session *session, uint64_t entity_ref, struct slice key,
+                            uint64_t *log_id);
+enum status sqlite_find_cursor(struct store_session *session, const struct event_cursor *cursor,
+                               uint64_t *log_id);
+/* The ids clients chose, and the ids the server made. */
+enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
+                                  uint64_t *log_id);
+enum status sqlite_find_server_id(struct sqlite_session *session, const struct uuid *event_id,
+                                  uint64_t *log_id);
+
+/* store_sqlite_load.c */
+enum status sqlite_load_entity(struct store_session *session, enum entity_kind kind,
+                               struct slice id, struct arena *arena, struct store_entity *entity);
+enum status sqlite_load_entity_ref(struct store_session *session, uint64_t ref, struct arena *arena,
+                                   struct store_entity *entity);
+enum status sqlite_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
+                              struct store_event *event);
+enum status sqlite_load_topic(struct store_session *session, struct slice name, struct arena *arena,
+                              struct store_topic *topic);
+enum status sqlite_load_stream(struct store_session *session, struct slice stream_id,
+                               struct arena *arena, struct store_topic *topic);
+enum status sqlite_load_document(struct store_session *session, enum document_kind kind,
+                                 uint64_t entity_ref, struct arena *arena,
+                                 struct store_document *document);
+enum status sqlite_load_checkpoint(struct store_session *session, enum document_kind kind,
+                                   uint64_t entity_ref, struct arena *arena,
+                                   struct store_checkpoint *checkpoint);
+
+/* store_sqlite_walk.c */
+enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
+                                      uint64_t after_seq, uint64_t limit, void *user,
+                                      store_event_cb *callback);
+enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
+                            void *user, store_event_cb *callback);
+enum status sqlite_walk_entities(struct store_session *session, enum entity_kind kind,
+                                 uint64_t after_ref, uint64_t limit, void *user,
+                                 store_entity_cb *callback);
+enum status sqlite_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
+                               void *user, store_topic_cb *callback);
+enum status sqlite_walk_documents(struct store_session *session, enum document_kind kind,
+                                  uint64_t after_ref, uint64_t limit, void *user,
+                                  store_document_cb *callback);
+enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_ref,
+                                uint64_t after_seq, uint64_t limit, void *user,
+                                store_journal_cb *callback);
+enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, void *user,
+                               store_drift_cb *callback);
+
+#endif
