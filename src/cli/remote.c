@@ -1,6 +1,7 @@
 #include "cli/remote.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "wire/json.h"
