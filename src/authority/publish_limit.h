@@ -2,7 +2,8 @@
  * refilled continuously, and a largest payload.
  * Owned by whoever owns the bucket; time comes in as an argument. Allocates nothing.
  * STATUS_KHALA_PUBLISH_RATE_LIMITED and STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE, with the details of
- * the refusal. Checking takes nothing: only publish_bucket_take does, once the append is certain. */
+ * the refusal. Checking takes nothing: only publish_bucket_take does, once the append is certain.
+ */
 #ifndef AUTHORITY_PUBLISH_LIMIT_H
 #define AUTHORITY_PUBLISH_LIMIT_H
 

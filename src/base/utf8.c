@@ -56,3 +56,53 @@ bool utf8_valid(struct slice text) {
     struct utf8_state state = {0, 0, 0};
     return utf8_feed(&state, text.data, text.size) && state.missing == 0;
 }
+
+/* In valid text 0xc2 leads U+0080 to U+00BF, of which C1 is the first half. */
+bool utf8_has_control(struct slice text) {
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t byte = (uint8_t)text.data[i];
+        if (byte < 0x20 || byte == 0x7f)
+            return true;
+        if (byte == 0xc2 && (uint8_t)text.data[i + 1] < 0xa0)
+            return true;
+    }
+    return false;
+}
+
+size_t utf8_white_space_size(struct slice text) {
+    static const char *const spaces[] = {
+        " ",
+        "\t",
+        "\n",
+        "\v",
+        "\f",
+        "\r",
+        "\xc2\x85",
+        "\xc2\xa0",
+        "\xe1\x9a\x80",
+        "\xe2\x80\xa8",
+        "\xe2\x80\xa9",
+        "\xe2\x80\xaf",
+        "\xe2\x81\x9f",
+        "\xe3\x80\x80",
+    };
+    if (text.size == 0 || ((uint8_t)text.data[0] > 0x20 && (uint8_t)text.data[0] < 0x80))
+        return 0;
+    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++)
+        if (slice_starts(text, slice_of(spaces[i])))
+            return strlen(spaces[i]);
+    /* U+2000 to U+200A */
+    bool is_typographic = text.size >= 3 && memcmp(text.data, "\xe2\x80", 2) == 0 &&
+                          (unsigned char)text.data[2] >= 0x80 &&
+                          (unsigned char)text.data[2] <= 0x8a;
+    return is_typographic ? 3 : 0;
+}
+
+bool utf8_has_outer_space(struct slice text) {
+    if (text.size == 0)
+        return false;
+    size_t last = text.size - 1;
+    while (last > 0 && ((uint8_t)text.data[last] & 0xc0) == 0x80)
+        last--;
+    return utf8_white_space_size(text) > 0 || utf8_white_space_size(slice_from(text, last)) > 0;
+}

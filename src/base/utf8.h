@@ -20,4 +20,12 @@ bool utf8_feed(struct utf8_state *state, const void *data, size_t size);
 /* True for a whole valid text. */
 bool utf8_valid(struct slice text);
 
+/* These three are for valid texts only. */
+/* Holds a control character: C0, DEL or C1. */
+bool utf8_has_control(struct slice text);
+/* The size of the Unicode white space character that text begins with; 0 where it is none. */
+size_t utf8_white_space_size(struct slice text);
+/* White space at either end. An empty text has none. */
+bool utf8_has_outer_space(struct slice text);
+
 #endif

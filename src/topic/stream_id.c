@@ -1,5 +1,6 @@
 #include "topic/stream_id.h"
 
+#include "base/utf8.h"
 #include "topic/policy.h"
 #include "topic/topic_pattern.h"
 
@@ -50,37 +51,9 @@ enum status topic_to_stream(struct slice topic, struct buffer *out) {
     return status;
 }
 
-/* The size of the Unicode white space character that text begins with; 0 where it is none. */
-static size_t white_space_size(struct slice text) {
-    static const char *const spaces[] = {
-        " ",
-        "\t",
-        "\n",
-        "\v",
-        "\f",
-        "\r",
-        "\xc2\x85",
-        "\xc2\xa0",
-        "\xe1\x9a\x80",
-        "\xe2\x80\xa8",
-        "\xe2\x80\xa9",
-        "\xe2\x80\xaf",
-        "\xe2\x81\x9f",
-        "\xe3\x80\x80",
-    };
-    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++)
-        if (slice_starts(text, slice_of(spaces[i])))
-            return strlen(spaces[i]);
-    /* U+2000 to U+200A */
-    bool is_typographic = text.size >= 3 && memcmp(text.data, "\xe2\x80", 2) == 0 &&
-                          (unsigned char)text.data[2] >= 0x80 &&
-                          (unsigned char)text.data[2] <= 0x8a;
-    return is_typographic ? 3 : 0;
-}
-
 static bool is_blank(struct slice text) {
     while (text.size > 0) {
-        size_t size = white_space_size(text);
+        size_t size = utf8_white_space_size(text);
         if (size == 0)
             return false;
         text = slice_from(text, size);

@@ -1,0 +1,541 @@
+/* One pass over the object finds every field anybody takes; what the kind asked for is then read
+ * field by field. Fields a kind does not take are ignored, so that newer clients still get in. */
+#include "authority/append_read.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "authority/run_state.h"
+#include "authority/worker_state.h"
+#include "base/utf8.h"
+#include "topic/topic_name.h"
+
+#define MESSAGE_BYTES_MAX      192
+#define REFERENCE_BYTES_MAX    1024
+#define REASON_BYTES_MAX       1024
+#define NOTIFICATION_TYPE      "notification"
+#define METADATA_PATCH_OPENING "{\"metadata_patch\":"
+
+enum field {
+    FIELD_RUN_ID,
+    FIELD_WORKER_ID,
+    FIELD_TOPIC,
+    FIELD_AUDIT,
+    FIELD_EVENT_TYPE,
+    FIELD_PAYLOAD,
+    FIELD_EVENT_ID,
+    FIELD_IDEMPOTENCY_KEY,
+    FIELD_EXPECTED_PREVIOUS_SEQ,
+    FIELD_OWNER_USER_ID,
+    FIELD_OWNER_GUEST_SCOPE,
+    FIELD_ORG_ID,
+    FIELD_THREAD_ID,
+    FIELD_WORKSPACE_REF,
+    FIELD_CODEX_HOME_REF,
+    FIELD_ADAPTER,
+    FIELD_METADATA,
+    FIELD_METADATA_PATCH,
+    FIELD_STATUS,
+    FIELD_REASON,
+    FIELD_COUNT,
+};
+
+#define FIELD(literal)                                                                             \
+    {                                                                                              \
+        .name = {(literal), sizeof(literal) - 1 }                                                  \
+    }
+
+static const struct json_field field_names[FIELD_COUNT] = {
+    [FIELD_RUN_ID] = FIELD("run_id"),
+    [FIELD_WORKER_ID] = FIELD("worker_id"),
+    [FIELD_TOPIC] = FIELD("topic"),
+    [FIELD_AUDIT] = FIELD("audit"),
+    [FIELD_EVENT_TYPE] = FIELD("event_type"),
+    [FIELD_PAYLOAD] = FIELD("payload"),
+    [FIELD_EVENT_ID] = FIELD("event_id"),
+    [FIELD_IDEMPOTENCY_KEY] = FIELD("idempotency_key"),
+    [FIELD_EXPECTED_PREVIOUS_SEQ] = FIELD("expected_previous_seq"),
+    [FIELD_OWNER_USER_ID] = FIELD("owner_user_id"),
+    [FIELD_OWNER_GUEST_SCOPE] = FIELD("owner_guest_scope"),
+    [FIELD_ORG_ID] = FIELD("org_id"),
+    [FIELD_THREAD_ID] = FIELD("thread_id"),
+    [FIELD_WORKSPACE_REF] = FIELD("workspace_ref"),
+    [FIELD_CODEX_HOME_REF] = FIELD("codex_home_ref"),
+    [FIELD_ADAPTER] = FIELD("adapter"),
+    [FIELD_METADATA] = FIELD("metadata"),
+    [FIELD_METADATA_PATCH] = FIELD("metadata_patch"),
+    [FIELD_STATUS] = FIELD("status"),
+    [FIELD_REASON] = FIELD("reason"),
+};
+
+struct reading {
+    struct append_reader *reader;
+    struct arena *arena;
+    struct append_request *request;
+    struct json_field fields[FIELD_COUNT];
+};
+
+void append_reader_init(struct append_reader *reader, size_t body_bytes_max) {
+    canonical_scratch_init(&reader->scratch, body_bytes_max);
+    buffer_init(&reader->text, reader->scratch.text.size_max);
+}
+
+void append_reader_release(struct append_reader *reader) {
+    canonical_scratch_release(&reader->scratch);
+    buffer_release(&reader->text);
+}
+
+void append_refuse(struct append_request *request, enum status status, const char *message) {
+    assert(status != STATUS_OK);
+    request->status = status;
+    request->refusal.message = message;
+}
+
+bool append_id_valid(struct slice id) {
+    return id.size > 0 && id.size <= APPEND_ID_BYTES_MAX && utf8_valid(id) &&
+           !utf8_has_control(id) && !utf8_has_outer_space(id);
+}
+
+/* ---- refusing ---- */
+
+static enum status refuse(struct reading *reading, enum field field, const char *what) {
+    char *message = arena_alloc(reading->arena, MESSAGE_BYTES_MAX);
+    if (!message)
+        return STATUS_OUT_OF_MEMORY;
+    (void)snprintf(message, MESSAGE_BYTES_MAX, "%s %s.", field_names[field].name.data, what);
+    reading->request->refusal.message = message;
+    return STATUS_INVALID_REQUEST;
+}
+
+static enum status refuse_text(struct reading *reading, enum field field, size_t bytes_max) {
+    char what[MESSAGE_BYTES_MAX / 2];
+    (void)snprintf(what, sizeof(what),
+                   "must be 1 to %zu bytes without control characters or outer white space",
+                   bytes_max);
+    return refuse(reading, field, what);
+}
+
+/* ---- single fields ---- */
+
+/* Null is as good as absent. */
+static bool is_given(const struct reading *reading, enum field field) {
+    return reading->fields[field].present && reading->fields[field].value.kind != JSON_KIND_NULL;
+}
+
+static enum status keep(struct reading *reading, struct slice text, struct slice *kept) {
+    *kept = arena_copy(reading->arena, text);
+    return kept->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+}
+
+/* Decodes a string into the reader's text, or hands out the JSON's own bytes. */
+static enum status decode(struct reading *reading, enum field field, struct slice *text) {
+    struct json_value value = reading->fields[field].value;
+    if (json_string_slice(value, text))
+        return STATUS_OK;
+    if (value.kind != JSON_KIND_STRING)
+        return refuse(reading, field, "must be a string");
+    buffer_clear(&reading->reader->text);
+    enum status status = json_string_decode(value, &reading->reader->text);
+    *text = buffer_slice(&reading->reader->text);
+    return status;
+}
+
+/* A name or an id. Absent leaves data NULL. */
+static enum status read_text(struct reading *reading, enum field field, size_t bytes_max,
+                             struct slice *text) {
+    if (!is_given(reading, field))
+        return STATUS_OK;
+    struct slice decoded;
+    enum status status = decode(reading, field, &decoded);
+    if (status != STATUS_OK)
+        return status;
+    if (decoded.size == 0 || decoded.size > bytes_max || utf8_has_control(decoded) ||
+        utf8_has_outer_space(decoded))
+        return refuse_text(reading, field, bytes_max);
+    return keep(reading, decoded, text);
+}
+
+static enum status read_reason(struct reading *reading) {
+    if (!is_given(reading, FIELD_REASON))
+        return STATUS_OK;
+    struct slice decoded;
+    enum status status = decode(reading, FIELD_REASON, &decoded);
+    if (status == STATUS_OK && decoded.size > REASON_BYTES_MAX)
+        return refuse(reading, FIELD_REASON, "must be at most 1024 bytes");
+    return status == STATUS_OK ? keep(reading, decoded, &reading->request->reason) : status;
+}
+
+/* An object in canonical form, with its hash where one is wanted. */
+static enum status read_object(struct reading *reading, enum field field, struct slice *text,
+                               uint8_t *digest) {
+    if (!is_given(reading, field))
+        return STATUS_OK;
+    struct json_value value = reading->fields[field].value;
+    if (value.kind != JSON_KIND_OBJECT)
+        return refuse(reading, field, "must be an object");
+    struct buffer *canonical = &reading->reader->scratch.text;
+    buffer_clear(canonical);
+    enum status status = canonical_write(value, &reading->reader->scratch, canonical);
+    if (status != STATUS_OK)
+        return status;
+    if (digest)
+        sha256(canonical->data, canonical->size, digest);
+    return keep(reading, buffer_slice(canonical), text);
+}
+
+static enum status read_payload(struct reading *reading) {
+    struct append_request *request = reading->request;
+    if (is_given(reading, FIELD_PAYLOAD))
+        return read_object(reading, FIELD_PAYLOAD, &request->payload, request->payload_hash);
+    request->payload = SLICE("{}");
+    sha256("{}", 2, request->payload_hash);
+    return STATUS_OK;
+}
+
+static enum status read_event_type(struct reading *reading) {
+    if (!is_given(reading, FIELD_EVENT_TYPE))
+        return refuse(reading, FIELD_EVENT_TYPE, "is required");
+    return read_text(reading, FIELD_EVENT_TYPE, APPEND_TYPE_BYTES_MAX,
+                     &reading->request->event_type);
+}
+
+/* ---- groups of fields ---- */
+
+/* What makes an append repeatable or conditional. */
+static enum status read_conditions(struct reading *reading) {
+    struct append_request *request = reading->request;
+    if (is_given(reading, FIELD_EVENT_ID)) {
+        struct slice text;
+        request->has_event_id = json_string_slice(reading->fields[FIELD_EVENT_ID].value, &text) &&
+                                uuid7_parse(text, &request->event_id) == STATUS_OK;
+        if (!request->has_event_id)
+            return refuse(reading, FIELD_EVENT_ID, "must be a lower-case UUIDv7");
+    }
+    if (is_given(reading, FIELD_EXPECTED_PREVIOUS_SEQ)) {
+        struct json_value value = reading->fields[FIELD_EXPECTED_PREVIOUS_SEQ].value;
+        request->has_expected_seq =
+            json_u64(value, JSON_INTEGER_MAX, &request->expected_previous_seq);
+        if (!request->has_expected_seq)
+            return refuse(reading, FIELD_EXPECTED_PREVIOUS_SEQ,
+                          "must be an integer of 0 to 9007199254740991");
+    }
+    return read_text(reading, FIELD_IDEMPOTENCY_KEY, APPEND_IDEMPOTENCY_BYTES_MAX,
+                     &request->idempotency_key);
+}
+
+static enum status read_owner(struct reading *reading) {
+    struct store_owner *owner = &reading->request->owner;
+    if (is_given(reading, FIELD_OWNER_USER_ID) && is_given(reading, FIELD_OWNER_GUEST_SCOPE))
+        return refuse(reading, FIELD_OWNER_USER_ID, "and owner_guest_scope exclude each other");
+    enum status status =
+        read_text(reading, FIELD_OWNER_USER_ID, APPEND_ID_BYTES_MAX, &owner->user_id);
+    if (status == STATUS_OK)
+        status =
+            read_text(reading, FIELD_OWNER_GUEST_SCOPE, APPEND_ID_BYTES_MAX, &owner->guest_scope);
+    if (status == STATUS_OK)
+        status = read_text(reading, FIELD_ORG_ID, APPEND_ID_BYTES_MAX, &owner->org_id);
+    return status;
+}
+
+static enum status read_event(struct reading *reading) {
+    enum status status = read_event_type(reading);
+    if (status == STATUS_OK)
+        status = read_payload(reading);
+    if (status == STATUS_OK)
+        status = read_conditions(reading);
+    if (status == STATUS_OK)
+        status = read_owner(reading);
+    return status;
+}
+
+/* ---- kinds ---- */
+
+static enum status read_run_create(struct reading *reading) {
+    struct append_request *request = reading->request;
+    enum status status = read_text(reading, FIELD_RUN_ID, APPEND_ID_BYTES_MAX, &request->entity_id);
+    if (status == STATUS_OK)
+        status = read_text(reading, FIELD_WORKER_ID, APPEND_ID_BYTES_MAX, &request->worker_id);
+    if (status == STATUS_OK)
+        status = read_text(reading, FIELD_THREAD_ID, APPEND_ID_BYTES_MAX, &request->thread_id);
+    if (status == STATUS_OK)
+        status = read_owner(reading);
+    if (status == STATUS_OK)
+        status = read_object(reading, FIELD_METADATA, &request->metadata, NULL);
+    return status;
+}
+
+/* The one spelling is what the log holds, so that every reader of it sees the same word. Taking a
+ * letter out of a string keeps canonical text canonical. */
+static void respell_canceled(struct append_request *request, struct slice raw_status) {
+    char *from = (char *)raw_status.data;
+    static const char spelled[] = "\"canceled\"";
+    const char *rest = from + raw_status.size;
+    size_t rest_size = (size_t)(request->payload.data + request->payload.size - rest);
+    memcpy(from, spelled, sizeof(spelled) - 1);
+    memmove(from + sizeof(spelled) - 1, rest, rest_size);
+    request->payload.size -= raw_status.size - (sizeof(spelled) - 1);
+    sha256(request->payload.data, request->payload.size, request->payload_hash);
+}
+
+static enum status read_outcome(struct reading *reading) {
+    struct append_request *request = reading->request;
+    struct json_value payload = {JSON_KIND_OBJECT, request->payload};
+    struct json_field field = {.name = SLICE("status")};
+    enum status status = json_read_members(payload, &field, 1);
+    if (status != STATUS_OK)
+        return status;
+    struct slice name = {NULL, 0};
+    enum run_state outcome;
+    if (field.present && json_string_is(field.value, SLICE("cancelled"))) {
+        respell_canceled(request, field.value.raw);
+        name = SLICE("canceled");
+    } else if (field.present) {
+        (void)json_string_slice(field.value, &name);
+    }
+    if (!name.data || !run_state_parse(name, &outcome) || !run_state_is_final(outcome))
+        return refuse(reading, FIELD_PAYLOAD,
+                      "of run.finished needs a status: succeeded, failed or canceled");
+    request->status_name = slice_of(run_state_name(outcome));
+    return STATUS_OK;
+}
+
+static enum status read_run_event(struct reading *reading) {
+    enum status status = read_event(reading);
+    if (status == STATUS_OK && slice_equal(reading->request->event_type, SLICE(RUN_EVENT_FINISHED)))
+        status = read_outcome(reading);
+    return status;
+}
+
+static enum status read_worker_create(struct reading *reading) {
+    struct append_request *request = reading->request;
+    enum status status =
+        read_text(reading, FIELD_WORKER_ID, APPEND_ID_BYTES_MAX, &request->entity_id);
+    if (status == STATUS_OK)
+        status = read_owner(reading);
+    if (status == STATUS_OK && !request->owner.user_id.data && !request->owner.guest_scope.data)
+        return refuse(reading, FIELD_OWNER_USER_ID, "or owner_guest_scope is required");
+    if (status == STATUS_OK)
+        status =
+            read_text(reading, FIELD_WORKSPACE_REF, REFERENCE_BYTES_MAX, &request->workspace_ref);
+    if (status == STATUS_OK)
+        status =
+            read_text(reading, FIELD_CODEX_HOME_REF, REFERENCE_BYTES_MAX, &request->codex_home_ref);
+    if (status == STATUS_OK)
+        status = read_text(reading, FIELD_ADAPTER, APPEND_ID_BYTES_MAX, &request->adapter);
+    if (status == STATUS_OK)
+        status = read_object(reading, FIELD_METADATA, &request->metadata, NULL);
+    return status;
+}
+
+/* The event's payload is {"metadata_patch": …}; the patch itself is a slice of it. */
+static enum status wrap_patch(struct reading *reading) {
+    struct append_request *request = reading->request;
+    struct slice patch = request->metadata;
+    size_t opening = sizeof(METADATA_PATCH_OPENING) - 1;
+    char *text = arena_alloc(reading->arena, opening + patch.size + 1);
+    if (!text)
+        return STATUS_OUT_OF_MEMORY;
+    memcpy(text, METADATA_PATCH_OPENING, opening);
+    memcpy(text + opening, patch.data, patch.size);
+    text[opening + patch.size] = '}';
+    request->payload = (struct slice){text, opening + patch.size + 1};
+    request->metadata = (struct slice){text + opening, patch.size};
+    sha256(text, request->payload.size, request->payload_hash);
+    return STATUS_OK;
+}
+
+static enum status read_heartbeat(struct reading *reading) {
+    struct append_request *request = reading->request;
+    request->event_type = SLICE(WORKER_EVENT_HEARTBEAT);
+    request->payload = SLICE("{}");
+    sha256("{}", 2, request->payload_hash);
+    enum status status = read_conditions(reading);
+    if (status == STATUS_OK)
+        status = read_owner(reading);
+    if (status == STATUS_OK)
+        status = read_object(reading, FIELD_METADATA_PATCH, &request->metadata, NULL);
+    if (status == STATUS_OK && request->metadata.data)
+        status = wrap_patch(reading);
+    return status;
+}
+
+static enum status read_worker_status(struct reading *reading) {
+    struct append_request *request = reading->request;
+    request->event_type = SLICE(WORKER_EVENT_STATUS_CHANGED);
+    struct slice name = {NULL, 0};
+    enum worker_state state;
+    if (!is_given(reading, FIELD_STATUS) ||
+        !json_string_slice(reading->fields[FIELD_STATUS].value, &name) ||
+        !worker_state_parse(name, &state))
+        return refuse(reading, FIELD_STATUS,
+                      "must be starting, running, stopping, stopped or failed");
+    request->status_name = slice_of(worker_state_name(state));
+    enum status status = read_reason(reading);
+    if (status == STATUS_OK)
+        status = read_conditions(reading);
+    if (status == STATUS_OK)
+        status = read_owner(reading);
+    return status;
+}
+
+/* The log alone must tell a worker's state, so the types that carry it have one way in. */
+static enum status read_worker_event(struct reading *reading) {
+    enum status status = read_event(reading);
+    if (status != STATUS_OK)
+        return status;
+    struct slice type = reading->request->event_type;
+    if (!slice_starts(type, SLICE("worker.")) || type.size == sizeof("worker.") - 1)
+        return refuse(reading, FIELD_EVENT_TYPE, "must begin with \"worker.\"");
+    if (slice_equal(type, SLICE(WORKER_EVENT_REGISTERED)) ||
+        slice_equal(type, SLICE(WORKER_EVENT_HEARTBEAT)) ||
+        slice_equal(type, SLICE(WORKER_EVENT_STATUS_CHANGED)))
+        return refuse(reading, FIELD_EVENT_TYPE,
+                      "is reserved: use the worker's own endpoint for it");
+    return STATUS_OK;
+}
+
+static enum status read_notification(struct reading *reading) {
+    if (is_given(reading, FIELD_EVENT_TYPE))
+        return read_event(reading);
+    reading->request->event_type = SLICE(NOTIFICATION_TYPE);
+    enum status status = read_payload(reading);
+    if (status == STATUS_OK)
+        status = read_conditions(reading);
+    if (status == STATUS_OK)
+        status = read_owner(reading);
+    return status;
+}
+
+static enum status read_kind(struct reading *reading) {
+    switch (reading->request->kind) {
+    case APPEND_RUN_CREATE:
+        return read_run_create(reading);
+    case APPEND_RUN_EVENT:
+        return read_run_event(reading);
+    case APPEND_WORKER_CREATE:
+        return read_worker_create(reading);
+    case APPEND_WORKER_HEARTBEAT:
+        return read_heartbeat(reading);
+    case APPEND_WORKER_STATUS:
+        return read_worker_status(reading);
+    case APPEND_WORKER_EVENT:
+        return read_worker_event(reading);
+    case APPEND_NOTIFICATION:
+        return read_notification(reading);
+    case APPEND_TOPIC_EVENT:
+    case APPEND_AUDIT_EVENT:
+        return read_event(reading);
+    case APPEND_KIND_COUNT:
+        break;
+    }
+    assert(!"a kind of request");
+    return STATUS_INTERNAL_ERROR;
+}
+
+/* ---- targets ---- */
+
+static enum status take_id(struct reading *reading, enum field field, struct slice id) {
+    if (field == FIELD_TOPIC && topic_name_check(id) != STATUS_OK)
+        return STATUS_INVALID_TOPIC;
+    if (field != FIELD_TOPIC && !append_id_valid(id))
+        return refuse_text(reading, field, APPEND_ID_BYTES_MAX);
+    return keep(reading, id, &reading->request->entity_id);
+}
+
+static enum status take_path_id(struct reading *reading, struct slice id) {
+    enum append_kind kind = reading->request->kind;
+    if (kind == APPEND_RUN_EVENT)
+        return take_id(reading, FIELD_RUN_ID, id);
+    if (kind == APPEND_TOPIC_EVENT)
+        return take_id(reading, FIELD_TOPIC, id);
+    if (kind == APPEND_WORKER_HEARTBEAT || kind == APPEND_WORKER_STATUS ||
+        kind == APPEND_WORKER_EVENT)
+        return take_id(reading, FIELD_WORKER_ID, id);
+    return STATUS_OK;
+}
+
+/* Exactly one target; FIELD_COUNT is never a target's field. */
+static enum status find_target(struct reading *reading, enum field *target) {
+    static const enum field targets[] = {FIELD_RUN_ID, FIELD_WORKER_ID, FIELD_TOPIC, FIELD_AUDIT};
+    *target = FIELD_COUNT;
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        bool is_audit = true;
+        if (!is_given(reading, targets[i]))
+            continue;
+        if (targets[i] == FIELD_AUDIT && !json_bool(reading->fields[FIELD_AUDIT].value, &is_audit))
+            return refuse(reading, FIELD_AUDIT, "must be true or false");
+        if (!is_audit)
+            continue;
+        if (*target != FIELD_COUNT)
+            return refuse(reading, targets[i], "and another target exclude each other");
+        *target = targets[i];
+    }
+    if (*target == FIELD_COUNT)
+        return refuse(reading, FIELD_RUN_ID, "or worker_id, topic or audit is required");
+    return STATUS_OK;
+}
+
+static enum append_kind kind_of_target(const struct reading *reading, enum field target) {
+    if (target == FIELD_RUN_ID)
+        return APPEND_RUN_EVENT;
+    if (target == FIELD_AUDIT)
+        return APPEND_AUDIT_EVENT;
+    if (target == FIELD_TOPIC)
+        return json_string_is(reading->fields[FIELD_TOPIC].value, SLICE("runtime.notifications"))
+                   ? APPEND_NOTIFICATION
+                   : APPEND_TOPIC_EVENT;
+    if (is_given(reading, FIELD_EVENT_TYPE))
+        return APPEND_WORKER_EVENT;
+    if (is_given(reading, FIELD_STATUS))
+        return APPEND_WORKER_STATUS;
+    return is_given(reading, FIELD_METADATA_PATCH) ? APPEND_WORKER_HEARTBEAT : APPEND_WORKER_EVENT;
+}
+
+static enum status read_target(struct reading *reading) {
+    enum field target;
+    enum status status = find_target(reading, &target);
+    if (status != STATUS_OK)
+        return status;
+    reading->request->kind = kind_of_target(reading, target);
+    if (target == FIELD_AUDIT)
+        return STATUS_OK;
+    struct slice id;
+    status = decode(reading, target, &id);
+    return status == STATUS_OK ? take_id(reading, target, id) : status;
+}
+
+static enum status begin(struct reading *reading, struct json_value object) {
+    memcpy(reading->fields, field_names, sizeof(field_names));
+    if (object.kind != JSON_KIND_OBJECT) {
+        reading->request->refusal.message = "A request must be a JSON object.";
+        return STATUS_INVALID_REQUEST;
+    }
+    return json_read_members(object, reading->fields, FIELD_COUNT);
+}
+
+enum status append_read(struct append_reader *reader, enum append_kind kind, struct slice id,
+                        struct json_value body, struct arena *arena,
+                        struct append_request *request) {
+    *request = (struct append_request){.kind = kind};
+    struct reading reading = {.reader = reader, .arena = arena, .request = request};
+    enum status status = begin(&reading, body);
+    if (status == STATUS_OK)
+        status = take_path_id(&reading, id);
+    if (status == STATUS_OK)
+        status = read_kind(&reading);
+    request->status = status;
+    return status;
+}
+
+enum status append_read_item(struct append_reader *reader, struct json_value item,
+                             struct arena *arena, struct append_request *request) {
+    *request = (struct append_request){.kind = APPEND_KIND_COUNT};
+    struct reading reading = {.reader = reader, .arena = arena, .request = request};
+    enum status status = begin(&reading, item);
+    if (status == STATUS_OK)
+        status = read_target(&reading);
+    if (status == STATUS_OK)
+        status = read_kind(&reading);
+    request->status = status;
+    return status;
+}

@@ -1,0 +1,130 @@
+#include "authority/batch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define ARENA_BYTES_MAX ((size_t)64 << 20)
+/* A key of the index: the entity's ref, then the idempotency key. */
+#define REF_BYTES sizeof(uint64_t)
+
+enum status batch_init(struct batch *batch) {
+    *batch = (struct batch){0};
+    map_init(&batch->key_index, BATCH_REQUESTS_MAX);
+    map_init(&batch->stream_index, BATCH_REQUESTS_MAX);
+    arena_init(&batch->arena, ARENA_BYTES_MAX);
+    batch->events = calloc(BATCH_REQUESTS_MAX, sizeof(*batch->events));
+    batch->states = calloc(BATCH_REQUESTS_MAX, sizeof(*batch->states));
+    batch->changed = calloc(BATCH_REQUESTS_MAX, sizeof(struct entity_entry *));
+    batch->entities = calloc(BATCH_REQUESTS_MAX, sizeof(*batch->entities));
+    batch->keys = calloc(BATCH_REQUESTS_MAX, sizeof(*batch->keys));
+    batch->topics = calloc(BATCH_REQUESTS_MAX, sizeof(*batch->topics));
+    batch->pending = calloc(BATCH_REQUESTS_MAX, sizeof(struct append_request *));
+    if (batch->events && batch->states && batch->changed && batch->entities && batch->keys &&
+        batch->topics && batch->pending)
+        return STATUS_OK;
+    batch_release(batch);
+    return STATUS_OUT_OF_MEMORY;
+}
+
+void batch_release(struct batch *batch) {
+    free(batch->events);
+    free(batch->states);
+    free(batch->changed);
+    free(batch->entities);
+    free(batch->keys);
+    free(batch->topics);
+    free(batch->pending);
+    map_release(&batch->key_index);
+    map_release(&batch->stream_index);
+    arena_release(&batch->arena);
+}
+
+void batch_begin(struct batch *batch, uint64_t first_log_id) {
+    batch->first_log_id = first_log_id;
+    batch->event_count = batch->changed_count = batch->key_count = 0;
+    batch->topic_count = batch->pending_count = 0;
+    if (batch->key_index.count > 0)
+        map_release(&batch->key_index);
+    if (batch->stream_index.count > 0)
+        map_release(&batch->stream_index);
+    arena_reset(&batch->arena);
+}
+
+const struct store_event *batch_event(const struct batch *batch, uint64_t log_id) {
+    if (log_id < batch->first_log_id || log_id - batch->first_log_id >= batch->event_count)
+        return NULL;
+    return &batch->events[log_id - batch->first_log_id];
+}
+
+static struct slice index_key(char *memory, uint64_t entity_ref, struct slice key) {
+    memcpy(memory, &entity_ref, REF_BYTES);
+    memcpy(memory + REF_BYTES, key.data, key.size);
+    return (struct slice){memory, REF_BYTES + key.size};
+}
+
+uint64_t batch_find_key(const struct batch *batch, uint64_t entity_ref, struct slice key) {
+    char memory[REF_BYTES + APPEND_IDEMPOTENCY_BYTES_MAX];
+    assert(key.size <= APPEND_IDEMPOTENCY_BYTES_MAX);
+    if (batch->key_count == 0)
+        return 0;
+    const struct store_key *found = map_find(&batch->key_index, index_key(memory, entity_ref, key));
+    return found ? found->log_id : 0;
+}
+
+const struct store_topic *batch_find_stream(const struct batch *batch, struct slice stream_id) {
+    return batch->topic_count > 0 ? map_find(&batch->stream_index, stream_id) : NULL;
+}
+
+enum status batch_add_key(struct batch *batch, const struct store_key *key) {
+    assert(batch->key_count < BATCH_REQUESTS_MAX);
+    char *memory = arena_alloc(&batch->arena, REF_BYTES + key->key.size);
+    if (!memory)
+        return STATUS_OUT_OF_MEMORY;
+    struct store_key *row = &batch->keys[batch->key_count];
+    enum status status =
+        map_insert(&batch->key_index, index_key(memory, key->entity_ref, key->key), row);
+    if (status != STATUS_OK)
+        return STATUS_OUT_OF_MEMORY;
+    *row = *key;
+    batch->key_count++;
+    return STATUS_OK;
+}
+
+enum status batch_add_topic(struct batch *batch, const struct store_topic *topic) {
+    assert(batch->topic_count < BATCH_REQUESTS_MAX);
+    struct store_topic *row = &batch->topics[batch->topic_count];
+    enum status status = map_insert(&batch->stream_index, topic->stream_id, row);
+    if (status != STATUS_OK)
+        return STATUS_OUT_OF_MEMORY;
+    *row = *topic;
+    batch->topic_count++;
+    return STATUS_OK;
+}
+
+void batch_add_changed(struct batch *batch, struct entity_entry *entry) {
+    if (entry->is_changed)
+        return;
+    assert(batch->changed_count < BATCH_REQUESTS_MAX);
+    entry->is_changed = true;
+    batch->changed[batch->changed_count++] = entry;
+}
+
+void batch_add_pending(struct batch *batch, struct append_request *request) {
+    assert(batch->pending_count < BATCH_REQUESTS_MAX);
+    batch->pending[batch->pending_count++] = request;
+}
+
+void batch_fill(struct batch *batch, struct store_batch *rows) {
+    for (size_t i = 0; i < batch->changed_count; i++)
+        batch->entities[i] = batch->changed[i]->entity;
+    *rows = (struct store_batch){
+        .entities = batch->entities,
+        .entity_count = batch->changed_count,
+        .events = batch->events,
+        .event_count = batch->event_count,
+        .keys = batch->keys,
+        .key_count = batch->key_count,
+        .topics = batch->topics,
+        .topic_count = batch->topic_count,
+    };
+}

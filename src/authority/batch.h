@@ -1,0 +1,55 @@
+/* The batch under way: everything the next commit will write, and what the requests in it must
+ * know of each other.
+ * Owned by the writer. Memory for BATCH_REQUESTS_MAX requests is taken once and used again.
+ * STATUS_OUT_OF_MEMORY, before anything was added.
+ * log_ids of its events run from first_log_id on without gaps. */
+#ifndef AUTHORITY_BATCH_H
+#define AUTHORITY_BATCH_H
+
+#include "authority/append.h"
+#include "authority/entity_cache.h"
+#include "base/map.h"
+
+#define BATCH_REQUESTS_MAX 8192
+
+struct batch {
+    uint64_t first_log_id;
+    struct store_event *events;
+    struct store_entity *states; /* of each event's entity, after it */
+    size_t event_count;
+    struct entity_entry **changed; /* entities whose rows are written */
+    size_t changed_count;
+    struct store_entity *entities; /* those rows, once batch_fill made them */
+    struct store_key *keys;
+    size_t key_count;
+    struct store_topic *topics; /* new ones */
+    size_t topic_count;
+    /* Requests whose answer holds only if this batch is committed. */
+    struct append_request **pending;
+    size_t pending_count;
+
+    struct map key_index;    /* entity ref and key: the key's row */
+    struct map stream_index; /* stream id: the topic's row */
+    struct arena arena;
+};
+
+MUST_CHECK enum status batch_init(struct batch *batch);
+void batch_release(struct batch *batch);
+void batch_begin(struct batch *batch, uint64_t first_log_id);
+
+/* NULL when it is not this batch's. */
+const struct store_event *batch_event(const struct batch *batch, uint64_t log_id);
+/* 0 when this batch has no such key. */
+uint64_t batch_find_key(const struct batch *batch, uint64_t entity_ref, struct slice key);
+const struct store_topic *batch_find_stream(const struct batch *batch, struct slice stream_id);
+
+/* The slices are kept as they are. */
+MUST_CHECK enum status batch_add_key(struct batch *batch, const struct store_key *key);
+MUST_CHECK enum status batch_add_topic(struct batch *batch, const struct store_topic *topic);
+void batch_add_changed(struct batch *batch, struct entity_entry *entry);
+void batch_add_pending(struct batch *batch, struct append_request *request);
+
+/* What is to be stored, as the store takes it. */
+void batch_fill(struct batch *batch, struct store_batch *rows);
+
+#endif

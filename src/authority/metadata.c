@@ -1,0 +1,91 @@
+/* Both sides are sorted by name, so one walk over the two side by side merges them. */
+#include "authority/metadata.h"
+
+#include "wire/json.h"
+
+#define NAME_BYTES_MAX ((size_t)64 << 20)
+
+/* The member a side stands at. */
+struct side {
+    struct json_iterator iterator;
+    struct json_value name;
+    struct json_value value;
+    struct slice key; /* the decoded name */
+    struct buffer decoded;
+    bool is_at_member;
+};
+
+static enum status side_next(struct side *side) {
+    side->is_at_member = json_next_member(&side->iterator, &side->name, &side->value);
+    if (!side->is_at_member || json_string_slice(side->name, &side->key))
+        return STATUS_OK;
+    buffer_clear(&side->decoded);
+    enum status status = json_string_decode(side->name, &side->decoded);
+    side->key = buffer_slice(&side->decoded);
+    return status;
+}
+
+static enum status side_init(struct side *side, struct slice text) {
+    *side = (struct side){0};
+    buffer_init(&side->decoded, NAME_BYTES_MAX);
+    struct json_limits limits = {NAME_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_value object;
+    if (json_parse(text, &limits, &object) != STATUS_OK || object.kind != JSON_KIND_OBJECT)
+        return STATUS_INTERNAL_ERROR;
+    side->iterator = json_iterate(object);
+    return side_next(side);
+}
+
+/* Below zero when a's member comes first, 0 when both have the same name. */
+static int side_compare(const struct side *a, const struct side *b) {
+    if (!a->is_at_member || !b->is_at_member)
+        return a->is_at_member ? -1 : 1;
+    size_t shared = a->key.size < b->key.size ? a->key.size : b->key.size;
+    int order = shared > 0 ? memcmp(a->key.data, b->key.data, shared) : 0;
+    return order != 0 ? order : (a->key.size > b->key.size) - (a->key.size < b->key.size);
+}
+
+static enum status write_member(struct buffer *out, size_t begin, const struct side *side) {
+    enum status status = buffer_reserve(out, side->name.raw.size + side->value.raw.size + 2);
+    if (status == STATUS_OK && out->size > begin + 1)
+        status = buffer_append_byte(out, ',');
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, side->name.raw);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ':');
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, side->value.raw);
+    return status;
+}
+
+static enum status merge_sides(struct side *base, struct side *patch, struct buffer *out) {
+    size_t begin = out->size;
+    enum status status = buffer_append_byte(out, '{');
+    while (status == STATUS_OK && (base->is_at_member || patch->is_at_member)) {
+        int order = side_compare(base, patch);
+        const struct side *from = order < 0 ? base : patch;
+        if (order < 0 || patch->value.kind != JSON_KIND_NULL)
+            status = write_member(out, begin, from);
+        if (status == STATUS_OK && order >= 0)
+            status = side_next(patch);
+        if (status == STATUS_OK && order <= 0)
+            status = side_next(base);
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
+
+enum status metadata_merge(struct slice base, struct slice patch, struct buffer *out) {
+    struct side sides[2];
+    size_t begin = out->size;
+    enum status status = side_init(&sides[0], base.data ? base : SLICE("{}"));
+    enum status patch_status = side_init(&sides[1], patch);
+    if (status == STATUS_OK)
+        status = patch_status;
+    if (status == STATUS_OK)
+        status = merge_sides(&sides[0], &sides[1], out);
+    if (status != STATUS_OK)
+        out->size = begin;
+    buffer_release(&sides[0].decoded);
+    buffer_release(&sides[1].decoded);
+    return status;
+}

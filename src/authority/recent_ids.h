@@ -1,0 +1,39 @@
+/* The event ids seen last, so that most repeats, and most ids that are new, are told apart
+ * without asking the store.
+ * Owned by the writer. Memory: a fixed number of ids, taken on first use.
+ * STATUS_OUT_OF_MEMORY from recent_ids_reset only; remembering cannot fail.
+ * Every id above the floor that is in the log is in the set: one that is above it and not in the
+ * set is new. */
+#ifndef AUTHORITY_RECENT_IDS_H
+#define AUTHORITY_RECENT_IDS_H
+
+#include "base/uuid7.h"
+#include "spec/codes.h"
+
+#define RECENT_IDS_COUNT 65536 /* a power of two */
+
+struct recent_id {
+    struct uuid id;
+    uint64_t log_id; /* 0: none */
+};
+
+struct recent_ids {
+    struct recent_id *ring; /* by age: the next one to be forgotten is at place */
+    uint32_t *slots;        /* open addressing, by the id's random bits: place in ring + 1 */
+    size_t place;
+    struct uuid floor;
+    uint64_t secret;
+};
+
+enum recent_answer { RECENT_UNKNOWN, RECENT_KNOWN, RECENT_NEW };
+
+/* Forgets everything. floor: no id of the log is above it; NULL: not known, so nothing is new. */
+MUST_CHECK enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor);
+void recent_ids_release(struct recent_ids *recent);
+/* The id must not be in it. log_id > 0. */
+void recent_ids_add(struct recent_ids *recent, const struct uuid *id, uint64_t log_id);
+/* log_id is set when RECENT_KNOWN. */
+enum recent_answer recent_ids_find(const struct recent_ids *recent, const struct uuid *id,
+                                   uint64_t *log_id);
+
+#endif

@@ -1,0 +1,94 @@
+#include "authority/runs.h"
+
+#include <assert.h>
+
+#include "authority/object_writer.h"
+#include "authority/run_state.h"
+
+#define MADE_ID_PREFIX "run_"
+
+/* Members sorted by name: the text is canonical. */
+static enum status write_started(struct buffer *out, const struct append_request *request) {
+    buffer_clear(out);
+    struct object_writer object = object_begin(out);
+    object_json_given(&object, SLICE("metadata"), request->metadata);
+    object_text_given(&object, SLICE("org_id"), request->owner.org_id);
+    object_text_given(&object, SLICE("owner_guest_scope"), request->owner.guest_scope);
+    object_text_given(&object, SLICE("owner_user_id"), request->owner.user_id);
+    object_text(&object, SLICE("run_id"), request->entity_id);
+    object_text_given(&object, SLICE("thread_id"), request->thread_id);
+    object_text_given(&object, SLICE("worker_id"), request->worker_id);
+    return object_end(&object);
+}
+
+static struct store_entity new_run(const struct draft *draft) {
+    const struct append_request *request = draft->request;
+    return (struct store_entity){
+        .kind = ENTITY_RUN,
+        .id = request->entity_id,
+        .owner = request->owner,
+        .status = slice_of(run_state_name(RUN_RUNNING)),
+        .worker_id = request->worker_id,
+        .thread_id = request->thread_id,
+        .metadata = request->metadata,
+        .created_at_ms = draft->time_ms,
+        .started_at_ms = draft->time_ms,
+    };
+}
+
+enum status runs_create(struct ledger *ledger, struct draft *draft) {
+    struct append_request *request = draft->request;
+    enum status status = STATUS_NOT_FOUND;
+    if (request->entity_id.data)
+        status = ledger_find(ledger, draft, ENTITY_RUN, request->entity_id);
+    else if (ledger_make_id(ledger, draft, SLICE(MADE_ID_PREFIX), &request->entity_id) != STATUS_OK)
+        return STATUS_OUT_OF_MEMORY;
+    if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+        return status;
+    enum status written = write_started(&ledger->text, request);
+    if (written == STATUS_OK)
+        written = ledger_take_payload(ledger, draft);
+    if (written != STATUS_OK)
+        return written;
+    draft->answers_entity = true;
+    draft->type = SLICE(RUN_EVENT_STARTED);
+    /* The same request again is answered with what it did; the same id for something else not. */
+    if (status == STATUS_OK)
+        return ledger_answer_first(ledger, draft, true);
+    draft->entity = new_run(draft);
+    return ledger_append(ledger, draft);
+}
+
+/* What the event does to the state, or why it cannot. */
+static enum status apply_transition(struct draft *draft) {
+    const struct append_request *request = draft->request;
+    enum run_state state;
+    enum run_state next;
+    enum run_state outcome = RUN_SUCCEEDED;
+    if (!run_state_parse(draft->entity.status, &state))
+        return STATUS_INTERNAL_ERROR;
+    if (request->status_name.data && !run_state_parse(request->status_name, &outcome))
+        return STATUS_INVALID_REQUEST;
+    enum status status = run_state_next(state, request->event_type, outcome, &next);
+    if (status != STATUS_OK || next == state)
+        return status;
+    draft->entity.status = slice_of(run_state_name(next));
+    draft->is_changed = true;
+    if (run_state_is_final(next))
+        draft->entity.stopped_at_ms = draft->time_ms;
+    return STATUS_OK;
+}
+
+enum status runs_append(struct ledger *ledger, struct draft *draft) {
+    enum status status = ledger_find(ledger, draft, ENTITY_RUN, draft->request->entity_id);
+    if (status == STATUS_NOT_FOUND)
+        return STATUS_RUN_NOT_FOUND;
+    if (status == STATUS_OK)
+        status = ledger_check_owner(draft);
+    if (status == STATUS_OK)
+        status = ledger_check_conditions(ledger, draft);
+    if (status != STATUS_OK || draft->is_answered)
+        return status;
+    status = apply_transition(draft);
+    return status == STATUS_OK ? ledger_append(ledger, draft) : status;
+}

@@ -1,0 +1,187 @@
+#include "authority/workers.h"
+
+#include <assert.h>
+
+#include "authority/metadata.h"
+#include "authority/object_writer.h"
+#include "authority/worker_state.h"
+#include "wire/json.h"
+
+#define MADE_ID_PREFIX  "codexw_"
+#define ADAPTER_DEFAULT "in_memory"
+
+/* ---- registering ---- */
+
+/* Members sorted by name: the text is canonical. */
+static enum status write_registered(struct buffer *out, const struct store_entity *worker) {
+    buffer_clear(out);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("adapter"), worker->adapter);
+    object_text_given(&object, SLICE("codex_home_ref"), worker->codex_home_ref);
+    object_json_given(&object, SLICE("metadata"), worker->metadata);
+    object_text_given(&object, SLICE("org_id"), worker->owner.org_id);
+    object_text_given(&object, SLICE("owner_guest_scope"), worker->owner.guest_scope);
+    object_text_given(&object, SLICE("owner_user_id"), worker->owner.user_id);
+    object_text(&object, SLICE("status"), worker->status);
+    object_text(&object, SLICE("worker_id"), worker->id);
+    object_text_given(&object, SLICE("workspace_ref"), worker->workspace_ref);
+    return object_end(&object);
+}
+
+static void replace_given(struct slice *text, struct slice given) {
+    if (given.data)
+        *text = given;
+}
+
+/* The same for a new worker and a revived one: what the request leaves out stays. */
+static enum status append_registration(struct ledger *ledger, struct draft *draft) {
+    const struct append_request *request = draft->request;
+    struct store_entity *worker = &draft->entity;
+    worker->status = slice_of(worker_state_name(WORKER_STARTING));
+    worker->started_at_ms = draft->time_ms;
+    worker->stopped_at_ms = 0;
+    worker->last_heartbeat_at_ms = 0;
+    replace_given(&worker->owner.org_id, request->owner.org_id);
+    replace_given(&worker->workspace_ref, request->workspace_ref);
+    replace_given(&worker->codex_home_ref, request->codex_home_ref);
+    replace_given(&worker->adapter, request->adapter);
+    replace_given(&worker->metadata, request->metadata);
+    draft->type = SLICE(WORKER_EVENT_REGISTERED);
+    draft->is_changed = draft->is_borrowing = true;
+    enum status status = write_registered(&ledger->text, worker);
+    if (status == STATUS_OK)
+        status = ledger_take_payload(ledger, draft);
+    return status == STATUS_OK ? ledger_append(ledger, draft) : status;
+}
+
+static enum status register_again(struct ledger *ledger, struct draft *draft) {
+    enum worker_state state;
+    enum status status = ledger_check_owner(draft);
+    if (status != STATUS_OK)
+        return status;
+    if (!worker_state_parse(draft->entity.status, &state))
+        return STATUS_INTERNAL_ERROR;
+    return worker_state_is_down(state) ? append_registration(ledger, draft)
+                                       : ledger_answer_first(ledger, draft, false);
+}
+
+enum status workers_create(struct ledger *ledger, struct draft *draft) {
+    struct append_request *request = draft->request;
+    enum status status = STATUS_NOT_FOUND;
+    draft->answers_entity = true;
+    if (request->entity_id.data)
+        status = ledger_find(ledger, draft, ENTITY_WORKER, request->entity_id);
+    else if (ledger_make_id(ledger, draft, SLICE(MADE_ID_PREFIX), &request->entity_id) != STATUS_OK)
+        return STATUS_OUT_OF_MEMORY;
+    if (status == STATUS_OK)
+        return register_again(ledger, draft);
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    draft->entity = (struct store_entity){
+        .kind = ENTITY_WORKER,
+        .id = request->entity_id,
+        .owner = request->owner,
+        .adapter = SLICE(ADAPTER_DEFAULT),
+        .created_at_ms = draft->time_ms,
+    };
+    return append_registration(ledger, draft);
+}
+
+/* ---- what a known worker reports ---- */
+
+static enum status find_worker(struct ledger *ledger, struct draft *draft) {
+    enum status status = ledger_find(ledger, draft, ENTITY_WORKER, draft->request->entity_id);
+    if (status == STATUS_NOT_FOUND)
+        return STATUS_WORKER_NOT_FOUND;
+    if (status == STATUS_OK)
+        status = ledger_check_owner(draft);
+    if (status == STATUS_OK)
+        status = ledger_check_conditions(ledger, draft);
+    return status;
+}
+
+/* Patches add up, so what they add up to has the limit of a payload. */
+static enum status merge_metadata(struct ledger *ledger, struct draft *draft) {
+    const struct policy *policy = &ledger->policies->rows[POLICY_WORKER_LIFECYCLE];
+    buffer_clear(&ledger->text);
+    enum status status =
+        metadata_merge(draft->entity.metadata, draft->request->metadata, &ledger->text);
+    if (status != STATUS_OK)
+        return status;
+    if (ledger->text.size > policy->max_payload_bytes) {
+        struct append_refusal *refusal = &draft->request->refusal;
+        refusal->payload_bytes = ledger->text.size;
+        refusal->max_payload_bytes = policy->max_payload_bytes;
+        refusal->topic_class = publish_class_name(policy->publish_class);
+        refusal->message = "The worker's metadata would become larger than a payload may be.";
+        return STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE;
+    }
+    draft->entity.metadata = arena_copy(draft->arena, buffer_slice(&ledger->text));
+    draft->is_borrowing = true;
+    return draft->entity.metadata.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+}
+
+enum status workers_heartbeat(struct ledger *ledger, struct draft *draft) {
+    draft->answers_entity = true;
+    enum status status = find_worker(ledger, draft);
+    if (status != STATUS_OK || draft->is_answered)
+        return status;
+    draft->entity.last_heartbeat_at_ms = draft->time_ms;
+    draft->is_changed = true;
+    if (draft->request->metadata.data)
+        status = merge_metadata(ledger, draft);
+    return status == STATUS_OK ? ledger_append(ledger, draft) : status;
+}
+
+static enum status write_status(struct buffer *out, struct slice from,
+                                const struct append_request *request) {
+    buffer_clear(out);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("from"), from);
+    object_text_given(&object, SLICE("reason"), request->reason);
+    object_text(&object, SLICE("status"), request->status_name);
+    return object_end(&object);
+}
+
+bool workers_is_same_status(const struct append_request *request, struct slice payload) {
+    struct json_limits limits = {SIZE_MAX, JSON_DEPTH_MAX};
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
+    if (json_read_object(payload, &limits, fields, 2) != STATUS_OK || !fields[0].present)
+        return false;
+    if (!json_string_is(fields[0].value, request->status_name))
+        return false;
+    bool has_reason = request->reason.data != NULL;
+    return fields[1].present == has_reason &&
+           (!has_reason || json_string_is(fields[1].value, request->reason));
+}
+
+enum status workers_set_status(struct ledger *ledger, struct draft *draft) {
+    const struct append_request *request = draft->request;
+    struct store_entity *worker = &draft->entity;
+    enum worker_state from;
+    enum worker_state to;
+    draft->answers_entity = true;
+    enum status status = find_worker(ledger, draft);
+    if (status != STATUS_OK || draft->is_answered)
+        return status;
+    if (!worker_state_parse(worker->status, &from))
+        return STATUS_INTERNAL_ERROR;
+    if (!worker_state_parse(request->status_name, &to))
+        return STATUS_INVALID_REQUEST;
+    if (!worker_state_allows(from, to))
+        return STATUS_INVALID_TRANSITION;
+    status = write_status(&ledger->text, worker->status, request);
+    if (status == STATUS_OK)
+        status = ledger_take_payload(ledger, draft);
+    if (status != STATUS_OK)
+        return status;
+    worker->status = slice_of(worker_state_name(to));
+    worker->stopped_at_ms = worker_state_is_down(to) ? draft->time_ms : 0;
+    draft->is_changed = true;
+    return ledger_append(ledger, draft);
+}
+
+enum status workers_append(struct ledger *ledger, struct draft *draft) {
+    enum status status = find_worker(ledger, draft);
+    return status == STATUS_OK && !draft->is_answered ? ledger_append(ledger, draft) : status;
+}

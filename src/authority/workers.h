@@ -1,0 +1,17 @@
+/* The rules of workers: registering, heartbeats, changes of status, events.
+ * Writer's thread. Texts are the group's. The statuses of the specification.
+ * worker.registered, worker.heartbeat and worker.status_changed hold all that changes a worker, so
+ * that the log alone rebuilds it. */
+#ifndef AUTHORITY_WORKERS_H
+#define AUTHORITY_WORKERS_H
+
+#include "authority/ledger.h"
+
+MUST_CHECK enum status workers_create(struct ledger *ledger, struct draft *draft);
+MUST_CHECK enum status workers_heartbeat(struct ledger *ledger, struct draft *draft);
+MUST_CHECK enum status workers_set_status(struct ledger *ledger, struct draft *draft);
+MUST_CHECK enum status workers_append(struct ledger *ledger, struct draft *draft);
+/* Whether a worker.status_changed says what the request asks; where it came from may differ. */
+bool workers_is_same_status(const struct append_request *request, struct slice payload);
+
+#endif

@@ -1,0 +1,264 @@
+/* One turn: wait, take all that waits, and make batches of whole groups until none is left. A batch
+ * is applied, folded, committed, announced and answered, in this order; so the time a commit takes
+ * is what gathers the next batch, and nothing ever waits for company. */
+#include "authority/writer.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "authority/ledger.h"
+#include "authority/projection.h"
+#include "base/log.h"
+
+#define BATCH_PAYLOAD_BYTES_MAX  ((size_t)16 << 20)
+#define ENTITY_COUNT_MAX_DEFAULT 65536
+
+struct writer_counters {
+    _Atomic uint64_t commits;
+    _Atomic uint64_t events;
+    _Atomic uint64_t refused;
+    _Atomic uint64_t deduplicated;
+    _Atomic uint64_t commit_failures;
+};
+
+struct writer {
+    struct writer_options options;
+    struct mailbox mailbox;
+    struct store_session *session;
+    struct ledger ledger;
+    struct clock clock;
+    pthread_t thread;
+    struct writer_counters counters;
+    bool is_failing; /* the last commit failed: said once, not at every request */
+};
+
+static struct append_group *group_of(struct mailbox_item *item) {
+    return (struct append_group *)((char *)item - offsetof(struct append_group, item));
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t more) {
+    atomic_fetch_add_explicit(counter, more, memory_order_relaxed);
+}
+
+/* ---- forming a batch ---- */
+
+static size_t payload_bytes_of(const struct append_group *group) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < group->request_count; i++)
+        bytes += group->requests[i].payload.size + group->requests[i].metadata.size;
+    return bytes;
+}
+
+/* Where the batch that begins with first ends: as many whole groups as the limits take, and one at
+ * least. */
+static struct mailbox_item *batch_end(struct mailbox_item *first) {
+    size_t requests = 0;
+    size_t bytes = 0;
+    struct mailbox_item *item = first;
+    for (; item; item = item->next) {
+        const struct append_group *group = group_of(item);
+        requests += group->request_count;
+        bytes += payload_bytes_of(group);
+        if (item != first && (requests > BATCH_REQUESTS_MAX || bytes > BATCH_PAYLOAD_BYTES_MAX))
+            break;
+    }
+    return item;
+}
+
+/* ---- committing ---- */
+
+static void fold(const struct projection *projection, struct ledger *ledger,
+                 struct store_batch *rows) {
+    struct batch *batch = &ledger->batch;
+    projection->begin(projection->user, ledger->session, ledger->now.wall_ms);
+    for (size_t i = 0; i < batch->event_count; i++)
+        projection->fold(projection->user, &batch->states[i], &batch->events[i]);
+    projection->collect(projection->user, &batch->arena, rows, &ledger->state.topic_ref);
+}
+
+static void note_outcome(struct writer *writer, enum status status) {
+    if (status != STATUS_OK) {
+        count(&writer->counters.commit_failures, 1);
+        if (!writer->is_failing)
+            log_event(LOG_ERROR, "store.commit_failed",
+                      log_str("error", store_session_error(writer->session)),
+                      log_str("effect", "appends are refused until the store can be written"));
+    } else if (writer->is_failing) {
+        log_event(LOG_INFO, "store.commit_recovered",
+                  log_int("log_id", (int64_t)writer->ledger.committed_log_id));
+    }
+    writer->is_failing = status != STATUS_OK;
+}
+
+static enum status commit(struct writer *writer, struct store_batch *rows) {
+    struct ledger *ledger = &writer->ledger;
+    const struct projection *projection = writer->options.projection;
+    batch_fill(&ledger->batch, rows);
+    if (projection)
+        fold(projection, ledger, rows);
+    enum status status = store_commit(writer->session, rows);
+    if (projection && status == STATUS_OK)
+        projection->committed(projection->user);
+    else if (projection)
+        projection->abandoned(projection->user);
+    return status;
+}
+
+static void finish(struct writer *writer) {
+    struct ledger *ledger = &writer->ledger;
+    struct store_batch rows;
+    if (ledger->is_sound && ledger->batch.event_count == 0)
+        return;
+    enum status status = ledger->is_sound ? commit(writer, &rows) : STATUS_OUT_OF_MEMORY;
+    if (status != STATUS_OK) {
+        ledger_forget(ledger);
+        note_outcome(writer, status);
+        return;
+    }
+    count(&writer->counters.commits, 1);
+    count(&writer->counters.events, ledger->batch.event_count);
+    if (writer->options.on_commit)
+        writer->options.on_commit(writer->options.on_commit_user, &rows);
+    ledger_committed(ledger);
+    note_outcome(writer, STATUS_OK);
+}
+
+/* ---- one batch ---- */
+
+static void refuse_group(struct append_group *group) {
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK)
+            group->requests[i].status = STATUS_STORE_UNAVAILABLE;
+}
+
+static void apply_group(struct ledger *ledger, struct append_group *group) {
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK)
+            ledger_apply(ledger, &group->requests[i], &group->arena);
+}
+
+static void answer_group(struct writer *writer, struct append_group *group) {
+    uint64_t refused = 0;
+    uint64_t deduplicated = 0;
+    for (size_t i = 0; i < group->request_count; i++) {
+        refused += group->requests[i].status != STATUS_OK;
+        deduplicated += group->requests[i].deduplicated;
+    }
+    if (refused > 0)
+        count(&writer->counters.refused, refused);
+    if (deduplicated > 0)
+        count(&writer->counters.deduplicated, deduplicated);
+    group->done(group);
+}
+
+static void run_batch(struct writer *writer, struct mailbox_item *first,
+                      const struct mailbox_item *end) {
+    struct ledger *ledger = &writer->ledger;
+    clock_tick(&writer->clock);
+    bool has_store = ledger_begin(ledger, writer->clock.reading) == STATUS_OK;
+    for (struct mailbox_item *item = first; item != end; item = item->next) {
+        if (has_store)
+            apply_group(ledger, group_of(item));
+        else
+            refuse_group(group_of(item));
+    }
+    if (has_store)
+        finish(writer);
+    else
+        note_outcome(writer, STATUS_STORE_UNAVAILABLE);
+    while (first != end) {
+        /* The group may be gone once it is answered. */
+        struct mailbox_item *next = first->next;
+        answer_group(writer, group_of(first));
+        first = next;
+    }
+}
+
+static void *writer_main(void *argument) {
+    struct writer *writer = argument;
+    struct mailbox_item *items;
+    while (mailbox_wait(&writer->mailbox, MAILBOX_FOREVER, &items) == STATUS_OK) {
+        while (items) {
+            struct mailbox_item *end = batch_end(items);
+            run_batch(writer, items, end);
+            items = end;
+        }
+    }
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static enum status open_ledger(struct writer *writer) {
+    const struct writer_options *options = &writer->options;
+    enum status status = store_session_open(options->store, STORE_WRITE, &writer->session);
+    if (status != STATUS_OK)
+        return status;
+    uint64_t entity_count_max = options->entity_count_max;
+    struct ledger_options ledger_options = {
+        .session = writer->session,
+        .policies = options->policies,
+        .entity_count_max = entity_count_max > 0 ? entity_count_max : ENTITY_COUNT_MAX_DEFAULT,
+    };
+    status = ledger_init(&writer->ledger, &ledger_options);
+    if (status != STATUS_OK)
+        store_session_close(writer->session);
+    return status;
+}
+
+static void writer_free(struct writer *writer) {
+    ledger_release(&writer->ledger);
+    store_session_close(writer->session);
+    mailbox_release(&writer->mailbox);
+    free(writer);
+}
+
+enum status writer_start(struct writer **writer, const struct writer_options *options) {
+    assert(options->store && options->policies && options->group_max > 0);
+    struct writer *made = calloc(1, sizeof(*made));
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    made->options = *options;
+    enum status status = open_ledger(made);
+    if (status != STATUS_OK) {
+        free(made);
+        return status;
+    }
+    if (options->clock_read)
+        clock_init_source(&made->clock, options->clock_user, options->clock_read);
+    else
+        clock_init(&made->clock);
+    mailbox_init(&made->mailbox, options->group_max, NULL, NULL);
+    if (pthread_create(&made->thread, NULL, writer_main, made) != 0) {
+        writer_free(made);
+        return STATUS_SYSTEM_ERROR;
+    }
+    *writer = made;
+    return STATUS_OK;
+}
+
+enum status writer_post(struct writer *writer, struct append_group *group) {
+    assert(group->done && group->request_count <= APPEND_GROUP_REQUESTS_MAX);
+    return mailbox_post(&writer->mailbox, &group->item);
+}
+
+void writer_stop(struct writer *writer) {
+    mailbox_close(&writer->mailbox);
+    int error = pthread_join(writer->thread, NULL);
+    assert(error == 0);
+    (void)error;
+    writer_free(writer);
+}
+
+struct writer_stats writer_stats(const struct writer *writer) {
+    const struct writer_counters *counters = &writer->counters;
+    return (struct writer_stats){
+        .commits = atomic_load_explicit(&counters->commits, memory_order_relaxed),
+        .events = atomic_load_explicit(&counters->events, memory_order_relaxed),
+        .refused = atomic_load_explicit(&counters->refused, memory_order_relaxed),
+        .deduplicated = atomic_load_explicit(&counters->deduplicated, memory_order_relaxed),
+        .commit_failures = atomic_load_explicit(&counters->commit_failures, memory_order_relaxed),
+    };
+}
