@@ -1,0 +1,40 @@
+/* The checkpoint decision: what to do with a summary that comes in, given how far the last one
+ * that was written came. A pure function. Any thread; allocates nothing; cannot fail.
+ *
+ *   checkpoint            incoming                       action   drift
+ *   none                  from the first event           write    -
+ *   none                  events before it are missing   repair   sequence_gap
+ *   ahead of incoming     any                            skip     checkpoint_ahead
+ *   same seq              same version, same hash        skip     - (idempotent)
+ *   same seq              same version, other hash       write    summary_hash_mismatch
+ *   same seq              other version                  write    projection_version_changed
+ *   behind                other version                  repair   projection_version_changed
+ *   behind                events between are missing     repair   sequence_gap
+ *   behind                goes on where it ends          write    -
+ *
+ * To repair is to fold the missing events from the log, or all of them for another version. */
+#ifndef PROJECTOR_CHECKPOINT_H
+#define PROJECTOR_CHECKPOINT_H
+
+#include "store/store.h"
+
+enum checkpoint_action { CHECKPOINT_WRITE, CHECKPOINT_SKIP, CHECKPOINT_REPAIR };
+
+struct checkpoint_incoming {
+    uint64_t first_seq; /* of the events folded since the last summary */
+    uint64_t last_seq;
+    struct slice projection_version;
+    const uint8_t *summary_hash;
+};
+
+struct checkpoint_decision {
+    enum checkpoint_action action;
+    bool has_drift;
+    enum reason drift;
+};
+
+/* checkpoint NULL: there is none. */
+struct checkpoint_decision checkpoint_decide(const struct store_checkpoint *checkpoint,
+                                             const struct checkpoint_incoming *incoming);
+
+#endif

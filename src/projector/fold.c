@@ -1,0 +1,94 @@
+#include "projector/fold.h"
+
+/* What the events may leave behind before the summary is moved. */
+#define MOVE_BYTES ((size_t)1 << 20)
+/* Short pages keep a long history from pinning the store's log of changes. */
+#define PAGE_EVENTS 4096
+
+const struct summary_layout *fold_layout(enum document_kind kind) {
+    return kind == DOCUMENT_RUN_SUMMARY ? &run_summary_layout : &worker_summary_layout;
+}
+
+bool fold_kind_of(enum entity_kind entity, enum document_kind *kind) {
+    *kind = entity == ENTITY_RUN ? DOCUMENT_RUN_SUMMARY : DOCUMENT_WORKER_SUMMARY;
+    return entity == ENTITY_RUN || entity == ENTITY_WORKER;
+}
+
+enum status fold_event(enum document_kind kind, union any_summary *summary,
+                       const struct store_event *event, struct arena *arena) {
+    return kind == DOCUMENT_RUN_SUMMARY ? run_summary_fold(&summary->run, event, arena)
+                                        : worker_summary_fold(&summary->worker, event, arena);
+}
+
+enum status fold_move(enum document_kind kind, union any_summary *summary, struct arena *arena) {
+    const struct summary_layout *layout = fold_layout(kind);
+    const struct summary_stamp stamp = {.projection_version = SLICE(PROJECTION_VERSION_DEFAULT)};
+    struct slice entity_id = summary->common.entity_id;
+    struct slice copy = {NULL, 0};
+    struct buffer document;
+    buffer_init(&document, SUMMARY_BYTES_MAX);
+    enum status status = summary_write(layout, &summary->common, &stamp, &document);
+    if (status == STATUS_OK)
+        copy = arena_copy(arena, buffer_slice(&document));
+    if (status == STATUS_OK && !copy.data)
+        status = STATUS_OUT_OF_MEMORY;
+    if (status == STATUS_OK)
+        status = summary_read(layout, copy, entity_id, &summary->common);
+    buffer_release(&document);
+    return status;
+}
+
+void fold_init(struct fold *fold, enum document_kind kind, struct slice entity_id) {
+    memset(fold, 0, sizeof(*fold));
+    fold->kind = kind;
+    summary_init(fold_layout(kind), &fold->summary.common, entity_id);
+    arena_init(&fold->arenas[0], FOLD_ARENA_BYTES_MAX);
+    arena_init(&fold->arenas[1], FOLD_ARENA_BYTES_MAX);
+}
+
+void fold_release(struct fold *fold) {
+    arena_release(&fold->arenas[0]);
+    arena_release(&fold->arenas[1]);
+}
+
+struct log_walk {
+    struct fold *fold;
+    void *user;
+    fold_event_cb *callback;
+};
+
+static enum status fold_one(void *user, const struct store_event *event) {
+    struct log_walk *walk = user;
+    struct fold *fold = walk->fold;
+    struct arena *arena = &fold->arenas[fold->arena_index];
+    if (event->seq != fold->summary.common.latest_seq + 1)
+        return STATUS_INTERNAL_ERROR;
+    enum status status = fold_event(fold->kind, &fold->summary, event, arena);
+    if (status != STATUS_OK)
+        return status;
+    fold->event_count++;
+    if (walk->callback)
+        walk->callback(walk->user, event);
+    if (arena->bytes_held <= MOVE_BYTES)
+        return STATUS_OK;
+    fold->arena_index ^= 1;
+    status = fold_move(fold->kind, &fold->summary, &fold->arenas[fold->arena_index]);
+    arena_reset(arena);
+    return status;
+}
+
+enum status fold_from_log(struct fold *fold, struct store_session *session, uint64_t entity_ref,
+                          uint64_t until_seq, void *user, fold_event_cb *callback) {
+    struct log_walk walk = {fold, user, callback};
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && fold->summary.common.latest_seq < until_seq) {
+        uint64_t before = fold->summary.common.latest_seq;
+        uint64_t missing = until_seq - before;
+        status = store_walk_entity_events(session, entity_ref, before,
+                                          missing < PAGE_EVENTS ? missing : PAGE_EVENTS, &walk,
+                                          fold_one);
+        if (status == STATUS_OK && fold->summary.common.latest_seq == before)
+            status = STATUS_NOT_FOUND;
+    }
+    return status;
+}

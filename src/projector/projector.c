@@ -1,0 +1,534 @@
+#include "projector/projector.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "projector/checkpoint.h"
+#include "projector/summary_cache.h"
+#include "projector/update.h"
+
+#define TURN_BYTES_MAX          ((size_t)256 << 20)
+#define WORKER_EVENTS_BYTES_MAX ((size_t)64 << 20)
+
+/* What a commit does to one entity. In the order of their last events. */
+struct change {
+    struct change *previous;
+    struct change *next;
+    struct cache_entry *entry;
+    const struct store_entity *entity;
+    union any_summary summary;
+    struct slice document;
+    uint64_t version; /* of the document as committed; 0: none */
+    bool has_checkpoint;
+    struct store_checkpoint checkpoint;
+    uint64_t first_seq; /* the first event that came in */
+    uint64_t log_id;    /* the last */
+    bool has_drift;
+    enum reason drift;
+    unsigned attempts;
+    bool has_failed;
+    bool is_skipped;
+};
+
+struct worker_event {
+    const struct change *change;
+    struct sink_worker_event event;
+};
+
+struct retry {
+    uint64_t ref;
+    enum document_kind kind;
+    unsigned attempts;
+};
+
+struct counters {
+    atomic_uint_fast64_t updates;
+    atomic_uint_fast64_t skipped;
+    atomic_uint_fast64_t drifts;
+    atomic_uint_fast64_t failures;
+    atomic_uint_fast64_t given_up;
+    atomic_uint_fast64_t cache_misses;
+    atomic_uint_fast64_t cache_bytes;
+};
+
+struct projector {
+    struct projection projection;
+    struct slice version;
+    char *version_text;
+    const struct sink *sink;
+    struct summary_cache cache;
+    struct retry retries[PROJECTOR_RETRY_MAX];
+    size_t retry_count;
+    struct counters counters;
+    /* The commit under way. */
+    struct store_session *session;
+    uint64_t now_ms;
+    struct arena arena;
+    struct buffer worker_events; /* of struct worker_event */
+    struct change *first;
+    struct change *last;
+    size_t change_count;
+    bool is_sunk; /* the sink has to be told how it ended */
+};
+
+static void bump(atomic_uint_fast64_t *counter) {
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static void change_unlink(struct projector *projector, struct change *change) {
+    *(change->previous ? &change->previous->next : &projector->first) = change->next;
+    *(change->next ? &change->next->previous : &projector->last) = change->previous;
+}
+
+static void change_append(struct projector *projector, struct change *change) {
+    change->next = NULL;
+    change->previous = projector->last;
+    *(projector->last ? &projector->last->next : &projector->first) = change;
+    projector->last = change;
+}
+
+static void change_fail(struct projector *projector, struct change *change, enum status status) {
+    change->has_failed = true;
+    bump(&projector->counters.failures);
+    log_event(LOG_WARN, "projector.entity_failed", log_slice("entity_id", change->entity->id),
+              log_str("entity", entity_kind_name(change->entity->kind)),
+              log_str("status", status_code(status)),
+              log_str("store", store_session_error(projector->session)));
+}
+
+static void change_drift(struct change *change, enum reason reason) {
+    if (!change->has_drift)
+        change->drift = reason;
+    change->has_drift = true;
+}
+
+/* ---- the summary a change goes on from ---------------------------------------------------- */
+
+static void start_empty(struct change *change) {
+    summary_init(fold_layout(change->entry->kind), &change->summary.common, change->entity->id);
+}
+
+static void start_cached(struct projector *projector, struct change *change) {
+    const struct cached_document *now = &change->entry->now;
+    change->summary = now->summary;
+    change->summary.common.entity_id = change->entity->id;
+    change->version = now->version;
+    change->has_checkpoint = now->has_checkpoint;
+    change->checkpoint.last_runtime_seq = now->checkpoint_seq;
+    change->checkpoint.projection_version = projector->version;
+    memcpy(change->checkpoint.summary_hash, now->checkpoint_hash, SHA256_BYTES);
+}
+
+/* Takes the stored document if it is what the checkpoint says it is. */
+static bool start_document(struct change *change, const struct store_document *document) {
+    uint8_t hash[SHA256_BYTES];
+    return summary_hash(document->payload, hash) == STATUS_OK &&
+           memcmp(hash, change->checkpoint.summary_hash, SHA256_BYTES) == 0 &&
+           summary_read(fold_layout(document->kind), document->payload, change->entity->id,
+                        &change->summary.common) == STATUS_OK &&
+           change->summary.common.latest_seq == change->checkpoint.last_runtime_seq;
+}
+
+static enum status start_stored(struct projector *projector, struct change *change) {
+    enum document_kind kind = change->entry->kind;
+    uint64_t ref = change->entry->ref;
+    struct store_document document;
+    bump(&projector->counters.cache_misses);
+    enum status found = store_load_checkpoint(projector->session, kind, ref, &projector->arena,
+                                              &change->checkpoint);
+    if (found != STATUS_OK && found != STATUS_NOT_FOUND)
+        return found;
+    change->has_checkpoint = found == STATUS_OK;
+    found = store_load_document(projector->session, kind, ref, &projector->arena, &document);
+    if (found != STATUS_OK && found != STATUS_NOT_FOUND)
+        return found;
+    change->version = found == STATUS_OK ? document.version : 0;
+    start_empty(change);
+    /* Another version's summary may have been folded by other rules. */
+    if (!change->has_checkpoint ||
+        !slice_equal(change->checkpoint.projection_version, projector->version))
+        return STATUS_OK;
+    if (found == STATUS_OK && start_document(change, &document))
+        return STATUS_OK;
+    change_drift(change, REASON_SUMMARY_HASH_MISMATCH);
+    start_empty(change);
+    return STATUS_OK;
+}
+
+/* ---- catching up from the log ------------------------------------------------------------- */
+
+static enum status add_worker_event(struct projector *projector, const struct change *change,
+                                    const struct store_event *event) {
+    struct worker_event row = {change, {event->log_id, change->entry->ref, {0}}};
+    memcpy(row.event.payload_hash, event->payload_hash, SHA256_BYTES);
+    return buffer_append(&projector->worker_events, &row, sizeof(row));
+}
+
+struct catch_up {
+    struct projector *projector;
+    struct change *change;
+    uint64_t sent_seq; /* events up to here have had their frames */
+    enum status status;
+};
+
+static void saw_missed_event(void *user, const struct store_event *event) {
+    struct catch_up *catch_up = user;
+    struct change *change = catch_up->change;
+    change->log_id = event->log_id;
+    if (change->entry->kind == DOCUMENT_WORKER_SUMMARY && event->seq > catch_up->sent_seq &&
+        catch_up->status == STATUS_OK)
+        catch_up->status = add_worker_event(catch_up->projector, change, event);
+}
+
+/* Folds the committed events up to until_seq that the summary has not seen. */
+static enum status change_catch_up(struct projector *projector, struct change *change,
+                                   uint64_t until_seq) {
+    struct catch_up catch_up = {.projector = projector, .change = change};
+    struct fold fold;
+    if (change->summary.common.latest_seq >= until_seq)
+        return STATUS_OK;
+    catch_up.sent_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq : 0;
+    fold_init(&fold, change->entry->kind, change->entity->id);
+    fold.summary = change->summary;
+    enum status status = fold_from_log(&fold, projector->session, change->entry->ref, until_seq,
+                                       &catch_up, saw_missed_event);
+    if (status == STATUS_OK)
+        status = catch_up.status;
+    if (status == STATUS_OK)
+        status = fold_move(fold.kind, &fold.summary, &projector->arena);
+    change->summary = fold.summary;
+    fold_release(&fold);
+    return status;
+}
+
+/* ---- one commit --------------------------------------------------------------------------- */
+
+static void project_begin(void *user, struct store_session *session, uint64_t now_ms) {
+    struct projector *projector = user;
+    assert(!projector->first);
+    projector->session = session;
+    projector->now_ms = now_ms;
+    arena_reset(&projector->arena);
+    buffer_clear(&projector->worker_events);
+    /* Not after the commit: whoever looks at its rows then may still hold what the cache holds. */
+    summary_cache_trim(&projector->cache);
+    atomic_store_explicit(&projector->counters.cache_bytes, projector->cache.bytes,
+                          memory_order_relaxed);
+}
+
+/* The entity's change in this commit, ready to go on after seq - 1; NULL without memory. */
+static struct change *change_of(struct projector *projector, const struct store_entity *entity,
+                                enum document_kind kind, uint64_t seq) {
+    struct cache_entry *entry = summary_cache_find(&projector->cache, entity->ref);
+    if (entry && entry->change)
+        return entry->change;
+    struct change *change = arena_alloc(&projector->arena, sizeof(*change));
+    bool is_cached = entry != NULL;
+    if (!entry)
+        entry = summary_cache_add(&projector->cache, entity->ref, kind);
+    if (!change || !entry) {
+        if (entry && !is_cached)
+            summary_cache_drop(&projector->cache, entry);
+        return NULL;
+    }
+    *change = (struct change){.entry = entry, .entity = entity, .first_seq = seq};
+    entry->change = change;
+    change_append(projector, change);
+    projector->change_count++;
+    enum status status = STATUS_OK;
+    if (is_cached)
+        start_cached(projector, change);
+    else
+        status = start_stored(projector, change);
+    /* A checkpoint ahead of the log cannot be gone on from. */
+    if (status == STATUS_OK && change->summary.common.latest_seq >= seq)
+        start_empty(change);
+    if (status == STATUS_OK)
+        status = change_catch_up(projector, change, seq - 1);
+    if (status != STATUS_OK)
+        change_fail(projector, change, status);
+    return change;
+}
+
+static void project_fold(void *user, const struct store_entity *entity,
+                         const struct store_event *event) {
+    struct projector *projector = user;
+    enum document_kind kind;
+    if (!projector->sink->write || !fold_kind_of(entity->kind, &kind))
+        return;
+    struct change *change = change_of(projector, entity, kind, event->seq);
+    if (!change) {
+        bump(&projector->counters.failures);
+        bump(&projector->counters.given_up);
+        return;
+    }
+    if (change->has_failed)
+        return;
+    change->entity = entity;
+    change->log_id = event->log_id;
+    change_unlink(projector, change);
+    change_append(projector, change);
+    enum status status = STATUS_INTERNAL_ERROR;
+    if (event->seq == change->summary.common.latest_seq + 1)
+        status = fold_event(kind, &change->summary, event, &projector->arena);
+    if (status == STATUS_OK && kind == DOCUMENT_WORKER_SUMMARY)
+        status = add_worker_event(projector, change, event);
+    if (status != STATUS_OK)
+        change_fail(projector, change, status);
+}
+
+/* What could not be projected before is folded from the log now, if no event of this commit has
+ * brought it back already. */
+static void retry_entity(struct projector *projector, const struct retry *retry) {
+    struct cache_entry *entry = summary_cache_find(&projector->cache, retry->ref);
+    if (entry && entry->change) {
+        entry->change->attempts = retry->attempts;
+        return;
+    }
+    struct store_entity *entity = arena_alloc(&projector->arena, sizeof(*entity));
+    enum status status = STATUS_OUT_OF_MEMORY;
+    if (entity)
+        status = store_load_entity_ref(projector->session, retry->ref, &projector->arena, entity);
+    struct change *change = NULL;
+    if (status == STATUS_OK && entity->head_seq > 0)
+        change = change_of(projector, entity, retry->kind, entity->head_seq + 1);
+    if (!change) {
+        bump(&projector->counters.given_up);
+        return;
+    }
+    change->attempts = retry->attempts;
+    uint64_t sent_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq : 0;
+    change->first_seq = sent_seq < entity->head_seq ? sent_seq + 1 : entity->head_seq;
+}
+
+static enum status change_build(struct projector *projector, struct change *change,
+                                struct arena *arena, struct sink_update *update) {
+    uint64_t sent_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq : 0;
+    const struct update_source source = {
+        .kind = change->entry->kind,
+        .summary = &change->summary,
+        .entity_ref = change->entry->ref,
+        .owner = change->entity->owner,
+        .version = change->version + 1,
+        .log_id = change->log_id,
+        .range_first_seq = sent_seq + 1,
+        .projection_version = projector->version,
+        .now_ms = projector->now_ms,
+    };
+    enum status status = update_build(&source, arena, update);
+    if (status != STATUS_OK)
+        return status;
+    const struct checkpoint_incoming incoming = {
+        .first_seq = change->first_seq,
+        .last_seq = change->summary.common.latest_seq,
+        .projection_version = projector->version,
+        .summary_hash = update->checkpoint.summary_hash,
+    };
+    struct checkpoint_decision decision =
+        checkpoint_decide(change->has_checkpoint ? &change->checkpoint : NULL, &incoming);
+    change->is_skipped = decision.action == CHECKPOINT_SKIP;
+    if (decision.has_drift)
+        change_drift(change, decision.drift);
+    return summary_cache_prepare(&projector->cache, change->entry, update->document.payload,
+                                 change->entity->id);
+}
+
+/* What the cache will know of the rows once they are committed. */
+static void change_remember(struct change *change, const struct sink_update *update) {
+    struct cached_document *next = &change->entry->next;
+    const struct store_checkpoint *checkpoint =
+        change->is_skipped ? &change->checkpoint : &update->checkpoint;
+    next->version = change->is_skipped ? change->version : update->document.version;
+    next->has_checkpoint = true;
+    next->checkpoint_seq = checkpoint->last_runtime_seq;
+    memcpy(next->checkpoint_hash, checkpoint->summary_hash, SHA256_BYTES);
+}
+
+static void change_note_drift(const struct projector *projector, const struct change *change,
+                              struct store_drift *drift) {
+    *drift = (struct store_drift){
+        .kind = change->entry->kind,
+        .entity_ref = change->entry->ref,
+        .entity_id = change->entity->id,
+        .reason = change->drift,
+        .expected_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq + 1 : 1,
+        .actual_seq = change->first_seq,
+        .seen_at_ms = projector->now_ms,
+    };
+    log_event(LOG_WARN, "projector.drift", log_str("reason", reason_code(change->drift)),
+              log_slice("entity_id", change->entity->id));
+}
+
+static size_t collect_worker_events(const struct projector *projector,
+                                    struct sink_worker_event *rows) {
+    const struct worker_event *events = (const void *)projector->worker_events.data;
+    size_t count = projector->worker_events.size / sizeof(*events);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!events[i].change->has_failed)
+            rows[kept++] = events[i].event;
+    return kept;
+}
+
+static void collect_changes(struct projector *projector, struct sink_commit *commit,
+                            struct sink_update *updates, struct store_drift *drifts) {
+    for (struct change *change = projector->first; change; change = change->next) {
+        struct sink_update *update = &updates[commit->update_count];
+        if (change->has_failed)
+            continue;
+        enum status status = change_build(projector, change, commit->arena, update);
+        if (status != STATUS_OK) {
+            change_fail(projector, change, status);
+            continue;
+        }
+        change_remember(change, update);
+        if (change->has_drift)
+            change_note_drift(projector, change, &drifts[commit->drift_count++]);
+        commit->update_count += !change->is_skipped;
+    }
+}
+
+static enum status collect_into(struct projector *projector, struct sink_commit *commit) {
+    size_t changes = projector->change_count;
+    size_t events = projector->worker_events.size / sizeof(struct worker_event);
+    struct sink_update *updates = arena_alloc(commit->arena, changes * sizeof(*updates));
+    struct store_drift *drifts = arena_alloc(commit->arena, changes * sizeof(*drifts));
+    struct sink_worker_event *rows = arena_alloc(commit->arena, events * sizeof(*rows));
+    if (!updates || !drifts || !rows)
+        return STATUS_OUT_OF_MEMORY;
+    commit->updates = updates;
+    commit->drifts = drifts;
+    commit->worker_events = rows;
+    collect_changes(projector, commit, updates, drifts);
+    commit->worker_event_count = collect_worker_events(projector, rows);
+    projector->is_sunk = true;
+    return projector->sink->write(projector->sink->user, commit);
+}
+
+static void project_collect(void *user, struct arena *arena, struct store_batch *batch,
+                            uint64_t *last_topic_ref) {
+    struct projector *projector = user;
+    for (size_t i = 0; i < projector->retry_count; i++)
+        retry_entity(projector, &projector->retries[i]);
+    if (!projector->first)
+        return;
+    struct sink_commit commit = {
+        .now_ms = projector->now_ms,
+        .session = projector->session,
+        .arena = arena,
+        .batch = batch,
+        .last_topic_ref = last_topic_ref,
+    };
+    enum status status = collect_into(projector, &commit);
+    for (struct change *change = projector->first; change && status != STATUS_OK;
+         change = change->next)
+        if (!change->has_failed)
+            change_fail(projector, change, status);
+}
+
+/* ---- its end ------------------------------------------------------------------------------ */
+
+static void remember_to_retry(struct projector *projector, const struct change *change) {
+    if (change->attempts + 1 >= PROJECTOR_ATTEMPTS_MAX ||
+        projector->retry_count == PROJECTOR_RETRY_MAX) {
+        bump(&projector->counters.given_up);
+        return;
+    }
+    projector->retries[projector->retry_count++] =
+        (struct retry){change->entry->ref, change->entry->kind, change->attempts + 1};
+}
+
+static void change_settle(struct projector *projector, struct change *change, bool committed) {
+    struct cache_entry *entry = change->entry;
+    if (committed && change->has_failed) {
+        remember_to_retry(projector, change);
+        summary_cache_drop(&projector->cache, entry);
+        return;
+    }
+    if (committed) {
+        bump(change->is_skipped ? &projector->counters.skipped : &projector->counters.updates);
+        if (change->has_drift)
+            bump(&projector->counters.drifts);
+    }
+    summary_cache_settle(&projector->cache, entry, committed);
+}
+
+static void project_settle(struct projector *projector, bool committed) {
+    if (projector->is_sunk && projector->sink->settle)
+        projector->sink->settle(projector->sink->user, committed);
+    if (committed)
+        projector->retry_count = 0;
+    for (struct change *change = projector->first, *next; change; change = next) {
+        next = change->next;
+        change_settle(projector, change, committed);
+    }
+    projector->first = NULL;
+    projector->last = NULL;
+    projector->change_count = 0;
+    projector->is_sunk = false;
+    projector->session = NULL;
+}
+
+static void project_committed(void *user) {
+    project_settle(user, true);
+}
+
+static void project_abandoned(void *user) {
+    project_settle(user, false);
+}
+
+enum status projector_open(struct projector **projector, const struct projector_options *options) {
+    struct slice version = options->projection_version;
+    if (!version.data)
+        version = SLICE(PROJECTION_VERSION_DEFAULT);
+    struct projector *made = calloc(1, sizeof(*made));
+    char *text = malloc(version.size + 1);
+    if (!made || !text) {
+        free(made);
+        free(text);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    memcpy(text, version.data, version.size);
+    made->version_text = text;
+    made->version = (struct slice){text, version.size};
+    made->sink = options->sink ? options->sink : &sink_tables;
+    summary_cache_init(&made->cache, options->cache_bytes_max ? options->cache_bytes_max
+                                                              : PROJECTOR_CACHE_BYTES_DEFAULT);
+    arena_init(&made->arena, TURN_BYTES_MAX);
+    buffer_init(&made->worker_events, WORKER_EVENTS_BYTES_MAX);
+    made->projection = (struct projection){
+        made, project_begin, project_fold, project_collect, project_committed, project_abandoned,
+    };
+    *projector = made;
+    return STATUS_OK;
+}
+
+void projector_close(struct projector *projector) {
+    if (!projector)
+        return;
+    assert(!projector->first);
+    summary_cache_release(&projector->cache);
+    arena_release(&projector->arena);
+    buffer_release(&projector->worker_events);
+    free(projector->version_text);
+    free(projector);
+}
+
+const struct projection *projector_projection(const struct projector *projector) {
+    return &projector->projection;
+}
+
+struct projector_stats projector_stats(const struct projector *projector) {
+    const struct counters *counters = &projector->counters;
+    return (struct projector_stats){
+        .updates = atomic_load_explicit(&counters->updates, memory_order_relaxed),
+        .skipped = atomic_load_explicit(&counters->skipped, memory_order_relaxed),
+        .drifts = atomic_load_explicit(&counters->drifts, memory_order_relaxed),
+        .failures = atomic_load_explicit(&counters->failures, memory_order_relaxed),
+        .given_up = atomic_load_explicit(&counters->given_up, memory_order_relaxed),
+        .cache_misses = atomic_load_explicit(&counters->cache_misses, memory_order_relaxed),
+        .cache_bytes = atomic_load_explicit(&counters->cache_bytes, memory_order_relaxed),
+    };
+}

@@ -1,0 +1,365 @@
+#include "projector/reproject.h"
+
+#include <stdlib.h>
+
+#include "projector/checkpoint.h"
+#include "projector/update.h"
+
+#define PAGE_ENTITIES 128
+#define REPAIRS_MAX   256
+/* What is loaded of one entity, and what waits to be written. */
+#define STORED_BYTES_MAX  ((size_t)8 << 20)
+#define REPAIRS_BYTES_MAX ((size_t)128 << 20)
+#define REPAIRS_BYTES     ((size_t)8 << 20)
+/* Times that a server may overtake the reading of one entity. */
+#define ATTEMPTS_MAX    1000
+#define PROGRESS_EVENTS 1024
+
+/* Refs alone: the rows are read again, each with what belongs to it. */
+struct page {
+    uint64_t refs[PAGE_ENTITIES];
+    size_t count;
+};
+
+struct reprojection {
+    struct store_session *session;
+    const struct reproject_options *options;
+    struct reproject_result *result;
+    struct slice version;
+    uint64_t events_total;
+    struct page page;
+    struct arena stored; /* the rows of the entity at hand */
+    /* Repairs not yet written. */
+    struct arena arena;
+    struct sink_update updates[REPAIRS_MAX];
+    struct store_drift drifts[REPAIRS_MAX];
+    size_t update_count;
+    struct buffer worker_events; /* of struct sink_worker_event */
+};
+
+/* What the store has of an entity, read so that it belongs together. */
+struct stored {
+    struct store_entity entity;
+    bool has_checkpoint;
+    struct store_checkpoint checkpoint;
+    bool has_document;
+    struct store_document document;
+};
+
+/* ---- writing repairs ---------------------------------------------------------------------- */
+
+static enum status flush(struct reprojection *work) {
+    struct store_batch batch = {0};
+    struct store_state state;
+    if (work->update_count == 0)
+        return STATUS_OK;
+    enum status status = store_read_state(work->session, &state);
+    struct sink_commit commit = {
+        .now_ms = work->options->now_ms,
+        .updates = work->updates,
+        .update_count = work->update_count,
+        .worker_events = (const void *)work->worker_events.data,
+        .worker_event_count = work->worker_events.size / sizeof(struct sink_worker_event),
+        .drifts = work->drifts,
+        .drift_count = work->update_count,
+        .session = work->session,
+        .arena = &work->arena,
+        .batch = &batch,
+        .last_topic_ref = &state.topic_ref,
+    };
+    if (status == STATUS_OK)
+        status = sink_tables.write(sink_tables.user, &commit);
+    if (status == STATUS_OK)
+        status = store_commit(work->session, &batch);
+    if (status == STATUS_OK)
+        work->result->repaired += work->update_count;
+    work->update_count = 0;
+    arena_reset(&work->arena);
+    buffer_clear(&work->worker_events);
+    return status;
+}
+
+/* ---- one entity --------------------------------------------------------------------------- */
+
+struct walk {
+    struct reprojection *work;
+    const struct stored *stored;
+    uint64_t log_id;
+    uint64_t sent_seq; /* events up to here have had their frames */
+    enum status status;
+};
+
+static void saw_event(void *user, const struct store_event *event) {
+    struct walk *walk = user;
+    struct reprojection *work = walk->work;
+    walk->log_id = event->log_id;
+    if (++work->result->events % PROGRESS_EVENTS == 0 && work->options->on_progress)
+        work->options->on_progress(work->options->user, work->result->events, work->events_total);
+    if (!work->options->apply || walk->stored->entity.kind != ENTITY_WORKER ||
+        event->seq <= walk->sent_seq || walk->status != STATUS_OK)
+        return;
+    struct sink_worker_event row = {event->log_id, event->entity_ref, {0}};
+    memcpy(row.payload_hash, event->payload_hash, SHA256_BYTES);
+    walk->status = buffer_append(&work->worker_events, &row, sizeof(row));
+}
+
+static uint64_t sent_seq_of(const struct stored *stored) {
+    if (stored->has_checkpoint)
+        return stored->checkpoint.last_runtime_seq;
+    /* Without a checkpoint it cannot be known; a document says there have been frames. */
+    return stored->has_document ? UINT64_MAX : 0;
+}
+
+static bool same_checkpoint(const struct stored *stored, enum status found,
+                            const struct store_checkpoint *again) {
+    if (!stored->has_checkpoint || found != STATUS_OK)
+        return stored->has_checkpoint == (found == STATUS_OK);
+    return stored->checkpoint.last_runtime_seq == again->last_runtime_seq &&
+           memcmp(stored->checkpoint.summary_hash, again->summary_hash, SHA256_BYTES) == 0;
+}
+
+/* The rows as of one moment: a server may write between two reads, which then start over. */
+static enum status load_stored(struct reprojection *work, uint64_t ref, enum document_kind kind,
+                               struct stored *stored) {
+    for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        struct store_checkpoint again;
+        arena_reset(&work->stored);
+        enum status status =
+            store_load_entity_ref(work->session, ref, &work->stored, &stored->entity);
+        if (status != STATUS_OK)
+            return status;
+        status =
+            store_load_checkpoint(work->session, kind, ref, &work->stored, &stored->checkpoint);
+        stored->has_checkpoint = status == STATUS_OK;
+        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+            return status;
+        status = store_load_document(work->session, kind, ref, &work->stored, &stored->document);
+        stored->has_document = status == STATUS_OK;
+        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+            return status;
+        status = store_load_checkpoint(work->session, kind, ref, &work->stored, &again);
+        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+            return status;
+        if (same_checkpoint(stored, status, &again))
+            return STATUS_OK;
+    }
+    return STATUS_STORE_UNAVAILABLE;
+}
+
+static bool document_holds(const struct stored *stored, const struct sink_update *update) {
+    const struct store_document *document = &stored->document;
+    uint8_t hash[SHA256_BYTES];
+    if (!stored->has_document || !slice_equal(document->key, update->document.key))
+        return false;
+    sha256(document->payload.data, document->payload.size, hash);
+    if (memcmp(hash, document->payload_hash, SHA256_BYTES) != 0)
+        return false;
+    return summary_hash(document->payload, hash) == STATUS_OK &&
+           memcmp(hash, update->checkpoint.summary_hash, SHA256_BYTES) == 0;
+}
+
+/* False when all is as the log says. */
+static bool compare(const struct stored *stored, struct sink_update *update,
+                    struct reproject_drift *drift) {
+    const struct store_checkpoint *rebuilt = &update->checkpoint;
+    const struct checkpoint_incoming incoming = {
+        .first_seq = rebuilt->last_runtime_seq,
+        .last_seq = rebuilt->last_runtime_seq,
+        .projection_version = rebuilt->projection_version,
+        .summary_hash = rebuilt->summary_hash,
+    };
+    struct checkpoint_decision decision =
+        checkpoint_decide(stored->has_checkpoint ? &stored->checkpoint : NULL, &incoming);
+    bool is_checkpoint_good = decision.action == CHECKPOINT_SKIP && !decision.has_drift;
+    update->is_checkpoint_only = document_holds(stored, update);
+    *drift = (struct reproject_drift){
+        .document_key = update->document.key,
+        .reason = decision.has_drift ? decision.drift : REASON_SEQUENCE_GAP,
+        .expected_seq = rebuilt->last_runtime_seq,
+        .actual_seq = stored->has_checkpoint ? stored->checkpoint.last_runtime_seq : 0,
+    };
+    if (!stored->has_document)
+        drift->what = "the document is missing";
+    else if (!update->is_checkpoint_only)
+        drift->what = "the document is not what the log says";
+    else
+        drift->what = "the checkpoint is not what the log says";
+    if (is_checkpoint_good && !update->is_checkpoint_only)
+        drift->reason = REASON_SUMMARY_HASH_MISMATCH;
+    return !is_checkpoint_good || !update->is_checkpoint_only;
+}
+
+static enum status note(struct reprojection *work, const struct stored *stored,
+                        const struct reproject_drift *drift, size_t worker_events_before) {
+    const struct reproject_options *options = work->options;
+    work->result->drifted++;
+    if (options->on_drift)
+        options->on_drift(options->user, drift);
+    if (!options->apply)
+        return STATUS_OK;
+    struct sink_update *update = &work->updates[work->update_count];
+    if (update->is_checkpoint_only && drift->reason != REASON_SEQUENCE_GAP)
+        work->worker_events.size = worker_events_before;
+    work->drifts[work->update_count++] = (struct store_drift){
+        .kind = update->document.kind,
+        .entity_ref = stored->entity.ref,
+        .reason = drift->reason,
+        .expected_seq = drift->expected_seq,
+        .actual_seq = drift->actual_seq,
+        .seen_at_ms = options->now_ms,
+    };
+    if (work->update_count == REPAIRS_MAX || work->arena.bytes_held > REPAIRS_BYTES ||
+        work->worker_events.size > REPAIRS_BYTES)
+        return flush(work);
+    return STATUS_OK;
+}
+
+/* The owner's texts end with the entity at hand; the repair waits longer. */
+static bool keep_owner(struct reprojection *work, struct store_owner *owner) {
+    struct slice *texts[] = {&owner->user_id, &owner->guest_scope, &owner->org_id};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (!texts[i]->data)
+            continue;
+        *texts[i] = arena_copy(&work->arena, *texts[i]);
+        if (!texts[i]->data)
+            return false;
+    }
+    return true;
+}
+
+static enum status compare_fold(struct reprojection *work, const struct stored *stored,
+                                const struct fold *fold, const struct walk *walk,
+                                size_t worker_events_before) {
+    uint64_t sent_seq = sent_seq_of(stored);
+    const struct update_source source = {
+        .kind = fold->kind,
+        .summary = &fold->summary,
+        .entity_ref = stored->entity.ref,
+        .owner = stored->entity.owner,
+        .version = stored->has_document ? stored->document.version + 1 : 1,
+        .log_id = walk->log_id,
+        .range_first_seq = sent_seq == UINT64_MAX ? 0 : sent_seq + 1,
+        .projection_version = work->version,
+        .now_ms = work->options->now_ms,
+    };
+    struct reproject_drift drift;
+    struct sink_update *update = &work->updates[work->update_count];
+    enum status status = update_build(&source, &work->arena, update);
+    if (status != STATUS_OK)
+        return status;
+    if (!keep_owner(work, &update->owner))
+        return STATUS_OUT_OF_MEMORY;
+    if (compare(stored, update, &drift))
+        return note(work, stored, &drift, worker_events_before);
+    work->worker_events.size = worker_events_before;
+    /* Nothing of a sound entity is kept; without repairs waiting the memory can go. */
+    if (work->update_count == 0)
+        arena_reset(&work->arena);
+    return STATUS_OK;
+}
+
+static enum status check_entity(struct reprojection *work, uint64_t ref, enum entity_kind entity) {
+    struct stored stored;
+    enum document_kind kind;
+    struct fold fold;
+    if (!fold_kind_of(entity, &kind))
+        return STATUS_INVALID_REQUEST;
+    enum status status = load_stored(work, ref, kind, &stored);
+    if (status != STATUS_OK)
+        return status;
+    size_t worker_events_before = work->worker_events.size;
+    struct walk walk = {.work = work, .stored = &stored, .sent_seq = sent_seq_of(&stored)};
+    uint64_t until_seq = stored.entity.head_seq;
+    if (stored.has_checkpoint && stored.checkpoint.last_runtime_seq > until_seq)
+        until_seq = stored.checkpoint.last_runtime_seq;
+    fold_init(&fold, kind, stored.entity.id);
+    status = fold_from_log(&fold, work->session, ref, until_seq, &walk, saw_event);
+    /* A checkpoint ahead of the log: what the log has is what counts. */
+    if (status == STATUS_NOT_FOUND && fold.summary.common.latest_seq >= stored.entity.head_seq)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = walk.status;
+    if (status == STATUS_OK && fold.summary.common.latest_seq > 0)
+        status = compare_fold(work, &stored, &fold, &walk, worker_events_before);
+    fold_release(&fold);
+    work->result->entities++;
+    return status;
+}
+
+/* ---- many entities ------------------------------------------------------------------------ */
+
+static enum status add_to_page(void *user, const struct store_entity *entity) {
+    struct page *page = user;
+    page->refs[page->count++] = entity->ref;
+    return STATUS_OK;
+}
+
+static enum status check_kind(struct reprojection *work, enum entity_kind kind) {
+    uint64_t after_ref = 0;
+    enum status status = STATUS_OK;
+    do {
+        work->page.count = 0;
+        status = store_walk_entities(work->session, kind, after_ref, PAGE_ENTITIES, &work->page,
+                                     add_to_page);
+        for (size_t i = 0; i < work->page.count && status == STATUS_OK; i++) {
+            after_ref = work->page.refs[i];
+            status = check_entity(work, after_ref, kind);
+        }
+    } while (status == STATUS_OK && work->page.count > 0);
+    return status;
+}
+
+static enum status add_head(void *user, const struct store_entity *entity) {
+    *(uint64_t *)user += entity->head_seq;
+    return STATUS_OK;
+}
+
+static enum status check_all(struct reprojection *work) {
+    enum status status = STATUS_OK;
+    if (work->options->on_progress) {
+        status = store_walk_entities(work->session, ENTITY_RUN, 0, UINT64_MAX, &work->events_total,
+                                     add_head);
+        if (status == STATUS_OK)
+            status = store_walk_entities(work->session, ENTITY_WORKER, 0, UINT64_MAX,
+                                         &work->events_total, add_head);
+    }
+    if (status == STATUS_OK)
+        status = check_kind(work, ENTITY_RUN);
+    return status == STATUS_OK ? check_kind(work, ENTITY_WORKER) : status;
+}
+
+static enum status check_one(struct reprojection *work) {
+    struct store_entity entity;
+    enum status status = store_load_entity(work->session, work->options->kind, work->options->id,
+                                           &work->stored, &entity);
+    if (status != STATUS_OK)
+        return status;
+    work->events_total = entity.head_seq;
+    return check_entity(work, entity.ref, entity.kind);
+}
+
+enum status reproject(struct store_session *session, const struct reproject_options *options,
+                      struct reproject_result *result) {
+    struct reprojection *work = calloc(1, sizeof(*work));
+    memset(result, 0, sizeof(*result));
+    if (!work)
+        return STATUS_OUT_OF_MEMORY;
+    work->session = session;
+    work->options = options;
+    work->result = result;
+    work->version = options->projection_version.data ? options->projection_version
+                                                     : SLICE(PROJECTION_VERSION_DEFAULT);
+    arena_init(&work->stored, STORED_BYTES_MAX);
+    arena_init(&work->arena, REPAIRS_BYTES_MAX);
+    buffer_init(&work->worker_events, REPAIRS_BYTES_MAX);
+    enum status status = options->id.data ? check_one(work) : check_all(work);
+    if (status == STATUS_OK)
+        status = flush(work);
+    if (status == STATUS_OK && options->on_progress)
+        options->on_progress(options->user, result->events, result->events);
+    arena_release(&work->stored);
+    arena_release(&work->arena);
+    buffer_release(&work->worker_events);
+    free(work);
+    return status;
+}

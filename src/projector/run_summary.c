@@ -1,0 +1,98 @@
+#include "projector/run_summary.h"
+
+#include "authority/run_state.h"
+
+#define COMMON(member) offsetof(struct run_summary, common.member)
+
+static const struct summary_field run_fields[] = {
+    {"document_id", SUMMARY_DOCUMENT_ID, 0},
+    {"event_count", SUMMARY_COUNT, COMMON(event_count)},
+    {"kind", SUMMARY_KIND, 0},
+    {"latest_event_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
+    {"latest_event_type", SUMMARY_TEXT, COMMON(latest_event_type)},
+    {"latest_seq", SUMMARY_COUNT, COMMON(latest_seq)},
+    {"org_id", SUMMARY_TEXT, COMMON(org_id)},
+    {"owner_guest_scope", SUMMARY_TEXT, COMMON(owner_guest_scope)},
+    {"owner_user_id", SUMMARY_TEXT, COMMON(owner_user_id)},
+    {"projected_at", SUMMARY_PROJECTED_AT, 0},
+    {"projection_version", SUMMARY_VERSION, 0},
+    {"run_id", SUMMARY_ENTITY_ID, 0},
+    {"runtime_source", SUMMARY_SOURCE, 0},
+    {"status", SUMMARY_TEXT, COMMON(status)},
+    {"terminal_at", SUMMARY_TIME_MS, COMMON(terminal_at_ms)},
+    {"terminal_reason", SUMMARY_TEXT, COMMON(terminal_reason)},
+    {"terminal_reason_class", SUMMARY_TEXT, COMMON(terminal_reason_class)},
+    {"thread_id", SUMMARY_TEXT, offsetof(struct run_summary, thread_id)},
+    /* A summary changes with its events and with nothing else. */
+    {"updated_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
+};
+
+const struct summary_layout run_summary_layout = {
+    .document = DOCUMENT_RUN_SUMMARY,
+    .entity = ENTITY_RUN,
+    .id_name = "run_id",
+    .fields = run_fields,
+    .field_count = sizeof(run_fields) / sizeof(run_fields[0]),
+    .summary_size = sizeof(struct run_summary),
+};
+
+/* The first event says whose the run is. Later ones of its type are no-ops anybody may append, so
+ * what they say does not count. */
+static bool fold_creation(struct run_summary *summary, struct slice payload, struct arena *arena) {
+    struct json_field fields[] = {
+        {.name = SLICE("thread_id")},
+        {.name = SLICE("owner_user_id")},
+        {.name = SLICE("owner_guest_scope")},
+        {.name = SLICE("org_id")},
+    };
+    summary_payload_fields(payload, fields, sizeof(fields) / sizeof(fields[0]));
+    return summary_take_text(&fields[0], arena, &summary->thread_id) &&
+           summary_take_text(&fields[1], arena, &summary->common.owner_user_id) &&
+           summary_take_text(&fields[2], arena, &summary->common.owner_guest_scope) &&
+           summary_take_text(&fields[3], arena, &summary->common.org_id);
+}
+
+static const struct outcome {
+    struct slice named;
+    struct slice status;
+    struct slice reason_class;
+} outcomes[] = {
+    {SLICE("succeeded"), SLICE("\"succeeded\""), SLICE("\"completed\"")},
+    {SLICE("failed"), SLICE("\"failed\""), SLICE("\"failed\"")},
+    {SLICE("canceled"), SLICE("\"canceled\""), SLICE("\"canceled\"")},
+    {SLICE("cancelled"), SLICE("\"canceled\""), SLICE("\"canceled\"")},
+};
+
+static bool fold_finish(struct run_summary *summary, const struct store_event *event,
+                        struct arena *arena) {
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
+    summary_payload_fields(event->payload, fields, 2);
+    for (size_t i = 0; fields[0].present && i < sizeof(outcomes) / sizeof(outcomes[0]); i++) {
+        if (!json_string_is(fields[0].value, outcomes[i].named))
+            continue;
+        summary->common.status = outcomes[i].status;
+        summary->common.terminal_reason_class = outcomes[i].reason_class;
+        summary->common.terminal_at_ms = event_cursor_of(&event->cursor).timestamp_ms;
+        return summary_take_text(&fields[1], arena, &summary->common.terminal_reason);
+    }
+    return true;
+}
+
+enum status run_summary_fold(struct run_summary *summary, const struct store_event *event,
+                             struct arena *arena) {
+    bool is_first = summary->common.latest_seq == 0;
+    bool done = true;
+    if (is_first) {
+        summary->common.status = SLICE("\"created\"");
+        done = fold_creation(summary, event->payload, arena);
+    }
+    if (slice_equal(event->type, SLICE(RUN_EVENT_STARTED))) {
+        if (slice_equal(summary->common.status, SLICE("\"created\"")))
+            summary->common.status = SLICE("\"running\"");
+    } else if (slice_equal(event->type, SLICE(RUN_EVENT_CANCEL_REQUESTED))) {
+        summary->common.status = SLICE("\"canceling\"");
+    } else if (slice_equal(event->type, SLICE(RUN_EVENT_FINISHED))) {
+        done = fold_finish(summary, event, arena) && done;
+    }
+    return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
+}

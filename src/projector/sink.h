@@ -1,0 +1,78 @@
+/* Sinks: where projected summaries go. One small interface; noop, tables and fanout implement it.
+ * Writer's thread, or the one that reprojects. What a commit points at lives until settle has
+ * returned. A sink that fails has taken nothing of the commit; it never fails the append.
+ * write … then exactly one settle: what write was given becomes true only with settle(true), so a
+ * sink that reaches outside the store waits for it. */
+#ifndef PROJECTOR_SINK_H
+#define PROJECTOR_SINK_H
+
+#include "store/store.h"
+
+/* One entity's new summary. */
+struct sink_update {
+    struct store_document document;
+    struct store_checkpoint checkpoint;
+    struct slice frame; /* the document, with the range of events where there were several */
+    uint8_t frame_hash[SHA256_BYTES];
+    uint64_t log_id; /* the last event */
+    struct store_owner owner;
+    bool is_checkpoint_only; /* the document stands as it should: no frame */
+};
+
+/* An event of a worker, for the topic of all workers' events. */
+struct sink_worker_event {
+    uint64_t log_id;
+    uint64_t entity_ref;
+    uint8_t payload_hash[SHA256_BYTES];
+};
+
+struct sink_commit {
+    uint64_t now_ms;
+    const struct sink_update *updates;
+    size_t update_count;
+    const struct sink_worker_event *worker_events;
+    size_t worker_event_count;
+    const struct store_drift *drifts;
+    size_t drift_count;
+    /* For rows that are written with the events themselves. */
+    struct store_session *session;
+    struct arena *arena;
+    struct store_batch *batch;
+    uint64_t *last_topic_ref;
+};
+
+struct sink {
+    const char *name;
+    void *user;
+    /* NULL: takes nothing, and nothing needs to be folded for it. */
+    enum status (*write)(void *user, const struct sink_commit *commit);
+    void (*settle)(void *user, bool committed); /* may be NULL */
+};
+
+extern const struct sink sink_noop;
+/* Documents, checkpoints, journal rows, topic counters and drifts, in the batch of the commit. */
+extern const struct sink sink_tables;
+
+/* Several sinks at once. One fails: the others are still written; what it missed is kept, in order
+ * and up to a bound, and given to it again with the next commit. */
+#define SINK_FANOUT_SINKS_MAX      8
+#define SINK_FANOUT_KEPT_MAX       64
+#define SINK_FANOUT_KEPT_BYTES_MAX ((size_t)4 << 20)
+
+struct sink_fanout;
+
+struct sink_fanout_stats {
+    uint64_t failures;
+    uint64_t kept;    /* commits that wait to be given again */
+    uint64_t dropped; /* commits over the bound: a reprojection brings them back */
+};
+
+MUST_CHECK enum status sink_fanout_open(struct sink_fanout **fanout, const struct sink *sinks,
+                                        size_t sink_count);
+void sink_fanout_close(struct sink_fanout *fanout);
+/* Lives as long as the fanout. */
+const struct sink *sink_fanout_sink(const struct sink_fanout *fanout);
+/* Of one of its sinks. */
+struct sink_fanout_stats sink_fanout_stats(const struct sink_fanout *fanout, size_t sink_index);
+
+#endif

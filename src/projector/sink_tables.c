@@ -1,0 +1,186 @@
+#include "base/map.h"
+#include "projector/sink.h"
+#include "topic/stream_id.h"
+
+#define RUN_SUMMARIES    SLICE("runtime.run_summaries")
+#define WORKER_SUMMARIES SLICE("runtime.codex_worker_summaries")
+#define WORKER_EVENTS    SLICE("runtime.codex_worker_events")
+/* The topics that are not one owner's. */
+#define SHARED_TOPICS 3
+
+/* The batch while it grows: arrays of its own, so that a failure leaves the commit's as it was. */
+struct tables {
+    const struct sink_commit *commit;
+    struct store_batch batch;
+    struct store_document *documents;
+    struct store_checkpoint *checkpoints;
+    struct store_journal_row *journal;
+    struct store_drift *drifts;
+    struct store_topic *topics;
+    struct map topics_by_name; /* those with journal rows */
+    uint64_t last_topic_ref;
+};
+
+/* A copy of an array with room for more. */
+static void *grown(struct arena *arena, const void *rows, size_t count, size_t more, size_t size) {
+    void *copy = arena_alloc(arena, (count + more) * size);
+    if (copy && count > 0)
+        memcpy(copy, rows, count * size);
+    return copy;
+}
+
+static enum status tables_begin(struct tables *tables, const struct sink_commit *commit) {
+    const struct store_batch *batch = commit->batch;
+    struct arena *arena = commit->arena;
+    size_t updates = commit->update_count;
+    *tables = (struct tables){.commit = commit, .batch = *batch};
+    tables->last_topic_ref = *commit->last_topic_ref;
+    tables->documents = grown(arena, batch->documents, batch->document_count, updates,
+                              sizeof(struct store_document));
+    tables->checkpoints = grown(arena, batch->checkpoints, batch->checkpoint_count, updates,
+                                sizeof(struct store_checkpoint));
+    tables->journal =
+        grown(arena, batch->journal, batch->journal_count, 2 * updates + commit->worker_event_count,
+              sizeof(struct store_journal_row));
+    tables->drifts = grown(arena, batch->drifts, batch->drift_count, commit->drift_count,
+                           sizeof(struct store_drift));
+    tables->topics = grown(arena, batch->topics, batch->topic_count, SHARED_TOPICS + updates,
+                           sizeof(struct store_topic));
+    map_init(&tables->topics_by_name, MAP_COUNT_MAX);
+    if (!tables->documents || !tables->checkpoints || !tables->journal || !tables->drifts ||
+        !tables->topics)
+        return STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; i < batch->topic_count; i++) {
+        struct store_topic *topic = &tables->topics[i];
+        enum status status = STATUS_OK;
+        if (topic->entity_ref == 0)
+            status = map_insert(&tables->topics_by_name, topic->name, topic);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+static enum status topic_make(struct tables *tables, struct slice name, struct store_topic *topic) {
+    struct arena *arena = tables->commit->arena;
+    struct buffer stream_id;
+    buffer_init(&stream_id, STREAM_ID_BYTES_MAX);
+    enum status status = topic_to_stream(name, &stream_id);
+    *topic = (struct store_topic){.ref = ++tables->last_topic_ref, .oldest_seq = 1};
+    topic->name = arena_copy(arena, name);
+    if (status == STATUS_OK)
+        topic->stream_id = arena_copy(arena, buffer_slice(&stream_id));
+    buffer_release(&stream_id);
+    if (status != STATUS_OK)
+        return status;
+    return topic->name.data && topic->stream_id.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+}
+
+/* Counters are read anew in each commit: in between, pruning may have moved a topic's floor. */
+static enum status topic_use(struct tables *tables, struct slice name, struct store_topic **found) {
+    *found = map_find(&tables->topics_by_name, name);
+    if (*found)
+        return STATUS_OK;
+    struct store_topic *topic = &tables->topics[tables->batch.topic_count];
+    enum status status =
+        store_load_topic(tables->commit->session, name, tables->commit->arena, topic);
+    if (status == STATUS_NOT_FOUND)
+        status = topic_make(tables, name, topic);
+    if (status == STATUS_OK)
+        status = map_insert(&tables->topics_by_name, topic->name, topic);
+    if (status != STATUS_OK)
+        return status;
+    tables->batch.topic_count++;
+    *found = topic;
+    return STATUS_OK;
+}
+
+static enum status add_frame(struct tables *tables, struct slice topic_name,
+                             const struct store_journal_row *frame) {
+    struct store_topic *topic;
+    enum status status = topic_use(tables, topic_name, &topic);
+    if (status != STATUS_OK)
+        return status;
+    struct store_journal_row *row = &tables->journal[tables->batch.journal_count++];
+    *row = *frame;
+    row->topic_ref = topic->ref;
+    row->seq = ++topic->head_seq;
+    row->published_at_ms = tables->commit->now_ms;
+    return STATUS_OK;
+}
+
+static enum status add_fleet_frame(struct tables *tables, const struct store_owner *owner,
+                                   const struct store_journal_row *frame) {
+    bool is_user = owner->user_id.data != NULL;
+    struct slice id = is_user ? owner->user_id : owner->guest_scope;
+    if (!id.data)
+        return STATUS_OK;
+    struct buffer name;
+    buffer_init(&name, TOPIC_NAME_BYTES_MAX);
+    enum status status =
+        buffer_append_slice(&name, is_user ? SLICE("fleet:user:") : SLICE("fleet:guest:"));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&name, id);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&name, SLICE(":workers"));
+    if (status == STATUS_OK)
+        status = add_frame(tables, buffer_slice(&name), frame);
+    buffer_release(&name);
+    return status;
+}
+
+static enum status add_update(struct tables *tables, const struct sink_update *update) {
+    struct store_batch *batch = &tables->batch;
+    bool is_run = update->document.kind == DOCUMENT_RUN_SUMMARY;
+    tables->checkpoints[batch->checkpoint_count++] = update->checkpoint;
+    if (update->is_checkpoint_only)
+        return STATUS_OK;
+    tables->documents[batch->document_count++] = update->document;
+    struct store_journal_row frame = {
+        .log_id = update->log_id,
+        .entity_ref = update->document.entity_ref,
+        .document_version = update->document.version,
+        .payload = update->frame,
+    };
+    memcpy(frame.payload_hash, update->frame_hash, SHA256_BYTES);
+    enum status status = add_frame(tables, is_run ? RUN_SUMMARIES : WORKER_SUMMARIES, &frame);
+    if (status == STATUS_OK && !is_run)
+        status = add_fleet_frame(tables, &update->owner, &frame);
+    return status;
+}
+
+static enum status add_worker_event(struct tables *tables, const struct sink_worker_event *event) {
+    struct store_journal_row frame = {.log_id = event->log_id, .entity_ref = event->entity_ref};
+    memcpy(frame.payload_hash, event->payload_hash, SHA256_BYTES);
+    return add_frame(tables, WORKER_EVENTS, &frame);
+}
+
+static void tables_finish(struct tables *tables) {
+    struct store_batch *batch = &tables->batch;
+    batch->documents = tables->documents;
+    batch->checkpoints = tables->checkpoints;
+    batch->journal = tables->journal;
+    batch->drifts = tables->drifts;
+    batch->topics = tables->topics;
+    *tables->commit->batch = *batch;
+    *tables->commit->last_topic_ref = tables->last_topic_ref;
+}
+
+static enum status tables_write(void *user, const struct sink_commit *commit) {
+    (void)user;
+    struct tables tables;
+    enum status status = tables_begin(&tables, commit);
+    for (size_t i = 0; i < commit->update_count && status == STATUS_OK; i++)
+        status = add_update(&tables, &commit->updates[i]);
+    for (size_t i = 0; i < commit->worker_event_count && status == STATUS_OK; i++)
+        status = add_worker_event(&tables, &commit->worker_events[i]);
+    for (size_t i = 0; i < commit->drift_count && status == STATUS_OK; i++)
+        tables.drifts[tables.batch.drift_count++] = commit->drifts[i];
+    if (status == STATUS_OK)
+        tables_finish(&tables);
+    map_release(&tables.topics_by_name);
+    return status;
+}
+
+const struct sink sink_noop = {.name = "noop"};
+const struct sink sink_tables = {.name = "tables", .write = tables_write};

@@ -1,0 +1,275 @@
+#include "projector/summary.h"
+
+#include <assert.h>
+
+#include "base/sha256.h"
+
+static const struct json_limits document_limits = {SUMMARY_BYTES_MAX, JSON_DEPTH_MAX};
+
+static struct slice *text_at(struct summary *summary, size_t offset) {
+    return (struct slice *)(void *)((char *)summary + offset);
+}
+
+static uint64_t *number_at(struct summary *summary, size_t offset) {
+    return (uint64_t *)(void *)((char *)summary + offset);
+}
+
+void summary_init(const struct summary_layout *layout, struct summary *summary,
+                  struct slice entity_id) {
+    memset(summary, 0, layout->summary_size);
+    for (size_t i = 0; i < layout->field_count; i++) {
+        const struct summary_field *field = &layout->fields[i];
+        if (field->kind == SUMMARY_TEXT || field->kind == SUMMARY_OBJECT)
+            *text_at(summary, field->offset) = SLICE("null");
+    }
+    summary->entity_id = entity_id;
+}
+
+/* Quotes an event's type. Most events repeat the type before them, and then cost no memory. */
+static enum status take_type(struct summary *summary, struct slice type, struct arena *arena) {
+    struct json_value known = {JSON_KIND_STRING, summary->latest_event_type};
+    if (!summary_is_null(known.raw) && json_string_is(known, type))
+        return STATUS_OK;
+    struct buffer quoted;
+    buffer_init(&quoted, SUMMARY_BYTES_MAX);
+    enum status status = json_write_string(&quoted, type);
+    struct slice copy = {NULL, 0};
+    if (status == STATUS_OK)
+        copy = arena_copy(arena, buffer_slice(&quoted));
+    buffer_release(&quoted);
+    if (!copy.data)
+        return STATUS_OUT_OF_MEMORY;
+    summary->latest_event_type = copy;
+    return STATUS_OK;
+}
+
+enum status summary_count(struct summary *summary, const struct store_event *event,
+                          struct arena *arena) {
+    assert(event->seq == summary->latest_seq + 1);
+    enum status status = take_type(summary, event->type, arena);
+    if (status != STATUS_OK)
+        return status;
+    summary->latest_seq = event->seq;
+    summary->event_count++;
+    summary->latest_event_at_ms = event_cursor_of(&event->cursor).timestamp_ms;
+    return STATUS_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+enum status summary_document_key(enum document_kind kind, struct slice entity_id,
+                                 struct buffer *out) {
+    const char *name = document_kind_name(kind);
+    enum status status = buffer_reserve(out, strlen("runtime/:") + strlen(name) + entity_id.size);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, "runtime/%s:", name);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, entity_id);
+    return status;
+}
+
+static enum status write_document_id(struct buffer *out, const struct summary_layout *layout,
+                                     const struct summary *summary) {
+    struct buffer key;
+    buffer_init(&key, SUMMARY_BYTES_MAX);
+    enum status status = summary_document_key(layout->document, summary->entity_id, &key);
+    if (status == STATUS_OK)
+        status = json_write_string(out, buffer_slice(&key));
+    buffer_release(&key);
+    return status;
+}
+
+static enum status write_source_seq(struct buffer *out, const struct summary *summary,
+                                    uint64_t range_first_seq) {
+    enum status status = buffer_append_slice(out, SLICE("\"seq\":"));
+    if (status == STATUS_OK)
+        status = buffer_append_u64(out, summary->latest_seq);
+    if (status == STATUS_OK && range_first_seq != 0)
+        status =
+            buffer_printf(out, ",\"seq_range\":[%llu,%llu]", (unsigned long long)range_first_seq,
+                          (unsigned long long)summary->latest_seq);
+    return status;
+}
+
+/* "run_id" sorts before "seq", "worker_id" after it. */
+static enum status write_source(struct buffer *out, const struct summary_layout *layout,
+                                const struct summary *summary, uint64_t range_first_seq) {
+    bool id_first = strcmp(layout->id_name, "seq") < 0;
+    enum status status =
+        buffer_printf(out, "{\"entity\":\"%s\",", entity_kind_name(layout->entity));
+    if (status == STATUS_OK && !id_first)
+        status = write_source_seq(out, summary, range_first_seq);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, "%s\"%s\":", id_first ? "" : ",", layout->id_name);
+    if (status == STATUS_OK)
+        status = json_write_string(out, summary->entity_id);
+    if (status == STATUS_OK && id_first)
+        status = buffer_append_byte(out, ',');
+    if (status == STATUS_OK && id_first)
+        status = write_source_seq(out, summary, range_first_seq);
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
+
+static enum status write_time(struct buffer *out, uint64_t time_ms) {
+    return time_ms == 0 ? buffer_append_slice(out, SLICE("null")) : buffer_append_u64(out, time_ms);
+}
+
+static enum status write_kind(struct buffer *out, enum document_kind kind) {
+    return buffer_printf(out, "\"%s\"", document_kind_name(kind));
+}
+
+static enum status write_value(struct buffer *out, const struct summary_layout *layout,
+                               const struct summary_field *field, const struct summary *summary,
+                               const struct summary_stamp *stamp) {
+    const char *at = (const char *)summary + field->offset;
+    switch (field->kind) {
+    case SUMMARY_TEXT:
+    case SUMMARY_OBJECT:
+        return buffer_append_slice(out, *(const struct slice *)(const void *)at);
+    case SUMMARY_COUNT:
+        return buffer_append_u64(out, *(const uint64_t *)(const void *)at);
+    case SUMMARY_TIME_MS:
+        return write_time(out, *(const uint64_t *)(const void *)at);
+    case SUMMARY_DOCUMENT_ID:
+        return write_document_id(out, layout, summary);
+    case SUMMARY_KIND:
+        return write_kind(out, layout->document);
+    case SUMMARY_ENTITY_ID:
+        return json_write_string(out, summary->entity_id);
+    case SUMMARY_SOURCE:
+        return write_source(out, layout, summary, stamp->range_first_seq);
+    case SUMMARY_VERSION:
+        return json_write_string(out, stamp->projection_version);
+    case SUMMARY_PROJECTED_AT:
+        return buffer_append_u64(out, stamp->projected_at_ms);
+    }
+    return STATUS_INTERNAL_ERROR;
+}
+
+static enum status write_member(struct buffer *out, bool first, const struct summary_field *field) {
+    enum status status = buffer_append(out, first ? "{\"" : ",\"", 2);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, slice_of(field->name));
+    return status == STATUS_OK ? buffer_append(out, "\":", 2) : status;
+}
+
+enum status summary_write(const struct summary_layout *layout, const struct summary *summary,
+                          const struct summary_stamp *stamp, struct buffer *out) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < layout->field_count && status == STATUS_OK; i++) {
+        status = write_member(out, i == 0, &layout->fields[i]);
+        if (status == STATUS_OK)
+            status = write_value(out, layout, &layout->fields[i], summary, stamp);
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static bool read_held(struct summary *summary, const struct summary_field *field,
+                      struct json_value value) {
+    bool is_null = value.kind == JSON_KIND_NULL;
+    switch (field->kind) {
+    case SUMMARY_TEXT:
+        *text_at(summary, field->offset) = value.raw;
+        return is_null || value.kind == JSON_KIND_STRING;
+    case SUMMARY_OBJECT:
+        *text_at(summary, field->offset) = value.raw;
+        return is_null || value.kind == JSON_KIND_OBJECT;
+    case SUMMARY_COUNT:
+        return json_u64(value, JSON_INTEGER_MAX, number_at(summary, field->offset));
+    case SUMMARY_TIME_MS:
+        *number_at(summary, field->offset) = 0;
+        return is_null || json_u64(value, JSON_INTEGER_MAX, number_at(summary, field->offset));
+    case SUMMARY_ENTITY_ID:
+        return json_string_is(value, summary->entity_id);
+    case SUMMARY_DOCUMENT_ID:
+    case SUMMARY_KIND:
+    case SUMMARY_SOURCE:
+    case SUMMARY_VERSION:
+    case SUMMARY_PROJECTED_AT:
+        return true;
+    }
+    return false;
+}
+
+enum status summary_read(const struct summary_layout *layout, struct slice document,
+                         struct slice entity_id, struct summary *summary) {
+    struct json_field members[SUMMARY_FIELDS_MAX];
+    assert(layout->field_count <= SUMMARY_FIELDS_MAX);
+    for (size_t i = 0; i < layout->field_count; i++)
+        members[i] = (struct json_field){.name = slice_of(layout->fields[i].name)};
+    summary_init(layout, summary, entity_id);
+    enum status status = json_read_object(document, &document_limits, members, layout->field_count);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < layout->field_count; i++)
+        if (!members[i].present || !read_held(summary, &layout->fields[i], members[i].value))
+            return STATUS_INVALID_REQUEST;
+    return STATUS_OK;
+}
+
+/* Where a member and the one comma that goes with it lie in an object's text. */
+static struct slice find_member(struct json_value object, struct slice wanted) {
+    struct json_iterator iterator = json_iterate(object);
+    struct json_value name;
+    struct json_value value;
+    const char *previous_end = NULL;
+    while (json_next_member(&iterator, &name, &value)) {
+        const char *end = value.raw.data + value.raw.size;
+        if (json_string_is(name, wanted)) {
+            const char *begin = previous_end ? previous_end : name.raw.data;
+            end += !previous_end && *end == ',';
+            return (struct slice){begin, (size_t)(end - begin)};
+        }
+        previous_end = end;
+    }
+    return (struct slice){object.raw.data + object.raw.size, 0};
+}
+
+enum status summary_hash(struct slice document, uint8_t hash[SHA256_BYTES]) {
+    struct json_value object;
+    enum status status = json_parse(document, &document_limits, &object);
+    if (status == STATUS_OK && object.kind != JSON_KIND_OBJECT)
+        status = STATUS_INVALID_REQUEST;
+    if (status != STATUS_OK)
+        return status;
+    struct slice cut = find_member(object, SLICE("projected_at"));
+    const char *after = cut.data + cut.size;
+    struct sha256 hasher;
+    sha256_init(&hasher);
+    sha256_update(&hasher, object.raw.data, (size_t)(cut.data - object.raw.data));
+    sha256_update(&hasher, after, (size_t)(object.raw.data + object.raw.size - after));
+    sha256_final(&hasher, hash);
+    sha256_release(&hasher);
+    return STATUS_OK;
+}
+
+/* ---- for folds ---------------------------------------------------------------------------- */
+
+static bool take(const struct json_field *field, enum json_kind kind, struct arena *arena,
+                 struct slice *text) {
+    *text = SLICE("null");
+    if (!field->present || field->value.kind != kind)
+        return true;
+    struct slice copy = arena_copy(arena, field->value.raw);
+    if (!copy.data)
+        return false;
+    *text = copy;
+    return true;
+}
+
+bool summary_take_text(const struct json_field *field, struct arena *arena, struct slice *text) {
+    return take(field, JSON_KIND_STRING, arena, text);
+}
+
+bool summary_take_object(const struct json_field *field, struct arena *arena, struct slice *text) {
+    return take(field, JSON_KIND_OBJECT, arena, text);
+}
+
+void summary_payload_fields(struct slice payload, struct json_field *fields, size_t count) {
+    if (json_read_object(payload, &document_limits, fields, count) == STATUS_OK)
+        return;
+    for (size_t i = 0; i < count; i++)
+        fields[i].present = false;
+}

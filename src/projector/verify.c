@@ -1,0 +1,198 @@
+#include "projector/verify.h"
+
+#include <stdio.h>
+
+#include "authority/event_hash.h"
+
+#define PAGE_EVENTS     4096
+#define PAGE_ENTITIES   256
+#define PROGRESS_EVENTS 1024
+
+/* Stops a walk; never leaves this file. */
+#define STOPPED STATUS_EVENT_HASH_MISMATCH
+
+struct verification {
+    struct store_session *session;
+    const struct verify_options *options;
+    struct verify_result *result;
+    uint64_t log_end;
+    uint64_t done;
+    struct buffer scratch;
+    /* The walk by log order. */
+    uint64_t log_id;
+    struct uuid cursor;
+    /* The walk of one entity. */
+    struct arena arena;
+    uint64_t seq;
+    uint8_t head_hash[SHA256_BYTES];
+    uint64_t linked_events; /* of all entities */
+    uint64_t refs[PAGE_ENTITIES];
+    size_t ref_count;
+};
+
+static enum status broken(struct verification *work, const struct store_event *event,
+                          const char *what) {
+    struct verify_break *link = &work->result->broken;
+    work->result->is_broken = true;
+    link->what = what;
+    link->seq = event->seq;
+    link->log_id = event->log_id;
+    snprintf(link->entity, sizeof(link->entity), "%s:%.*s", entity_kind_name(event->entity_kind),
+             (int)event->entity_id.size, event->entity_id.data);
+    return STOPPED;
+}
+
+static void progress(struct verification *work) {
+    if (++work->done % PROGRESS_EVENTS == 0 && work->options->on_progress)
+        work->options->on_progress(work->options->user, work->done, 2 * work->log_end);
+}
+
+/* ---- by log order ------------------------------------------------------------------------- */
+
+static enum status check_hashes(struct verification *work, const struct store_event *event) {
+    uint8_t hash[SHA256_BYTES];
+    sha256(event->payload.data, event->payload.size, hash);
+    if (memcmp(hash, event->payload_hash, SHA256_BYTES) != 0)
+        return broken(work, event, "the payload does not hash to its payload_hash");
+    buffer_clear(&work->scratch);
+    if (event_hash(event, &work->scratch, hash) != STATUS_OK ||
+        memcmp(hash, event->event_hash, SHA256_BYTES) != 0)
+        return broken(work, event, "the event does not hash to its event_hash");
+    return STATUS_OK;
+}
+
+static enum status check_event(void *user, const struct store_event *event) {
+    struct verification *work = user;
+    if (event->log_id > work->log_end)
+        return STOPPED;
+    if (event->log_id != work->log_id + 1)
+        return broken(work, event, "events before this one are missing from the log");
+    if (work->log_id > 0 && uuid_compare(&event->cursor, &work->cursor) <= 0)
+        return broken(work, event, "the cursor is not after that of the event before");
+    work->log_id = event->log_id;
+    work->cursor = event->cursor;
+    work->result->events++;
+    progress(work);
+    return check_hashes(work, event);
+}
+
+static enum status check_log(struct verification *work) {
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && work->log_id < work->log_end) {
+        uint64_t before = work->log_id;
+        status = store_walk_log(work->session, before, PAGE_EVENTS, work, check_event);
+        if (status == STATUS_OK && work->log_id == before) {
+            const struct store_event end = {.log_id = before + 1};
+            status = broken(work, &end, "the log ends before its last event");
+            work->result->broken.entity[0] = '\0';
+        }
+    }
+    return status;
+}
+
+/* ---- by entity ---------------------------------------------------------------------------- */
+
+static enum status check_link(void *user, const struct store_event *event) {
+    struct verification *work = user;
+    if (event->log_id > work->log_end)
+        return STOPPED;
+    if (event->seq != work->seq + 1)
+        return broken(work, event, "events of the entity before this one are missing");
+    if (memcmp(event->prev_hash, work->head_hash, SHA256_BYTES) != 0)
+        return broken(work, event, "the link to the entity's event before does not hold");
+    work->seq = event->seq;
+    memcpy(work->head_hash, event->event_hash, SHA256_BYTES);
+    work->linked_events++;
+    progress(work);
+    return STATUS_OK;
+}
+
+/* What the entity's row says of its head; only when nothing was appended meanwhile. */
+static enum status check_head(struct verification *work, const struct store_entity *entity) {
+    struct store_event head = {
+        .entity_kind = entity->kind, .entity_id = entity->id, .seq = entity->head_seq};
+    if (work->seq > entity->head_seq ||
+        (work->seq == entity->head_seq && entity->head_seq > 0 &&
+         memcmp(work->head_hash, entity->head_hash, SHA256_BYTES) != 0))
+        return broken(work, &head, "the entity's head is not its last event");
+    return STATUS_OK;
+}
+
+static enum status check_entity(struct verification *work, uint64_t ref) {
+    struct store_entity entity;
+    arena_reset(&work->arena);
+    enum status status = store_load_entity_ref(work->session, ref, &work->arena, &entity);
+    work->seq = 0;
+    memset(work->head_hash, 0, SHA256_BYTES);
+    while (status == STATUS_OK) {
+        uint64_t before = work->seq;
+        status =
+            store_walk_entity_events(work->session, ref, before, PAGE_EVENTS, work, check_link);
+        if (work->seq == before)
+            break;
+    }
+    if (status == STOPPED && !work->result->is_broken)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = check_head(work, &entity);
+    if (status == STATUS_OK && work->seq > 0)
+        work->result->entities++;
+    return status;
+}
+
+static enum status add_ref(void *user, const struct store_entity *entity) {
+    struct verification *work = user;
+    work->refs[work->ref_count++] = entity->ref;
+    return STATUS_OK;
+}
+
+static enum status check_kind(struct verification *work, enum entity_kind kind) {
+    uint64_t after_ref = 0;
+    enum status status = STATUS_OK;
+    do {
+        work->ref_count = 0;
+        status = store_walk_entities(work->session, kind, after_ref, PAGE_ENTITIES, work, add_ref);
+        for (size_t i = 0; i < work->ref_count && status == STATUS_OK; i++) {
+            after_ref = work->refs[i];
+            status = check_entity(work, after_ref);
+        }
+    } while (status == STATUS_OK && work->ref_count > 0);
+    return status;
+}
+
+static enum status check_entities(struct verification *work) {
+    enum status status = STATUS_OK;
+    for (unsigned kind = 0; kind < ENTITY_KIND_COUNT && status == STATUS_OK; kind++)
+        status = check_kind(work, (enum entity_kind)kind);
+    if (status == STATUS_OK && work->linked_events != work->log_end) {
+        const struct store_event none = {0};
+        status = broken(work, &none, "the log holds events that belong to no entity");
+        work->result->broken.entity[0] = '\0';
+    }
+    return status;
+}
+
+enum status verify(struct store_session *session, const struct verify_options *options,
+                   struct verify_result *result) {
+    struct verification work = {.session = session, .options = options, .result = result};
+    struct store_state state;
+    memset(result, 0, sizeof(*result));
+    enum status status = store_read_state(session, &state);
+    if (status != STATUS_OK)
+        return status;
+    work.log_end = state.log_id;
+    buffer_init(&work.scratch, EVENT_HASH_SCRATCH_BYTES);
+    arena_init(&work.arena, (size_t)4 << 20);
+    status = check_log(&work);
+    if (status == STOPPED && !result->is_broken)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = check_entities(&work);
+    if (status == STOPPED && result->is_broken)
+        status = STATUS_OK;
+    if (options->on_progress)
+        options->on_progress(options->user, work.done, work.done);
+    buffer_release(&work.scratch);
+    arena_release(&work.arena);
+    return status;
+}

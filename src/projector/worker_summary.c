@@ -1,0 +1,144 @@
+#include "projector/worker_summary.h"
+
+#include "authority/metadata.h"
+#include "authority/worker_state.h"
+
+#define COMMON(member) offsetof(struct worker_summary, common.member)
+#define OWN(member)    offsetof(struct worker_summary, member)
+
+static const struct summary_field worker_fields[] = {
+    {"adapter", SUMMARY_TEXT, OWN(adapter)},
+    {"codex_home_ref", SUMMARY_TEXT, OWN(codex_home_ref)},
+    {"document_id", SUMMARY_DOCUMENT_ID, 0},
+    {"event_count", SUMMARY_COUNT, COMMON(event_count)},
+    {"kind", SUMMARY_KIND, 0},
+    {"last_heartbeat_at", SUMMARY_TIME_MS, OWN(last_heartbeat_at_ms)},
+    {"latest_event_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
+    {"latest_event_type", SUMMARY_TEXT, COMMON(latest_event_type)},
+    {"latest_seq", SUMMARY_COUNT, COMMON(latest_seq)},
+    {"metadata", SUMMARY_OBJECT, OWN(metadata)},
+    {"org_id", SUMMARY_TEXT, COMMON(org_id)},
+    {"owner_guest_scope", SUMMARY_TEXT, COMMON(owner_guest_scope)},
+    {"owner_user_id", SUMMARY_TEXT, COMMON(owner_user_id)},
+    {"projected_at", SUMMARY_PROJECTED_AT, 0},
+    {"projection_version", SUMMARY_VERSION, 0},
+    {"runtime_source", SUMMARY_SOURCE, 0},
+    {"started_at", SUMMARY_TIME_MS, OWN(started_at_ms)},
+    {"status", SUMMARY_TEXT, COMMON(status)},
+    {"stopped_at", SUMMARY_TIME_MS, OWN(stopped_at_ms)},
+    {"terminal_at", SUMMARY_TIME_MS, COMMON(terminal_at_ms)},
+    {"terminal_reason", SUMMARY_TEXT, COMMON(terminal_reason)},
+    {"terminal_reason_class", SUMMARY_TEXT, COMMON(terminal_reason_class)},
+    /* A summary changes with its events and with nothing else. */
+    {"updated_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
+    {"worker_id", SUMMARY_ENTITY_ID, 0},
+    {"workspace_ref", SUMMARY_TEXT, OWN(workspace_ref)},
+};
+
+const struct summary_layout worker_summary_layout = {
+    .document = DOCUMENT_WORKER_SUMMARY,
+    .entity = ENTITY_WORKER,
+    .id_name = "worker_id",
+    .fields = worker_fields,
+    .field_count = sizeof(worker_fields) / sizeof(worker_fields[0]),
+    .summary_size = sizeof(struct worker_summary),
+};
+
+/* Takes a member where the payload has it; what it does not say stays. */
+static bool update_text(const struct json_field *field, struct arena *arena, struct slice *text) {
+    return !field->present || summary_take_text(field, arena, text);
+}
+
+static void fold_life(struct worker_summary *summary, uint64_t now_ms) {
+    bool is_stopped = slice_equal(summary->common.status, SLICE("\"stopped\""));
+    bool is_failed = slice_equal(summary->common.status, SLICE("\"failed\""));
+    if (!is_stopped && !is_failed) {
+        summary->stopped_at_ms = 0;
+        summary->common.terminal_at_ms = 0;
+        summary->common.terminal_reason_class = SLICE("null");
+        summary->common.terminal_reason = SLICE("null");
+        return;
+    }
+    summary->stopped_at_ms = now_ms;
+    summary->common.terminal_at_ms = now_ms;
+    summary->common.terminal_reason_class = is_stopped ? SLICE("\"stopped\"") : SLICE("\"failed\"");
+}
+
+static bool fold_registration(struct worker_summary *summary, const struct store_event *event,
+                              struct arena *arena) {
+    struct json_field fields[] = {
+        {.name = SLICE("status")},
+        {.name = SLICE("owner_user_id")},
+        {.name = SLICE("owner_guest_scope")},
+        {.name = SLICE("org_id")},
+        {.name = SLICE("workspace_ref")},
+        {.name = SLICE("codex_home_ref")},
+        {.name = SLICE("adapter")},
+        {.name = SLICE("metadata")},
+    };
+    summary_payload_fields(event->payload, fields, sizeof(fields) / sizeof(fields[0]));
+    uint64_t now_ms = event_cursor_of(&event->cursor).timestamp_ms;
+    summary->common.status = SLICE("\"starting\"");
+    summary->started_at_ms = now_ms;
+    summary->last_heartbeat_at_ms = 0;
+    bool done = update_text(&fields[0], arena, &summary->common.status) &&
+                update_text(&fields[1], arena, &summary->common.owner_user_id) &&
+                update_text(&fields[2], arena, &summary->common.owner_guest_scope) &&
+                update_text(&fields[3], arena, &summary->common.org_id) &&
+                update_text(&fields[4], arena, &summary->workspace_ref) &&
+                update_text(&fields[5], arena, &summary->codex_home_ref) &&
+                update_text(&fields[6], arena, &summary->adapter) &&
+                (!fields[7].present || summary_take_object(&fields[7], arena, &summary->metadata));
+    fold_life(summary, now_ms);
+    return done;
+}
+
+static bool fold_status(struct worker_summary *summary, const struct store_event *event,
+                        struct arena *arena) {
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
+    summary_payload_fields(event->payload, fields, 2);
+    if (!update_text(&fields[0], arena, &summary->common.status) ||
+        !summary_take_text(&fields[1], arena, &summary->common.terminal_reason))
+        return false;
+    fold_life(summary, event_cursor_of(&event->cursor).timestamp_ms);
+    return true;
+}
+
+/* A patch that would make the metadata larger than a summary may hold is not taken. */
+static bool fold_patch(struct worker_summary *summary, struct slice patch, struct arena *arena) {
+    struct slice base = {NULL, 0};
+    if (!summary_is_null(summary->metadata))
+        base = summary->metadata;
+    struct buffer merged;
+    struct slice copy = summary->metadata;
+    buffer_init(&merged, WORKER_METADATA_BYTES_MAX);
+    enum status status = metadata_merge(base, patch, &merged);
+    if (status == STATUS_OK)
+        copy = arena_copy(arena, buffer_slice(&merged));
+    buffer_release(&merged);
+    if (!copy.data || status == STATUS_OUT_OF_MEMORY)
+        return false;
+    summary->metadata = copy;
+    return true;
+}
+
+static bool fold_heartbeat(struct worker_summary *summary, const struct store_event *event,
+                           struct arena *arena) {
+    struct json_field patch = {.name = SLICE("metadata_patch")};
+    summary->last_heartbeat_at_ms = event_cursor_of(&event->cursor).timestamp_ms;
+    summary_payload_fields(event->payload, &patch, 1);
+    return !patch.present || patch.value.kind != JSON_KIND_OBJECT ||
+           fold_patch(summary, patch.value.raw, arena);
+}
+
+enum status worker_summary_fold(struct worker_summary *summary, const struct store_event *event,
+                                struct arena *arena) {
+    bool done = true;
+    if (slice_equal(event->type, SLICE(WORKER_EVENT_REGISTERED)))
+        done = fold_registration(summary, event, arena);
+    else if (slice_equal(event->type, SLICE(WORKER_EVENT_HEARTBEAT)))
+        done = fold_heartbeat(summary, event, arena);
+    else if (slice_equal(event->type, SLICE(WORKER_EVENT_STATUS_CHANGED)))
+        done = fold_status(summary, event, arena);
+    return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
+}
