@@ -132,31 +132,46 @@ static enum status loops_start(struct server *server) {
     return STATUS_OK;
 }
 
+static enum status key_start(struct server *server) {
+    struct operator_key *key = &server->operator_key;
+    enum status status =
+        operator_key_load(key, server->config.operator_key, server->config.data_dir);
+    if (status == STATUS_INVALID_CONFIG)
+        return refuse(server, status,
+                      "%s does not hold an operator key; remove it to have one made", key->path);
+    if (status != STATUS_OK)
+        return refuse(server, status, "cannot read or make %s: %s", key->path, strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status writer_and_readers_start(struct server *server) {
+    const struct projector_options derive = {.sink = NULL};
+    enum status status = projector_open(&server->projector, &derive);
+    if (status != STATUS_OK)
+        return status;
+    const struct writer_options options = {.store = server->store,
+                                           .policies = &server->config.policies,
+                                           .projection = projector_projection(server->projector),
+                                           .group_max = server->config.writer_queue_max};
+    status = writer_start(&server->writer, &options);
+    if (status == STATUS_OK)
+        status = readers_start(&server->readers, server->store, server->config.readers,
+                               READER_TASKS_MAX);
+    return status;
+}
+
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
     enum status status = store_open_sqlite(&server->store, folder, true, &message);
     if (status != STATUS_OK)
         return refuse(server, status, "%s", message.text);
-    status = operator_key_load(&server->operator_key, server->config.operator_key, folder);
-    if (status == STATUS_INVALID_CONFIG)
-        return refuse(server, status,
-                      "%s does not hold an operator key; remove it to have one made",
-                      server->operator_key.path);
+    status = key_start(server);
     if (status != STATUS_OK)
-        return refuse(server, status, "cannot read or make %s: %s", server->operator_key.path,
-                      strerror(errno));
-    const struct writer_options options = {.store = server->store,
-                                           .policies = &server->config.policies,
-                                           .group_max = server->config.writer_queue_max};
-    status = writer_start(&server->writer, &options);
+        return status;
+    status = writer_and_readers_start(server);
     if (status != STATUS_OK)
-        return refuse(server, status, "cannot start the writer on %s: %s", folder,
-                      status_message(status));
-    status =
-        readers_start(&server->readers, server->store, server->config.readers, READER_TASKS_MAX);
-    if (status != STATUS_OK)
-        return refuse(server, status, "cannot start the readers on %s: %s", folder,
+        return refuse(server, status, "cannot work on the store in %s: %s", folder,
                       status_message(status));
     return STATUS_OK;
 }
@@ -165,6 +180,8 @@ static enum status store_start(struct server *server) {
 static void store_stop(struct server *server) {
     if (server->writer)
         writer_stop(server->writer);
+    if (server->projector)
+        projector_close(server->projector);
     if (server->readers)
         readers_stop(server->readers);
     if (server->store)

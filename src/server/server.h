@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "authority/writer.h"
+#include "projector/projector.h"
 #include "server/config.h"
 #include "server/loop.h"
 #include "server/operator_key.h"
@@ -25,6 +26,7 @@ struct server {
     uint16_t port; /* the one in force, also when 0 was asked for */
     struct operator_key operator_key;
     struct store *store;
+    struct projector *projector;
     struct writer *writer;
     struct readers *readers;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
