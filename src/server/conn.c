@@ -10,7 +10,9 @@
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* One page of a streamed answer, or the largest event there can be. */
-#define OUT_BYTES_MAX (8 << 20)
+#define OUT_BYTES_MAX (64 << 20)
+/* What a peer may still send while its last answer travels. */
+#define LINGER_BYTES_MAX (4u << 20)
 
 static void conn_consume(struct conn *conn, struct slice input);
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
@@ -61,6 +63,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
     *memory = uv_buf_init(conn->loop->read_memory, LOOP_READ_BYTES);
 }
 
+/* Reading on while reading is no error. */
+static int read_start(struct conn *conn) {
+    int error = uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
+    return error == UV_EALREADY ? 0 : error;
+}
+
 static void on_shutdown(uv_shutdown_t *request, int error) {
     struct conn *conn = request->data;
     if (error != 0)
@@ -68,17 +76,25 @@ static void on_shutdown(uv_shutdown_t *request, int error) {
 }
 
 /* Closing at once with bytes unread would make the kernel send a reset, which can overtake the
- * answer. So: end our side, and read on until the peer ends too or its time is up. */
+ * answer. So: end our side, and read on until the peer ends too, its time is up, or it has sent
+ * more than anybody who listens would. */
 static void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
-    buffer_release(&conn->out);
+    http1_parser_release(&conn->parser);
+    buffer_release(&conn->unread);
     conn->shutdown.data = conn;
     if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0 ||
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        read_start(conn) != 0) {
         conn_close(conn);
         return;
     }
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_LINGER);
+}
+
+static void conn_lingers(struct conn *conn, size_t size) {
+    conn->lingered_bytes += size;
+    if (conn->lingered_bytes > LINGER_BYTES_MAX)
+        conn_close(conn);
 }
 
 static void conn_consume_unread(struct conn *conn) {
@@ -229,6 +245,16 @@ static void conn_begin_streaming(struct conn *conn) {
     conn->exchange->route->handle(conn->exchange);
 }
 
+/* A chunked body does not say how long it is: where none is taken, it is refused by its being. */
+static enum status conn_allow_body(struct conn *conn, const struct http1_request *request) {
+    const struct route *route = conn->exchange->route;
+    uint64_t body_bytes_max =
+        route->flags & ROUTE_APPEND ? conn->loop->server->body_bytes_max : route->body_bytes_max;
+    if (request->has_body && body_bytes_max == 0)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    return http1_allow_body(&conn->parser, body_bytes_max);
+}
+
 /* Finds the route before any of the body is taken. */
 static void conn_head(struct conn *conn) {
     const struct http1_request *request = http1_parser_request(&conn->parser);
@@ -243,7 +269,7 @@ static void conn_head(struct conn *conn) {
     if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_OPERATOR)
         status = operator_key_check(&conn->loop->server->operator_key, request);
     if (status == STATUS_OK)
-        status = http1_allow_body(&conn->parser, conn->exchange->route->body_bytes_max);
+        status = conn_allow_body(conn, request);
     if (status == STATUS_OK) {
         bool expects = request->expect_continue;
         if (conn->exchange->route->flags & ROUTE_STREAM)
@@ -321,10 +347,12 @@ static void conn_consume(struct conn *conn, struct slice input) {
             conn_event(conn, &event);
     }
     conn->consuming = false;
-    if (conn_wants_bytes(conn))
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
-    else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED)
+    if (conn_wants_bytes(conn)) {
+        if (read_start(conn) != 0)
+            conn_close(conn);
+    } else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED) {
         conn_keep_unread(conn, input);
+    }
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
@@ -336,8 +364,10 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         conn_close(conn);
         return;
     }
-    if (conn->state == CONN_LINGERING)
+    if (conn->state == CONN_LINGERING) {
+        conn_lingers(conn, (size_t)size);
         return;
+    }
     /* The whole request must arrive within its time, so that one byte a second does not hold
      * a connection for ever. */
     if (conn->deadline.kind == DEADLINE_IDLE)
@@ -363,7 +393,7 @@ void conn_accept(struct io_loop *loop, bool wanted) {
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
     if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted ||
-        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        read_start(conn) != 0) {
         conn_close(conn);
         return;
     }

@@ -31,6 +31,7 @@ struct conn {
     struct buffer out;         /* the one bounded slot of bytes to be written */
     uv_write_t write;
     uv_shutdown_t shutdown;
+    size_t lingered_bytes; /* thrown away since the last answer */
     enum conn_state state;
     bool keep_alive; /* after the answer under way */
     bool consuming;  /* inside conn_consume, which goes on by itself after an answer */

@@ -9,8 +9,9 @@
 #include <stdint.h>
 
 enum deadline_kind {
-    DEADLINE_REQUEST, /* a request arrives, an answer is read, a farewell ends */
+    DEADLINE_REQUEST, /* a request arrives, an answer is read */
     DEADLINE_IDLE,    /* nothing happens between requests */
+    DEADLINE_LINGER,  /* the last answer is out, and the peer does not end */
     DEADLINE_KIND_COUNT,
 };
 

@@ -152,11 +152,13 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     struct http1_header headers[HEADERS_MAX] = {
         {SLICE("X-Request-Id"), exchange_request_id(exchange)}};
     size_t header_count = 1;
-    char allowed[64];
+    char allowed[64] = "";
     struct buffer body;
     buffer_init(&body, ERROR_BYTES_MAX);
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
-        route_allowed(exchange->request->path, allowed);
+        /* The parser refuses CONNECT before there is a request, and nothing takes it. */
+        if (exchange->request)
+            route_allowed(exchange->request->path, allowed);
         headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
     }
     if (status_http(error->status) == 401)

@@ -9,8 +9,8 @@
 #include "server/handlers.h"
 #include "server/server.h"
 
-#define ARENA_BYTES_MAX   (16u << 20)
-#define ANSWER_BYTES_MAX  (8u << 20)
+#define ARENA_BYTES_MAX   (128u << 20)
+#define ANSWER_BYTES_MAX  (48u << 20)
 #define DETAILS_BYTES_MAX 8192
 
 struct append_work {
@@ -81,8 +81,8 @@ static void work_done(struct append_group *group) {
 }
 
 static enum status work_read(struct append_work *work, enum append_kind kind, struct slice id) {
-    const struct json_limits limits = {HANDLE_BODY_BYTES_MAX, JSON_DEPTH_MAX};
     struct exchange *exchange = work->exchange;
+    const struct json_limits limits = {exchange->server->body_bytes_max, JSON_DEPTH_MAX};
     struct slice text = buffer_slice(&exchange->body);
     struct json_value body;
     /* A body in which everything is optional may be left out. */

@@ -18,10 +18,9 @@
 
 #define GROUPS_MAX        2
 #define GROUP_BYTES_MAX   (4u << 20)
-#define ITEM_BYTES_MAX    (512u << 10)
-#define ARENA_BYTES_MAX   (64u << 20)
+#define ARENA_BYTES_MAX   (256u << 20)
 #define PAGE_BYTES        (256u << 10)
-#define PAGE_BYTES_MAX    (7u << 20)
+#define PAGE_BYTES_MAX    (48u << 20)
 #define REQUESTS_AT_FIRST 16
 
 struct batch_group {
@@ -371,7 +370,7 @@ static bool format_of(const struct http1_request *request, enum json_items_forma
 }
 
 void handle_batch(struct exchange *exchange) {
-    const struct json_limits limits = {ITEM_BYTES_MAX, JSON_DEPTH_MAX};
+    const struct json_limits limits = {exchange->server->item_bytes_max, JSON_DEPTH_MAX};
     enum json_items_format format;
     if (!format_of(exchange->request, &format)) {
         exchange_answer_error(exchange,

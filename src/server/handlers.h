@@ -4,9 +4,6 @@
 #ifndef SERVER_HANDLERS_H
 #define SERVER_HANDLERS_H
 
-/* The largest body of a single append. */
-#define HANDLE_BODY_BYTES_MAX (1u << 20)
-
 struct exchange;
 
 void handle_live(struct exchange *exchange);

@@ -5,11 +5,12 @@
 
 #include "base/log.h"
 #include "server/conn.h"
-#include "server/handlers.h"
 #include "server/server.h"
 
 #define TASKS_MAX 1000000
 #define BACKLOG   4096
+/* Long enough for an answer to cross the world, short enough for a shutdown to wait for. */
+#define LINGER_MS 2000
 
 static void timer_arm(struct io_loop *loop);
 
@@ -142,10 +143,11 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
-    append_reader_init(&loop->reader, HANDLE_BODY_BYTES_MAX);
+    append_reader_init(&loop->reader, server->body_bytes_max);
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
+    loop->deadlines.delays_ms[DEADLINE_LINGER] = LINGER_MS;
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     if (status == STATUS_OK)

@@ -9,7 +9,7 @@
 #define OPERATOR_GET(path, handle)                                                                 \
     { HTTP1_METHOD_GET, "/internal/v1" path, handle, 0, ROUTE_OPERATOR }
 #define OPERATOR_POST(path, handle)                                                                \
-    { HTTP1_METHOD_POST, "/internal/v1" path, handle, HANDLE_BODY_BYTES_MAX, ROUTE_OPERATOR }
+    { HTTP1_METHOD_POST, "/internal/v1" path, handle, 0, ROUTE_OPERATOR | ROUTE_APPEND }
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0},

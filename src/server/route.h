@@ -10,6 +10,7 @@
 enum route_flag {
     ROUTE_OPERATOR = 1, /* needs the operator key */
     ROUTE_STREAM = 2,   /* called with the head; the body comes in pieces */
+    ROUTE_APPEND = 4,   /* the body may be as large as an append's, which is a setting */
 };
 
 struct route {

@@ -14,6 +14,8 @@
 
 #define READER_TASKS_MAX 100000
 #define STORE_FAILED_MS  5000
+#define ITEM_BYTES       (512u << 10)
+#define BODY_BYTES       (1u << 20)
 
 __attribute__((format(printf, 3, 4))) static enum status
 refuse(struct server *server, enum status status, const char *format, ...) {
@@ -132,6 +134,16 @@ static enum status loops_start(struct server *server) {
     return STATUS_OK;
 }
 
+/* Room for the largest payload there may be, written less tersely than canonical JSON. */
+static void body_limits_set(struct server *server) {
+    uint64_t largest = 0;
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
+        if (server->config.policies.rows[i].max_payload_bytes > largest)
+            largest = server->config.policies.rows[i].max_payload_bytes;
+    server->item_bytes_max = 2 * largest > ITEM_BYTES ? 2 * largest : ITEM_BYTES;
+    server->body_bytes_max = 2 * largest > BODY_BYTES ? 2 * largest : BODY_BYTES;
+}
+
 static enum status key_start(struct server *server) {
     struct operator_key *key = &server->operator_key;
     enum status status =
@@ -211,6 +223,7 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
 }
 
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
+    body_limits_set(server);
     enum status status = store_start(server);
     if (status == STATUS_OK)
         status = serve(server, on_ready);

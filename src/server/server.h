@@ -23,7 +23,9 @@ struct server {
     struct io_loop *loops;
     size_t loop_count;
     size_t loops_started;
-    uint16_t port; /* the one in force, also when 0 was asked for */
+    uint64_t body_bytes_max; /* of a single append */
+    uint64_t item_bytes_max; /* of an item of a batch */
+    uint16_t port;           /* the one in force, also when 0 was asked for */
     struct operator_key operator_key;
     struct store *store;
     struct projector *projector;

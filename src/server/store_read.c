@@ -7,8 +7,8 @@
 #include "server/server.h"
 #include "topic/topic_name.h"
 
-#define OUT_BYTES_MAX   (7u << 20)
-#define ARENA_BYTES_MAX (16u << 20)
+#define OUT_BYTES_MAX   (48u << 20)
+#define ARENA_BYTES_MAX (64u << 20)
 #define QUERY_BYTES_MAX 64
 
 static void read_free(void *memory) {

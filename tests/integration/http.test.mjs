@@ -40,7 +40,7 @@ test("curl finds the server live and ready", async (t) => {
 });
 
 test("an answer says what it is", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   await peer.send(get("/healthz/live"));
   const { status, headers, body } = await peer.response();
   assert.equal(status, 200);
@@ -50,7 +50,7 @@ test("an answer says what it is", async (t) => {
 });
 
 test("HEAD answers as GET would, without the body", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   await peer.send(get("/healthz/live").replace("GET", "HEAD") + get("/nowhere").replace("GET", "HEAD"));
   const known = await peer.response({ bodiless: true });
   assert.equal(known.status, 200);
@@ -64,7 +64,7 @@ test("HEAD answers as GET would, without the body", async (t) => {
 
 test("what is not there is a coded 404", async (t) => {
   const server = await serve(t);
-  const peer = await connect(t, server);
+  const peer = await connect(server);
   for (const path of ["/", "/nowhere", "/healthz", "/healthz/live/", "/healthz/liv%65", "/healthz/../healthz/live"]) {
     await peer.send(get(path));
     const body = assertError(await peer.response(), 404, "not_found");
@@ -76,7 +76,7 @@ test("what is not there is a coded 404", async (t) => {
 });
 
 test("another method is a coded 405 that names the right ones", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"]) {
     await peer.send(get("/healthz/live").replace("GET", method));
     const response = await peer.response();
@@ -87,7 +87,7 @@ test("another method is a coded 405 that names the right ones", async (t) => {
 });
 
 test("a usable X-Request-Id comes back, any other is replaced", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   const ask = async (id) => {
     await peer.send(get("/nowhere", `X-Request-Id: ${id}`));
     return assertError(await peer.response(), 404, "not_found").request_id;
@@ -98,7 +98,7 @@ test("a usable X-Request-Id comes back, any other is replaced", async (t) => {
 });
 
 test("pipelined requests are answered in order", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   const count = 500;
   const paths = Array.from({ length: count }, (_, i) => (i % 3 === 2 ? `/nowhere/${i}` : "/healthz/live"));
   await peer.send(paths.map((path, i) => get(path, `X-Request-Id: request-${i}`)).join(""));
@@ -111,7 +111,7 @@ test("pipelined requests are answered in order", async (t) => {
 });
 
 test("a request may arrive byte by byte, and so may the next", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   for (let round = 0; round < 2; round++) {
     for (const byte of get("/healthz/ready", "Accept: */*")) await peer.send(byte);
     assert.equal((await peer.response()).body, READY);
@@ -122,7 +122,7 @@ test("a pipelined request may be cut anywhere", async (t) => {
   const server = await serve(t);
   const text = get("/healthz/live") + get("/healthz/ready");
   for (let cut = 1; cut < text.length; cut += 7) {
-    const peer = await connect(t, server);
+    const peer = await connect(server);
     await peer.send(text.slice(0, cut));
     await peer.send(text.slice(cut));
     assert.equal((await peer.response()).body, LIVE);
@@ -132,7 +132,7 @@ test("a pipelined request may be cut anywhere", async (t) => {
 });
 
 test("Connection: close ends the connection behind the answer", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   await peer.send(get("/healthz/live", "Connection: close") + get("/healthz/ready"));
   const { headers, body } = await peer.response();
   assert.equal(body, LIVE);
@@ -142,11 +142,11 @@ test("Connection: close ends the connection behind the answer", async (t) => {
 
 test("HTTP/1.0 closes unless asked to keep the connection", async (t) => {
   const server = await serve(t);
-  const closing = await connect(t, server);
+  const closing = await connect(server);
   await closing.send("GET /healthz/live HTTP/1.0\r\n\r\n");
   assert.equal((await closing.response()).headers.connection, "close");
   assert.equal(await closing.rest(), "");
-  const kept = await connect(t, server);
+  const kept = await connect(server);
   for (let i = 0; i < 2; i++) {
     await kept.send("GET /healthz/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     assert.equal((await kept.response()).headers.connection, "keep-alive");
@@ -154,7 +154,7 @@ test("HTTP/1.0 closes unless asked to keep the connection", async (t) => {
 });
 
 test("a client that ends its side still gets its answers", async (t) => {
-  const peer = await connect(t, await serve(t));
+  const peer = await connect(await serve(t));
   await peer.send(get("/healthz/live") + get("/healthz/ready"));
   peer.finish();
   assert.equal((await peer.response()).body, LIVE);
@@ -164,15 +164,19 @@ test("a client that ends its side still gets its answers", async (t) => {
 
 test("nobody is told to continue with a body nobody takes", async (t) => {
   const server = await serve(t);
-  for (const [path, status, code] of [["/healthz/live", 413, "payload_too_large"], ["/nowhere", 404, "not_found"]]) {
-    const peer = await connect(t, server);
-    await peer.send(get(path, "Content-Length: 5", "Expect: 100-continue"));
+  for (const [path, framing, status, code] of [
+    ["/healthz/live", "Content-Length: 5", 413, "payload_too_large"],
+    ["/healthz/live", "Transfer-Encoding: chunked", 413, "payload_too_large"],
+    ["/nowhere", "Content-Length: 5", 404, "not_found"],
+  ]) {
+    const peer = await connect(server);
+    await peer.send(get(path, framing, "Expect: 100-continue"));
     const response = await peer.response();
     assertError(response, status, code);
     assert.equal(response.headers.connection, "close");
     assert.equal(await peer.rest(), "");
   }
-  const peer = await connect(t, server);
+  const peer = await connect(server);
   await peer.send(get("/healthz/live", "Content-Length: 0", "Expect: 100-continue"));
   assert.equal((await peer.response()).body, LIVE, "there is no body to wait for");
   await peer.send(get("/healthz/live", "Expect: miracles"));
@@ -189,7 +193,7 @@ test("the server speaks IPv6", async (t) => {
 test("every io loop answers", async (t) => {
   const server = await serve(t, { args: ["--loops", "4"] });
   await server.saw("log", /server\.ready.*loops=4/);
-  const peers = await Promise.all(Array.from({ length: 64 }, () => connect(t, server)));
+  const peers = await Promise.all(Array.from({ length: 64 }, () => connect(server)));
   for (const peer of peers) await peer.send(get("/healthz/ready"));
   for (const peer of peers) assert.equal((await peer.response()).body, READY);
 });

@@ -10,8 +10,8 @@ function request(...lines) {
   return ["GET /healthz/live HTTP/1.1", "Host: khala", ...lines, "", ""].join("\r\n");
 }
 
-async function refuses(t, server, name, bytes, status, code) {
-  const peer = await connect(t, server);
+async function refuses(server, name, bytes, status, code) {
+  const peer = await connect(server);
   await peer.send(Buffer.concat([Buffer.from(bytes, "latin1"), Buffer.from(SMUGGLED + SMUGGLED)]));
   try {
     const response = await peer.response();
@@ -28,8 +28,8 @@ async function refuses(t, server, name, bytes, status, code) {
 
 async function refuseAll(t, shapes, status, code) {
   const server = await serve(t);
-  for (const [name, bytes] of Object.entries(shapes)) await refuses(t, server, name, bytes, status, code);
-  const peer = await connect(t, server);
+  for (const [name, bytes] of Object.entries(shapes)) await refuses(server, name, bytes, status, code);
+  const peer = await connect(server);
   await peer.send(SMUGGLED);
   assert.equal((await peer.response()).status, 200, "the server is none the worse");
 }
@@ -114,6 +114,8 @@ test("coded refusals other than 400", async (t) => {
     "HTTP/1.2": "GET / HTTP/1.2\r\nHost: khala\r\n\r\n",
     "HTTP/0.9": "GET / HTTP/0.9\r\nHost: khala\r\n\r\n",
   }, 505, "unsupported_http_version");
+  await refuseAll(t, { "CONNECT": "CONNECT khala:443 HTTP/1.1\r\nHost: khala:443\r\n\r\n" },
+    405, "method_not_allowed");
 });
 
 test("a request line or a head beyond its limit", async (t) => {
@@ -132,7 +134,7 @@ test("a request line or a head beyond its limit", async (t) => {
 test("the largest line, field and head that fit are answered", async (t) => {
   const server = await serve(t);
   const ask = async (bytes, status) => {
-    const peer = await connect(t, server);
+    const peer = await connect(server);
     await peer.send(bytes);
     assert.equal((await peer.response()).status, status);
   };
@@ -143,11 +145,11 @@ test("the largest line, field and head that fit are answered", async (t) => {
 
 test("the head's limit is a setting", async (t) => {
   const server = await serve(t, { settings: { KHALA_REQUEST_HEAD_BYTES_MAX: "1024" } });
-  const peer = await connect(t, server);
+  const peer = await connect(server);
   await peer.send(request(`X: ${"x".repeat(1000)}`));
   assertError(await peer.response(), 431, "headers_too_large");
   const largest = await serve(t, { settings: { KHALA_REQUEST_HEAD_BYTES_MAX: "65536" } });
-  const other = await connect(t, largest);
+  const other = await connect(largest);
   await other.send(request(...Array.from({ length: 8 }, () => `X: ${"x".repeat(8000)}`)));
   assert.equal((await other.response()).status, 200);
 });

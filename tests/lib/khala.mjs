@@ -113,7 +113,11 @@ export async function serve(t, { args = [], settings = {}, bind = "127.0.0.1:0" 
     assert.doesNotMatch(server.log, SANITIZER_REPORT);
     assert.equal(code, 0, server.log);
   };
-  t.after(() => server.stop());
+  server.peers = [];
+  t.after(() => {
+    for (const peer of server.peers) peer.close();
+    return server.stop();
+  });
   const [, url] = await server.saw("out", /listens on (http:\S+)\n/);
   server.url = url;
   server.host = new URL(url).hostname.replace(/^\[|\]$/g, "");
@@ -216,10 +220,10 @@ export class Peer {
   }
 }
 
-/** Opens a connection that goes with the test. */
-export async function connect(t, server) {
+/** Opens a connection that goes with the server. */
+export async function connect(server) {
   const peer = await Peer.connect(server);
-  t.after(() => peer.close());
+  server.peers.push(peer);
   return peer;
 }
 
