@@ -381,8 +381,10 @@ void config_print_markdown(FILE *out) {
             fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, out);
         if (setting->type == SETTING_ADDRESS)
             fputs("host:port", out);
-        if (setting->type == SETTING_TEXT || setting->type == SETTING_SECRET)
+        if (setting->type == SETTING_TEXT)
             fputs("text", out);
+        if (setting->type == SETTING_SECRET)
+            fputs("secret", out);
         fprintf(out, " | %s |\n", setting->help);
     }
     fputs("\n## Topic policies\n\n| environment | default | takes | what it is |\n"
