@@ -37,23 +37,30 @@ static void set_state(struct conn *conn, enum conn_state state) {
 static void on_closed(uv_handle_t *handle) {
     struct conn *conn = handle->data;
     struct io_loop *loop = conn->loop;
+    if (conn->has_place)
+        atomic_fetch_sub(&loop->server->conn_count, 1);
+    /* Not before: a write under way reads it until libuv has cancelled the write. */
+    buffer_release(&conn->out);
     free(conn);
     io_loop_conn_closed(loop);
+}
+
+static void drop_exchange(struct conn *conn) {
+    exchange_detach(conn->exchange);
+    conn->exchange = NULL;
 }
 
 void conn_close(struct conn *conn) {
     if (conn->state == CONN_CLOSED)
         return;
+    drop_exchange(conn);
     set_state(conn, CONN_CLOSED);
     deadline_drop(&conn->deadline);
     if (conn->next)
         conn->next->previous = conn->previous;
     *(conn->previous ? &conn->previous->next : &conn->loop->conns) = conn->next;
-    exchange_detach(conn->exchange);
-    conn->exchange = NULL;
     http1_parser_release(&conn->parser);
     buffer_release(&conn->unread);
-    /* A write under way still reads conn->out; libuv cancels it before on_closed. */
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
@@ -108,8 +115,7 @@ static void conn_consume_unread(struct conn *conn) {
 
 /* The whole answer is out. */
 static void conn_written(struct conn *conn) {
-    exchange_detach(conn->exchange);
-    conn->exchange = NULL;
+    drop_exchange(conn);
     buffer_release(&conn->out);
     if (!conn->keep_alive) {
         conn_linger(conn);
@@ -117,7 +123,6 @@ static void conn_written(struct conn *conn) {
     }
     set_state(conn, CONN_READING);
     http1_finish(&conn->parser);
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_IDLE);
     conn_consume_unread(conn);
 }
 
@@ -143,10 +148,8 @@ static bool conn_sent(struct conn *conn) {
 
 static void on_write(uv_write_t *request, int error) {
     struct conn *conn = request->data;
-    if (conn->state == CONN_CLOSED) {
-        buffer_release(&conn->out);
+    if (conn->state == CONN_CLOSED)
         return;
-    }
     clock_tick(&conn->loop->clock);
     if (error != 0)
         conn_close(conn);
@@ -163,7 +166,6 @@ static bool conn_write(struct conn *conn) {
     if (written == (int)conn->out.size)
         return true;
     if (written < 0 && written != UV_EAGAIN) {
-        buffer_release(&conn->out);
         conn_close(conn);
         return false;
     }
@@ -171,10 +173,8 @@ static bool conn_write(struct conn *conn) {
     uv_buf_t rest = uv_buf_init(conn->out.data + done, (unsigned)(conn->out.size - done));
     conn->write.data = conn;
     io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
-    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0) {
-        buffer_release(&conn->out);
+    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0)
         conn_close(conn);
-    }
     return false;
 }
 
@@ -258,13 +258,12 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
 /* Finds the route before any of the body is taken. */
 static void conn_head(struct conn *conn) {
     const struct http1_request *request = http1_parser_request(&conn->parser);
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     conn->exchange = exchange_new(conn, request);
     if (!conn->exchange) {
         conn_close(conn);
         return;
     }
-    conn->keep_alive = request->keep_alive && conn->loop->state == LOOP_SERVING;
+    conn->keep_alive = request->keep_alive && !atomic_load(&conn->loop->server->draining);
     enum status status = route_find(conn->exchange);
     if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_OPERATOR)
         status = operator_key_check(&conn->loop->server->operator_key, request);
@@ -336,6 +335,20 @@ static void conn_keep_unread(struct conn *conn, struct slice input) {
         conn_close(conn);
 }
 
+static bool is_idle(const struct conn *conn) {
+    return conn->state == CONN_READING && http1_parser_bytes(&conn->parser) == 0;
+}
+
+/* A request's time begins with its first byte and is not prolonged by the next ones, so that one
+ * byte a second does not hold a connection for ever. */
+static void conn_await(struct conn *conn) {
+    enum deadline_kind kind = is_idle(conn) ? DEADLINE_IDLE : DEADLINE_REQUEST;
+    if (read_start(conn) != 0)
+        conn_close(conn);
+    else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
+        io_loop_deadline(conn->loop, &conn->deadline, kind);
+}
+
 static void conn_consume(struct conn *conn, struct slice input) {
     struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
     conn->consuming = true;
@@ -347,12 +360,10 @@ static void conn_consume(struct conn *conn, struct slice input) {
             conn_event(conn, &event);
     }
     conn->consuming = false;
-    if (conn_wants_bytes(conn)) {
-        if (read_start(conn) != 0)
-            conn_close(conn);
-    } else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED) {
+    if (conn_wants_bytes(conn))
+        conn_await(conn);
+    else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED)
         conn_keep_unread(conn, input);
-    }
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
@@ -368,15 +379,26 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         conn_lingers(conn, (size_t)size);
         return;
     }
-    /* The whole request must arrive within its time, so that one byte a second does not hold
-     * a connection for ever. */
-    if (conn->deadline.kind == DEADLINE_IDLE)
-        io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     conn_consume(conn, (struct slice){memory->base, (size_t)size});
 }
 
-void conn_accept(struct io_loop *loop, bool wanted) {
+/* Counts first, so that loops that accept at the same time cannot exceed the maximum together. */
+static bool take_place(struct io_loop *loop) {
+    struct server *server = loop->server;
+    bool taken = atomic_fetch_add(&server->conn_count, 1) < server->config.connections_max;
+    if (!taken)
+        atomic_fetch_sub(&server->conn_count, 1);
+    /* One line for a flood of them. */
+    if (!taken && !loop->refusing)
+        log_event(LOG_WARN, "accept.refused",
+                  log_int("connections_max", (int64_t)server->config.connections_max));
+    loop->refusing = !taken;
+    return taken;
+}
+
+void conn_accept(struct io_loop *loop) {
     struct conn *conn = calloc(1, sizeof(*conn));
+    loop->accept_owed = conn == NULL;
     if (!conn) {
         log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
         return;
@@ -387,18 +409,19 @@ void conn_accept(struct io_loop *loop, bool wanted) {
         loop->conns->previous = conn;
     loop->conns = conn;
     loop->conn_count++;
+    conn->has_place = take_place(loop);
     http1_parser_init(&conn->parser, &loop->limits);
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
     buffer_init(&conn->out, OUT_BYTES_MAX);
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
-    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 || !wanted ||
-        read_start(conn) != 0) {
+    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 ||
+        !conn->has_place) {
         conn_close(conn);
         return;
     }
     uv_tcp_nodelay(&conn->tcp, 1);
-    io_loop_deadline(loop, &conn->deadline, DEADLINE_IDLE);
+    conn_await(conn);
 }
 
 struct conn *conn_of_deadline(struct deadline *deadline) {
@@ -406,8 +429,8 @@ struct conn *conn_of_deadline(struct deadline *deadline) {
 }
 
 void conn_expired(struct conn *conn) {
-    bool arriving = conn->deadline.kind == DEADLINE_REQUEST &&
-                    (conn->state == CONN_READING || conn->state == CONN_STREAMING);
+    bool arriving =
+        conn->state == CONN_STREAMING || (conn->state == CONN_READING && !is_idle(conn));
     if (arriving)
         conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
     else
@@ -418,7 +441,7 @@ void conn_drain_all(struct io_loop *loop) {
     for (struct conn *conn = loop->conns, *next; conn; conn = next) {
         next = conn->next;
         conn->keep_alive = false;
-        if (conn->state == CONN_READING && conn->deadline.kind == DEADLINE_IDLE)
+        if (is_idle(conn))
             conn_close(conn);
     }
 }

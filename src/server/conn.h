@@ -33,6 +33,7 @@ struct conn {
     uv_shutdown_t shutdown;
     size_t lingered_bytes; /* thrown away since the last answer */
     enum conn_state state;
+    bool has_place;  /* among the server's connections_max */
     bool keep_alive; /* after the answer under way */
     bool consuming;  /* inside conn_consume, which goes on by itself after an answer */
     /* These four while streaming. */
@@ -42,8 +43,8 @@ struct conn {
     bool ending;    /* the end of the answer is in conn->out */
 };
 
-/* Accepts what the loop's listener has; refused connections are closed at once. */
-void conn_accept(struct io_loop *loop, bool wanted);
+/* Accepts what the loop's listener has; beyond the server's maximum it is closed at once. */
+void conn_accept(struct io_loop *loop);
 struct conn *conn_of_deadline(struct deadline *deadline);
 /* Its deadline has passed. */
 void conn_expired(struct conn *conn);

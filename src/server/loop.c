@@ -57,6 +57,8 @@ static void close_handles_when_empty(struct io_loop *loop) {
 void io_loop_conn_closed(struct io_loop *loop) {
     assert(loop->conn_count > 0);
     loop->conn_count--;
+    if (loop->accept_owed && loop->state == LOOP_SERVING)
+        conn_accept(loop);
     close_handles_when_empty(loop);
 }
 
@@ -73,7 +75,7 @@ static void on_connection(uv_stream_t *listener, int error) {
         log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
         return;
     }
-    conn_accept(loop, loop->conn_count < loop->conn_count_max);
+    conn_accept(loop);
 }
 
 static void on_wake(uv_async_t *wake) {
@@ -139,7 +141,6 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->limits.head_bytes_max = config->request_head_bytes_max;
     if (loop->limits.line_bytes_max > loop->limits.head_bytes_max)
         loop->limits.line_bytes_max = loop->limits.head_bytes_max;
-    loop->conn_count_max = config->connections_max / server->loop_count + 1;
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);

@@ -1,9 +1,9 @@
 /* An io loop: one thread, its listener, its connections and their deadlines.
  * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
  * Owns its connections; they return their memory when libuv has let go of their handles.
- * A connection beyond the maximum is closed at accept. While draining nothing new is accepted,
- * idle connections close at once, and the thread ends with the last connection and the last
- * thing another thread owes. */
+ * A connection beyond the server's maximum is closed at accept. While draining nothing new is
+ * accepted, idle connections close at once, and the thread ends with the last connection and the
+ * last thing another thread owes. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -46,8 +46,9 @@ struct io_loop {
     struct append_reader reader; /* of the bodies of appends */
     struct conn *conns;
     size_t conn_count;
-    size_t conn_count_max;
     size_t owed_count; /* what other threads owe to exchanges of this loop */
+    bool refusing;     /* the last connection was one too many */
+    bool accept_owed;  /* there was no memory to take one; libuv waits until it is taken */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;

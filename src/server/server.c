@@ -64,9 +64,11 @@ static void on_grace_over(uv_timer_t *grace) {
 
 static void on_signal(uv_signal_t *handle, int number) {
     struct server *server = handle->data;
-    log_event(LOG_INFO, "server.draining", log_str("signal", strsignal(number)),
-              log_int("grace_ms", (int64_t)server->config.shutdown_grace_ms));
-    if (atomic_exchange(&server->draining, true)) {
+    bool again = atomic_exchange(&server->draining, true);
+    log_event(LOG_INFO, again ? "server.ending" : "server.draining",
+              log_str("signal", strsignal(number)),
+              log_int("grace_ms", again ? 0 : (int64_t)server->config.shutdown_grace_ms));
+    if (again) {
         loops_end(server);
         return;
     }

@@ -35,6 +35,7 @@ struct server {
     atomic_uint_fast64_t store_failed_at_ms;
     atomic_bool draining;
     atomic_size_t loops_running;
+    atomic_size_t conn_count; /* over all loops, never more than connections_max stay */
     /* The main thread's own loop: signals, the grace, and word of loops that ended. */
     uv_loop_t control;
     uv_signal_t terminate;

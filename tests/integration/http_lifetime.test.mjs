@@ -1,7 +1,7 @@
 // How connections live and end: time limits, farewells, shutdown, and how many there may be.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assertError, connect, serve } from "../lib/khala.mjs";
+import { assertError, connect, run, serve, within } from "../lib/khala.mjs";
 
 function get(path, ...lines) {
   return ["GET " + path + " HTTP/1.1", "Host: khala", ...lines, "", ""].join("\r\n");
@@ -44,3 +44,173 @@ test("a peer that neither sends nor ends is not waited for", async (t) => {
   assert.equal(await peer.rest(), "");
   await server.stop();
 });
+
+const HASTY = { KHALA_REQUEST_TIMEOUT_MS: "50" };
+
+test("a request that does not arrive in time is answered 408 and closed", async (t) => {
+  const server = await serve(t, { settings: HASTY });
+  for (const beginning of ["G", "GET /healthz/live HTTP/1.1\r\nHost: kha"]) {
+    const peer = await connect(server);
+    await peer.send(beginning);
+    const response = await peer.response();
+    assertError(response, 408, "request_timeout");
+    assert.equal(response.headers.connection, "close");
+    assert.equal(await peer.rest(), "");
+  }
+});
+
+test("a trickle of bytes does not prolong a request's time", async (t) => {
+  const server = await serve(t, { settings: HASTY });
+  const peer = await connect(server);
+  await peer.send("GET /");
+  while (peer.pending === 0 && !peer.ended) await peer.send("x");
+  assertError(await peer.response(), 408, "request_timeout");
+});
+
+test("the request behind a pipelined one has the same time", async (t) => {
+  const server = await serve(t, { settings: HASTY });
+  const peer = await connect(server);
+  await peer.send(get("/healthz/live") + "GET /healthz/re");
+  assert.equal((await peer.response()).status, 200);
+  assertError(await peer.response(), 408, "request_timeout");
+  assert.equal(await peer.rest(), "");
+});
+
+test("an idle connection is closed without a word", async (t) => {
+  const server = await serve(t, { settings: { KHALA_IDLE_TIMEOUT_MS: "50" } });
+  const silent = await connect(server);
+  assert.equal(await silent.rest(), "");
+  const used = await connect(server);
+  await used.send(get("/healthz/live"));
+  assert.equal((await used.response()).status, 200);
+  assert.equal(await used.rest(), "");
+});
+
+test("a peer that does not read its answers is closed", async (t) => {
+  const server = await serve(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "200" } });
+  const peer = await connect(server);
+  peer.socket.pause();
+  const piece = get("/healthz/live").repeat(1000);
+  while (peer.error === null) await peer.send(piece);
+  assert.match(peer.error, /^(ECONNRESET|EPIPE)$/);
+});
+
+test("peers that vanish inside a request do no harm", async (t) => {
+  const server = await serve(t, { args: ["--loops", "1"] });
+  const beginnings = ["G", "GET /healthz/live HTTP/1.1\r\n", get("/nowhere", "Content-Length: 9") + "abc",
+    get("/healthz/live").repeat(200), get("/healthz/live") + "GET /he"];
+  for (let round = 0; round < 20; round++) {
+    const peer = await connect(server);
+    await peer.send(beginnings[round % beginnings.length]);
+    if (round % 2) peer.reset();
+    else peer.close();
+  }
+  const peer = await connect(server);
+  await peer.send(get("/healthz/ready"));
+  assert.equal((await peer.response()).status, 200);
+});
+
+test("SIGTERM ends an idle server at once", async (t) => {
+  const server = await serve(t, { settings: PATIENT });
+  const fresh = await connect(server);
+  const used = await connect(server);
+  await used.send(get("/healthz/live"));
+  await used.response();
+  await server.stop();
+  assert.equal(await fresh.rest(), "");
+  assert.equal(await used.rest(), "");
+  assert.match(server.log, /server\.ended/);
+});
+
+test("SIGINT ends a server like SIGTERM", async (t) => {
+  const server = await serve(t);
+  await server.stop("SIGINT");
+});
+
+/** A connection with half a request on it, of which the server has read that half. */
+async function halfway(server, path) {
+  const peer = await connect(server);
+  await peer.send(get("/healthz/live") + get(path).slice(0, -9));
+  assert.equal((await peer.response()).status, 200);
+  return { peer, other: get(path).slice(-9) };
+}
+
+test("a request under way at SIGTERM is finished, and no other begins", async (t) => {
+  const server = await serve(t, { settings: PATIENT });
+  const live = await halfway(server, "/healthz/live");
+  const ready = await halfway(server, "/healthz/ready");
+  server.kill("SIGTERM");
+  await server.saw("log", /server\.draining/);
+  await ready.peer.send(ready.other);
+  assertError(await ready.peer.response(), 503, "shutting_down");
+  await live.peer.send(live.other + get("/healthz/live"));
+  const response = await live.peer.response();
+  assert.equal(response.status, 200);
+  assert.equal(response.headers.connection, "close");
+  assert.equal(await live.peer.rest(), "");
+  await assert.rejects(async () => {
+    for (;;) (await connect(server)).close();
+  }, { code: "ECONNREFUSED" });
+  live.peer.close();
+  ready.peer.close();
+  await within(server.ended, "the end of the server");
+  assert.match(server.log, /server\.ended/);
+});
+
+test("a second signal ends the server at once", async (t) => {
+  const server = await serve(t, { settings: PATIENT });
+  const { peer } = await halfway(server, "/healthz/live");
+  server.kill("SIGTERM");
+  await server.saw("log", /server\.draining/);
+  await server.stop();
+  assert.equal(await peer.rest(), "");
+  assert.match(server.log, /server\.ending/);
+});
+
+test("what is not finished within the grace is cut off", async (t) => {
+  const server = await serve(t, { settings: { ...PATIENT, KHALA_SHUTDOWN_GRACE_MS: "50" } });
+  const { peer } = await halfway(server, "/healthz/live");
+  await server.stop();
+  assert.equal(await peer.rest(), "");
+  assert.match(server.log, /server\.grace_over/);
+});
+
+test("a second server on the same address is refused", async (t) => {
+  const server = await serve(t);
+  const second = run(["serve", "--bind", `127.0.0.1:${server.port}`]);
+  assert.equal(second.code, 3);
+  assert.equal(second.out, "");
+  assert.match(second.problem, /listen\.failed .*Address already in use/);
+  const peer = await connect(server);
+  await peer.send(get("/healthz/live"));
+  assert.equal((await peer.response()).status, 200);
+});
+
+test("a host that is not there is refused", () => {
+  const { code, problem } = run(["serve", "--bind", "no-such-host.invalid:0"]);
+  assert.equal(code, 3);
+  assert.match(problem, /listen\.failed .*does not resolve/);
+});
+
+/** Connects until the server takes one: a place is free only once the server saw who left. */
+async function connectWhenFree(server) {
+  for (;;) {
+    const peer = await connect(server);
+    await peer.send(get("/healthz/live"));
+    if (await peer.answered()) return peer;
+    peer.close();
+  }
+}
+
+for (const [places, loops] of [[1, 1], [1, 4], [5, 2], [7, 4]]) {
+  test(`of many connections on ${loops} loops ${places} are served`, async (t) => {
+    const server = await serve(t, { args: ["--loops", String(loops)], settings: { KHALA_CONNECTIONS_MAX: String(places) } });
+    const peers = await Promise.all(Array.from({ length: places + 20 }, () => connect(server)));
+    for (const peer of peers) await peer.send(get("/healthz/live"));
+    const answered = await Promise.all(peers.map((peer) => peer.answered()));
+    assert.equal(answered.filter(Boolean).length, places);
+    await server.saw("log", /accept\.refused .*connections_max=/);
+    for (const [i, peer] of peers.entries()) if (answered[i]) peer.close();
+    await Promise.all(Array.from({ length: places }, () => connectWhenFree(server)));
+  });
+}

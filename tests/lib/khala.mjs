@@ -161,9 +161,10 @@ export class Peer {
     return within(done, what).finally(() => this.#watchers.delete(watcher));
   }
 
-  /** Resolves when the kernel has the bytes. */
+  /** Resolves when the kernel has the bytes, and after what came meanwhile was looked at. */
   send(bytes) {
-    return within(new Promise((resolve) => this.socket.write(bytes, resolve)), "room for the bytes");
+    const sent = new Promise((resolve) => this.socket.write(bytes, () => setImmediate(resolve)));
+    return within(sent, "room for the bytes");
   }
 
   /** No more bytes from this side. */
@@ -188,6 +189,12 @@ export class Peer {
     assert.ok(cut, `the connection ended inside an answer: ${this.#received} ${this.error ?? ""}`);
     this.#received = this.#received.subarray(cut.size);
     return cut.response;
+  }
+
+  /** Whether an answer comes before the end. */
+  async answered() {
+    await this.#until(() => this.#received.length > 0 || this.ended, "an answer or the end");
+    return this.#received.length > 0;
   }
 
   /** Everything still to come, until the server has closed its side. */
