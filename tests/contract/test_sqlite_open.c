@@ -1,0 +1,300 @@
+/* The embedded store's folder: its making, its lock, and whose schema is refused. */
+#include "backend.h"
+#include "death.h"
+#include "rows.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+static void database_path(const char *place, char path[256]) {
+    snprintf(path, 256, "%s/khala.db", place);
+}
+
+static void execute(const char *place, const char *sql) {
+    char path[256];
+    sqlite3 *database = NULL;
+    database_path(place, path);
+    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(database, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(database), SQLITE_OK);
+}
+
+static int64_t number_of(const char *place, const char *sql) {
+    char path[256];
+    sqlite3 *database = NULL;
+    sqlite3_stmt *statement = NULL;
+    database_path(place, path);
+    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(database, sql, -1, &statement, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
+    int64_t number = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    assert_int_equal(sqlite3_close(database), SQLITE_OK);
+    return number;
+}
+
+static void assert_refused(const char *place, bool exclusive, enum status expected,
+                           const char *words) {
+    struct store *store = NULL;
+    struct store_message message = {""};
+    assert_int_equal(store_open_sqlite(&store, place, exclusive, &message), expected);
+    assert_null(store);
+    if (strstr(message.text, words) == NULL)
+        fail_msg("'%s' is not in '%s'", words, message.text);
+}
+
+static void make_closed(const char *place) {
+    store_close(backends[0]->open(place));
+}
+
+static int setup(void **state) {
+    *state = backends[0]->make();
+    return 0;
+}
+
+static int teardown(void **state) {
+    backends[0]->destroy(*state);
+    return 0;
+}
+
+static void an_absent_folder_is_made_for_its_owner_alone(void **state) {
+    struct stat found;
+    assert_int_equal(rmdir(*state), 0);
+    make_closed(*state);
+    assert_int_equal(stat(*state, &found), 0);
+    assert_int_equal(found.st_mode & 0777, 0700);
+    assert_int_equal(number_of(*state, "PRAGMA user_version"), STORE_SCHEMA_VERSION);
+    assert_int_equal(number_of(*state, "PRAGMA page_size"), 4096);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM pragma_journal_mode "
+                                       "WHERE journal_mode = 'wal'"),
+                     1);
+}
+
+static void a_folder_that_cannot_be_made_is_named(void **state) {
+    char path[256];
+    snprintf(path, sizeof(path), "%s/no/folder", (char *)*state);
+    assert_refused(path, true, STATUS_STORE_UNAVAILABLE, path);
+}
+
+static void a_file_in_place_of_the_folder_is_refused(void **state) {
+    char path[256];
+    snprintf(path, sizeof(path), "%s/file", (char *)*state);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_refused(path, true, STATUS_STORE_UNAVAILABLE, path);
+}
+
+static void the_tables_of_the_contract_exist_by_name(void **state) {
+    static const char *const names[] = {
+        "events",
+        "runs",
+        "run_ownerships",
+        "codex_workers",
+        "sync_topic_sequences",
+        "sync_stream_events",
+        "sync_run_summaries",
+        "sync_codex_worker_summaries",
+        "khala_projection_checkpoints",
+    };
+    make_closed(*state);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char sql[128];
+        snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", names[i]);
+        number_of(*state, sql);
+    }
+}
+
+static void runs_and_workers_are_to_be_seen_under_their_names(void **state) {
+    struct store_session *session = NULL;
+    struct rows_text ids[2];
+    struct store_entity entities[2] = {rows_run(2, &ids[0]), rows_run(3, &ids[1])};
+    entities[1].kind = ENTITY_WORKER;
+    struct store *store = backends[0]->open(*state);
+    assert_ok(store_session_open(store, STORE_WRITE, &session));
+    assert_ok(
+        store_commit(session, &(struct store_batch){.entities = entities, .entity_count = 2}));
+    store_session_close(session);
+    store_close(store);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM runs JOIN run_ownerships "
+                                       "USING (run_id) WHERE run_id = 'run-2' AND "
+                                       "owner_user_id = 'user'"),
+                     1);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM runs"), 1);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM codex_workers "
+                                       "WHERE worker_id = 'run-3' AND adapter = 'in_memory'"),
+                     1);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM codex_workers"), 1);
+}
+
+static void a_second_opener_is_refused_with_the_firsts_pid(void **state) {
+    char pid[32];
+    struct store *store = backends[0]->open(*state);
+    struct store_message message;
+    snprintf(pid, sizeof(pid), "pid %ld", (long)getpid());
+    assert_refused(*state, true, STATUS_STORE_UNAVAILABLE, pid);
+    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_STORE_UNAVAILABLE);
+    assert_non_null(strstr(message.text, pid));
+    store_close(store);
+    make_closed(*state);
+}
+
+static void another_process_is_refused_too(void **state) {
+    struct store *store = backends[0]->open(*state);
+    pid_t child = fork();
+    if (child == 0) {
+        struct store *second = NULL;
+        struct store_message message;
+        _exit(store_open_sqlite(&second, *state, true, &message) == STATUS_STORE_UNAVAILABLE ? 0
+                                                                                             : 1);
+    }
+    int result = 1;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+    store_close(store);
+}
+
+static void the_command_line_may_read_beside_a_server(void **state) {
+    struct store *server = backends[0]->open(*state), *beside = NULL;
+    struct store_message message;
+    struct store_session *writer = NULL, *reader = NULL;
+    struct store_event event = rows_event(1, 1, 1);
+    struct store_state at;
+    assert_ok(store_session_open(server, STORE_WRITE, &writer));
+    assert_ok(store_open_sqlite(&beside, *state, false, &message));
+    assert_ok(store_session_open(beside, STORE_READ, &reader));
+    assert_ok(store_commit(writer, &(struct store_batch){.events = &event, .event_count = 1}));
+    assert_ok(store_read_state(reader, &at));
+    assert_int_equal(at.log_id, 1);
+    store_session_close(reader);
+    store_close(beside);
+    store_session_close(writer);
+    store_close(server);
+}
+
+static void reading_makes_no_store(void **state) {
+    char path[256];
+    assert_refused(*state, false, STATUS_STORE_UNAVAILABLE, "khala.db");
+    snprintf(path, sizeof(path), "%s/none", (char *)*state);
+    assert_refused(path, false, STATUS_STORE_UNAVAILABLE, "none");
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void an_older_schema_is_refused_with_the_command_that_helps(void **state) {
+    make_closed(*state);
+    execute(*state, "PRAGMA user_version = 0");
+    assert_refused(*state, true, STATUS_INVALID_CONFIG, "khala migrate");
+    assert_refused(*state, false, STATUS_INVALID_CONFIG, "khala migrate");
+    assert_int_equal(number_of(*state, "PRAGMA user_version"), 0);
+}
+
+static void a_newer_schema_is_refused(void **state) {
+    struct store_message message;
+    make_closed(*state);
+    execute(*state, "PRAGMA user_version = 99");
+    assert_refused(*state, true, STATUS_INVALID_CONFIG, "newer khala");
+    assert_refused(*state, false, STATUS_INVALID_CONFIG, "newer khala");
+    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_INVALID_CONFIG);
+    assert_non_null(strstr(message.text, "newer khala"));
+    assert_int_equal(number_of(*state, "PRAGMA user_version"), 99);
+}
+
+static void a_foreign_database_is_left_alone(void **state) {
+    struct store_message message;
+    execute(*state, "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)");
+    assert_refused(*state, true, STATUS_INVALID_CONFIG, "another application");
+    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_INVALID_CONFIG);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM theirs"), 1);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM sqlite_schema"), 1);
+}
+
+static void a_file_that_is_no_database_is_refused(void **state) {
+    char path[256];
+    database_path(*state, path);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++)
+        fputs("not a database ", file);
+    fclose(file);
+    assert_refused(*state, true, STATUS_INTERNAL_ERROR, "not a database");
+}
+
+static void a_start_that_was_cut_short_is_finished(void **state) {
+    char path[256];
+    database_path(*state, path);
+    FILE *file = fopen(path, "w"); /* made, and nothing in it yet */
+    assert_non_null(file);
+    fclose(file);
+    make_closed(*state);
+    assert_int_equal(number_of(*state, "SELECT count(*) FROM meta WHERE name = 'epoch'"), 1);
+}
+
+static void migrate_makes_a_store_and_changes_nothing_the_second_time(void **state) {
+    struct store_message message;
+    struct store *store = NULL;
+    struct store_session *session = NULL;
+    struct store_state first, second;
+    assert_ok(store_migrate_sqlite(*state, &message));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(store_open_sqlite(&store, *state, false, &message));
+        assert_ok(store_session_open(store, STORE_READ, &session));
+        assert_ok(store_read_state(session, i == 0 ? &first : &second));
+        store_session_close(session);
+        store_close(store);
+        assert_ok(store_migrate_sqlite(*state, &message));
+    }
+    assert_string_equal(first.epoch, second.epoch);
+}
+
+static void open_second_writer(void *user) {
+    struct store_session *session = NULL;
+    enum status status = store_session_open(user, STORE_WRITE, &session);
+    (void)status;
+}
+
+static void commit_with_reader(void *user) {
+    enum status status = store_commit(user, &(struct store_batch){0});
+    (void)status;
+}
+
+static void one_session_writes(void **state) {
+    struct store *store = backends[0]->open(*state), *beside = NULL;
+    struct store_session *writer = NULL, *reader = NULL;
+    struct store_message message;
+    assert_ok(store_session_open(store, STORE_WRITE, &writer));
+    assert_ok(store_session_open(store, STORE_READ, &reader));
+    assert_ok(store_open_sqlite(&beside, *state, false, &message));
+    assert_true(aborts(open_second_writer, store));
+    assert_true(aborts(open_second_writer, beside));
+    assert_true(aborts(commit_with_reader, reader));
+    store_session_close(writer);
+    assert_ok(store_session_open(store, STORE_WRITE, &writer));
+    store_session_close(writer);
+    store_session_close(reader);
+    store_close(beside);
+    store_close(store);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(an_absent_folder_is_made_for_its_owner_alone),
+        IN_FOLDER(a_folder_that_cannot_be_made_is_named),
+        IN_FOLDER(a_file_in_place_of_the_folder_is_refused),
+        IN_FOLDER(the_tables_of_the_contract_exist_by_name),
+        IN_FOLDER(runs_and_workers_are_to_be_seen_under_their_names),
+        IN_FOLDER(a_second_opener_is_refused_with_the_firsts_pid),
+        IN_FOLDER(another_process_is_refused_too),
+        IN_FOLDER(the_command_line_may_read_beside_a_server),
+        IN_FOLDER(reading_makes_no_store),
+        IN_FOLDER(an_older_schema_is_refused_with_the_command_that_helps),
+        IN_FOLDER(a_newer_schema_is_refused),
+        IN_FOLDER(a_foreign_database_is_left_alone),
+        IN_FOLDER(a_file_that_is_no_database_is_refused),
+        IN_FOLDER(a_start_that_was_cut_short_is_finished),
+        IN_FOLDER(migrate_makes_a_store_and_changes_nothing_the_second_time),
+        IN_FOLDER(one_session_writes),
+    };
+    return cmocka_run_group_tests_name("sqlite: opening", tests, NULL, NULL);
+}
