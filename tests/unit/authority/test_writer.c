@@ -1,0 +1,404 @@
+/* The writer itself: many threads, clocks that step back, a store that fails, what is derived, and
+ * its bounds. On a real store. */
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "authority/projection.h"
+#include "authority/writer_fixture.h"
+#include "base/log.h"
+
+#define THREAD_COUNT     64
+#define POSTS_PER_THREAD 200
+
+static int setup(void **state) {
+    struct fixture *fixture = fixture_new();
+    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
+        fixture->policies.rows[row].publish_rate_per_second = 1000000;
+    fixture_open(fixture);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct fixture *fixture = *state;
+    (void)checked_log(fixture);
+    fixture_close(fixture);
+    fixture_free(fixture);
+    return 0;
+}
+
+static void new_run(struct fixture *fixture, const char *id) {
+    char body[300];
+    (void)snprintf(body, sizeof(body), "{\"run_id\":\"%s\"}", id);
+    ask_ok(fixture, APPEND_RUN_CREATE, NULL, body);
+}
+
+static uint64_t append(struct fixture *fixture, const char *run) {
+    return ask_ok(fixture, APPEND_RUN_EVENT, run, "{\"event_type\":\"x\"}")->event.seq;
+}
+
+/* ---- many threads ---- */
+
+struct poster {
+    struct fixture *fixture;
+    pthread_t thread;
+    struct asked *asked[POSTS_PER_THREAD];
+};
+
+static void *post_many(void *argument) {
+    struct poster *poster = argument;
+    for (size_t i = 0; i < POSTS_PER_THREAD; i++) {
+        assert_ok(writer_post(poster->fixture->writer, &poster->asked[i]->group));
+        (void)wait_for(poster->asked[i]);
+    }
+    return NULL;
+}
+
+static void threads_get_distinct_contiguous_sequences(void **state) {
+    struct fixture *fixture = *state;
+    static struct poster posters[THREAD_COUNT];
+    static bool seen[THREAD_COUNT * POSTS_PER_THREAD];
+    memset(seen, 0, sizeof(seen));
+    new_run(fixture, "r1");
+    for (size_t i = 0; i < THREAD_COUNT; i++) {
+        posters[i].fixture = fixture;
+        for (size_t j = 0; j < POSTS_PER_THREAD; j++) {
+            struct asked *asked = asked_new(fixture, 1);
+            posters[i].asked[j] = asked;
+            assert_ok(append_read(&fixture->reader, APPEND_RUN_EVENT, SLICE("r1"),
+                                  parsed("{\"event_type\":\"x\",\"payload\":{\"n\":1}}"),
+                                  &asked->group.arena, &asked->requests[0]));
+        }
+    }
+    for (size_t i = 0; i < THREAD_COUNT; i++)
+        assert_int_equal(pthread_create(&posters[i].thread, NULL, post_many, &posters[i]), 0);
+    for (size_t i = 0; i < THREAD_COUNT; i++)
+        pthread_join(posters[i].thread, NULL);
+    for (size_t i = 0; i < THREAD_COUNT; i++) {
+        uint64_t before = 0;
+        for (size_t j = 0; j < POSTS_PER_THREAD; j++) {
+            uint64_t seq = posters[i].asked[j]->requests[0].event.seq;
+            assert_in_range(seq, 2, THREAD_COUNT * POSTS_PER_THREAD + 1);
+            assert_false(seen[seq - 2]);
+            seen[seq - 2] = true;
+            assert_true(seq > before);
+            before = seq;
+        }
+    }
+    struct writer_stats stats = writer_stats(fixture->writer);
+    assert_int_equal(stats.events, THREAD_COUNT * POSTS_PER_THREAD + 1);
+    assert_true(stats.commits < stats.events);
+    assert_int_equal(stats.refused, 0);
+    assert_int_equal(checked_log(fixture), THREAD_COUNT * POSTS_PER_THREAD + 1);
+}
+
+static void what_waits_together_is_committed_together_and_answered_in_order(void **state) {
+    struct fixture *fixture = *state;
+    new_run(fixture, "r1");
+    uint64_t commits = writer_stats(fixture->writer).commits;
+    struct asked *asked[50];
+    gate_shut(fixture);
+    for (size_t i = 0; i < 50; i++)
+        asked[i] = post(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"x\"}");
+    gate_open(fixture);
+    for (size_t i = 0; i < 50; i++)
+        assert_int_equal(wait_for(asked[i])->event.seq, 2 + i);
+    assert_int_equal(writer_stats(fixture->writer).commits, commits + 2);
+}
+
+static void more_than_a_batch_takes_becomes_several(void **state) {
+    struct fixture *fixture = *state;
+    struct asked *asked[20];
+    const char *items[1000];
+    for (size_t i = 0; i < 1000; i++)
+        items[i] = "{\"topic\":\"t\",\"event_type\":\"x\"}";
+    gate_shut(fixture);
+    for (size_t i = 0; i < 20; i++)
+        asked[i] = post_items(fixture, 1000, items);
+    gate_open(fixture);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(wait_for(asked[i])[999].event.seq, 1000 * (i + 1));
+    assert_int_equal(checked_log(fixture), 20001);
+}
+
+/* ---- time ---- */
+
+static void cursors_rise_though_the_clock_steps_back(void **state) {
+    struct fixture *fixture = *state;
+    struct uuid last = {{0}};
+    new_run(fixture, "r1");
+    for (int i = 0; i < 6; i++) {
+        const struct append_request *made =
+            ask_ok(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"x\"}");
+        assert_true(uuid_compare(&made->event.cursor, &last) > 0);
+        assert_memory_equal(&made->event.event_id, &made->event.cursor, sizeof(struct uuid));
+        last = made->event.cursor;
+        fixture->clock.reading.wall_ms -= 3 * 3600 * 1000;
+        if (i % 2 == 1)
+            fixture_restart(fixture);
+    }
+}
+
+/* ---- a store that fails ---- */
+
+static void break_store(void) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = 0;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void mend_store(void) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+#define WITH_ID_A "{\"event_type\":\"x\",\"event_id\":\"018f3b7e-0000-7000-8000-00000000000a\"}"
+#define WITH_ID_B "{\"event_type\":\"x\",\"event_id\":\"018f3b7e-0000-7000-8000-00000000000b\"}"
+
+static void a_failing_store_refuses_and_recovers_without_a_gap(void **state) {
+    struct fixture *fixture = *state;
+    new_run(fixture, "r1");
+    ask_ok(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_A);
+    for (int round = 0; round < 3; round++) {
+        uint64_t before = append(fixture, "r1");
+        break_store();
+        const struct append_request *lost =
+            ask(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"run.cancel_requested\"}");
+        assert_int_equal(lost->status, STATUS_STORE_UNAVAILABLE);
+        assert_int_equal(lost->event.log_id, 0);
+        refused(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"lost\"}",
+                STATUS_STORE_UNAVAILABLE);
+        mend_store();
+        assert_int_equal(append(fixture, "r1"), before + 1);
+        refused(fixture, APPEND_RUN_EVENT, "lost", "{\"event_type\":\"x\"}", STATUS_RUN_NOT_FOUND);
+    }
+    assert_true(writer_stats(fixture->writer).commit_failures >= 6);
+    /* The cancellation that was lost did not happen. */
+    ask_ok(fixture, APPEND_RUN_EVENT, "r1",
+           "{\"event_type\":\"run.finished\",\"payload\":{\"status\":\"succeeded\"}}");
+    assert_int_equal(checked_log(fixture), 9);
+}
+
+static void a_failed_batch_fails_those_who_relied_on_it_and_no_others(void **state) {
+    struct fixture *fixture = *state;
+    new_run(fixture, "r1");
+    ask_ok(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_A);
+    gate_shut(fixture);
+    struct asked *committed = post(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_A);
+    struct asked *fresh = post(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_B);
+    struct asked *repeat = post(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_B);
+    struct asked *wrong = post(fixture, APPEND_RUN_EVENT, "nobody", "{\"event_type\":\"x\"}");
+    struct asked *worker =
+        post(fixture, APPEND_WORKER_CREATE, NULL, "{\"worker_id\":\"w\",\"owner_user_id\":\"u\"}");
+    struct asked *worker_again =
+        post(fixture, APPEND_WORKER_CREATE, NULL, "{\"worker_id\":\"w\",\"owner_user_id\":\"u\"}");
+    break_store();
+    gate_open(fixture);
+    assert_int_equal(wait_for(fresh)->status, STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(wait_for(repeat)->status, STATUS_STORE_UNAVAILABLE);
+    assert_false(wait_for(repeat)->deduplicated);
+    assert_int_equal(wait_for(wrong)->status, STATUS_RUN_NOT_FOUND);
+    assert_int_equal(wait_for(worker)->status, STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(wait_for(worker_again)->status, STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(wait_for(committed)->status, STATUS_OK);
+    assert_true(wait_for(committed)->deduplicated);
+    mend_store();
+    assert_false(ask_ok(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_B)->deduplicated);
+    assert_true(ask_ok(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_B)->deduplicated);
+    assert_true(
+        ask_ok(fixture, APPEND_WORKER_CREATE, NULL, "{\"worker_id\":\"w\",\"owner_user_id\":\"u\"}")
+            ->created);
+}
+
+/* ---- what is derived ---- */
+
+/* Notes how it is called, one letter a call: begin, fold, collect, committed, abandoned. */
+struct note {
+    char calls[64];
+    char statuses[8][16];
+    size_t fold_count;
+    const struct store_entity *entities[8];
+};
+
+static void note_call(struct note *note, char call) {
+    size_t size = strlen(note->calls);
+    assert_true(size + 1 < sizeof(note->calls));
+    note->calls[size] = call;
+}
+
+static void note_begin(void *user, struct store_session *session, uint64_t now_ms) {
+    assert_non_null(session);
+    assert_true(now_ms > 0);
+    ((struct note *)user)->fold_count = 0;
+    note_call(user, 'b');
+}
+
+static void note_fold(void *user, const struct store_entity *entity,
+                      const struct store_event *event) {
+    struct note *note = user;
+    assert_int_equal(entity->head_seq, event->seq);
+    assert_int_equal(entity->ref, event->entity_ref);
+    assert_memory_equal(entity->head_hash, event->event_hash, SHA256_BYTES);
+    note->entities[note->fold_count % 8] = entity;
+    (void)snprintf(note->statuses[note->fold_count++ % 8], 16, "%.*s", (int)entity->status.size,
+                   entity->status.data ? entity->status.data : "");
+    note_call(note, 'f');
+}
+
+static void note_collect(void *user, struct arena *arena, struct store_batch *batch,
+                         uint64_t *last_topic_ref) {
+    struct note *note = user;
+    assert_non_null(arena);
+    assert_true(*last_topic_ref > 0);
+    assert_int_equal(batch->event_count, note->fold_count);
+    /* Entities are as they were after each event until now. */
+    for (size_t i = 0; i < note->fold_count && i < 8; i++)
+        assert_int_equal(
+            strncmp(note->statuses[i],
+                    note->entities[i]->status.data ? note->entities[i]->status.data : "",
+                    note->entities[i]->status.size),
+            0);
+    note_call(note, 'c');
+}
+
+static void note_committed(void *user) {
+    note_call(user, 'C');
+}
+
+static void note_abandoned(void *user) {
+    note_call(user, 'A');
+}
+
+static void every_batch_with_events_is_folded_and_ended_once(void **state) {
+    struct fixture *fixture = *state;
+    struct note note = {0};
+    const struct projection projection = {&note,        note_begin,     note_fold,
+                                          note_collect, note_committed, note_abandoned};
+    fixture->options.projection = &projection;
+    fixture_restart(fixture);
+    new_run(fixture, "r1");
+    assert_string_equal(note.calls, "bfcC");
+    refused(fixture, APPEND_RUN_EVENT, "nobody", "{\"event_type\":\"x\"}", STATUS_RUN_NOT_FOUND);
+    assert_string_equal(note.calls, "bfcC");
+    const char *const items[] = {
+        "{\"run_id\":\"r1\",\"event_type\":\"x\"}",
+        "{\"run_id\":\"r1\",\"event_type\":\"run.cancel_requested\"}",
+        "{\"run_id\":\"r1\",\"event_type\":\"run.finished\",\"payload\":{\"status\":\"failed\"}}",
+    };
+    note = (struct note){0};
+    (void)wait_for(post_items(fixture, 3, items));
+    assert_string_equal(note.calls, "bfffcC");
+    assert_string_equal(note.statuses[0], "running");
+    assert_string_equal(note.statuses[1], "canceling");
+    assert_string_equal(note.statuses[2], "failed");
+    note = (struct note){0};
+    break_store();
+    refused(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"x\"}", STATUS_STORE_UNAVAILABLE);
+    mend_store();
+    assert_string_equal(note.calls, "bfcA");
+    fixture->options.projection = NULL;
+    fixture_restart(fixture);
+}
+
+/* ---- bounds ---- */
+
+static void a_small_cache_forgets_nothing_that_matters(void **state) {
+    struct fixture *fixture = *state;
+    fixture->options.entity_count_max = 3;
+    fixture_restart(fixture);
+    char body[128];
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(body, sizeof(body),
+                       "{\"worker_id\":\"w%d\",\"owner_user_id\":\"u\",\"metadata\":{\"n\":%d}}", i,
+                       i);
+        ask_ok(fixture, APPEND_WORKER_CREATE, NULL, body);
+    }
+    struct asked *asked[3][20];
+    char id[8];
+    gate_shut(fixture);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 20; i++) {
+            (void)snprintf(id, sizeof(id), "w%d", i);
+            (void)snprintf(body, sizeof(body), "{\"metadata_patch\":{\"r%d\":1}}", round);
+            asked[round][i] = post(fixture, APPEND_WORKER_HEARTBEAT, id, body);
+        }
+    }
+    gate_open(fixture);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(body, sizeof(body), "{\"n\":%d,\"r0\":1,\"r1\":1,\"r2\":1}", i);
+        assert_int_equal(wait_for(asked[2][i])->event.seq, 4);
+        assert_slice(wait_for(asked[2][i])->entity.metadata, body);
+        (void)snprintf(id, sizeof(id), "w%d", i);
+        assert_slice(ask_ok(fixture, APPEND_WORKER_HEARTBEAT, id, "{}")->entity.metadata, body);
+    }
+    fixture->options.entity_count_max = 0;
+}
+
+static void a_full_mailbox_and_a_stopped_writer_say_so(void **state) {
+    struct fixture *fixture = *state;
+    fixture->options.group_max = 2;
+    fixture_restart(fixture);
+    gate_shut(fixture);
+    struct asked *first = post(fixture, APPEND_AUDIT_EVENT, NULL, "{\"event_type\":\"x\"}");
+    struct asked *second = post(fixture, APPEND_AUDIT_EVENT, NULL, "{\"event_type\":\"x\"}");
+    struct asked *third = asked_new(fixture, 1);
+    assert_ok(append_read(&fixture->reader, APPEND_AUDIT_EVENT, (struct slice){NULL, 0},
+                          parsed("{\"event_type\":\"x\"}"), &third->group.arena,
+                          &third->requests[0]));
+    assert_int_equal(writer_post(fixture->writer, &third->group), STATUS_LIMIT_REACHED);
+    gate_open(fixture);
+    assert_int_equal(wait_for(second)->event.seq, wait_for(first)->event.seq + 1);
+    assert_ok(writer_post(fixture->writer, &third->group));
+    /* Stopping finishes what was posted. */
+    fixture_close(fixture);
+    assert_true(third->is_answered);
+    assert_int_equal(third->requests[0].status, STATUS_OK);
+    fixture_open(fixture);
+}
+
+static void an_empty_group_is_answered_too(void **state) {
+    struct fixture *fixture = *state;
+    struct asked *asked = asked_new(fixture, 0);
+    assert_ok(writer_post(fixture->writer, &asked->group));
+    (void)wait_for(asked);
+    assert_int_equal(writer_stats(fixture->writer).commits, 0);
+}
+
+static void an_answer_that_does_not_fit_is_refused_and_nothing_stored(void **state) {
+    struct fixture *fixture = *state;
+    struct asked *asked = asked_new(fixture, 1);
+    arena_release(&asked->group.arena);
+    arena_init(&asked->group.arena, 64);
+    asked->requests[0] = (struct append_request){
+        .kind = APPEND_RUN_CREATE,
+        .entity_id = SLICE("a run whose name leaves no room for its answer beside it"),
+    };
+    assert_ok(writer_post(fixture->writer, &asked->group));
+    assert_int_equal(wait_for(asked)->status, STATUS_OUT_OF_MEMORY);
+    assert_int_equal(checked_log(fixture), 0);
+    new_run(fixture, "r1");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
+    const struct CMUnitTest tests[] = {
+        TEST(threads_get_distinct_contiguous_sequences),
+        TEST(what_waits_together_is_committed_together_and_answered_in_order),
+        TEST(more_than_a_batch_takes_becomes_several),
+        TEST(cursors_rise_though_the_clock_steps_back),
+        TEST(a_failing_store_refuses_and_recovers_without_a_gap),
+        TEST(a_failed_batch_fails_those_who_relied_on_it_and_no_others),
+        TEST(every_batch_with_events_is_folded_and_ended_once),
+        TEST(a_small_cache_forgets_nothing_that_matters),
+        TEST(a_full_mailbox_and_a_stopped_writer_say_so),
+        TEST(an_empty_group_is_answered_too),
+        TEST(an_answer_that_does_not_fit_is_refused_and_nothing_stored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
