@@ -9,7 +9,7 @@
 #include "projector/summary_cache.h"
 #include "projector/update.h"
 
-#define TURN_BYTES_MAX          ((size_t)256 << 20)
+#define TURN_BYTES_MAX          ((size_t)512 << 20)
 #define WORKER_EVENTS_BYTES_MAX ((size_t)64 << 20)
 
 /* What a commit does to one entity. In the order of their last events. */

@@ -8,8 +8,8 @@
 #define PAGE_ENTITIES 128
 #define REPAIRS_MAX   256
 /* What is loaded of one entity, and what waits to be written. */
-#define STORED_BYTES_MAX  ((size_t)8 << 20)
-#define REPAIRS_BYTES_MAX ((size_t)128 << 20)
+#define STORED_BYTES_MAX  ((size_t)256 << 20)
+#define REPAIRS_BYTES_MAX ((size_t)256 << 20)
 #define REPAIRS_BYTES     ((size_t)8 << 20)
 /* Times that a server may overtake the reading of one entity. */
 #define ATTEMPTS_MAX    1000
@@ -198,7 +198,8 @@ static enum status note(struct reprojection *work, const struct stored *stored,
     if (!options->apply)
         return STATUS_OK;
     struct sink_update *update = &work->updates[work->update_count];
-    if (update->is_checkpoint_only && drift->reason != REASON_SEQUENCE_GAP)
+    /* The document was written with its events' frames: where it stands, they do. */
+    if (update->is_checkpoint_only)
         work->worker_events.size = worker_events_before;
     work->drifts[work->update_count++] = (struct store_drift){
         .kind = update->document.kind,
@@ -283,7 +284,8 @@ static enum status check_entity(struct reprojection *work, uint64_t ref, enum en
         status = compare_fold(work, &stored, &fold, &walk, worker_events_before);
     fold_release(&fold);
     work->result->entities++;
-    return status;
+    /* The entity is there; its events are not. */
+    return status == STATUS_NOT_FOUND ? STATUS_INTERNAL_ERROR : status;
 }
 
 /* ---- many entities ------------------------------------------------------------------------ */

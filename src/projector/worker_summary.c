@@ -104,14 +104,15 @@ static bool fold_status(struct worker_summary *summary, const struct store_event
     return true;
 }
 
-/* A patch that would make the metadata larger than a summary may hold is not taken. */
+/* The authority bounds what patches add up to. One that cannot be merged all the same is not
+ * taken, each time it is folded: the log alone must determine the summary. */
 static bool fold_patch(struct worker_summary *summary, struct slice patch, struct arena *arena) {
     struct slice base = {NULL, 0};
     if (!summary_is_null(summary->metadata))
         base = summary->metadata;
     struct buffer merged;
     struct slice copy = summary->metadata;
-    buffer_init(&merged, WORKER_METADATA_BYTES_MAX);
+    buffer_init(&merged, SUMMARY_BYTES_MAX);
     enum status status = metadata_merge(base, patch, &merged);
     if (status == STATUS_OK)
         copy = arena_copy(arena, buffer_slice(&merged));

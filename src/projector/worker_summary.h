@@ -7,9 +7,6 @@
 
 #include "projector/summary.h"
 
-/* Patches may add up to no more than this; one that would is not taken. */
-#define WORKER_METADATA_BYTES_MAX ((size_t)512 << 10)
-
 struct worker_summary {
     struct summary common;
     struct slice workspace_ref;

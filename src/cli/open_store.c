@@ -1,0 +1,32 @@
+#include "cli/open_store.h"
+
+#include "cli/cli.h"
+
+int cli_store_open(const struct config *config, enum store_mode mode, struct cli_store *opened) {
+    struct store_message message = {""};
+    *opened = (struct cli_store){NULL, NULL};
+    enum status status = store_open_sqlite(&opened->store, config->data_dir, false, &message);
+    if (status == STATUS_OK && mode == STORE_WRITE) {
+        store_close(opened->store);
+        opened->store = NULL;
+        status = store_open_sqlite(&opened->store, config->data_dir, true, &message);
+        if (status == STATUS_STORE_UNAVAILABLE)
+            return cli_fail(EXIT_CODE_UNREACHABLE, "%s; stop the server to change its documents",
+                            message.text);
+    }
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
+    status = store_session_open(opened->store, mode, &opened->session);
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s: %s", status_code(status),
+                        status_message(status));
+    return EXIT_CODE_DONE;
+}
+
+void cli_store_close(struct cli_store *opened) {
+    if (opened->session)
+        store_session_close(opened->session);
+    if (opened->store)
+        store_close(opened->store);
+    *opened = (struct cli_store){NULL, NULL};
+}

@@ -1,0 +1,24 @@
+/* Progress for people, on standard error: a bar that moves on a terminal, a line at every tenth
+ * elsewhere. Main thread only. Allocates nothing; cannot fail; says nothing of work that ends
+ * within the first moment. progress_end leaves the terminal's line empty. */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+    const char *label; /* "verify" */
+    const char *unit;  /* "events" */
+    bool is_terminal;
+    bool is_shown;
+    uint64_t begun_ms;
+    uint64_t shown_ms;
+    uint64_t shown_tenths;
+};
+
+void progress_begin(struct progress *progress, const char *label, const char *unit);
+void progress_show(struct progress *progress, uint64_t done, uint64_t total);
+void progress_end(struct progress *progress);
+
+#endif

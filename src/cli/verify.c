@@ -1,0 +1,86 @@
+#include "projector/verify.h"
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/open_store.h"
+#include "cli/progress.h"
+#include "cli/settings.h"
+#include "wire/json.h"
+
+#define TEXT_BYTES_MAX 65536
+
+static void show_progress(void *user, uint64_t done, uint64_t total) {
+    progress_show(user, done, total);
+}
+
+static void print_text(const struct verify_result *result) {
+    const struct verify_break *broken = &result->broken;
+    if (!result->is_broken)
+        printf("%llu events of %llu entities: every hash, link, sequence and cursor holds\n",
+               (unsigned long long)result->events, (unsigned long long)result->entities);
+    else if (broken->entity[0] == '\0')
+        printf("broken: log id %llu: %s\n", (unsigned long long)broken->log_id, broken->what);
+    else
+        printf("broken: %s seq %llu (log id %llu): %s\n", broken->entity,
+               (unsigned long long)broken->seq, (unsigned long long)broken->log_id, broken->what);
+}
+
+static void print_json(const struct verify_result *result) {
+    const struct verify_break *broken = &result->broken;
+    printf("{\"ok\":%s,\"events\":%llu,\"entities\":%llu,\"broken\":",
+           result->is_broken ? "false" : "true", (unsigned long long)result->events,
+           (unsigned long long)result->entities);
+    if (!result->is_broken) {
+        printf("null}\n");
+        return;
+    }
+    struct buffer entity;
+    buffer_init(&entity, TEXT_BYTES_MAX);
+    if (broken->entity[0] == '\0' ||
+        json_write_string(&entity, slice_of(broken->entity)) != STATUS_OK)
+        buffer_clear(&entity);
+    printf("{\"entity\":%.*s,\"seq\":%llu,\"log_id\":%llu,\"message\":\"%s\"}}\n",
+           entity.size ? (int)entity.size : 4, entity.size ? entity.data : "null",
+           (unsigned long long)broken->seq, (unsigned long long)broken->log_id, broken->what);
+    buffer_release(&entity);
+}
+
+static int report(enum status status, const struct cli_store *opened,
+                  const struct verify_result *result, bool json) {
+    if (status == STATUS_INTERNAL_ERROR)
+        return cli_fail(EXIT_CODE_NO, "the store is damaged: %s",
+                        store_session_error(opened->session));
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s: %s", status_code(status),
+                        store_session_error(opened->session));
+    if (json)
+        print_json(result);
+    else
+        print_text(result);
+    return result->is_broken ? EXIT_CODE_NO : EXIT_CODE_DONE;
+}
+
+int cli_verify(int argc, char **argv) {
+    static struct config config;
+    bool json = false;
+    const struct cli_option own[] = {{"--json", &json, NULL}};
+    int code = cli_settings(&argc, argv, own, 1, &config);
+    if (code != EXIT_CODE_DONE)
+        return code;
+    if (argc != 0)
+        return cli_usage("verify");
+    struct cli_store opened;
+    code = cli_store_open(&config, STORE_READ, &opened);
+    if (code == EXIT_CODE_DONE) {
+        struct progress progress;
+        struct verify_result result;
+        const struct verify_options options = {&progress, show_progress};
+        progress_begin(&progress, "verify", "steps");
+        enum status status = verify(opened.session, &options, &result);
+        progress_end(&progress);
+        code = report(status, &opened, &result, json);
+    }
+    cli_store_close(&opened);
+    return code;
+}

@@ -1,0 +1,471 @@
+#include "stored_log.h"
+
+#include "base/log.h"
+#include "projector/summary.h"
+
+#define CREATED "{\"owner_user_id\":\"u1\",\"run_id\":\"r1\"}"
+
+/* ---- looking at what was written ----------------------------------------------------------- */
+
+struct frames {
+    size_t count;
+    uint64_t seq;
+    uint64_t log_ids[64];
+    uint64_t versions[64];
+    char payload[4096]; /* of the last */
+};
+
+static enum status see_frame(void *user, const struct store_journal_row *row,
+                             const struct store_event *event) {
+    struct frames *frames = user;
+    (void)event;
+    assert_int_equal(row->seq, ++frames->seq);
+    assert_true(frames->count < 64);
+    frames->log_ids[frames->count] = row->log_id;
+    frames->versions[frames->count++] = row->document_version;
+    snprintf(frames->payload, sizeof(frames->payload), "%.*s", (int)row->payload.size,
+             row->payload.data ? row->payload.data : "");
+    return STATUS_OK;
+}
+
+static struct frames frames_of(struct stored_log *log, const char *name) {
+    struct store_topic topic;
+    struct frames frames = {0};
+    assert_ok(store_load_topic(log->session, slice_of(name), &log->arena, &topic));
+    assert_ok(store_walk_journal(log->session, topic.ref, 0, UINT64_MAX, &frames, see_frame));
+    assert_int_equal(topic.head_seq, frames.seq);
+    return frames;
+}
+
+struct drifts {
+    size_t count;
+    enum reason reasons[16];
+};
+
+static enum status see_drift(void *user, const struct store_drift *drift) {
+    struct drifts *drifts = user;
+    assert_true(drifts->count < 16);
+    drifts->reasons[drifts->count++] = drift->reason;
+    return STATUS_OK;
+}
+
+static struct drifts drifts_of(struct stored_log *log) {
+    struct drifts drifts = {0};
+    assert_ok(store_walk_drifts(log->session, 16, &drifts, see_drift));
+    return drifts;
+}
+
+static void expect_drift(struct stored_log *log, enum reason reason) {
+    struct drifts drifts = drifts_of(log);
+    assert_int_equal(drifts.count, 1);
+    assert_int_equal(drifts.reasons[0], reason);
+}
+
+static bool document_has(struct stored_log *log, enum entity_kind kind, const char *id,
+                         const char *text) {
+    struct store_document document = log_document(log, kind, id);
+    return memmem(document.payload.data, document.payload.size, text, strlen(text)) != NULL;
+}
+
+static void expect_sound(struct stored_log *log) {
+    assert_int_equal(log_reproject(log, false).drifted, 0);
+}
+
+/* ---- documents and frames ------------------------------------------------------------------ */
+
+static void events_of_one_commit_become_one_update(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    log_append(log, ENTITY_RUN, "r1", "a", "{}");
+    log_append(log, ENTITY_RUN, "r2", "run.started", "{}");
+    log_append(log, ENTITY_RUN, "r1", "b", "{}");
+    log_commit(log);
+    struct frames frames = frames_of(log, "runtime.run_summaries");
+    assert_int_equal(frames.count, 2);
+    assert_int_equal(frames.log_ids[0], 3);
+    assert_int_equal(frames.log_ids[1], 4);
+    assert_non_null(strstr(frames.payload, "\"seq\":3,\"seq_range\":[1,3]"));
+    assert_false(document_has(log, ENTITY_RUN, "r1", "seq_range"));
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"latest_event_type\":\"b\""));
+    log_append(log, ENTITY_RUN, "r1", "c", "{}");
+    log_commit(log);
+    frames = frames_of(log, "runtime.run_summaries");
+    assert_int_equal(frames.count, 3);
+    assert_null(strstr(frames.payload, "seq_range"));
+    struct store_document document = log_document(log, ENTITY_RUN, "r1");
+    assert_int_equal(document.version, 2);
+    assert_int_equal(frames.versions[2], 2);
+    assert_slice(document.key, "runtime/run_summary:r1");
+    uint8_t hash[SHA256_BYTES];
+    sha256(document.payload.data, document.payload.size, hash);
+    assert_memory_equal(hash, document.payload_hash, SHA256_BYTES);
+    assert_int_equal(drifts_of(log).count, 0);
+    expect_sound(log);
+    log_close(log);
+}
+
+static void workers_feed_their_summaries_their_fleet_and_their_events(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    log_entity(log, ENTITY_WORKER, "w1")->owner.user_id = SLICE("u:1");
+    log_entity(log, ENTITY_WORKER, "w2")->owner.guest_scope = SLICE("g1");
+    log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{\"owner_user_id\":\"u:1\"}");
+    log_append(log, ENTITY_WORKER, "w2", "worker.registered", "{\"owner_guest_scope\":\"g1\"}");
+    log_append(log, ENTITY_WORKER, "w1", "worker.heartbeat", "{}");
+    log_commit(log);
+    log_append(log, ENTITY_WORKER, "w1", "worker.heartbeat", "{}");
+    log_commit(log);
+    assert_int_equal(frames_of(log, "runtime.codex_worker_summaries").count, 3);
+    assert_int_equal(frames_of(log, "fleet:user:u:1:workers").count, 2);
+    assert_int_equal(frames_of(log, "fleet:guest:g1:workers").count, 1);
+    struct frames frames = frames_of(log, "runtime.codex_worker_events");
+    assert_int_equal(frames.count, 4);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(frames.log_ids[i], i + 1);
+    struct store_topic topic;
+    assert_ok(store_load_stream(log->session, SLICE("runtime.fleet.user.u:1.workers"), &log->arena,
+                                &topic));
+    assert_slice(topic.name, "fleet:user:u:1:workers");
+    expect_sound(log);
+    log_close(log);
+}
+
+static void other_entities_have_no_summaries(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    log_append(log, ENTITY_TOPIC, "app.topic", "x", "{}");
+    log_append(log, ENTITY_AUDIT, "audit", "y", "{}");
+    log_commit(log);
+    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 0);
+    assert_int_equal(projector_stats(log->projector).updates, 0);
+    log_close(log);
+}
+
+static void a_restart_goes_on_from_the_stored_document(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    log_commit(log);
+    log_restart(log);
+    log_append(log, ENTITY_RUN, "r1", "run.finished", "{\"status\":\"succeeded\"}");
+    log_commit(log);
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"owner_user_id\":\"u1\""));
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"event_count\":2"));
+    assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 2);
+    assert_int_equal(drifts_of(log).count, 0);
+    log_close(log);
+}
+
+static void an_abandoned_commit_leaves_no_trace(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    const struct projection *projection = projector_projection(log->projector);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    log_commit(log);
+    log_append(log, ENTITY_RUN, "r1", "lost", "{}");
+    log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
+    struct store_state before = log->state;
+    struct arena arena;
+    arena_init(&arena, (size_t)1 << 20);
+    (void)log_collect(log, &arena);
+    projection->abandoned(projection->user);
+    arena_release(&arena);
+    log->state = before;
+    /* The writer tries the same again, or something else: here, the same. */
+    log_commit(log);
+    assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 2);
+    assert_int_equal(log_document(log, ENTITY_WORKER, "w1").version, 1);
+    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 2);
+    assert_int_equal(frames_of(log, "runtime.codex_worker_events").count, 1);
+    expect_sound(log);
+    log_close(log);
+}
+
+static void a_cache_that_holds_nothing_changes_nothing(void **state) {
+    (void)state;
+    const struct projector_options options = {.cache_bytes_max = 1};
+    struct stored_log *log = log_open(&options);
+    char id[16];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 20; i++) {
+            snprintf(id, sizeof(id), "r%d", i);
+            log_append(log, ENTITY_RUN, id, round == 0 ? "run.started" : "x", "{}");
+        }
+        log_commit(log);
+    }
+    assert_int_equal(projector_stats(log->projector).cache_misses, 60);
+    assert_int_equal(drifts_of(log).count, 0);
+    expect_sound(log);
+    log_close(log);
+}
+
+/* ---- drift --------------------------------------------------------------------------------- */
+
+static struct stored_log *log_of_three(void) {
+    struct stored_log *log = log_open(NULL);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    log_commit(log);
+    log_append(log, ENTITY_RUN, "r1", "a", "{}");
+    log_append(log, ENTITY_RUN, "r1", "b", "{}");
+    log_commit(log);
+    return log;
+}
+
+static void append_after_restart(struct stored_log *log) {
+    log_restart(log);
+    log_append(log, ENTITY_RUN, "r1", "after", "{}");
+    log_commit(log);
+}
+
+static void an_altered_document_is_found_when_loaded_and_folded_anew(void **state) {
+    (void)state;
+    struct stored_log *log = log_of_three();
+    log_alter(log, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
+    append_after_restart(log);
+    expect_drift(log, REASON_SUMMARY_HASH_MISMATCH);
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"owner_user_id\":\"u1\""));
+    assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 3);
+    expect_sound(log);
+    log_close(log);
+}
+
+static void a_document_that_is_gone_or_garbage_is_folded_anew(void **state) {
+    (void)state;
+    const char *alterations[] = {
+        "DELETE FROM sync_run_summaries",
+        "UPDATE sync_run_summaries SET payload = 'garbage'",
+        "UPDATE khala_projection_checkpoints SET summary_hash = zeroblob(32)",
+    };
+    for (size_t i = 0; i < 3; i++) {
+        struct stored_log *log = log_of_three();
+        log_alter(log, alterations[i]);
+        append_after_restart(log);
+        expect_drift(log, REASON_SUMMARY_HASH_MISMATCH);
+        expect_sound(log);
+        log_close(log);
+    }
+}
+
+static void a_gap_is_filled_from_the_log(void **state) {
+    (void)state;
+    struct stored_log *log = log_of_three();
+    log_append(log, ENTITY_RUN, "r1", "unseen", "{}");
+    log_append(log, ENTITY_RUN, "r1", "run.cancel_requested", "{}");
+    log_commit_unprojected(log);
+    append_after_restart(log);
+    expect_drift(log, REASON_SEQUENCE_GAP);
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"status\":\"canceling\""));
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"event_count\":6"));
+    struct frames frames = frames_of(log, "runtime.run_summaries");
+    assert_non_null(strstr(frames.payload, "\"seq_range\":[4,6]"));
+    expect_sound(log);
+    log_close(log);
+}
+
+static void a_gap_of_a_worker_sends_the_events_that_were_missed(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
+    log_commit(log);
+    log_append(log, ENTITY_WORKER, "w1", "worker.x", "{}");
+    log_append(log, ENTITY_WORKER, "w1", "worker.y", "{}");
+    log_commit_unprojected(log);
+    log_append(log, ENTITY_WORKER, "w1", "worker.z", "{}");
+    log_commit(log);
+    struct frames frames = frames_of(log, "runtime.codex_worker_events");
+    assert_int_equal(frames.count, 4);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(frames.log_ids[i], i + 1);
+    expect_drift(log, REASON_SEQUENCE_GAP);
+    log_close(log);
+}
+
+static void without_a_checkpoint_all_is_folded_anew(void **state) {
+    (void)state;
+    struct stored_log *log = log_of_three();
+    log_alter(log, "DELETE FROM khala_projection_checkpoints");
+    append_after_restart(log);
+    expect_drift(log, REASON_SEQUENCE_GAP);
+    assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 3);
+    expect_sound(log);
+    log_close(log);
+}
+
+static void a_checkpoint_ahead_skips_until_the_log_has_passed_it(void **state) {
+    (void)state;
+    struct stored_log *log = log_of_three();
+    log_alter(log, "UPDATE khala_projection_checkpoints SET last_runtime_seq = 5");
+    append_after_restart(log);
+    assert_int_equal(drifts_of(log).count, 1);
+    struct store_document before = log_document(log, ENTITY_RUN, "r1");
+    assert_int_equal(before.version, 2);
+    assert_int_equal(projector_stats(log->projector).skipped, 1);
+    log_append(log, ENTITY_RUN, "r1", "5", "{}");
+    log_append(log, ENTITY_RUN, "r1", "6", "{}");
+    log_commit(log);
+    assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 3);
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"event_count\":6"));
+    expect_sound(log);
+    log_close(log);
+}
+
+static void another_version_rewrites(void **state) {
+    (void)state;
+    struct stored_log *log = log_of_three();
+    log->options.projection_version = SLICE("v2");
+    append_after_restart(log);
+    expect_drift(log, REASON_PROJECTION_VERSION_CHANGED);
+    assert_true(document_has(log, ENTITY_RUN, "r1", "\"projection_version\":\"v2\""));
+    expect_sound(log);
+    log_close(log);
+}
+
+/* ---- sinks --------------------------------------------------------------------------------- */
+
+/* The tables, or a refusal, as told. */
+struct fickle {
+    struct sink sink;
+    bool is_failing;
+    size_t writes;
+};
+
+static enum status fickle_write(void *user, const struct sink_commit *commit) {
+    struct fickle *fickle = user;
+    fickle->writes++;
+    return fickle->is_failing ? STATUS_STORE_UNAVAILABLE : sink_tables.write(NULL, commit);
+}
+
+static void what_a_sink_refused_comes_with_the_next_commit(void **state) {
+    (void)state;
+    struct fickle fickle = {.is_failing = true};
+    fickle.sink = (struct sink){"fickle", &fickle, fickle_write, NULL};
+    const struct projector_options options = {.sink = &fickle.sink};
+    struct stored_log *log = log_open(&options);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
+    log_commit(log);
+    struct store_event event;
+    assert_ok(store_load_event(log->session, 2, &log->arena, &event));
+    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 0);
+    assert_int_equal(projector_stats(log->projector).failures, 2);
+    fickle.is_failing = false;
+    log_append(log, ENTITY_RUN, "r2", "run.started", "{}");
+    log_commit(log);
+    assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 1);
+    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 2);
+    assert_int_equal(frames_of(log, "runtime.codex_worker_events").count, 1);
+    expect_sound(log);
+    size_t writes = fickle.writes;
+    log_commit(log);
+    assert_int_equal(fickle.writes, writes);
+    log_close(log);
+}
+
+static void a_sink_that_stays_broken_is_given_up_after_a_while(void **state) {
+    (void)state;
+    struct fickle fickle = {.is_failing = true};
+    fickle.sink = (struct sink){"fickle", &fickle, fickle_write, NULL};
+    const struct projector_options options = {.sink = &fickle.sink};
+    struct stored_log *log = log_open(&options);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    for (int i = 0; i < 2 * PROJECTOR_ATTEMPTS_MAX; i++)
+        log_commit(log);
+    assert_int_equal(projector_stats(log->projector).given_up, 1);
+    assert_int_equal(fickle.writes, PROJECTOR_ATTEMPTS_MAX);
+    fickle.is_failing = false;
+    log_append(log, ENTITY_RUN, "r1", "a", "{}");
+    log_commit(log);
+    expect_drift(log, REASON_SEQUENCE_GAP);
+    expect_sound(log);
+    log_close(log);
+}
+
+static void the_noop_sink_writes_nothing(void **state) {
+    (void)state;
+    const struct projector_options options = {.sink = &sink_noop};
+    struct stored_log *log = log_open(&options);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    log_commit(log);
+    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 0);
+    assert_int_equal(drifts_of(log).count, 0);
+    log_close(log);
+}
+
+static void a_fanout_writes_the_others_and_gives_again(void **state) {
+    (void)state;
+    struct fickle broken = {.is_failing = true};
+    struct fickle sound = {0};
+    struct sink_fanout *fanout;
+    const struct sink sinks[] = {
+        {"broken", &broken, fickle_write, NULL}, sink_noop, {"sound", &sound, fickle_write, NULL}};
+    assert_ok(sink_fanout_open(&fanout, sinks, 3));
+    const struct projector_options options = {.sink = sink_fanout_sink(fanout)};
+    struct stored_log *log = log_open(&options);
+    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
+    log_commit(log);
+    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 1);
+    assert_int_equal(sink_fanout_stats(fanout, 0).failures, 1);
+    assert_int_equal(sink_fanout_stats(fanout, 0).kept, 1);
+    assert_int_equal(sink_fanout_stats(fanout, 2).failures, 0);
+    broken.is_failing = false;
+    log_append(log, ENTITY_RUN, "r1", "a", "{}");
+    log_commit(log);
+    /* The one that failed writes what it missed and what is new, the other one only that. */
+    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 4);
+    assert_int_equal(sink_fanout_stats(fanout, 0).kept, 0);
+    expect_sound(log);
+    log_close(log);
+    sink_fanout_close(fanout);
+}
+
+static void a_fanout_keeps_no_more_than_its_bound(void **state) {
+    (void)state;
+    struct fickle broken = {.is_failing = true};
+    struct sink_fanout *fanout;
+    const struct sink sinks[] = {{"broken", &broken, fickle_write, NULL}, sink_tables};
+    assert_ok(sink_fanout_open(&fanout, sinks, 2));
+    const struct projector_options options = {.sink = sink_fanout_sink(fanout)};
+    struct stored_log *log = log_open(&options);
+    for (int i = 0; i < SINK_FANOUT_KEPT_MAX + 5; i++) {
+        log_append(log, ENTITY_RUN, "r1", "x", "{}");
+        log_commit(log);
+    }
+    assert_int_equal(sink_fanout_stats(fanout, 0).kept, SINK_FANOUT_KEPT_MAX);
+    assert_int_equal(sink_fanout_stats(fanout, 0).dropped, 5);
+    log_append(log, ENTITY_RUN, "r1", "x", "{}");
+    struct arena arena;
+    arena_init(&arena, (size_t)1 << 20);
+    (void)log_collect(log, &arena);
+    const struct projection *projection = projector_projection(log->projector);
+    projection->abandoned(projection->user);
+    arena_release(&arena);
+    assert_int_equal(sink_fanout_stats(fanout, 0).kept, SINK_FANOUT_KEPT_MAX - 1);
+    log_close(log);
+    sink_fanout_close(fanout);
+}
+
+int main(void) {
+    log_configure(LOG_OFF, LOG_TEXT, 2);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_of_one_commit_become_one_update),
+        cmocka_unit_test(workers_feed_their_summaries_their_fleet_and_their_events),
+        cmocka_unit_test(other_entities_have_no_summaries),
+        cmocka_unit_test(a_restart_goes_on_from_the_stored_document),
+        cmocka_unit_test(an_abandoned_commit_leaves_no_trace),
+        cmocka_unit_test(a_cache_that_holds_nothing_changes_nothing),
+        cmocka_unit_test(an_altered_document_is_found_when_loaded_and_folded_anew),
+        cmocka_unit_test(a_document_that_is_gone_or_garbage_is_folded_anew),
+        cmocka_unit_test(a_gap_is_filled_from_the_log),
+        cmocka_unit_test(a_gap_of_a_worker_sends_the_events_that_were_missed),
+        cmocka_unit_test(without_a_checkpoint_all_is_folded_anew),
+        cmocka_unit_test(a_checkpoint_ahead_skips_until_the_log_has_passed_it),
+        cmocka_unit_test(another_version_rewrites),
+        cmocka_unit_test(what_a_sink_refused_comes_with_the_next_commit),
+        cmocka_unit_test(a_sink_that_stays_broken_is_given_up_after_a_while),
+        cmocka_unit_test(the_noop_sink_writes_nothing),
+        cmocka_unit_test(a_fanout_writes_the_others_and_gives_again),
+        cmocka_unit_test(a_fanout_keeps_no_more_than_its_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

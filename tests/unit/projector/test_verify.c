@@ -1,0 +1,137 @@
+#include "stored_log.h"
+
+#include "base/log.h"
+
+static struct verify_result run(struct stored_log *log) {
+    const struct verify_options options = {0};
+    struct verify_result result;
+    assert_ok(verify(log->session, &options, &result));
+    return result;
+}
+
+static struct stored_log *populated(void) {
+    struct stored_log *log = log_open(NULL);
+    for (int i = 0; i < 10; i++) {
+        log_append(log, ENTITY_RUN, "r1", "x", "{\"n\":1}");
+        log_append(log, ENTITY_WORKER, "w1", "worker.x", "{}");
+        log_append(log, ENTITY_TOPIC, "app", "y", "[]");
+    }
+    log_append(log, ENTITY_AUDIT, "audit", "y", "[]");
+    log_commit(log);
+    return log;
+}
+
+/* log_id 4 is the second event of r1. */
+static void expect_broken(const char *sql, const char *entity, uint64_t seq, uint64_t log_id,
+                          const char *what) {
+    struct stored_log *log = populated();
+    log_alter(log, sql);
+    struct verify_result result = run(log);
+    assert_true(result.is_broken);
+    assert_string_equal(result.broken.what, what);
+    assert_string_equal(result.broken.entity, entity);
+    assert_int_equal(result.broken.seq, seq);
+    assert_int_equal(result.broken.log_id, log_id);
+    log_close(log);
+}
+
+static void a_sound_log_holds(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    struct verify_result result = run(log);
+    assert_false(result.is_broken);
+    assert_int_equal(result.events, 0);
+    log_close(log);
+    log = populated();
+    result = run(log);
+    assert_false(result.is_broken);
+    assert_int_equal(result.events, 31);
+    assert_int_equal(result.entities, 4);
+    log_close(log);
+}
+
+static void an_altered_payload_is_named(void **state) {
+    (void)state;
+    expect_broken("UPDATE events SET payload = '{\"n\":2}' WHERE log_id = 4", "run:r1", 2, 4,
+                  "the payload does not hash to its payload_hash");
+}
+
+static void any_altered_part_is_named(void **state) {
+    (void)state;
+    const char *what = "the event does not hash to its event_hash";
+    expect_broken("UPDATE events SET type = 'z' WHERE log_id = 4", "run:r1", 2, 4, what);
+    expect_broken("UPDATE events SET event_hash = zeroblob(32) WHERE log_id = 4", "run:r1", 2, 4,
+                  what);
+    expect_broken("UPDATE events SET prev_hash = zeroblob(32) WHERE log_id = 4", "run:r1", 2, 4,
+                  what);
+    expect_broken("UPDATE events SET seq = 99 WHERE log_id = 4", "run:r1", 99, 4, what);
+    expect_broken("UPDATE entities SET id = 'thief' WHERE id = 'r1'", "run:thief", 1, 1, what);
+}
+
+static void a_missing_event_is_named(void **state) {
+    (void)state;
+    expect_broken("DELETE FROM events WHERE log_id = 4", "worker:w1", 2, 5,
+                  "events before this one are missing from the log");
+}
+
+static void a_cursor_that_does_not_rise_is_named(void **state) {
+    (void)state;
+    expect_broken("UPDATE events SET cursor = (SELECT cursor FROM events WHERE log_id = 2) "
+                  "WHERE log_id = 4",
+                  "run:r1", 2, 4, "the cursor is not after that of the event before");
+}
+
+/* Whoever changes an event and all its hashes breaks the link of the next one. */
+static void an_event_forged_whole_breaks_the_next_link(void **state) {
+    (void)state;
+    struct stored_log *log = populated();
+    struct store_event event;
+    char sql[1024];
+    char hex[2 * SHA256_BYTES + 1];
+    char payload_hex[2 * SHA256_BYTES + 1];
+    assert_ok(store_load_event(log->session, 4, &log->arena, &event));
+    event.payload = SLICE("{\"n\":3}");
+    sha256(event.payload.data, event.payload.size, event.payload_hash);
+    assert_ok(event_hash(&event, &log->scratch, event.event_hash));
+    for (int i = 0; i < SHA256_BYTES; i++) {
+        snprintf(hex + 2 * i, 3, "%02x", event.event_hash[i]);
+        snprintf(payload_hex + 2 * i, 3, "%02x", event.payload_hash[i]);
+    }
+    snprintf(sql, sizeof(sql),
+             "UPDATE events SET payload = '{\"n\":3}', payload_hash = x'%s', event_hash = x'%s' "
+             "WHERE log_id = 4",
+             payload_hex, hex);
+    log_alter(log, sql);
+    struct verify_result result = run(log);
+    assert_true(result.is_broken);
+    assert_string_equal(result.broken.what, "the link to the entity's event before does not hold");
+    assert_string_equal(result.broken.entity, "run:r1");
+    assert_int_equal(result.broken.seq, 3);
+    assert_int_equal(result.broken.log_id, 7);
+    log_close(log);
+}
+
+static void events_of_no_entity_are_found(void **state) {
+    (void)state;
+    struct stored_log *log = populated();
+    log_alter(log, "DELETE FROM entities WHERE id = 'r1'");
+    const struct verify_options options = {0};
+    struct verify_result result;
+    enum status status = verify(log->session, &options, &result);
+    assert_true(status != STATUS_OK || result.is_broken);
+    log_close(log);
+}
+
+int main(void) {
+    log_configure(LOG_OFF, LOG_TEXT, 2);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sound_log_holds),
+        cmocka_unit_test(an_altered_payload_is_named),
+        cmocka_unit_test(any_altered_part_is_named),
+        cmocka_unit_test(a_missing_event_is_named),
+        cmocka_unit_test(a_cursor_that_does_not_rise_is_named),
+        cmocka_unit_test(an_event_forged_whole_breaks_the_next_link),
+        cmocka_unit_test(events_of_no_entity_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
