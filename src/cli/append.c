@@ -221,7 +221,8 @@ static enum status batch_answer(void *user, unsigned http_status, struct slice p
     struct batch_run *run = user;
     if (http_status != 200)
         return buffer_append_slice(&run->remote->answer, piece);
-    if (run->json && fwrite(piece.data, 1, piece.size, stdout) != piece.size)
+    if (run->json &&
+        (fwrite(piece.data, 1, piece.size, stdout) != piece.size || fflush(stdout) != 0))
         return STATUS_SYSTEM_ERROR;
     struct json_item item;
     while ((item = json_items_next(&run->answers, &piece)).kind != JSON_ITEM_MORE)

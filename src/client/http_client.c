@@ -194,8 +194,9 @@ static enum status receive(struct http_client *client) {
     client->receiving = client->receiving || size > 0;
     /* The end of the connection may be the end of the answer. */
     enum status status = feed(client, memory, (size_t)size);
-    if (status == STATUS_OK && size == 0 && !client->complete)
-        status = fail(client, "the server closed the connection inside its answer");
+    if (size == 0 && !client->complete && client->callback_status == STATUS_OK)
+        status = fail(client, client->receiving ? "the server broke off its answer"
+                                                : "the server closed the connection");
     return status;
 }
 

@@ -12,7 +12,6 @@
 #include "base/log.h"
 
 #define RANDOM_BYTES 32
-#define SHORT_BYTES  16
 
 static enum status key_accept(struct operator_key *key, struct slice text,
                               enum operator_key_source source) {
@@ -25,8 +24,6 @@ static enum status key_accept(struct operator_key *key, struct slice text,
     key->text[text.size] = '\0';
     key->source = source;
     sha256(text.data, text.size, key->digest);
-    if (text.size < SHORT_BYTES)
-        log_event(LOG_WARN, "operator_key.short", log_int("characters", (int64_t)text.size));
     return STATUS_OK;
 }
 

@@ -14,6 +14,7 @@
 
 #define READER_TASKS_MAX 100000
 #define STORE_FAILED_MS  5000
+#define KEY_BYTES_SHORT  16
 #define ITEM_BYTES       (512u << 10)
 #define BODY_BYTES       (1u << 20)
 
@@ -106,7 +107,6 @@ static enum status control_init(struct server *server) {
     server->grace.data = server->loop_ended.data = server;
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
     uv_signal_start(&server->interrupt, on_signal, SIGINT);
-    signal(SIGPIPE, SIG_IGN);
     return STATUS_OK;
 }
 
@@ -155,6 +155,9 @@ static enum status key_start(struct server *server) {
                       "%s does not hold an operator key; remove it to have one made", key->path);
     if (status != STATUS_OK)
         return refuse(server, status, "cannot read or make %s: %s", key->path, strerror(errno));
+    if (strlen(key->text) < KEY_BYTES_SHORT)
+        log_event(LOG_WARN, "operator_key.short",
+                  log_int("characters", (int64_t)strlen(key->text)));
     return STATUS_OK;
 }
 
@@ -225,6 +228,9 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
 }
 
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
+    signal(SIGPIPE, SIG_IGN);
+    /* A file that may not grow is a full disk like any other, which the store answers for. */
+    signal(SIGXFSZ, SIG_IGN);
     body_limits_set(server);
     enum status status = store_start(server);
     if (status == STATUS_OK)
