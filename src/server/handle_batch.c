@@ -45,8 +45,10 @@ struct batch {
     struct batch_group *last;
     size_t group_count;
     struct buffer page;
-    bool body_over;
-    enum status broken; /* why the items ended early */
+    bool items_over;
+    bool body_over;     /* the items may be over before it */
+    enum status broken; /* why they were */
+    bool broken_told;
 };
 
 static void group_free(struct batch_group *group) {
@@ -110,6 +112,7 @@ static struct batch_group *group_new(struct batch *batch) {
 
 static struct append_request *group_add(struct batch_group *group) {
     struct append_group *posted = &group->group;
+    assert(posted->request_count < APPEND_GROUP_REQUESTS_MAX);
     if (posted->request_count == group->capacity) {
         size_t capacity = group->capacity ? group->capacity * 4 : REQUESTS_AT_FIRST;
         void *requests = realloc(posted->requests, capacity * sizeof(posted->requests[0]));
@@ -154,8 +157,7 @@ static bool group_is_full(const struct batch_group *group) {
 
 static void batch_break(struct batch *batch, enum status status) {
     batch->broken = status;
-    batch->body_over = true;
-    exchange_pause(batch->exchange);
+    batch->items_over = true;
 }
 
 static void batch_item(struct batch *batch, const struct json_item *item) {
@@ -181,7 +183,7 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
 
 /* Reads items until the input is used up (true) or there is no room for another group. */
 static bool batch_take(struct batch *batch, struct slice *input) {
-    while (!batch->body_over) {
+    while (!batch->items_over) {
         if (batch->filling && group_is_full(batch->filling)) {
             if (batch->group_count == GROUPS_MAX)
                 return false;
@@ -260,27 +262,40 @@ static bool batch_answer(struct batch *batch) {
     return exchange_unref(exchange);
 }
 
+/* Where the items broke off. The rest of the body is read and thrown away, so that the connection
+ * can be used again; who sends it may read this and stop. False when there is nothing more to do
+ * now. */
+static bool batch_tell_broken(struct batch *batch) {
+    struct exchange *exchange = batch->exchange;
+    const struct append_request last = {.status = batch->broken};
+    batch->broken_told = true;
+    /* Broken before anything came of it: a plain error says it better. */
+    if (!exchange->answered) {
+        exchange_answer_status(exchange, batch->broken);
+        return false;
+    }
+    buffer_clear(&batch->page);
+    if (page_item(batch, batch->item_count, &last) != STATUS_OK) {
+        exchange_abort(exchange);
+        return false;
+    }
+    return exchange_send(exchange, buffer_slice(&batch->page));
+}
+
+/* Every item is answered. */
 static void batch_end(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
-    enum status status = STATUS_OK;
-    buffer_clear(&batch->page);
-    /* Broken before anything came of it: a plain error says it better. */
-    if (batch->broken != STATUS_OK && !exchange->answered) {
-        exchange_answer_status(exchange, batch->broken);
+    struct slice tail = SLICE("");
+    if (batch->broken != STATUS_OK && !batch->broken_told && !batch_tell_broken(batch))
+        return;
+    if (!batch->body_over) {
+        exchange_resume(exchange);
         return;
     }
-    if (batch->broken != STATUS_OK) {
-        const struct append_request last = {.status = batch->broken};
-        status = page_item(batch, batch->item_count, &last);
-    }
-    if (status == STATUS_OK && is_array(batch))
-        status =
-            buffer_append_slice(&batch->page, batch->item_count > 0 ? SLICE("]\n") : SLICE("[]\n"));
+    if (is_array(batch))
+        tail = batch->item_count > 0 ? SLICE("]\n") : SLICE("[]\n");
     batch_begin(batch);
-    if (status == STATUS_OK)
-        exchange_end(exchange, buffer_slice(&batch->page));
-    else
-        exchange_abort(exchange);
+    exchange_end(exchange, tail);
 }
 
 /* ---- both --------------------------------------------------------------------------------- */
@@ -288,7 +303,6 @@ static void batch_end(struct batch *batch) {
 /* Does whatever can be done now. The exchange may be over afterwards. */
 static void batch_advance(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
-    size_t groups_before;
     bool used_up;
     do {
         if (!batch_answer(batch))
@@ -299,17 +313,15 @@ static void batch_advance(struct batch *batch) {
         if (used_up)
             buffer_release(&batch->input);
         if (used_up && batch->filling &&
-            (batch->group_count == 0 || (batch->body_over && batch->group_count < GROUPS_MAX)))
+            (batch->group_count == 0 || (batch->items_over && batch->group_count < GROUPS_MAX)))
             batch_post(batch);
         /* A group the writer refused can be answered at once, which makes room. */
-        groups_before = batch->group_count;
-    } while (groups_before > 0 && batch->first->is_back && !exchange_is_sending(exchange));
-    if (batch->body_over && !batch->filling && batch->group_count == 0) {
-        if (!exchange_is_sending(exchange))
-            batch_end(batch);
-    } else if (used_up && !batch->body_over) {
+    } while (batch->first && batch->first->is_back && !exchange_is_sending(exchange));
+    bool answered = batch->items_over && !batch->filling && batch->group_count == 0;
+    if (answered && !exchange_is_sending(exchange))
+        batch_end(batch);
+    else if (used_up)
         exchange_resume(exchange);
-    }
 }
 
 static void batch_body(struct exchange *exchange, struct slice piece) {
@@ -326,12 +338,13 @@ static void batch_body(struct exchange *exchange, struct slice piece) {
 static void batch_body_end(struct exchange *exchange) {
     struct batch *batch = exchange->work;
     struct json_item item;
-    while (!batch->body_over) {
+    batch->body_over = true;
+    while (!batch->items_over) {
         item = json_items_finish(&batch->items);
         if (item.kind == JSON_ITEM_BROKEN)
             batch_break(batch, item.status);
         else if (item.kind == JSON_ITEM_END)
-            batch->body_over = true;
+            batch->items_over = true;
         else
             batch_item(batch, &item);
     }
