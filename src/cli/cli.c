@@ -13,6 +13,27 @@
 const struct cli_command cli_commands[] = {
     {"serve", "serve [--bind HOST:PORT] [--data-dir DIR] [--log text|json] [--log-level LEVEL]",
      "Run the server.", "khala serve\nkhala serve --bind 127.0.0.1:0 --log json", cli_serve},
+    {"append",
+     "append --run ID --type TYPE [--payload JSON|-] [--create] [--event-id UUID]\n"
+     "append --worker ID | --topic TOPIC | --notification  (with the same options)\n"
+     "append --batch FILE|-   (a JSON object a line, as events:batch takes them)\n"
+     "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--key KEY] "
+     "[--data-dir DIR] [--json]",
+     "Append events to a running server.",
+     "khala append --run demo --create --type run.log --payload '{\"line\":\"hello\"}'\n"
+     "echo '{\"run_id\":\"demo\",\"event_type\":\"run.log\"}' | khala append --batch -",
+     cli_append},
+    {"get",
+     "get run ID | worker ID | receipt RUN | replay RUN\n"
+     "get events --run ID | --worker ID | --topic TOPIC [--after SEQ] [--limit N]\n"
+     "get summary run|worker ID\n"
+     "get checkpoint run_summary|codex_worker_summary ID\n"
+     "get drift\n"
+     "get … [--url URL] [--key KEY] [--data-dir DIR] [--json]",
+     "Read runs, workers, events and summaries from a running server.",
+     "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get},
+    {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
+     "khala migrate --data-dir ./khala-data", cli_migrate},
     {"verify", "verify [--json] [--data-dir DIR]",
      "Check every hash, link, sequence and cursor of the log, also beside a running server.",
      "khala verify\nkhala verify --json", cli_verify},

@@ -1,17 +1,44 @@
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "server/server.h"
 
+/* What a person pastes to see it work: create a run, append to it, read it back. */
+static void print_examples(const char *url, const char *key) {
+    printf("\n  curl -fsS %s/internal/v1/runs -H \"Authorization: Bearer %s\" "
+           "-d '{\"run_id\":\"demo\"}'\n",
+           url, key);
+    printf("  curl -fsS %s/internal/v1/runs/demo/events -H \"Authorization: Bearer %s\" "
+           "-d '{\"event_type\":\"run.log\",\"payload\":{\"line\":\"hello\"}}'\n",
+           url, key);
+    printf("  curl -fsS %s/internal/v1/runs/demo/events -H \"Authorization: Bearer %s\"\n", url,
+           key);
+}
+
 static void print_welcome(const struct server *server) {
+    const struct operator_key *key = &server->operator_key;
     const char *host = server->config.bind.host;
     bool bare = strchr(host, ':') == NULL;
     char url[300];
+    char quoted[OPERATOR_KEY_PATH_MAX + 16];
     snprintf(url, sizeof(url), "http://%s%s%s:%u", bare ? "" : "[", host, bare ? "" : "]",
              (unsigned)server->port);
-    printf("Khala %s listens on %s\n\n  curl -fsS %s/healthz/ready\n", KHALA_VERSION, url, url);
+    printf("Khala %s listens on %s\n", KHALA_VERSION, url);
+    if (key->source == OPERATOR_KEY_GIVEN) {
+        printf("The operator key is KHALA_OPERATOR_KEY.\n");
+        snprintf(quoted, sizeof(quoted), "$KHALA_OPERATOR_KEY");
+    } else {
+        /* Shown once, and to a person only: output that is kept somewhere must not hold it. */
+        if (key->source == OPERATOR_KEY_GENERATED && isatty(1))
+            printf("The operator key is %s, kept in %s\n", key->text, key->path);
+        else
+            printf("The operator key is in %s\n", key->path);
+        snprintf(quoted, sizeof(quoted), "$(cat '%s')", key->path);
+    }
+    print_examples(url, quoted);
     fflush(stdout);
 }
 
@@ -24,5 +51,7 @@ int cli_serve(int argc, char **argv) {
         return cli_usage("serve");
     log_configure((enum log_level)server.config.log_level,
                   (enum log_format)server.config.log_format, 2);
-    return server_run(&server, print_welcome) == STATUS_OK ? EXIT_CODE_DONE : EXIT_CODE_UNREACHABLE;
+    if (server_run(&server, print_welcome) == STATUS_OK)
+        return EXIT_CODE_DONE;
+    return cli_fail(EXIT_CODE_UNREACHABLE, "%s", server.message);
 }

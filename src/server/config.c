@@ -8,7 +8,13 @@
 #include "wire/http1.h"
 #include "wire/json.h"
 
-enum setting_type { SETTING_TEXT, SETTING_ADDRESS, SETTING_NUMBER, SETTING_CHOICE };
+enum setting_type {
+    SETTING_TEXT,
+    SETTING_SECRET, /* may be left empty */
+    SETTING_ADDRESS,
+    SETTING_NUMBER,
+    SETTING_CHOICE,
+};
 
 struct setting {
     const char *name;
@@ -19,7 +25,6 @@ struct setting {
     uint64_t min;
     uint64_t max;
     const char *choices; /* "text|json": the value is the index */
-    bool secret;
     const char *help;
 };
 
@@ -93,6 +98,29 @@ static const struct setting settings[CONFIG_SETTING_COUNT] = {
      .fallback = "10000",
      .max = 600000,
      .help = "how long requests under way may take to finish at shutdown"},
+    {.name = "KHALA_OPERATOR_KEY",
+     .type = SETTING_SECRET,
+     .offset = FIELD(operator_key),
+     .fallback = "",
+     .max = 256,
+     .help =
+         "who may use the operator routes, 1 to 256 visible ASCII characters; when not set, the "
+         "one in `operator.key` of the data folder, which is made at first start"},
+    {.name = "KHALA_READERS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(readers),
+     .fallback = "2",
+     .min = 1,
+     .max = 64,
+     .help = "threads that read the store"},
+    {.name = "KHALA_WRITER_QUEUE_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(writer_queue_max),
+     .fallback = "10000",
+     .min = 1,
+     .max = 1000000,
+     .help = "appends, single or a batch's group, that may wait for the writer; more are answered "
+             "503"},
 };
 
 __attribute__((format(printf, 2, 3))) static enum status refuse(struct config_error *error,
@@ -140,6 +168,13 @@ static bool has_control_character(const char *text) {
     return false;
 }
 
+static bool is_secret(const char *text, uint64_t size_max) {
+    for (const char *c = text; *c; c++)
+        if (*c <= ' ' || *c > '~')
+            return false;
+    return strlen(text) <= size_max;
+}
+
 static bool choice_index(const char *choices, const char *text, uint64_t *index) {
     *index = 0;
     for (const char *at = choices; *at; (*index)++) {
@@ -162,6 +197,13 @@ static enum status setting_apply(const struct setting *setting, struct config *c
         if (*text == '\0' || strlen(text) >= CONFIG_TEXT_MAX)
             return refuse(error, "%s must be 1 to %d characters", setting->name,
                           CONFIG_TEXT_MAX - 1);
+        strcpy(field, text);
+        return STATUS_OK;
+    case SETTING_SECRET:
+        /* Not shown: a message may be read by whoever reads logs. */
+        if (!is_secret(text, setting->max))
+            return refuse(error, "%s must be at most %llu visible ASCII characters", setting->name,
+                          (unsigned long long)setting->max);
         strcpy(field, text);
         return STATUS_OK;
     case SETTING_ADDRESS:
@@ -256,7 +298,10 @@ static void setting_text(const struct setting *setting, const struct config *con
     uint64_t index = 0;
     switch (setting->type) {
     case SETTING_TEXT:
-        snprintf(text, CONFIG_TEXT_MAX, "%s", setting->secret ? "********" : (const char *)field);
+        snprintf(text, CONFIG_TEXT_MAX, "%s", (const char *)field);
+        return;
+    case SETTING_SECRET:
+        snprintf(text, CONFIG_TEXT_MAX, "%s", *(const char *)field ? "********" : "");
         return;
     case SETTING_ADDRESS:
         snprintf(text, CONFIG_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u",
@@ -328,7 +373,7 @@ void config_print_markdown(FILE *out) {
         const struct setting *setting = &settings[i];
         fprintf(out, "| `%s` | ", setting->name);
         fprintf(out, setting->flag ? "`%s` | " : "– | ", setting->flag);
-        fprintf(out, "`%s` | ", setting->fallback);
+        fprintf(out, *setting->fallback ? "`%s` | " : "– | ", setting->fallback);
         if (setting->type == SETTING_NUMBER)
             fprintf(out, "%llu to %llu", (unsigned long long)setting->min,
                     (unsigned long long)setting->max);
@@ -338,6 +383,8 @@ void config_print_markdown(FILE *out) {
             fputs("host:port", out);
         if (setting->type == SETTING_TEXT)
             fputs("text", out);
+        if (setting->type == SETTING_SECRET)
+            fputs("secret", out);
         fprintf(out, " | %s |\n", setting->help);
     }
     fputs("\n## Topic policies\n\n| environment | default | takes | what it is |\n"

@@ -15,7 +15,7 @@
 #define CONFIG_TEXT_MAX       512
 #define CONFIG_ERROR_MAX      512
 #define CONFIG_LOOPS_MAX      64
-#define CONFIG_SETTING_COUNT  10
+#define CONFIG_SETTING_COUNT  13
 #define CONFIG_POLICY_KEY_MAX 64
 
 enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
@@ -36,6 +36,9 @@ struct config {
     uint64_t request_timeout_ms;
     uint64_t idle_timeout_ms;
     uint64_t shutdown_grace_ms;
+    char operator_key[CONFIG_TEXT_MAX]; /* empty: the one of the data folder */
+    uint64_t readers;
+    uint64_t writer_queue_max;
     struct policy_table policies;
     enum config_source sources[CONFIG_SETTING_COUNT];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];

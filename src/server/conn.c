@@ -4,11 +4,13 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
-#define OUT_BYTES_MAX    (1 << 20)
+/* One page of a streamed answer, or the largest event there can be. */
+#define OUT_BYTES_MAX (64 << 20)
 /* What a peer may still send while its last answer travels. */
 #define LINGER_BYTES_MAX (4u << 20)
 
@@ -18,8 +20,11 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
 static void set_state(struct conn *conn, enum conn_state state) {
     /* Which state may follow which, one row a state. */
     static const unsigned allowed[] = {
-        [CONN_READING] = 1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_CLOSED,
-        [CONN_HANDLING] = 1u << CONN_WRITING | 1u << CONN_CLOSED,
+        [CONN_READING] =
+            1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_CLOSED,
+        [CONN_HANDLING] = 1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_CLOSED,
+        [CONN_STREAMING] = 1u << CONN_READING | 1u << CONN_HANDLING | 1u << CONN_WRITING |
+                           1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_WRITING] = 1u << CONN_READING | 1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_LINGERING] = 1u << CONN_CLOSED,
         [CONN_CLOSED] = 0,
@@ -40,13 +45,8 @@ static void on_closed(uv_handle_t *handle) {
     io_loop_conn_closed(loop);
 }
 
-/* A handler that still owes the answer holds the exchange, and frees it by answering. */
 static void drop_exchange(struct conn *conn) {
-    bool owed = conn->state == CONN_HANDLING && conn->exchange && !conn->exchange->answered;
-    if (owed)
-        exchange_abandon(conn->exchange);
-    else
-        exchange_free(conn->exchange);
+    exchange_detach(conn->exchange);
     conn->exchange = NULL;
 }
 
@@ -104,9 +104,18 @@ static void conn_lingers(struct conn *conn, size_t size) {
         conn_close(conn);
 }
 
+static void conn_consume_unread(struct conn *conn) {
+    if (conn->consuming)
+        return;
+    struct buffer unread = conn->unread;
+    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    conn_consume(conn, buffer_slice(&unread));
+    buffer_release(&unread);
+}
+
+/* The whole answer is out. */
 static void conn_written(struct conn *conn) {
-    exchange_free(conn->exchange);
-    conn->exchange = NULL;
+    drop_exchange(conn);
     buffer_release(&conn->out);
     if (!conn->keep_alive) {
         conn_linger(conn);
@@ -114,12 +123,27 @@ static void conn_written(struct conn *conn) {
     }
     set_state(conn, CONN_READING);
     http1_finish(&conn->parser);
-    if (conn->consuming)
-        return;
-    struct buffer unread = conn->unread;
-    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
-    conn_consume(conn, buffer_slice(&unread));
-    buffer_release(&unread);
+    conn_consume_unread(conn);
+}
+
+/* A stream's time runs only while the peer owes something: bytes of its body, or room for ours. */
+static void stream_deadline(struct conn *conn) {
+    if (conn->sending || (!conn->paused && !conn->body_done))
+        io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
+    else
+        deadline_drop(&conn->deadline);
+}
+
+/* What was in conn->out is out; true when more of the answer may come. */
+static bool conn_sent(struct conn *conn) {
+    conn->sending = false;
+    buffer_release(&conn->out);
+    if (conn->ending) {
+        conn_written(conn);
+        return false;
+    }
+    stream_deadline(conn);
+    return true;
 }
 
 static void on_write(uv_write_t *request, int error) {
@@ -129,21 +153,21 @@ static void on_write(uv_write_t *request, int error) {
     clock_tick(&conn->loop->clock);
     if (error != 0)
         conn_close(conn);
-    else
+    else if (conn->state == CONN_WRITING)
         conn_written(conn);
+    else if (conn_sent(conn))
+        conn->exchange->stream->sent(conn->exchange);
 }
 
-void conn_answered(struct conn *conn) {
-    set_state(conn, CONN_WRITING);
+/* True when all of conn->out went at once; else on_write follows, or the connection is closed. */
+static bool conn_write(struct conn *conn) {
     uv_buf_t whole = uv_buf_init(conn->out.data, (unsigned)conn->out.size);
     int written = uv_try_write((uv_stream_t *)&conn->tcp, &whole, 1);
-    if (written == (int)conn->out.size) {
-        conn_written(conn);
-        return;
-    }
+    if (written == (int)conn->out.size)
+        return true;
     if (written < 0 && written != UV_EAGAIN) {
         conn_close(conn);
-        return;
+        return false;
     }
     size_t done = written > 0 ? (size_t)written : 0;
     uv_buf_t rest = uv_buf_init(conn->out.data + done, (unsigned)(conn->out.size - done));
@@ -151,6 +175,40 @@ void conn_answered(struct conn *conn) {
     io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0)
         conn_close(conn);
+    return false;
+}
+
+void conn_answered(struct conn *conn) {
+    set_state(conn, CONN_WRITING);
+    if (conn_write(conn))
+        conn_written(conn);
+}
+
+void conn_stream(struct conn *conn) {
+    if (conn->state == CONN_STREAMING)
+        return;
+    set_state(conn, CONN_STREAMING);
+    conn->paused = conn->sending = conn->ending = false;
+    conn->body_done = true;
+}
+
+bool conn_send(struct conn *conn) {
+    assert(conn->state == CONN_STREAMING && !conn->sending);
+    conn->sending = true;
+    return conn_write(conn) && conn_sent(conn);
+}
+
+void conn_pause(struct conn *conn) {
+    conn->paused = true;
+    stream_deadline(conn);
+}
+
+void conn_resume(struct conn *conn) {
+    if (!conn->paused)
+        return;
+    conn->paused = false;
+    stream_deadline(conn);
+    conn_consume_unread(conn);
 }
 
 /* The parser refused: answer what can be answered, interpret nothing more. */
@@ -158,12 +216,18 @@ static void conn_refuse(struct conn *conn, enum status status) {
     conn->keep_alive = false;
     if (!conn->exchange)
         conn->exchange = exchange_new(conn, NULL);
-    if (!conn->exchange) {
+    /* An answer that has begun cannot turn into an error: it breaks off instead. */
+    if (!conn->exchange || conn->exchange->answered) {
         conn_close(conn);
         return;
     }
     set_state(conn, CONN_HANDLING);
     exchange_answer_status(conn->exchange, status);
+}
+
+static bool conn_wants_bytes(const struct conn *conn) {
+    return conn->state == CONN_READING ||
+           (conn->state == CONN_STREAMING && !conn->paused && !conn->body_done && !conn->ending);
 }
 
 static void answer_continue(struct conn *conn) {
@@ -174,9 +238,18 @@ static void answer_continue(struct conn *conn) {
         conn_close(conn);
 }
 
+/* The handler sees the head alone, and may refuse it; the body then comes in pieces. */
+static void conn_begin_streaming(struct conn *conn) {
+    set_state(conn, CONN_STREAMING);
+    conn->paused = conn->body_done = conn->sending = conn->ending = false;
+    conn->exchange->route->handle(conn->exchange);
+}
+
 /* A chunked body does not say how long it is: where none is taken, it is refused by its being. */
 static enum status conn_allow_body(struct conn *conn, const struct http1_request *request) {
-    uint64_t body_bytes_max = conn->exchange->route->body_bytes_max;
+    const struct route *route = conn->exchange->route;
+    uint64_t body_bytes_max =
+        route->flags & ROUTE_APPEND ? conn->loop->server->body_bytes_max : route->body_bytes_max;
     if (request->has_body && body_bytes_max == 0)
         return STATUS_PAYLOAD_TOO_LARGE;
     return http1_allow_body(&conn->parser, body_bytes_max);
@@ -192,10 +265,15 @@ static void conn_head(struct conn *conn) {
     }
     conn->keep_alive = request->keep_alive && !atomic_load(&conn->loop->server->draining);
     enum status status = route_find(conn->exchange);
+    if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_OPERATOR)
+        status = operator_key_check(&conn->loop->server->operator_key, request);
     if (status == STATUS_OK)
         status = conn_allow_body(conn, request);
     if (status == STATUS_OK) {
-        if (request->expect_continue)
+        bool expects = request->expect_continue;
+        if (conn->exchange->route->flags & ROUTE_STREAM)
+            conn_begin_streaming(conn);
+        if (expects && conn_wants_bytes(conn))
             answer_continue(conn);
         return;
     }
@@ -216,7 +294,23 @@ static void conn_request_done(struct conn *conn) {
         exchange->route->handle(exchange);
 }
 
+static void stream_event(struct conn *conn, const struct http1_event *event) {
+    struct exchange *exchange = conn->exchange;
+    if (event->kind == HTTP1_EVENT_BODY) {
+        stream_deadline(conn);
+        exchange->stream->body(exchange, event->piece);
+    } else if (event->kind == HTTP1_EVENT_DONE) {
+        conn->body_done = true;
+        stream_deadline(conn);
+        exchange->stream->body_end(exchange);
+    }
+}
+
 static void conn_event(struct conn *conn, const struct http1_event *event) {
+    if (conn->state == CONN_STREAMING) {
+        stream_event(conn, event);
+        return;
+    }
     switch (event->kind) {
     case HTTP1_EVENT_MORE:
         return;
@@ -258,7 +352,7 @@ static void conn_await(struct conn *conn) {
 static void conn_consume(struct conn *conn, struct slice input) {
     struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
     conn->consuming = true;
-    while (conn->state == CONN_READING && event.kind != HTTP1_EVENT_MORE) {
+    while (conn_wants_bytes(conn) && event.kind != HTTP1_EVENT_MORE) {
         enum status status = http1_next(&conn->parser, &input, &event);
         if (status != STATUS_OK)
             conn_refuse(conn, status);
@@ -266,10 +360,10 @@ static void conn_consume(struct conn *conn, struct slice input) {
             conn_event(conn, &event);
     }
     conn->consuming = false;
-    if (conn->state == CONN_HANDLING || conn->state == CONN_WRITING)
-        conn_keep_unread(conn, input);
-    else if (conn->state == CONN_READING)
+    if (conn_wants_bytes(conn))
         conn_await(conn);
+    else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED)
+        conn_keep_unread(conn, input);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
@@ -335,7 +429,9 @@ struct conn *conn_of_deadline(struct deadline *deadline) {
 }
 
 void conn_expired(struct conn *conn) {
-    if (conn->state == CONN_READING && !is_idle(conn))
+    bool arriving =
+        conn->state == CONN_STREAMING || (conn->state == CONN_READING && !is_idle(conn));
+    if (arriving)
         conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
     else
         conn_close(conn);

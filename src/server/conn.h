@@ -2,7 +2,8 @@
  * Belongs to its loop's thread. Between requests it holds no memory but itself.
  * A peer's mistake is answered with its coded error and the connection closes; a peer that stops
  * reading or sending is closed by its deadline.
- * Nothing is read while an answer is due, so a peer that pipelines cannot pile up work. */
+ * Nothing is read while an answer is due, or while a streaming handler is busy, so a peer that
+ * pipelines cannot pile up work. */
 #ifndef SERVER_CONN_H
 #define SERVER_CONN_H
 
@@ -13,6 +14,7 @@ enum conn_state {
     CONN_READING,   /* waits for a request, or reads one */
     CONN_HANDLING,  /* a handler owes the answer; nothing is read */
     CONN_WRITING,   /* the answer is going out; nothing is read */
+    CONN_STREAMING, /* a handler takes the body, or gives its answer, in pieces */
     CONN_LINGERING, /* the last answer is out; what still comes is thrown away */
     CONN_CLOSED,    /* libuv lets go of the handle, then the memory returns */
 };
@@ -34,6 +36,11 @@ struct conn {
     bool has_place;  /* among the server's connections_max */
     bool keep_alive; /* after the answer under way */
     bool consuming;  /* inside conn_consume, which goes on by itself after an answer */
+    /* These four while streaming. */
+    bool paused;    /* the handler takes no more of the body for now */
+    bool body_done; /* the whole body was read */
+    bool sending;   /* conn->out is being written */
+    bool ending;    /* the end of the answer is in conn->out */
 };
 
 /* Accepts what the loop's listener has; beyond the server's maximum it is closed at once. */
@@ -43,6 +50,14 @@ struct conn *conn_of_deadline(struct deadline *deadline);
 void conn_expired(struct conn *conn);
 /* The exchange's answer is in conn->out: write it, then go on with the next request. */
 void conn_answered(struct conn *conn);
+/* The handler starts an answer in pieces. */
+void conn_stream(struct conn *conn);
+/* Writes what is in conn->out, a piece of the answer or its end. True: it is written, and the
+ * answer is not over. False: wait for the stream's sent, and touch the exchange no more. */
+bool conn_send(struct conn *conn);
+/* Takes no more of the body, and goes on with it. Going on may end the exchange. */
+void conn_pause(struct conn *conn);
+void conn_resume(struct conn *conn);
 void conn_close(struct conn *conn);
 /* The loop drains: whoever is between requests closes, the others after their answer. */
 void conn_drain_all(struct io_loop *loop);

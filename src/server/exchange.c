@@ -22,6 +22,7 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     if (!exchange)
         return NULL;
     exchange->conn = conn;
+    exchange->loop = conn->loop;
     exchange->server = conn->loop->server;
     exchange->request = request;
     exchange->refused = STATUS_OK;
@@ -30,25 +31,36 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     return exchange;
 }
 
-void exchange_free(struct exchange *exchange) {
-    if (!exchange)
-        return;
+static void exchange_free(struct exchange *exchange) {
+    if (exchange->work)
+        exchange->work_free(exchange->work);
     buffer_release(&exchange->parameter_memory);
     buffer_release(&exchange->body);
     free(exchange);
 }
 
-void exchange_abandon(struct exchange *exchange) {
+void exchange_detach(struct exchange *exchange) {
+    if (!exchange)
+        return;
     exchange->conn = NULL;
     exchange->request = NULL;
+    if (exchange->refs == 0)
+        exchange_free(exchange);
 }
 
-/* An answer without a connection goes nowhere, but it does end the exchange. */
-static bool nobody_waits(struct exchange *exchange) {
-    if (exchange->conn)
-        return false;
-    exchange_free(exchange);
-    return true;
+void exchange_ref(struct exchange *exchange) {
+    exchange->refs++;
+    exchange->loop->owed_count++;
+}
+
+bool exchange_unref(struct exchange *exchange) {
+    struct io_loop *loop = exchange->loop;
+    bool alive = exchange->conn != NULL;
+    assert(exchange->refs > 0);
+    if (--exchange->refs == 0 && !alive)
+        exchange_free(exchange);
+    io_loop_owed_back(loop);
+    return alive;
 }
 
 static bool request_id_usable(struct slice id) {
@@ -64,8 +76,7 @@ static bool request_id_usable(struct slice id) {
     return true;
 }
 
-/* The client's own id where it gives a usable one, so that its logs and ours meet. */
-static struct slice request_id(struct exchange *exchange) {
+struct slice exchange_request_id(struct exchange *exchange) {
     struct slice given;
     if (exchange->request_id[0] == '\0') {
         if (exchange->request &&
@@ -73,7 +84,7 @@ static struct slice request_id(struct exchange *exchange) {
             request_id_usable(given)) {
             memcpy(exchange->request_id, given.data, given.size);
         } else {
-            struct io_loop *loop = exchange->conn->loop;
+            struct io_loop *loop = exchange->loop;
             struct uuid id = uuid7_next(&loop->ids, clock_wall_ms(&loop->clock));
             uuid_format(&id, exchange->request_id);
         }
@@ -81,10 +92,15 @@ static struct slice request_id(struct exchange *exchange) {
     return slice_of(exchange->request_id);
 }
 
-static void answer(struct exchange *exchange, const struct http1_response *response) {
+static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
     assert(!exchange->answered);
     exchange->answered = true;
+    /* The rest of a body that comes in pieces is not wanted any more, and is not read. */
+    if (conn->state == CONN_STREAMING && !conn->body_done)
+        conn->keep_alive = false;
+    response->keep_alive = conn->keep_alive;
+    response->to_head = exchange_is_head(exchange);
     if (http1_response_write(&conn->out, response) != STATUS_OK) {
         conn_close(conn);
         return;
@@ -92,41 +108,49 @@ static void answer(struct exchange *exchange, const struct http1_response *respo
     conn_answered(conn);
 }
 
-static bool is_head(const struct exchange *exchange) {
+bool exchange_is_head(const struct exchange *exchange) {
     return exchange->request && exchange->request->method == HTTP1_METHOD_HEAD;
 }
 
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body) {
-    if (nobody_waits(exchange))
-        return;
     answer(exchange, &(struct http1_response){.http_status = http_status,
-                                              .keep_alive = exchange->conn->keep_alive,
-                                              .to_head = is_head(exchange),
                                               .content_type = SLICE("application/json"),
                                               .body = body});
 }
 
-static enum status error_body(struct exchange *exchange, const struct exchange_error *error,
-                              struct buffer *out) {
+enum status exchange_error_write(struct exchange *exchange, const struct exchange_error *error,
+                                 struct buffer *out) {
     const char *message = error->message ? error->message : status_message(error->status);
     enum status status =
         buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
     if (status == STATUS_OK)
         status = json_write_string(out, slice_of(message));
-    if (status == STATUS_OK && error->reason_code)
-        status = buffer_printf(out, ",\"reason_code\":\"%s\"", error->reason_code);
+    /* Who is refused as a person is told the reason where clients look for it. */
+    int http_status = status_http(error->status);
+    const char *reason = error->reason_code;
+    if (!reason && (http_status == 401 || http_status == 403))
+        reason = status_code(error->status);
+    if (status == STATUS_OK && reason)
+        status = buffer_printf(out, ",\"reason_code\":\"%s\"", reason);
     if (status == STATUS_OK)
-        status = buffer_printf(out, ",\"request_id\":\"%s\"", request_id(exchange).data);
+        status = buffer_printf(out, ",\"request_id\":\"%s\"", exchange_request_id(exchange).data);
     if (status == STATUS_OK && error->details.size > 0)
         status =
             buffer_printf(out, ",\"details\":%.*s", (int)error->details.size, error->details.data);
-    return status == STATUS_OK ? buffer_append(out, "}\n", 2) : status;
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
+
+/* RFC 6750: an error only where credentials were given. */
+static struct http1_header challenge(enum status status) {
+    struct slice value = status == STATUS_MISSING_AUTHORIZATION
+                             ? SLICE("Bearer realm=\"khala\"")
+                             : SLICE("Bearer realm=\"khala\", error=\"invalid_token\"");
+    return (struct http1_header){SLICE("WWW-Authenticate"), value};
 }
 
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error) {
-    if (nobody_waits(exchange))
-        return;
-    struct http1_header headers[HEADERS_MAX] = {{SLICE("X-Request-Id"), request_id(exchange)}};
+    struct http1_header headers[HEADERS_MAX] = {
+        {SLICE("X-Request-Id"), exchange_request_id(exchange)}};
     size_t header_count = 1;
     char allowed[64] = "";
     struct buffer body;
@@ -137,14 +161,15 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
             route_allowed(exchange->request->path, allowed);
         headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
     }
+    if (status_http(error->status) == 401)
+        headers[header_count++] = challenge(error->status);
     assert(header_count + error->header_count <= HEADERS_MAX);
     for (size_t i = 0; i < error->header_count; i++)
         headers[header_count++] = error->headers[i];
-    if (error_body(exchange, error, &body) != STATUS_OK)
+    if (exchange_error_write(exchange, error, &body) != STATUS_OK ||
+        buffer_append_byte(&body, '\n') != STATUS_OK)
         buffer_clear(&body);
     answer(exchange, &(struct http1_response){.http_status = (unsigned)status_http(error->status),
-                                              .keep_alive = exchange->conn->keep_alive,
-                                              .to_head = is_head(exchange),
                                               .content_type = SLICE("application/json"),
                                               .body = buffer_slice(&body),
                                               .headers = headers,
@@ -154,4 +179,74 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
 
 void exchange_answer_status(struct exchange *exchange, enum status status) {
     exchange_answer_error(exchange, &(struct exchange_error){.status = status});
+}
+
+void exchange_begin(struct exchange *exchange, unsigned http_status, struct slice content_type) {
+    struct conn *conn = exchange->conn;
+    assert(!exchange->answered && exchange->stream);
+    exchange->answered = true;
+    exchange->chunked = exchange->request->version_minor > 0;
+    if (!exchange->chunked)
+        conn->keep_alive = false;
+    enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
+    if (status == STATUS_OK)
+        status = http1_response_header(&conn->out, SLICE("Content-Type"), content_type);
+    if (status == STATUS_OK)
+        status = exchange->chunked ? http1_response_end_chunked(&conn->out)
+                                   : http1_response_end_bare(&conn->out);
+    exchange->broken = status != STATUS_OK;
+    conn_stream(conn);
+}
+
+static enum status append_piece(struct exchange *exchange, struct slice piece) {
+    struct buffer *out = &exchange->conn->out;
+    if (exchange->broken)
+        return STATUS_OUT_OF_MEMORY;
+    if (exchange_is_head(exchange))
+        return STATUS_OK;
+    return exchange->chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
+}
+
+bool exchange_send(struct exchange *exchange, struct slice piece) {
+    struct conn *conn = exchange->conn;
+    assert(exchange->answered && !conn->ending);
+    if (append_piece(exchange, piece) == STATUS_OK)
+        return conn_send(conn);
+    conn_close(conn);
+    return false;
+}
+
+void exchange_end(struct exchange *exchange, struct slice piece) {
+    struct conn *conn = exchange->conn;
+    assert(exchange->answered && !conn->ending);
+    enum status status = append_piece(exchange, piece);
+    if (status == STATUS_OK && exchange->chunked && !exchange_is_head(exchange))
+        status = http1_chunk_end(&conn->out);
+    if (status != STATUS_OK) {
+        conn_close(conn);
+        return;
+    }
+    conn->ending = true;
+    /* What is left of a body that is no longer wanted is not read. */
+    if (!conn->body_done)
+        conn->keep_alive = false;
+    bool more = conn_send(conn);
+    assert(!more);
+    (void)more;
+}
+
+void exchange_abort(struct exchange *exchange) {
+    conn_close(exchange->conn);
+}
+
+bool exchange_is_sending(const struct exchange *exchange) {
+    return exchange->conn->state == CONN_STREAMING && exchange->conn->sending;
+}
+
+void exchange_pause(struct exchange *exchange) {
+    conn_pause(exchange->conn);
+}
+
+void exchange_resume(struct exchange *exchange) {
+    conn_resume(exchange->conn);
 }

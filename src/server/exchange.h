@@ -1,9 +1,8 @@
 /* An exchange: one request and its one answer.
- * Belongs to its connection's loop. Lives from the request's head until its answer is written;
- * the request's slices live as long, unless the connection goes first: then conn and request are
- * NULL, the body stays, and the answer frees the exchange.
- * Exactly one of the answering functions is called, once, and the exchange not touched after it;
- * answering cannot fail for the caller: what cannot be written closes the connection.
+ * Belongs to its connection's loop. Lives from the request's head until its answer is written,
+ * and as long as another thread still owes it something; the parameters and the body live as long.
+ * Exactly one answer is given, whole or in pieces; answering cannot fail for the caller: what
+ * cannot be written closes the connection, which then forgets the exchange (conn NULL).
  * Every error has one body: {"error","message","reason_code"?,"request_id","details"?}. */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
@@ -15,13 +14,25 @@
 #define REQUEST_ID_BYTES_MAX    64
 
 struct conn;
+struct io_loop;
 struct route;
 struct server;
+struct exchange;
+
+/* How a handler takes a body and gives an answer in pieces; all on the loop's thread. */
+struct exchange_stream {
+    /* A piece of the body, which lives during the call. Not called while paused. */
+    void (*body)(struct exchange *exchange, struct slice piece);
+    void (*body_end)(struct exchange *exchange);
+    /* The piece that exchange_send could not write at once is written. */
+    void (*sent)(struct exchange *exchange);
+};
 
 struct exchange {
-    struct conn *conn; /* NULL: gone while the answer was owed */
+    struct conn *conn; /* NULL: gone, there is nobody to answer */
+    struct io_loop *loop;
     struct server *server;
-    const struct http1_request *request; /* NULL: refused in the head, or conn is gone */
+    const struct http1_request *request; /* NULL with conn, or when there was none */
     const struct route *route;
     struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */
     size_t parameter_count;
@@ -29,7 +40,13 @@ struct exchange {
     struct buffer body;
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
     enum status refused; /* known from the head; answered when the request is read */
-    bool answered;
+    bool answered;       /* or the answer has begun */
+    bool chunked;        /* the answer in pieces: else closing ends it */
+    bool broken;         /* the answer's head could not be written */
+    unsigned refs;       /* what other threads owe */
+    const struct exchange_stream *stream;
+    void *work; /* the handler's own, which work_free takes back with the exchange */
+    void (*work_free)(void *work);
 };
 
 struct exchange_error {
@@ -42,12 +59,36 @@ struct exchange_error {
 };
 
 struct exchange *exchange_new(struct conn *conn, const struct http1_request *request);
-void exchange_free(struct exchange *exchange);
-/* For connections: this one closes while a handler owes the answer. */
-void exchange_abandon(struct exchange *exchange);
+/* The connection lets go of it: freed, or when the last reference is back. */
+void exchange_detach(struct exchange *exchange);
+/* Another thread will come back with something: the exchange and its loop stay until then. */
+void exchange_ref(struct exchange *exchange);
+/* It came back. False: there is nobody to answer any more, and the exchange may be gone. */
+MUST_CHECK bool exchange_unref(struct exchange *exchange);
+
+/* The client's own id where it gives a usable one, so that its logs and ours meet. */
+struct slice exchange_request_id(struct exchange *exchange);
+bool exchange_is_head(const struct exchange *exchange);
 
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body);
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error);
 void exchange_answer_status(struct exchange *exchange, enum status status);
+/* The one error body, without a line's end. */
+MUST_CHECK enum status exchange_error_write(struct exchange *exchange,
+                                            const struct exchange_error *error, struct buffer *out);
+
+/* An answer of any length: begin, pieces, end. The head leaves with the first piece. */
+void exchange_begin(struct exchange *exchange, unsigned http_status, struct slice content_type);
+/* True: written, more may be sent. False: touch the exchange no more until the stream's sent. */
+MUST_CHECK bool exchange_send(struct exchange *exchange, struct slice piece);
+/* The last piece, which may be empty. Touch the exchange no more. */
+void exchange_end(struct exchange *exchange, struct slice piece);
+/* Breaks off: closes the connection, so that nobody takes the answer for a whole one. */
+void exchange_abort(struct exchange *exchange);
+/* A piece is still being written. */
+bool exchange_is_sending(const struct exchange *exchange);
+/* Holds the body back, and lets it come on; it may come, and even end, inside the call. */
+void exchange_pause(struct exchange *exchange);
+void exchange_resume(struct exchange *exchange);
 
 #endif

@@ -1,16 +1,34 @@
 #include <stdatomic.h>
 
-#include "server/exchange.h"
 #include "server/handlers.h"
 #include "server/server.h"
+#include "server/store_read.h"
 
 void handle_live(struct exchange *exchange) {
     exchange_answer_json(exchange, 200, SLICE("{\"status\":\"live\"}\n"));
 }
 
-void handle_ready(struct exchange *exchange) {
-    if (atomic_load(&exchange->server->draining))
-        exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
+/* Ready is who takes requests, can read the store, and has not just failed to write it. */
+static void read_ready(struct store_read *read, struct store_session *session) {
+    struct store_state state;
+    read->status = store_read_state(session, &state);
+    if (read->status == STATUS_OK)
+        read->status = buffer_append_slice(&read->out, SLICE("{\"status\":\"ready\"}\n"));
     else
-        exchange_answer_json(exchange, 200, SLICE("{\"status\":\"ready\"}\n"));
+        read->status = STATUS_STORE_UNAVAILABLE;
+}
+
+void handle_ready(struct exchange *exchange) {
+    struct server *server = exchange->server;
+    if (atomic_load(&server->draining)) {
+        exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
+        return;
+    }
+    if (!server_store_works(server, clock_mono_ms(&exchange->loop->clock))) {
+        exchange_answer_status(exchange, STATUS_STORE_UNAVAILABLE);
+        return;
+    }
+    struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_ready);
+    if (read)
+        store_read_post(read);
 }

@@ -1,5 +1,6 @@
 /* The handlers behind the routes, a file a subject. Each runs on its connection's loop with the
- * whole body read, and answers its exchange once, now or later from a task on the same loop. */
+ * whole body read (a stream's with the head), and answers its exchange once, now or later from a
+ * task on the same loop. */
 #ifndef SERVER_HANDLERS_H
 #define SERVER_HANDLERS_H
 
@@ -7,5 +8,35 @@ struct exchange;
 
 void handle_live(struct exchange *exchange);
 void handle_ready(struct exchange *exchange);
+
+/* handle_append.c */
+void handle_run_create(struct exchange *exchange);
+void handle_run_append(struct exchange *exchange);
+void handle_worker_create(struct exchange *exchange);
+void handle_worker_heartbeat(struct exchange *exchange);
+void handle_worker_status(struct exchange *exchange);
+void handle_worker_append(struct exchange *exchange);
+void handle_topic_append(struct exchange *exchange);
+void handle_notification(struct exchange *exchange);
+
+/* handle_batch.c; a stream */
+void handle_batch(struct exchange *exchange);
+
+/* handle_entities.c */
+void handle_run(struct exchange *exchange);
+void handle_run_receipt(struct exchange *exchange);
+void handle_worker(struct exchange *exchange);
+
+/* handle_events.c */
+void handle_run_events(struct exchange *exchange);
+void handle_run_replay(struct exchange *exchange);
+void handle_worker_events(struct exchange *exchange);
+void handle_topic_events(struct exchange *exchange);
+
+/* handle_projectors.c */
+void handle_checkpoint(struct exchange *exchange);
+void handle_run_summary(struct exchange *exchange);
+void handle_worker_summary(struct exchange *exchange);
+void handle_drift(struct exchange *exchange);
 
 #endif

@@ -54,7 +54,8 @@ static void close_handles_when_empty(struct io_loop *loop) {
     if (loop->state != LOOP_ENDING && (loop->state != LOOP_DRAINING || loop->conn_count > 0))
         return;
     loop->state = LOOP_ENDING;
-    if (loop->conn_count > 0 || uv_is_closing((uv_handle_t *)&loop->wake))
+    /* Whoever owes an answer still posts it here. */
+    if (loop->conn_count > 0 || loop->owed_count > 0 || uv_is_closing((uv_handle_t *)&loop->wake))
         return;
     /* Closed first, so that nobody wakes a handle that is going. */
     mailbox_close(&loop->mailbox);
@@ -69,6 +70,12 @@ void io_loop_conn_closed(struct io_loop *loop) {
     loop->conn_count--;
     if (loop->accept_owed && loop->state == LOOP_SERVING)
         conn_accept(loop);
+    close_handles_when_empty(loop);
+}
+
+void io_loop_owed_back(struct io_loop *loop) {
+    assert(loop->owed_count > 0);
+    loop->owed_count--;
     close_handles_when_empty(loop);
 }
 
@@ -143,6 +150,7 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
+    append_reader_init(&loop->reader, server->body_bytes_max);
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
@@ -184,5 +192,8 @@ void io_loop_join(struct io_loop *loop) {
     int error = uv_loop_close(&loop->uv);
     assert(error == 0);
     (void)error;
+    append_reader_release(&loop->reader);
+    /* An order to drain or end may have come when that was already happening. */
+    mailbox_take_all(&loop->mailbox);
     mailbox_release(&loop->mailbox);
 }

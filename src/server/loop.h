@@ -2,12 +2,14 @@
  * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
  * Owns its connections; they return their memory when libuv has let go of their handles.
  * A connection beyond the server's maximum is closed at accept. While draining nothing new is
- * accepted, idle connections close at once, and the thread ends with the last connection. */
+ * accepted, idle connections close at once, and the thread ends with the last connection and the
+ * last thing another thread owes. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
 #include <uv.h>
 
+#include "authority/append_read.h"
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "base/uuid7.h"
@@ -41,10 +43,12 @@ struct io_loop {
     struct uuid7_generator ids; /* of requests */
     struct deadline_queue deadlines;
     struct http1_limits limits;
+    struct append_reader reader; /* of the bodies of appends */
     struct conn *conns;
     size_t conn_count;
-    bool refusing;    /* the last connection was one too many */
-    bool accept_owed; /* there was no memory to take one; libuv waits until it is taken */
+    size_t owed_count; /* what other threads owe to exchanges of this loop */
+    bool refusing;     /* the last connection was one too many */
+    bool accept_owed;  /* there was no memory to take one; libuv waits until it is taken */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;
@@ -68,5 +72,7 @@ MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task
 void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind);
 /* For connections: one is gone for good. */
 void io_loop_conn_closed(struct io_loop *loop);
+/* For exchanges: one thing that was owed is back. */
+void io_loop_owed_back(struct io_loop *loop);
 
 #endif

@@ -5,9 +5,36 @@
 
 #include "server/handlers.h"
 
+/* The backend's and the operator's, which need the operator key. */
+#define OPERATOR_GET(path, handle)                                                                 \
+    { HTTP1_METHOD_GET, "/internal/v1" path, handle, 0, ROUTE_OPERATOR }
+#define OPERATOR_POST(path, handle)                                                                \
+    { HTTP1_METHOD_POST, "/internal/v1" path, handle, 0, ROUTE_OPERATOR | ROUTE_APPEND }
+
 static const struct route routes[] = {
-    {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0},
-    {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0},
+    {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0},
+    {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0},
+    OPERATOR_POST("/runs", handle_run_create),
+    OPERATOR_GET("/runs/{run_id}", handle_run),
+    OPERATOR_POST("/runs/{run_id}/events", handle_run_append),
+    OPERATOR_GET("/runs/{run_id}/events", handle_run_events),
+    OPERATOR_GET("/runs/{run_id}/replay", handle_run_replay),
+    OPERATOR_GET("/runs/{run_id}/receipt", handle_run_receipt),
+    OPERATOR_POST("/workers", handle_worker_create),
+    OPERATOR_GET("/workers/{worker_id}", handle_worker),
+    OPERATOR_POST("/workers/{worker_id}/heartbeat", handle_worker_heartbeat),
+    OPERATOR_POST("/workers/{worker_id}/status", handle_worker_status),
+    OPERATOR_POST("/workers/{worker_id}/events", handle_worker_append),
+    OPERATOR_GET("/workers/{worker_id}/events", handle_worker_events),
+    OPERATOR_POST("/notifications", handle_notification),
+    OPERATOR_POST("/topics/{topic}/events", handle_topic_append),
+    OPERATOR_GET("/topics/{topic}/events", handle_topic_events),
+    {HTTP1_METHOD_POST, "/internal/v1/events:batch", handle_batch, UINT64_MAX,
+     ROUTE_OPERATOR | ROUTE_STREAM},
+    OPERATOR_GET("/projectors/checkpoints/{projection}/{entity}", handle_checkpoint),
+    OPERATOR_GET("/projectors/run-summary/{run_id}", handle_run_summary),
+    OPERATOR_GET("/projectors/worker-summary/{worker_id}", handle_worker_summary),
+    OPERATOR_GET("/projectors/drift", handle_drift),
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

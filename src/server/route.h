@@ -7,11 +7,18 @@
 
 #include "server/exchange.h"
 
+enum route_flag {
+    ROUTE_OPERATOR = 1, /* needs the operator key */
+    ROUTE_STREAM = 2,   /* called with the head; the body comes in pieces */
+    ROUTE_APPEND = 4,   /* the body may be as large as an append's, which is a setting */
+};
+
 struct route {
     enum http1_method method;
     const char *path; /* segments; {name} matches one non-empty segment */
     void (*handle)(struct exchange *exchange);
     uint64_t body_bytes_max; /* 0: takes no body */
+    unsigned flags;
 };
 
 MUST_CHECK enum status route_find(struct exchange *exchange);

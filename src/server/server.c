@@ -3,12 +3,30 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "server/listen.h"
+
+#define READER_TASKS_MAX 100000
+#define STORE_FAILED_MS  5000
+#define KEY_BYTES_SHORT  16
+#define ITEM_BYTES       (512u << 10)
+#define BODY_BYTES       (1u << 20)
+
+__attribute__((format(printf, 3, 4))) static enum status
+refuse(struct server *server, enum status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(server->message, sizeof(server->message), format, arguments);
+    va_end(arguments);
+    log_event(LOG_ERROR, "server.refused", log_str("reason", server->message));
+    return status;
+}
 
 static size_t loop_count_wanted(const struct config *config) {
     if (config->io_loops > 0)
@@ -17,6 +35,20 @@ static size_t loop_count_wanted(const struct config *config) {
     if (cores < 1)
         return 1;
     return cores > CONFIG_LOOPS_MAX ? CONFIG_LOOPS_MAX : (size_t)cores;
+}
+
+void server_append_seen(struct server *server, enum status status, uint64_t mono_ms) {
+    uint64_t failed_at_ms = atomic_load(&server->store_failed_at_ms);
+    if (status == STATUS_STORE_UNAVAILABLE)
+        atomic_store(&server->store_failed_at_ms, mono_ms);
+    else if (status == STATUS_OK && failed_at_ms != 0)
+        atomic_store(&server->store_failed_at_ms, 0);
+}
+
+bool server_store_works(const struct server *server, uint64_t mono_ms) {
+    uint64_t failed_at_ms = atomic_load(&server->store_failed_at_ms);
+    /* After a while somebody must try, or a server that gets no appends would never recover. */
+    return failed_at_ms == 0 || mono_ms - failed_at_ms > STORE_FAILED_MS;
 }
 
 static void loops_end(struct server *server) {
@@ -75,7 +107,6 @@ static enum status control_init(struct server *server) {
     server->grace.data = server->loop_ended.data = server;
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
     uv_signal_start(&server->interrupt, on_signal, SIGINT);
-    signal(SIGPIPE, SIG_IGN);
     return STATUS_OK;
 }
 
@@ -85,11 +116,10 @@ static enum status loops_start(struct server *server) {
     server->loop_count = loop_count_wanted(&server->config);
     enum status status = listen_open(address, fds, server->loop_count, &server->port);
     if (status != STATUS_OK) {
-        log_event(LOG_ERROR, "listen.failed", log_str("host", address->host),
-                  log_int("port", address->port),
-                  log_str("error", status == STATUS_SYSTEM_ERROR ? strerror(errno)
-                                                                 : "the host does not resolve"));
-        return status;
+        const char *reason =
+            status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
+        return refuse(server, status, "cannot listen on %s:%u: %s", address->host,
+                      (unsigned)address->port, reason);
     }
     server->loops = calloc(server->loop_count, sizeof(*server->loops));
     if (!server->loops)
@@ -99,18 +129,86 @@ static enum status loops_start(struct server *server) {
         status = io_loop_start(&server->loops[i], server, fds[i]);
         if (status != STATUS_OK) {
             atomic_fetch_sub(&server->loops_running, 1);
-            log_event(LOG_ERROR, "loop.failed", log_int("loop", (int64_t)i));
-            return status;
+            return refuse(server, status, "cannot start io loop %zu", i);
         }
         server->loops_started++;
     }
     return STATUS_OK;
 }
 
-enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
-    enum status status = control_init(server);
+/* Room for the largest payload there may be, written less tersely than canonical JSON. */
+static void body_limits_set(struct server *server) {
+    uint64_t largest = 0;
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
+        if (server->config.policies.rows[i].max_payload_bytes > largest)
+            largest = server->config.policies.rows[i].max_payload_bytes;
+    server->item_bytes_max = 2 * largest > ITEM_BYTES ? 2 * largest : ITEM_BYTES;
+    server->body_bytes_max = 2 * largest > BODY_BYTES ? 2 * largest : BODY_BYTES;
+}
+
+static enum status key_start(struct server *server) {
+    struct operator_key *key = &server->operator_key;
+    enum status status =
+        operator_key_load(key, server->config.operator_key, server->config.data_dir);
+    if (status == STATUS_INVALID_CONFIG)
+        return refuse(server, status,
+                      "%s does not hold an operator key; remove it to have one made", key->path);
+    if (status != STATUS_OK)
+        return refuse(server, status, "cannot read or make %s: %s", key->path, strerror(errno));
+    if (strlen(key->text) < KEY_BYTES_SHORT)
+        log_event(LOG_WARN, "operator_key.short",
+                  log_int("characters", (int64_t)strlen(key->text)));
+    return STATUS_OK;
+}
+
+static enum status writer_and_readers_start(struct server *server) {
+    const struct projector_options derive = {.sink = NULL};
+    enum status status = projector_open(&server->projector, &derive);
     if (status != STATUS_OK)
         return status;
+    const struct writer_options options = {.store = server->store,
+                                           .policies = &server->config.policies,
+                                           .projection = projector_projection(server->projector),
+                                           .group_max = server->config.writer_queue_max};
+    status = writer_start(&server->writer, &options);
+    if (status == STATUS_OK)
+        status = readers_start(&server->readers, server->store, server->config.readers,
+                               READER_TASKS_MAX);
+    return status;
+}
+
+static enum status store_start(struct server *server) {
+    const char *folder = server->config.data_dir;
+    struct store_message message = {""};
+    enum status status = store_open_sqlite(&server->store, folder, true, &message);
+    if (status != STATUS_OK)
+        return refuse(server, status, "%s", message.text);
+    status = key_start(server);
+    if (status != STATUS_OK)
+        return status;
+    status = writer_and_readers_start(server);
+    if (status != STATUS_OK)
+        return refuse(server, status, "cannot work on the store in %s: %s", folder,
+                      status_message(status));
+    return STATUS_OK;
+}
+
+/* After the loops, which post to all of these. */
+static void store_stop(struct server *server) {
+    if (server->writer)
+        writer_stop(server->writer);
+    if (server->projector)
+        projector_close(server->projector);
+    if (server->readers)
+        readers_stop(server->readers);
+    if (server->store)
+        store_close(server->store);
+}
+
+static enum status serve(struct server *server, void (*on_ready)(const struct server *)) {
+    enum status status = control_init(server);
+    if (status != STATUS_OK)
+        return refuse(server, status, "cannot start: %s", status_message(status));
     status = loops_start(server);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
@@ -126,6 +224,18 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
         io_loop_join(&server->loops[i]);
     uv_loop_close(&server->control);
     free(server->loops);
+    return status;
+}
+
+enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
+    signal(SIGPIPE, SIG_IGN);
+    /* A file that may not grow is a full disk like any other, which the store answers for. */
+    signal(SIGXFSZ, SIG_IGN);
+    body_limits_set(server);
+    enum status status = store_start(server);
+    if (status == STATUS_OK)
+        status = serve(server, on_ready);
+    store_stop(server);
     if (status == STATUS_OK)
         log_event(LOG_INFO, "server.ended", log_str("state", "clean"));
     return status;

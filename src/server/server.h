@@ -1,22 +1,38 @@
-/* The server: its settings, its loops, and the orderly start and end of both.
+/* The server: its settings, store, writer, readers and loops, and their orderly start and end.
  * server_run belongs to the main thread, which watches for signals; loops only read the struct.
  * Process lifetime: the struct outlives every thread.
- * STATUS_SYSTEM_ERROR after logging what could not be had (address in use, no permission).
- * SIGTERM or SIGINT drains within the grace; a second one ends at once. */
+ * What could not be had (the address, the store, the key) is said in message, and logged.
+ * SIGTERM or SIGINT drains within the grace; a second one ends at once. Loops end first, since
+ * they use the rest; then the writer, the readers, the store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
 #include <stdatomic.h>
 
+#include "authority/writer.h"
+#include "projector/projector.h"
 #include "server/config.h"
 #include "server/loop.h"
+#include "server/operator_key.h"
+#include "server/readers.h"
+
+#define SERVER_MESSAGE_MAX 1024
 
 struct server {
     struct config config;
     struct io_loop *loops;
     size_t loop_count;
     size_t loops_started;
-    uint16_t port; /* the one in force, also when 0 was asked for */
+    uint64_t body_bytes_max; /* of a single append */
+    uint64_t item_bytes_max; /* of an item of a batch */
+    uint16_t port;           /* the one in force, also when 0 was asked for */
+    struct operator_key operator_key;
+    struct store *store;
+    struct projector *projector;
+    struct writer *writer;
+    struct readers *readers;
+    /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
+    atomic_uint_fast64_t store_failed_at_ms;
     atomic_bool draining;
     atomic_size_t loops_running;
     atomic_size_t conn_count; /* over all loops, never more than connections_max stay */
@@ -26,6 +42,7 @@ struct server {
     uv_signal_t interrupt;
     uv_timer_t grace;
     uv_async_t loop_ended;
+    char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */
 };
 
 /* Serves until a signal ends it. on_ready runs once, when connections are accepted. */
@@ -33,5 +50,10 @@ MUST_CHECK enum status server_run(struct server *server, void (*on_ready)(const 
 
 /* Any thread: a loop's thread is about to end. */
 void server_loop_ended_post(struct server *server);
+
+/* Any thread: how an append went, which is how we know whether the store takes any. */
+void server_append_seen(struct server *server, enum status status, uint64_t mono_ms);
+/* Any thread: whether appends are worth trying. */
+bool server_store_works(const struct server *server, uint64_t mono_ms);
 
 #endif

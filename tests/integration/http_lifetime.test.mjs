@@ -1,7 +1,7 @@
 // How connections live and end: time limits, farewells, shutdown, and how many there may be.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assertError, connect, run, serve, within } from "../lib/khala.mjs";
+import { assertError, connect, folder, run, serve, within } from "../lib/khala.mjs";
 
 function get(path, ...lines) {
   return ["GET " + path + " HTTP/1.1", "Host: khala", ...lines, "", ""].join("\r\n");
@@ -177,19 +177,19 @@ test("what is not finished within the grace is cut off", async (t) => {
 
 test("a second server on the same address is refused", async (t) => {
   const server = await serve(t);
-  const second = run(["serve", "--bind", `127.0.0.1:${server.port}`]);
+  const second = run(["serve", "--bind", `127.0.0.1:${server.port}`], { cwd: folder(t) });
   assert.equal(second.code, 3);
   assert.equal(second.out, "");
-  assert.match(second.problem, /listen\.failed .*Address already in use/);
+  assert.match(second.problem, /^khala: cannot listen on .*: Address already in use$/m);
   const peer = await connect(server);
   await peer.send(get("/healthz/live"));
   assert.equal((await peer.response()).status, 200);
 });
 
-test("a host that is not there is refused", () => {
-  const { code, problem } = run(["serve", "--bind", "no-such-host.invalid:0"]);
+test("a host that is not there is refused", (t) => {
+  const { code, problem } = run(["serve", "--bind", "no-such-host.invalid:0"], { cwd: folder(t) });
   assert.equal(code, 3);
-  assert.match(problem, /listen\.failed .*does not resolve/);
+  assert.match(problem, /^khala: cannot listen on .*: the host does not resolve$/m);
 });
 
 /** Connects until the server takes one: a place is free only once the server saw who left. */

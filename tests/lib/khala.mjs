@@ -107,7 +107,14 @@ class Process {
  */
 export async function serve(t, { args = [], settings = {}, bind = "127.0.0.1:0" } = {}) {
   const server = new Process(["serve", "--bind", bind, ...args], { settings, cwd: folder(t) });
+  /** Gone without a word, as by the kernel or a power cut. */
+  server.crash = async () => {
+    server.crashed = true;
+    server.kill("SIGKILL");
+    await within(server.ended, "the death of the server");
+  };
   server.stop = async (signal = "SIGTERM") => {
+    if (server.crashed) return;
     server.kill(signal);
     const { code } = await within(server.ended, "the end of the server");
     assert.doesNotMatch(server.log, SANITIZER_REPORT);

@@ -147,24 +147,52 @@ static void a_late_answer_after_which_the_connection_ends_forgets_the_rest(void 
     assert_int_equal(count_of(received, "HTTP/1.1"), 1);
 }
 
-static void an_answer_to_a_connection_that_is_gone_goes_nowhere(void **state) {
+static void an_exchange_outlives_its_connection_until_everything_owed_is_back(void **state) {
     (void)state;
-    for (int round = 0; round < 2; round++) {
-        struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
-        assert_ok(buffer_append_slice(&exchange->body, SLICE("kept")));
-        conn_close(fixture.loop.conns);
-        turn_until(0);
-        assert_null(exchange->conn);
-        assert_null(exchange->request);
-        assert_slice(buffer_slice(&exchange->body), "kept");
-        if (round == 0)
-            exchange_answer_json(exchange, 200, SLICE("{}"));
-        else
-            exchange_answer_status(exchange, STATUS_STORE_UNAVAILABLE);
-        close(fixture.client);
-        fixture.client = client_open();
-        turn_until(1);
-    }
+    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    assert_ok(buffer_append_slice(&exchange->body, SLICE("kept")));
+    exchange_ref(exchange);
+    exchange_ref(exchange);
+    assert_int_equal(fixture.loop.owed_count, 2);
+    conn_close(fixture.loop.conns);
+    turn_until(0);
+    assert_null(exchange->conn);
+    assert_null(exchange->request);
+    assert_false(exchange_unref(exchange));
+    assert_slice(buffer_slice(&exchange->body), "kept");
+    assert_false(exchange_unref(exchange));
+    assert_int_equal(fixture.loop.owed_count, 0);
+}
+
+static void what_comes_back_in_time_finds_its_connection(void **state) {
+    (void)state;
+    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    char received[4096] = "";
+    exchange_ref(exchange);
+    assert_true(exchange_unref(exchange));
+    exchange_answer_json(exchange, 200, SLICE("\"late\""));
+    assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
+    assert_int_equal(count_of(received, "\"late\""), 1);
+}
+
+static int freed_count;
+
+static void count_freed(void *work) {
+    (void)work;
+    freed_count++;
+}
+
+static void the_work_of_an_exchange_goes_with_it(void **state) {
+    (void)state;
+    freed_count = 0;
+    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    exchange->work = &freed_count;
+    exchange->work_free = count_freed;
+    exchange_ref(exchange);
+    conn_close(fixture.loop.conns);
+    assert_int_equal(freed_count, 0);
+    assert_false(exchange_unref(exchange));
+    assert_int_equal(freed_count, 1);
 }
 
 static void closing_while_an_answer_is_written_returns_its_memory(void **state) {
@@ -183,7 +211,7 @@ static void closing_while_an_answer_is_written_returns_its_memory(void **state) 
 
 static void an_answer_beyond_the_slot_closes_the_connection(void **state) {
     (void)state;
-    static char body[2000000];
+    static char body[(64 << 20) + 1];
     exchange_answer_json(owe_an_answer(fixture.loop.conns, ""), 200,
                          (struct slice){body, sizeof(body)});
     assert_null(fixture.loop.conns);
@@ -241,8 +269,13 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             a_late_answer_after_which_the_connection_ends_forgets_the_rest, open_fixture,
             close_fixture),
-        cmocka_unit_test_setup_teardown(an_answer_to_a_connection_that_is_gone_goes_nowhere,
-                                        open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(
+            an_exchange_outlives_its_connection_until_everything_owed_is_back, open_fixture,
+            close_fixture),
+        cmocka_unit_test_setup_teardown(what_comes_back_in_time_finds_its_connection, open_fixture,
+                                        close_fixture),
+        cmocka_unit_test_setup_teardown(the_work_of_an_exchange_goes_with_it, open_fixture,
+                                        close_fixture),
         cmocka_unit_test_setup_teardown(closing_while_an_answer_is_written_returns_its_memory,
                                         open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(an_answer_beyond_the_slot_closes_the_connection,

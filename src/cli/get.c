@@ -1,0 +1,201 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/remote.h"
+#include "wire/json.h"
+
+#define TARGET_BYTES_MAX 8192
+#define ANSWER_BYTES_MAX (64u << 20)
+
+struct get_options {
+    struct remote_options remote;
+    const char *run;
+    const char *worker;
+    const char *topic;
+    const char *after;
+    const char *limit;
+    bool json;
+};
+
+/* What can be asked for: the words, how many ids follow, and where it is. */
+struct subject {
+    const char *words[2];
+    int id_count;
+    const char *path; /* each %s is an id */
+    const char *tail;
+};
+
+static const struct subject subjects[] = {
+    {{"run", NULL}, 1, "runs/", ""},
+    {{"worker", NULL}, 1, "workers/", ""},
+    {{"receipt", NULL}, 1, "runs/", "/receipt"},
+    {{"replay", NULL}, 1, "runs/", "/replay"},
+    {{"summary", "run"}, 1, "projectors/run-summary/", ""},
+    {{"summary", "worker"}, 1, "projectors/worker-summary/", ""},
+    {{"checkpoint", NULL}, 2, "projectors/checkpoints/", ""},
+    {{"drift", NULL}, 0, "projectors/drift", ""},
+};
+
+static const struct subject *subject_find(int argc, char **argv, int *word_count) {
+    for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++) {
+        const struct subject *subject = &subjects[i];
+        *word_count = subject->words[1] ? 2 : 1;
+        if (argc == *word_count + subject->id_count && strcmp(argv[0], subject->words[0]) == 0 &&
+            (!subject->words[1] || strcmp(argv[1], subject->words[1]) == 0))
+            return subject;
+    }
+    return NULL;
+}
+
+static enum status subject_target(struct buffer *target, const struct subject *subject,
+                                  char **ids) {
+    enum status status = buffer_printf(target, "/internal/v1/%s", subject->path);
+    for (int i = 0; i < subject->id_count && status == STATUS_OK; i++) {
+        if (i > 0)
+            status = buffer_append_byte(target, '/');
+        if (status == STATUS_OK)
+            status = remote_encode(target, ids[i]);
+    }
+    if (status == STATUS_OK)
+        status = buffer_append(target, subject->tail, strlen(subject->tail) + 1);
+    return status;
+}
+
+static enum status events_target(struct buffer *target, const struct get_options *options) {
+    const char *kind = options->run ? "runs" : options->worker ? "workers" : "topics";
+    const char *id = options->run      ? options->run
+                     : options->worker ? options->worker
+                                       : options->topic;
+    enum status status = buffer_printf(target, "/internal/v1/%s/", kind);
+    if (status == STATUS_OK)
+        status = remote_encode(target, id);
+    if (status == STATUS_OK)
+        status = buffer_printf(target, "/events?after_seq=%s&limit=%s%c",
+                               options->after ? options->after : "0",
+                               options->limit ? options->limit : "100", '\0');
+    return status;
+}
+
+/* ---- for people --------------------------------------------------------------------------- */
+
+static void print_text(struct json_value value) {
+    struct buffer text;
+    buffer_init(&text, ANSWER_BYTES_MAX);
+    if (value.kind == JSON_KIND_NULL)
+        putchar('-');
+    else if (value.kind == JSON_KIND_STRING && json_string_decode(value, &text) == STATUS_OK)
+        printf("%.*s", (int)text.size, text.data);
+    else
+        printf("%.*s", (int)value.raw.size, value.raw.data);
+    buffer_release(&text);
+}
+
+static void print_event(struct json_value event) {
+    struct json_field fields[] = {{.name = SLICE("seq")},
+                                  {.name = SLICE("recorded_at")},
+                                  {.name = SLICE("event_type")},
+                                  {.name = SLICE("payload")}};
+    if (event.kind != JSON_KIND_OBJECT || json_read_members(event, fields, 4) != STATUS_OK)
+        return;
+    for (size_t i = 0; i < 4; i++) {
+        print_text(fields[i].value);
+        putchar(i < 3 ? '\t' : '\n');
+    }
+}
+
+/* One member a line; the lists of answers one element a line. */
+static void print_object(struct json_value object) {
+    struct json_iterator members = json_iterate(object);
+    struct json_value name, value, element;
+    while (json_next_member(&members, &name, &value)) {
+        bool events = json_string_is(name, SLICE("events"));
+        if (value.kind == JSON_KIND_OBJECT &&
+            (json_string_is(name, SLICE("run")) || json_string_is(name, SLICE("worker")))) {
+            print_object(value);
+        } else if (value.kind == JSON_KIND_ARRAY) {
+            struct json_iterator elements = json_iterate(value);
+            while (json_next_element(&elements, &element)) {
+                if (events)
+                    print_event(element);
+                else
+                    printf("%.*s\n", (int)element.raw.size, element.raw.data);
+            }
+        } else {
+            print_text(name);
+            putchar('\t');
+            print_text(value);
+            putchar('\n');
+        }
+    }
+}
+
+/* An answer goes out as it arrives with --json, and a replay in any case. */
+struct get_run {
+    struct remote *remote;
+    bool passes;
+};
+
+static enum status get_body(void *user, unsigned http_status, struct slice piece) {
+    struct get_run *run = user;
+    if (http_status != 200 || !run->passes)
+        return buffer_append_slice(&run->remote->answer, piece);
+    return fwrite(piece.data, 1, piece.size, stdout) == piece.size ? STATUS_OK
+                                                                   : STATUS_SYSTEM_ERROR;
+}
+
+static int get(struct remote *remote, const char *target, bool passes) {
+    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
+    struct get_run run = {remote, passes};
+    struct http_client_request request = {
+        .method = "GET", .target = target, .user = &run, .on_body = get_body};
+    unsigned http_status = 0;
+    struct json_value value;
+    int code = remote_exchange(remote, &request, &http_status);
+    if (code != EXIT_CODE_DONE)
+        return code;
+    if (http_status != 200)
+        return remote_refused(remote, http_status);
+    if (passes)
+        return EXIT_CODE_DONE;
+    if (json_parse(buffer_slice(&remote->answer), &limits, &value) != STATUS_OK ||
+        value.kind != JSON_KIND_OBJECT)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a JSON object");
+    print_object(value);
+    return EXIT_CODE_DONE;
+}
+
+int cli_get(int argc, char **argv) {
+    struct get_options options = {.json = false};
+    const struct cli_option table[] = {
+        REMOTE_OPTIONS(&options.remote),     {"--run", NULL, &options.run},
+        {"--worker", NULL, &options.worker}, {"--topic", NULL, &options.topic},
+        {"--after", NULL, &options.after},   {"--limit", NULL, &options.limit},
+        {"--json", &options.json, NULL}};
+    struct remote remote;
+    uint64_t number;
+    int word_count = 0;
+    if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
+        return EXIT_CODE_USAGE;
+    int targets = !!options.run + !!options.worker + !!options.topic;
+    bool events = argc == 1 && strcmp(argv[0], "events") == 0 && targets == 1;
+    const struct subject *subject = argc > 0 ? subject_find(argc, argv, &word_count) : NULL;
+    bool numbers = (!options.after || cli_number(options.after, &number)) &&
+                   (!options.limit || cli_number(options.limit, &number));
+    if (!numbers || (!events && (!subject || targets > 0 || options.after || options.limit)))
+        return cli_usage("get");
+    struct buffer target;
+    buffer_init(&target, TARGET_BYTES_MAX);
+    enum status status = events ? events_target(&target, &options)
+                                : subject_target(&target, subject, argv + word_count);
+    int code = status == STATUS_OK ? remote_open(&remote, &options.remote)
+                                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    if (code == EXIT_CODE_DONE) {
+        bool replay = subject && strcmp(subject->words[0], "replay") == 0;
+        code = get(&remote, target.data, options.json || replay);
+    }
+    if (status == STATUS_OK)
+        remote_close(&remote);
+    buffer_release(&target);
+    return code;
+}

@@ -1,0 +1,124 @@
+#include "cli/remote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "wire/json.h"
+
+#define ANSWER_BYTES_MAX (64u << 20)
+
+static const char *first_of(const char *given, const char *variable, const char *fallback) {
+    const char *environment = getenv(variable);
+    if (given)
+        return given;
+    return environment && *environment ? environment : fallback;
+}
+
+static int key_load(struct remote *remote, const struct remote_options *options) {
+    const char *folder = first_of(options->data_dir, "KHALA_DATA_DIR", "./khala-data");
+    const char *given = first_of(options->key, "KHALA_OPERATOR_KEY", NULL);
+    enum status status = given ? operator_key_load(&remote->key, given, folder)
+                               : operator_key_read(&remote->key, folder);
+    if (status == STATUS_OK)
+        return EXIT_CODE_DONE;
+    if (given)
+        return cli_fail(EXIT_CODE_USAGE, "the operator key is not 1 to %d visible characters",
+                        OPERATOR_KEY_BYTES_MAX);
+    return cli_fail(EXIT_CODE_USAGE,
+                    "no operator key: give --key, set KHALA_OPERATOR_KEY, or name the server's "
+                    "data folder with --data-dir (%s: %s)",
+                    remote->key.path,
+                    status == STATUS_INVALID_CONFIG ? "holds no key" : strerror(errno));
+}
+
+int remote_open(struct remote *remote, const struct remote_options *options) {
+    const char *url = first_of(options->url, "KHALA_URL", "http://127.0.0.1:4100");
+    *remote = (struct remote){.client = NULL};
+    buffer_init(&remote->answer, ANSWER_BYTES_MAX);
+    int code = key_load(remote, options);
+    if (code != EXIT_CODE_DONE)
+        return code;
+    enum status status = http_client_open(&remote->client, url);
+    if (status == STATUS_INVALID_REQUEST)
+        return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT]", url);
+    if (status != STATUS_OK)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(status));
+    return EXIT_CODE_DONE;
+}
+
+void remote_close(struct remote *remote) {
+    http_client_close(remote->client);
+    buffer_release(&remote->answer);
+}
+
+static enum status gather(void *user, unsigned http_status, struct slice piece) {
+    struct remote *remote = user;
+    (void)http_status;
+    return buffer_append_slice(&remote->answer, piece);
+}
+
+int remote_exchange(struct remote *remote, struct http_client_request *request,
+                    unsigned *http_status) {
+    request->key = remote->key.text;
+    if (!request->on_body) {
+        request->on_body = gather;
+        request->user = remote;
+    }
+    buffer_clear(&remote->answer);
+    enum status status = http_client_exchange(remote->client, request, http_status);
+    if (status == STATUS_OK)
+        return EXIT_CODE_DONE;
+    const char *reason = http_client_error(remote->client);
+    return cli_fail(EXIT_CODE_UNREACHABLE, "%s", *reason ? reason : status_message(status));
+}
+
+int remote_ask(struct remote *remote, const char *target, struct slice body,
+               unsigned *http_status) {
+    struct http_client_request request = {.method = body.data ? "POST" : "GET",
+                                          .target = target,
+                                          .content_type = body.data ? "application/json" : NULL,
+                                          .body = body};
+    return remote_exchange(remote, &request, http_status);
+}
+
+static void print_json_text(struct json_value value) {
+    struct buffer text;
+    buffer_init(&text, ANSWER_BYTES_MAX);
+    if (value.kind == JSON_KIND_STRING && json_string_decode(value, &text) == STATUS_OK)
+        fprintf(stderr, "%.*s", (int)text.size, text.data);
+    else
+        fprintf(stderr, "%.*s", (int)value.raw.size, value.raw.data);
+    buffer_release(&text);
+}
+
+int remote_refused(struct remote *remote, unsigned http_status) {
+    const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
+    struct json_field fields[] = {
+        {.name = SLICE("error")}, {.name = SLICE("message")}, {.name = SLICE("details")}};
+    int code = http_status >= 500 ? EXIT_CODE_UNREACHABLE : EXIT_CODE_NO;
+    if (json_read_object(buffer_slice(&remote->answer), &limits, fields, 3) != STATUS_OK ||
+        !fields[0].present || !fields[1].present)
+        return cli_fail((enum exit_code)code, "the server answered %u", http_status);
+    fputs("khala: ", stderr);
+    print_json_text(fields[0].value);
+    fputs(": ", stderr);
+    print_json_text(fields[1].value);
+    if (fields[2].present) {
+        fputs(" ", stderr);
+        print_json_text(fields[2].value);
+    }
+    fputc('\n', stderr);
+    return code;
+}
+
+enum status remote_encode(struct buffer *out, const char *text) {
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    enum status status = STATUS_OK;
+    for (; *text && status == STATUS_OK; text++)
+        status = strchr(plain, *text)
+                     ? buffer_append_byte(out, *text)
+                     : buffer_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
+    return status;
+}

@@ -1,0 +1,47 @@
+/* What the verbs that speak to a running server share: where it is, the key, one request.
+ * Main thread only. Owns its client.
+ * Opening and asking print what went wrong and answer an exit code; EXIT_CODE_DONE is all well.
+ * Exit codes: an answer of 4xx is "no", one of 5xx or none at all is "unreachable". */
+#ifndef CLI_REMOTE_H
+#define CLI_REMOTE_H
+
+#include "base/buffer.h"
+#include "cli/cli.h"
+#include "client/http_client.h"
+#include "server/operator_key.h"
+
+/* The options every such verb takes, to be filled by cli_options. */
+struct remote_options {
+    const char *url;
+    const char *key;
+    const char *data_dir;
+};
+
+#define REMOTE_OPTION_COUNT 3
+/* Rows for cli_options. */
+#define REMOTE_OPTIONS(options)                                                                    \
+    {"--url", NULL, &(options)->url}, {"--key", NULL, &(options)->key}, {                          \
+        "--data-dir", NULL, &(options)->data_dir                                                   \
+    }
+
+struct remote {
+    struct http_client *client;
+    struct operator_key key;
+    struct buffer answer; /* the body of the last one */
+};
+
+MUST_CHECK int remote_open(struct remote *remote, const struct remote_options *options);
+void remote_close(struct remote *remote);
+/* Asks and gathers the answer's body; without body (data NULL) it is a GET. */
+MUST_CHECK int remote_ask(struct remote *remote, const char *target, struct slice body,
+                          unsigned *http_status);
+/* The same for any request whose key and on_body are set here when absent. */
+MUST_CHECK int remote_exchange(struct remote *remote, struct http_client_request *request,
+                               unsigned *http_status);
+/* Prints the server's error in the answer; the exit code for that HTTP status. */
+int remote_refused(struct remote *remote, unsigned http_status);
+
+/* Appends a path segment or query value, percent-encoded. */
+MUST_CHECK enum status remote_encode(struct buffer *out, const char *text);
+
+#endif

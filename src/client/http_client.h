@@ -1,0 +1,46 @@
+/* A small blocking HTTP/1.1 client: one request at a time, bodies of any length both ways at once.
+ * Belongs to one thread. Opening takes no connection; the first request does, and the connection
+ * is kept for the next one where the server allows it.
+ * STATUS_INVALID_REQUEST for a URL that is not http://host[:port]; STATUS_SYSTEM_ERROR when the
+ * server cannot be reached, says nothing for too long or does not speak HTTP: the reason is in
+ * http_client_error. What a callback answers other than STATUS_OK ends the exchange with it.
+ * Memory is bounded, however long the bodies are: the answer is handed on as it arrives, also
+ * while the request is still being sent. */
+#ifndef CLIENT_HTTP_CLIENT_H
+#define CLIENT_HTTP_CLIENT_H
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+struct http_client;
+
+/* A body that comes in pieces, sent chunked. */
+struct http_client_source {
+    int fd;          /* next is called when this can be read */
+    int idle_ms_max; /* or when nothing could for so long; -1: never */
+    void *user;
+    /* Sets the next piece, which lives until the next call; end when there will be no more. */
+    enum status (*next)(void *user, bool idle, struct slice *piece, bool *end);
+};
+
+struct http_client_request {
+    const char *method;
+    const char *target;       /* path and query, encoded */
+    const char *key;          /* the bearer key, or NULL */
+    const char *content_type; /* NULL: no body */
+    struct slice body;
+    const struct http_client_source *source; /* instead of body; may be NULL */
+    void *user;
+    /* A piece of the answer's body. */
+    enum status (*on_body)(void *user, unsigned http_status, struct slice piece);
+};
+
+MUST_CHECK enum status http_client_open(struct http_client **client, const char *url);
+void http_client_close(struct http_client *client);
+MUST_CHECK enum status http_client_exchange(struct http_client *client,
+                                            const struct http_client_request *request,
+                                            unsigned *http_status);
+/* Why the last call did not work, for people. */
+const char *http_client_error(const struct http_client *client);
+
+#endif

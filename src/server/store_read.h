@@ -1,0 +1,50 @@
+/* A read of the store on behalf of an exchange: posted to the readers, answered on the loop.
+ * Made and answered on the exchange's loop; read runs on a reader's thread.
+ * Is the exchange's work: lives as long as it, and so do the parameters it reads. A page of the
+ * answer is made by the reader, in out, which is bounded.
+ * Whatever the readers or the store refuse is the status of the answer.
+ * One read of an exchange is under way at a time. */
+#ifndef SERVER_STORE_READ_H
+#define SERVER_STORE_READ_H
+
+#include "server/exchange.h"
+#include "server/loop.h"
+#include "server/readers.h"
+
+struct store_read {
+    struct reader_task task;
+    struct loop_task back;
+    struct exchange *exchange;
+    void (*read)(struct store_read *read, struct store_session *session);
+    void (*answer)(struct store_read *read);
+    enum status status; /* set by read; STATUS_OK before */
+    struct buffer out;
+    struct arena arena;
+    /* What is asked for; each kind of read uses some. */
+    enum entity_kind entity_kind;
+    struct slice id; /* in the exchange's parameters */
+    uint64_t after_seq;
+    uint64_t limit;
+    uint64_t now_ms;
+    /* A read of several pages: where it goes on, and where it ends. */
+    uint64_t entity_ref;
+    uint64_t until_seq;
+    bool has_more;
+};
+
+/* The exchange has been answered when NULL. */
+struct store_read *store_read_new(struct exchange *exchange, enum entity_kind kind,
+                                  void (*read)(struct store_read *read,
+                                               struct store_session *session));
+/* Answers out as JSON, or the status; unless answer was set to something else. */
+void store_read_post(struct store_read *read);
+
+/* For reads: the entity named by kind and id. Not there: the status the kind has for that. */
+MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *session,
+                                         struct store_entity *entity);
+
+/* For handlers: a query parameter of min to max, or its default. */
+MUST_CHECK enum status query_number(const struct exchange *exchange, struct slice name,
+                                    uint64_t min, uint64_t max, uint64_t *number);
+
+#endif

@@ -1,0 +1,58 @@
+/* JSON values out of a stream of bytes: one a line (NDJSON), or the elements of one array.
+ * Belongs to one thread at a time; does no I/O.
+ * Holds at most one unfinished value of value_bytes_max bytes, and nothing between values that
+ * arrive whole.
+ * A line that is wrong is one bad item and the next line is the next item; an array that is wrong
+ * is broken for good, since nobody can tell where its next element begins.
+ * The items of a stream do not depend on how the stream was cut into pieces. */
+#ifndef WIRE_JSON_ITEMS_H
+#define WIRE_JSON_ITEMS_H
+
+#include "base/buffer.h"
+#include "wire/json.h"
+
+enum json_items_format { JSON_ITEMS_LINES, JSON_ITEMS_ARRAY };
+
+enum json_item_kind {
+    JSON_ITEM_MORE,   /* the input is used up */
+    JSON_ITEM_VALUE,  /* value is set, and lives until the next call */
+    JSON_ITEM_BAD,    /* status says what is wrong with this one; others may follow */
+    JSON_ITEM_BROKEN, /* status says what is wrong; it is the last word */
+    JSON_ITEM_END,    /* everything was well-formed to the end */
+};
+
+struct json_item {
+    enum json_item_kind kind;
+    struct json_value value;
+    enum status status;
+};
+
+enum json_items_state {
+    JSON_ITEMS_OPENS,      /* before the bracket */
+    JSON_ITEMS_FIRST,      /* an element or the closing bracket */
+    JSON_ITEMS_ELEMENT,    /* an element */
+    JSON_ITEMS_SEPARATOR,  /* a comma or the closing bracket */
+    JSON_ITEMS_CLOSED,     /* only white space */
+    JSON_ITEMS_BROKEN_OFF, /* nothing makes sense any more */
+};
+
+struct json_items {
+    enum json_items_format format;
+    struct json_limits limits;
+    struct buffer pending; /* the value under way */
+    struct json_scan scan;
+    enum json_items_state state;
+    enum status failure;
+    bool given;    /* pending was handed out and goes at the next call */
+    bool skipping; /* a line that is too long, until its end */
+};
+
+void json_items_init(struct json_items *items, enum json_items_format format,
+                     const struct json_limits *limits);
+void json_items_release(struct json_items *items);
+/* Takes what the next item needs off the front of the input. Call until JSON_ITEM_MORE. */
+struct json_item json_items_next(struct json_items *items, struct slice *input);
+/* No more bytes come. Call until JSON_ITEM_END or JSON_ITEM_BROKEN. */
+struct json_item json_items_finish(struct json_items *items);
+
+#endif

@@ -1,0 +1,127 @@
+// A backend as the tests play it: the operator key, JSON over kept connections, a look into the
+// store behind the server's back.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import { join } from "node:path";
+import { folder, serve } from "./khala.mjs";
+
+/** No limit that a test would run into by being quick. */
+export const UNHURRIED = {
+  RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "1000000",
+  RUNTIME_KHALA_WORKER_LIFECYCLE_PUBLISH_RATE_PER_SECOND: "1000000",
+  RUNTIME_KHALA_CODEX_WORKER_EVENTS_PUBLISH_RATE_PER_SECOND: "1000000",
+  RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "1000000",
+};
+
+export class Operator {
+  constructor(server, data) {
+    this.server = server;
+    this.data = data;
+    this.key = readFileSync(join(data, "operator.key"), "utf8").trim();
+    this.agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
+  }
+
+  /** A request under way: write to it, end it; answer resolves with the head, body still to come. */
+  begin(method, path, headers = {}) {
+    const request = http.request({
+      host: this.server.host,
+      port: this.server.port,
+      agent: this.agent,
+      method,
+      path: path.startsWith("/") ? path : `/internal/v1/${path}`,
+      headers: { authorization: `Bearer ${this.key}`, ...headers },
+    });
+    const answer = new Promise((resolve, reject) => {
+      request.on("response", resolve);
+      request.on("error", reject);
+    });
+    answer.catch(() => {});
+    return { request, answer };
+  }
+
+  async ask(method, path, body, headers) {
+    const { request, answer } = this.begin(method, path, headers);
+    request.end(body);
+    const response = await answer;
+    const pieces = [];
+    for await (const piece of response) pieces.push(piece);
+    const text = Buffer.concat(pieces).toString("utf8");
+    return { status: response.statusCode, headers: response.headers, body: text };
+  }
+
+  get(path) {
+    return this.ask("GET", path);
+  }
+
+  post(path, value) {
+    return this.ask("POST", path, typeof value === "string" ? value : JSON.stringify(value));
+  }
+
+  /** The JSON of an answer that must be well. */
+  async read(path) {
+    const response = await this.get(path);
+    assert.equal(response.status, 200, response.body);
+    return JSON.parse(response.body);
+  }
+
+  async did(path, value, status = 200) {
+    const response = await this.post(path, value);
+    assert.equal(response.status, status, response.body);
+    return JSON.parse(response.body);
+  }
+
+  async batch(items) {
+    const response = await this.ask("POST", "events:batch", items.map((item) => `${JSON.stringify(item)}\n`).join(""),
+      { "content-type": "application/x-ndjson" });
+    assert.equal(response.status, 200, response.body);
+    return response.body.trim().split("\n").map((line) => JSON.parse(line));
+  }
+
+  /** All events of a run, by its pages. */
+  async events(run) {
+    const all = [];
+    for (let after = 0; ;) {
+      const page = await this.read(`runs/${run}/events?after_seq=${after}&limit=1000`);
+      all.push(...page.events);
+      if (!page.has_more) return all;
+      after = page.next_after_seq;
+    }
+  }
+
+  /** What the store holds of everything that appending may change. */
+  stored() {
+    return sql(this.data, "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM entities), " +
+      "(SELECT count(*) FROM sync_stream_events), (SELECT count(*) FROM sync_topic_sequences)");
+  }
+
+  close() {
+    this.agent.destroy();
+  }
+}
+
+export function sql(data, query) {
+  return execFileSync("sqlite3", ["-readonly", `file:${join(data, "khala.db")}?mode=ro`, query], { encoding: "utf8" }).trim();
+}
+
+/** A server on a data folder, and the operator to go with it. */
+export async function operate(t, { settings = {}, data = folder(t), args = [] } = {}) {
+  const server = await serve(t, { args: ["--data-dir", data, ...args], settings: { ...UNHURRIED, ...settings } });
+  const operator = new Operator(server, data);
+  t.after(() => operator.close());
+  return operator;
+}
+
+/** The one error body, and nothing stored. */
+export async function refused(operator, ask, status, code) {
+  const before = operator.stored();
+  const response = await ask();
+  assert.equal(response.status, status, response.body);
+  const body = JSON.parse(response.body);
+  assert.equal(body.error, code, response.body);
+  assert.match(body.message, /^\S.*\.$/);
+  assert.ok(body.request_id);
+  assert.equal(operator.stored(), before, `${code} stored something`);
+  return { body, headers: response.headers };
+}
