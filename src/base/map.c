@@ -93,7 +93,10 @@ static enum status map_rebuild(struct map *map) {
     assert(next.entry_count == map->count);
     free(map->entries);
     free(map->slots);
-    *map = next;
+    map->entries = next.entries;
+    map->slots = next.slots;
+    map->capacity = next.capacity;
+    map->entry_count = next.entry_count;
     return STATUS_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "server/listen.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -34,14 +35,16 @@ static enum status address_claim(const struct addrinfo *info, uint16_t *port) {
     int fd = socket_bind(info, false);
     if (fd < 0)
         return STATUS_SYSTEM_ERROR;
-    struct sockaddr_storage bound;
+    struct sockaddr_in6 bound = {0};
+    static_assert(offsetof(struct sockaddr_in, sin_port) ==
+                      offsetof(struct sockaddr_in6, sin6_port),
+                  "the port of either family stands in one place");
     socklen_t size = sizeof(bound);
     int error = getsockname(fd, (struct sockaddr *)&bound, &size);
     close(fd);
     if (error != 0)
         return STATUS_SYSTEM_ERROR;
-    *port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-                                              : ((struct sockaddr_in *)&bound)->sin_port);
+    *port = ntohs(bound.sin6_port);
     return STATUS_OK;
 }
 

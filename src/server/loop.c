@@ -41,6 +41,15 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
         timer_arm(loop);
 }
 
+static void run_tasks(struct io_loop *loop) {
+    struct mailbox_item *item = mailbox_take_all(&loop->mailbox);
+    while (item) {
+        struct loop_task *task = (struct loop_task *)item;
+        item = item->next;
+        task->run(task);
+    }
+}
+
 static void close_handles_when_empty(struct io_loop *loop) {
     if (loop->state != LOOP_ENDING && (loop->state != LOOP_DRAINING || loop->conn_count > 0))
         return;
@@ -52,6 +61,8 @@ static void close_handles_when_empty(struct io_loop *loop) {
     mailbox_close(&loop->mailbox);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
+    /* What was posted since the last turn was promised to run, and nothing wakes us for it. */
+    run_tasks(loop);
 }
 
 void io_loop_conn_closed(struct io_loop *loop) {
@@ -81,12 +92,7 @@ static void on_connection(uv_stream_t *listener, int error) {
 static void on_wake(uv_async_t *wake) {
     struct io_loop *loop = wake->data;
     clock_tick(&loop->clock);
-    struct mailbox_item *item = mailbox_take_all(&loop->mailbox);
-    while (item) {
-        struct loop_task *task = (struct loop_task *)item;
-        item = item->next;
-        task->run(task);
-    }
+    run_tasks(loop);
 }
 
 static void wake_loop(void *user) {

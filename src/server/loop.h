@@ -64,7 +64,8 @@ void io_loop_drain_post(struct io_loop *loop);
 /* Any thread: every connection closes now. */
 void io_loop_end_post(struct io_loop *loop);
 void io_loop_join(struct io_loop *loop);
-/* Any thread. The task's memory stays the caller's until it has run. */
+/* Any thread. The task's memory stays the loop's until it has run, which it will: a loop that ends
+ * runs what it has, and refuses what comes later with STATUS_SHUTTING_DOWN. */
 MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
 
 /* For connections: deadlines that also keep the timer right. */

@@ -72,16 +72,20 @@ bool route_path_matches(const char *pattern, struct slice path, struct slice *pa
 }
 
 static enum status parameters_decode(struct exchange *exchange, const struct slice *raw) {
-    size_t ends[EXCHANGE_PARAMETERS_MAX];
+    struct buffer *memory = &exchange->parameter_memory;
     for (size_t i = 0; i < exchange->parameter_count; i++) {
-        enum status status = http1_percent_decode(raw[i], &exchange->parameter_memory);
+        size_t begin = memory->size;
+        enum status status = http1_percent_decode(raw[i], memory);
         if (status != STATUS_OK)
             return status;
-        ends[i] = exchange->parameter_memory.size;
+        exchange->parameters[i].size = memory->size - begin;
     }
-    for (size_t i = 0, start = 0; i < exchange->parameter_count; start = ends[i++])
-        exchange->parameters[i] =
-            (struct slice){exchange->parameter_memory.data + start, ends[i] - start};
+    /* Only now: the memory may have moved while it grew. */
+    const char *data = memory->data;
+    for (size_t i = 0; i < exchange->parameter_count; i++) {
+        exchange->parameters[i].data = data;
+        data += exchange->parameters[i].size;
+    }
     return STATUS_OK;
 }
 
