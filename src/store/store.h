@@ -140,7 +140,9 @@ struct store_drift {
 };
 
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
- * same ref (kind and ref); events, keys, journal rows and drifts are new. */
+ * same ref (kind and ref); events, keys, journal rows and drifts are new. What an entity or a topic
+ * is called never changes with its ref, and a topic's oldest_seq never falls. Of the drifts only
+ * some thousands of the latest are kept. */
 struct store_batch {
     const struct store_entity *entities;
     size_t entity_count;
@@ -190,6 +192,7 @@ MUST_CHECK enum status store_open_sqlite(struct store **store, const char *folde
 MUST_CHECK enum status store_migrate_sqlite(const char *folder, struct store_message *message);
 void store_close(struct store *store);
 
+/* A second write session, or one without the lock, is our mistake: asserted. */
 MUST_CHECK enum status store_session_open(struct store *store, enum store_mode mode,
                                           struct store_session **session);
 void store_session_close(struct store_session *session);
@@ -198,6 +201,11 @@ const char *store_session_error(const struct store_session *session);
 
 /* ---- writing (the write session) --------------------------------------------------------- */
 
+/* A batch that contradicts what is stored leaves nothing: STATUS_ALREADY_EXISTS where an id, name,
+ * key or frame is taken, STATUS_SEQUENCE_CONFLICT where log_id, cursor or an entity's seq does not
+ * follow the last; the caller then reads its state again. After any other failure no session sees
+ * any of the batch; should the process end before a later commit succeeds, a restart may still
+ * find the batch whole, as if only its answer had been lost. */
 MUST_CHECK enum status store_commit(struct store_session *session, const struct store_batch *batch);
 /* Removes at most limit journal rows of a topic below seq and raises oldest_seq accordingly (for an
  * entity's topic only that); says how many frames went. */
@@ -233,7 +241,8 @@ MUST_CHECK enum status store_load_checkpoint(struct store_session *session, enum
                                              struct store_checkpoint *checkpoint);
 
 /* Walks: rows in order until the limit or until the callback answers other than STATUS_OK, which
- * the walk then answers too. */
+ * the walk then answers too. A walk shows the store as it was when it began; a callback may use the
+ * session, but not for the same walk. */
 typedef enum status store_event_cb(void *user, const struct store_event *event);
 typedef enum status store_entity_cb(void *user, const struct store_entity *entity);
 typedef enum status store_topic_cb(void *user, const struct store_topic *topic);

@@ -21,6 +21,9 @@
 #define SQLITE_STORE_WRITE_CACHE_KB 32768
 #define SQLITE_STORE_READ_CACHE_KB  4096
 #define SQLITE_STORE_BUSY_MS        5000
+/* Fewer, and the large part of the positions is written more often; more, and the small part costs
+ * more to write each time. */
+#define SQLITE_STORE_RECENT_POSITIONS_MAX 16384
 /* Drifts are notes for people; only the latest are kept. */
 #define SQLITE_STORE_DRIFTS_MAX 10000
 
@@ -30,6 +33,9 @@ enum statement_id {
     STATEMENT_ROLLBACK,
     STATEMENT_PUT_ENTITY,
     STATEMENT_ADD_EVENT,
+    STATEMENT_ADD_POSITION,
+    STATEMENT_MOVE_POSITIONS,
+    STATEMENT_CLEAR_POSITIONS,
     STATEMENT_ADD_EVENT_ID,
     STATEMENT_ADD_KEY,
     STATEMENT_PUT_TOPIC,
@@ -44,7 +50,8 @@ enum statement_id {
     STATEMENT_STATE,
     STATEMENT_TAIL,
     STATEMENT_CURSOR_AT,
-    STATEMENT_EVENT_ID_MAX,
+    STATEMENT_HEAD_SEQ,
+    STATEMENT_COUNTS,
     STATEMENT_EVENT_ID,
     STATEMENT_KEY,
     STATEMENT_ENTITY_BY_ID,
@@ -84,6 +91,7 @@ struct sqlite_tail {
     uint64_t log_id; /* 0: the log is empty */
     struct uuid cursor;
     struct uuid client_id_max; /* zeros: no client chose an id yet */
+    uint64_t recent_positions;
 };
 
 struct sqlite_session {
@@ -155,17 +163,17 @@ MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *dr
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
 /* store_sqlite_commit.c */
-enum status sqlite_commit(struct store_session *session, const struct store_batch *batch);
-enum status sqlite_prune(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
+enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
+enum status sqlite_prune(struct store_session *base, uint64_t topic_ref, uint64_t below_seq,
                          uint64_t limit, uint64_t *pruned);
 
 /* store_sqlite_find.c */
-enum status sqlite_read_state(struct store_session *session, struct store_state *state);
-enum status sqlite_find_event_id(struct store_session *session, const struct uuid *event_id,
+enum status sqlite_read_state(struct store_session *base, struct store_state *state);
+enum status sqlite_find_event_id(struct store_session *base, const struct uuid *event_id,
                                  uint64_t *log_id);
-enum status sqlite_find_key(struct store_session *session, uint64_t entity_ref, struct slice key,
+enum status sqlite_find_key(struct store_session *base, uint64_t entity_ref, struct slice key,
                             uint64_t *log_id);
-enum status sqlite_find_cursor(struct store_session *session, const struct event_cursor *cursor,
+enum status sqlite_find_cursor(struct store_session *base, const struct event_cursor *cursor,
                                uint64_t *log_id);
 /* The ids clients chose, and the ids the server made. */
 enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,

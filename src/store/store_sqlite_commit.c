@@ -123,6 +123,43 @@ static enum status insert_event(struct sqlite_session *session, const struct sto
     return sqlite_run(session, statement);
 }
 
+static enum status head_seq(struct sqlite_session *session, uint64_t entity_ref, uint64_t *seq) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_HEAD_SEQ, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, entity_ref);
+    status = sqlite_next(session, statement);
+    *seq = status == STATUS_OK ? sqlite_number(statement, 0) : 0;
+    sqlite3_reset(statement);
+    return status;
+}
+
+static enum status add_position(struct sqlite_session *session, const struct store_event *event) {
+    sqlite3_stmt *statement = NULL;
+    uint64_t seq = 0;
+    enum status status = head_seq(session, event->entity_ref, &seq);
+    if (status == STATUS_OK && event->seq != seq + 1)
+        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the entity's last event is", seq);
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_ADD_POSITION, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, event->entity_ref);
+    sqlite_bind_number(statement, 2, event->seq);
+    sqlite_bind_number(statement, 3, event->log_id);
+    session->tail.recent_positions++;
+    return sqlite_run(session, statement);
+}
+
+static enum status move_positions(struct sqlite_session *session) {
+    enum status status = sqlite_execute(session, STATEMENT_MOVE_POSITIONS);
+    if (status == STATUS_OK)
+        status = sqlite_execute(session, STATEMENT_CLEAR_POSITIONS);
+    session->tail.recent_positions = 0;
+    return status;
+}
+
 static enum status add_event(struct sqlite_session *session, const struct store_event *event) {
     struct sqlite_tail *tail = &session->tail;
     bool client_id = uuid_compare(&event->event_id, &event->cursor) != 0;
@@ -137,6 +174,8 @@ static enum status add_event(struct sqlite_session *session, const struct store_
         status = add_event_id(session, event);
     if (status == STATUS_OK)
         status = insert_event(session, event, client_id);
+    if (status == STATUS_OK)
+        status = add_position(session, event);
     tail->log_id = event->log_id;
     tail->cursor = event->cursor;
     return status;
@@ -233,7 +272,7 @@ static enum status load_tail(struct sqlite_session *session) {
     sqlite3_stmt *statement = NULL;
     enum status status = sqlite_read_state(&session->base, &state);
     if (status == STATUS_OK)
-        status = sqlite_statement(session, STATEMENT_EVENT_ID_MAX, &statement);
+        status = sqlite_statement(session, STATEMENT_COUNTS, &statement);
     if (status != STATUS_OK)
         return status;
     tail.log_id = state.log_id;
@@ -243,6 +282,7 @@ static enum status load_tail(struct sqlite_session *session) {
         !sqlite_bytes(statement, 0, tail.client_id_max.bytes, sizeof(tail.client_id_max.bytes)))
         status = sqlite_damaged(session, "an id chosen by a client, of size",
                                 (uint64_t)sqlite3_column_bytes(statement, 0));
+    tail.recent_positions = status == STATUS_OK ? sqlite_number(statement, 1) : 0;
     sqlite3_reset(statement);
     if (status == STATUS_OK)
         session->tail = tail;
@@ -300,6 +340,8 @@ static enum status write_authority(struct sqlite_session *session,
         status = put_entity(session, &batch->entities[i]);
     for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
         status = add_event(session, &batch->events[i]);
+    if (status == STATUS_OK && session->tail.recent_positions >= SQLITE_STORE_RECENT_POSITIONS_MAX)
+        status = move_positions(session);
     for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
         status = add_key(session, &batch->keys[i]);
     return status;

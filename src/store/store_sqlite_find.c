@@ -78,7 +78,7 @@ static uint64_t guess(const struct probe *low, const struct probe *high,
 
 static enum status search(struct sqlite_session *session, uint64_t last,
                           const struct event_cursor *wanted, struct probe *found) {
-    struct probe low, high, at;
+    struct probe low = {0}, high = {0}, at = {0};
     *found = (struct probe){0};
     enum status status = probe_at(session, last, &high);
     if (status != STATUS_OK)

@@ -3,13 +3,17 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* An entity's head follows from its events: the last of its index. */
+/* An entity's last event, or one column of its position: the recent ones follow the others. */
+#define HEAD_OF(column, entity_ref)                                                                \
+    "coalesce((SELECT " column " FROM event_positions_recent WHERE entity_ref = " entity_ref       \
+    " ORDER BY seq DESC LIMIT 1), (SELECT " column                                                 \
+    " FROM event_positions WHERE entity_ref = " entity_ref " ORDER BY seq DESC LIMIT 1))"
+
 #define ENTITY_SELECT                                                                              \
     "SELECT n.ref, n.kind, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id, n.status, "       \
     "n.worker_id, n.thread_id, n.workspace_ref, n.codex_home_ref, n.adapter, n.metadata, "         \
     "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.event_hash "          \
-    "FROM entities n LEFT JOIN events h ON h.entity_ref = n.ref AND h.seq = "                      \
-    "(SELECT max(seq) FROM events WHERE entity_ref = n.ref) "
+    "FROM entities n LEFT JOIN events h ON h.log_id = " HEAD_OF("log_id", "n.ref") " "
 
 /* Left joins: a row whose partner is missing is damage to report, not a row to skip. */
 #define EVENT_COLUMNS                                                                              \
@@ -21,9 +25,9 @@
 
 #define TOPIC_SELECT                                                                               \
     "SELECT ref, topic, stream_id, entity_ref, oldest_seq, "                                       \
-    "CASE WHEN entity_ref IS NULL THEN head_seq ELSE "                                             \
-    "(SELECT max(seq) FROM events WHERE events.entity_ref = t.entity_ref) END "                    \
-    "FROM sync_topic_sequences t "
+    "CASE WHEN entity_ref IS NULL THEN head_seq ELSE " HEAD_OF(                                    \
+        "seq", "t.entity_ref") " END "                                                             \
+                               "FROM sync_topic_sequences t "
 
 #define DOCUMENT_SELECT "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM "
 #define DOCUMENT_WALK   " WHERE entity_ref > ? ORDER BY entity_ref LIMIT ?"
@@ -51,6 +55,11 @@ static const char *const texts[STATEMENT_COUNT] = {
         "INSERT INTO events (log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
         "owner_guest_scope, org_id, payload_hash, prev_hash, event_hash, payload) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [STATEMENT_ADD_POSITION] =
+        "INSERT INTO event_positions_recent (entity_ref, seq, log_id) VALUES (?, ?, ?)",
+    [STATEMENT_MOVE_POSITIONS] = "INSERT INTO event_positions (entity_ref, seq, log_id) SELECT "
+                                 "entity_ref, seq, log_id FROM event_positions_recent",
+    [STATEMENT_CLEAR_POSITIONS] = "DELETE FROM event_positions_recent",
     [STATEMENT_ADD_EVENT_ID] = "INSERT INTO event_ids (event_id, log_id) VALUES (?, ?)",
     [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys (entity_ref, key, log_id) VALUES (?, ?, ?)",
     /* Frames that went do not come back, even if the caller has not heard of it. */
@@ -86,7 +95,9 @@ static const char *const texts[STATEMENT_COUNT] = {
                         "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1)",
     [STATEMENT_TAIL] = "SELECT log_id, cursor FROM events ORDER BY log_id DESC LIMIT 1",
     [STATEMENT_CURSOR_AT] = "SELECT cursor, event_id IS NULL FROM events WHERE log_id = ?",
-    [STATEMENT_EVENT_ID_MAX] = "SELECT max(event_id) FROM event_ids",
+    [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),
+    [STATEMENT_COUNTS] = "SELECT (SELECT max(event_id) FROM event_ids), "
+                         "(SELECT count(*) FROM event_positions_recent)",
     [STATEMENT_EVENT_ID] = "SELECT log_id FROM event_ids WHERE event_id = ?",
     [STATEMENT_KEY] = "SELECT log_id FROM idempotency_keys WHERE entity_ref = ? AND key = ?",
     [STATEMENT_ENTITY_BY_ID] = ENTITY_SELECT "WHERE n.kind = ? AND n.id = ?",
@@ -101,8 +112,12 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
         "last_projected_at FROM khala_projection_checkpoints "
         "WHERE entity_ref = ? AND projection_name = ?",
+    /* The inner query merges two ordered parts without sorting, and the joins keep its order. */
     [STATEMENT_WALK_ENTITY_EVENTS] =
-        EVENT_SELECT "WHERE e.entity_ref = ? AND e.seq > ? ORDER BY e.seq LIMIT ?",
+        "SELECT " EVENT_COLUMNS "FROM (SELECT seq, log_id FROM event_positions "
+        "WHERE entity_ref = ?1 AND seq > ?2 UNION ALL SELECT seq, log_id FROM "
+        "event_positions_recent WHERE entity_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) p "
+        "LEFT JOIN events e ON e.log_id = p.log_id LEFT JOIN entities n ON n.ref = e.entity_ref",
     [STATEMENT_WALK_LOG] = EVENT_SELECT "WHERE e.log_id > ? ORDER BY e.log_id LIMIT ?",
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
                                               "LIMIT ?",

@@ -5,6 +5,7 @@ struct walk {
     struct sqlite_session *session;
     sqlite3_stmt *statement;
     enum document_kind document_kind;
+    uint64_t last_seq; /* of an entity's events */
     void *user;
     union {
         store_event_cb *event;
@@ -16,9 +17,9 @@ struct walk {
     } callback;
 };
 
-typedef enum status walk_row_cb(const struct walk *walk);
+typedef enum status walk_row_cb(struct walk *walk);
 
-static enum status walk_rows(const struct walk *walk, walk_row_cb *each) {
+static enum status walk_rows(struct walk *walk, walk_row_cb *each) {
     enum status status = STATUS_OK;
     while (status == STATUS_OK) {
         status = sqlite_next(walk->session, walk->statement);
@@ -33,34 +34,43 @@ static enum status walk_rows(const struct walk *walk, walk_row_cb *each) {
     return status;
 }
 
-static enum status each_event(const struct walk *walk) {
+static enum status each_event(struct walk *walk) {
     struct store_event event;
     if (!sqlite_row_event(walk->statement, 0, &event))
         return sqlite_damaged(walk->session, "event", event.log_id);
     return walk->callback.event(walk->user, &event);
 }
 
-static enum status each_entity(const struct walk *walk) {
+/* An entity's sequence has no gap: one in the rows is damage. */
+static enum status each_entity_event(struct walk *walk) {
+    struct store_event event;
+    if (!sqlite_row_event(walk->statement, 0, &event) || event.seq != walk->last_seq + 1)
+        return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
+    walk->last_seq = event.seq;
+    return walk->callback.event(walk->user, &event);
+}
+
+static enum status each_entity(struct walk *walk) {
     struct store_entity entity;
     if (!sqlite_row_entity(walk->statement, &entity))
         return sqlite_damaged(walk->session, "entity", entity.ref);
     return walk->callback.entity(walk->user, &entity);
 }
 
-static enum status each_topic(const struct walk *walk) {
+static enum status each_topic(struct walk *walk) {
     struct store_topic topic;
     sqlite_row_topic(walk->statement, &topic);
     return walk->callback.topic(walk->user, &topic);
 }
 
-static enum status each_document(const struct walk *walk) {
+static enum status each_document(struct walk *walk) {
     struct store_document document;
     if (!sqlite_row_document(walk->statement, walk->document_kind, &document))
         return sqlite_damaged(walk->session, "the document of entity", document.entity_ref);
     return walk->callback.document(walk->user, &document);
 }
 
-static enum status each_journal(const struct walk *walk) {
+static enum status each_journal(struct walk *walk) {
     struct store_journal_row row;
     struct store_event event;
     if (!sqlite_row_journal(walk->statement, &row))
@@ -70,7 +80,7 @@ static enum status each_journal(const struct walk *walk) {
     return walk->callback.journal(walk->user, &row, &event);
 }
 
-static enum status each_drift(const struct walk *walk) {
+static enum status each_drift(struct walk *walk) {
     struct store_drift drift;
     if (!sqlite_row_drift(walk->statement, &drift))
         return sqlite_damaged(walk->session, "the drift of entity", drift.entity_ref);
@@ -87,14 +97,14 @@ static enum status walk_begin(struct walk *walk, struct store_session *session,
 enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
                                       uint64_t after_seq, uint64_t limit, void *user,
                                       store_event_cb *callback) {
-    struct walk walk = {.callback.event = callback};
+    struct walk walk = {.callback.event = callback, .last_seq = after_seq};
     enum status status = walk_begin(&walk, session, STATEMENT_WALK_ENTITY_EVENTS, user);
     if (status != STATUS_OK)
         return status;
     sqlite_bind_bound(walk.statement, 1, entity_ref);
     sqlite_bind_bound(walk.statement, 2, after_seq);
     sqlite_bind_bound(walk.statement, 3, limit);
-    return walk_rows(&walk, each_event);
+    return walk_rows(&walk, each_entity_event);
 }
 
 enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,

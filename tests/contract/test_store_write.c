@@ -126,6 +126,7 @@ enum collision {
     COLLIDE_LOG_ID,
     COLLIDE_LOG_GAP,
     COLLIDE_SEQ,
+    COLLIDE_SEQ_GAP,
     COLLIDE_CURSOR,
     COLLIDE_EVENT_ID,
     COLLIDE_EVENT_ID_IN_BATCH,
@@ -153,7 +154,10 @@ static enum status collide(struct whole *second, const struct whole *first, enum
         return STATUS_SEQUENCE_CONFLICT;
     case COLLIDE_SEQ:
         second->events[1].seq = 1;
-        return STATUS_ALREADY_EXISTS;
+        return STATUS_SEQUENCE_CONFLICT;
+    case COLLIDE_SEQ_GAP:
+        second->events[1].seq = 3;
+        return STATUS_SEQUENCE_CONFLICT;
     case COLLIDE_CURSOR:
         second->events[0].cursor = second->events[0].event_id = first->events[1].cursor;
         return STATUS_SEQUENCE_CONFLICT;
@@ -338,6 +342,98 @@ static void documents_and_checkpoints_are_replaced(void **state) {
     assert_memory_equal(checkpoint.summary_hash, hash, sizeof(hash));
 }
 
+/* ---- a long log: backends may store old and new positions differently --------------------------
+ */
+
+#define LONG_ENTITIES 7
+#define LONG_BATCH    5000
+#define LONG_EVENTS   (7 * LONG_BATCH)
+
+/* Entities 1 to LONG_ENTITIES take turns. */
+static struct store_event long_event(uint64_t log_id) {
+    return rows_event(log_id, 1 + (log_id - 1) % LONG_ENTITIES, (log_id - 1) / LONG_ENTITIES + 1);
+}
+
+static enum status long_commit(struct fixture *fixture, uint64_t first,
+                               const struct store_journal_row *row) {
+    struct store_event *events = calloc(LONG_BATCH, sizeof(*events));
+    assert_non_null(events);
+    for (uint64_t i = 0; i < LONG_BATCH; i++)
+        events[i] = long_event(first + i);
+    enum status status =
+        store_commit(fixture->writer, &(struct store_batch){.events = events,
+                                                            .event_count = LONG_BATCH,
+                                                            .journal = row,
+                                                            .journal_count = row ? 1 : 0});
+    free(events);
+    return status;
+}
+
+struct long_walk {
+    uint64_t entity_ref;
+    uint64_t seq;
+    uint64_t count;
+};
+
+static enum status long_see(void *user, const struct store_event *event) {
+    struct long_walk *walk = user;
+    assert_int_equal(event->entity_ref, walk->entity_ref);
+    assert_int_equal(event->seq, ++walk->seq);
+    assert_int_equal(event->log_id, (event->seq - 1) * LONG_ENTITIES + event->entity_ref);
+    walk->count++;
+    return STATUS_OK;
+}
+
+static void assert_long_log(struct fixture *fixture, uint64_t last) {
+    for (uint64_t ref = 1; ref <= LONG_ENTITIES; ref++) {
+        struct store_entity entity;
+        uint8_t hash[SHA256_BYTES];
+        uint64_t head = (last - ref) / LONG_ENTITIES + 1;
+        uint64_t starts[] = {0, 1, head / 3, head / 2, head - 1, head};
+        for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+            struct long_walk walk = {ref, starts[i], 0};
+            assert_ok(store_walk_entity_events(fixture->reader, ref, starts[i], UINT64_MAX, &walk,
+                                               long_see));
+            assert_int_equal(walk.count, head - starts[i]);
+            walk = (struct long_walk){ref, starts[i], 0};
+            assert_ok(
+                store_walk_entity_events(fixture->reader, ref, starts[i], 700, &walk, long_see));
+            assert_int_equal(walk.count, head - starts[i] < 700 ? head - starts[i] : 700);
+        }
+        arena_reset(&fixture->arena);
+        assert_ok(store_load_entity_ref(fixture->reader, ref, &fixture->arena, &entity));
+        assert_int_equal(entity.head_seq, head);
+        rows_hash(hash, 3 * ((head - 1) * LONG_ENTITIES + ref) + 2);
+        assert_memory_equal(entity.head_hash, hash, sizeof(hash));
+    }
+}
+
+static void a_long_log_keeps_every_position(void **state) {
+    struct fixture *fixture = *state;
+    struct rows_text ids[LONG_ENTITIES];
+    struct store_entity runs[LONG_ENTITIES - 1];
+    struct store_journal_row row = rows_journal(1, 1, 1);
+    for (uint64_t i = 0; i < LONG_ENTITIES - 1; i++)
+        runs[i] = rows_run(i + 2, &ids[i]);
+    assert_ok(store_commit(fixture->writer, &(struct store_batch){.entities = runs,
+                                                                  .entity_count = LONG_ENTITIES - 1,
+                                                                  .journal = &row,
+                                                                  .journal_count = 1}));
+    for (uint64_t first = 1; first <= LONG_EVENTS; first += LONG_BATCH) {
+        /* Whatever a commit does besides is undone with it. */
+        assert_int_equal(long_commit(fixture, first, &row), STATUS_ALREADY_EXISTS);
+        assert_ok(long_commit(fixture, first, NULL));
+        assert_long_log(fixture, first + LONG_BATCH - 1);
+    }
+    fixture_reopen(fixture);
+    assert_long_log(fixture, LONG_EVENTS);
+    struct store_event again = rows_event(LONG_EVENTS + 1, 1, 1);
+    assert_int_equal(commit_events(fixture, &again, 1), STATUS_SEQUENCE_CONFLICT);
+    struct store_event next = long_event(LONG_EVENTS + 1);
+    assert_ok(commit_events(fixture, &next, 1));
+    assert_long_log(fixture, LONG_EVENTS + 1);
+}
+
 /* ---- pruning ----------------------------------------------------------------------------------
  */
 
@@ -476,6 +572,7 @@ int main(void) {
         cmocka_unit_test(keys_belong_to_their_entity),
         cmocka_unit_test(an_entity_is_replaced_by_its_ref),
         cmocka_unit_test(documents_and_checkpoints_are_replaced),
+        cmocka_unit_test(a_long_log_keeps_every_position),
         cmocka_unit_test(a_journal_is_pruned_in_bounded_steps),
         cmocka_unit_test(an_emptied_journal_begins_after_its_head),
         cmocka_unit_test(pruning_an_entitys_topic_leaves_the_log_alone),

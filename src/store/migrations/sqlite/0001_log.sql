@@ -59,7 +59,23 @@ CREATE TABLE events (
     event_hash BLOB NOT NULL,
     payload TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX events_by_entity ON events (entity_ref, seq);
+
+-- Where an entity's events are, in two parts. New positions go to the small part; when it has grown
+-- enough all of it moves into the large one. A commit over a thousand entities then dirties the few
+-- pages of the small part, instead of one page of the large part for every entity. An entity's
+-- positions in the small part follow those in the large one without a gap.
+CREATE TABLE event_positions (
+    entity_ref INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    log_id INTEGER NOT NULL,
+    PRIMARY KEY (entity_ref, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE event_positions_recent (
+    entity_ref INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    log_id INTEGER NOT NULL,
+    PRIMARY KEY (entity_ref, seq)
+) STRICT, WITHOUT ROWID;
 
 -- Only ids that clients chose.
 CREATE TABLE event_ids (
