@@ -407,6 +407,7 @@ static enum status read_notification(struct reading *reading) {
 }
 
 static enum status read_kind(struct reading *reading) {
+    assert((unsigned)reading->request->kind < APPEND_KIND_COUNT);
     switch (reading->request->kind) {
     case APPEND_RUN_CREATE:
         return read_run_create(reading);
@@ -428,7 +429,6 @@ static enum status read_kind(struct reading *reading) {
     case APPEND_KIND_COUNT:
         break;
     }
-    assert(!"a kind of request");
     return STATUS_INTERNAL_ERROR;
 }
 

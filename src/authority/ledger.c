@@ -15,16 +15,10 @@
 
 /* ---- life ---- */
 
-/* Zero is no id: an unknown floor. */
-static const struct uuid *floor_of(const struct store_state *state) {
-    (void)state;
-    return NULL;
-}
-
 static enum status load(struct ledger *ledger) {
     enum status status = store_read_state(ledger->session, &ledger->state);
     if (status == STATUS_OK)
-        status = recent_ids_reset(&ledger->recent, floor_of(&ledger->state));
+        status = recent_ids_reset(&ledger->recent, &ledger->state.event_id_max);
     if (status != STATUS_OK)
         return status;
     entity_cache_clear(&ledger->cache);
@@ -465,6 +459,7 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
 /* ---- requests ---- */
 
 static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
+    assert((unsigned)draft->request->kind < APPEND_KIND_COUNT);
     switch (draft->request->kind) {
     case APPEND_RUN_CREATE:
         return runs_create(ledger, draft);
@@ -487,7 +482,6 @@ static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
     case APPEND_KIND_COUNT:
         break;
     }
-    assert(!"a kind of request");
     return STATUS_INTERNAL_ERROR;
 }
 

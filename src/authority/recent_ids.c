@@ -23,10 +23,7 @@ enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor
     memset(recent->ring, 0, RECENT_IDS_COUNT * sizeof(*recent->ring));
     memset(recent->slots, 0, SLOT_COUNT * sizeof(*recent->slots));
     recent->place = 0;
-    if (floor)
-        recent->floor = *floor;
-    else
-        memset(&recent->floor, 0xff, sizeof(recent->floor));
+    recent->floor = *floor;
     return STATUS_OK;
 }
 

@@ -27,7 +27,7 @@ struct recent_ids {
 
 enum recent_answer { RECENT_UNKNOWN, RECENT_KNOWN, RECENT_NEW };
 
-/* Forgets everything. floor: no id of the log is above it; NULL: not known, so nothing is new. */
+/* Forgets everything. No id of the log is above the floor. */
 MUST_CHECK enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor);
 void recent_ids_release(struct recent_ids *recent);
 /* The id must not be in it. log_id > 0. */

@@ -82,7 +82,7 @@ static void note_outcome(struct writer *writer, enum status status) {
     if (status != STATUS_OK) {
         count(&writer->counters.commit_failures, 1);
         if (!writer->is_failing)
-            log_event(LOG_ERROR, "store.commit_failed",
+            log_event(LOG_ERROR, "store.commit_failed", log_str("status", status_code(status)),
                       log_str("error", store_session_error(writer->session)),
                       log_str("effect", "appends are refused until the store can be written"));
     } else if (writer->is_failing) {

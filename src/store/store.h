@@ -168,7 +168,8 @@ struct store_state {
     uint64_t log_id;     /* of the last event; 0: none */
     uint64_t entity_ref; /* the last handed out */
     uint64_t topic_ref;
-    struct uuid cursor; /* of the last event */
+    struct uuid cursor;       /* of the last event */
+    struct uuid event_id_max; /* no stored event id is above it; zero: none is stored */
 };
 
 /* ---- sessions ---------------------------------------------------------------------------- */

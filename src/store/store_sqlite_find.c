@@ -172,6 +172,13 @@ enum status sqlite_read_state(struct store_session *base, struct store_state *st
         if (state->log_id > 0 &&
             !sqlite_bytes(statement, 4, state->cursor.bytes, sizeof(state->cursor.bytes)))
             status = sqlite_damaged(session, "event", state->log_id);
+        /* An id is a cursor's, or it is in the narrow table. */
+        struct uuid client_id = {{0}};
+        if (sqlite3_column_type(statement, 5) != SQLITE_NULL &&
+            !sqlite_bytes(statement, 5, client_id.bytes, sizeof(client_id.bytes)))
+            status = sqlite_damaged(session, "event id, after event", state->log_id);
+        state->event_id_max =
+            uuid_compare(&client_id, &state->cursor) > 0 ? client_id : state->cursor;
     }
     sqlite3_reset(statement);
     return status;

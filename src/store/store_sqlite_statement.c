@@ -92,7 +92,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_STATE] = "SELECT (SELECT value FROM meta WHERE name = 'epoch'), "
                         "(SELECT max(log_id) FROM events), (SELECT max(ref) FROM entities), "
                         "(SELECT max(ref) FROM sync_topic_sequences), "
-                        "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1)",
+                        "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), "
+                        "(SELECT max(event_id) FROM event_ids)",
     [STATEMENT_TAIL] = "SELECT log_id, cursor FROM events ORDER BY log_id DESC LIMIT 1",
     [STATEMENT_CURSOR_AT] = "SELECT cursor, event_id IS NULL FROM events WHERE log_id = ?",
     [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),

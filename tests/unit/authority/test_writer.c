@@ -121,6 +121,28 @@ static void more_than_a_batch_takes_becomes_several(void **state) {
     assert_int_equal(checked_log(fixture), 20001);
 }
 
+/* An id from the future stays above all others, and must be known for all time. */
+#define FUTURE_ITEM                                                                                \
+    "{\"topic\":\"t\",\"event_type\":\"x\",\"event_id\":\"0fffffff-ffff-7000-8000-000000000001\"}"
+
+static void an_id_is_known_after_any_number_of_others(void **state) {
+    struct fixture *fixture = *state;
+    const char *const future[] = {FUTURE_ITEM};
+    const char *items[1000];
+    for (size_t i = 0; i < 1000; i++)
+        items[i] = "{\"topic\":\"t\",\"event_type\":\"x\"}";
+    assert_false(wait_for(post_items(fixture, 1, future))->deduplicated);
+    for (size_t i = 0; i < 67; i++) {
+        const struct append_request *requests = wait_for(post_items(fixture, 1000, items));
+        assert_int_equal(requests[999].event.seq, 1000 * i + 1001);
+        assert_true(i % 20 != 0 || wait_for(post_items(fixture, 1, future))->deduplicated);
+    }
+    assert_true(wait_for(post_items(fixture, 1, future))->deduplicated);
+    fixture_restart(fixture);
+    assert_true(wait_for(post_items(fixture, 1, future))->deduplicated);
+    assert_int_equal(checked_log(fixture), 67001);
+}
+
 /* ---- time ---- */
 
 static void cursors_rise_though_the_clock_steps_back(void **state) {
@@ -391,6 +413,7 @@ int main(void) {
         TEST(threads_get_distinct_contiguous_sequences),
         TEST(what_waits_together_is_committed_together_and_answered_in_order),
         TEST(more_than_a_batch_takes_becomes_several),
+        TEST(an_id_is_known_after_any_number_of_others),
         TEST(cursors_rise_though_the_clock_steps_back),
         TEST(a_failing_store_refuses_and_recovers_without_a_gap),
         TEST(a_failed_batch_fails_those_who_relied_on_it_and_no_others),

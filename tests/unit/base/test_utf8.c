@@ -89,8 +89,48 @@ static void agrees_with_decoding_on_random_bytes(void **state) {
     }
 }
 
+static void control_characters_are_seen(void **state) {
+    (void)state;
+    static const char *const with[] = {"\n", "a\x01", "\x7f", "\xc2\x80", "a\xc2\x9f"};
+    static const char *const without[] = {"", "a b", "\xc2\xa0", "\xc3\x80", "\xe2\x80\x80"};
+    for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++)
+        assert_true(utf8_has_control(slice_of(with[i])));
+    for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
+        assert_false(utf8_has_control(slice_of(without[i])));
+    assert_true(utf8_has_control((struct slice){"a\0b", 3}));
+}
+
+static void white_space_is_seen_at_either_end(void **state) {
+    (void)state;
+    static const char *const spaces[] = {" ",
+                                         "\t",
+                                         "\xc2\x85",
+                                         "\xc2\xa0",
+                                         "\xe1\x9a\x80",
+                                         "\xe2\x80\x80",
+                                         "\xe2\x80\x8a",
+                                         "\xe2\x80\xa8",
+                                         "\xe3\x80\x80"};
+    char text[16];
+    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++) {
+        assert_int_equal(utf8_white_space_size(slice_of(spaces[i])), strlen(spaces[i]));
+        assert_true(utf8_has_outer_space(slice_of(spaces[i])));
+        (void)snprintf(text, sizeof(text), "%sa", spaces[i]);
+        assert_true(utf8_has_outer_space(slice_of(text)));
+        (void)snprintf(text, sizeof(text), "a%s", spaces[i]);
+        assert_true(utf8_has_outer_space(slice_of(text)));
+        (void)snprintf(text, sizeof(text), "a%sb", spaces[i]);
+        assert_false(utf8_has_outer_space(slice_of(text)));
+    }
+    static const char *const others[] = {"", "a", "\xe2\x80\x8b", "\xe2\x80\xaa", "\xc2\xa1"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_false(utf8_has_outer_space(slice_of(others[i])));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(control_characters_are_seen),
+        cmocka_unit_test(white_space_is_seen_at_either_end),
         cmocka_unit_test(accepts_and_refuses),
         cmocka_unit_test(pieces_answer_as_the_whole),
         cmocka_unit_test(agrees_with_decoding_on_random_bytes),

@@ -1,0 +1,121 @@
+#include <jansson.h>
+
+#include "authority/metadata.h"
+#include "test.h"
+#include "wire/canonical.h"
+
+static void assert_merges(const char *base, const char *patch, const char *wanted) {
+    struct buffer out;
+    buffer_init(&out, 4096);
+    struct slice text = base ? slice_of(base) : (struct slice){NULL, 0};
+    assert_ok(metadata_merge(text, slice_of(patch), &out));
+    assert_slice(buffer_slice(&out), wanted);
+    buffer_release(&out);
+}
+
+static void merges_member_by_member(void **state) {
+    (void)state;
+    assert_merges(NULL, "{}", "{}");
+    assert_merges("{}", "{\"a\":1}", "{\"a\":1}");
+    assert_merges("{\"a\":1}", "{}", "{\"a\":1}");
+    assert_merges("{\"a\":1,\"c\":3}", "{\"b\":2}", "{\"a\":1,\"b\":2,\"c\":3}");
+    assert_merges("{\"a\":1,\"b\":2}", "{\"a\":null}", "{\"b\":2}");
+    assert_merges("{\"a\":1}", "{\"b\":null}", "{\"a\":1}");
+    assert_merges("{\"a\":{\"x\":1}}", "{\"a\":{\"y\":null}}", "{\"a\":{\"y\":null}}");
+    assert_merges("{\"a\":null}", "{\"b\":1}", "{\"a\":null,\"b\":1}");
+    assert_merges("{\"a\":1,\"ab\":2}", "{\"a\":3,\"aa\":4}", "{\"a\":3,\"aa\":4,\"ab\":2}");
+    assert_merges("{\"\":1}", "{\"\":2}", "{\"\":2}");
+}
+
+static void escaped_names_are_compared_by_what_they_say(void **state) {
+    (void)state;
+    /* A newline sorts before the letters though its escape would not. */
+    assert_merges("{\"\\n\":1,\"a\":2}", "{\"\\n\":3}", "{\"\\n\":3,\"a\":2}");
+    assert_merges("{\"a\":2}", "{\"\\n\":3,\"\\\"\":4}", "{\"\\n\":3,\"\\\"\":4,\"a\":2}");
+    assert_merges("{\"[\":1,\"a\":2}", "{\"\\\\\":3}", "{\"[\":1,\"\\\\\":3,\"a\":2}");
+}
+
+static void what_is_no_object_is_damage(void **state) {
+    (void)state;
+    struct buffer out;
+    buffer_init(&out, 64);
+    assert_ok(buffer_append(&out, "kept", 4));
+    assert_int_equal(metadata_merge(SLICE("[]"), SLICE("{}"), &out), STATUS_INTERNAL_ERROR);
+    assert_int_equal(metadata_merge(SLICE("{"), SLICE("{}"), &out), STATUS_INTERNAL_ERROR);
+    assert_int_equal(metadata_merge(SLICE("{}"), SLICE("1"), &out), STATUS_INTERNAL_ERROR);
+    char large[200];
+    (void)snprintf(large, sizeof(large), "{\"a\":\"%0100d\"}", 0);
+    assert_int_equal(metadata_merge(SLICE("{}"), slice_of(large), &out), STATUS_PAYLOAD_TOO_LARGE);
+    assert_slice(buffer_slice(&out), "kept");
+    buffer_release(&out);
+}
+
+static json_t *random_object(uint64_t *seed, bool has_nulls) {
+    static const char *const names[] = {"a", "b", "ab", "\n", "\"", "\\", "\xc3\xa9", "z", "", "["};
+    json_t *object = json_object();
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        uint64_t pick = test_random(seed) % 4;
+        if (pick == 0)
+            json_object_set_new(object, names[i], has_nulls ? json_null() : json_true());
+        else if (pick == 1)
+            json_object_set_new(object, names[i], json_integer((json_int_t)(*seed % 100)));
+    }
+    return object;
+}
+
+static struct slice canonical(json_t *object, struct canonical_scratch *scratch,
+                              struct buffer *out) {
+    char *text = json_dumps(object, 0);
+    struct json_limits limits = {4096, 8};
+    struct json_value value;
+    assert_ok(json_parse(slice_of(text), &limits, &value));
+    assert_ok(canonical_write(value, scratch, out));
+    free(text);
+    return buffer_slice(out);
+}
+
+static void agrees_with_a_tree(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    for (int round = 0; round < 2000; round++) {
+        struct canonical_scratch scratch;
+        struct buffer texts[3];
+        struct buffer merged;
+        canonical_scratch_init(&scratch, 4096);
+        buffer_init(&merged, 4096);
+        for (size_t i = 0; i < 3; i++)
+            buffer_init(&texts[i], 4096);
+        json_t *base = random_object(&seed, false);
+        json_t *patch = random_object(&seed, true);
+        struct slice base_text = canonical(base, &scratch, &texts[0]);
+        struct slice patch_text = canonical(patch, &scratch, &texts[1]);
+        assert_ok(metadata_merge(base_text, patch_text, &merged));
+        const char *name;
+        json_t *value;
+        json_object_foreach(patch, name, value) {
+            if (json_is_null(value))
+                json_object_del(base, name);
+            else
+                json_object_set(base, name, value);
+        }
+        struct slice wanted = canonical(base, &scratch, &texts[2]);
+        assert_int_equal(merged.size, wanted.size);
+        assert_memory_equal(merged.data, wanted.data, wanted.size);
+        json_decref(base);
+        json_decref(patch);
+        for (size_t i = 0; i < 3; i++)
+            buffer_release(&texts[i]);
+        buffer_release(&merged);
+        canonical_scratch_release(&scratch);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merges_member_by_member),
+        cmocka_unit_test(escaped_names_are_compared_by_what_they_say),
+        cmocka_unit_test(what_is_no_object_is_damage),
+        cmocka_unit_test(agrees_with_a_tree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
