@@ -23,17 +23,17 @@ enum status fold_event(enum document_kind kind, union any_summary *summary,
 enum status fold_move(enum document_kind kind, union any_summary *summary, struct arena *arena) {
     const struct summary_layout *layout = fold_layout(kind);
     const struct summary_stamp stamp = {.projection_version = SLICE(PROJECTION_VERSION_DEFAULT)};
-    struct slice entity_id = summary->common.entity_id;
+    struct summary_marks marks;
     struct slice copy = {NULL, 0};
     struct buffer document;
     buffer_init(&document, SUMMARY_BYTES_MAX);
-    enum status status = summary_write(layout, &summary->common, &stamp, &document);
+    enum status status = summary_write(layout, &summary->common, &stamp, &document, &marks);
     if (status == STATUS_OK)
         copy = arena_copy(arena, buffer_slice(&document));
     if (status == STATUS_OK && !copy.data)
         status = STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK)
-        status = summary_read(layout, copy, entity_id, &summary->common);
+        summary_settle(layout, &marks, copy.data, &summary->common);
     buffer_release(&document);
     return status;
 }

@@ -59,6 +59,7 @@ struct projector {
     char *version_text;
     const struct sink *sink;
     struct summary_cache cache;
+    struct update_scratch scratch;
     struct retry retries[PROJECTOR_RETRY_MAX];
     size_t retry_count;
     struct counters counters;
@@ -238,7 +239,9 @@ static struct change *change_of(struct projector *projector, const struct store_
     change_append(projector, change);
     projector->change_count++;
     enum status status = STATUS_OK;
-    if (is_cached)
+    /* A commit that failed may have been kept by the store after all: then the log has moved on
+     * without the cache, and the stored rows say how far. */
+    if (is_cached && entry->now.summary.common.latest_seq + 1 == seq)
         start_cached(projector, change);
     else
         status = start_stored(projector, change);
@@ -317,7 +320,7 @@ static enum status change_build(struct projector *projector, struct change *chan
         .projection_version = projector->version,
         .now_ms = projector->now_ms,
     };
-    enum status status = update_build(&source, arena, update);
+    enum status status = update_build(&source, &projector->scratch, arena, update);
     if (status != STATUS_OK)
         return status;
     const struct checkpoint_incoming incoming = {
@@ -331,8 +334,8 @@ static enum status change_build(struct projector *projector, struct change *chan
     change->is_skipped = decision.action == CHECKPOINT_SKIP;
     if (decision.has_drift)
         change_drift(change, decision.drift);
-    return summary_cache_prepare(&projector->cache, change->entry, update->document.payload,
-                                 change->entity->id);
+    return summary_cache_prepare(&projector->cache, change->entry, &change->summary,
+                                 update->document.payload, &projector->scratch.marks);
 }
 
 /* What the cache will know of the rows once they are committed. */
@@ -496,6 +499,7 @@ enum status projector_open(struct projector **projector, const struct projector_
     made->sink = options->sink ? options->sink : &sink_tables;
     summary_cache_init(&made->cache, options->cache_bytes_max ? options->cache_bytes_max
                                                               : PROJECTOR_CACHE_BYTES_DEFAULT);
+    update_scratch_init(&made->scratch);
     arena_init(&made->arena, TURN_BYTES_MAX);
     buffer_init(&made->worker_events, WORKER_EVENTS_BYTES_MAX);
     made->projection = (struct projection){
@@ -510,6 +514,7 @@ void projector_close(struct projector *projector) {
         return;
     assert(!projector->first);
     summary_cache_release(&projector->cache);
+    update_scratch_release(&projector->scratch);
     arena_release(&projector->arena);
     buffer_release(&projector->worker_events);
     free(projector->version_text);

@@ -13,7 +13,7 @@
 
 #define PROJECTOR_CACHE_BYTES_DEFAULT ((size_t)32 << 20)
 /* Entities that wait to be projected again; beyond, their own next event brings them back. */
-#define PROJECTOR_RETRY_MAX    1024
+#define PROJECTOR_RETRY_MAX    8192
 #define PROJECTOR_ATTEMPTS_MAX 8
 
 struct projector;

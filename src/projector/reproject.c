@@ -29,6 +29,7 @@ struct reprojection {
     uint64_t events_total;
     struct page page;
     struct arena stored; /* the rows of the entity at hand */
+    struct update_scratch scratch;
     /* Repairs not yet written. */
     struct arena arena;
     struct sink_update updates[REPAIRS_MAX];
@@ -245,7 +246,7 @@ static enum status compare_fold(struct reprojection *work, const struct stored *
     };
     struct reproject_drift drift;
     struct sink_update *update = &work->updates[work->update_count];
-    enum status status = update_build(&source, &work->arena, update);
+    enum status status = update_build(&source, &work->scratch, &work->arena, update);
     if (status != STATUS_OK)
         return status;
     if (!keep_owner(work, &update->owner))
@@ -351,6 +352,7 @@ enum status reproject(struct store_session *session, const struct reproject_opti
     work->result = result;
     work->version = options->projection_version.data ? options->projection_version
                                                      : SLICE(PROJECTION_VERSION_DEFAULT);
+    update_scratch_init(&work->scratch);
     arena_init(&work->stored, STORED_BYTES_MAX);
     arena_init(&work->arena, REPAIRS_BYTES_MAX);
     buffer_init(&work->worker_events, REPAIRS_BYTES_MAX);
@@ -359,6 +361,7 @@ enum status reproject(struct store_session *session, const struct reproject_opti
         status = flush(work);
     if (status == STATUS_OK && options->on_progress)
         options->on_progress(options->user, result->events, result->events);
+    update_scratch_release(&work->scratch);
     arena_release(&work->stored);
     arena_release(&work->arena);
     buffer_release(&work->worker_events);

@@ -96,6 +96,7 @@ static void branch_make_room(struct branch *branch) {
     if (branch->stats.kept < SINK_FANOUT_KEPT_MAX)
         return;
     struct kept *oldest = branch->first;
+    assert(oldest);
     branch->first = oldest->next;
     branch->stats.kept--;
     branch->stats.dropped++;

@@ -57,56 +57,65 @@ enum status summary_count(struct summary *summary, const struct store_event *eve
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-enum status summary_document_key(enum document_kind kind, struct slice entity_id,
-                                 struct buffer *out) {
-    const char *name = document_kind_name(kind);
-    enum status status = buffer_reserve(out, strlen("runtime/:") + strlen(name) + entity_id.size);
-    if (status == STATUS_OK)
-        status = buffer_printf(out, "runtime/%s:", name);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, entity_id);
-    return status;
+static struct slice key_prefix(enum document_kind kind) {
+    return kind == DOCUMENT_RUN_SUMMARY ? SLICE("runtime/run_summary:")
+                                        : SLICE("runtime/codex_worker_summary:");
 }
 
+enum status summary_document_key(enum document_kind kind, struct slice entity_id,
+                                 struct buffer *out) {
+    struct slice prefix = key_prefix(kind);
+    enum status status = buffer_reserve(out, prefix.size + entity_id.size);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, prefix);
+    return status == STATUS_OK ? buffer_append_slice(out, entity_id) : status;
+}
+
+/* The id is written as a string of its own; its opening quote becomes the key's colon. */
 static enum status write_document_id(struct buffer *out, const struct summary_layout *layout,
                                      const struct summary *summary) {
-    struct buffer key;
-    buffer_init(&key, SUMMARY_BYTES_MAX);
-    enum status status = summary_document_key(layout->document, summary->entity_id, &key);
+    struct slice prefix = key_prefix(layout->document);
+    enum status status = buffer_append_byte(out, '"');
     if (status == STATUS_OK)
-        status = json_write_string(out, buffer_slice(&key));
-    buffer_release(&key);
+        status = buffer_append(out, prefix.data, prefix.size - 1);
+    size_t colon_at = out->size;
+    if (status == STATUS_OK)
+        status = json_write_string(out, summary->entity_id);
+    if (status == STATUS_OK)
+        out->data[colon_at] = ':';
     return status;
 }
 
 static enum status write_source_seq(struct buffer *out, const struct summary *summary,
-                                    uint64_t range_first_seq) {
+                                    struct summary_marks *marks) {
     enum status status = buffer_append_slice(out, SLICE("\"seq\":"));
     if (status == STATUS_OK)
         status = buffer_append_u64(out, summary->latest_seq);
-    if (status == STATUS_OK && range_first_seq != 0)
-        status =
-            buffer_printf(out, ",\"seq_range\":[%llu,%llu]", (unsigned long long)range_first_seq,
-                          (unsigned long long)summary->latest_seq);
+    marks->seq_end = out->size;
     return status;
 }
 
-/* "run_id" sorts before "seq", "worker_id" after it. */
+/* Keys in order: "run_id" comes before "seq", "worker_id" after it. */
 static enum status write_source(struct buffer *out, const struct summary_layout *layout,
-                                const struct summary *summary, uint64_t range_first_seq) {
-    bool id_first = strcmp(layout->id_name, "seq") < 0;
-    enum status status =
-        buffer_printf(out, "{\"entity\":\"%s\",", entity_kind_name(layout->entity));
-    if (status == STATUS_OK && !id_first)
-        status = write_source_seq(out, summary, range_first_seq);
-    if (status == STATUS_OK)
-        status = buffer_printf(out, "%s\"%s\":", id_first ? "" : ",", layout->id_name);
-    if (status == STATUS_OK)
-        status = json_write_string(out, summary->entity_id);
-    if (status == STATUS_OK && id_first)
-        status = buffer_append_byte(out, ',');
-    if (status == STATUS_OK && id_first)
-        status = write_source_seq(out, summary, range_first_seq);
+                                const struct summary *summary, struct summary_marks *marks) {
+    enum status status;
+    if (layout->document == DOCUMENT_RUN_SUMMARY) {
+        status = buffer_append_slice(out, SLICE("{\"entity\":\"run\",\"run_id\":"));
+        if (status == STATUS_OK)
+            status = json_write_string(out, summary->entity_id);
+        if (status == STATUS_OK)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = write_source_seq(out, summary, marks);
+    } else {
+        status = buffer_append_slice(out, SLICE("{\"entity\":\"worker\","));
+        if (status == STATUS_OK)
+            status = write_source_seq(out, summary, marks);
+        if (status == STATUS_OK)
+            status = buffer_append_slice(out, SLICE(",\"worker_id\":"));
+        if (status == STATUS_OK)
+            status = json_write_string(out, summary->entity_id);
+    }
     return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }
 
@@ -115,12 +124,20 @@ static enum status write_time(struct buffer *out, uint64_t time_ms) {
 }
 
 static enum status write_kind(struct buffer *out, enum document_kind kind) {
-    return buffer_printf(out, "\"%s\"", document_kind_name(kind));
+    return json_write_string(out, slice_of(document_kind_name(kind)));
 }
 
-static enum status write_value(struct buffer *out, const struct summary_layout *layout,
-                               const struct summary_field *field, const struct summary *summary,
-                               const struct summary_stamp *stamp) {
+struct writing {
+    const struct summary_layout *layout;
+    const struct summary *summary;
+    const struct summary_stamp *stamp;
+    struct buffer *out;
+    struct summary_marks *marks;
+};
+
+static enum status write_value(const struct writing *writing, const struct summary_field *field) {
+    struct buffer *out = writing->out;
+    const struct summary *summary = writing->summary;
     const char *at = (const char *)summary + field->offset;
     switch (field->kind) {
     case SUMMARY_TEXT:
@@ -131,37 +148,87 @@ static enum status write_value(struct buffer *out, const struct summary_layout *
     case SUMMARY_TIME_MS:
         return write_time(out, *(const uint64_t *)(const void *)at);
     case SUMMARY_DOCUMENT_ID:
-        return write_document_id(out, layout, summary);
+        return write_document_id(out, writing->layout, summary);
     case SUMMARY_KIND:
-        return write_kind(out, layout->document);
+        return write_kind(out, writing->layout->document);
     case SUMMARY_ENTITY_ID:
         return json_write_string(out, summary->entity_id);
     case SUMMARY_SOURCE:
-        return write_source(out, layout, summary, stamp->range_first_seq);
+        return write_source(out, writing->layout, summary, writing->marks);
     case SUMMARY_VERSION:
-        return json_write_string(out, stamp->projection_version);
+        return json_write_string(out, writing->stamp->projection_version);
     case SUMMARY_PROJECTED_AT:
-        return buffer_append_u64(out, stamp->projected_at_ms);
+        return buffer_append_u64(out, writing->stamp->projected_at_ms);
     }
     return STATUS_INTERNAL_ERROR;
 }
 
-static enum status write_member(struct buffer *out, bool first, const struct summary_field *field) {
-    enum status status = buffer_append(out, first ? "{\"" : ",\"", 2);
+static enum status write_field(const struct writing *writing, size_t index) {
+    const struct summary_field *field = &writing->layout->fields[index];
+    struct summary_marks *marks = writing->marks;
+    size_t begin = writing->out->size;
+    enum status status = buffer_append_slice(writing->out, field->opening);
+    marks->values[index] = writing->out->size;
     if (status == STATUS_OK)
-        status = buffer_append_slice(out, slice_of(field->name));
-    return status == STATUS_OK ? buffer_append(out, "\":", 2) : status;
+        status = write_value(writing, field);
+    if (field->kind == SUMMARY_PROJECTED_AT) {
+        marks->projected_at = begin;
+        marks->projected_at_end = writing->out->size;
+    }
+    return status;
 }
 
 enum status summary_write(const struct summary_layout *layout, const struct summary *summary,
-                          const struct summary_stamp *stamp, struct buffer *out) {
+                          const struct summary_stamp *stamp, struct buffer *out,
+                          struct summary_marks *marks) {
+    const struct writing writing = {layout, summary, stamp, out, marks};
+    assert(out->size == 0 && layout->field_count <= SUMMARY_FIELDS_MAX);
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < layout->field_count && status == STATUS_OK; i++) {
-        status = write_member(out, i == 0, &layout->fields[i]);
-        if (status == STATUS_OK)
-            status = write_value(out, layout, &layout->fields[i], summary, stamp);
+    for (size_t i = 0; i < layout->field_count && status == STATUS_OK; i++)
+        status = write_field(&writing, i);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '}');
+    /* The comma before the first member. */
+    if (status == STATUS_OK)
+        out->data[0] = '{';
+    return status;
+}
+
+void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,
+                    const char *document, struct summary *summary) {
+    for (size_t i = 0; i < layout->field_count; i++) {
+        const struct summary_field *field = &layout->fields[i];
+        if (field->kind == SUMMARY_TEXT || field->kind == SUMMARY_OBJECT)
+            text_at(summary, field->offset)->data = document + marks->values[i];
     }
-    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
+
+enum status summary_write_range(struct slice document, const struct summary_marks *marks,
+                                uint64_t first_seq, uint64_t last_seq, struct buffer *out) {
+    enum status status = buffer_append(out, document.data, marks->seq_end);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"seq_range\":["));
+    if (status == STATUS_OK)
+        status = buffer_append_u64(out, first_seq);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ',');
+    if (status == STATUS_OK)
+        status = buffer_append_u64(out, last_seq);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ']');
+    return status == STATUS_OK ? buffer_append_slice(out, slice_from(document, marks->seq_end))
+                               : status;
+}
+
+enum status summary_hash_marked(struct slice document, const struct summary_marks *marks,
+                                struct buffer *scratch, uint8_t hash[SHA256_BYTES]) {
+    buffer_clear(scratch);
+    enum status status = buffer_append(scratch, document.data, marks->projected_at);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(scratch, slice_from(document, marks->projected_at_end));
+    if (status == STATUS_OK)
+        sha256(scratch->data, scratch->size, hash);
+    return status;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -198,7 +265,7 @@ enum status summary_read(const struct summary_layout *layout, struct slice docum
     struct json_field members[SUMMARY_FIELDS_MAX];
     assert(layout->field_count <= SUMMARY_FIELDS_MAX);
     for (size_t i = 0; i < layout->field_count; i++)
-        members[i] = (struct json_field){.name = slice_of(layout->fields[i].name)};
+        members[i] = (struct json_field){.name = layout->fields[i].name};
     summary_init(layout, summary, entity_id);
     enum status status = json_read_object(document, &document_limits, members, layout->field_count);
     if (status != STATUS_OK)

@@ -48,16 +48,20 @@ enum summary_field_kind {
 };
 
 struct summary_field {
-    const char *name;
+    struct slice name;
+    struct slice opening; /* what stands before the value: ,"name": */
     enum summary_field_kind kind;
     size_t offset; /* of the slice or the number, in the summary */
 };
 
+#define SUMMARY_MEMBER(name)                                                                       \
+    {name, sizeof(name) - 1}, {                                                                    \
+        ",\"" name "\":", sizeof(name) + 3                                                         \
+    }
+
 /* A kind of document: its members in the order of canonical JSON. */
 struct summary_layout {
     enum document_kind document;
-    enum entity_kind entity;
-    const char *id_name; /* "run_id" */
     const struct summary_field *fields;
     size_t field_count;
     size_t summary_size;
@@ -67,9 +71,14 @@ struct summary_layout {
 struct summary_stamp {
     struct slice projection_version;
     uint64_t projected_at_ms;
-    /* The first of several events that became one frame; 0: no range. Frames only: a document
-     * must not depend on how its events were cut into commits. */
-    uint64_t range_first_seq;
+};
+
+/* Where things lie in a document just written, so that nobody has to read it to know. */
+struct summary_marks {
+    size_t values[SUMMARY_FIELDS_MAX]; /* of each field */
+    size_t seq_end;                    /* of runtime_source */
+    size_t projected_at;               /* the member, with the comma before it */
+    size_t projected_at_end;
 };
 
 /* No events yet; every text is null. */
@@ -78,14 +87,25 @@ void summary_init(const struct summary_layout *layout, struct summary *summary,
 /* Counts an event: what every type has in common. */
 MUST_CHECK enum status summary_count(struct summary *summary, const struct store_event *event,
                                      struct arena *arena);
-/* Appends canonical JSON. */
+/* Writes canonical JSON into an empty buffer. */
 MUST_CHECK enum status summary_write(const struct summary_layout *layout,
                                      const struct summary *summary,
-                                     const struct summary_stamp *stamp, struct buffer *out);
+                                     const struct summary_stamp *stamp, struct buffer *out,
+                                     struct summary_marks *marks);
+/* Makes the texts of a summary those of its document, wherever that was copied to. */
+void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,
+                    const char *document, struct summary *summary);
+/* Appends the document with the range of events that became one frame. Frames only: a document
+ * must not depend on how its events were cut into commits. */
+MUST_CHECK enum status summary_write_range(struct slice document, const struct summary_marks *marks,
+                                           uint64_t first_seq, uint64_t last_seq,
+                                           struct buffer *out);
 /* The way back; entity_id becomes the summary's and must be the document's. */
 MUST_CHECK enum status summary_read(const struct summary_layout *layout, struct slice document,
                                     struct slice entity_id, struct summary *summary);
-/* The hash of a document without its projected_at. */
+/* The hash of a document without its projected_at: of one just written, and of any. */
+MUST_CHECK enum status summary_hash_marked(struct slice document, const struct summary_marks *marks,
+                                           struct buffer *scratch, uint8_t hash[SHA256_BYTES]);
 MUST_CHECK enum status summary_hash(struct slice document, uint8_t hash[SHA256_BYTES]);
 /* "runtime/run_summary:<id>". */
 MUST_CHECK enum status summary_document_key(enum document_kind kind, struct slice entity_id,

@@ -77,24 +77,20 @@ void summary_cache_drop(struct summary_cache *cache, struct cache_entry *entry) 
 }
 
 enum status summary_cache_prepare(struct summary_cache *cache, struct cache_entry *entry,
-                                  struct slice document, struct slice entity_id) {
+                                  const union any_summary *summary, struct slice document,
+                                  const struct summary_marks *marks) {
     assert(!entry->next.text);
-    size_t bytes = document.size + entity_id.size;
-    char *text = malloc(bytes);
+    char *text = malloc(document.size);
     if (!text)
         return STATUS_OUT_OF_MEMORY;
     memcpy(text, document.data, document.size);
-    memcpy(text + document.size, entity_id.data, entity_id.size);
-    enum status status = summary_read(fold_layout(entry->kind), (struct slice){text, document.size},
-                                      (struct slice){text + document.size, entity_id.size},
-                                      &entry->next.summary.common);
-    if (status != STATUS_OK) {
-        free(text);
-        return status;
-    }
     entry->next.text = text;
-    entry->next.text_bytes = bytes;
-    cache->bytes += bytes;
+    entry->next.text_bytes = document.size;
+    entry->next.summary = *summary;
+    /* Whoever goes on from the entry has the entity at hand, and its id. */
+    entry->next.summary.common.entity_id = (struct slice){NULL, 0};
+    summary_settle(fold_layout(entry->kind), marks, text, &entry->next.summary.common);
+    cache->bytes += document.size;
     return STATUS_OK;
 }
 

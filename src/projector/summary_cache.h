@@ -11,7 +11,7 @@
 
 /* A summary as committed. */
 struct cached_document {
-    char *text; /* the document, then the entity's id; NULL: none */
+    char *text; /* the document; NULL: none */
     size_t text_bytes;
     uint64_t version;
     union any_summary summary;
@@ -48,9 +48,11 @@ struct cache_entry *summary_cache_find(struct summary_cache *cache, uint64_t ref
 struct cache_entry *summary_cache_add(struct summary_cache *cache, uint64_t ref,
                                       enum document_kind kind);
 void summary_cache_drop(struct summary_cache *cache, struct cache_entry *entry);
-/* Sets what becomes of the entry if the commit succeeds: document and summary, copied. */
+/* Sets what becomes of the entry if the commit succeeds: the summary, with its document copied. */
 MUST_CHECK enum status summary_cache_prepare(struct summary_cache *cache, struct cache_entry *entry,
-                                             struct slice document, struct slice entity_id);
+                                             const union any_summary *summary,
+                                             struct slice document,
+                                             const struct summary_marks *marks);
 /* next becomes now, or is forgotten; an entry that then has no document is dropped. */
 void summary_cache_settle(struct summary_cache *cache, struct cache_entry *entry, bool committed);
 /* Drops the oldest until the bound holds. */

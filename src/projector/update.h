@@ -20,7 +20,18 @@ struct update_source {
     uint64_t now_ms;
 };
 
-MUST_CHECK enum status update_build(const struct update_source *source, struct arena *arena,
+/* Memory that is used again for every update. */
+struct update_scratch {
+    struct buffer document;
+    struct buffer text;
+    struct summary_marks marks; /* of the document built last */
+};
+
+void update_scratch_init(struct update_scratch *scratch);
+void update_scratch_release(struct update_scratch *scratch);
+
+MUST_CHECK enum status update_build(const struct update_source *source,
+                                    struct update_scratch *scratch, struct arena *arena,
                                     struct sink_update *update);
 
 #endif

@@ -48,9 +48,11 @@ static inline char *history_document(const struct history *history) {
         .projection_version = SLICE(PROJECTION_VERSION_DEFAULT),
         .projected_at_ms = 1,
     };
+    struct summary_marks marks;
     struct buffer out;
     buffer_init(&out, SUMMARY_BYTES_MAX);
-    assert_ok(summary_write(fold_layout(history->kind), &history->summary.common, &stamp, &out));
+    assert_ok(
+        summary_write(fold_layout(history->kind), &history->summary.common, &stamp, &out, &marks));
     assert_ok(buffer_append_byte(&out, '\0'));
     return out.data;
 }
