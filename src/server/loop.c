@@ -193,7 +193,5 @@ void io_loop_join(struct io_loop *loop) {
     assert(error == 0);
     (void)error;
     append_reader_release(&loop->reader);
-    /* An order to drain or end may have come when that was already happening. */
-    mailbox_take_all(&loop->mailbox);
     mailbox_release(&loop->mailbox);
 }
