@@ -8,7 +8,7 @@ import http from "node:http";
 import { test } from "node:test";
 import { binary, environment, folder, run, within } from "../lib/khala.mjs";
 
-const KILLS = Number(process.env.KHALA_CHAOS_KILLS ?? 60);
+const KILLS = Number(process.env.KHALA_CHAOS_KILLS ?? 200);
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
 const RUNS = 12;
 const WRITERS = 8;
