@@ -44,6 +44,18 @@ test("the examples of the help work", (t) => {
   }
 });
 
+test("the examples of the README answer as it says", () => {
+  const page = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const examples = page.match(/```console\n([^]*?)```/)[1].split(/^\$ /m).filter(Boolean);
+  assert.ok(examples.length >= 8);
+  for (const example of examples) {
+    const [command, ...expected] = example.split("\n");
+    const done = spawnSync("bash", ["-c", `khala() { "${binary}" "$@"; }\n${command}`], { encoding: "utf8" });
+    assert.equal(done.stdout, expected.join("\n"), command);
+    assert.equal(done.status, 0, command);
+  }
+});
+
 test("the version, for people and for programs", () => {
   const text = answer(["version"]);
   assert.match(text, /^khala \d+\.\d+\.\d+$/);
