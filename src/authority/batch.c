@@ -3,7 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define ARENA_BYTES_MAX ((size_t)64 << 20)
+/* Of keys, and of what the projection derives: a document for each entity of a batch. */
+#define ARENA_BYTES_MAX ((size_t)256 << 20)
 /* A key of the index: the entity's ref, then the idempotency key. */
 #define REF_BYTES sizeof(uint64_t)
 

@@ -383,6 +383,7 @@ static enum status add_entity(struct ledger *ledger, struct draft *draft) {
         status = entity_cache_add(&ledger->cache, &draft->entity, &draft->entry);
     if (status != STATUS_OK)
         return status;
+    assert(draft->entry);
     draft->entry->first_log_id = ledger->state.log_id + 1;
     ledger->state.topic_ref++;
     ledger->state.entity_ref++;

@@ -109,6 +109,24 @@ static void the_epoch_and_the_state_survive_a_reopen(void **state) {
     assert_memory_equal(&after.cursor, &cursor, sizeof(cursor));
 }
 
+static void the_state_knows_the_greatest_event_id_whoever_chose_it(void **state) {
+    struct fixture *fixture = *state;
+    struct store_state at;
+    struct uuid none = {{0}};
+    assert_ok(store_read_state(fixture->reader, &at));
+    assert_memory_equal(&at.event_id_max, &none, sizeof(none));
+    fill(fixture);
+    assert_ok(store_read_state(fixture->reader, &at));
+    assert_memory_equal(&at.event_id_max, &at.cursor, sizeof(none));
+    struct store_event event = rows_event(EVENTS + 1, 2, EVENTS / 2 + 1);
+    event.event_id = event.cursor;
+    event.event_id.bytes[0] = 0x0f;
+    assert_ok(
+        store_commit(fixture->writer, &(struct store_batch){.events = &event, .event_count = 1}));
+    assert_ok(store_read_state(fixture->reader, &at));
+    assert_memory_equal(&at.event_id_max, &event.event_id, sizeof(none));
+}
+
 static void two_stores_have_two_epochs(void **state) {
     struct fixture *fixture = *state, other;
     struct store_state here, there;
@@ -596,6 +614,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_store_has_an_epoch_and_the_fixed_topics),
         cmocka_unit_test(the_epoch_and_the_state_survive_a_reopen),
+        cmocka_unit_test(the_state_knows_the_greatest_event_id_whoever_chose_it),
         cmocka_unit_test(two_stores_have_two_epochs),
         cmocka_unit_test(an_entity_is_read_back_whole),
         cmocka_unit_test(absent_rows_are_not_found),
