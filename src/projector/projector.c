@@ -145,7 +145,11 @@ static enum status start_stored(struct projector *projector, struct change *chan
     found = store_load_document(projector->session, kind, ref, &projector->arena, &document);
     if (found != STATUS_OK && found != STATUS_NOT_FOUND)
         return found;
-    change->version = found == STATUS_OK ? document.version : 0;
+    /* No document had more versions than events, so that of a lost one can be passed safely. */
+    if (found == STATUS_OK)
+        change->version = document.version;
+    else if (change->has_checkpoint)
+        change->version = change->checkpoint.last_runtime_seq;
     start_empty(change);
     /* Another version's summary may have been folded by other rules. */
     if (!change->has_checkpoint ||

@@ -111,6 +111,13 @@ static uint64_t sent_seq_of(const struct stored *stored) {
     return stored->has_document ? UINT64_MAX : 0;
 }
 
+/* No document had more versions than events, so that of a lost one can be passed safely. */
+static uint64_t last_version_of(const struct stored *stored) {
+    if (stored->has_document)
+        return stored->document.version;
+    return stored->has_checkpoint ? stored->checkpoint.last_runtime_seq : 0;
+}
+
 static bool same_checkpoint(const struct stored *stored, enum status found,
                             const struct store_checkpoint *again) {
     if (!stored->has_checkpoint || found != STATUS_OK)
@@ -190,14 +197,14 @@ static bool compare(const struct stored *stored, struct sink_update *update,
     return !is_checkpoint_good || !update->is_checkpoint_only;
 }
 
-static enum status note(struct reprojection *work, const struct stored *stored,
-                        const struct reproject_drift *drift, size_t worker_events_before) {
+static void note(struct reprojection *work, const struct stored *stored,
+                 const struct reproject_drift *drift, size_t worker_events_before) {
     const struct reproject_options *options = work->options;
     work->result->drifted++;
     if (options->on_drift)
         options->on_drift(options->user, drift);
     if (!options->apply)
-        return STATUS_OK;
+        return;
     struct sink_update *update = &work->updates[work->update_count];
     /* The document was written with its events' frames: where it stands, they do. */
     if (update->is_checkpoint_only)
@@ -210,8 +217,15 @@ static enum status note(struct reprojection *work, const struct stored *stored,
         .actual_seq = drift->actual_seq,
         .seen_at_ms = options->now_ms,
     };
-    if (work->update_count == REPAIRS_MAX || work->arena.bytes_held > REPAIRS_BYTES ||
-        work->worker_events.size > REPAIRS_BYTES)
+}
+
+/* After each entity: what was made for it goes, unless repairs wait, which are written before they
+ * become many. */
+static enum status tidy_up(struct reprojection *work) {
+    if (work->update_count == 0)
+        arena_reset(&work->arena);
+    else if (work->update_count == REPAIRS_MAX || work->arena.bytes_held > REPAIRS_BYTES ||
+             work->worker_events.size > REPAIRS_BYTES)
         return flush(work);
     return STATUS_OK;
 }
@@ -238,7 +252,7 @@ static enum status compare_fold(struct reprojection *work, const struct stored *
         .summary = &fold->summary,
         .entity_ref = stored->entity.ref,
         .owner = stored->entity.owner,
-        .version = stored->has_document ? stored->document.version + 1 : 1,
+        .version = last_version_of(stored) + 1,
         .log_id = walk->log_id,
         .range_first_seq = sent_seq == UINT64_MAX ? 0 : sent_seq + 1,
         .projection_version = work->version,
@@ -252,12 +266,10 @@ static enum status compare_fold(struct reprojection *work, const struct stored *
     if (!keep_owner(work, &update->owner))
         return STATUS_OUT_OF_MEMORY;
     if (compare(stored, update, &drift))
-        return note(work, stored, &drift, worker_events_before);
-    work->worker_events.size = worker_events_before;
-    /* Nothing of a sound entity is kept; without repairs waiting the memory can go. */
-    if (work->update_count == 0)
-        arena_reset(&work->arena);
-    return STATUS_OK;
+        note(work, stored, &drift, worker_events_before);
+    else
+        work->worker_events.size = worker_events_before;
+    return tidy_up(work);
 }
 
 static enum status check_entity(struct reprojection *work, uint64_t ref, enum entity_kind entity) {

@@ -242,6 +242,7 @@ static void a_document_that_is_gone_or_garbage_is_folded_anew(void **state) {
         log_alter(log, alterations[i]);
         append_after_restart(log);
         expect_drift(log, REASON_SUMMARY_HASH_MISMATCH);
+        assert_true(log_document(log, ENTITY_RUN, "r1").version > 2);
         expect_sound(log);
         log_close(log);
     }
@@ -278,6 +279,77 @@ static void a_gap_of_a_worker_sends_the_events_that_were_missed(void **state) {
     for (uint64_t i = 0; i < 4; i++)
         assert_int_equal(frames.log_ids[i], i + 1);
     expect_drift(log, REASON_SEQUENCE_GAP);
+    log_close(log);
+}
+
+/* Every event of the log is a worker's: each has had its frame once. */
+static void expect_each_event_once(struct stored_log *log, uint64_t count) {
+    struct frames frames = frames_of(log, "runtime.codex_worker_events");
+    assert_int_equal(frames.count, count);
+    for (uint64_t i = 0; i < count; i++)
+        assert_int_equal(frames.log_ids[i], i + 1);
+}
+
+static void folding_a_worker_anew_sends_no_event_twice(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
+    log_append(log, ENTITY_WORKER, "w1", "worker.x", "{}");
+    log_commit(log);
+    log_alter(log, "UPDATE sync_codex_worker_summaries SET payload = '{}'");
+    log_restart(log);
+    log_append(log, ENTITY_WORKER, "w1", "worker.y", "{}");
+    log_commit(log);
+    expect_drift(log, REASON_SUMMARY_HASH_MISMATCH);
+    expect_each_event_once(log, 3);
+    expect_sound(log);
+    log_close(log);
+}
+
+static void a_commit_that_was_kept_though_it_failed_is_gone_on_from(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    const struct projection *projection = projector_projection(log->projector);
+    struct arena arena;
+    log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
+    log_commit(log);
+    log_append(log, ENTITY_WORKER, "w1", "worker.x", "{}");
+    arena_init(&arena, (size_t)1 << 20);
+    struct store_batch batch = log_collect(log, &arena);
+    assert_ok(store_commit(log->session, &batch));
+    projection->abandoned(projection->user);
+    arena_release(&arena);
+    log->event_count = 0;
+    log_append(log, ENTITY_WORKER, "w1", "worker.y", "{}");
+    log_commit(log);
+    assert_int_equal(log_document(log, ENTITY_WORKER, "w1").version, 3);
+    assert_int_equal(drifts_of(log).count, 0);
+    expect_each_event_once(log, 3);
+    expect_sound(log);
+    log_close(log);
+}
+
+static void an_entity_that_fails_half_way_is_projected_whole_later(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    const struct projection *projection = projector_projection(log->projector);
+    struct arena arena;
+    log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
+    log_append(log, ENTITY_WORKER, "w1", "worker.x", "{}");
+    arena_init(&arena, (size_t)1 << 20);
+    log->events[1].seq = 7;
+    struct store_batch batch = log_collect(log, &arena);
+    log->events[1].seq = 2;
+    assert_int_equal(batch.document_count + batch.journal_count, 0);
+    assert_ok(store_commit(log->session, &batch));
+    projection->committed(projection->user);
+    arena_release(&arena);
+    log->event_count = 0;
+    assert_int_equal(projector_stats(log->projector).failures, 1);
+    log_commit(log);
+    expect_each_event_once(log, 2);
+    assert_int_equal(log_document(log, ENTITY_WORKER, "w1").version, 1);
+    expect_sound(log);
     log_close(log);
 }
 
@@ -458,6 +530,9 @@ int main(void) {
         cmocka_unit_test(a_document_that_is_gone_or_garbage_is_folded_anew),
         cmocka_unit_test(a_gap_is_filled_from_the_log),
         cmocka_unit_test(a_gap_of_a_worker_sends_the_events_that_were_missed),
+        cmocka_unit_test(folding_a_worker_anew_sends_no_event_twice),
+        cmocka_unit_test(a_commit_that_was_kept_though_it_failed_is_gone_on_from),
+        cmocka_unit_test(an_entity_that_fails_half_way_is_projected_whole_later),
         cmocka_unit_test(without_a_checkpoint_all_is_folded_anew),
         cmocka_unit_test(a_checkpoint_ahead_skips_until_the_log_has_passed_it),
         cmocka_unit_test(another_version_rewrites),

@@ -154,6 +154,7 @@ static void every_kind_of_drift_is_told_apart_and_repaired(void **state) {
         struct seen seen;
         uint64_t head = head_of(log, "fleet:user:u1:workers");
         uint64_t event_head = head_of(log, "runtime.codex_worker_events");
+        uint64_t version = log_document(log, ENTITY_WORKER, "w1").version;
         log_alter(log, alterations[i].sql);
         run(log, false, &seen);
         assert_int_equal(seen.count, 1);
@@ -163,6 +164,8 @@ static void every_kind_of_drift_is_told_apart_and_repaired(void **state) {
         assert_int_equal(run(log, true, &seen).repaired, 1);
         assert_int_equal(head_of(log, "fleet:user:u1:workers"), head + alterations[i].is_reemitted);
         assert_int_equal(head_of(log, "runtime.codex_worker_events"), event_head);
+        assert_true(log_document(log, ENTITY_WORKER, "w1").version >=
+                    version + alterations[i].is_reemitted);
         assert_int_equal(run(log, false, &seen).drifted, 0);
     }
     log_close(log);
