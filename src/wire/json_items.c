@@ -140,7 +140,10 @@ static struct json_item next_element(struct json_items *items, struct slice *inp
         return continue_element(items, input);
     struct json_item item = {.kind = JSON_ITEM_VALUE};
     size_t used = 0;
-    enum status status = json_scan(&items->scan, *input, &items->limits, &item.value, &used);
+    /* No further than when it comes in pieces, or the reason for a refusal would depend on them. */
+    size_t size = items->pending.size_max < input->size ? items->pending.size_max : input->size;
+    enum status status = json_scan(&items->scan, (struct slice){input->data, size}, &items->limits,
+                                   &item.value, &used);
     if (status != STATUS_OK)
         return item_broken(items, status);
     if (used > 0) {
@@ -201,6 +204,8 @@ struct json_item json_items_next(struct json_items *items, struct slice *input) 
     }
     if (items->state == JSON_ITEMS_BROKEN_OFF)
         return (struct json_item){.kind = JSON_ITEM_BROKEN, .status = items->failure};
+    if (input->size == 0)
+        return item_more();
     return items->format == JSON_ITEMS_LINES ? next_line(items, input)
                                              : next_of_array(items, input);
 }

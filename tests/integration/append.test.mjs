@@ -6,7 +6,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { binary, environment, folder, run, serve, within } from "../lib/khala.mjs";
-import { operate, refused, UNHURRIED } from "../lib/operator.mjs";
+import { operate, refused } from "../lib/operator.mjs";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const HASH = /^sha256:[0-9a-f]{64}$/;
@@ -496,6 +496,21 @@ test("a full disk is answered, harms nothing, and is got over", async (t) => {
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
 });
 
+test("more than may wait for the writer is answered, not piled up", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WRITER_QUEUE_MAX: "1" } });
+  await started(operator, "q");
+  const answers = await Promise.all(Array.from({ length: 300 }, (_, i) =>
+    operator.post("runs/q/events", { event_type: "run.log", payload: { i } })));
+  const done = answers.filter(({ status }) => status === 200);
+  for (const { status, body, headers } of answers.filter((answer) => answer.status !== 200)) {
+    assert.equal(status, 503, body);
+    assert.equal(JSON.parse(body).error, "limit_reached");
+    assert.equal(headers["retry-after"], "1");
+  }
+  assert.ok(done.length > 0);
+  assert.equal((await operator.events("q")).length, 1 + done.length);
+});
+
 test("a second server on the same data folder is refused, the first goes on", async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
@@ -633,5 +648,4 @@ test("migrate makes a store that serve takes, and may be run again", async (t) =
   assert.equal(busy.code, 3);
   await started(operator, "a");
   assert.equal(readFileSync(join(data, "operator.key"), "utf8").trim(), operator.key);
-  assert.ok(UNHURRIED);
 });

@@ -142,6 +142,14 @@ static void an_element_may_be_as_long_as_the_limit_and_no_longer(void **state) {
     }
 }
 
+static void why_an_element_is_refused_does_not_depend_on_the_pieces(void **state) {
+    (void)state;
+    char text[200];
+    /* Too long before it is too deep. */
+    snprintf(text, sizeof(text), "[[%070d[[[[[[[[[[[[]]]]]]]]]]]]]]", 7);
+    check(JSON_ITEMS_ARRAY, text, "broken:payload_too_large ");
+}
+
 static void nothing_is_held_between_items_that_arrive_whole(void **state) {
     (void)state;
     struct json_items items;
@@ -163,6 +171,7 @@ int main(void) {
         cmocka_unit_test(an_element_is_an_item),
         cmocka_unit_test(an_array_that_is_wrong_breaks_off_behind_what_was_right),
         cmocka_unit_test(an_element_may_be_as_long_as_the_limit_and_no_longer),
+        cmocka_unit_test(why_an_element_is_refused_does_not_depend_on_the_pieces),
         cmocka_unit_test(nothing_is_held_between_items_that_arrive_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
