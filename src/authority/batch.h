@@ -24,7 +24,7 @@ struct batch {
     size_t key_count;
     struct store_topic *topics; /* new ones */
     size_t topic_count;
-    /* Requests whose answer holds only if this batch is committed. */
+    /* Requests whose answer, or refusal, holds only if this batch is committed. */
     struct append_request **pending;
     size_t pending_count;
 

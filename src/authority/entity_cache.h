@@ -21,6 +21,7 @@ struct entity_entry {
     struct entity_entry *older;
     uint64_t batch;        /* the last one that used it */
     uint64_t first_log_id; /* of its first event, where it was made while in memory; else 0 */
+    uint64_t last_log_id;  /* of the last event added while in memory; else 0 */
     bool is_changed;       /* its row is part of the batch under way */
     bool is_borrowing;     /* texts point into the batch's groups until entity_cache_settle */
     char *texts;           /* what the entity's texts, but the id, point to otherwise */

@@ -77,6 +77,7 @@ void ledger_forget(struct ledger *ledger) {
         request->deduplicated = request->created = false;
         request->event = (struct store_event){0};
         request->entity = (struct store_entity){0};
+        request->refusal = (struct append_refusal){0};
     }
     /* Entities borrow texts of groups that go back to their makers now. */
     entity_cache_clear(&ledger->cache);
@@ -163,6 +164,17 @@ static enum status answer_entity(struct draft *draft, const struct store_entity 
     return copy_text(draft->arena, &answer->status) ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
+static void hold_back(struct ledger *ledger, struct draft *draft) {
+    if (!draft->is_pending)
+        batch_add_pending(&ledger->batch, draft->request);
+    draft->is_pending = true;
+}
+
+/* The entity is not what the log says until the batch is committed. */
+static bool is_under_way(const struct ledger *ledger, const struct draft *draft) {
+    return draft->entry && draft->entry->last_log_id > ledger->committed_log_id;
+}
+
 /* Answers with an event that is there already, in request->event. */
 static enum status answer_repeated(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
@@ -172,8 +184,8 @@ static enum status answer_repeated(struct ledger *ledger, struct draft *draft) {
     request->deduplicated = true;
     draft->is_answered = true;
     bool is_committed = request->event.log_id <= ledger->committed_log_id;
-    if (!is_committed || (draft->entry && draft->entry->is_changed))
-        batch_add_pending(&ledger->batch, request);
+    if (!is_committed || is_under_way(ledger, draft))
+        hold_back(ledger, draft);
     return STATUS_OK;
 }
 
@@ -242,8 +254,10 @@ static enum status answer_original(struct ledger *ledger, struct draft *draft, u
     enum status status = load_event(ledger, log_id, draft->arena, &event);
     if (status != STATUS_OK)
         return status;
-    if (!is_same_content(draft, &event))
+    if (!is_same_content(draft, &event)) {
+        draft->rests_on_batch = log_id > ledger->committed_log_id;
         return conflict;
+    }
     draft->request->event = event;
     return answer_repeated(ledger, draft);
 }
@@ -400,6 +414,7 @@ static void update_entry(struct ledger *ledger, struct draft *draft) {
     struct slice id = entry->entity.id;
     entry->entity = draft->entity;
     entry->entity.id = id;
+    entry->last_log_id = ledger->state.log_id + 1;
     entry->is_borrowing = entry->is_borrowing || draft->is_borrowing;
     if (draft->is_changed)
         batch_add_changed(&ledger->batch, entry);
@@ -417,7 +432,7 @@ static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     if (status == STATUS_OK && request->idempotency_key.data)
         status = batch_add_key(
             batch, &(struct store_key){event->entity_ref, request->idempotency_key, event->log_id});
-    batch_add_pending(batch, request);
+    hold_back(ledger, draft);
     if (status != STATUS_OK) {
         ledger->is_sound = false;
         return status;
@@ -498,6 +513,10 @@ void ledger_apply(struct ledger *ledger, struct append_request *request, struct 
     memcpy(draft.payload_hash, request->payload_hash, SHA256_BYTES);
     draft.time_ms = uuid7_timestamp_ms(&draft.cursor);
     request->status = apply_rule(ledger, &draft);
-    if (request->status != STATUS_OK)
-        request->event = (struct store_event){0};
+    if (request->status == STATUS_OK)
+        return;
+    request->event = (struct store_event){0};
+    /* A refusal is for good; one that only this batch justifies must not outlive its failure. */
+    if (draft.rests_on_batch || is_under_way(ledger, &draft))
+        hold_back(ledger, &draft);
 }

@@ -47,7 +47,7 @@ MUST_CHECK enum status ledger_begin(struct ledger *ledger, struct clock_reading 
 void ledger_apply(struct ledger *ledger, struct append_request *request, struct arena *arena);
 void ledger_committed(struct ledger *ledger);
 /* The batch was not stored, or nobody knows: those who would have been, and those who were answered
- * with one of them, hear STATUS_STORE_UNAVAILABLE. */
+ * with one of them or refused because of it, hear STATUS_STORE_UNAVAILABLE. */
 void ledger_forget(struct ledger *ledger);
 
 /* ---- for the rules: runs, workers, topics -------------------------------------------------- */
@@ -67,8 +67,10 @@ struct draft {
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];
     struct uuid cursor;
-    uint64_t time_ms; /* recorded_at */
-    bool is_answered; /* nothing is to be appended */
+    uint64_t time_ms;    /* recorded_at */
+    bool is_answered;    /* nothing is to be appended */
+    bool rests_on_batch; /* what it was told of is only in the batch under way */
+    bool is_pending;
 };
 
 /* Fills entry and entity; STATUS_NOT_FOUND leaves entry NULL. */

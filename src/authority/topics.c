@@ -55,8 +55,8 @@ enum status topics_stream(struct arena *arena, struct slice topic, struct slice 
 /* Two names may have one stream id (a.b and a:b): the first to be used has it for good. The audit
  * log's is kept free from the start. */
 static enum status check_stream(struct ledger *ledger, struct draft *draft) {
-    if (batch_find_stream(&ledger->batch, draft->stream_id) ||
-        slice_equal(draft->stream_id, SLICE(AUDIT_STREAM_ID)))
+    draft->rests_on_batch = batch_find_stream(&ledger->batch, draft->stream_id) != NULL;
+    if (draft->rests_on_batch || slice_equal(draft->stream_id, SLICE(AUDIT_STREAM_ID)))
         return STATUS_STREAM_ID_CONFLICT;
     struct store_topic other;
     enum status status = store_load_stream(ledger->session, draft->stream_id, draft->arena, &other);

@@ -236,6 +236,44 @@ static void a_failed_batch_fails_those_who_relied_on_it_and_no_others(void **sta
             ->created);
 }
 
+static void a_failed_batch_takes_back_the_refusals_it_caused(void **state) {
+    struct fixture *fixture = *state;
+    new_run(fixture, "r1");
+    new_run(fixture, "r2");
+    gate_shut(fixture);
+    (void)post(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_A);
+    (void)post(fixture, APPEND_RUN_EVENT, "r1",
+               "{\"event_type\":\"run.cancel_requested\",\"idempotency_key\":\"k\"}");
+    (void)post(fixture, APPEND_TOPIC_EVENT, "a.b", "{\"event_type\":\"x\"}");
+    (void)post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r3\"}");
+    struct asked *refused_too[] = {
+        post(fixture, APPEND_RUN_EVENT, "r1",
+             "{\"event_type\":\"run.finished\",\"payload\":{\"status\":\"succeeded\"}}"),
+        post(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"x\",\"idempotency_key\":\"k\"}"),
+        post(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"x\",\"expected_previous_seq\":1}"),
+        post(fixture, APPEND_RUN_EVENT, "r2", WITH_ID_A),
+        post(fixture, APPEND_TOPIC_EVENT, "a:b", "{\"event_type\":\"x\"}"),
+        post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r3\",\"thread_id\":\"t\"}"),
+        /* What it would say of the run's head is not so. */
+        post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r1\"}"),
+    };
+    struct asked *wrong_anyway =
+        post(fixture, APPEND_RUN_EVENT, "r2", "{\"event_type\":\"x\",\"expected_previous_seq\":9}");
+    break_store();
+    gate_open(fixture);
+    for (size_t i = 0; i < sizeof(refused_too) / sizeof(refused_too[0]); i++) {
+        const struct append_request *request = wait_for(refused_too[i]);
+        assert_string_equal(status_code(request->status), "store_unavailable");
+        assert_int_equal(request->refusal.actual_seq, 0);
+    }
+    assert_int_equal(wait_for(wrong_anyway)->status, STATUS_SEQUENCE_CONFLICT);
+    mend_store();
+    ask_ok(fixture, APPEND_RUN_EVENT, "r1",
+           "{\"event_type\":\"run.finished\",\"payload\":{\"status\":\"succeeded\"}}");
+    ask_ok(fixture, APPEND_RUN_EVENT, "r2", WITH_ID_A);
+    ask_ok(fixture, APPEND_TOPIC_EVENT, "a:b", "{\"event_type\":\"x\"}");
+}
+
 /* ---- what is derived ---- */
 
 /* Notes how it is called, one letter a call: begin, fold, collect, committed, abandoned. */
@@ -417,6 +455,7 @@ int main(void) {
         TEST(cursors_rise_though_the_clock_steps_back),
         TEST(a_failing_store_refuses_and_recovers_without_a_gap),
         TEST(a_failed_batch_fails_those_who_relied_on_it_and_no_others),
+        TEST(a_failed_batch_takes_back_the_refusals_it_caused),
         TEST(every_batch_with_events_is_folded_and_ended_once),
         TEST(a_small_cache_forgets_nothing_that_matters),
         TEST(a_full_mailbox_and_a_stopped_writer_say_so),
