@@ -591,6 +591,15 @@ test("the command line appends and reads", async (t) => {
   assert.equal(khala(["get", "drift", "--json"]).out, "{\"drift\":[]}\n");
 });
 
+test("the command line finds the server by its own settings", async (t) => {
+  const operator = await operate(t);
+  const settings = { RUNTIME_BIND_ADDR: `127.0.0.1:${operator.server.port}`, KHALA_DATA_DIR: operator.data };
+  const there = run(["append", "--run", "here", "--create", "--type", "run.log"], { settings });
+  assert.deepEqual([there.code, there.problem], [0, ""]);
+  assert.equal(run(["get", "run", "here"], { settings: { ...settings, KHALA_URL: "http://127.0.0.1:1" } }).code, 3);
+  assert.equal(run(["get", "run", "here"], { settings: { ...settings, RUNTIME_BIND_ADDR: "x".repeat(600) } }).code, 2);
+});
+
 test("the command line appends a batch, from a file and as it comes", async (t) => {
   const operator = await operate(t);
   const settings = { KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data };
