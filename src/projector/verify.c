@@ -7,6 +7,8 @@
 #define PAGE_EVENTS     4096
 #define PAGE_ENTITIES   256
 #define PROGRESS_EVENTS 1024
+/* An entity with metadata of the largest payload that a policy may allow. */
+#define ENTITY_BYTES_MAX ((size_t)64 << 20)
 
 /* Stops a walk; never leaves this file. */
 #define STOPPED STATUS_EVENT_HASH_MISMATCH
@@ -182,7 +184,7 @@ enum status verify(struct store_session *session, const struct verify_options *o
         return status;
     work.log_end = state.log_id;
     buffer_init(&work.scratch, EVENT_HASH_SCRATCH_BYTES);
-    arena_init(&work.arena, (size_t)4 << 20);
+    arena_init(&work.arena, ENTITY_BYTES_MAX);
     status = check_log(&work);
     if (status == STOPPED && !result->is_broken)
         status = STATUS_OK;

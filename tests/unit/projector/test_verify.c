@@ -50,6 +50,17 @@ static void a_sound_log_holds(void **state) {
     log_close(log);
 }
 
+static void the_largest_metadata_there_may_be_is_no_obstacle(void **state) {
+    (void)state;
+    struct stored_log *log = populated();
+    log_alter(log, "UPDATE entities SET metadata = '{\"a\":\"' || hex(zeroblob(8388600)) || '\"}' "
+                   "WHERE id = 'r1'");
+    struct verify_result result = run(log);
+    assert_false(result.is_broken);
+    assert_int_equal(result.entities, 4);
+    log_close(log);
+}
+
 static void an_altered_payload_is_named(void **state) {
     (void)state;
     expect_broken("UPDATE events SET payload = '{\"n\":2}' WHERE log_id = 4", "run:r1", 2, 4,
@@ -126,6 +137,7 @@ int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sound_log_holds),
+        cmocka_unit_test(the_largest_metadata_there_may_be_is_no_obstacle),
         cmocka_unit_test(an_altered_payload_is_named),
         cmocka_unit_test(any_altered_part_is_named),
         cmocka_unit_test(a_missing_event_is_named),
