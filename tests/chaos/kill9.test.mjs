@@ -1,12 +1,14 @@
 // Kills the server without warning at random moments under load, restarts it on the same folder,
 // and holds it to one sentence: everything acknowledged is in the log where it was acknowledged,
-// nothing is there twice or half, chains verify, and documents equal a rebuild from scratch.
+// nothing is there twice or half, chains verify, documents equal a rebuild from scratch, and every
+// topic's journal is whole and ends with what its documents and events say.
 // Repeats by KHALA_CHAOS_SEED; KHALA_CHAOS_KILLS sets how many times it dies.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import http from "node:http";
 import { test } from "node:test";
 import { binary, environment, folder, run, within } from "../lib/khala.mjs";
+import { sql } from "../lib/operator.mjs";
 
 const KILLS = Number(process.env.KHALA_CHAOS_KILLS ?? 200);
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
@@ -210,6 +212,25 @@ function check(server, args) {
   assert.equal(code, 0, `khala ${args.join(" ")}: ${out}${problem}`);
 }
 
+/** Counters against rows, and the last frame of each entity against its document. */
+function checkJournal(data) {
+  assert.equal(sql(data, `SELECT topic FROM sync_topic_sequences t WHERE entity_ref IS NULL AND
+    (head_seq - oldest_seq + 1, oldest_seq, head_seq) IS NOT
+    (SELECT count(*), min(seq), max(seq) FROM sync_stream_events WHERE topic_ref = t.ref)`), "");
+  for (const [topic, table] of [["runtime.run_summaries", "sync_run_summaries"],
+    ["runtime.codex_worker_summaries", "sync_codex_worker_summaries"]]) {
+    const versions = `SELECT entity_ref, max(doc_version) FROM sync_stream_events WHERE topic_ref =
+      (SELECT ref FROM sync_topic_sequences WHERE topic = '${topic}') GROUP BY entity_ref`;
+    const documents = `SELECT entity_ref, doc_version FROM ${table}`;
+    assert.equal(sql(data, `SELECT * FROM (${versions} EXCEPT ${documents})`), "", `frames of ${topic} without a document`);
+    assert.equal(sql(data, `SELECT * FROM (${documents} EXCEPT ${versions})`), "", `documents of ${topic} without a frame`);
+    assert.notEqual(sql(data, `SELECT count(*) FROM ${table}`), "0");
+  }
+  assert.equal(sql(data, `SELECT e.log_id FROM events e JOIN entities n ON n.ref = e.entity_ref WHERE n.kind = 1
+    EXCEPT SELECT log_id FROM sync_stream_events WHERE topic_ref =
+    (SELECT ref FROM sync_topic_sequences WHERE topic = 'runtime.codex_worker_events')`), "", "worker events without a frame");
+}
+
 test(`${KILLS} kills under load, seed ${SEED}`, { timeout: 580_000 }, async (t) => {
   const server = new Server(folder(t));
   const ledger = new Ledger();
@@ -233,6 +254,7 @@ test(`${KILLS} kills under load, seed ${SEED}`, { timeout: 580_000 }, async (t) 
   await server.stop();
   check(server, ["verify"]);
   check(server, ["reproject", "--all", "--verify"]);
+  checkJournal(server.settings.KHALA_DATA_DIR);
   t.diagnostic(`seed ${SEED}: ${KILLS} kills, ${ledger.acknowledged.size} acknowledged, ${stored} stored, `
     + `${ledger.deduplicated} answered again after a retry`);
 });
