@@ -325,6 +325,8 @@ static enum status prepare_database(const char *path, enum opening opening,
     sqlite3 *database = NULL;
     struct schema schema = {0};
     bool create = opening != OPENING_EXISTING;
+    if (!create && access(path, F_OK) != 0 && errno == ENOENT)
+        return no_store_yet(path, message);
     enum status status = create ? make_file(path, message) : STATUS_OK;
     if (status == STATUS_OK)
         status = sqlite_connect(path, create ? STORE_WRITE : STORE_READ, create, &database,

@@ -90,6 +90,13 @@ static void the_files_are_their_owners_alone_in_a_folder_that_is_not(void **stat
     store_close(store);
 }
 
+static void a_folder_without_a_store_is_said_to_be_one(void **state) {
+    char path[256];
+    snprintf(path, sizeof(path), "%s/none", (char *)*state);
+    assert_refused(*state, false, STATUS_STORE_UNAVAILABLE, "'khala migrate' makes one");
+    assert_refused(path, false, STATUS_STORE_UNAVAILABLE, "'khala migrate' makes one");
+}
+
 static void a_folder_that_cannot_be_made_is_named(void **state) {
     char path[256];
     snprintf(path, sizeof(path), "%s/no/folder", (char *)*state);
@@ -301,6 +308,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(an_absent_folder_is_made_for_its_owner_alone),
         IN_FOLDER(the_files_are_their_owners_alone_in_a_folder_that_is_not),
+        IN_FOLDER(a_folder_without_a_store_is_said_to_be_one),
         IN_FOLDER(a_folder_that_cannot_be_made_is_named),
         IN_FOLDER(a_file_in_place_of_the_folder_is_refused),
         IN_FOLDER(the_tables_of_the_contract_exist_by_name),
