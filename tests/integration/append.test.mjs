@@ -368,6 +368,7 @@ test("nobody gets in without the operator key", async (t) => {
       const { headers, body } = await refused(operator, () => ask(authorization, method, path), 401, code);
       assert.match(headers["www-authenticate"], /^Bearer/);
       assert.equal(body.reason_code, code);
+      assert.match(body.message, /operator key/);
     }
   }
   assert.equal((await operator.ask("GET", "/healthz/ready", undefined, { authorization: "" })).status, 200);
