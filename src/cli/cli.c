@@ -19,7 +19,7 @@ const struct cli_command cli_commands[] = {
      "append --batch FILE|-   (a JSON object a line, as events:batch takes them)\n"
      "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--key KEY] "
      "[--data-dir DIR] [--json]",
-     "Append events to a running server.",
+     "Append events to the server at --url, KHALA_URL or http://127.0.0.1:4100.",
      "khala append --run demo --create --type run.log --payload '{\"line\":\"hello\"}'\n"
      "echo '{\"run_id\":\"demo\",\"event_type\":\"run.log\"}' | khala append --batch -",
      cli_append},
@@ -30,7 +30,7 @@ const struct cli_command cli_commands[] = {
      "get checkpoint run_summary|codex_worker_summary ID\n"
      "get drift\n"
      "get … [--url URL] [--key KEY] [--data-dir DIR] [--json]",
-     "Read runs, workers, events and summaries from a running server.",
+     "Read runs, workers, events and summaries from the server at --url (see append).",
      "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get},
     {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
      "khala migrate --data-dir ./khala-data", cli_migrate},
@@ -38,7 +38,7 @@ const struct cli_command cli_commands[] = {
      "Check every hash, link, sequence and cursor of the log, also beside a running server.",
      "khala verify\nkhala verify --json", cli_verify},
     {"reproject", "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]",
-     "Rebuild documents from the log and write those that differ; with --verify only name them.",
+     "Rebuild documents and write those that differ, server stopped; --verify only names them.",
      "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",

@@ -1,10 +1,22 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "server/server.h"
+
+#define COMMAND_BYTES_MAX 32768
+
+/* $(cat 'PATH'), whatever the path holds. */
+static enum status write_cat(struct buffer *out, const char *path) {
+    enum status status = buffer_append_slice(out, SLICE("$(cat '"));
+    for (; *path && status == STATUS_OK; path++)
+        status = *path == '\'' ? buffer_append_slice(out, SLICE("'\\''"))
+                               : buffer_append_byte(out, *path);
+    return status == STATUS_OK ? buffer_append(out, "')", sizeof("')")) : status;
+}
 
 /* What a person pastes to see it work: create a run, append to it, read it back. */
 static void print_examples(const char *url, const char *key) {
@@ -18,27 +30,37 @@ static void print_examples(const char *url, const char *key) {
            key);
 }
 
+/* The key's file by its whole name: what is shown here is pasted in another folder's shell. */
+static void print_key_file(const struct operator_key *key, const char *url) {
+    char *whole = realpath(key->path, NULL);
+    const char *path = whole ? whole : key->path;
+    struct buffer command;
+    buffer_init(&command, COMMAND_BYTES_MAX);
+    /* Shown once, and to a person only: output that is kept somewhere must not hold it. */
+    if (key->source == OPERATOR_KEY_GENERATED && isatty(1))
+        printf("The operator key is %s, kept in %s\n", key->text, path);
+    else
+        printf("The operator key is in %s\n", path);
+    if (write_cat(&command, path) == STATUS_OK)
+        print_examples(url, command.data);
+    buffer_release(&command);
+    free(whole);
+}
+
 static void print_welcome(const struct server *server) {
     const struct operator_key *key = &server->operator_key;
     const char *host = server->config.bind.host;
     bool bare = strchr(host, ':') == NULL;
     char url[300];
-    char quoted[OPERATOR_KEY_PATH_MAX + 16];
     snprintf(url, sizeof(url), "http://%s%s%s:%u", bare ? "" : "[", host, bare ? "" : "]",
              (unsigned)server->port);
     printf("Khala %s listens on %s\n", KHALA_VERSION, url);
     if (key->source == OPERATOR_KEY_GIVEN) {
         printf("The operator key is KHALA_OPERATOR_KEY.\n");
-        snprintf(quoted, sizeof(quoted), "$KHALA_OPERATOR_KEY");
+        print_examples(url, "$KHALA_OPERATOR_KEY");
     } else {
-        /* Shown once, and to a person only: output that is kept somewhere must not hold it. */
-        if (key->source == OPERATOR_KEY_GENERATED && isatty(1))
-            printf("The operator key is %s, kept in %s\n", key->text, key->path);
-        else
-            printf("The operator key is in %s\n", key->path);
-        snprintf(quoted, sizeof(quoted), "$(cat '%s')", key->path);
+        print_key_file(key, url);
     }
-    print_examples(url, quoted);
     fflush(stdout);
 }
 

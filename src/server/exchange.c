@@ -118,9 +118,21 @@ void exchange_answer_json(struct exchange *exchange, unsigned http_status, struc
                                               .body = body});
 }
 
+/* What a person can do about it, where the code's own words fit several cases. */
+static const char *message_of(const struct exchange *exchange, const struct exchange_error *error) {
+    bool is_operators = exchange->route && exchange->route->flags & ROUTE_OPERATOR;
+    if (error->message)
+        return error->message;
+    if (is_operators && error->status == STATUS_INVALID_TOKEN)
+        return "This is not the operator key of this server.";
+    if (is_operators && status_http(error->status) == 401)
+        return "This address needs the operator key, as Authorization: Bearer KEY.";
+    return status_message(error->status);
+}
+
 enum status exchange_error_write(struct exchange *exchange, const struct exchange_error *error,
                                  struct buffer *out) {
-    const char *message = error->message ? error->message : status_message(error->status);
+    const char *message = message_of(exchange, error);
     enum status status =
         buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
     if (status == STATUS_OK)

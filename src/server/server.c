@@ -118,8 +118,10 @@ static enum status loops_start(struct server *server) {
     if (status != STATUS_OK) {
         const char *reason =
             status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
-        return refuse(server, status, "cannot listen on %s:%u: %s", address->host,
-                      (unsigned)address->port, reason);
+        bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
+        return refuse(server, status, "cannot listen on %s:%u: %s%s", address->host,
+                      (unsigned)address->port, reason,
+                      is_taken ? "; --bind or RUNTIME_BIND_ADDR names another" : "");
     }
     server->loops = calloc(server->loop_count, sizeof(*server->loops));
     if (!server->loops)

@@ -21,6 +21,11 @@ static void read_free(void *memory) {
 static void answer_json(struct store_read *read) {
     if (read->status == STATUS_OK)
         exchange_answer_json(read->exchange, 200, buffer_slice(&read->out));
+    else if (read->status == STATUS_NOT_FOUND && read->entity_kind == ENTITY_TOPIC)
+        exchange_answer_error(
+            read->exchange,
+            &(struct exchange_error){.status = STATUS_NOT_FOUND,
+                                     .message = "Nothing was appended to this topic."});
     else
         exchange_answer_status(read->exchange, read->status);
 }

@@ -41,9 +41,12 @@ static enum status sync_folder(const char *path, struct store_message *message) 
 
 static enum status make_folder(const char *folder, struct store_message *message) {
     if (mkdir(folder, 0700) != 0) {
-        if (errno != EEXIST)
-            return system_fault(message, folder, "make the folder");
-        return STATUS_OK;
+        if (errno == EEXIST)
+            return STATUS_OK;
+        snprintf(message->text, sizeof(message->text),
+                 "%s: cannot make the folder: %s; --data-dir or KHALA_DATA_DIR names another",
+                 folder, strerror(errno));
+        return STATUS_STORE_UNAVAILABLE;
     }
     char *parent = path_in(folder, "..");
     if (parent == NULL)
@@ -51,6 +54,17 @@ static enum status make_folder(const char *folder, struct store_message *message
     enum status status = sync_folder(parent, message);
     free(parent);
     return status;
+}
+
+/* For its owner alone, also in a folder that is not; SQLite gives its other files the same mode.
+ * One that is there is left alone: closing it would drop the locks of connections to it. */
+static enum status make_file(const char *path, struct store_message *message) {
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+    else if (errno != EEXIST)
+        return system_fault(message, path, "make the file");
+    return STATUS_OK;
 }
 
 static enum status lock_is_held(const char *folder, int fd, struct store_message *message) {
@@ -229,13 +243,16 @@ static enum status check_schema(sqlite3 *database, const char *path, struct sche
     return STATUS_OK;
 }
 
+static enum status no_store_yet(const char *path, struct store_message *message) {
+    snprintf(message->text, sizeof(message->text),
+             "%s holds no store yet: 'khala serve' or 'khala migrate' makes one", path);
+    return STATUS_STORE_UNAVAILABLE;
+}
+
 static enum status check_current(const struct schema *schema, const char *path,
                                  struct store_message *message) {
-    if (schema->empty) {
-        snprintf(message->text, sizeof(message->text),
-                 "%s holds no store yet: 'khala serve' or 'khala migrate' makes one", path);
-        return STATUS_STORE_UNAVAILABLE;
-    }
+    if (schema->empty)
+        return no_store_yet(path, message);
     if (schema->version < STORE_SCHEMA_VERSION) {
         snprintf(message->text, sizeof(message->text),
                  "%s has schema version %lld and this khala needs %d: run 'khala migrate'", path,
@@ -308,8 +325,12 @@ static enum status prepare_database(const char *path, enum opening opening,
     sqlite3 *database = NULL;
     struct schema schema = {0};
     bool create = opening != OPENING_EXISTING;
-    enum status status =
-        sqlite_connect(path, create ? STORE_WRITE : STORE_READ, create, &database, message->text);
+    if (!create && access(path, F_OK) != 0 && errno == ENOENT)
+        return no_store_yet(path, message);
+    enum status status = create ? make_file(path, message) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = sqlite_connect(path, create ? STORE_WRITE : STORE_READ, create, &database,
+                                message->text);
     if (status != STATUS_OK)
         return status;
     status = check_schema(database, path, &schema, message);

@@ -70,6 +70,33 @@ static void an_absent_folder_is_made_for_its_owner_alone(void **state) {
                      1);
 }
 
+static void the_files_are_their_owners_alone_in_a_folder_that_is_not(void **state) {
+    static const char *const names[] = {"khala.db", "khala.db-wal", "khala.db-shm", "khala.lock"};
+    struct store_session *session = NULL;
+    struct rows_text id;
+    struct store_entity entity = rows_run(2, &id);
+    assert_int_equal(chmod(*state, 0755), 0);
+    struct store *store = backends[0]->open(*state);
+    assert_ok(store_session_open(store, STORE_WRITE, &session));
+    assert_ok(store_commit(session, &(struct store_batch){.entities = &entity, .entity_count = 1}));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[256];
+        struct stat found;
+        snprintf(path, sizeof(path), "%s/%s", (char *)*state, names[i]);
+        assert_int_equal(stat(path, &found), 0);
+        assert_int_equal(found.st_mode & 0777, 0600);
+    }
+    store_session_close(session);
+    store_close(store);
+}
+
+static void a_folder_without_a_store_is_said_to_be_one(void **state) {
+    char path[256];
+    snprintf(path, sizeof(path), "%s/none", (char *)*state);
+    assert_refused(*state, false, STATUS_STORE_UNAVAILABLE, "'khala migrate' makes one");
+    assert_refused(path, false, STATUS_STORE_UNAVAILABLE, "'khala migrate' makes one");
+}
+
 static void a_folder_that_cannot_be_made_is_named(void **state) {
     char path[256];
     snprintf(path, sizeof(path), "%s/no/folder", (char *)*state);
@@ -280,6 +307,8 @@ static void one_session_writes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(an_absent_folder_is_made_for_its_owner_alone),
+        IN_FOLDER(the_files_are_their_owners_alone_in_a_folder_that_is_not),
+        IN_FOLDER(a_folder_without_a_store_is_said_to_be_one),
         IN_FOLDER(a_folder_that_cannot_be_made_is_named),
         IN_FOLDER(a_file_in_place_of_the_folder_is_refused),
         IN_FOLDER(the_tables_of_the_contract_exist_by_name),

@@ -180,7 +180,7 @@ test("a second server on the same address is refused", async (t) => {
   const second = run(["serve", "--bind", `127.0.0.1:${server.port}`], { cwd: folder(t) });
   assert.equal(second.code, 3);
   assert.equal(second.out, "");
-  assert.match(second.problem, /^khala: cannot listen on .*: Address already in use$/m);
+  assert.match(second.problem, /^khala: cannot listen on .*: Address already in use; --bind or RUNTIME_BIND_ADDR names another$/m);
   const peer = await connect(server);
   await peer.send(get("/healthz/live"));
   assert.equal((await peer.response()).status, 200);

@@ -72,6 +72,8 @@ test("what is not there is not found, by every read", async (t) => {
     ["projectors/worker-summary/x", "worker_not_found"], ["projectors/checkpoints/run_summary/x", "run_not_found"],
     ["projectors/checkpoints/codex_worker_summary/x", "worker_not_found"], ["projectors/checkpoints/other/x", "not_found"]];
   for (const [path, code] of cases) await refused(operator, () => operator.get(path), 404, code);
+  const { body } = await refused(operator, () => operator.get("topics/x/events"), 404, "not_found");
+  assert.match(body.message, /topic/);
   await refused(operator, () => operator.get("runs/%01"), 400, "invalid_request");
   await refused(operator, () => operator.get("topics/%01/events"), 400, "invalid_topic");
 });
