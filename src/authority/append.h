@@ -84,6 +84,7 @@ struct append_group {
     /* Called on the writer's thread, once; typically posts the group back to a loop. */
     void (*done)(struct append_group *group);
     void *user;
+    uint64_t bytes_waiting; /* the writer's */
 };
 
 #endif

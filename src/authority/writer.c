@@ -31,7 +31,8 @@ struct writer {
     struct clock clock;
     pthread_t thread;
     struct writer_counters counters;
-    bool is_failing; /* the last commit failed: said once, not at every request */
+    _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
+    bool is_failing;                /* the last commit failed: said once, not at every request */
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
@@ -140,6 +141,7 @@ static void apply_group(struct ledger *ledger, struct append_group *group) {
 }
 
 static void answer_group(struct writer *writer, struct append_group *group) {
+    atomic_fetch_sub(&writer->bytes_waiting, group->bytes_waiting);
     uint64_t refused = 0;
     uint64_t deduplicated = 0;
     for (size_t i = 0; i < group->request_count; i++) {
@@ -216,7 +218,7 @@ static void writer_free(struct writer *writer) {
 }
 
 enum status writer_start(struct writer **writer, const struct writer_options *options) {
-    assert(options->store && options->policies && options->group_max > 0);
+    assert(options->store && options->policies && options->group_max > 0 && options->bytes_max > 0);
     struct writer *made = calloc(1, sizeof(*made));
     if (!made)
         return STATUS_OUT_OF_MEMORY;
@@ -241,7 +243,15 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
 
 enum status writer_post(struct writer *writer, struct append_group *group) {
     assert(group->done && group->request_count <= APPEND_GROUP_REQUESTS_MAX);
-    return mailbox_post(&writer->mailbox, &group->item);
+    uint64_t bytes = group->arena.bytes_held + group->request_count * sizeof(group->requests[0]);
+    uint64_t before = atomic_fetch_add(&writer->bytes_waiting, bytes);
+    enum status status = STATUS_LIMIT_REACHED;
+    group->bytes_waiting = bytes;
+    if (before == 0 || before + bytes <= writer->options.bytes_max)
+        status = mailbox_post(&writer->mailbox, &group->item);
+    if (status != STATUS_OK)
+        atomic_fetch_sub(&writer->bytes_waiting, bytes);
+    return status;
 }
 
 void writer_stop(struct writer *writer) {

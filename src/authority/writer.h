@@ -23,6 +23,7 @@ struct writer_options {
     void (*on_commit)(void *user, const struct store_batch *batch);
     void *on_commit_user;
     uint64_t group_max; /* groups that may wait */
+    uint64_t bytes_max; /* memory that waiting groups may hold; one alone may always wait */
     /* Time from elsewhere, for tests. NULL: the system's. */
     clock_read_cb *clock_read;
     void *clock_user;

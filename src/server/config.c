@@ -121,6 +121,13 @@ static const struct setting settings[CONFIG_SETTING_COUNT] = {
      .max = 1000000,
      .help = "appends, single or a batch's group, that may wait for the writer; more are answered "
              "503"},
+    {.name = "KHALA_WRITER_QUEUE_BYTES_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(writer_queue_bytes_max),
+     .fallback = "268435456",
+     .min = 1,
+     .max = (uint64_t)1 << 40,
+     .help = "memory that appends waiting for the writer may hold; more are answered 503"},
 };
 
 __attribute__((format(printf, 2, 3))) static enum status refuse(struct config_error *error,

@@ -15,7 +15,7 @@
 #define CONFIG_TEXT_MAX       512
 #define CONFIG_ERROR_MAX      512
 #define CONFIG_LOOPS_MAX      64
-#define CONFIG_SETTING_COUNT  13
+#define CONFIG_SETTING_COUNT  14
 #define CONFIG_POLICY_KEY_MAX 64
 
 enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
@@ -39,6 +39,7 @@ struct config {
     char operator_key[CONFIG_TEXT_MAX]; /* empty: the one of the data folder */
     uint64_t readers;
     uint64_t writer_queue_max;
+    uint64_t writer_queue_bytes_max;
     struct policy_table policies;
     enum config_source sources[CONFIG_SETTING_COUNT];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];

@@ -171,7 +171,8 @@ static enum status writer_and_readers_start(struct server *server) {
     const struct writer_options options = {.store = server->store,
                                            .policies = &server->config.policies,
                                            .projection = projector_projection(server->projector),
-                                           .group_max = server->config.writer_queue_max};
+                                           .group_max = server->config.writer_queue_max,
+                                           .bytes_max = server->config.writer_queue_bytes_max};
     status = writer_start(&server->writer, &options);
     if (status == STATUS_OK)
         status = readers_start(&server->readers, server->store, server->config.readers,

@@ -420,6 +420,25 @@ static void a_full_mailbox_and_a_stopped_writer_say_so(void **state) {
     fixture_open(fixture);
 }
 
+static void waiting_groups_hold_bounded_memory(void **state) {
+    struct fixture *fixture = *state;
+    fixture->options.bytes_max = 1;
+    fixture_restart(fixture);
+    struct asked *asked = asked_new(fixture, 1);
+    assert_ok(append_read(&fixture->reader, APPEND_AUDIT_EVENT, (struct slice){NULL, 0},
+                          parsed("{\"event_type\":\"x\"}"), &asked->group.arena,
+                          &asked->requests[0]));
+    /* The gate's own group waits, larger than the maximum but alone. */
+    gate_shut(fixture);
+    enum status beside_another = writer_post(fixture->writer, &asked->group);
+    gate_open(fixture);
+    assert_int_equal(beside_another, STATUS_LIMIT_REACHED);
+    /* Restarting answers what waited: now this one is alone. */
+    fixture_restart(fixture);
+    assert_ok(writer_post(fixture->writer, &asked->group));
+    assert_int_equal(wait_for(asked)->status, STATUS_OK);
+}
+
 static void an_empty_group_is_answered_too(void **state) {
     struct fixture *fixture = *state;
     struct asked *asked = asked_new(fixture, 0);
@@ -459,6 +478,7 @@ int main(void) {
         TEST(every_batch_with_events_is_folded_and_ended_once),
         TEST(a_small_cache_forgets_nothing_that_matters),
         TEST(a_full_mailbox_and_a_stopped_writer_say_so),
+        TEST(waiting_groups_hold_bounded_memory),
         TEST(an_empty_group_is_answered_too),
         TEST(an_answer_that_does_not_fit_is_refused_and_nothing_stored),
     };

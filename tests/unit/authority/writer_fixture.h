@@ -91,6 +91,7 @@ static inline struct fixture *fixture_new(void) {
         .on_commit = fixture_on_commit,
         .on_commit_user = fixture,
         .group_max = 4096,
+        .bytes_max = 1u << 30,
         .clock_read = clock_manual_read,
         .clock_user = &fixture->clock,
     };
