@@ -126,9 +126,12 @@ static void conn_written(struct conn *conn) {
     conn_consume_unread(conn);
 }
 
-/* A stream's time runs only while the peer owes something: bytes of its body, or room for ours. */
+/* A stream's time runs only while the peer owes something: bytes of its body, or room for ours. A
+ * piece's time runs from its beginning: who does not read cannot prolong it by sending. */
 static void stream_deadline(struct conn *conn) {
-    if (conn->sending || (!conn->paused && !conn->body_done))
+    if (conn->sending)
+        return;
+    if (!conn->paused && !conn->body_done)
         io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     else
         deadline_drop(&conn->deadline);

@@ -15,6 +15,7 @@ struct peer {
     struct fixture *store;
     struct server server;
     struct io_loop loop;
+    struct clock_manual clock;
     int client;
 };
 
@@ -51,7 +52,8 @@ static void open_loop(void) {
     loop->server = &peer.server;
     loop->config = &peer.server.config;
     loop->limits = HTTP1_LIMITS_DEFAULT;
-    clock_init(&loop->clock);
+    peer.clock.reading = (struct clock_reading){1700000000000, 1000000000};
+    clock_init_source(&loop->clock, &peer.clock, clock_manual_read);
     append_reader_init(&loop->reader, FIXTURE_BODY_BYTES_MAX);
     deadline_queue_init(&loop->deadlines);
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++)
@@ -146,10 +148,30 @@ static void a_group_that_comes_back_behind_a_refusal_is_not_answered(void **stat
     assert_int_equal(writer_stats(peer.server.writer).events, 1);
 }
 
+static void a_client_that_goes_on_sending_gets_no_more_time_to_read(void **state) {
+    (void)state;
+    struct conn *conn = peer.loop.conns;
+    static const char second[] = "22\r\n{\"topic\":\"app\",\"event_type\":\"yy\"}\n\r\n";
+    fill_socket(conn);
+    send_batch("{\"topic\":\"app\",\"event_type\":\"x\"}\n", "");
+    while (!conn->sending)
+        uv_run(&peer.loop.uv, UV_RUN_ONCE);
+    uint64_t at_ms = conn->deadline.at_ms;
+    assert_true(at_ms > 0);
+    clock_manual_advance_ms(&peer.clock, 1000);
+    assert_int_equal(write(peer.client, second, sizeof(second) - 1), sizeof(second) - 1);
+    while (writer_stats(peer.server.writer).events < 2 || peer.loop.owed_count > 0)
+        uv_run(&peer.loop.uv, UV_RUN_ONCE);
+    assert_true(conn->sending);
+    assert_int_equal(conn->deadline.at_ms, at_ms);
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_group_that_comes_back_behind_a_refusal_is_not_answered,
+                                        open_peer, close_peer),
+        cmocka_unit_test_setup_teardown(a_client_that_goes_on_sending_gets_no_more_time_to_read,
                                         open_peer, close_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
