@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "base/log.h"
 #include "server/operator_key.h"
@@ -126,9 +127,12 @@ static void conn_written(struct conn *conn) {
     conn_consume_unread(conn);
 }
 
-/* A stream's time runs only while the peer owes something: bytes of its body, or room for ours. */
+/* A stream's time runs only while the peer owes something: bytes of its body, or room for ours. A
+ * piece's time runs from its beginning: who does not read cannot prolong it by sending. */
 static void stream_deadline(struct conn *conn) {
-    if (conn->sending || (!conn->paused && !conn->body_done))
+    if (conn->sending)
+        return;
+    if (!conn->paused && !conn->body_done)
         io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
     else
         deadline_drop(&conn->deadline);
@@ -245,6 +249,14 @@ static void conn_begin_streaming(struct conn *conn) {
     conn->exchange->route->handle(conn->exchange);
 }
 
+/* A compressed batch would otherwise be as many bad items as it happens to have line ends. */
+static bool is_encoded(const struct http1_request *request) {
+    struct slice encoding;
+    return http1_header_find(request, SLICE("content-encoding"), &encoding) &&
+           !(encoding.size == strlen("identity") &&
+             strncasecmp(encoding.data, "identity", encoding.size) == 0);
+}
+
 /* A chunked body does not say how long it is: where none is taken, it is refused by its being. */
 static enum status conn_allow_body(struct conn *conn, const struct http1_request *request) {
     const struct route *route = conn->exchange->route;
@@ -252,6 +264,8 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
         route->flags & ROUTE_APPEND ? conn->loop->server->body_bytes_max : route->body_bytes_max;
     if (request->has_body && body_bytes_max == 0)
         return STATUS_PAYLOAD_TOO_LARGE;
+    if (request->has_body && is_encoded(request))
+        return STATUS_UNSUPPORTED_MEDIA_TYPE;
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 

@@ -55,12 +55,13 @@ void exchange_ref(struct exchange *exchange) {
 
 bool exchange_unref(struct exchange *exchange) {
     struct io_loop *loop = exchange->loop;
-    bool alive = exchange->conn != NULL;
+    bool attached = exchange->conn != NULL;
+    bool wanted = attached && !exchange->whole;
     assert(exchange->refs > 0);
-    if (--exchange->refs == 0 && !alive)
+    if (--exchange->refs == 0 && !attached)
         exchange_free(exchange);
     io_loop_owed_back(loop);
-    return alive;
+    return wanted;
 }
 
 static bool request_id_usable(struct slice id) {
@@ -95,7 +96,7 @@ struct slice exchange_request_id(struct exchange *exchange) {
 static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
     assert(!exchange->answered);
-    exchange->answered = true;
+    exchange->answered = exchange->whole = true;
     /* The rest of a body that comes in pieces is not wanted any more, and is not read. */
     if (conn->state == CONN_STREAMING && !conn->body_done)
         conn->keep_alive = false;

@@ -43,6 +43,7 @@ struct exchange {
     bool answered;       /* or the answer has begun */
     bool chunked;        /* the answer in pieces: else closing ends it */
     bool broken;         /* the answer's head could not be written */
+    bool whole;          /* answered in one piece: nothing may follow */
     unsigned refs;       /* what other threads owe */
     const struct exchange_stream *stream;
     void *work; /* the handler's own, which work_free takes back with the exchange */
@@ -63,7 +64,8 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
 void exchange_detach(struct exchange *exchange);
 /* Another thread will come back with something: the exchange and its loop stay until then. */
 void exchange_ref(struct exchange *exchange);
-/* It came back. False: there is nobody to answer any more, and the exchange may be gone. */
+/* It came back. False: there is nobody to answer any more, or the connection has answered in the
+ * handler's place, as it does when a body breaks off; the exchange may be gone. */
 MUST_CHECK bool exchange_unref(struct exchange *exchange);
 
 /* The client's own id where it gives a usable one, so that its logs and ours meet. */

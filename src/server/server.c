@@ -190,6 +190,10 @@ static enum status store_start(struct server *server) {
     if (status != STATUS_OK)
         return status;
     status = writer_and_readers_start(server);
+    if (status == STATUS_INTERNAL_ERROR)
+        return refuse(
+            server, status,
+            "the store in %s is damaged: 'khala verify' names the place; restore a backup", folder);
     if (status != STATUS_OK)
         return refuse(server, status, "cannot work on the store in %s: %s", folder,
                       status_message(status));

@@ -8,6 +8,7 @@
 
 #include <sqlite3.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "store/store_engine.h"
 
@@ -100,6 +101,7 @@ struct sqlite_session {
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     struct sqlite_tail tail;
+    ino_t wal_inode; /* 0: not written to yet */
     char error[STORE_MESSAGE_MAX];
 };
 

@@ -318,6 +318,30 @@ static enum status migrate(sqlite3 *database, const char *path, const struct sch
 /* ---- opening ----------------------------------------------------------------------------------
  */
 
+static bool has_bytes(const char *path) {
+    struct stat found;
+    return stat(path, &found) == 0 && found.st_size > 0;
+}
+
+/* SQLite takes a log without its database for a leftover and deletes it, though it may hold the
+ * only copy of what was acknowledged last. A start that was cut short leaves no such log: the
+ * database's first page is written before there is one. */
+static enum status check_wal_has_database(const char *path, struct store_message *message) {
+    char *wal = NULL;
+    if (asprintf(&wal, "%s-wal", path) < 0)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = STATUS_OK;
+    if (has_bytes(wal) && !has_bytes(path)) {
+        snprintf(message->text, sizeof(message->text),
+                 "%s is not empty but its database %s is, or is missing: restore both, or move the "
+                 "first away to begin anew",
+                 wal, path);
+        status = STATUS_STORE_UNAVAILABLE;
+    }
+    free(wal);
+    return status;
+}
+
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_EXISTING };
 
 static enum status prepare_database(const char *path, enum opening opening,
@@ -359,6 +383,8 @@ static enum status open_store(const char *folder, enum opening opening, struct s
         status = make_folder(folder, message);
     if (status == STATUS_OK && opening != OPENING_EXISTING)
         status = take_lock(folder, &made->lock_fd, message);
+    if (status == STATUS_OK)
+        status = check_wal_has_database(made->path, message);
     if (status == STATUS_OK)
         status = prepare_database(made->path, opening, message);
     if (status == STATUS_OK) {

@@ -256,6 +256,27 @@ static void a_start_that_was_cut_short_is_finished(void **state) {
     assert_int_equal(number_of(*state, "SELECT count(*) FROM meta WHERE name = 'epoch'"), 1);
 }
 
+/* SQLite would delete such a log, and with it the only copy of what is in it. */
+static void a_log_without_its_database_is_left_alone(void **state) {
+    struct store_message message;
+    char path[256], wal[256];
+    struct stat found;
+    database_path(*state, path);
+    snprintf(wal, sizeof(wal), "%s/khala.db-wal", (const char *)*state);
+    FILE *file = fopen(wal, "w");
+    assert_non_null(file);
+    fputs("frames", file);
+    fclose(file);
+    assert_refused(*state, true, STATUS_STORE_UNAVAILABLE, "khala.db-wal");
+    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_STORE_UNAVAILABLE);
+    assert_int_not_equal(stat(path, &found), 0);
+    fclose(fopen(path, "w"));
+    assert_refused(*state, true, STATUS_STORE_UNAVAILABLE, "khala.db-wal");
+    assert_refused(*state, false, STATUS_STORE_UNAVAILABLE, "khala.db-wal");
+    assert_int_equal(stat(wal, &found), 0);
+    assert_int_equal(found.st_size, 6);
+}
+
 static void migrate_makes_a_store_and_changes_nothing_the_second_time(void **state) {
     struct store_message message;
     struct store *store = NULL;
@@ -322,6 +343,7 @@ int main(void) {
         IN_FOLDER(a_foreign_database_is_left_alone),
         IN_FOLDER(a_file_that_is_no_database_is_refused),
         IN_FOLDER(a_start_that_was_cut_short_is_finished),
+        IN_FOLDER(a_log_without_its_database_is_left_alone),
         IN_FOLDER(migrate_makes_a_store_and_changes_nothing_the_second_time),
         IN_FOLDER(one_session_writes),
     };

@@ -535,6 +535,19 @@ test("a store that cannot be used is refused with the reason", (t) => {
   assert.match(inFile.problem, /^khala: \S/m);
 });
 
+test("a store whose log is damaged is refused as that", async (t) => {
+  const data = folder(t);
+  const operator = await operate(t, { data });
+  await started(operator, "a");
+  await operator.server.stop();
+  execFileSync("sqlite3", [join(data, "khala.db"), "UPDATE events SET cursor = x'00'"]);
+  const done = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]);
+  assert.equal(done.code, 3);
+  assert.match(done.problem, /^khala: the store in .* is damaged: 'khala verify' names the place; restore a backup$/m);
+  const verified = run(["verify", "--data-dir", data]);
+  assert.equal(verified.code, 1, verified.problem);
+});
+
 test("a request under way when the server is asked to end is answered", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "a");

@@ -133,6 +133,19 @@ test("a batch is one of two content types", async (t) => {
   }
 });
 
+test("a body that is compressed is refused as a whole", async (t) => {
+  const operator = await operate(t);
+  const line = JSON.stringify({ topic: "app", event_type: "x" });
+  const ask = (path, encoding) => operator.ask("POST", path, line,
+    { "content-type": "application/x-ndjson", "content-encoding": encoding });
+  for (const path of ["events:batch", "runs"]) {
+    for (const encoding of ["gzip", "br", "identity, gzip"]) {
+      await refused(operator, () => ask(path, encoding), 415, "unsupported_media_type");
+    }
+  }
+  assert.equal((await ask("events:batch", "Identity")).status, 200);
+});
+
 test("a line that is too long is one bad item", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
