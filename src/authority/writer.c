@@ -14,6 +14,8 @@
 
 #define BATCH_PAYLOAD_BYTES_MAX  ((size_t)16 << 20)
 #define ENTITY_COUNT_MAX_DEFAULT 65536
+/* While derived rows are refused: each attempt folds again all that was missed. */
+#define DERIVE_PAUSE_NS ((uint64_t)1000000000)
 
 struct writer_counters {
     _Atomic uint64_t commits;
@@ -21,6 +23,7 @@ struct writer_counters {
     _Atomic uint64_t refused;
     _Atomic uint64_t deduplicated;
     _Atomic uint64_t commit_failures;
+    _Atomic uint64_t underived;
 };
 
 struct writer {
@@ -31,7 +34,9 @@ struct writer {
     struct clock clock;
     pthread_t thread;
     struct writer_counters counters;
-    bool is_failing; /* the last commit failed: said once, not at every request */
+    bool is_failing;   /* the last commit failed: said once, not at every request */
+    bool is_underived; /* the last commit went without what was derived; the same */
+    uint64_t derive_at_ns;
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
@@ -92,18 +97,62 @@ static void note_outcome(struct writer *writer, enum status status) {
     writer->is_failing = status != STATUS_OK;
 }
 
+static bool has_derived(const struct batch *batch, const struct store_batch *rows) {
+    return rows->document_count > 0 || rows->checkpoint_count > 0 || rows->journal_count > 0 ||
+           rows->drift_count > 0 || rows->topic_count > batch->topic_count;
+}
+
+/* Trying again later would not help: what is stored stands in the way. */
+static bool is_contradiction(enum status status) {
+    return status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT;
+}
+
+static void note_derived(struct writer *writer, bool is_underived) {
+    if (is_underived) {
+        count(&writer->counters.underived, 1);
+        writer->derive_at_ns = writer->ledger.now.mono_ns + DERIVE_PAUSE_NS;
+        if (!writer->is_underived)
+            log_event(LOG_ERROR, "store.derived_refused",
+                      log_str("error", store_session_error(writer->session)),
+                      log_str("effect", "events are kept; documents wait for a repair"));
+    } else if (writer->is_underived) {
+        log_event(LOG_INFO, "store.derived_recovered",
+                  log_int("log_id", (int64_t)writer->ledger.state.log_id));
+    }
+    writer->is_underived = is_underived;
+}
+
+/* Derived tables that are damaged do not keep events from being stored: the projection then finds
+ * its checkpoints behind the log, and folds what it missed from there. */
+static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
+    batch_fill(&writer->ledger.batch, rows);
+    enum status status = store_commit(writer->session, rows);
+    if (status == STATUS_OK)
+        note_derived(writer, true);
+    return status;
+}
+
 static enum status commit(struct writer *writer, struct store_batch *rows) {
     struct ledger *ledger = &writer->ledger;
     const struct projection *projection = writer->options.projection;
     batch_fill(&ledger->batch, rows);
-    if (projection)
-        fold(projection, ledger, rows);
+    if (!projection || ledger->now.mono_ns < writer->derive_at_ns)
+        return store_commit(writer->session, rows);
+    uint64_t topic_ref = ledger->state.topic_ref;
+    fold(projection, ledger, rows);
+    bool is_derived = has_derived(&ledger->batch, rows);
     enum status status = store_commit(writer->session, rows);
-    if (projection && status == STATUS_OK)
+    if (status == STATUS_OK) {
         projection->committed(projection->user);
-    else if (projection)
-        projection->abandoned(projection->user);
-    return status;
+        if (is_derived)
+            note_derived(writer, false);
+        return status;
+    }
+    projection->abandoned(projection->user);
+    if (!is_derived || !is_contradiction(status))
+        return status;
+    ledger->state.topic_ref = topic_ref;
+    return commit_underived(writer, rows);
 }
 
 static void finish(struct writer *writer) {
@@ -260,5 +309,6 @@ struct writer_stats writer_stats(const struct writer *writer) {
         .refused = atomic_load_explicit(&counters->refused, memory_order_relaxed),
         .deduplicated = atomic_load_explicit(&counters->deduplicated, memory_order_relaxed),
         .commit_failures = atomic_load_explicit(&counters->commit_failures, memory_order_relaxed),
+        .underived = atomic_load_explicit(&counters->underived, memory_order_relaxed),
     };
 }

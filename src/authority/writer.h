@@ -4,7 +4,8 @@
  * STATUS_LIMIT_REACHED when too much waits, STATUS_SHUTTING_DOWN after writer_stop: the group then
  * stays the caller's. While the store cannot be written every group is answered with
  * STATUS_STORE_UNAVAILABLE, and the writer recovers by itself when the cause is gone.
- * Order: sequences, cursors and answers follow the order of posting. */
+ * Order: sequences, cursors and answers follow the order of posting. Damage to what is derived
+ * refuses nothing. */
 #ifndef AUTHORITY_WRITER_H
 #define AUTHORITY_WRITER_H
 
@@ -35,6 +36,7 @@ struct writer_stats {
     uint64_t refused;
     uint64_t deduplicated;
     uint64_t commit_failures;
+    uint64_t underived; /* commits whose derived rows the store refused; made without */
 };
 
 MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);
