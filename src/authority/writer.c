@@ -40,7 +40,14 @@ struct writer {
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
-    return (struct append_group *)((char *)item - offsetof(struct append_group, item));
+    return (struct append_group *)((char *)item - offsetof(struct append_group, posted.item));
+}
+
+/* NULL: a group. */
+static struct writer_job *job_of(struct mailbox_item *item) {
+    struct writer_job *job =
+        (struct writer_job *)((char *)item - offsetof(struct writer_job, posted.item));
+    return job->posted.is_job ? job : NULL;
 }
 
 static void count(_Atomic uint64_t *counter, uint64_t more) {
@@ -57,12 +64,12 @@ static size_t payload_bytes_of(const struct append_group *group) {
 }
 
 /* Where the batch that begins with first ends: as many whole groups as the limits take, and one at
- * least. */
+ * least. A job ends it too. */
 static struct mailbox_item *batch_end(struct mailbox_item *first) {
     size_t requests = 0;
     size_t bytes = 0;
     struct mailbox_item *item = first;
-    for (; item; item = item->next) {
+    for (; item && !job_of(item); item = item->next) {
         const struct append_group *group = group_of(item);
         requests += group->request_count;
         bytes += payload_bytes_of(group);
@@ -168,8 +175,7 @@ static void finish(struct writer *writer) {
     }
     count(&writer->counters.commits, 1);
     count(&writer->counters.events, ledger->batch.event_count);
-    if (writer->options.on_commit)
-        writer->options.on_commit(writer->options.on_commit_user, &rows);
+    writer_announce(writer, &rows);
     ledger_committed(ledger);
     note_outcome(writer, STATUS_OK);
 }
@@ -225,13 +231,23 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
     }
 }
 
+static void run_job(struct writer *writer, struct writer_job *job) {
+    job->run(job, writer->session);
+    ledger_refresh(&writer->ledger);
+}
+
 static void *writer_main(void *argument) {
     struct writer *writer = argument;
     struct mailbox_item *items;
     while (mailbox_wait(&writer->mailbox, MAILBOX_FOREVER, &items) == STATUS_OK) {
         while (items) {
-            struct mailbox_item *end = batch_end(items);
-            run_batch(writer, items, end);
+            struct writer_job *job = job_of(items);
+            /* Whatever is run or answered may be gone then. */
+            struct mailbox_item *end = job ? items->next : batch_end(items);
+            if (job)
+                run_job(writer, job);
+            else
+                run_batch(writer, items, end);
             items = end;
         }
     }
@@ -290,7 +306,19 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
 
 enum status writer_post(struct writer *writer, struct append_group *group) {
     assert(group->done && group->request_count <= APPEND_GROUP_REQUESTS_MAX);
-    return mailbox_post(&writer->mailbox, &group->item);
+    group->posted.is_job = false;
+    return mailbox_post(&writer->mailbox, &group->posted.item);
+}
+
+enum status writer_post_job(struct writer *writer, struct writer_job *job) {
+    assert(job->run);
+    job->posted.is_job = true;
+    return mailbox_post(&writer->mailbox, &job->posted.item);
+}
+
+void writer_announce(struct writer *writer, const struct store_batch *batch) {
+    if (writer->options.on_commit)
+        writer->options.on_commit(writer->options.on_commit_user, batch);
 }
 
 void writer_stop(struct writer *writer) {
