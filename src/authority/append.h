@@ -76,8 +76,14 @@ struct append_request {
     struct append_refusal refusal;
 };
 
-struct append_group {
+/* What waits in the writer's mailbox; filled by posting. */
+struct writer_item {
     struct mailbox_item item;
+    bool is_job;
+};
+
+struct append_group {
+    struct writer_item posted;
     struct append_request *requests;
     size_t request_count;
     struct arena arena; /* the maker's; the writer puts answers here */

@@ -85,6 +85,14 @@ void ledger_forget(struct ledger *ledger) {
     ledger->is_sound = false;
 }
 
+void ledger_refresh(struct ledger *ledger) {
+    struct store_state state;
+    if (store_read_state(ledger->session, &state) == STATUS_OK)
+        ledger->state.topic_ref = state.topic_ref;
+    else
+        ledger->is_sound = false;
+}
+
 /* ---- finding ---- */
 
 enum status ledger_find(struct ledger *ledger, struct draft *draft, enum entity_kind kind,

@@ -50,6 +50,9 @@ void ledger_committed(struct ledger *ledger);
  * with one of them or refused because of it, hear STATUS_STORE_UNAVAILABLE. */
 void ledger_forget(struct ledger *ledger);
 
+/* Between batches: somebody else made topics with the session. */
+void ledger_refresh(struct ledger *ledger);
+
 /* ---- for the rules: runs, workers, topics -------------------------------------------------- */
 
 /* An event on its way into the batch. */

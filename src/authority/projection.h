@@ -1,7 +1,8 @@
 /* How the writer derives: the interface the projector fills in, so that the authority does not
  * depend on it. Writer's thread only. What collect adds lives in the arena given to it.
  * Folding cannot fail the append: what goes wrong inside is counted, noted as drift and repaired.
- * begin … fold* … collect, then exactly one of committed and abandoned. */
+ * begin … fold* … collect, then exactly one of committed and abandoned. After abandoned the events
+ * themselves may still have been stored: what comes next tells by their sequences. */
 #ifndef AUTHORITY_PROJECTION_H
 #define AUTHORITY_PROJECTION_H
 

@@ -14,6 +14,8 @@
 
 #define BATCH_PAYLOAD_BYTES_MAX  ((size_t)16 << 20)
 #define ENTITY_COUNT_MAX_DEFAULT 65536
+/* While derived rows are refused: each attempt folds again all that was missed. */
+#define DERIVE_PAUSE_NS ((uint64_t)1000000000)
 
 struct writer_counters {
     _Atomic uint64_t commits;
@@ -21,6 +23,7 @@ struct writer_counters {
     _Atomic uint64_t refused;
     _Atomic uint64_t deduplicated;
     _Atomic uint64_t commit_failures;
+    _Atomic uint64_t underived;
 };
 
 struct writer {
@@ -33,10 +36,19 @@ struct writer {
     struct writer_counters counters;
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
     bool is_failing;                /* the last commit failed: said once, not at every request */
+    bool is_underived;              /* the last commit went without what was derived; the same */
+    uint64_t derive_at_ns;
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
-    return (struct append_group *)((char *)item - offsetof(struct append_group, item));
+    return (struct append_group *)((char *)item - offsetof(struct append_group, posted.item));
+}
+
+/* NULL: a group. */
+static struct writer_job *job_of(struct mailbox_item *item) {
+    struct writer_job *job =
+        (struct writer_job *)((char *)item - offsetof(struct writer_job, posted.item));
+    return job->posted.is_job ? job : NULL;
 }
 
 static void count(_Atomic uint64_t *counter, uint64_t more) {
@@ -53,12 +65,12 @@ static size_t payload_bytes_of(const struct append_group *group) {
 }
 
 /* Where the batch that begins with first ends: as many whole groups as the limits take, and one at
- * least. */
+ * least. A job ends it too. */
 static struct mailbox_item *batch_end(struct mailbox_item *first) {
     size_t requests = 0;
     size_t bytes = 0;
     struct mailbox_item *item = first;
-    for (; item; item = item->next) {
+    for (; item && !job_of(item); item = item->next) {
         const struct append_group *group = group_of(item);
         requests += group->request_count;
         bytes += payload_bytes_of(group);
@@ -93,18 +105,62 @@ static void note_outcome(struct writer *writer, enum status status) {
     writer->is_failing = status != STATUS_OK;
 }
 
+static bool has_derived(const struct batch *batch, const struct store_batch *rows) {
+    return rows->document_count > 0 || rows->checkpoint_count > 0 || rows->journal_count > 0 ||
+           rows->drift_count > 0 || rows->topic_count > batch->topic_count;
+}
+
+/* Trying again later would not help: what is stored stands in the way. */
+static bool is_contradiction(enum status status) {
+    return status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT;
+}
+
+static void note_derived(struct writer *writer, bool is_underived) {
+    if (is_underived) {
+        count(&writer->counters.underived, 1);
+        writer->derive_at_ns = writer->ledger.now.mono_ns + DERIVE_PAUSE_NS;
+        if (!writer->is_underived)
+            log_event(LOG_ERROR, "store.derived_refused",
+                      log_str("error", store_session_error(writer->session)),
+                      log_str("effect", "events are kept; documents wait for a repair"));
+    } else if (writer->is_underived) {
+        log_event(LOG_INFO, "store.derived_recovered",
+                  log_int("log_id", (int64_t)writer->ledger.state.log_id));
+    }
+    writer->is_underived = is_underived;
+}
+
+/* Derived tables that are damaged do not keep events from being stored: the projection then finds
+ * its checkpoints behind the log, and folds what it missed from there. */
+static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
+    batch_fill(&writer->ledger.batch, rows);
+    enum status status = store_commit(writer->session, rows);
+    if (status == STATUS_OK)
+        note_derived(writer, true);
+    return status;
+}
+
 static enum status commit(struct writer *writer, struct store_batch *rows) {
     struct ledger *ledger = &writer->ledger;
     const struct projection *projection = writer->options.projection;
     batch_fill(&ledger->batch, rows);
-    if (projection)
-        fold(projection, ledger, rows);
+    if (!projection || ledger->now.mono_ns < writer->derive_at_ns)
+        return store_commit(writer->session, rows);
+    uint64_t topic_ref = ledger->state.topic_ref;
+    fold(projection, ledger, rows);
+    bool is_derived = has_derived(&ledger->batch, rows);
     enum status status = store_commit(writer->session, rows);
-    if (projection && status == STATUS_OK)
+    if (status == STATUS_OK) {
         projection->committed(projection->user);
-    else if (projection)
-        projection->abandoned(projection->user);
-    return status;
+        if (is_derived)
+            note_derived(writer, false);
+        return status;
+    }
+    projection->abandoned(projection->user);
+    if (!is_derived || !is_contradiction(status))
+        return status;
+    ledger->state.topic_ref = topic_ref;
+    return commit_underived(writer, rows);
 }
 
 static void finish(struct writer *writer) {
@@ -120,8 +176,7 @@ static void finish(struct writer *writer) {
     }
     count(&writer->counters.commits, 1);
     count(&writer->counters.events, ledger->batch.event_count);
-    if (writer->options.on_commit)
-        writer->options.on_commit(writer->options.on_commit_user, &rows);
+    writer_announce(writer, &rows);
     ledger_committed(ledger);
     note_outcome(writer, STATUS_OK);
 }
@@ -178,13 +233,23 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
     }
 }
 
+static void run_job(struct writer *writer, struct writer_job *job) {
+    job->run(job, writer->session);
+    ledger_refresh(&writer->ledger);
+}
+
 static void *writer_main(void *argument) {
     struct writer *writer = argument;
     struct mailbox_item *items;
     while (mailbox_wait(&writer->mailbox, MAILBOX_FOREVER, &items) == STATUS_OK) {
         while (items) {
-            struct mailbox_item *end = batch_end(items);
-            run_batch(writer, items, end);
+            struct writer_job *job = job_of(items);
+            /* Whatever is run or answered may be gone then. */
+            struct mailbox_item *end = job ? items->next : batch_end(items);
+            if (job)
+                run_job(writer, job);
+            else
+                run_batch(writer, items, end);
             items = end;
         }
     }
@@ -247,11 +312,23 @@ enum status writer_post(struct writer *writer, struct append_group *group) {
     uint64_t before = atomic_fetch_add(&writer->bytes_waiting, bytes);
     enum status status = STATUS_LIMIT_REACHED;
     group->bytes_waiting = bytes;
+    group->posted.is_job = false;
     if (before == 0 || before + bytes <= writer->options.bytes_max)
-        status = mailbox_post(&writer->mailbox, &group->item);
+        status = mailbox_post(&writer->mailbox, &group->posted.item);
     if (status != STATUS_OK)
         atomic_fetch_sub(&writer->bytes_waiting, bytes);
     return status;
+}
+
+enum status writer_post_job(struct writer *writer, struct writer_job *job) {
+    assert(job->run);
+    job->posted.is_job = true;
+    return mailbox_post(&writer->mailbox, &job->posted.item);
+}
+
+void writer_announce(struct writer *writer, const struct store_batch *batch) {
+    if (writer->options.on_commit)
+        writer->options.on_commit(writer->options.on_commit_user, batch);
 }
 
 void writer_stop(struct writer *writer) {
@@ -270,5 +347,6 @@ struct writer_stats writer_stats(const struct writer *writer) {
         .refused = atomic_load_explicit(&counters->refused, memory_order_relaxed),
         .deduplicated = atomic_load_explicit(&counters->deduplicated, memory_order_relaxed),
         .commit_failures = atomic_load_explicit(&counters->commit_failures, memory_order_relaxed),
+        .underived = atomic_load_explicit(&counters->underived, memory_order_relaxed),
     };
 }

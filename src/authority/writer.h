@@ -1,10 +1,11 @@
 /* The writer: the one thread that sequences, folds and commits.
- * writer_post may be called from any thread; everything else belongs to the main thread.
+ * Posting may be done from any thread; everything else belongs to the main thread.
  * Memory: a bounded cache of entities, and one batch. The mailbox is bounded.
  * STATUS_LIMIT_REACHED when too much waits, STATUS_SHUTTING_DOWN after writer_stop: the group then
  * stays the caller's. While the store cannot be written every group is answered with
  * STATUS_STORE_UNAVAILABLE, and the writer recovers by itself when the cause is gone.
- * Order: sequences, cursors and answers follow the order of posting. */
+ * Order: sequences, cursors and answers follow the order of posting. Damage to what is derived
+ * refuses nothing. */
 #ifndef AUTHORITY_WRITER_H
 #define AUTHORITY_WRITER_H
 
@@ -14,6 +15,13 @@
 
 struct projection; /* authority/projection.h: how the writer folds, without knowing the projector */
 struct writer;
+
+/* Other work with the write session. It must not touch the log or its entities. The job's memory is
+ * its maker's again as soon as run says so, in whatever way. */
+struct writer_job {
+    struct writer_item posted;
+    void (*run)(struct writer_job *job, struct store_session *session);
+};
 
 struct writer_options {
     struct store *store;
@@ -36,10 +44,16 @@ struct writer_stats {
     uint64_t refused;
     uint64_t deduplicated;
     uint64_t commit_failures;
+    uint64_t underived; /* commits whose derived rows the store refused; made without */
 };
 
 MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);
 MUST_CHECK enum status writer_post(struct writer *writer, struct append_group *group);
+/* In turn, between two batches. Appends wait as long as it runs, so long work is posted in pieces.
+ */
+MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job *job);
+/* For jobs: what they committed goes where commits of the writer go. */
+void writer_announce(struct writer *writer, const struct store_batch *batch);
 /* Finishes what was posted, then ends the thread. */
 void writer_stop(struct writer *writer);
 /* Any thread. */

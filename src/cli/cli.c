@@ -37,8 +37,11 @@ const struct cli_command cli_commands[] = {
     {"verify", "verify [--json] [--data-dir DIR]",
      "Check every hash, link, sequence and cursor of the log, also beside a running server.",
      "khala verify\nkhala verify --json", cli_verify},
-    {"reproject", "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]",
-     "Rebuild documents and write those that differ, server stopped; --verify only names them.",
+    {"reproject",
+     "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]\n"
+     "reproject … [--url URL] [--key KEY]",
+     "Rebuild documents from the log and write those that differ, through the server where one "
+     "runs; with --verify only name them.",
      "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",

@@ -4,15 +4,17 @@
 
 int cli_store_open(const struct config *config, enum store_mode mode, struct cli_store *opened) {
     struct store_message message = {""};
-    *opened = (struct cli_store){NULL, NULL};
+    *opened = (struct cli_store){.store = NULL};
     enum status status = store_open_sqlite(&opened->store, config->data_dir, false, &message);
     if (status == STATUS_OK && mode == STORE_WRITE) {
         store_close(opened->store);
         opened->store = NULL;
         status = store_open_sqlite(&opened->store, config->data_dir, true, &message);
-        if (status == STATUS_STORE_UNAVAILABLE)
-            return cli_fail(EXIT_CODE_UNREACHABLE, "%s; stop the server to change its documents",
-                            message.text);
+        if (status == STATUS_STORE_UNAVAILABLE) {
+            opened->is_in_use = true;
+            opened->message = message;
+            return EXIT_CODE_UNREACHABLE;
+        }
     }
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
@@ -28,5 +30,5 @@ void cli_store_close(struct cli_store *opened) {
         store_session_close(opened->session);
     if (opened->store)
         store_close(opened->store);
-    *opened = (struct cli_store){NULL, NULL};
+    *opened = (struct cli_store){.store = NULL};
 }

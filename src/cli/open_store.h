@@ -11,9 +11,12 @@
 struct cli_store {
     struct store *store;
     struct store_session *session;
+    /* Not opened for writing: a server has it. Why is in the message, and was not printed. */
+    bool is_in_use;
+    struct store_message message;
 };
 
-/* STORE_READ works beside a running server; STORE_WRITE needs the server to be stopped. */
+/* STORE_READ works beside a running server; STORE_WRITE does not, and sets is_in_use. */
 int cli_store_open(const struct config *config, enum store_mode mode, struct cli_store *opened);
 void cli_store_close(struct cli_store *opened);
 

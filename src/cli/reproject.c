@@ -3,9 +3,11 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/open_store.h"
 #include "cli/progress.h"
+#include "cli/remote.h"
 #include "cli/settings.h"
 #include "wire/json.h"
 
@@ -17,6 +19,7 @@ struct request {
     bool all;
     bool verify;
     bool json;
+    struct remote_options remote; /* where a server has the store */
 };
 
 struct report {
@@ -30,26 +33,47 @@ static void show_progress(void *user, uint64_t done, uint64_t total) {
     progress_show(&report->progress, done, total);
 }
 
-/* Drifts are printed as they are found: there may be more than would fit in memory. */
-static void show_drift(void *user, const struct reproject_drift *drift) {
-    struct report *report = user;
-    struct slice key = drift->document_key;
-    progress_end(&report->progress);
+struct drift_line {
+    struct slice key;
+    struct slice reason;
+    struct slice what;
+    uint64_t expected_seq;
+    uint64_t actual_seq;
+};
+
+static void print_drift(struct report *report, const struct drift_line *drift) {
     if (!report->request->json) {
-        printf("drift: %.*s: %s: %s (log at %llu, checkpoint at %llu)\n", (int)key.size, key.data,
-               reason_code(drift->reason), drift->what, (unsigned long long)drift->expected_seq,
+        printf("drift: %.*s: %.*s: %.*s (log at %llu, checkpoint at %llu)\n", (int)drift->key.size,
+               drift->key.data, (int)drift->reason.size, drift->reason.data, (int)drift->what.size,
+               drift->what.data, (unsigned long long)drift->expected_seq,
                (unsigned long long)drift->actual_seq);
         return;
     }
     struct buffer text;
     buffer_init(&text, TEXT_BYTES_MAX);
-    if (json_write_string(&text, key) == STATUS_OK)
-        printf("%s{\"document_key\":%.*s,\"reason\":\"%s\",\"message\":\"%s\","
+    if (json_write_string(&text, drift->key) == STATUS_OK)
+        printf("%s{\"document_key\":%.*s,\"reason\":\"%.*s\",\"message\":\"%.*s\","
                "\"expected_seq\":%llu,\"actual_seq\":%llu}",
-               report->drift_count++ ? "," : "", (int)text.size, text.data,
-               reason_code(drift->reason), drift->what, (unsigned long long)drift->expected_seq,
-               (unsigned long long)drift->actual_seq);
+               report->drift_count++ ? "," : "", (int)text.size, text.data, (int)drift->reason.size,
+               drift->reason.data, (int)drift->what.size, drift->what.data,
+               (unsigned long long)drift->expected_seq, (unsigned long long)drift->actual_seq);
     buffer_release(&text);
+}
+
+/* Drifts are printed as they are found: there may be more than would fit in memory. */
+static void show_drift(void *user, const struct reproject_drift *drift) {
+    struct report *report = user;
+    progress_end(&report->progress);
+    print_drift(report, &(struct drift_line){.key = drift->document_key,
+                                             .reason = slice_of(reason_code(drift->reason)),
+                                             .what = slice_of(drift->what),
+                                             .expected_seq = drift->expected_seq,
+                                             .actual_seq = drift->actual_seq});
+}
+
+static void print_begin(const struct request *request) {
+    if (request->json)
+        printf("{\"mode\":\"%s\",\"drifts\":[", request->verify ? "verify" : "apply");
 }
 
 static void print_result(const struct request *request, enum status status,
@@ -86,31 +110,125 @@ static struct slice entity_id(const struct request *request) {
     return slice_of(request->run ? request->run : request->worker);
 }
 
+static int apply(const struct request *request, const struct cli_store *opened) {
+    struct clock clock;
+    struct report report = {.request = request};
+    struct reproject_result result;
+    clock_init(&clock);
+    const struct reproject_options options = {
+        .kind = request->run ? ENTITY_RUN : ENTITY_WORKER,
+        .id = entity_id(request),
+        .apply = !request->verify,
+        .now_ms = clock_wall_ms(&clock),
+        .user = &report,
+        .on_drift = show_drift,
+        .on_progress = show_progress,
+    };
+    print_begin(request);
+    progress_begin(&report.progress, "reproject", "events");
+    enum status status = reproject(opened->session, &options, &result);
+    progress_end(&report.progress);
+    print_result(request, status, &result);
+    return conclude(request, opened, status, &result);
+}
+
+/* ---- where a server has the store ----------------------------------------------------------- */
+
+static enum status write_request(const struct request *request, struct buffer *body) {
+    if (request->all)
+        return buffer_append_slice(body, SLICE("{\"all\":true}"));
+    enum status status =
+        buffer_append_slice(body, request->run ? SLICE("{\"run_id\":") : SLICE("{\"worker_id\":"));
+    struct slice id = entity_id(request);
+    if (status == STATUS_OK)
+        status = utf8_valid(id) ? json_write_string(body, id) : STATUS_INVALID_UTF8;
+    return status == STATUS_OK ? buffer_append_byte(body, '}') : status;
+}
+
+static bool print_rewritten(struct report *report, struct json_value value) {
+    struct json_field fields[] = {{.name = SLICE("document_id")},
+                                  {.name = SLICE("reason")},
+                                  {.name = SLICE("message")},
+                                  {.name = SLICE("expected_seq")},
+                                  {.name = SLICE("actual_seq")}};
+    struct drift_line drift;
+    struct buffer key;
+    buffer_init(&key, TEXT_BYTES_MAX);
+    bool done = json_read_members(value, fields, 5) == STATUS_OK && fields[0].present &&
+                json_string_decode(fields[0].value, &key) == STATUS_OK &&
+                json_string_slice(fields[1].value, &drift.reason) &&
+                json_string_slice(fields[2].value, &drift.what) &&
+                json_u64(fields[3].value, UINT64_MAX, &drift.expected_seq) &&
+                json_u64(fields[4].value, UINT64_MAX, &drift.actual_seq);
+    drift.key = buffer_slice(&key);
+    if (done)
+        print_drift(report, &drift);
+    buffer_release(&key);
+    return done;
+}
+
+static int print_answer(const struct request *request, struct slice answer) {
+    const struct json_limits limits = {answer.size, JSON_DEPTH_MAX};
+    struct report report = {.request = request};
+    struct reproject_result result;
+    struct json_value element;
+    struct json_field fields[] = {{.name = SLICE("rewritten")},
+                                  {.name = SLICE("entities")},
+                                  {.name = SLICE("events")},
+                                  {.name = SLICE("drifted")},
+                                  {.name = SLICE("repaired")}};
+    bool done = json_read_object(answer, &limits, fields, 5) == STATUS_OK &&
+                fields[0].value.kind == JSON_KIND_ARRAY &&
+                json_u64(fields[1].value, UINT64_MAX, &result.entities) &&
+                json_u64(fields[2].value, UINT64_MAX, &result.events) &&
+                json_u64(fields[3].value, UINT64_MAX, &result.drifted) &&
+                json_u64(fields[4].value, UINT64_MAX, &result.repaired);
+    if (!done)
+        return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a reprojection's");
+    print_begin(request);
+    struct json_iterator rewritten = json_iterate(fields[0].value);
+    while (done && json_next_element(&rewritten, &element))
+        done = print_rewritten(&report, element);
+    print_result(request, done ? STATUS_OK : STATUS_INTERNAL_ERROR, &result);
+    return done && result.drifted == result.repaired ? EXIT_CODE_DONE : EXIT_CODE_NO;
+}
+
+/* Its writer does the work, between appends. */
+static int ask_server(const struct request *request, const struct config *config,
+                      const struct cli_store *opened) {
+    struct remote_options options = request->remote;
+    struct remote remote;
+    struct buffer body;
+    unsigned http_status = 0;
+    options.data_dir = config->data_dir;
+    buffer_init(&body, TEXT_BYTES_MAX);
+    enum status status = write_request(request, &body);
+    if (status != STATUS_OK) {
+        buffer_release(&body);
+        return cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    }
+    int code = remote_open(&remote, &options);
+    if (code == EXIT_CODE_DONE)
+        code = remote_ask(&remote, "/internal/v1/projectors/reproject", buffer_slice(&body),
+                          &http_status);
+    if (code != EXIT_CODE_DONE)
+        (void)cli_fail(EXIT_CODE_UNREACHABLE, "%s", opened->message.text);
+    else if (http_status != 200)
+        code = remote_refused(&remote, http_status);
+    else
+        code = print_answer(request, buffer_slice(&remote.answer));
+    remote_close(&remote);
+    buffer_release(&body);
+    return code;
+}
+
 static int run(const struct request *request, const struct config *config) {
     struct cli_store opened;
     int code = cli_store_open(config, request->verify ? STORE_READ : STORE_WRITE, &opened);
-    if (code == EXIT_CODE_DONE) {
-        struct clock clock;
-        struct report report = {.request = request};
-        struct reproject_result result;
-        clock_init(&clock);
-        const struct reproject_options options = {
-            .kind = request->run ? ENTITY_RUN : ENTITY_WORKER,
-            .id = entity_id(request),
-            .apply = !request->verify,
-            .now_ms = clock_wall_ms(&clock),
-            .user = &report,
-            .on_drift = show_drift,
-            .on_progress = show_progress,
-        };
-        if (request->json)
-            printf("{\"mode\":\"%s\",\"drifts\":[", request->verify ? "verify" : "apply");
-        progress_begin(&report.progress, "reproject", "events");
-        enum status status = reproject(opened.session, &options, &result);
-        progress_end(&report.progress);
-        print_result(request, status, &result);
-        code = conclude(request, &opened, status, &result);
-    }
+    if (code == EXIT_CODE_DONE)
+        code = apply(request, &opened);
+    else if (opened.is_in_use)
+        code = ask_server(request, config, &opened);
     cli_store_close(&opened);
     return code;
 }
@@ -119,9 +237,10 @@ int cli_reproject(int argc, char **argv) {
     static struct config config;
     struct request request = {0};
     const struct cli_option own[] = {
-        {"--run", NULL, &request.run},   {"--worker", NULL, &request.worker},
-        {"--all", &request.all, NULL},   {"--verify", &request.verify, NULL},
-        {"--json", &request.json, NULL},
+        {"--run", NULL, &request.run},        {"--worker", NULL, &request.worker},
+        {"--all", &request.all, NULL},        {"--verify", &request.verify, NULL},
+        {"--json", &request.json, NULL},      {"--url", NULL, &request.remote.url},
+        {"--key", NULL, &request.remote.key},
     };
     int code = cli_settings(&argc, argv, own, sizeof(own) / sizeof(own[0]), &config);
     if (code != EXIT_CODE_DONE)

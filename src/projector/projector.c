@@ -529,6 +529,13 @@ const struct projection *projector_projection(const struct projector *projector)
     return &projector->projection;
 }
 
+void projector_forget(struct projector *projector, uint64_t entity_ref) {
+    assert(!projector->first);
+    struct cache_entry *entry = summary_cache_find(&projector->cache, entity_ref);
+    if (entry)
+        summary_cache_drop(&projector->cache, entry);
+}
+
 struct projector_stats projector_stats(const struct projector *projector) {
     const struct counters *counters = &projector->counters;
     return (struct projector_stats){

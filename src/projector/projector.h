@@ -39,6 +39,8 @@ MUST_CHECK enum status projector_open(struct projector **projector,
 void projector_close(struct projector *projector);
 /* Lives as long as the projector. */
 const struct projection *projector_projection(const struct projector *projector);
+/* Between commits: the entity's rows were written by somebody else. */
+void projector_forget(struct projector *projector, uint64_t entity_ref);
 struct projector_stats projector_stats(const struct projector *projector);
 
 #endif

@@ -74,6 +74,8 @@ static enum status flush(struct reprojection *work) {
         status = store_commit(work->session, &batch);
     if (status == STATUS_OK)
         work->result->repaired += work->update_count;
+    if (status == STATUS_OK && work->options->on_commit)
+        work->options->on_commit(work->options->user, &batch);
     work->update_count = 0;
     arena_reset(&work->arena);
     buffer_clear(&work->worker_events);

@@ -1,7 +1,7 @@
 /* Reprojection: every document once more from the log, beside the stored ones.
  * The thread of the session. Reads the log as a stream; holds one entity's summary at a time and a
  * bounded number of repairs. Verifying changes nothing and works beside a running server; applying
- * needs the write session, and nobody else appending.
+ * needs the write session, and nobody else using it meanwhile.
  * The store's own errors; STATUS_NOT_FOUND when the one entity asked for does not exist.
  * Only what differs is written, as a new version with a new frame: no client goes back in time. */
 #ifndef PROJECTOR_REPROJECT_H
@@ -26,8 +26,9 @@ struct reproject_options {
     uint64_t now_ms;
     struct slice projection_version; /* absent: khala_summary_v1 */
     void *user;
-    /* Both may be NULL. total is an estimate when a server appends meanwhile. */
+    /* All may be NULL. total is an estimate when a server appends meanwhile. */
     void (*on_drift)(void *user, const struct reproject_drift *drift);
+    void (*on_commit)(void *user, const struct store_batch *batch);
     void (*on_progress)(void *user, uint64_t events_done, uint64_t events_total);
 };
 

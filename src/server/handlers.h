@@ -39,4 +39,7 @@ void handle_run_summary(struct exchange *exchange);
 void handle_worker_summary(struct exchange *exchange);
 void handle_drift(struct exchange *exchange);
 
+/* handle_reproject.c; its answer comes in pieces */
+void handle_reproject(struct exchange *exchange);
+
 #endif

@@ -35,6 +35,8 @@ static const struct route routes[] = {
     OPERATOR_GET("/projectors/run-summary/{run_id}", handle_run_summary),
     OPERATOR_GET("/projectors/worker-summary/{worker_id}", handle_worker_summary),
     OPERATOR_GET("/projectors/drift", handle_drift),
+    {HTTP1_METHOD_POST, "/internal/v1/projectors/reproject", handle_reproject, 4096,
+     ROUTE_OPERATOR},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

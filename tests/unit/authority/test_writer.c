@@ -464,6 +464,62 @@ static void an_answer_that_does_not_fit_is_refused_and_nothing_stored(void **sta
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* ---- jobs ---- */
+
+struct topic_job {
+    struct writer_job job;
+    struct fixture *fixture;
+    uint64_t topic_ref;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done;
+};
+
+/* Makes a topic behind the ledger's back. */
+static void make_topic(struct writer_job *job, struct store_session *session) {
+    struct topic_job *topic_job = (struct topic_job *)job;
+    struct store_state state;
+    assert_ok(store_read_state(session, &state));
+    struct store_topic topic = {
+        .ref = state.topic_ref + 1,
+        .name = SLICE("fleet:user:u:workers"),
+        .stream_id = SLICE("s"),
+        .oldest_seq = 1,
+    };
+    struct store_batch batch = {.topics = &topic, .topic_count = 1};
+    assert_ok(store_commit(session, &batch));
+    writer_announce(topic_job->fixture->writer, &batch);
+    pthread_mutex_lock(&topic_job->lock);
+    topic_job->topic_ref = topic.ref;
+    topic_job->is_done = true;
+    pthread_cond_signal(&topic_job->done);
+    pthread_mutex_unlock(&topic_job->lock);
+}
+
+static void a_job_runs_between_batches_in_its_turn(void **state) {
+    struct fixture *fixture = *state;
+    struct topic_job job = {.job.run = make_topic, .fixture = fixture};
+    pthread_mutex_init(&job.lock, NULL);
+    pthread_cond_init(&job.done, NULL);
+    new_run(fixture, "r1");
+    uint64_t commits = writer_stats(fixture->writer).commits;
+    gate_shut(fixture);
+    struct asked *before = post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r2\"}");
+    assert_ok(writer_post_job(fixture->writer, &job.job));
+    struct asked *after = post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r3\"}");
+    gate_open(fixture);
+    assert_int_equal(wait_for(before)->status, STATUS_OK);
+    assert_int_equal(wait_for(after)->status, STATUS_OK);
+    pthread_mutex_lock(&job.lock);
+    while (!job.is_done)
+        pthread_cond_wait(&job.done, &job.lock);
+    pthread_mutex_unlock(&job.lock);
+    /* The job parted what would have been one batch, and its topic's ref was not given again. */
+    assert_int_equal(writer_stats(fixture->writer).commits, commits + 3);
+    assert_int_equal(writer_stats(fixture->writer).commit_failures, 0);
+    assert_true(job.topic_ref > 0);
+}
+
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
     const struct CMUnitTest tests[] = {
@@ -481,6 +537,7 @@ int main(void) {
         TEST(waiting_groups_hold_bounded_memory),
         TEST(an_empty_group_is_answered_too),
         TEST(an_answer_that_does_not_fit_is_refused_and_nothing_stored),
+        cmocka_unit_test_setup_teardown(a_job_runs_between_batches_in_its_turn, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The projector behind the real writer: what the documents say is what the authority knows. */
 #include <jansson.h>
+#include <sqlite3.h>
 #include <stdatomic.h>
 
 #include "authority/writer_fixture.h"
@@ -233,11 +234,102 @@ static void checking_beside_a_writer_finds_nothing(void **state) {
     check_log(world);
 }
 
+/* ---- derived tables that are damaged --------------------------------------------------------- */
+
+/* Behind everybody's back. */
+static void alter(struct world *world, const char *sql) {
+    char path[96];
+    sqlite3 *database;
+    char *error = NULL;
+    snprintf(path, sizeof(path), "%s/khala.db", world->fixture->folder);
+    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
+    if (sqlite3_exec(database, sql, NULL, NULL, &error) != SQLITE_OK)
+        fail_msg("%s", error);
+    assert_true(sqlite3_changes(database) > 0);
+    sqlite3_close(database);
+}
+
+/* Frames ahead of their topics' heads: the next ones cannot be written. */
+static void damage(struct world *world) {
+    alter(world, "INSERT INTO sync_stream_events SELECT NULL, ref, head_seq + 1, 1, 2, 7, 0, x'00',"
+                 " '{}' FROM sync_topic_sequences WHERE entity_ref IS NULL AND ref <= 2");
+}
+
+static void undo_damage(struct world *world) {
+    alter(world, "DELETE FROM sync_stream_events WHERE doc_version = 7 AND payload = '{}'");
+}
+
+static void append_everywhere(struct world *world) {
+    const char *batch[] = {
+        "{\"run_id\":\"r0\",\"event_type\":\"run.started\"}",
+        "{\"worker_id\":\"w0\",\"metadata_patch\":{\"a\":2}}",
+        "{\"topic\":\"app.t\",\"event_type\":\"x\"}",
+    };
+    const struct append_request *answers = wait_for(post_items(world->fixture, 3, batch));
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(status_code(answers[i].status), status_code(STATUS_OK));
+}
+
+static void reproject_all(struct world *world) {
+    const struct reproject_options options = {.apply = true, .now_ms = 1};
+    struct reproject_result result;
+    struct store_session *session;
+    writer_stop(world->fixture->writer);
+    assert_ok(store_session_open(world->fixture->store, STORE_WRITE, &session));
+    assert_ok(reproject(session, &options, &result));
+    store_session_close(session);
+    assert_true(result.repaired > 0);
+    assert_ok(writer_start(&world->fixture->writer, &world->fixture->options));
+}
+
+static void damaged_frames_refuse_no_append(void **state) {
+    struct world *world = *state;
+    create(world, 0);
+    damage(world);
+    for (unsigned i = 1; i < 5; i++) {
+        append_everywhere(world);
+        create(world, i);
+        clock_manual_advance_ms(&world->fixture->clock, 700);
+    }
+    struct writer_stats stats = writer_stats(world->fixture->writer);
+    assert_int_equal(stats.commit_failures, 0);
+    assert_int_equal(stats.refused, 0);
+    assert_int_equal(stats.underived, 2);
+    assert_int_equal(checked_log(world->fixture), 2 + 4 * 5);
+    undo_damage(world);
+    reproject_all(world);
+    check_documents(world);
+    check_log(world);
+    append_everywhere(world);
+    check_documents(world);
+    check_log(world);
+}
+
+static void what_was_missed_is_folded_once_the_damage_is_gone(void **state) {
+    struct world *world = *state;
+    create(world, 0);
+    damage(world);
+    append_everywhere(world);
+    append_everywhere(world);
+    undo_damage(world);
+    append_everywhere(world);
+    assert_int_equal(projector_stats(world->projector).drifts, 0);
+    clock_manual_advance_ms(&world->fixture->clock, 1000);
+    append_everywhere(world);
+    check_documents(world);
+    check_log(world);
+    assert_int_equal(projector_stats(world->projector).drifts, 2);
+    assert_int_equal(writer_stats(world->fixture->writer).underived, 1);
+}
+
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(documents_say_what_the_authority_knows, setup, teardown),
         cmocka_unit_test_setup_teardown(checking_beside_a_writer_finds_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_frames_refuse_no_append, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_missed_is_folded_once_the_damage_is_gone, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
