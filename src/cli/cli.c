@@ -32,6 +32,11 @@ const struct cli_command cli_commands[] = {
      "get … [--url URL] [--key KEY] [--data-dir DIR] [--json]",
      "Read runs, workers, events and summaries from the server at --url (see append).",
      "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get},
+    {"export",
+     "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--key KEY] "
+     "[--data-dir DIR]",
+     "Write the whole log, or the part between two event cursors, with a manifest at its end.",
+     "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export},
     {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
      "khala migrate --data-dir ./khala-data", cli_migrate},
     {"verify", "verify [--json] [--data-dir DIR]",

@@ -46,6 +46,7 @@ MUST_CHECK enum status cli_read(const char *path, struct buffer *out);
 int cli_append(int argc, char **argv);
 int cli_config(int argc, char **argv);
 int cli_cursor(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_get(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_json(int argc, char **argv);

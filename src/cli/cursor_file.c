@@ -4,33 +4,17 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "topic/continuity.h"
+#include "topic/cursor_list.h"
 #include "topic/stream_id.h"
-#include "topic/topic_cursor.h"
-#include "wire/json.h"
-
-static const struct json_limits limits = {CURSOR_FILE_BYTES_MAX, JSON_DEPTH_MAX};
 
 struct migration {
-    struct buffer name;   /* the cursor's name, decoded */
-    struct buffer stream; /* what it became */
+    struct cursor_list list;
+    struct buffer stream; /* what the cursor became */
     struct buffer line;
     size_t number;
     bool json;
     bool refused;
 };
-
-static enum status read_window(struct json_value value, struct topic_window *window) {
-    struct json_field fields[] = {{.name = SLICE("oldest_seq")},
-                                  {.name = SLICE("head_seq")},
-                                  {.name = SLICE("replay_budget_events")}};
-    uint64_t *numbers[] = {&window->oldest_seq, &window->head_seq, &window->replay_budget_events};
-    enum status status = json_read_members(value, fields, 3);
-    for (size_t i = 0; status == STATUS_OK && i < 3; i++)
-        if (!fields[i].present || !json_u64(fields[i].value, JSON_INTEGER_MAX, numbers[i]))
-            status = STATUS_INVALID_CURSOR;
-    return status;
-}
 
 static enum status print_plan(struct migration *migration, const struct topic_cursor *cursor,
                               const struct topic_window *window) {
@@ -60,125 +44,30 @@ static enum status print_plan(struct migration *migration, const struct topic_cu
     return status;
 }
 
-/* Nothing that would break the line it is printed on, in valid UTF-8: no C0, DEL or C1. */
-static bool fits_on_a_line(struct slice name) {
-    for (size_t i = 0; i < name.size; i++) {
-        unsigned char byte = (unsigned char)name.data[i];
-        if (byte < 0x20 || byte == 0x7f || (byte == 0xc2 && (unsigned char)name.data[i + 1] < 0xa0))
-            return false;
-    }
-    return true;
-}
-
-static enum status check_name(const struct topic_cursor *cursor) {
-    if (cursor->kind == TOPIC_CURSOR_TOPIC)
-        return topic_name_check(cursor->name);
-    bool usable = cursor->name.size > 0 && fits_on_a_line(cursor->name);
-    return usable ? STATUS_OK : STATUS_INVALID_CURSOR;
-}
-
-static enum status migrate(struct migration *migration, struct topic_cursor *cursor,
-                           const struct topic_window *window) {
-    cursor->name = buffer_slice(&migration->name);
-    enum status status = check_name(cursor);
+static enum status migrate(struct migration *migration, struct cursor_list_item *item) {
+    if (item->status != STATUS_OK)
+        return item->status;
     buffer_clear(&migration->stream);
-    if (status == STATUS_OK)
-        status = topic_cursor_migrate(cursor, &migration->stream);
-    return status == STATUS_OK ? print_plan(migration, cursor, window) : status;
-}
-
-static enum status migrate_value(struct migration *migration, struct json_value value) {
-    struct json_field fields[] = {{.name = SLICE("topic")},
-                                  {.name = SLICE("stream_id")},
-                                  {.name = SLICE("after_seq")},
-                                  {.name = SLICE("watermark")},
-                                  {.name = SLICE("window")}};
-    struct topic_cursor cursor = {0};
-    struct topic_window window;
-    enum status status = json_read_members(value, fields, 5);
+    enum status status = topic_cursor_migrate(&item->cursor, &migration->stream);
     if (status != STATUS_OK)
         return status;
-    if (fields[0].present == fields[1].present || fields[2].present == fields[3].present)
-        return STATUS_INVALID_CURSOR;
-    bool by_topic = fields[0].present;
-    cursor.kind = by_topic ? TOPIC_CURSOR_TOPIC : TOPIC_CURSOR_STREAM;
-    if (!json_u64(fields[fields[2].present ? 2 : 3].value, JSON_INTEGER_MAX, &cursor.after_seq))
-        return STATUS_INVALID_CURSOR;
-    buffer_clear(&migration->name);
-    status = json_string_decode(fields[by_topic ? 0 : 1].value, &migration->name);
-    if (status == STATUS_OK && fields[4].present)
-        status = read_window(fields[4].value, &window);
-    return status == STATUS_OK ? migrate(migration, &cursor, fields[4].present ? &window : NULL)
-                               : status;
-}
-
-static void migrate_row(struct migration *migration, enum status status) {
-    migration->number++;
-    if (status == STATUS_OK)
-        return;
-    migration->refused = true;
-    cli_fail(EXIT_CODE_NO, "cursor %zu: %s: %s", migration->number, status_code(status),
-             status_message(status));
-}
-
-static void migrate_members(struct migration *migration, struct json_value object) {
-    struct json_iterator iterator = json_iterate(object);
-    struct json_value name;
-    struct json_value value;
-    while (json_next_member(&iterator, &name, &value)) {
-        struct topic_cursor cursor = {.kind = TOPIC_CURSOR_TOPIC};
-        enum status status = STATUS_INVALID_CURSOR;
-        buffer_clear(&migration->name);
-        if (json_u64(value, JSON_INTEGER_MAX, &cursor.after_seq))
-            status = json_string_decode(name, &migration->name);
-        if (status == STATUS_OK)
-            status = migrate(migration, &cursor, NULL);
-        migrate_row(migration, status);
-    }
-}
-
-/* A single object is one cursor when it names a topic or stream, else a map of topics. */
-static bool is_cursor(struct json_value object) {
-    struct json_field fields[] = {{.name = SLICE("topic")}, {.name = SLICE("stream_id")}};
-    return json_read_members(object, fields, 2) == STATUS_OK &&
-           ((fields[0].present && fields[0].value.kind == JSON_KIND_STRING) ||
-            (fields[1].present && fields[1].value.kind == JSON_KIND_STRING));
-}
-
-static bool is_blank(struct slice line) {
-    size_t blanks = 0;
-    while (blanks < line.size && memchr(" \t\r", line.data[blanks], 3))
-        blanks++;
-    return blanks == line.size;
-}
-
-static void migrate_lines(struct migration *migration, struct slice text) {
-    while (text.size > 0) {
-        const char *newline = memchr(text.data, '\n', text.size);
-        size_t size = newline ? (size_t)(newline - text.data) : text.size;
-        struct slice line = {text.data, size};
-        struct json_value value;
-        text = slice_from(text, newline ? size + 1 : size);
-        if (is_blank(line))
-            continue;
-        enum status status = json_parse(line, &limits, &value);
-        migrate_row(migration, status == STATUS_OK ? migrate_value(migration, value) : status);
-    }
+    return print_plan(migration, &item->cursor, item->has_window ? &item->window : NULL);
 }
 
 static void migrate_text(struct migration *migration, struct slice text) {
-    struct json_value whole;
-    if (json_parse(text, &limits, &whole) != STATUS_OK) {
-        migrate_lines(migration, text);
-    } else if (whole.kind == JSON_KIND_ARRAY) {
-        struct json_iterator iterator = json_iterate(whole);
-        struct json_value value;
-        while (json_next_element(&iterator, &value))
-            migrate_row(migration, migrate_value(migration, value));
-    } else if (whole.kind == JSON_KIND_OBJECT && !is_cursor(whole)) {
-        migrate_members(migration, whole);
-    } else {
-        migrate_row(migration, migrate_value(migration, whole));
+    static const struct json_limits limits = {CURSOR_FILE_BYTES_MAX, JSON_DEPTH_MAX};
+    struct cursor_list_item item;
+    /* What is not one JSON text may be one a line. */
+    if (cursor_list_begin(&migration->list, text, &limits) != STATUS_OK)
+        cursor_list_begin_lines(&migration->list, text, &limits);
+    while (cursor_list_next(&migration->list, &item)) {
+        enum status status = migrate(migration, &item);
+        migration->number++;
+        if (status == STATUS_OK)
+            continue;
+        migration->refused = true;
+        cli_fail(EXIT_CODE_NO, "cursor %zu: %s: %s", migration->number, status_code(status),
+                 status_message(status));
     }
 }
 
@@ -186,7 +75,7 @@ int cursor_migrate_file(const char *path, bool json) {
     struct migration migration = {.json = json};
     struct buffer text;
     buffer_init(&text, CURSOR_FILE_BYTES_MAX);
-    buffer_init(&migration.name, STREAM_ID_BYTES_MAX);
+    cursor_list_init(&migration.list);
     buffer_init(&migration.stream, STREAM_ID_BYTES_MAX);
     buffer_init(&migration.line, STREAM_ID_BYTES_MAX * 8);
     enum status status = cli_read(path, &text);
@@ -202,7 +91,7 @@ int cursor_migrate_file(const char *path, bool json) {
                         path, CURSOR_FILE_BYTES_MAX);
     }
     buffer_release(&text);
-    buffer_release(&migration.name);
+    cursor_list_release(&migration.list);
     buffer_release(&migration.stream);
     buffer_release(&migration.line);
     return code;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "authority/append_read.h"
+#include "authority/body_hash.h"
 #include "server/append_answer.h"
 #include "server/handlers.h"
 #include "server/server.h"
@@ -80,6 +81,14 @@ static void work_done(struct append_group *group) {
     (void)status;
 }
 
+static enum status check_hash(struct append_work *work, struct json_value body) {
+    enum status status = body_hash_check(&work->exchange->loop->reader, body);
+    const char *message = "event_hash must be 64 hexadecimal digits, with or without sha256:.";
+    if (status != STATUS_OK)
+        append_refuse(&work->request, status, status == STATUS_INVALID_REQUEST ? message : NULL);
+    return status;
+}
+
 static enum status work_read(struct append_work *work, enum append_kind kind, struct slice id) {
     struct exchange *exchange = work->exchange;
     const struct json_limits limits = {exchange->server->body_bytes_max, JSON_DEPTH_MAX};
@@ -87,11 +96,13 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
     struct json_value body;
     /* A body in which everything is optional may be left out. */
     enum status status = json_parse(text.size > 0 ? text : SLICE("{}"), &limits, &body);
-    if (status == STATUS_OK)
-        return append_read(&exchange->loop->reader, kind, id, body, &work->group.arena,
-                           &work->request);
-    append_refuse(&work->request, status, NULL);
-    return status;
+    if (status != STATUS_OK) {
+        append_refuse(&work->request, status, NULL);
+        return status;
+    }
+    status =
+        append_read(&exchange->loop->reader, kind, id, body, &work->group.arena, &work->request);
+    return status == STATUS_OK && kind == APPEND_AUDIT_EVENT ? check_hash(work, body) : status;
 }
 
 static void append(struct exchange *exchange, enum append_kind kind, struct slice id) {
@@ -156,4 +167,8 @@ void handle_topic_append(struct exchange *exchange) {
 
 void handle_notification(struct exchange *exchange) {
     append(exchange, APPEND_NOTIFICATION, none());
+}
+
+void handle_event_ingest(struct exchange *exchange) {
+    append(exchange, APPEND_AUDIT_EVENT, none());
 }

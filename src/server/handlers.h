@@ -18,6 +18,16 @@ void handle_worker_status(struct exchange *exchange);
 void handle_worker_append(struct exchange *exchange);
 void handle_topic_append(struct exchange *exchange);
 void handle_notification(struct exchange *exchange);
+void handle_event_ingest(struct exchange *exchange);
+
+/* handle_audit.c */
+void handle_audit_list(struct exchange *exchange);
+/* handle_export.c */
+void handle_audit_export(struct exchange *exchange);
+
+/* handle_cursors.c */
+#define CURSORS_PLAN_BYTES_MAX (1u << 20)
+void handle_cursors_plan(struct exchange *exchange);
 
 /* handle_batch.c; a stream */
 void handle_batch(struct exchange *exchange);

@@ -37,6 +37,12 @@ static const struct route routes[] = {
     OPERATOR_GET("/projectors/drift", handle_drift),
     {HTTP1_METHOD_POST, "/internal/v1/projectors/reproject", handle_reproject, 4096,
      ROUTE_OPERATOR},
+    {HTTP1_METHOD_GET, "/api/events", handle_audit_list, 0, ROUTE_OPERATOR},
+    {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0,
+     ROUTE_OPERATOR | ROUTE_APPEND},
+    {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0, ROUTE_OPERATOR},
+    {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
+     ROUTE_OPERATOR},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

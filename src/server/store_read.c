@@ -13,6 +13,8 @@
 
 static void read_free(void *memory) {
     struct store_read *read = memory;
+    if (read->more)
+        read->more_free(read->more);
     buffer_release(&read->out);
     arena_release(&read->arena);
     free(read);

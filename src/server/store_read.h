@@ -30,6 +30,9 @@ struct store_read {
     uint64_t entity_ref;
     uint64_t until_seq;
     bool has_more;
+    /* What only one kind of read needs, which more_free takes back with the read. */
+    void *more;
+    void (*more_free)(void *more);
 };
 
 /* The exchange has been answered when NULL. */

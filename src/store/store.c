@@ -99,6 +99,11 @@ enum status store_walk_entity_events(struct store_session *session, uint64_t ent
                                                callback);
 }
 
+enum status store_measure_replay(struct store_session *session, const struct store_topic *topic,
+                                 uint64_t after_seq, uint64_t limit, struct store_replay *replay) {
+    return session->engine->measure_replay(session, topic, after_seq, limit, replay);
+}
+
 enum status store_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
                            void *user, store_event_cb *callback) {
     return session->engine->walk_log(session, after_log_id, limit, user, callback);

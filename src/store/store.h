@@ -139,6 +139,12 @@ struct store_drift {
     uint64_t seen_at_ms;
 };
 
+/* What replaying frames would cost. */
+struct store_replay {
+    uint64_t frame_count;
+    uint64_t payload_bytes;
+};
+
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
  * same ref (kind and ref); events, keys, journal rows and drifts are new. What an entity or a topic
  * is called never changes with its ref, and a topic's oldest_seq never falls. Of the drifts only
@@ -234,6 +240,10 @@ MUST_CHECK enum status store_load_topic(struct store_session *session, struct sl
                                         struct arena *arena, struct store_topic *topic);
 MUST_CHECK enum status store_load_stream(struct store_session *session, struct slice stream_id,
                                          struct arena *arena, struct store_topic *topic);
+/* The frames of a topic after a seq, at most limit of them: costs a look at each row's size. */
+MUST_CHECK enum status store_measure_replay(struct store_session *session,
+                                            const struct store_topic *topic, uint64_t after_seq,
+                                            uint64_t limit, struct store_replay *replay);
 MUST_CHECK enum status store_load_document(struct store_session *session, enum document_kind kind,
                                            uint64_t entity_ref, struct arena *arena,
                                            struct store_document *document);

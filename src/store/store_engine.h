@@ -35,6 +35,8 @@ struct store_engine {
                               struct store_topic *topic);
     enum status (*load_stream)(struct store_session *session, struct slice stream_id,
                                struct arena *arena, struct store_topic *topic);
+    enum status (*measure_replay)(struct store_session *session, const struct store_topic *topic,
+                                  uint64_t after_seq, uint64_t limit, struct store_replay *replay);
     enum status (*load_document)(struct store_session *session, enum document_kind kind,
                                  uint64_t entity_ref, struct arena *arena,
                                  struct store_document *document);

@@ -104,6 +104,7 @@ const struct store_engine store_engine_sqlite = {
     .find_cursor = sqlite_find_cursor,
     .load_topic = sqlite_load_topic,
     .load_stream = sqlite_load_stream,
+    .measure_replay = sqlite_measure_replay,
     .load_document = sqlite_load_document,
     .load_checkpoint = sqlite_load_checkpoint,
     .walk_entity_events = sqlite_walk_entity_events,

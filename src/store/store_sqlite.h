@@ -61,6 +61,8 @@ enum statement_id {
     STATEMENT_TOPIC_BY_REF,
     STATEMENT_TOPIC_BY_NAME,
     STATEMENT_TOPIC_BY_STREAM,
+    STATEMENT_MEASURE_EVENTS,
+    STATEMENT_MEASURE_JOURNAL,
     STATEMENT_RUN_SUMMARY,
     STATEMENT_WORKER_SUMMARY,
     STATEMENT_CHECKPOINT,
@@ -177,6 +179,8 @@ enum status sqlite_find_key(struct store_session *base, uint64_t entity_ref, str
                             uint64_t *log_id);
 enum status sqlite_find_cursor(struct store_session *base, const struct event_cursor *cursor,
                                uint64_t *log_id);
+enum status sqlite_measure_replay(struct store_session *base, const struct store_topic *topic,
+                                  uint64_t after_seq, uint64_t limit, struct store_replay *replay);
 /* The ids clients chose, and the ids the server made. */
 enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
                                   uint64_t *log_id);

@@ -151,6 +151,25 @@ enum status sqlite_find_event_id(struct store_session *base, const struct uuid *
     return status == STATUS_NOT_FOUND ? sqlite_find_server_id(session, event_id, log_id) : status;
 }
 
+enum status sqlite_measure_replay(struct store_session *base, const struct store_topic *topic,
+                                  uint64_t after_seq, uint64_t limit, struct store_replay *replay) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    sqlite3_stmt *statement = NULL;
+    bool of_entity = topic->entity_ref != 0;
+    enum status status = sqlite_statement(
+        session, of_entity ? STATEMENT_MEASURE_EVENTS : STATEMENT_MEASURE_JOURNAL, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_bound(statement, 1, of_entity ? topic->entity_ref : topic->ref);
+    sqlite_bind_bound(statement, 2, after_seq);
+    sqlite_bind_bound(statement, 3, limit);
+    status = sqlite_next(session, statement);
+    if (status == STATUS_OK)
+        *replay = (struct store_replay){sqlite_number(statement, 0), sqlite_number(statement, 1)};
+    sqlite3_reset(statement);
+    return status;
+}
+
 enum status sqlite_read_state(struct store_session *base, struct store_state *state) {
     struct sqlite_session *session = sqlite_session_of(base);
     sqlite3_stmt *statement = NULL;

@@ -23,6 +23,13 @@
 #define EVENT_SELECT                                                                               \
     "SELECT " EVENT_COLUMNS "FROM events e LEFT JOIN entities n ON n.ref = e.entity_ref "
 
+/* Of entity ?1 after seq ?2, at most ?3. Merges two ordered parts without sorting, and joins to it
+ * keep its order. */
+#define POSITIONS                                                                                  \
+    "SELECT seq, log_id FROM event_positions WHERE entity_ref = ?1 AND seq > ?2 UNION ALL "        \
+    "SELECT seq, log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq > ?2 "           \
+    "ORDER BY seq LIMIT ?3"
+
 #define TOPIC_SELECT                                                                               \
     "SELECT ref, topic, stream_id, entity_ref, oldest_seq, "                                       \
     "CASE WHEN entity_ref IS NULL THEN head_seq ELSE " HEAD_OF(                                    \
@@ -107,17 +114,22 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_TOPIC_BY_REF] = TOPIC_SELECT "WHERE ref = ?",
     [STATEMENT_TOPIC_BY_NAME] = TOPIC_SELECT "WHERE topic = ?",
     [STATEMENT_TOPIC_BY_STREAM] = TOPIC_SELECT "WHERE stream_id = ?",
+    /* A text's own length is in characters. */
+    [STATEMENT_MEASURE_EVENTS] =
+        "SELECT count(*), sum(length(CAST(e.payload AS BLOB))) FROM (" POSITIONS ") p "
+        "LEFT JOIN events e ON e.log_id = p.log_id",
+    [STATEMENT_MEASURE_JOURNAL] =
+        "SELECT count(*), sum(length(CAST(coalesce(j.payload, (SELECT e.payload FROM events e "
+        "WHERE e.log_id = j.log_id)) AS BLOB))) FROM (SELECT log_id, payload FROM "
+        "sync_stream_events WHERE topic_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) j",
     [STATEMENT_RUN_SUMMARY] = DOCUMENT_SELECT "sync_run_summaries WHERE entity_ref = ?",
     [STATEMENT_WORKER_SUMMARY] = DOCUMENT_SELECT "sync_codex_worker_summaries WHERE entity_ref = ?",
     [STATEMENT_CHECKPOINT] =
         "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
         "last_projected_at FROM khala_projection_checkpoints "
         "WHERE entity_ref = ? AND projection_name = ?",
-    /* The inner query merges two ordered parts without sorting, and the joins keep its order. */
     [STATEMENT_WALK_ENTITY_EVENTS] =
-        "SELECT " EVENT_COLUMNS "FROM (SELECT seq, log_id FROM event_positions "
-        "WHERE entity_ref = ?1 AND seq > ?2 UNION ALL SELECT seq, log_id FROM "
-        "event_positions_recent WHERE entity_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) p "
+        "SELECT " EVENT_COLUMNS "FROM (" POSITIONS ") p "
         "LEFT JOIN events e ON e.log_id = p.log_id LEFT JOIN entities n ON n.ref = e.entity_ref",
     [STATEMENT_WALK_LOG] = EVENT_SELECT "WHERE e.log_id > ? ORDER BY e.log_id LIMIT ?",
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "

@@ -552,6 +552,39 @@ static void the_journal_is_walked_by_topic_with_its_events(void **state) {
     assert_int_equal(walk.seen.count, 0);
 }
 
+static void assert_replay(struct fixture *fixture, const struct store_topic *topic,
+                          const uint64_t asked[2], uint64_t frame_count, uint64_t frame_bytes) {
+    struct store_replay replay = {99, 99};
+    assert_ok(store_measure_replay(fixture->reader, topic, asked[0], asked[1], &replay));
+    assert_int_equal(replay.frame_count, frame_count);
+    assert_int_equal(replay.payload_bytes, frame_count * frame_bytes);
+}
+
+static void a_replay_is_measured_in_frames_and_bytes(void **state) {
+    struct fixture *fixture = *state;
+    struct store_journal_row rows[20];
+    const uint64_t event_bytes = rows_event(1, 1, 1).payload.size;
+    fill(fixture);
+    for (uint64_t i = 0; i < 20; i++) {
+        rows[i] = rows_journal(1 + i % 2 * 2, i / 2 + 1, 20 - i);
+        if (i % 2)
+            rows[i].payload = (struct slice){0};
+    }
+    assert_ok(
+        store_commit(fixture->writer, &(struct store_batch){.journal = rows, .journal_count = 20}));
+    const struct store_topic documents = {.ref = 1}, events = {.ref = 3}, none = {.ref = 2};
+    const struct store_topic run = {.ref = 9, .entity_ref = 2};
+    assert_replay(fixture, &documents, (uint64_t[]){0, UINT64_MAX}, 10, rows[0].payload.size);
+    assert_replay(fixture, &documents, (uint64_t[]){4, 3}, 3, rows[0].payload.size);
+    assert_replay(fixture, &events, (uint64_t[]){4, 100}, 6, event_bytes);
+    assert_replay(fixture, &events, (uint64_t[]){10, 100}, 0, event_bytes);
+    assert_replay(fixture, &events, (uint64_t[]){UINT64_MAX, 100}, 0, event_bytes);
+    assert_replay(fixture, &none, (uint64_t[]){0, 100}, 0, event_bytes);
+    assert_replay(fixture, &run, (uint64_t[]){0, UINT64_MAX}, EVENTS / 2, event_bytes);
+    assert_replay(fixture, &run, (uint64_t[]){EVENTS / 2 - 1, 5}, 1, event_bytes);
+    assert_replay(fixture, &run, (uint64_t[]){3, 0}, 0, event_bytes);
+}
+
 static void checkpoints_are_kept_by_kind(void **state) {
     struct fixture *fixture = *state;
     struct store_checkpoint read, checkpoints[] = {rows_checkpoint(DOCUMENT_RUN_SUMMARY, 8, 5),
@@ -634,6 +667,7 @@ int main(void) {
         cmocka_unit_test(topics_are_walked_by_ref),
         cmocka_unit_test(documents_are_kept_by_kind_and_walked_by_ref),
         cmocka_unit_test(the_journal_is_walked_by_topic_with_its_events),
+        cmocka_unit_test(a_replay_is_measured_in_frames_and_bytes),
         cmocka_unit_test(checkpoints_are_kept_by_kind),
         cmocka_unit_test(drifts_are_walked_from_the_most_recent),
         cmocka_unit_test(kinds_have_names),

@@ -647,13 +647,13 @@ test("the command line appends a batch, from a file and as it comes", async (t) 
   assert.equal(code, 0);
 });
 
-test("the examples of append and get work", async (t) => {
+test("the examples of append, get and export work", async (t) => {
   const operator = await operate(t);
   const env = environment({ KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data });
-  for (const verb of ["append", "get"]) {
+  for (const verb of ["append", "get", "export"]) {
     const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
     for (const example of examples) {
-      const done = spawnSync("bash", ["-c", `khala() { "${binary}" "$@"; }\n${example}`], { encoding: "utf8", env });
+      const done = spawnSync("bash", ["-c", `khala() { "${binary}" "$@"; }\n${example}`], { encoding: "utf8", env, cwd: folder(t) });
       assert.equal(done.status, 0, `${example}: ${done.stdout}${done.stderr}`);
     }
   }

@@ -1,0 +1,78 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/remote.h"
+
+#define TARGET_BYTES_MAX 4096
+
+struct export_options {
+    struct remote_options remote;
+    const char *after;
+    const char *until;
+    const char *format;
+};
+
+/* Only what was given, so that the server's word on what is wrong is the one people see. */
+static enum status export_target(struct buffer *target, const struct export_options *options) {
+    const struct {
+        const char *name;
+        const char *value;
+    } parameters[] = {{"after_cursor", options->after},
+                      {"until_cursor", options->until},
+                      {"format", options->format}};
+    char separator = '?';
+    enum status status = buffer_append_slice(target, SLICE("/api/events/export"));
+    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
+        if (!parameters[i].value)
+            continue;
+        if (status == STATUS_OK)
+            status = buffer_printf(target, "%c%s=", separator, parameters[i].name);
+        if (status == STATUS_OK)
+            status = remote_encode(target, parameters[i].value);
+        separator = '&';
+    }
+    return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
+}
+
+static enum status export_body(void *user, unsigned http_status, struct slice piece) {
+    struct remote *remote = user;
+    if (http_status != 200)
+        return buffer_append_slice(&remote->answer, piece);
+    return fwrite(piece.data, 1, piece.size, stdout) == piece.size ? STATUS_OK
+                                                                   : STATUS_SYSTEM_ERROR;
+}
+
+static int export_all(struct remote *remote, const char *target) {
+    struct http_client_request request = {
+        .method = "GET", .target = target, .user = remote, .on_body = export_body};
+    unsigned http_status = 0;
+    int code = remote_exchange(remote, &request, &http_status);
+    if (code == EXIT_CODE_DONE && http_status != 200)
+        code = remote_refused(remote, http_status);
+    return code;
+}
+
+int cli_export(int argc, char **argv) {
+    struct export_options options = {.after = NULL};
+    const struct cli_option table[] = {REMOTE_OPTIONS(&options.remote),
+                                       {"--after", NULL, &options.after},
+                                       {"--until", NULL, &options.until},
+                                       {"--format", NULL, &options.format}};
+    struct remote remote;
+    struct buffer target;
+    if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
+        return EXIT_CODE_USAGE;
+    if (argc != 0)
+        return cli_usage("export");
+    buffer_init(&target, TARGET_BYTES_MAX);
+    enum status status = export_target(&target, &options);
+    int code = status == STATUS_OK ? remote_open(&remote, &options.remote)
+                                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    if (code == EXIT_CODE_DONE)
+        code = export_all(&remote, target.data);
+    if (status == STATUS_OK)
+        remote_close(&remote);
+    buffer_release(&target);
+    return code;
+}

@@ -1,0 +1,192 @@
+#include "topic/cursor_list.h"
+
+#include "base/utf8.h"
+#include "topic/stream_id.h"
+
+void cursor_list_init(struct cursor_list *list) {
+    *list = (struct cursor_list){.form = CURSOR_LIST_OVER};
+    buffer_init(&list->name, STREAM_ID_BYTES_MAX);
+}
+
+void cursor_list_release(struct cursor_list *list) {
+    list->form = CURSOR_LIST_OVER;
+    buffer_release(&list->name);
+}
+
+/* ---- a cursor ----------------------------------------------------------------------------- */
+
+static enum status check_name(const struct topic_cursor *cursor) {
+    if (cursor->kind == TOPIC_CURSOR_TOPIC)
+        return topic_name_check(cursor->name);
+    bool usable = cursor->name.size > 0 && !utf8_has_control(cursor->name);
+    return usable ? STATUS_OK : STATUS_INVALID_CURSOR;
+}
+
+static enum status read_name(struct cursor_list *list, struct json_value text,
+                             struct topic_cursor *cursor) {
+    buffer_clear(&list->name);
+    enum status status = json_string_decode(text, &list->name);
+    /* The name is too long for any topic, which is not the text's size. */
+    if (status == STATUS_PAYLOAD_TOO_LARGE)
+        return cursor->kind == TOPIC_CURSOR_TOPIC ? STATUS_INVALID_TOPIC : STATUS_INVALID_CURSOR;
+    if (status != STATUS_OK)
+        return status;
+    cursor->name = buffer_slice(&list->name);
+    return check_name(cursor);
+}
+
+static enum status read_window(struct json_value value, struct topic_window *window) {
+    struct json_field fields[] = {{.name = SLICE("oldest_seq")},
+                                  {.name = SLICE("head_seq")},
+                                  {.name = SLICE("replay_budget_events")}};
+    uint64_t *numbers[] = {&window->oldest_seq, &window->head_seq, &window->replay_budget_events};
+    enum status status = json_read_members(value, fields, 3);
+    for (size_t i = 0; status == STATUS_OK && i < 3; i++)
+        if (!fields[i].present || !json_u64(fields[i].value, JSON_INTEGER_MAX, numbers[i]))
+            status = STATUS_INVALID_CURSOR;
+    return status;
+}
+
+static enum status read_cursor(struct cursor_list *list, struct json_value value,
+                               struct cursor_list_item *item) {
+    struct json_field fields[] = {{.name = SLICE("topic")},
+                                  {.name = SLICE("stream_id")},
+                                  {.name = SLICE("after_seq")},
+                                  {.name = SLICE("watermark")},
+                                  {.name = SLICE("window")}};
+    struct topic_cursor *cursor = &item->cursor;
+    enum status status = json_read_members(value, fields, 5);
+    if (status != STATUS_OK)
+        return status;
+    if (fields[0].present == fields[1].present || fields[2].present == fields[3].present)
+        return STATUS_INVALID_CURSOR;
+    bool by_topic = fields[0].present;
+    cursor->kind = by_topic ? TOPIC_CURSOR_TOPIC : TOPIC_CURSOR_STREAM;
+    if (!json_u64(fields[fields[2].present ? 2 : 3].value, JSON_INTEGER_MAX, &cursor->after_seq))
+        return STATUS_INVALID_CURSOR;
+    item->has_window = fields[4].present;
+    if (item->has_window)
+        status = read_window(fields[4].value, &item->window);
+    return status == STATUS_OK ? read_name(list, fields[by_topic ? 0 : 1].value, cursor) : status;
+}
+
+static enum status read_member(struct cursor_list *list, struct json_value name,
+                               struct json_value value, struct cursor_list_item *item) {
+    item->cursor.kind = TOPIC_CURSOR_TOPIC;
+    if (!json_u64(value, JSON_INTEGER_MAX, &item->cursor.after_seq))
+        return STATUS_INVALID_CURSOR;
+    return read_name(list, name, &item->cursor);
+}
+
+/* ---- a list ------------------------------------------------------------------------------- */
+
+/* An object is one cursor when it names a topic or stream, else a map of topics. */
+static bool is_cursor(struct json_value object) {
+    struct json_field fields[] = {{.name = SLICE("topic")}, {.name = SLICE("stream_id")}};
+    return json_read_members(object, fields, 2) == STATUS_OK &&
+           ((fields[0].present && fields[0].value.kind == JSON_KIND_STRING) ||
+            (fields[1].present && fields[1].value.kind == JSON_KIND_STRING));
+}
+
+static void begin_value(struct cursor_list *list, struct json_value value) {
+    list->form = CURSOR_LIST_SINGLE;
+    list->single = value;
+    if (value.kind == JSON_KIND_ARRAY)
+        list->form = CURSOR_LIST_ARRAY;
+    else if (value.kind == JSON_KIND_OBJECT && !is_cursor(value))
+        list->form = CURSOR_LIST_MAP;
+    if (list->form != CURSOR_LIST_SINGLE)
+        list->iterator = json_iterate(value);
+}
+
+/* A topic may be called "cursors", but its position is a number. */
+static bool is_container(const struct json_field *field) {
+    return field->present &&
+           (field->value.kind == JSON_KIND_ARRAY || field->value.kind == JSON_KIND_OBJECT);
+}
+
+enum status cursor_list_begin(struct cursor_list *list, struct slice text,
+                              const struct json_limits *limits) {
+    struct json_field fields[] = {{.name = SLICE("cursors")}, {.name = SLICE("epoch")}};
+    struct json_value whole;
+    list->form = CURSOR_LIST_OVER;
+    list->has_epoch = false;
+    list->limits = *limits;
+    enum status status = json_parse(text, limits, &whole);
+    if (status != STATUS_OK)
+        return status;
+    if (whole.kind != JSON_KIND_OBJECT || is_cursor(whole) ||
+        json_read_members(whole, fields, 2) != STATUS_OK || !is_container(&fields[0])) {
+        begin_value(list, whole);
+        return STATUS_OK;
+    }
+    list->epoch = fields[1].value;
+    list->has_epoch = fields[1].present && fields[1].value.kind != JSON_KIND_NULL;
+    if (list->has_epoch && list->epoch.kind != JSON_KIND_STRING)
+        return STATUS_INVALID_REQUEST;
+    begin_value(list, fields[0].value);
+    return STATUS_OK;
+}
+
+void cursor_list_begin_lines(struct cursor_list *list, struct slice text,
+                             const struct json_limits *limits) {
+    list->form = CURSOR_LIST_LINES;
+    list->has_epoch = false;
+    list->limits = *limits;
+    list->lines = text;
+}
+
+static bool is_blank(struct slice line) {
+    size_t blanks = 0;
+    while (blanks < line.size && memchr(" \t\r", line.data[blanks], 3))
+        blanks++;
+    return blanks == line.size;
+}
+
+static bool next_line(struct cursor_list *list, struct slice *line) {
+    while (list->lines.size > 0) {
+        const char *newline = memchr(list->lines.data, '\n', list->lines.size);
+        size_t size = newline ? (size_t)(newline - list->lines.data) : list->lines.size;
+        *line = (struct slice){list->lines.data, size};
+        list->lines = slice_from(list->lines, newline ? size + 1 : size);
+        if (!is_blank(*line))
+            return true;
+    }
+    return false;
+}
+
+bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
+    struct json_value name, value;
+    struct slice line;
+    *item = (struct cursor_list_item){.status = STATUS_OK};
+    switch (list->form) {
+    case CURSOR_LIST_OVER:
+        return false;
+    case CURSOR_LIST_ARRAY:
+        if (!json_next_element(&list->iterator, &value))
+            return false;
+        item->status = read_cursor(list, value, item);
+        return true;
+    case CURSOR_LIST_MAP:
+        if (!json_next_member(&list->iterator, &name, &value))
+            return false;
+        item->status = read_member(list, name, value, item);
+        return true;
+    case CURSOR_LIST_SINGLE:
+        list->form = CURSOR_LIST_OVER;
+        item->status = read_cursor(list, list->single, item);
+        return true;
+    case CURSOR_LIST_LINES:
+        if (!next_line(list, &line))
+            return false;
+        item->status = json_parse(line, &list->limits, &value);
+        if (item->status == STATUS_OK)
+            item->status = read_cursor(list, value, item);
+        return true;
+    }
+    return false;
+}
+
+bool cursor_list_epoch_differs(const struct cursor_list *list, struct slice epoch) {
+    return list->has_epoch && !json_string_is(list->epoch, epoch);
+}
