@@ -120,7 +120,7 @@ static void finish(struct writer *writer) {
     count(&writer->counters.commits, 1);
     count(&writer->counters.events, ledger->batch.event_count);
     if (writer->options.on_commit)
-        writer->options.on_commit(writer->options.on_commit_user, &rows);
+        writer->options.on_commit(writer->options.on_commit_user, &rows, ledger->batch.states);
     ledger_committed(ledger);
     note_outcome(writer, STATUS_OK);
 }

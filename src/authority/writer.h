@@ -19,8 +19,10 @@ struct writer_options {
     struct store *store;
     const struct policy_table *policies;
     const struct projection *projection; /* NULL: nothing is derived */
-    /* After a commit, on the writer's thread, before the answers; for the hub. May be NULL. */
-    void (*on_commit)(void *user, const struct store_batch *batch);
+    /* After a commit, on the writer's thread, before the answers; for the hub. states[i] is the
+     * entity of batch->events[i] as of that event. May be NULL. */
+    void (*on_commit)(void *user, const struct store_batch *batch,
+                      const struct store_entity *states);
     void *on_commit_user;
     uint64_t group_max; /* groups that may wait */
     /* Time from elsewhere, for tests. NULL: the system's. */
