@@ -39,4 +39,10 @@ void handle_run_summary(struct exchange *exchange);
 void handle_worker_summary(struct exchange *exchange);
 void handle_drift(struct exchange *exchange);
 
+/* handle_messages.c */
+void handle_messages(struct exchange *exchange);
+
+/* handle_sse.c */
+void handle_sse(struct exchange *exchange);
+
 #endif

@@ -35,6 +35,8 @@ static const struct route routes[] = {
     OPERATOR_GET("/projectors/run-summary/{run_id}", handle_run_summary),
     OPERATOR_GET("/projectors/worker-summary/{worker_id}", handle_worker_summary),
     OPERATOR_GET("/projectors/drift", handle_drift),
+    OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
