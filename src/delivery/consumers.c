@@ -34,7 +34,7 @@ enum status consumers_open(struct consumers **consumers, const struct consumers_
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
     pthread_mutex_init(&made->lock, NULL);
-    map_init(&made->by_key, options->capacity + 1);
+    map_init(&made->by_key, options->capacity);
     *consumers = made;
     return STATUS_OK;
 }
@@ -76,6 +76,8 @@ static struct slice join(const struct consumer_key *key, char text[KEY_BYTES_MAX
 }
 
 static struct consumer *add(struct consumers *consumers, struct slice key, size_t principal_size) {
+    if (consumers->by_key.count == consumers->options.capacity)
+        forget(consumers, consumers->oldest);
     struct consumer *made = calloc(1, sizeof(*made) + key.size);
     if (!made)
         return NULL;
@@ -87,8 +89,6 @@ static struct consumer *add(struct consumers *consumers, struct slice key, size_
         return NULL;
     }
     list_add(consumers, made);
-    if (consumers->by_key.count > consumers->options.capacity)
-        forget(consumers, consumers->oldest);
     return made;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define CAPACITY_FIRST 8
+#define SLOT_BYTES     sizeof(void *)
 
 void window_clear(struct window *window) {
     for (size_t i = 0; i < window->count; i++)
@@ -27,13 +28,13 @@ static void drop_first(struct window *window) {
 
 static bool grow(struct window *window) {
     size_t capacity = window->capacity > 0 ? 2 * window->capacity : CAPACITY_FIRST;
-    struct frame **ring = malloc(capacity * sizeof(*ring));
+    struct frame **ring = malloc(capacity * SLOT_BYTES);
     if (!ring)
         return false;
     for (size_t i = 0; i < window->count; i++)
         ring[i] = window->ring[(window->begin + i) & (window->capacity - 1)];
     free(window->ring);
-    window->bytes += (capacity - window->capacity) * sizeof(*ring);
+    window->bytes += (capacity - window->capacity) * SLOT_BYTES;
     window->ring = ring;
     window->capacity = capacity;
     window->begin = 0;
