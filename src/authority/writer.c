@@ -176,7 +176,7 @@ static void finish(struct writer *writer) {
     }
     count(&writer->counters.commits, 1);
     count(&writer->counters.events, ledger->batch.event_count);
-    writer_announce(writer, &rows);
+    writer_announce(writer, &rows, ledger->batch.states);
     ledger_committed(ledger);
     note_outcome(writer, STATUS_OK);
 }
@@ -326,9 +326,10 @@ enum status writer_post_job(struct writer *writer, struct writer_job *job) {
     return mailbox_post(&writer->mailbox, &job->posted.item);
 }
 
-void writer_announce(struct writer *writer, const struct store_batch *batch) {
+void writer_announce(struct writer *writer, const struct store_batch *batch,
+                     const struct store_entity *states) {
     if (writer->options.on_commit)
-        writer->options.on_commit(writer->options.on_commit_user, batch);
+        writer->options.on_commit(writer->options.on_commit_user, batch, states);
 }
 
 void writer_stop(struct writer *writer) {

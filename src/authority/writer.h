@@ -27,8 +27,10 @@ struct writer_options {
     struct store *store;
     const struct policy_table *policies;
     const struct projection *projection; /* NULL: nothing is derived */
-    /* After a commit, on the writer's thread, before the answers; for the hub. May be NULL. */
-    void (*on_commit)(void *user, const struct store_batch *batch);
+    /* After a commit, on the writer's thread, before the answers; for the hub. states[i] is the
+     * entity of batch->events[i] as of that event. May be NULL. */
+    void (*on_commit)(void *user, const struct store_batch *batch,
+                      const struct store_entity *states);
     void *on_commit_user;
     uint64_t group_max; /* groups that may wait */
     uint64_t bytes_max; /* memory that waiting groups may hold; one alone may always wait */
@@ -53,7 +55,8 @@ MUST_CHECK enum status writer_post(struct writer *writer, struct append_group *g
  */
 MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job *job);
 /* For jobs: what they committed goes where commits of the writer go. */
-void writer_announce(struct writer *writer, const struct store_batch *batch);
+void writer_announce(struct writer *writer, const struct store_batch *batch,
+                     const struct store_entity *states);
 /* Finishes what was posted, then ends the thread. */
 void writer_stop(struct writer *writer);
 /* Any thread. */

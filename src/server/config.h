@@ -15,7 +15,7 @@
 #define CONFIG_TEXT_MAX       512
 #define CONFIG_ERROR_MAX      512
 #define CONFIG_LOOPS_MAX      64
-#define CONFIG_SETTING_COUNT  14
+#define CONFIG_SETTING_COUNT  28
 #define CONFIG_POLICY_KEY_MAX 64
 
 enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
@@ -40,6 +40,20 @@ struct config {
     uint64_t readers;
     uint64_t writer_queue_max;
     uint64_t writer_queue_bytes_max;
+    uint64_t poll_default_limit;
+    uint64_t poll_max_limit;
+    uint64_t outbound_queue_limit;
+    uint64_t fair_topic_slice_limit;
+    uint64_t poll_min_interval_ms;
+    uint64_t slow_consumer_lag_threshold;
+    uint64_t slow_consumer_max_strikes;
+    uint64_t consumer_registry_capacity;
+    uint64_t reconnect_base_backoff_ms;
+    uint64_t reconnect_jitter_ms;
+    uint64_t sse_heartbeat_ms;
+    uint64_t window_frames_max;
+    uint64_t window_bytes_max;
+    uint64_t windows_bytes_max;
     struct policy_table policies;
     enum config_source sources[CONFIG_SETTING_COUNT];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];

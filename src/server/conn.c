@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/log.h"
+#include "server/development_gate.h"
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
@@ -49,6 +50,7 @@ static void on_closed(uv_handle_t *handle) {
 static void drop_exchange(struct conn *conn) {
     exchange_detach(conn->exchange);
     conn->exchange = NULL;
+    conn->watches_end = false;
 }
 
 void conn_close(struct conn *conn) {
@@ -281,6 +283,8 @@ static void conn_head(struct conn *conn) {
     enum status status = route_find(conn->exchange);
     if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_OPERATOR)
         status = operator_key_check(&conn->loop->server->operator_key, request);
+    if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_READER)
+        status = development_gate_check(&conn->loop->server->operator_key, request);
     if (status == STATUS_OK)
         status = conn_allow_body(conn, request);
     if (status == STATUS_OK) {
@@ -344,9 +348,20 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
 }
 
 static void conn_keep_unread(struct conn *conn, struct slice input) {
+    if (conn->watches_end && input.size == 0 && conn->unread.size == 0) {
+        if (read_start(conn) != 0)
+            conn_close(conn);
+        return;
+    }
     uv_read_stop((uv_stream_t *)&conn->tcp);
     if (input.size > 0 && buffer_append_slice(&conn->unread, input) != STATUS_OK)
         conn_close(conn);
+}
+
+void conn_watch_end(struct conn *conn) {
+    conn->watches_end = true;
+    if (!conn->consuming)
+        conn_keep_unread(conn, (struct slice){NULL, 0});
 }
 
 static bool is_idle(const struct conn *conn) {
@@ -457,6 +472,8 @@ void conn_drain_all(struct io_loop *loop) {
         conn->keep_alive = false;
         if (is_idle(conn))
             conn_close(conn);
+        else if (conn->exchange && conn->exchange->drain)
+            conn->exchange->drain(conn->exchange);
     }
 }
 

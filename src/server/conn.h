@@ -33,9 +33,10 @@ struct conn {
     uv_shutdown_t shutdown;
     size_t lingered_bytes; /* thrown away since the last answer */
     enum conn_state state;
-    bool has_place;  /* among the server's connections_max */
-    bool keep_alive; /* after the answer under way */
-    bool consuming;  /* inside conn_consume, which goes on by itself after an answer */
+    bool has_place;   /* among the server's connections_max */
+    bool keep_alive;  /* after the answer under way */
+    bool watches_end; /* reads on while the answer is due, to see the peer go */
+    bool consuming;   /* inside conn_consume, which goes on by itself after an answer */
     /* These four while streaming. */
     bool paused;    /* the handler takes no more of the body for now */
     bool body_done; /* the whole body was read */
@@ -58,6 +59,8 @@ bool conn_send(struct conn *conn);
 /* Takes no more of the body, and goes on with it. Going on may end the exchange. */
 void conn_pause(struct conn *conn);
 void conn_resume(struct conn *conn);
+/* Notices a peer that goes while its answer is due; bytes that come are kept, and end that. */
+void conn_watch_end(struct conn *conn);
 void conn_close(struct conn *conn);
 /* The loop drains: whoever is between requests closes, the others after their answer. */
 void conn_drain_all(struct io_loop *loop);

@@ -13,14 +13,23 @@ void deadline_queue_init(struct deadline_queue *queue) {
 void deadline_set(struct deadline_queue *queue, struct deadline *deadline, enum deadline_kind kind,
                   uint64_t now_ms) {
     assert(queue->delays_ms[kind] > 0);
+    deadline_set_at(queue, deadline, kind, now_ms + queue->delays_ms[kind]);
+}
+
+void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
+                     enum deadline_kind kind, uint64_t at_ms) {
+    assert(at_ms > 0);
     deadline_drop(deadline);
     struct deadline *head = &queue->heads[kind];
+    struct deadline *before = head->previous;
+    while (before != head && before->at_ms > at_ms)
+        before = before->previous;
     deadline->kind = kind;
-    deadline->at_ms = now_ms + queue->delays_ms[kind];
-    deadline->previous = head->previous;
-    deadline->next = head;
-    head->previous->next = deadline;
-    head->previous = deadline;
+    deadline->at_ms = at_ms;
+    deadline->previous = before;
+    deadline->next = before->next;
+    before->next->previous = deadline;
+    before->next = deadline;
 }
 
 void deadline_drop(struct deadline *deadline) {

@@ -9,9 +9,11 @@
 #include <stdint.h>
 
 enum deadline_kind {
-    DEADLINE_REQUEST, /* a request arrives, an answer is read */
-    DEADLINE_IDLE,    /* nothing happens between requests */
-    DEADLINE_LINGER,  /* the last answer is out, and the peer does not end */
+    DEADLINE_REQUEST,   /* a request arrives, an answer is read */
+    DEADLINE_IDLE,      /* nothing happens between requests */
+    DEADLINE_LINGER,    /* the last answer is out, and the peer does not end */
+    DEADLINE_HEARTBEAT, /* a stream that is silent says something */
+    DEADLINE_WAIT,      /* a poll that waits for news; each has its own delay */
     DEADLINE_KIND_COUNT,
 };
 
@@ -30,6 +32,10 @@ struct deadline_queue {
 void deadline_queue_init(struct deadline_queue *queue);
 void deadline_set(struct deadline_queue *queue, struct deadline *deadline, enum deadline_kind kind,
                   uint64_t now_ms);
+/* With a delay of its own: found by walking back from the latest, so kinds whose delays differ
+ * are few. */
+void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
+                     enum deadline_kind kind, uint64_t at_ms);
 void deadline_drop(struct deadline *deadline);
 /* Takes out one deadline that has passed, or answers NULL. */
 struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms);

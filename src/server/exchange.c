@@ -195,6 +195,12 @@ void exchange_answer_status(struct exchange *exchange, enum status status) {
 }
 
 void exchange_begin(struct exchange *exchange, unsigned http_status, struct slice content_type) {
+    exchange_begin_with(exchange, http_status,
+                        &(struct http1_header){SLICE("Content-Type"), content_type}, 1);
+}
+
+void exchange_begin_with(struct exchange *exchange, unsigned http_status,
+                         const struct http1_header *headers, size_t header_count) {
     struct conn *conn = exchange->conn;
     assert(!exchange->answered && exchange->stream);
     exchange->answered = true;
@@ -202,8 +208,8 @@ void exchange_begin(struct exchange *exchange, unsigned http_status, struct slic
     if (!exchange->chunked)
         conn->keep_alive = false;
     enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
-    if (status == STATUS_OK)
-        status = http1_response_header(&conn->out, SLICE("Content-Type"), content_type);
+    for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
+        status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
     if (status == STATUS_OK)
         status = exchange->chunked ? http1_response_end_chunked(&conn->out)
                                    : http1_response_end_bare(&conn->out);
@@ -254,6 +260,10 @@ void exchange_abort(struct exchange *exchange) {
 
 bool exchange_is_sending(const struct exchange *exchange) {
     return exchange->conn->state == CONN_STREAMING && exchange->conn->sending;
+}
+
+void exchange_watch_end(struct exchange *exchange) {
+    conn_watch_end(exchange->conn);
 }
 
 void exchange_pause(struct exchange *exchange) {

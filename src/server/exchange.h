@@ -46,6 +46,7 @@ struct exchange {
     bool whole;          /* answered in one piece: nothing may follow */
     unsigned refs;       /* what other threads owe */
     const struct exchange_stream *stream;
+    void (*drain)(struct exchange *exchange); /* the server ends: answer soon; may be NULL */
     void *work; /* the handler's own, which work_free takes back with the exchange */
     void (*work_free)(void *work);
 };
@@ -81,6 +82,9 @@ MUST_CHECK enum status exchange_error_write(struct exchange *exchange,
 
 /* An answer of any length: begin, pieces, end. The head leaves with the first piece. */
 void exchange_begin(struct exchange *exchange, unsigned http_status, struct slice content_type);
+/* The same with further fields. */
+void exchange_begin_with(struct exchange *exchange, unsigned http_status,
+                         const struct http1_header *headers, size_t header_count);
 /* True: written, more may be sent. False: touch the exchange no more until the stream's sent. */
 MUST_CHECK bool exchange_send(struct exchange *exchange, struct slice piece);
 /* The last piece, which may be empty. Touch the exchange no more. */
@@ -89,6 +93,8 @@ void exchange_end(struct exchange *exchange, struct slice piece);
 void exchange_abort(struct exchange *exchange);
 /* A piece is still being written. */
 bool exchange_is_sending(const struct exchange *exchange);
+/* The answer may be long in coming: a peer that goes meanwhile is noticed. */
+void exchange_watch_end(struct exchange *exchange);
 /* Holds the body back, and lets it come on; it may come, and even end, inside the call. */
 void exchange_pause(struct exchange *exchange);
 void exchange_resume(struct exchange *exchange);

@@ -52,4 +52,10 @@ void handle_drift(struct exchange *exchange);
 /* handle_reproject.c; its answer comes in pieces */
 void handle_reproject(struct exchange *exchange);
 
+/* handle_messages.c */
+void handle_messages(struct exchange *exchange);
+
+/* handle_sse.c */
+void handle_sse(struct exchange *exchange);
+
 #endif

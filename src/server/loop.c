@@ -14,12 +14,21 @@
 
 static void timer_arm(struct io_loop *loop);
 
+static void expired(struct deadline *deadline) {
+    if (deadline->kind == DEADLINE_HEARTBEAT || deadline->kind == DEADLINE_WAIT) {
+        struct feed_reader *reader = feed_reader_of_deadline(deadline);
+        reader->expired(reader);
+        return;
+    }
+    conn_expired(conn_of_deadline(deadline));
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct io_loop *loop = timer->data;
     clock_tick(&loop->clock);
     struct deadline *deadline;
     while ((deadline = deadline_expired(&loop->deadlines, clock_mono_ms(&loop->clock))))
-        conn_expired(conn_of_deadline(deadline));
+        expired(deadline);
     timer_arm(loop);
 }
 
@@ -33,11 +42,15 @@ static void timer_arm(struct io_loop *loop) {
 }
 
 void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind) {
-    deadline_set(&loop->deadlines, deadline, kind, clock_mono_ms(&loop->clock));
+    io_loop_deadline_in(loop, deadline, kind, loop->deadlines.delays_ms[kind]);
+}
+
+void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
+                         uint64_t delay_ms) {
+    deadline_set_at(&loop->deadlines, deadline, kind, clock_mono_ms(&loop->clock) + delay_ms);
     /* A timer under way fires no later than the earliest deadline there was; only an earlier one
      * needs it moved. */
-    if (!uv_is_active((uv_handle_t *)&loop->timer) ||
-        uv_timer_get_due_in(&loop->timer) > loop->deadlines.delays_ms[kind])
+    if (!uv_is_active((uv_handle_t *)&loop->timer) || uv_timer_get_due_in(&loop->timer) > delay_ms)
         timer_arm(loop);
 }
 
@@ -100,6 +113,11 @@ static void wake_loop(void *user) {
     uv_async_send(&loop->wake);
 }
 
+static void run_advanced(struct loop_task *task) {
+    struct io_loop *loop = (struct io_loop *)((char *)task - offsetof(struct io_loop, advanced));
+    feeds_run(&loop->feeds);
+}
+
 static void run_drain(struct loop_task *task) {
     struct io_loop *loop = (struct io_loop *)((char *)task - offsetof(struct io_loop, drain));
     if (loop->state != LOOP_SERVING)
@@ -147,6 +165,7 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->limits.head_bytes_max = config->request_head_bytes_max;
     if (loop->limits.line_bytes_max > loop->limits.head_bytes_max)
         loop->limits.line_bytes_max = loop->limits.head_bytes_max;
+    loop->advanced.run = run_advanced;
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
@@ -155,13 +174,18 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_LINGER] = LINGER_MS;
+    loop->deadlines.delays_ms[DEADLINE_HEARTBEAT] = config->sse_heartbeat_ms;
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     if (status == STATUS_OK)
         status = handles_init(loop, listen_fd);
-    if (status == STATUS_OK && uv_thread_create(&loop->thread, loop_thread, loop) != 0)
-        status = STATUS_SYSTEM_ERROR;
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    feeds_open(&loop->feeds, loop, server->hub);
+    if (uv_thread_create(&loop->thread, loop_thread, loop) == 0)
+        return STATUS_OK;
+    feeds_close(&loop->feeds);
+    return STATUS_SYSTEM_ERROR;
 }
 
 enum status io_loop_post(struct io_loop *loop, struct loop_task *task) {
@@ -192,6 +216,7 @@ void io_loop_join(struct io_loop *loop) {
     int error = uv_loop_close(&loop->uv);
     assert(error == 0);
     (void)error;
+    feeds_close(&loop->feeds);
     append_reader_release(&loop->reader);
     mailbox_release(&loop->mailbox);
 }

@@ -15,6 +15,7 @@
 #include "base/uuid7.h"
 #include "server/config.h"
 #include "server/deadline.h"
+#include "server/feeds.h"
 #include "wire/http1.h"
 
 #define LOOP_READ_BYTES 65536
@@ -44,12 +45,14 @@ struct io_loop {
     struct deadline_queue deadlines;
     struct http1_limits limits;
     struct append_reader reader; /* of the bodies of appends */
+    struct feeds feeds;          /* what its connections read */
     struct conn *conns;
     size_t conn_count;
     size_t owed_count; /* what other threads owe to exchanges of this loop */
     bool refusing;     /* the last connection was one too many */
     bool accept_owed;  /* there was no memory to take one; libuv waits until it is taken */
     enum loop_state state;
+    struct loop_task advanced; /* the hub's word that topics did */
     struct loop_task drain;
     struct loop_task end;
     bool drain_posted; /* these two belong to the control loop */
@@ -70,6 +73,9 @@ MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task
 
 /* For connections: deadlines that also keep the timer right. */
 void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind);
+/* The same for one with a delay of its own. */
+void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
+                         uint64_t delay_ms);
 /* For connections: one is gone for good. */
 void io_loop_conn_closed(struct io_loop *loop);
 /* For exchanges: one thing that was owed is back. */

@@ -104,10 +104,16 @@ static bool is_bearer(struct slice scheme) {
     return true;
 }
 
+bool operator_key_is(const struct operator_key *key, struct slice given) {
+    uint8_t digest[SHA256_BYTES];
+    /* Digests are compared, so that neither the time nor the length tells about the key. */
+    sha256(given.data, given.size, digest);
+    return CRYPTO_memcmp(digest, key->digest, sizeof(digest)) == 0;
+}
+
 enum status operator_key_check(const struct operator_key *key,
                                const struct http1_request *request) {
     struct slice value;
-    uint8_t digest[SHA256_BYTES];
     if (!http1_header_find(request, SLICE("authorization"), &value) || value.size == 0)
         return STATUS_MISSING_AUTHORIZATION;
     const char *space = memchr(value.data, ' ', value.size);
@@ -117,8 +123,5 @@ enum status operator_key_check(const struct operator_key *key,
     struct slice given = slice_from(value, scheme_size);
     while (given.size > 0 && given.data[0] == ' ')
         given = slice_from(given, 1);
-    /* Digests are compared, so that neither the time nor the length tells about the key. */
-    sha256(given.data, given.size, digest);
-    return CRYPTO_memcmp(digest, key->digest, sizeof(digest)) == 0 ? STATUS_OK
-                                                                   : STATUS_INVALID_TOKEN;
+    return operator_key_is(key, given) ? STATUS_OK : STATUS_INVALID_TOKEN;
 }

@@ -30,5 +30,7 @@ MUST_CHECK enum status operator_key_read(struct operator_key *key, const char *f
 /* STATUS_OK for a request that carries the key; else one of the 401s. */
 MUST_CHECK enum status operator_key_check(const struct operator_key *key,
                                           const struct http1_request *request);
+/* Whether it is the key. */
+bool operator_key_is(const struct operator_key *key, struct slice given);
 
 #endif

@@ -163,6 +163,28 @@ static enum status key_start(struct server *server) {
     return STATUS_OK;
 }
 
+static void on_commit(void *user, const struct store_batch *batch,
+                      const struct store_entity *states) {
+    struct server *server = user;
+    hub_publish(server->hub, batch, states);
+}
+
+static enum status delivery_start(struct server *server) {
+    const struct config *config = &server->config;
+    const struct hub_options hub = {
+        .window = {config->window_frames_max, config->window_bytes_max},
+        .bytes_max = config->windows_bytes_max,
+    };
+    const struct consumers_options consumers = {
+        .capacity = config->consumer_registry_capacity,
+        .interval_ms_min = config->poll_min_interval_ms,
+        .lag_max = config->slow_consumer_lag_threshold,
+        .strikes_max = config->slow_consumer_max_strikes,
+    };
+    enum status status = hub_open(&server->hub, &hub);
+    return status == STATUS_OK ? consumers_open(&server->consumers, &consumers) : status;
+}
+
 static enum status writer_and_readers_start(struct server *server) {
     const struct projector_options derive = {.sink = NULL};
     enum status status = projector_open(&server->projector, &derive);
@@ -171,6 +193,8 @@ static enum status writer_and_readers_start(struct server *server) {
     const struct writer_options options = {.store = server->store,
                                            .policies = &server->config.policies,
                                            .projection = projector_projection(server->projector),
+                                           .on_commit = on_commit,
+                                           .on_commit_user = server,
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max};
     status = writer_start(&server->writer, &options);
@@ -189,7 +213,9 @@ static enum status store_start(struct server *server) {
     status = key_start(server);
     if (status != STATUS_OK)
         return status;
-    status = writer_and_readers_start(server);
+    status = delivery_start(server);
+    if (status == STATUS_OK)
+        status = writer_and_readers_start(server);
     if (status == STATUS_INTERNAL_ERROR)
         return refuse(
             server, status,
@@ -208,6 +234,10 @@ static void store_stop(struct server *server) {
         projector_close(server->projector);
     if (server->readers)
         readers_stop(server->readers);
+    if (server->consumers)
+        consumers_close(server->consumers);
+    if (server->hub)
+        hub_close(server->hub);
     if (server->store)
         store_close(server->store);
 }

@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 
 #include "authority/writer.h"
+#include "delivery/consumers.h"
+#include "hub/hub.h"
 #include "projector/projector.h"
 #include "server/config.h"
 #include "server/loop.h"
@@ -29,6 +31,8 @@ struct server {
     struct operator_key operator_key;
     struct store *store;
     struct projector *projector;
+    struct hub *hub;
+    struct consumers *consumers;
     struct writer *writer;
     struct readers *readers;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */

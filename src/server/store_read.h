@@ -46,7 +46,7 @@ void store_read_post(struct store_read *read);
 MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *session,
                                          struct store_entity *entity);
 
-/* For handlers: a query parameter of min to max, or its default. */
+/* For handlers: a query parameter of min to max; the number stays as it is where there is none. */
 MUST_CHECK enum status query_number(const struct exchange *exchange, struct slice name,
                                     uint64_t min, uint64_t max, uint64_t *number);
 

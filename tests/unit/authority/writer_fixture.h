@@ -44,10 +44,13 @@ struct fixture {
     struct asked *asked;
 };
 
-static inline void fixture_on_commit(void *user, const struct store_batch *batch) {
+static inline void fixture_on_commit(void *user, const struct store_batch *batch,
+                                     const struct store_entity *states) {
     struct fixture *fixture = user;
     struct gate *gate = &fixture->gate;
     assert_non_null(batch);
+    for (size_t i = 0; i < batch->event_count; i++)
+        assert_int_equal(states[i].ref, batch->events[i].entity_ref);
     pthread_mutex_lock(&gate->lock);
     while (gate->is_shut) {
         gate->is_held = true;

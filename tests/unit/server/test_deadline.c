@@ -120,8 +120,26 @@ static void many_deadlines_agree_with_a_list(void **state) {
     }
 }
 
+static void delays_of_their_own_are_kept_in_order(void **state) {
+    (void)state;
+    struct deadline_queue queue;
+    struct deadline late = {0};
+    struct deadline soon = {0};
+    struct deadline between = {0};
+    deadline_queue_init(&queue);
+    deadline_set_at(&queue, &late, DEADLINE_WAIT, 300);
+    deadline_set_at(&queue, &soon, DEADLINE_WAIT, 100);
+    deadline_set_at(&queue, &between, DEADLINE_WAIT, 200);
+    assert_int_equal(deadline_next_ms(&queue), 100);
+    assert_ptr_equal(deadline_expired(&queue, 300), &soon);
+    assert_ptr_equal(deadline_expired(&queue, 300), &between);
+    assert_ptr_equal(deadline_expired(&queue, 300), &late);
+    assert_null(deadline_expired(&queue, 300));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(delays_of_their_own_are_kept_in_order),
         cmocka_unit_test(an_empty_queue_has_nothing_to_wait_for),
         cmocka_unit_test(a_deadline_passes_at_its_millisecond_and_once),
         cmocka_unit_test(deadlines_of_a_kind_pass_in_the_order_they_were_set),

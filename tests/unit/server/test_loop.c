@@ -22,6 +22,7 @@ static int start_loop(void **state) {
     memset(&server, 0, sizeof(server));
     memset(&loop, 0, sizeof(loop));
     assert_ok(config_load(&server.config, environment, NULL, 0, &error));
+    assert_ok(hub_open(&server.hub, &(struct hub_options){{16, 65536}, 1u << 20}));
     server.loop_count = 1;
     server.loops_running = 1;
     uv_loop_init(&server.control);
@@ -36,6 +37,7 @@ static int join_loop(void **state) {
     io_loop_end_post(&loop);
     uv_run(&server.control, UV_RUN_DEFAULT);
     io_loop_join(&loop);
+    hub_close(server.hub);
     assert_int_equal(server.loops_running, 0);
     return uv_loop_close(&server.control);
 }

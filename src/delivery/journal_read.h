@@ -1,0 +1,48 @@
+/* A read of a topic from the store: where a position stands, and a page of frames from there on.
+ * Made on one thread, run once on a reader's, looked at on the first again. Frames are the
+ * reader's until they are taken; the names asked for are the maker's.
+ * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a hole in it.
+ * The frames begin at next_seq and have no gap; a floor that rose above next_seq meanwhile is
+ * said (is_stale), whether or not rows could still be read. A bootstrap is never stale. */
+#ifndef DELIVERY_JOURNAL_READ_H
+#define DELIVERY_JOURNAL_READ_H
+
+#include "hub/frame.h"
+#include "topic/continuity.h"
+#include "topic/policy.h"
+
+#define JOURNAL_READ_FRAMES_MAX 256
+#define JOURNAL_READ_BYTES      (64u << 10)
+
+enum journal_read_mode {
+    JOURNAL_READ_RESUME,    /* a cursor comes in: judged by floor and budget */
+    JOURNAL_READ_BOOTSTRAP, /* no cursor: begin where the topic allows */
+    JOURNAL_READ_CONTINUE,  /* a reader goes on: judged by the floor alone */
+};
+
+struct journal_read {
+    /* Asked. */
+    struct slice topic;
+    const struct policy *policy;
+    enum journal_read_mode mode;
+    uint64_t after_seq;
+    uint64_t below_seq; /* frames from here on are in memory, and not read */
+    size_t frames_max;
+    /* Answered. */
+    enum status status;
+    bool exists;
+    struct topic_window window; /* all 0 when the topic does not exist */
+    bool is_stale;
+    struct continuity continuity;          /* why */
+    struct continuity_bootstrap bootstrap; /* of that mode */
+    uint64_t next_seq;
+    struct frame *frames[JOURNAL_READ_FRAMES_MAX];
+    size_t count;
+    size_t taken; /* of the frames, by the looker */
+};
+
+void journal_read_run(struct journal_read *read, struct store_session *session);
+/* Lets go of the frames not taken. */
+void journal_read_release(struct journal_read *read);
+
+#endif

@@ -1,0 +1,95 @@
+#include "delivery/stale.h"
+
+#include "authority/object_writer.h"
+#include "topic/stream_id.h"
+
+static void put_reasons(struct object_writer *object, const struct continuity *continuity) {
+    struct buffer list;
+    buffer_init(&list, 256);
+    enum status status = buffer_append_byte(&list, '[');
+    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++)
+        status =
+            buffer_printf(&list, "%s\"%s\"", i > 0 ? "," : "", reason_code(continuity->reasons[i]));
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&list, ']');
+    object_json(object, SLICE("reason_codes"), buffer_slice(&list));
+    if (status != STATUS_OK)
+        object->status = status;
+    buffer_release(&list);
+}
+
+static void put_name(struct object_writer *object, struct slice topic) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    enum status status = topic_to_stream(topic, &stream);
+    object_text(object, SLICE("topic"), topic);
+    object_text(object, SLICE("stream_id"), buffer_slice(&stream));
+    if (status != STATUS_OK)
+        object->status = status;
+}
+
+static enum status write_topic(struct buffer *out, const struct stale_topic *stale) {
+    const struct continuity *continuity = stale->continuity;
+    struct object_writer object = object_begin(out);
+    put_name(&object, stale->topic);
+    put_reasons(&object, continuity);
+    object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(stale->policy->qos_tier)));
+    object_number(&object, SLICE("resume_after"), continuity->after_seq);
+    object_number(&object, SLICE("retention_floor"), continuity->oldest_available_cursor + 1);
+    object_number(&object, SLICE("oldest_available_cursor"), continuity->oldest_available_cursor);
+    object_number(&object, SLICE("head_watermark"), continuity->head_cursor);
+    object_number(&object, SLICE("replay_lag"), continuity->replay_lag);
+    object_number(&object, SLICE("replay_budget_events"), continuity->replay_budget_events);
+    return object_end(&object);
+}
+
+static enum status write_snapshot(struct buffer *out, const struct stale_topic *stale) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), stale->topic);
+    object_text(&object, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
+    object_number(&object, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
+    object_number(&object, SLICE("cadence_seconds"), stale->policy->snapshot_cadence_seconds);
+    object_text(&object, SLICE("source_table"), slice_of(stale->policy->snapshot_source_table));
+    return object_end(&object);
+}
+
+static enum status write_plan(struct buffer *out, const struct stale_topic *stale) {
+    enum status status = buffer_append_slice(
+        out, SLICE(",\"snapshot_plan\":{\"format\":\"" SNAPSHOT_FORMAT "\",\"topics\":["));
+    if (status == STATUS_OK && policy_has_snapshot(stale->policy)) {
+        struct buffer snapshot;
+        buffer_init(&snapshot, 4096);
+        status = write_snapshot(&snapshot, stale);
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("topic"), stale->topic);
+        object_number(&object, SLICE("head_watermark"), stale->continuity->head_cursor);
+        object_json(&object, SLICE("snapshot"), buffer_slice(&snapshot));
+        enum status ended = object_end(&object);
+        status = status == STATUS_OK ? ended : status;
+        buffer_release(&snapshot);
+    }
+    return status == STATUS_OK ? buffer_append_slice(out, SLICE("]}")) : status;
+}
+
+enum status stale_write_json(struct buffer *out, const struct stale_topic *stale) {
+    size_t begin = out->size;
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_STALE_CURSOR)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_STALE_CURSOR)));
+    object_json(&object, SLICE("full_resync_required"), SLICE("true"));
+    put_reasons(&object, stale->continuity);
+    enum status status = object.status;
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"stale_topics\":["));
+    if (status == STATUS_OK)
+        status = write_topic(out, stale);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ']');
+    if (status == STATUS_OK)
+        status = write_plan(out, stale);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '}');
+    if (status != STATUS_OK)
+        out->size = begin;
+    return status;
+}

@@ -1,0 +1,22 @@
+/* The answer to a stale cursor: why it is stale and all that is needed to begin again.
+ * Any thread. Written into the caller's buffer, all or nothing.
+ * Errors: the buffer's own.
+ * The same body in every dialect. */
+#ifndef DELIVERY_STALE_H
+#define DELIVERY_STALE_H
+
+#include "topic/continuity.h"
+#include "topic/policy.h"
+
+#define SNAPSHOT_FORMAT         "openagents.sync.snapshot.v1"
+#define SNAPSHOT_SCHEMA_VERSION 1
+
+struct stale_topic {
+    struct slice topic;
+    const struct policy *policy;
+    const struct continuity *continuity; /* of a rebootstrap */
+};
+
+MUST_CHECK enum status stale_write_json(struct buffer *out, const struct stale_topic *stale);
+
+#endif

@@ -1,0 +1,73 @@
+/* A subscription: one reader of one topic, held as a position. There is no queue: whoever writes
+ * asks for the next frames when there is room for them.
+ * Belongs to its watch's thread, which also runs no reads: those are handed to readers, one at a
+ * time. Memory: itself; a page of frames between a read and the next ask.
+ * A subscription that failed says why in status, and stays so.
+ * Each batch covers (after_seq, through_seq] and begins where the one before ended; what is missing
+ * from it was not the principal's to read. A position that retention overtook is told, never
+ * moved silently. */
+#ifndef DELIVERY_SUBSCRIPTION_H
+#define DELIVERY_SUBSCRIPTION_H
+
+#include "delivery/journal_read.h"
+#include "delivery/principal.h"
+#include "hub/hub.h"
+
+#define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
+
+struct subscription_options {
+    struct hub_watch *watch; /* opened before; outlives the subscription, as do the next three */
+    struct slice topic;
+    const struct policy *policy;
+    const struct principal *principal;
+    bool has_cursor; /* without one it begins with a bootstrap */
+    uint64_t after_seq;
+};
+
+struct subscription {
+    struct subscription_options options;
+    uint64_t next_seq;
+    struct topic_window window; /* as last seen in the store, with the newest head known */
+    struct continuity continuity;
+    struct continuity_bootstrap bootstrap;
+    struct journal_read *read; /* asked for, under way, or with frames to be taken */
+    enum status status;
+    bool is_open;
+    bool is_reading;
+    bool is_stale;
+    bool is_bootstrap; /* it began with one */
+};
+
+enum subscription_step {
+    SUBSCRIPTION_FRAMES, /* the batch has them, or covers a range without any for this principal */
+    SUBSCRIPTION_WAIT,   /* at the head: ask again when the watch has advanced */
+    SUBSCRIPTION_READ,   /* have a reader run subscription->read, then subscription_read_done */
+    SUBSCRIPTION_STALE,  /* tell the client why; subscription_restart bootstraps */
+    SUBSCRIPTION_FAILED, /* see status */
+};
+
+struct delivery_batch {
+    size_t count_max; /* asked: at most DELIVERY_FRAMES_MAX */
+    size_t bytes_max; /* of payloads; one frame is given whatever its size */
+    uint64_t after_seq;
+    uint64_t through_seq;
+    size_t count;
+    struct frame *frames[DELIVERY_FRAMES_MAX];
+};
+
+void subscription_init(struct subscription *subscription,
+                       const struct subscription_options *options);
+/* Not while a read is under way. */
+void subscription_release(struct subscription *subscription);
+MUST_CHECK enum subscription_step subscription_next(struct subscription *subscription,
+                                                    struct delivery_batch *batch);
+/* The read was run. */
+void subscription_read_done(struct subscription *subscription);
+/* The read could not be run. */
+void subscription_read_failed(struct subscription *subscription, enum status status);
+/* After SUBSCRIPTION_STALE: begins anew with a bootstrap. */
+void subscription_restart(struct subscription *subscription);
+
+void delivery_batch_release(struct delivery_batch *batch);
+
+#endif

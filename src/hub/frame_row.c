@@ -1,0 +1,87 @@
+#include "hub/frame_row.h"
+
+#include <assert.h>
+
+#include "projector/summary.h"
+
+/* The longest prefix, the longest id and a seq. */
+#define KEY_BYTES_MAX 1024
+
+static struct store_owner owner_of(const struct store_event *event,
+                                   const struct store_owner *entity_owner) {
+    const struct store_owner *own = &event->owner;
+    bool has_own = own->user_id.data || own->guest_scope.data || own->org_id.data;
+    return has_own || !entity_owner ? *own : *entity_owner;
+}
+
+/* Only run and worker events are documents. */
+static enum status event_key(const struct store_event *event, struct buffer *out) {
+    struct slice prefix = event->entity_kind == ENTITY_RUN ? SLICE("runtime/run_event:")
+                                                           : SLICE("runtime/codex_worker_event:");
+    if (event->entity_kind != ENTITY_RUN && event->entity_kind != ENTITY_WORKER)
+        return STATUS_OK;
+    enum status status = buffer_append_slice(out, prefix);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, event->entity_id);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ':');
+    return status == STATUS_OK ? buffer_append_u64(out, event->seq) : status;
+}
+
+static struct frame_content content_of(struct slice topic, const struct store_event *event,
+                                       const struct store_owner *entity_owner) {
+    struct frame_content content = {
+        .topic = topic,
+        .seq = event->seq,
+        .kind = event->type,
+        .document_version = event->seq,
+        .payload = event->payload,
+        .event_id = event->event_id,
+        .cursor = event->cursor,
+        .published_at_ms = uuid7_timestamp_ms(&event->cursor),
+        .owner = owner_of(event, entity_owner),
+    };
+    memcpy(content.payload_hash, event->payload_hash, SHA256_BYTES);
+    return content;
+}
+
+/* The key is written where the content still misses it; data stays NULL where there is none. */
+static enum status make(struct frame_content *content, enum status status, struct buffer *key,
+                        struct frame **frame) {
+    content->document_key = buffer_slice(key);
+    if (status == STATUS_OK)
+        status = frame_make(frame, content);
+    buffer_release(key);
+    return status;
+}
+
+enum status frame_of_event(struct slice topic, const struct store_event *event,
+                           const struct store_owner *entity_owner, struct frame **frame) {
+    struct frame_content content = content_of(topic, event, entity_owner);
+    struct buffer key;
+    buffer_init(&key, KEY_BYTES_MAX);
+    return make(&content, event_key(event, &key), &key, frame);
+}
+
+enum status frame_of_row(struct slice topic, const struct store_journal_row *row,
+                         const struct store_event *event, const struct store_owner *entity_owner,
+                         struct frame **frame) {
+    struct frame_content content = content_of(topic, event, entity_owner);
+    struct buffer key;
+    enum status status;
+    buffer_init(&key, KEY_BYTES_MAX);
+    if (row->payload.data) {
+        enum document_kind kind =
+            event->entity_kind == ENTITY_RUN ? DOCUMENT_RUN_SUMMARY : DOCUMENT_WORKER_SUMMARY;
+        status = summary_document_key(kind, event->entity_id, &key);
+        content.kind = slice_of(document_kind_name(kind));
+        content.document_version = row->document_version;
+        content.payload = row->payload;
+    } else {
+        status = event_key(event, &key);
+    }
+    content.seq = row->seq;
+    content.published_at_ms = row->published_at_ms;
+    memcpy(content.payload_hash, row->payload_hash, SHA256_BYTES);
+    return make(&content, status, &key, frame);
+}

@@ -1,0 +1,78 @@
+/* From a commit to frames: events go to their entity's topic, journal rows to theirs. */
+#include "hub/publish.h"
+
+#include <assert.h>
+
+#include "authority/topics.h"
+#include "hub/frame_row.h"
+#include "hub/hub.h"
+
+/* Runs of events of one entity are added under one lock. */
+static size_t publish_entity(struct hub *hub, const struct store_batch *batch,
+                             const struct store_entity *states, size_t begin) {
+    const struct store_event *first = &batch->events[begin];
+    size_t end = begin;
+    struct slice name;
+    while (end < batch->event_count && batch->events[end].entity_ref == first->entity_ref)
+        end++;
+    struct arena *arena = hub_names(hub);
+    arena_reset(arena);
+    enum status status = topics_name(arena, first->entity_kind, first->entity_id, &name);
+    /* Its one block was taken at the start: nobody may miss an event for want of memory. */
+    assert(status == STATUS_OK);
+    (void)status;
+    struct hub_topic *topic = hub_topic_lock(hub, name);
+    if (!topic)
+        return end;
+    for (size_t i = begin; i < end; i++) {
+        struct frame *frame = NULL;
+        if (frame_of_event(name, &batch->events[i], &states[i].owner, &frame) != STATUS_OK)
+            frame = NULL;
+        hub_topic_add(hub, topic, batch->events[i].seq, frame);
+    }
+    hub_topic_unlock(hub, topic);
+    return end;
+}
+
+static struct frame *row_frame(const struct store_batch *batch, const struct store_entity *states,
+                               struct slice name, const struct store_journal_row *row) {
+    struct frame *frame = NULL;
+    uint64_t first_log_id = batch->event_count > 0 ? batch->events[0].log_id : UINT64_MAX;
+    /* A row of an event of long ago: the store knows it. */
+    if (row->log_id < first_log_id || row->log_id - first_log_id >= batch->event_count)
+        return NULL;
+    size_t index = (size_t)(row->log_id - first_log_id);
+    if (frame_of_row(name, row, &batch->events[index], &states[index].owner, &frame) != STATUS_OK)
+        return NULL;
+    return frame;
+}
+
+/* Rows of a topic come in order and end with its new head; so each topic somebody wants is one
+ * walk over the rows, which needs no memory that could lack. */
+static void publish_rows(struct hub *hub, const struct store_batch *batch,
+                         const struct store_entity *states, const struct store_topic *advanced) {
+    struct hub_topic *topic = hub_topic_lock(hub, advanced->name);
+    bool is_last = false;
+    if (!topic)
+        return;
+    for (size_t i = 0; !is_last && i < batch->journal_count; i++) {
+        const struct store_journal_row *row = &batch->journal[i];
+        if (row->topic_ref != advanced->ref)
+            continue;
+        hub_topic_add(hub, topic, row->seq, row_frame(batch, states, advanced->name, row));
+        is_last = row->seq == advanced->head_seq;
+    }
+    hub_topic_unlock(hub, topic);
+}
+
+void hub_publish(struct hub *hub, const struct store_batch *batch,
+                 const struct store_entity *states) {
+    if (hub_is_empty(hub))
+        return;
+    for (size_t i = 0; i < batch->event_count;)
+        i = publish_entity(hub, batch, states, i);
+    for (size_t i = 0; i < batch->topic_count; i++)
+        if (batch->topics[i].entity_ref == 0)
+            publish_rows(hub, batch, states, &batch->topics[i]);
+    hub_wake_listeners(hub);
+}

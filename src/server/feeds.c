@@ -1,0 +1,108 @@
+#include "server/feeds.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "server/loop.h"
+
+struct feed {
+    struct hub_watch watch;
+    struct feeds *feeds;
+    struct feed_reader *readers;
+    size_t name_size;
+    char name[];
+};
+
+static void wake(void *user) {
+    struct feeds *feeds = user;
+    /* A loop that ended has no readers left to tell. */
+    enum status status = io_loop_post(feeds->loop, &feeds->loop->advanced);
+    assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
+    (void)status;
+}
+
+void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub) {
+    feeds->loop = loop;
+    map_init(&feeds->by_name, MAP_COUNT_MAX);
+    hub_listen(hub, &feeds->listener, wake, feeds);
+}
+
+void feeds_close(struct feeds *feeds) {
+    assert(feeds->by_name.count == 0);
+    hub_unlisten(&feeds->listener);
+    map_release(&feeds->by_name);
+}
+
+static void feed_advanced(struct feed *feed) {
+    for (struct feed_reader *reader = feed->readers, *next; reader; reader = next) {
+        /* With its last reader the feed goes too. */
+        next = reader->next;
+        reader->advanced(reader);
+    }
+}
+
+void feeds_run(struct feeds *feeds) {
+    for (size_t count = hub_listener_begin(&feeds->listener); count > 0; count--) {
+        struct hub_watch *watch = hub_listener_next(&feeds->listener);
+        if (!watch)
+            return;
+        feed_advanced((struct feed *)watch);
+    }
+}
+
+static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
+    struct feed *feed = calloc(1, sizeof(*feed) + topic.size);
+    if (!feed)
+        return NULL;
+    feed->feeds = feeds;
+    feed->name_size = topic.size;
+    memcpy(feed->name, topic.data, topic.size);
+    struct slice name = {feed->name, topic.size};
+    if (map_insert(&feeds->by_name, name, feed) != STATUS_OK) {
+        free(feed);
+        return NULL;
+    }
+    if (hub_watch(&feeds->listener, name, &feed->watch) != STATUS_OK) {
+        (void)map_remove(&feeds->by_name, name);
+        free(feed);
+        return NULL;
+    }
+    return feed;
+}
+
+enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_reader *reader) {
+    struct feed *feed = map_find(&feeds->by_name, topic);
+    if (!feed)
+        feed = feed_make(feeds, topic);
+    if (!feed)
+        return STATUS_OUT_OF_MEMORY;
+    reader->feed = feed;
+    reader->previous = NULL;
+    reader->next = feed->readers;
+    if (feed->readers)
+        feed->readers->previous = reader;
+    feed->readers = reader;
+    return STATUS_OK;
+}
+
+void feed_leave(struct feed_reader *reader) {
+    struct feed *feed = reader->feed;
+    deadline_drop(&reader->deadline);
+    *(reader->previous ? &reader->previous->next : &feed->readers) = reader->next;
+    if (reader->next)
+        reader->next->previous = reader->previous;
+    reader->feed = NULL;
+    if (feed->readers)
+        return;
+    (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
+    hub_unwatch(&feed->watch);
+    free(feed);
+}
+
+struct hub_watch *feed_watch(struct feed *feed) {
+    return &feed->watch;
+}
+
+struct feed_reader *feed_reader_of_deadline(struct deadline *deadline) {
+    return (struct feed_reader *)((char *)deadline - offsetof(struct feed_reader, deadline));
+}

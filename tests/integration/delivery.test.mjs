@@ -1,0 +1,320 @@
+// Topics delivered: by polling, waiting, and as event streams, over the real binary.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync, readdirSync } from "node:fs";
+import { test } from "node:test";
+import { connect, folder, within } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { Stream } from "../lib/sse.mjs";
+
+const PATIENT = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
+const TOPIC = "run:a:events";
+
+function poll(operator, topic, query = "") {
+  return operator.get(`khala/topics/${encodeURIComponent(topic)}/messages?${query}`);
+}
+
+async function page(operator, topic, query) {
+  const response = await poll(operator, topic, query);
+  assert.equal(response.status, 200, response.body);
+  return JSON.parse(response.body);
+}
+
+function events(count, run_id = "a", payload = (i) => ({ i })) {
+  return Array.from({ length: count }, (_, i) => ({ run_id, event_type: "run.log", payload: payload(i) }));
+}
+
+function sse(operator, topic, query = "", headers = {}) {
+  return Stream.open(operator, `/v1/topics/${encodeURIComponent(topic)}/sse${query}`,
+    { authorization: `Bearer ${operator.key}`, ...headers });
+}
+
+const sequences = (messages) => messages.map((one) => (one.data ?? one).sequence);
+const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+test("a poll answers with every field, and the events of the log", async (t) => {
+  const operator = await operate(t, { settings: PATIENT });
+  const { event } = await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
+  await operator.batch(events(4));
+  const answer = await page(operator, TOPIC, "after_seq=0&limit=2");
+  assert.deepEqual(Object.keys(answer), ["topic", "driver", "messages", "oldest_available_cursor", "head_cursor",
+    "queue_depth", "dropped_messages", "next_cursor", "replay_complete", "limit_applied", "limit_capped",
+    "fairness_applied", "active_topic_count", "outbound_queue_limit", "consumer_lag", "slow_consumer_strikes",
+    "slow_consumer_max_strikes", "recommended_reconnect_backoff_ms"]);
+  assert.deepEqual(Object.keys(answer.messages[0]),
+    ["topic", "sequence", "kind", "payload", "published_at", "event_id", "cursor"]);
+  assert.equal(answer.messages[0].event_id, event.event_id);
+  assert.equal(answer.messages[0].cursor, event.cursor);
+  assert.equal(answer.messages[0].published_at, event.recorded_at);
+  assert.deepEqual(sequences(answer.messages), [1, 2]);
+  assert.equal(answer.next_cursor, 2);
+  assert.equal(answer.head_cursor, 5);
+  assert.equal(answer.consumer_lag, 3);
+  assert.equal(answer.replay_complete, false);
+  assert.ok(answer.recommended_reconnect_backoff_ms >= 400 && answer.recommended_reconnect_backoff_ms <= 650);
+  const rest = await page(operator, TOPIC, "after_seq=2");
+  assert.deepEqual(sequences(rest.messages), [3, 4, 5]);
+  assert.equal(rest.replay_complete, true);
+  const summaries = await page(operator, "runtime.run_summaries", "after_seq=0");
+  assert.equal(summaries.messages.at(-1).kind, "run_summary");
+  assert.equal(summaries.messages.at(-1).payload.latest_seq, 5);
+});
+
+test("a poll without a cursor is a bootstrap, and one of an unknown topic is empty", async (t) => {
+  const operator = await operate(t, { settings: { ...PATIENT, RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "3" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(9));
+  const answer = await page(operator, TOPIC);
+  assert.deepEqual(answer.bootstrap, { from_seq: 8, truncated: true });
+  assert.deepEqual(sequences(answer.messages), [8, 9, 10]);
+  const empty = await page(operator, "run:none:events", "after_seq=0");
+  assert.deepEqual(empty.messages, []);
+  assert.equal(empty.head_cursor, 0);
+  assert.equal(empty.replay_complete, true);
+});
+
+test("limits: a default, a most, a slice for who polls several topics", async (t) => {
+  const operator = await operate(t, { settings: PATIENT });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.did("runs", { run_id: "b" }, 201);
+  await operator.batch(events(299));
+  assert.equal((await page(operator, TOPIC, "after_seq=0")).messages.length, 100);
+  const capped = await page(operator, TOPIC, "after_seq=0&limit=900");
+  assert.equal(capped.messages.length, 200);
+  assert.equal(capped.limit_applied, 200);
+  assert.equal(capped.limit_capped, true);
+  await page(operator, "run:b:events", "after_seq=0");
+  const shared = await page(operator, TOPIC, "after_seq=0&limit=100");
+  assert.equal(shared.fairness_applied, true);
+  assert.equal(shared.active_topic_count, 2);
+  assert.equal(shared.messages.length, 50);
+});
+
+test("what is asked wrongly is refused", async (t) => {
+  const operator = await operate(t, { settings: PATIENT });
+  for (const query of ["after_seq=-1", "after_seq=x", "after_seq=", "after_seq=01", "limit=0", "limit=x", "wait_ms=60001",
+    "after_seq=1&after_seq=2"]) {
+    assert.equal((await poll(operator, TOPIC, query)).status, 400, query);
+  }
+  assert.equal((await poll(operator, "a\nb")).status, 400);
+  const path = `/internal/v1/khala/topics/${TOPIC}/messages`;
+  assert.equal((await operator.ask("GET", path, undefined, { authorization: "Bearer wrong" })).status, 401);
+  const streams = `/v1/topics/${TOPIC}/sse`;
+  assert.equal((await operator.ask("GET", streams, undefined, { authorization: "Bearer wrong" })).status, 401);
+  assert.equal((await operator.ask("GET", `${streams}?token=wrong`)).status, 401);
+  assert.equal((await operator.ask("GET", `${streams}?token=${"x".repeat(300)}`)).status, 401);
+  assert.equal((await operator.ask("GET", streams, undefined, { "last-event-id": "seven" })).status, 400);
+  assert.equal((await operator.ask("GET", `${streams}?after_seq=-1`)).status, 400);
+});
+
+test("a poll too soon is told when, and does not push the clock", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" } });
+  await page(operator, TOPIC, "after_seq=0");
+  let before = 60001;
+  for (let i = 0; i < 5; i++) {
+    const response = await poll(operator, TOPIC, "after_seq=0");
+    assert.equal(response.status, 429);
+    const { error, details } = JSON.parse(response.body);
+    assert.equal(error, "rate_limited");
+    assert.ok(details.retry_after_ms <= before);
+    before = details.retry_after_ms;
+    assert.equal(response.headers["retry-after"], "60");
+  }
+  await page(operator, "run:other:events", "after_seq=0");
+});
+
+test("a stale cursor is 410 with all that is needed, and a bootstrap gets back in one step", async (t) => {
+  const operator = await operate(t, { settings: { ...PATIENT, RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "3" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(9));
+  const response = await poll(operator, TOPIC, "after_seq=6");
+  assert.equal(response.status, 410);
+  const { error, reason_code, details } = JSON.parse(response.body);
+  assert.equal(error, "stale_cursor");
+  assert.equal(reason_code, "replay_budget_exceeded");
+  assert.equal(details.full_resync_required, true);
+  assert.deepEqual(details.stale_topics, [{ topic: TOPIC, stream_id: "runtime.run.a.events",
+    reason_codes: ["replay_budget_exceeded"], qos_tier: "warm", resume_after: 6, retention_floor: 1,
+    oldest_available_cursor: 0, head_watermark: 10, replay_lag: 4, replay_budget_events: 3 }]);
+  assert.deepEqual(sequences((await page(operator, TOPIC)).messages), [8, 9, 10]);
+  assert.equal((await poll(operator, TOPIC, "after_seq=7")).status, 200);
+
+  const stream = await sse(operator, TOPIC, "?after_seq=0");
+  await stream.until((one) => one.messages.length === 3, "the bootstrap");
+  assert.deepEqual(stream.events.map((one) => one.type), ["stale_cursor", "bootstrap", "message", "message", "message"]);
+  assert.equal(stream.events[0].data.code, "stale_cursor");
+  assert.equal(stream.events[0].id, "", "only durable events have ids");
+  assert.deepEqual(stream.events[1].data, { topic: TOPIC, from_seq: 8, truncated: true });
+});
+
+test("a poll that waits is answered by the next event, or when its time is up", async (t) => {
+  const operator = await operate(t, { settings: PATIENT });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const waiting = page(operator, TOPIC, "after_seq=1&wait_ms=30000");
+  const early = page(operator, "run:later:events", "after_seq=0&wait_ms=30000");
+  await operator.batch(events(1));
+  assert.deepEqual(sequences((await waiting).messages), [2]);
+  await operator.did("runs", { run_id: "later" }, 201);
+  assert.deepEqual(sequences((await early).messages), [1]);
+  const begun = Date.now();
+  const none = await page(operator, TOPIC, "after_seq=2&wait_ms=100");
+  assert.ok(Date.now() - begun >= 95);
+  assert.deepEqual(none.messages, []);
+  assert.equal(none.next_cursor, 2);
+  // One that still waits does not keep the server from ending.
+  const last = page(operator, TOPIC, "after_seq=2&wait_ms=60000");
+  await operator.read("runs/a");
+  operator.server.kill("SIGTERM");
+  assert.deepEqual((await within(last, "the answer of a server that ends", 5000)).messages, []);
+});
+
+test("a stream replays, follows, and resumes by id; the header wins", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(999));
+  const stream = await sse(operator, TOPIC);
+  assert.equal(stream.status, 200);
+  assert.equal(stream.headers["content-type"], "text/event-stream");
+  assert.match(stream.headers["cache-control"], /no-cache/);
+  await stream.until((one) => one.messages.length === 1000, "the replay");
+  assert.ok(stream.retry >= 400);
+  assert.equal(stream.lastId, "1000");
+  await operator.batch(events(50));
+  await stream.until((one) => one.messages.length === 1050, "what is live");
+  assert.deepEqual(sequences(stream.messages), range(1, 1050));
+  for (const one of stream.messages) assert.equal(one.id, String(one.data.sequence));
+  const resumed = await sse(operator, TOPIC, "?after_seq=3", { "last-event-id": "1040" });
+  await resumed.until((one) => one.messages.length === 10, "the rest");
+  assert.deepEqual(sequences(resumed.messages), range(1041, 1050));
+  assert.deepEqual(resumed.events.map((one) => one.type), Array(10).fill("message"));
+  const gate = await Stream.open(operator, `/v1/topics/${TOPIC}/sse?after_seq=1049&token=${operator.key}`);
+  await gate.until((one) => one.messages.length === 1, "the last");
+});
+
+test("curl reads a stream as it is", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  let out = "";
+  try {
+    execFileSync("curl", ["-sN", "--max-time", "1", "-H", `Authorization: Bearer ${operator.key}`,
+      `${operator.server.url}/v1/topics/${TOPIC}/sse?after_seq=0`]);
+  } catch (error) {
+    out = error.stdout.toString();
+  }
+  assert.match(out, /^retry: \d+\n\nid: 1\ndata: \{"topic":"run:a:events","sequence":1,[^\n]*\}\n\n$/);
+});
+
+test("a silent stream is kept open by comments, and ends with the server", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_SSE_HEARTBEAT_MS: "20" } });
+  const stream = await sse(operator, "runtime.notifications");
+  await stream.until((one) => one.comments >= 3, "heartbeats");
+  await operator.did("notifications", { event_type: "hello", payload: { n: 1 } });
+  await stream.until((one) => one.messages.length === 1, "the notification");
+  const { comments } = stream;
+  await stream.until((one) => one.comments >= comments + 2, "heartbeats again");
+  const begun = Date.now();
+  await operator.server.stop();
+  operator.server.crashed = true;
+  assert.ok(Date.now() - begun < 5000, "streams end at once");
+  await stream.until((one) => one.ended, "the end");
+});
+
+test("streams that begin anywhere while events come at full speed see no gap", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WINDOW_FRAMES_MAX: "256" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const streams = [];
+  const topics = [TOPIC, "runtime.run_summaries"];
+  let head = 1;
+  for (let i = 0; i < 30; i++) {
+    const written = operator.batch(events(100));
+    const topic = topics[i % 2];
+    const after = i % 2 ? 0 : Math.floor(Math.random() * head);
+    streams.push({ topic, after, stream: await sse(operator, topic, `?after_seq=${after}`) });
+    await written;
+    head += 100;
+  }
+  const { head_cursor: summaries } = await page(operator, topics[1], "after_seq=0");
+  for (const { topic, after, stream } of streams) {
+    const goal = topic === TOPIC ? head : summaries;
+    await stream.until((one) => one.lastId === String(goal), `${topic} from ${after} to ${goal}`);
+    assert.deepEqual(sequences(stream.messages), range(after + 1, goal));
+  }
+});
+
+test("a client resumes by its cursor over a crash of the server", async (t) => {
+  const data = folder(t);
+  const first = await operate(t, { data });
+  await first.did("runs", { run_id: "a" }, 201);
+  const stream = await sse(first, TOPIC, "?after_seq=0");
+  const acknowledged = [];
+  const writing = (async () => {
+    for (;;) {
+      for (const { event } of await first.batch(events(20))) acknowledged.push(event);
+    }
+  })().catch(() => {});
+  await stream.until((one) => one.messages.length > 500, "a start");
+  await first.server.crash();
+  await writing;
+  await stream.until((one) => one.ended, "the end");
+  const second = await operate(t, { data });
+  await second.batch(events(5));
+  const log = await second.events("a");
+  const resumed = await sse(second, TOPIC, "", { "last-event-id": stream.lastId });
+  await resumed.until((one) => one.lastId === String(log.length), "the rest");
+  const seen = [...stream.messages, ...resumed.messages].map((one) => one.data);
+  assert.deepEqual(seen.map((one) => one.event_id), log.map((one) => one.event_id));
+  assert.deepEqual(sequences(seen), range(1, log.length));
+  const ids = new Set(seen.map((one) => one.event_id));
+  for (const event of acknowledged) assert.ok(ids.has(event.event_id), "acknowledged, not delivered");
+});
+
+/** Publishes to one healthy stream beside so many that never read, until the server has closed
+ * those; answers what its memory grew by and how long rounds took. */
+async function beside(t, count) {
+  const operator = await operate(t, { settings: {
+    KHALA_REQUEST_TIMEOUT_MS: "3000",
+    // The address sanitizer keeps what was freed, up to a size that would hide what is measured.
+    ASAN_OPTIONS: "quarantine_size_mb=4:thread_local_quarantine_size_kb=64",
+  } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const { pid } = operator.server.child;
+  const memory = () => Number(readFileSync(`/proc/${pid}/status`, "utf8").match(/VmRSS:\s+(\d+)/)[1]);
+  const open = () => readdirSync(`/proc/${pid}/fd`).length;
+  const wide = (i) => ({ i, text: "x".repeat(2000) });
+  const healthy = await sse(operator, TOPIC, "?after_seq=0");
+  await operator.batch(events(500, "a", wide));
+  await healthy.until((one) => one.messages.length === 501, "the first events");
+  const few = open();
+  const stuck = [];
+  for (let i = 0; i < count; i++) {
+    const peer = await connect(operator.server);
+    peer.socket.pause();
+    await peer.send(`GET /v1/topics/${TOPIC}/sse?after_seq=0&token=${operator.key} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    stuck.push(peer);
+  }
+  const before = memory();
+  let grown = 0;
+  const rounds_ms = [];
+  for (let round = 0; round < 40 || open() > few; round++) {
+    const begun = process.hrtime.bigint();
+    const goal = healthy.messages.length + 200;
+    await operator.batch(events(200, "a", wide));
+    await healthy.until((one) => one.messages.length === goal, "more events");
+    rounds_ms.push(Number(process.hrtime.bigint() - begun) / 1e6);
+    if (round === 39) grown = memory() - before;
+    assert.ok(round < 2000, "they are never closed");
+  }
+  for (const peer of stuck) peer.socket.resume();
+  await Promise.all(stuck.map((peer) => peer.rest()));
+  rounds_ms.length = 40;
+  return { grown_kib: grown, median_ms: rounds_ms.sort((a, b) => a - b)[20] };
+}
+
+test("clients that stop reading cost no memory, delay nobody, and are closed", async (t) => {
+  const alone = await beside(t, 0);
+  const crowd = await beside(t, 50);
+  t.diagnostic(JSON.stringify({ alone, crowd }));
+  // 16 MB went by for each of the fifty; what was kept for them is their one slot.
+  assert.ok(crowd.grown_kib - alone.grown_kib < 50 * 1024, "memory grows with those who do not read");
+  assert.ok(crowd.median_ms < 5 * alone.median_ms + 20, "others wait for those who do not read");
+});

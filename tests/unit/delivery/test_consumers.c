@@ -1,0 +1,96 @@
+#include "delivery/consumers.h"
+
+#include "test.h"
+
+static const struct consumers_options options = {
+    .capacity = 3, .interval_ms_min = 250, .lag_max = 300, .strikes_max = 3};
+static const struct consumer_key a = {SLICE("p"), SLICE("a")};
+static const struct consumer_key b = {SLICE("p"), SLICE("b")};
+
+static int setup(void **state) {
+    return consumers_open((struct consumers **)state, &options) == STATUS_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    consumers_close(*state);
+    return 0;
+}
+
+static void a_poll_too_soon_is_refused_and_does_not_push_the_clock(void **state) {
+    struct consumer_state seen = {0};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    assert_int_equal(consumers_admit(*state, &a, 1100, &seen), STATUS_RATE_LIMITED);
+    assert_int_equal(seen.retry_after_ms, 150);
+    assert_int_equal(consumers_admit(*state, &a, 1249, &seen), STATUS_RATE_LIMITED);
+    assert_int_equal(seen.retry_after_ms, 1);
+    assert_ok(consumers_admit(*state, &a, 1250, &seen));
+    assert_int_equal(consumers_admit(*state, &a, 1251, &seen), STATUS_RATE_LIMITED);
+}
+
+static void topics_and_principals_are_consumers_of_their_own(void **state) {
+    struct consumer_state seen = {0};
+    const struct consumer_key other = {SLICE("q"), SLICE("a")};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    assert_int_equal(seen.active_topics, 1);
+    assert_ok(consumers_admit(*state, &b, 1000, &seen));
+    assert_int_equal(seen.active_topics, 2);
+    assert_ok(consumers_admit(*state, &other, 1000, &seen));
+    assert_int_equal(seen.active_topics, 1);
+}
+
+static void the_one_silent_longest_gives_way(void **state) {
+    struct consumer_state seen = {0};
+    const struct consumer_key c = {SLICE("p"), SLICE("c")};
+    const struct consumer_key d = {SLICE("p"), SLICE("d")};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    assert_ok(consumers_admit(*state, &b, 1000, &seen));
+    assert_ok(consumers_admit(*state, &c, 1000, &seen));
+    assert_ok(consumers_admit(*state, &a, 1300, &seen));
+    assert_ok(consumers_admit(*state, &d, 1300, &seen));
+    assert_int_equal(seen.active_topics, 3);
+    assert_int_equal(consumers_admit(*state, &a, 1301, &seen), STATUS_RATE_LIMITED);
+    assert_ok(consumers_admit(*state, &b, 1001, &seen));
+}
+
+static void strikes_are_for_those_who_fall_behind_and_do_not_catch_up(void **state) {
+    struct consumer_state seen = {0};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    assert_ok(consumers_served(*state, &a, 300, &seen)); /* at the threshold is well */
+    assert_int_equal(seen.strikes, 0);
+    assert_ok(consumers_served(*state, &a, 301, &seen));
+    assert_int_equal(seen.strikes, 1);
+    assert_ok(consumers_served(*state, &a, 301, &seen));
+    assert_int_equal(seen.strikes, 2);
+    assert_ok(consumers_served(*state, &a, 10, &seen));
+    assert_int_equal(seen.strikes, 0);
+    assert_ok(consumers_served(*state, &a, 400, &seen));
+    assert_ok(consumers_served(*state, &a, 500, &seen));
+    assert_int_equal(consumers_served(*state, &a, 600, &seen), STATUS_SLOW_CONSUMER_EVICTED);
+    assert_int_equal(seen.strikes, 3);
+    assert_ok(consumers_served(*state, &a, 700, &seen));
+    assert_int_equal(seen.strikes, 0);
+}
+
+static void who_catches_up_from_far_behind_is_never_struck(void **state) {
+    struct consumer_state seen = {0};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    for (uint64_t lag = 20000; lag > 300; lag -= 100) {
+        assert_ok(consumers_served(*state, &a, lag, &seen));
+        assert_int_equal(seen.strikes, 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_poll_too_soon_is_refused_and_does_not_push_the_clock,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(topics_and_principals_are_consumers_of_their_own, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_one_silent_longest_gives_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(strikes_are_for_those_who_fall_behind_and_do_not_catch_up,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(who_catches_up_from_far_behind_is_never_struck, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests_name("consumers", tests, NULL, NULL);
+}

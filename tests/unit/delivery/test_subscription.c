@@ -1,0 +1,390 @@
+/* Subscriptions over a real store and the hub: where they begin, what they are told, what they may
+ * see, and the seam between store, window and live, by seed, under pruning. */
+#include "delivery/subscription.h"
+
+#include <pthread.h>
+
+#include "delivery/publisher.h"
+
+static const struct principal operator_all = {.read_all = true};
+static const struct policy policy = {.replay_budget_events = 1000000};
+static const struct policy frugal = {.replay_budget_events = 10};
+
+static void no_wake(void *user) {
+    (void)user;
+}
+
+struct reader {
+    struct hub_listener listener;
+    struct hub_watch watch;
+    struct store_session *session;
+    struct subscription subscription;
+    struct delivery_batch batch;
+};
+
+static void reader_open(struct reader *reader, struct publisher *publisher,
+                        const struct subscription_options *options) {
+    struct subscription_options given = *options;
+    assert_ok(store_session_open(publisher->store, STORE_READ, &reader->session));
+    hub_listen(publisher->hub, &reader->listener, no_wake, NULL);
+    assert_ok(hub_watch(&reader->listener, given.topic, &reader->watch));
+    given.watch = &reader->watch;
+    given.principal = given.principal ? given.principal : &operator_all;
+    given.policy = given.policy ? given.policy : &policy;
+    subscription_init(&reader->subscription, &given);
+    reader->batch.count_max = 16;
+    reader->batch.bytes_max = 4096;
+}
+
+static void reader_close(struct reader *reader) {
+    subscription_release(&reader->subscription);
+    hub_unwatch(&reader->watch);
+    hub_unlisten(&reader->listener);
+    store_session_close(reader->session);
+}
+
+/* Reads are run at once. */
+static enum subscription_step reader_next(struct reader *reader) {
+    for (;;) {
+        enum subscription_step step = subscription_next(&reader->subscription, &reader->batch);
+        if (step != SUBSCRIPTION_READ)
+            return step;
+        journal_read_run(reader->subscription.read, reader->session);
+        subscription_read_done(&reader->subscription);
+    }
+}
+
+/* Takes everything up to the head; answers the last seq given. */
+static uint64_t drain(struct reader *reader, size_t *given) {
+    uint64_t through = reader->subscription.next_seq - 1;
+    enum subscription_step step;
+    *given = 0;
+    while ((step = reader_next(reader)) == SUBSCRIPTION_FRAMES) {
+        if (reader->batch.through_seq == reader->batch.after_seq)
+            continue;
+        through = reader->batch.through_seq;
+        *given += reader->batch.count;
+        delivery_batch_release(&reader->batch);
+    }
+    assert_int_equal(step, SUBSCRIPTION_WAIT);
+    return through;
+}
+
+struct bench {
+    struct hub *hub;
+    struct publisher *publisher;
+    struct reader reader;
+};
+
+static void bench_open(struct bench *bench, size_t committed) {
+    const struct hub_options options = {{32, 1u << 20}, 64u << 20};
+    memset(bench, 0, sizeof(*bench));
+    assert_ok(hub_open(&bench->hub, &options));
+    bench->publisher = publisher_open(bench->hub);
+    while (committed > 0) {
+        size_t count = committed > PUBLISHER_BATCH_MAX ? PUBLISHER_BATCH_MAX : committed;
+        publisher_commit(bench->publisher, count);
+        committed -= count;
+    }
+}
+
+static void bench_close(struct bench *bench) {
+    reader_close(&bench->reader);
+    publisher_close(bench->publisher);
+    hub_close(bench->hub);
+}
+
+static void a_cursor_resumes_right_behind_it(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){
+                    .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 42});
+    assert_int_equal(drain(&bench.reader, &given), 100);
+    assert_int_equal(given, 58);
+    publisher_commit(bench.publisher, 3);
+    assert_int_equal(drain(&bench.reader, &given), 103);
+    assert_int_equal(given, 3);
+    assert_false(bench.reader.subscription.is_bootstrap);
+    bench_close(&bench);
+}
+
+static void a_topic_that_is_not_there_yet_can_be_waited_for(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 0);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(RUN_TOPIC)});
+    assert_int_equal(drain(&bench.reader, &given), 0);
+    publisher_commit(bench.publisher, 10);
+    assert_int_equal(drain(&bench.reader, &given), 5);
+    assert_int_equal(given, 5);
+    bench_close(&bench);
+}
+
+static void a_bootstrap_begins_where_the_budget_allows_and_is_never_stale(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(SUMMARIES), .policy = &frugal});
+    assert_int_equal(drain(&bench.reader, &given), 100);
+    assert_int_equal(given, 10);
+    assert_true(bench.reader.subscription.is_bootstrap);
+    assert_int_equal(bench.reader.subscription.bootstrap.from_seq, 91);
+    assert_true(bench.reader.subscription.bootstrap.truncated);
+    bench_close(&bench);
+}
+
+static void a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100);
+    publisher_prune(bench.publisher, bench.publisher->summaries_ref, 50);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){
+                    .topic = SLICE(SUMMARIES), .policy = &frugal, .has_cursor = true});
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+    const struct continuity *why = &bench.reader.subscription.continuity;
+    assert_int_equal(why->reason_count, 2);
+    assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
+    assert_int_equal(why->reasons[1], REASON_REPLAY_BUDGET_EXCEEDED);
+    assert_int_equal(why->oldest_available_cursor, 49);
+    assert_int_equal(why->head_cursor, 100);
+    subscription_restart(&bench.reader.subscription);
+    assert_int_equal(drain(&bench.reader, &given), 100);
+    assert_int_equal(given, 10);
+    bench_close(&bench);
+}
+
+static void the_floor_is_told_to_the_cursor_right_below_it_and_not_to_the_one_at_it(void **state) {
+    (void)state;
+    for (uint64_t after = 48; after <= 49; after++) {
+        struct bench bench;
+        bench_open(&bench, 100);
+        publisher_prune(bench.publisher, bench.publisher->summaries_ref, 50);
+        reader_open(&bench.reader, bench.publisher,
+                    &(struct subscription_options){
+                        .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after});
+        assert_int_equal(reader_next(&bench.reader),
+                         after == 48 ? SUBSCRIPTION_STALE : SUBSCRIPTION_FRAMES);
+        delivery_batch_release(&bench.reader.batch);
+        bench_close(&bench);
+    }
+}
+
+static void a_reader_that_retention_overtakes_is_told(void **state) {
+    (void)state;
+    const char *const topics[] = {SUMMARIES, RUN_TOPIC};
+    for (size_t i = 0; i < 2; i++) {
+        struct bench bench;
+        bench_open(&bench, 400);
+        reader_open(
+            &bench.reader, bench.publisher,
+            &(struct subscription_options){.topic = slice_of(topics[i]), .has_cursor = true});
+        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+        assert_int_equal(bench.reader.batch.through_seq, 16);
+        delivery_batch_release(&bench.reader.batch);
+        publisher_prune(bench.publisher, i == 0 ? bench.publisher->summaries_ref : RUN_TOPIC_REF,
+                        18);
+        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+        const struct continuity *why = &bench.reader.subscription.continuity;
+        assert_int_equal(why->after_seq, 16);
+        assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
+        bench_close(&bench);
+    }
+}
+
+static void frames_of_others_are_covered_and_not_given(void **state) {
+    (void)state;
+    const struct principal user = {.who.user_id = SLICE("u")};
+    const struct principal guest = {.who.guest_scope = SLICE("g")};
+    const struct principal nobody = {.who.user_id = SLICE("g"), .who.org_id = SLICE("u")};
+    const struct principal *const who[] = {&user, &guest, &nobody};
+    const size_t expected[] = {50, 50, 0};
+    for (size_t i = 0; i < 3; i++) {
+        struct bench bench;
+        size_t given;
+        bench_open(&bench, 40);
+        reader_open(&bench.reader, bench.publisher,
+                    &(struct subscription_options){.topic = SLICE(SUMMARIES), .principal = who[i]});
+        size_t all = 0;
+        assert_int_equal(drain(&bench.reader, &given), 40); /* from the store */
+        all += given;
+        publisher_commit(bench.publisher, 60); /* from the window, or both */
+        assert_int_equal(drain(&bench.reader, &given), 100);
+        assert_int_equal(all + given, expected[i]);
+        bench_close(&bench);
+    }
+}
+
+static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state) {
+    (void)state;
+    const char *const topics[] = {SUMMARIES, RUN_TOPIC};
+    for (size_t i = 0; i < 2; i++) {
+        struct bench bench;
+        struct reader warm = {0};
+        bench_open(&bench, 0);
+        const struct subscription_options options = {.topic = slice_of(topics[i])};
+        reader_open(&warm, bench.publisher, &options);
+        assert_int_equal(reader_next(&warm), SUBSCRIPTION_WAIT);
+        publisher_commit(bench.publisher, 1);
+        assert_int_equal(reader_next(&warm), SUBSCRIPTION_FRAMES);
+        for (int j = 0; j < 2; j++) /* pushes the first frame out of the window */
+            publisher_commit(bench.publisher, 64);
+        reader_open(&bench.reader, bench.publisher, &options);
+        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+        struct frame *a = warm.batch.frames[0];
+        struct frame *b = bench.reader.batch.frames[0];
+        assert_ptr_not_equal(a, b);
+        assert_int_equal(a->bytes, b->bytes);
+        assert_memory_equal(a->texts, b->texts, 30);
+        assert_int_equal(a->content.published_at_ms, b->content.published_at_ms);
+        assert_int_equal(a->content.document_version, b->content.document_version);
+        assert_int_equal(uuid_compare(&a->content.cursor, &b->content.cursor), 0);
+        assert_true(slice_equal(a->content.document_key, b->content.document_key));
+        assert_slice(a->content.document_key,
+                     i == 0 ? "runtime/run_summary:r" : "runtime/run_event:r:1");
+        assert_slice(b->content.owner.user_id, "u");
+        delivery_batch_release(&warm.batch);
+        delivery_batch_release(&bench.reader.batch);
+        reader_close(&warm);
+        bench_close(&bench);
+    }
+}
+
+/* ---- the seam ---- */
+
+#define SEAM_ROUNDS_DEFAULT 150
+#define SEAM_READERS        2
+
+struct seam {
+    struct publisher *publisher;
+    atomic_uint_fast64_t head; /* of the summaries, as committed */
+    size_t rounds;
+};
+
+struct seam_reader {
+    struct seam *seam;
+    pthread_t thread;
+    uint64_t seed;
+    size_t stale;
+    size_t resumed;
+    size_t frames;
+};
+
+static uint64_t seam_goal(const struct seam *seam, bool is_run) {
+    uint64_t head = atomic_load(&seam->head);
+    return is_run ? head / 2 : head;
+}
+
+/* One client: begins anywhere, must see every seq from there on, or be told and begin again. */
+static void seam_round(struct seam_reader *me) {
+    struct seam *seam = me->seam;
+    struct reader reader = {0};
+    bool is_run = test_random(&me->seed) % 2 == 0;
+    uint64_t head = seam_goal(seam, is_run);
+    uint64_t goal = head + test_random(&me->seed) % 100;
+    uint64_t back = test_random(&me->seed) % 600;
+    struct subscription_options options = {.topic = is_run ? SLICE(RUN_TOPIC) : SLICE(SUMMARIES),
+                                           .has_cursor = test_random(&me->seed) % 8 != 0,
+                                           .after_seq = head > back ? head - back : 0};
+    reader_open(&reader, seam->publisher, &options);
+    reader.batch.count_max = 1 + test_random(&me->seed) % 64;
+    uint64_t last = options.after_seq;
+    bool is_placed = options.has_cursor;
+    while (last < goal) {
+        enum subscription_step step = reader_next(&reader);
+        if (step == SUBSCRIPTION_STALE) {
+            me->stale++;
+            assert_true(reader.subscription.continuity.reason_count > 0);
+            subscription_restart(&reader.subscription);
+            is_placed = false;
+            continue;
+        }
+        assert_true(step == SUBSCRIPTION_FRAMES || step == SUBSCRIPTION_WAIT);
+        if (!is_placed) {
+            assert_true(reader.subscription.is_bootstrap);
+            last = reader.subscription.bootstrap.from_seq - 1;
+            is_placed = true;
+        }
+        assert_int_equal(reader.batch.after_seq, last);
+        for (size_t i = 0; step == SUBSCRIPTION_FRAMES && i < reader.batch.count; i++) {
+            assert_int_equal(reader.batch.frames[i]->content.seq, last + 1);
+            assert_int_equal(frame_number(reader.batch.frames[i]), last + 1);
+            last++;
+        }
+        me->frames += reader.batch.count;
+        if (step == SUBSCRIPTION_FRAMES)
+            delivery_batch_release(&reader.batch);
+        assert_int_equal(reader.batch.through_seq, last);
+    }
+    me->resumed++;
+    reader_close(&reader);
+}
+
+static void *seam_thread(void *user) {
+    struct seam_reader *me = user;
+    for (size_t i = 0; i < me->seam->rounds; i++)
+        seam_round(me);
+    return NULL;
+}
+
+static void readers_at_random_places_see_everything_or_are_told(void **state) {
+    (void)state;
+    const struct hub_options options = {{64, 1u << 20}, HUB_SHARDS * 16384};
+    const char *rounds = getenv("KHALA_SEAM_ROUNDS");
+    struct seam seam = {.rounds = rounds ? strtoul(rounds, NULL, 10) : SEAM_ROUNDS_DEFAULT};
+    struct seam_reader readers[SEAM_READERS];
+    struct hub *hub;
+    uint64_t seed = 4;
+    assert_ok(hub_open(&hub, &options));
+    seam.publisher = publisher_open(hub);
+    publisher_commit(seam.publisher, 64);
+    atomic_store(&seam.head, 64);
+    for (size_t i = 0; i < SEAM_READERS; i++) {
+        readers[i] = (struct seam_reader){.seam = &seam, .seed = 100 + i};
+        pthread_create(&readers[i].thread, NULL, seam_thread, &readers[i]);
+    }
+    /* Until all rounds are done: the readers count on the head going on. */
+    for (size_t done = 0; done < SEAM_READERS;) {
+        size_t count = 1 + test_random(&seed) % 32;
+        publisher_commit(seam.publisher, count);
+        uint64_t head = seam.publisher->log_id;
+        atomic_store(&seam.head, head);
+        uint64_t kept = test_random(&seed) % 500;
+        if (test_random(&seed) % 4 == 0 && head > kept)
+            publisher_prune(seam.publisher, seam.publisher->summaries_ref, head - kept);
+        if (test_random(&seed) % 4 == 0 && head / 2 > kept)
+            publisher_prune(seam.publisher, RUN_TOPIC_REF, head / 2 - kept);
+        while (done < SEAM_READERS && pthread_tryjoin_np(readers[done].thread, NULL) == 0)
+            done++;
+    }
+    for (size_t i = 0; i < SEAM_READERS; i++) {
+        assert_int_equal(readers[i].resumed, seam.rounds);
+        assert_true(readers[i].stale > 0);
+        assert_true(readers[i].frames > 0);
+    }
+    publisher_close(seam.publisher);
+    hub_close(hub);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cursor_resumes_right_behind_it),
+        cmocka_unit_test(a_topic_that_is_not_there_yet_can_be_waited_for),
+        cmocka_unit_test(a_bootstrap_begins_where_the_budget_allows_and_is_never_stale),
+        cmocka_unit_test(a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart),
+        cmocka_unit_test(the_floor_is_told_to_the_cursor_right_below_it_and_not_to_the_one_at_it),
+        cmocka_unit_test(a_reader_that_retention_overtakes_is_told),
+        cmocka_unit_test(frames_of_others_are_covered_and_not_given),
+        cmocka_unit_test(a_frame_is_the_same_from_the_store_and_from_the_window),
+        cmocka_unit_test(readers_at_random_places_see_everything_or_are_told),
+    };
+    return cmocka_run_group_tests_name("subscription", tests, NULL, NULL);
+}

@@ -1,0 +1,306 @@
+/* The hub: windows and their bounds, watches, announcements, and many threads at once. */
+#include "hub/hub.h"
+
+#include <pthread.h>
+
+#include "delivery/publisher.h"
+
+static const struct hub_options roomy = {{1024, 1u << 20}, 64u << 20};
+
+struct ear {
+    struct hub_listener listener;
+    atomic_int wakes;
+};
+
+static void ear_wake(void *user) {
+    struct ear *ear = user;
+    atomic_fetch_add(&ear->wakes, 1);
+}
+
+struct bench {
+    struct hub *hub;
+    struct publisher *publisher;
+    struct ear ear;
+};
+
+static void bench_open(struct bench *bench, const struct hub_options *options) {
+    *bench = (struct bench){0};
+    assert_ok(hub_open(&bench->hub, options));
+    bench->publisher = publisher_open(bench->hub);
+    hub_listen(bench->hub, &bench->ear.listener, ear_wake, &bench->ear);
+}
+
+static void bench_close(struct bench *bench) {
+    hub_unlisten(&bench->ear.listener);
+    publisher_close(bench->publisher);
+    hub_close(bench->hub);
+}
+
+static enum hub_place take(struct hub_watch *watch, uint64_t next_seq, size_t count_max,
+                           size_t bytes_max, size_t *count) {
+    struct frame *frames[64];
+    struct hub_take taken = {
+        .next_seq = next_seq, .count_max = count_max, .bytes_max = bytes_max, .frames = frames};
+    enum hub_place place = hub_take(watch, &taken);
+    for (size_t i = 0; i < taken.count; i++) {
+        assert_int_equal(frames[i]->content.seq, next_seq + i);
+        assert_int_equal(frame_number(frames[i]), next_seq + i);
+        frame_unref(frames[i]);
+    }
+    *count = taken.count;
+    return place;
+}
+
+static void a_topic_nobody_watches_costs_nothing(void **state) {
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, &roomy);
+    publisher_commit(bench.publisher, 10);
+    assert_int_equal(hub_stats(bench.hub).topics, 0);
+    assert_int_equal(hub_stats(bench.hub).bytes, 0);
+    assert_int_equal(bench.ear.wakes, 0);
+    bench_close(&bench);
+}
+
+static void a_watched_topic_gets_its_frames_and_one_announcement(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch run;
+    struct hub_watch summaries;
+    size_t count;
+    bench_open(&bench, &roomy);
+    publisher_commit(bench.publisher, 4); /* before anybody watched */
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(RUN_TOPIC), &run));
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &summaries));
+    assert_int_equal(take(&run, 1, 16, 4096, &count), HUB_AT_HEAD);
+    hub_learn_head(&run, 2);
+    assert_int_equal(take(&run, 1, 16, 4096, &count), HUB_BELOW);
+    assert_int_equal(take(&run, 3, 16, 4096, &count), HUB_AT_HEAD);
+    publisher_commit(bench.publisher, 6);
+    publisher_commit(bench.publisher, 6);
+    /* Two commits before it came to look: one wake, each topic once. */
+    assert_int_equal(bench.ear.wakes, 1);
+    assert_int_equal(hub_listener_begin(&bench.ear.listener), 2);
+    struct hub_watch *first = hub_listener_next(&bench.ear.listener);
+    struct hub_watch *second = hub_listener_next(&bench.ear.listener);
+    assert_true((first == &run && second == &summaries) || (first == &summaries && second == &run));
+    assert_null(hub_listener_next(&bench.ear.listener));
+    assert_int_equal(take(&run, 3, 16, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 6);
+    assert_int_equal(take(&run, 2, 16, 4096, &count), HUB_BELOW);
+    assert_int_equal(take(&summaries, 5, 16, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 12);
+    publisher_commit(bench.publisher, 1);
+    assert_int_equal(bench.ear.wakes, 2);
+    hub_unwatch(&run);
+    hub_unwatch(&summaries);
+    bench_close(&bench);
+}
+
+static void a_take_is_bounded_in_frames_and_bytes_but_gives_one(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watch;
+    size_t count;
+    bench_open(&bench, &roomy);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &watch));
+    publisher_commit(bench.publisher, 9);
+    assert_int_equal(take(&watch, 1, 3, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 3);
+    assert_int_equal(take(&watch, 1, 9, 1, &count), HUB_FRAMES);
+    assert_int_equal(count, 1);
+    assert_int_equal(take(&watch, 1, 9, 2 * strlen("{\"n\":1}"), &count), HUB_FRAMES);
+    assert_int_equal(count, 2);
+    hub_unwatch(&watch);
+    bench_close(&bench);
+}
+
+static void a_window_keeps_the_newest_frames(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watch;
+    size_t count;
+    const struct hub_options small = {{10, 1u << 20}, 64u << 20};
+    bench_open(&bench, &small);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &watch));
+    publisher_commit(bench.publisher, 25);
+    assert_int_equal(hub_first_seq(&watch), 16);
+    assert_int_equal(take(&watch, 15, 64, 4096, &count), HUB_BELOW);
+    assert_int_equal(take(&watch, 16, 64, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 10);
+    hub_unwatch(&watch);
+    bench_close(&bench);
+}
+
+static void memory_stays_within_its_budget_and_watched_topics_stay_right(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watches[3];
+    const char *const names[] = {RUN_TOPIC, OTHER_TOPIC, SUMMARIES};
+    size_t count;
+    const struct hub_options tight = {{1024, 1u << 20}, HUB_SHARDS * 16384};
+    bench_open(&bench, &tight);
+    for (size_t i = 0; i < 3; i++)
+        assert_ok(hub_watch(&bench.ear.listener, slice_of(names[i]), &watches[i]));
+    for (size_t i = 0; i < 50; i++) {
+        publisher_commit(bench.publisher, 20);
+        assert_true(hub_stats(bench.hub).bytes <= tight.bytes_max);
+    }
+    assert_int_equal(take(&watches[2], 1000, 64, 4096, &count), HUB_FRAMES);
+    assert_int_equal(take(&watches[2], 1001, 64, 4096, &count), HUB_AT_HEAD);
+    assert_int_equal(take(&watches[2], 1, 64, 4096, &count), HUB_BELOW);
+    for (size_t i = 0; i < 3; i++)
+        hub_unwatch(&watches[i]);
+    bench_close(&bench);
+}
+
+static void an_unwatched_topic_leaves_after_a_window_of_frames(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watch;
+    size_t count;
+    const struct hub_options small = {{10, 1u << 20}, 64u << 20};
+    bench_open(&bench, &small);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &watch));
+    publisher_commit(bench.publisher, 1);
+    hub_unwatch(&watch);
+    assert_int_equal(hub_stats(bench.hub).topics, 1);
+    publisher_commit(bench.publisher, 5);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &watch));
+    assert_int_equal(take(&watch, 1, 64, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 6);
+    hub_unwatch(&watch);
+    publisher_commit(bench.publisher, 11);
+    assert_int_equal(hub_stats(bench.hub).topics, 0);
+    assert_int_equal(hub_stats(bench.hub).bytes, 0);
+    bench_close(&bench);
+}
+
+static void a_watch_that_goes_is_announced_no_more(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch one;
+    struct hub_watch two;
+    bench_open(&bench, &roomy);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &one));
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(RUN_TOPIC), &two));
+    publisher_commit(bench.publisher, 2);
+    assert_int_equal(hub_listener_begin(&bench.ear.listener), 2);
+    hub_unwatch(&one);
+    assert_ptr_equal(hub_listener_next(&bench.ear.listener), &two);
+    assert_null(hub_listener_next(&bench.ear.listener));
+    hub_unwatch(&two);
+    bench_close(&bench);
+}
+
+/* ---- frames ---- */
+
+static atomic_int encodings;
+
+static enum status encode(const struct frame_content *content, struct buffer *out) {
+    atomic_fetch_add(&encodings, 1);
+    return buffer_printf(out, "%llu", (unsigned long long)content->seq);
+}
+
+static const struct frame_form form = {1, 64, encode};
+
+static void *encode_many(void *user) {
+    struct frame *frame = user;
+    struct slice text;
+    for (int i = 0; i < 1000; i++)
+        assert_ok(frame_encoded(frame, &form, &text));
+    assert_slice(text, "7");
+    frame_unref(frame);
+    return (void *)text.data;
+}
+
+static void a_form_is_made_once_and_shared_by_all_threads(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    struct frame *frame;
+    void *texts[4];
+    const struct frame_content content = {.topic = SLICE("t"), .seq = 7, .payload = SLICE("{}")};
+    assert_ok(frame_make(&frame, &content));
+    assert_null(frame->content.owner.user_id.data);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, encode_many, frame_ref(frame));
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], &texts[i]);
+    for (int i = 0; i < 4; i++)
+        assert_ptr_equal(texts[i], texts[0]);
+    assert_in_range(encodings, 1, 4);
+    frame_unref(frame);
+}
+
+/* ---- threads ---- */
+
+struct watcher {
+    struct hub *hub;
+    atomic_bool *is_over;
+    pthread_t thread;
+    uint64_t seed;
+};
+
+static void no_wake(void *user) {
+    (void)user;
+}
+
+static void *watch_and_unwatch(void *user) {
+    struct watcher *watcher = user;
+    struct hub_listener listener;
+    const char *const names[] = {RUN_TOPIC, OTHER_TOPIC, SUMMARIES};
+    hub_listen(watcher->hub, &listener, no_wake, NULL);
+    while (!atomic_load(watcher->is_over)) {
+        struct hub_watch watch;
+        size_t count;
+        uint64_t last = 0;
+        assert_ok(hub_watch(&listener, slice_of(names[test_random(&watcher->seed) % 3]), &watch));
+        for (int i = 0; i < 20; i++) {
+            size_t announced = hub_listener_begin(&listener);
+            while (announced-- > 0)
+                (void)hub_listener_next(&listener);
+            uint64_t first = hub_first_seq(&watch);
+            if (first != UINT64_MAX && last == 0)
+                last = first - 1;
+            if (last > 0 && take(&watch, last + 1, 16, 4096, &count) == HUB_FRAMES)
+                last += count;
+        }
+        hub_unwatch(&watch);
+    }
+    hub_unlisten(&listener);
+    return NULL;
+}
+
+static void watchers_come_and_go_while_the_writer_publishes(void **state) {
+    (void)state;
+    struct bench bench;
+    struct watcher watchers[3];
+    atomic_bool is_over = false;
+    const struct hub_options tight = {{64, 1u << 20}, HUB_SHARDS * 8192};
+    bench_open(&bench, &tight);
+    for (size_t i = 0; i < 3; i++) {
+        watchers[i] = (struct watcher){.hub = bench.hub, .is_over = &is_over, .seed = i};
+        pthread_create(&watchers[i].thread, NULL, watch_and_unwatch, &watchers[i]);
+    }
+    for (int i = 0; i < 200; i++)
+        publisher_commit(bench.publisher, 1 + (size_t)i % 20);
+    atomic_store(&is_over, true);
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(watchers[i].thread, NULL);
+    bench_close(&bench);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_topic_nobody_watches_costs_nothing),
+        cmocka_unit_test(a_watched_topic_gets_its_frames_and_one_announcement),
+        cmocka_unit_test(a_take_is_bounded_in_frames_and_bytes_but_gives_one),
+        cmocka_unit_test(a_window_keeps_the_newest_frames),
+        cmocka_unit_test(memory_stays_within_its_budget_and_watched_topics_stay_right),
+        cmocka_unit_test(an_unwatched_topic_leaves_after_a_window_of_frames),
+        cmocka_unit_test(a_watch_that_goes_is_announced_no_more),
+        cmocka_unit_test(a_form_is_made_once_and_shared_by_all_threads),
+        cmocka_unit_test(watchers_come_and_go_while_the_writer_publishes),
+    };
+    return cmocka_run_group_tests_name("hub", tests, NULL, NULL);
+}
