@@ -488,7 +488,7 @@ static void make_topic(struct writer_job *job, struct store_session *session) {
     };
     struct store_batch batch = {.topics = &topic, .topic_count = 1};
     assert_ok(store_commit(session, &batch));
-    writer_announce(topic_job->fixture->writer, &batch);
+    writer_announce(topic_job->fixture->writer, &batch, NULL);
     pthread_mutex_lock(&topic_job->lock);
     topic_job->topic_ref = topic.ref;
     topic_job->is_done = true;
