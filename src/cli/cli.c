@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/log.h"
 
 #define NUMBER_MAX 9007199254740991u
@@ -105,10 +105,7 @@ int cli_fail(enum exit_code code, const char *format, ...) {
 }
 
 bool cli_number(const char *text, uint64_t *number) {
-    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || strlen(text) > 16)
-        return false;
-    *number = strtoull(text, NULL, 10);
-    return *number <= NUMBER_MAX;
+    return decimal_parse_u64(slice_of(text), number) && *number <= NUMBER_MAX;
 }
 
 enum status cli_read(const char *path, struct buffer *out) {

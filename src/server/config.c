@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/decimal.h"
 #include "base/utf8.h"
 #include "wire/http1.h"
 #include "wire/json.h"
@@ -237,17 +238,11 @@ __attribute__((format(printf, 2, 3))) static enum status refuse(struct config_er
     return STATUS_INVALID_CONFIG;
 }
 
-static bool parse_number(const char *text, uint64_t *number) {
-    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || strlen(text) > 18)
-        return false;
-    *number = strtoull(text, NULL, 10);
-    return true;
-}
-
 static enum status set_address(struct config_address *address, const char *text) {
     const char *colon = strrchr(text, ':');
     uint64_t port;
-    if (!colon || colon == text || !parse_number(colon + 1, &port) || port > UINT16_MAX)
+    if (!colon || colon == text || !decimal_parse_u64(slice_of(colon + 1), &port) ||
+        port > UINT16_MAX)
         return STATUS_INVALID_CONFIG;
     const char *host = text;
     size_t size = (size_t)(colon - text);
@@ -322,7 +317,8 @@ static enum status setting_apply(const struct setting *setting, struct config *c
         *(uint64_t *)field = number;
         return STATUS_OK;
     case SETTING_NUMBER:
-        if (!parse_number(text, &number) || number < setting->min || number > setting->max)
+        if (!decimal_parse_u64(slice_of(text), &number) || number < setting->min ||
+            number > setting->max)
             return refuse(error, "%s='%.200s' is not a whole number from %llu to %llu",
                           setting->name, text, (unsigned long long)setting->min,
                           (unsigned long long)setting->max);
