@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define OPTIONS_MAX (CONFIG_SETTING_COUNT + 16)
+#define OPTIONS_MAX (CONFIG_SETTINGS_MAX + 16)
 
 static const char *environment(const char *name) {
     return getenv(name);
@@ -11,7 +11,7 @@ static const char *environment(const char *name) {
 
 int cli_settings(int *argc, char **argv, const struct cli_option *own, size_t own_count,
                  struct config *config) {
-    struct config_flag flags[CONFIG_SETTING_COUNT];
+    struct config_flag flags[CONFIG_SETTINGS_MAX];
     struct cli_option options[OPTIONS_MAX];
     size_t flag_count = config_flags(flags);
     size_t option_count = 0;

@@ -31,7 +31,7 @@ struct setting {
 
 #define FIELD(member) offsetof(struct config, member)
 
-static const struct setting settings[CONFIG_SETTING_COUNT] = {
+static const struct setting settings[] = {
     {.name = "RUNTIME_BIND_ADDR",
      .flag = "--bind",
      .type = SETTING_ADDRESS,
@@ -229,6 +229,9 @@ static const struct setting settings[CONFIG_SETTING_COUNT] = {
      .help = "bytes of all topics' frames kept in memory; the coldest give way"},
 };
 
+#define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
+_Static_assert(SETTING_COUNT <= CONFIG_SETTINGS_MAX, "sources has a place for each");
+
 __attribute__((format(printf, 2, 3))) static enum status refuse(struct config_error *error,
                                                                 const char *format, ...) {
     va_list arguments;
@@ -332,7 +335,7 @@ static enum status setting_apply(const struct setting *setting, struct config *c
 static enum status settings_load(struct config *config, const char *(*environment)(const char *),
                                  const struct config_flag *flags, size_t flag_count,
                                  struct config_error *error) {
-    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++) {
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
         const struct setting *setting = &settings[i];
         const char *text = setting->fallback;
         const char *given = environment(setting->name);
@@ -374,13 +377,14 @@ static enum status policies_load(struct config *config, const char *(*environmen
 enum status config_load(struct config *config, const char *(*environment)(const char *),
                         const struct config_flag *flags, size_t flag_count,
                         struct config_error *error) {
+    *config = (struct config){0};
     enum status status = settings_load(config, environment, flags, flag_count, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 
 size_t config_flags(struct config_flag *flags) {
     size_t count = 0;
-    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++)
+    for (size_t i = 0; i < SETTING_COUNT; i++)
         if (settings[i].flag)
             flags[count++] = (struct config_flag){settings[i].flag, NULL};
     return count;
@@ -447,7 +451,7 @@ static void print_setting(struct printer *printer, const char *name, const char 
 
 void config_print(const struct config *config, FILE *out, bool json) {
     struct printer printer = {out, json, false};
-    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++) {
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
         char text[CONFIG_TEXT_MAX];
         setting_text(&settings[i], config, text);
         print_setting(&printer, settings[i].name, text, config->sources[i]);
@@ -470,7 +474,7 @@ void config_print_markdown(FILE *out) {
           "comes from.\n\n"
           "| environment | flag | default | takes | what it is |\n|---|---|---|---|---|\n",
           out);
-    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++) {
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
         const struct setting *setting = &settings[i];
         fprintf(out, "| `%s` | ", setting->name);
         fprintf(out, setting->flag ? "`%s` | " : "– | ", setting->flag);

@@ -15,7 +15,7 @@
 #define CONFIG_TEXT_MAX       512
 #define CONFIG_ERROR_MAX      512
 #define CONFIG_LOOPS_MAX      64
-#define CONFIG_SETTING_COUNT  28
+#define CONFIG_SETTINGS_MAX   160
 #define CONFIG_POLICY_KEY_MAX 64
 
 enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
@@ -55,7 +55,7 @@ struct config {
     uint64_t window_bytes_max;
     uint64_t windows_bytes_max;
     struct policy_table policies;
-    enum config_source sources[CONFIG_SETTING_COUNT];
+    enum config_source sources[CONFIG_SETTINGS_MAX];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];
 };
 
@@ -73,7 +73,7 @@ struct config_flag {
 MUST_CHECK enum status config_load(struct config *config, const char *(*environment)(const char *),
                                    const struct config_flag *flags, size_t flag_count,
                                    struct config_error *error);
-/* The flags there are, with no value; answers how many, at most CONFIG_SETTING_COUNT. */
+/* The flags there are, with no value; answers how many, at most CONFIG_SETTINGS_MAX. */
 size_t config_flags(struct config_flag *flags);
 /* The effective settings with their sources, secrets masked, one a line or as JSON. */
 void config_print(const struct config *config, FILE *out, bool json);

@@ -46,7 +46,7 @@ static void an_empty_environment_gives_the_defaults(void **state) {
     assert_int_equal(config.log_format, LOG_TEXT);
     assert_int_equal(config.log_level, LOG_INFO);
     assert_int_equal(config.connections_max, 100000);
-    for (size_t i = 0; i < CONFIG_SETTING_COUNT; i++)
+    for (size_t i = 0; i < CONFIG_SETTINGS_MAX; i++)
         assert_int_equal(config.sources[i], CONFIG_DEFAULT);
     for (size_t i = 0; i < policy_key_count(); i++)
         assert_int_equal(config.policy_sources[i], CONFIG_DEFAULT);
