@@ -53,7 +53,7 @@ struct append_request {
     struct slice idempotency_key;
     bool has_expected_seq;
     uint64_t expected_previous_seq;
-    struct store_owner owner;
+    struct owner owner;
     struct slice worker_id;
     struct slice thread_id;
     struct slice workspace_ref;

@@ -224,7 +224,7 @@ static enum status read_conditions(struct reading *reading) {
 }
 
 static enum status read_owner(struct reading *reading) {
-    struct store_owner *owner = &reading->request->owner;
+    struct owner *owner = &reading->request->owner;
     if (is_given(reading, FIELD_OWNER_USER_ID) && is_given(reading, FIELD_OWNER_GUEST_SCOPE))
         return refuse(reading, FIELD_OWNER_USER_ID, "and owner_guest_scope exclude each other");
     enum status status =

@@ -46,7 +46,7 @@ enum status event_write_json(struct buffer *out, const struct store_event *event
     return object_end(&object);
 }
 
-static void put_owner(struct object_writer *object, const struct store_owner *owner) {
+static void put_owner(struct object_writer *object, const struct owner *owner) {
     object_text(object, SLICE("owner_user_id"), owner->user_id);
     object_text(object, SLICE("owner_guest_scope"), owner->guest_scope);
     object_text(object, SLICE("org_id"), owner->org_id);

@@ -238,8 +238,8 @@ static bool is_other(struct slice given, struct slice actual) {
 }
 
 enum status ledger_check_owner(const struct draft *draft) {
-    const struct store_owner *given = &draft->request->owner;
-    const struct store_owner *actual = &draft->entity.owner;
+    const struct owner *given = &draft->request->owner;
+    const struct owner *actual = &draft->entity.owner;
     if (is_other(given->user_id, actual->user_id) ||
         is_other(given->guest_scope, actual->guest_scope) ||
         (actual->org_id.data && is_other(given->org_id, actual->org_id)))

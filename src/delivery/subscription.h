@@ -9,8 +9,8 @@
 #ifndef DELIVERY_SUBSCRIPTION_H
 #define DELIVERY_SUBSCRIPTION_H
 
+#include "auth/principal.h"
 #include "delivery/journal_read.h"
-#include "delivery/principal.h"
 #include "hub/hub.h"
 
 #define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX

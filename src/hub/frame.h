@@ -23,7 +23,7 @@ struct frame_content {
     struct uuid event_id;
     struct uuid cursor;
     uint64_t published_at_ms;
-    struct store_owner owner; /* entitlement asks for it */
+    struct owner owner; /* entitlement asks for it */
 };
 
 /* The forms there may be; each is one dialect's own, who knows its number. */

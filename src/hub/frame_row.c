@@ -7,9 +7,8 @@
 /* The longest prefix, the longest id and a seq. */
 #define KEY_BYTES_MAX 1024
 
-static struct store_owner owner_of(const struct store_event *event,
-                                   const struct store_owner *entity_owner) {
-    const struct store_owner *own = &event->owner;
+static struct owner owner_of(const struct store_event *event, const struct owner *entity_owner) {
+    const struct owner *own = &event->owner;
     bool has_own = own->user_id.data || own->guest_scope.data || own->org_id.data;
     return has_own || !entity_owner ? *own : *entity_owner;
 }
@@ -29,7 +28,7 @@ static enum status event_key(const struct store_event *event, struct buffer *out
 }
 
 static struct frame_content content_of(struct slice topic, const struct store_event *event,
-                                       const struct store_owner *entity_owner) {
+                                       const struct owner *entity_owner) {
     struct frame_content content = {
         .topic = topic,
         .seq = event->seq,
@@ -56,7 +55,7 @@ static enum status make(struct frame_content *content, enum status status, struc
 }
 
 enum status frame_of_event(struct slice topic, const struct store_event *event,
-                           const struct store_owner *entity_owner, struct frame **frame) {
+                           const struct owner *entity_owner, struct frame **frame) {
     struct frame_content content = content_of(topic, event, entity_owner);
     struct buffer key;
     buffer_init(&key, KEY_BYTES_MAX);
@@ -64,7 +63,7 @@ enum status frame_of_event(struct slice topic, const struct store_event *event,
 }
 
 enum status frame_of_row(struct slice topic, const struct store_journal_row *row,
-                         const struct store_event *event, const struct store_owner *entity_owner,
+                         const struct store_event *event, const struct owner *entity_owner,
                          struct frame **frame) {
     struct frame_content content = content_of(topic, event, entity_owner);
     struct buffer key;

@@ -10,10 +10,10 @@
 
 /* An event on its own entity's topic: the topic's seq is the event's. */
 MUST_CHECK enum status frame_of_event(struct slice topic, const struct store_event *event,
-                                      const struct store_owner *entity_owner, struct frame **frame);
+                                      const struct owner *entity_owner, struct frame **frame);
 /* A journal row: a summary, or the event itself where the row has no payload. */
 MUST_CHECK enum status frame_of_row(struct slice topic, const struct store_journal_row *row,
                                     const struct store_event *event,
-                                    const struct store_owner *entity_owner, struct frame **frame);
+                                    const struct owner *entity_owner, struct frame **frame);
 
 #endif

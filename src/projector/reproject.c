@@ -233,7 +233,7 @@ static enum status tidy_up(struct reprojection *work) {
 }
 
 /* The owner's texts end with the entity at hand; the repair waits longer. */
-static bool keep_owner(struct reprojection *work, struct store_owner *owner) {
+static bool keep_owner(struct reprojection *work, struct owner *owner) {
     struct slice *texts[] = {&owner->user_id, &owner->guest_scope, &owner->org_id};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (!texts[i]->data)

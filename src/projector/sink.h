@@ -15,7 +15,7 @@ struct sink_update {
     struct slice frame; /* the document, with the range of events where there were several */
     uint8_t frame_hash[SHA256_BYTES];
     uint64_t log_id; /* the last event */
-    struct store_owner owner;
+    struct owner owner;
     bool is_checkpoint_only; /* the document stands as it should: no frame */
 };
 

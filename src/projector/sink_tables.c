@@ -109,7 +109,7 @@ static enum status add_frame(struct tables *tables, struct slice topic_name,
     return STATUS_OK;
 }
 
-static enum status add_fleet_frame(struct tables *tables, const struct store_owner *owner,
+static enum status add_fleet_frame(struct tables *tables, const struct owner *owner,
                                    const struct store_journal_row *frame) {
     bool is_user = owner->user_id.data != NULL;
     struct slice id = is_user ? owner->user_id : owner->guest_scope;

@@ -12,7 +12,7 @@ struct update_source {
     enum document_kind kind;
     const union any_summary *summary;
     uint64_t entity_ref;
-    struct store_owner owner;
+    struct owner owner;
     uint64_t version; /* the document's new one */
     uint64_t log_id;
     uint64_t range_first_seq; /* the first of the events since the last frame; 0: unknown */

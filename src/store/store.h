@@ -14,6 +14,7 @@
 #include "base/slice.h"
 #include "spec/codes.h"
 #include "topic/event_cursor.h"
+#include "topic/owner.h"
 
 #define STORE_SCHEMA_VERSION 1
 #define STORE_EPOCH_SIZE     36
@@ -25,13 +26,6 @@
  * topic "runtime.notifications"; the audit log is the one entity "audit". */
 enum entity_kind { ENTITY_RUN, ENTITY_WORKER, ENTITY_TOPIC, ENTITY_AUDIT, ENTITY_KIND_COUNT };
 
-/* Absent parts have data NULL. */
-struct store_owner {
-    struct slice user_id;
-    struct slice guest_scope;
-    struct slice org_id;
-};
-
 /* The authority's own state of an entity. Refs are small integers the writer hands out, in order,
  * never reused. Which attributes are used depends on the kind; absent texts have data NULL.
  * head_seq and head_hash follow from the events and are only read, never written. */
@@ -39,7 +33,7 @@ struct store_entity {
     uint64_t ref;
     enum entity_kind kind;
     struct slice id;
-    struct store_owner owner;
+    struct owner owner;
     struct slice status; /* run and worker states, by name */
     struct slice worker_id;
     struct slice thread_id;
@@ -67,7 +61,7 @@ struct store_event {
     struct slice payload;
     struct uuid event_id;
     struct uuid cursor; /* the cursor's uuid; its timestamp is recorded_at */
-    struct store_owner owner;
+    struct owner owner;
     uint8_t payload_hash[SHA256_BYTES];
     uint8_t prev_hash[SHA256_BYTES];
     uint8_t event_hash[SHA256_BYTES];

@@ -31,7 +31,7 @@ static bool keep(struct arena *arena, struct slice *text) {
     return text->data != NULL;
 }
 
-static bool keep_owner(struct arena *arena, struct store_owner *owner) {
+static bool keep_owner(struct arena *arena, struct owner *owner) {
     return keep(arena, &owner->user_id) && keep(arena, &owner->guest_scope) &&
            keep(arena, &owner->org_id);
 }

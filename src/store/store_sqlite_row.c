@@ -5,10 +5,10 @@
 _Static_assert(ENTITY_RUN == 0 && ENTITY_WORKER == 1 && ENTITY_TOPIC == 2 && ENTITY_AUDIT == 3,
                "the kinds of the entities table");
 
-static struct store_owner row_owner(sqlite3_stmt *statement, int first) {
-    return (struct store_owner){.user_id = sqlite_text(statement, first),
-                                .guest_scope = sqlite_text(statement, first + 1),
-                                .org_id = sqlite_text(statement, first + 2)};
+static struct owner row_owner(sqlite3_stmt *statement, int first) {
+    return (struct owner){.user_id = sqlite_text(statement, first),
+                          .guest_scope = sqlite_text(statement, first + 1),
+                          .org_id = sqlite_text(statement, first + 2)};
 }
 
 static bool row_kind(sqlite3_stmt *statement, int column, enum entity_kind *kind) {

@@ -9,7 +9,7 @@ static void assert_text(struct slice actual, struct slice expected) {
     assert_true(slice_equal(actual, expected));
 }
 
-static void assert_owner(const struct store_owner *actual, const struct store_owner *expected) {
+static void assert_owner(const struct owner *actual, const struct owner *expected) {
     assert_text(actual->user_id, expected->user_id);
     assert_text(actual->guest_scope, expected->guest_scope);
     assert_text(actual->org_id, expected->org_id);
@@ -201,7 +201,7 @@ static void an_event_is_read_back_whole(void **state) {
 static void an_events_own_owner_and_id_are_kept(void **state) {
     struct fixture *fixture = *state;
     struct store_event read, event = rows_event(1, 1, 1);
-    event.owner = (struct store_owner){.guest_scope = SLICE("guest"), .user_id = SLICE("")};
+    event.owner = (struct owner){.guest_scope = SLICE("guest"), .user_id = SLICE("")};
     event.event_id = rows_client_id(9);
     assert_ok(
         store_commit(fixture->writer, &(struct store_batch){.events = &event, .event_count = 1}));

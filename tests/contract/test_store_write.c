@@ -302,7 +302,7 @@ static void an_entity_is_replaced_by_its_ref(void **state) {
     struct store_batch batch = {.entities = &run, .entity_count = 1};
     assert_ok(store_commit(fixture->writer, &batch));
     run.status = SLICE("failed");
-    run.owner = (struct store_owner){.guest_scope = SLICE("guest")};
+    run.owner = (struct owner){.guest_scope = SLICE("guest")};
     run.metadata = (struct slice){0};
     run.stopped_at_ms = 0;
     assert_ok(store_commit(fixture->writer, &batch));

@@ -1,11 +1,11 @@
-#include "delivery/principal.h"
+#include "auth/principal.h"
 
 static bool same(struct slice a, struct slice b) {
     return a.data && b.data && slice_equal(a, b);
 }
 
-bool principal_may_read(const struct principal *principal, const struct store_owner *owner) {
-    const struct store_owner *who = &principal->who;
+bool principal_may_read(const struct principal *principal, const struct owner *owner) {
+    const struct owner *who = &principal->who;
     if (principal->read_all)
         return true;
     if (owner->user_id.data || owner->guest_scope.data)
