@@ -11,7 +11,7 @@ help:
 	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
 	@echo 'make check    make test under every preset, and make tidy'
 	@echo 'make build    set up and build; the binary is build/khala'
-	@echo 'make bench    the benchmarks (BENCH=name for one)'
+	@echo 'make bench    the benchmarks (BENCH=name for one, ARGS=… for its options)'
 	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS=60 seconds'
 	@echo 'make tidy     format, lint, layer and length checks'
 	@echo 'make setup    install everything the above needs'
@@ -39,7 +39,7 @@ bench:
 	@scripts/setup build test
 	@cmake --preset release >/dev/null
 	@cmake --build build/release
-	@bench/run build/release $(BENCH)
+	@bench/run build/release $(BENCH) $(ARGS)
 
 fuzz:
 	@scripts/setup build lint

@@ -21,9 +21,7 @@
 #define ROUNDS        3
 
 static double median(const double values[ROUNDS]) {
-    double low = values[0] < values[1] ? values[0] : values[1];
-    double high = values[0] < values[1] ? values[1] : values[0];
-    return values[2] < low ? low : values[2] > high ? high : values[2];
+    return bench_median(values, ROUNDS);
 }
 
 /* ---- through HTTP -------------------------------------------------------------------------- */

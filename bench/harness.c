@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -37,6 +38,42 @@ double bench_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+uint64_t bench_nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int compare_doubles(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+double bench_median(const double *values, size_t count) {
+    double sorted[64];
+    if (count == 0 || count > 64)
+        bench_fail("no median of %zu values", count);
+    memcpy(sorted, values, count * sizeof(double));
+    qsort(sorted, count, sizeof(double), compare_doubles);
+    return sorted[count / 2];
+}
+
+const char *bench_option_text(char **arguments, const char *name, const char *otherwise) {
+    for (size_t i = 1; arguments[i]; i++)
+        if (strcmp(arguments[i], name) == 0)
+            return arguments[i + 1] ? arguments[i + 1] : "";
+    return otherwise;
+}
+
+uint64_t bench_option(char **arguments, const char *name, uint64_t otherwise) {
+    char *end;
+    const char *text = bench_option_text(arguments, name, NULL);
+    if (!text)
+        return otherwise;
+    uint64_t number = strtoull(text, &end, 10);
+    return end == text ? 1 : number;
+}
+
 static void binary_path(char *path, size_t size) {
     ssize_t used = readlink("/proc/self/exe", path, size - 16);
     if (used < 0)
@@ -51,11 +88,14 @@ static void child_exec(const struct bench_server *server, int out) {
     char path[512];
     binary_path(path, sizeof(path));
     dup2(out, 1);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     setenv("KHALA_DATA_DIR", server->folder, 1);
     setenv("KHALA_OPERATOR_KEY", server->key, 1);
     setenv("KHALA_LOG_LEVEL", "warn", 1);
     setenv("RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND", "1000000", 1);
     setenv("RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND", "1000000", 1);
+    for (const struct bench_setting *each = server->settings; each && each->name; each++)
+        setenv(each->name, each->value, 1);
     execl(path, path, "serve", "--bind", "127.0.0.1:0", (char *)NULL);
     _exit(127);
 }
@@ -98,18 +138,34 @@ void bench_server_stop(struct bench_server *server) {
         fprintf(stderr, "bench: %s stays behind\n", server->folder);
 }
 
-uint64_t bench_server_rss_bytes(const struct bench_server *server) {
+static uint64_t status_bytes(const struct bench_server *server, const char *name) {
     char path[64];
     char line[256];
     unsigned long long kilobytes = 0;
     snprintf(path, sizeof(path), "/proc/%d/status", (int)server->pid);
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof(line), file))
-        if (strncmp(line, "VmRSS:", 6) == 0)
-            kilobytes = strtoull(line + 6, NULL, 10);
+        if (strncmp(line, name, strlen(name)) == 0)
+            kilobytes = strtoull(line + strlen(name), NULL, 10);
     if (file)
         fclose(file);
     return kilobytes * 1024;
+}
+
+uint64_t bench_server_rss_bytes(const struct bench_server *server) {
+    return status_bytes(server, "VmRSS:");
+}
+
+uint64_t bench_server_anonymous_bytes(const struct bench_server *server) {
+    return status_bytes(server, "RssAnon:");
+}
+
+double bench_cpu_seconds(pid_t pid) {
+    clockid_t clock;
+    struct timespec used;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        bench_fail("process %d is gone", (int)pid);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
 void bench_post(struct buffer *out, const struct bench_server *server, const char *path,
@@ -199,6 +255,60 @@ static bool conn_next(struct bench_conn *conn, unsigned index, int epoll, void *
         .events = EPOLLIN | (conn->sent < conn->request.size ? EPOLLOUT : 0), .data.u32 = index};
     epoll_ctl(epoll, EPOLL_CTL_MOD, conn->fd, &event);
     return true;
+}
+
+int bench_connect(uint16_t port) {
+    struct bench_server peer = {.port = port};
+    int fd = conn_open(&peer);
+    fcntl(fd, F_SETFL, 0);
+    return fd;
+}
+
+void bench_ask(int fd, struct slice request, struct buffer *answer) {
+    char piece[65536];
+    struct timeval limit = {.tv_sec = 30};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    for (size_t sent = 0; sent < request.size;) {
+        ssize_t size = send(fd, request.data + sent, request.size - sent, MSG_NOSIGNAL);
+        if (size < 0)
+            bench_fail("send: %s", strerror(errno));
+        sent += (size_t)size;
+    }
+    buffer_clear(answer);
+    while (!answer_complete(answer)) {
+        ssize_t size = recv(fd, piece, sizeof(piece), 0);
+        if (size <= 0)
+            bench_fail("no answer: %s", size == 0 ? "closed" : strerror(errno));
+        if (buffer_append(answer, piece, (size_t)size) != STATUS_OK)
+            bench_fail("answer too large");
+    }
+}
+
+/* A server without tokens takes the operator's key instead. */
+void bench_token(const struct bench_server *server, const char *topic, struct buffer *token) {
+    struct buffer body, request, answer;
+    buffer_init(&body, 1024);
+    buffer_init(&request, 4096);
+    buffer_init(&answer, 65536);
+    if (buffer_printf(&body,
+                      "{\"user_id\":\"bench\",\"scopes\":[\"runtime.run_events\"],"
+                      "\"topics\":[\"%s\"],\"ttl_seconds\":900}",
+                      topic) != STATUS_OK)
+        bench_fail("no memory");
+    bench_post(&request, server, "/api/sync/token", "application/json", buffer_slice(&body));
+    int fd = bench_connect(server->port);
+    bench_ask(fd, buffer_slice(&request), &answer);
+    close(fd);
+    const char *found = memmem(answer.data, answer.size, "\"token\":\"", 9);
+    const char *begin = found ? found + 9 : server->key;
+    const char *end = found ? memchr(begin, '"', (size_t)(answer.data + answer.size - begin))
+                            : begin + strlen(begin);
+    if (!end || buffer_append(token, begin, (size_t)(end - begin)) != STATUS_OK ||
+        buffer_append_byte(token, '\0') != STATUS_OK)
+        bench_fail("no token in %.*s", (int)answer.size, answer.data);
+    buffer_release(&body);
+    buffer_release(&request);
+    buffer_release(&answer);
 }
 
 double bench_drive(const struct bench_server *server, unsigned connection_count, void *user,

@@ -13,7 +13,14 @@
 
 #define BENCH_SECONDS_MAX 600
 
+struct bench_setting {
+    const char *name;
+    const char *value;
+};
+
+/* What to set before it starts, and what it is afterwards. */
 struct bench_server {
+    const struct bench_setting *settings; /* ends with an empty one; or NULL */
     pid_t pid;
     uint16_t port;
     char folder[64];
@@ -22,6 +29,12 @@ struct bench_server {
 
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 double bench_seconds(void);
+uint64_t bench_nanoseconds(void);
+double bench_median(const double *values, size_t count);
+/* The number behind --name of the command line, or the default; --name alone is 1. */
+uint64_t bench_option(char **arguments, const char *name, uint64_t otherwise);
+/* The text behind --name. */
+const char *bench_option_text(char **arguments, const char *name, const char *otherwise);
 
 /* Starts `khala serve` from the folder the benchmark was built in, with publish limits out of the
  * way, and waits until it accepts. */
@@ -29,6 +42,17 @@ void bench_server_start(struct bench_server *server);
 /* SIGTERM, and removes the folder. */
 void bench_server_stop(struct bench_server *server);
 uint64_t bench_server_rss_bytes(const struct bench_server *server);
+/* The part of it that is no file's: heap, stacks, SQLite's caches. */
+uint64_t bench_server_anonymous_bytes(const struct bench_server *server);
+/* User and system time of a process so far. */
+double bench_cpu_seconds(pid_t pid);
+/* What a client shows to read that topic: a token minted for it. */
+void bench_token(const struct bench_server *server, const char *topic, struct buffer *token);
+
+/* A blocking connection to a port of this machine. */
+int bench_connect(uint16_t port);
+/* Sends a request and waits for its answer, which must be there in time. */
+void bench_ask(int fd, struct slice request, struct buffer *answer);
 
 /* Appends a whole POST with the operator key to out. */
 void bench_post(struct buffer *out, const struct bench_server *server, const char *path,

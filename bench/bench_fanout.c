@@ -1,0 +1,271 @@
+/* bench fanout: one publisher, many subscribers of one topic over WebSocket, against a bare loop
+ * that writes to as many sockets, turn and turn about in one run.
+ *
+ * What counts is deliveries a second of CPU time: of the whole server process on one side, HTTP,
+ * commit and encoding included, of the writing thread on the other. Alone: each event is published
+ * when all have the one before; the bare loop writes one frame a write. Burst: 50 events in one
+ * batch; the bare loop writes 8 frames a write. Every client checks that nothing is missing.
+ *
+ * --subscribers N     only that many (default: 1000, then 10000)
+ * --dialect topic_ws  the WebSocket of a topic instead of Phoenix
+ * --deflate           with permessage-deflate
+ * --loops N           io loops of the server (default 1)
+ * --payload N         bytes of an event's payload (default 48) */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bare.h"
+#include "publisher.h"
+
+#define TOPIC            "bench:fanout"
+#define FRAME_BYTES      300
+#define BURST            50
+#define FRAMES_PER_WRITE 8
+#define ROUNDS           3
+#define ROUND_SECONDS    1.0
+#define PUBLISHES_MAX    100000 /* a round */
+#define REDIS_PORT       46379
+
+struct rates {
+    double cpu;  /* deliveries a second of CPU */
+    double wall; /* deliveries a second */
+    double wire_bytes;
+    double updates_per_message;
+};
+
+struct fanout {
+    struct bench_server server;
+    struct publisher publisher;
+    struct receivers receivers;
+    struct bare bare;
+    uint64_t bare_frames; /* to each, so far */
+    uint64_t after_seq;   /* where the receivers began */
+};
+
+/* ---- the server ---------------------------------------------------------------------------- */
+
+static struct rates khala_round(struct fanout *fanout, unsigned burst) {
+    struct receiver_totals before = receivers_totals(&fanout->receivers);
+    double cpu = bench_cpu_seconds(fanout->server.pid);
+    double begun = bench_seconds();
+    for (unsigned i = 0; i < PUBLISHES_MAX && bench_seconds() - begun < ROUND_SECONDS; i++) {
+        receivers_expect(&fanout->receivers,
+                         fanout->publisher.published + burst - fanout->after_seq);
+        publisher_send(&fanout->publisher, burst);
+        receivers_wait(&fanout->receivers);
+    }
+    double seconds = bench_seconds() - begun;
+    cpu = bench_cpu_seconds(fanout->server.pid) - cpu;
+    struct receiver_totals after = receivers_totals(&fanout->receivers);
+    double updates = (double)(after.updates - before.updates);
+    return (struct rates){.cpu = updates / cpu,
+                          .wall = updates / seconds,
+                          .wire_bytes = (double)(after.bytes - before.bytes) / updates,
+                          .updates_per_message =
+                              updates / (double)(after.messages - before.messages)};
+}
+
+/* ---- the bare loop ------------------------------------------------------------------------- */
+
+static struct rates bare_round(struct fanout *fanout, size_t frame_bytes, unsigned frames,
+                               unsigned sweeps) {
+    static char bytes[FRAMES_PER_WRITE * 8192];
+    struct slice piece = {bytes, frame_bytes * frames};
+    uint64_t updates = 0;
+    if (piece.size > sizeof(bytes))
+        bench_fail("frames of %zu bytes", frame_bytes);
+    receivers_frame_bytes(&fanout->bare.receivers, frame_bytes);
+    double cpu = bare_cpu_seconds();
+    double begun = bench_seconds();
+    for (unsigned i = 0; i < PUBLISHES_MAX && bench_seconds() - begun < ROUND_SECONDS; i++) {
+        fanout->bare_frames += frames * sweeps;
+        receivers_expect(&fanout->bare.receivers, fanout->bare_frames);
+        for (unsigned sweep = 0; sweep < sweeps; sweep++)
+            bare_write(&fanout->bare, piece);
+        receivers_wait(&fanout->bare.receivers);
+        updates += (uint64_t)frames * sweeps * fanout->bare.count;
+    }
+    double seconds = bench_seconds() - begun;
+    cpu = bare_cpu_seconds() - cpu;
+    return (struct rates){.cpu = (double)updates / cpu, .wall = (double)updates / seconds};
+}
+
+/* ---- Redis, where it is installed ---------------------------------------------------------- */
+
+static pid_t redis_start(void) {
+    char port[16];
+    if (system("command -v redis-server >/dev/null 2>&1") != 0) {
+        printf("redis: not installed, so not measured\n");
+        return 0;
+    }
+    snprintf(port, sizeof(port), "%d", REDIS_PORT);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (!freopen("/dev/null", "w", stdout))
+            _exit(127);
+        execlp("redis-server", "redis-server", "--port", port, "--save", "", "--appendonly", "no",
+               "--maxclients", "15000", (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+static void redis_wait(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(REDIS_PORT)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int tries = 0; tries < 1000; tries++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        int refused = connect(fd, (struct sockaddr *)&address, sizeof(address));
+        close(fd);
+        if (!refused)
+            return;
+        poll(NULL, 0, 10);
+    }
+    bench_fail("redis did not start");
+}
+
+static void redis_publish(int fd, unsigned burst) {
+    static char request[BURST * 512];
+    size_t size = 0;
+    char answer[64 * BURST];
+    unsigned answers = 0;
+    for (unsigned i = 0; i < burst; i++)
+        size += (size_t)snprintf(request + size, sizeof(request) - size,
+                                 "*3\r\n$7\r\nPUBLISH\r\n$5\r\nbench\r\n$%d\r\n%0*d\r\n",
+                                 FRAME_BYTES, FRAME_BYTES, 0);
+    if (write(fd, request, size) != (ssize_t)size)
+        bench_fail("redis does not take a message");
+    while (answers < burst) {
+        ssize_t got = read(fd, answer, sizeof(answer));
+        if (got <= 0)
+            bench_fail("redis went away");
+        for (ssize_t i = 0; i < got; i++)
+            answers += answer[i] == '\n';
+    }
+}
+
+static double redis_round(pid_t pid, struct receivers *receivers, int fd, unsigned burst,
+                          uint64_t *published) {
+    struct receiver_totals before = receivers_totals(receivers);
+    double cpu = bench_cpu_seconds(pid), begun = bench_seconds();
+    while (bench_seconds() - begun < ROUND_SECONDS) {
+        *published += burst;
+        receivers_expect(receivers, *published);
+        redis_publish(fd, burst);
+        receivers_wait(receivers);
+    }
+    cpu = bench_cpu_seconds(pid) - cpu;
+    return (double)(receivers_totals(receivers).updates - before.updates) / cpu;
+}
+
+static void redis(unsigned subscribers) {
+    static const char hello[] = "*2\r\n$9\r\nSUBSCRIBE\r\n$5\r\nbench\r\n";
+    static const char welcome[] = "*3\r\n$9\r\nsubscribe\r\n$5\r\nbench\r\n:1\r\n";
+    static const char head[] = "*3\r\n$7\r\nmessage\r\n$5\r\nbench\r\n$300\r\n";
+    static struct receivers receivers;
+    uint64_t published = 0;
+    double alone[ROUNDS], burst[ROUNDS];
+    pid_t pid = redis_start();
+    if (pid == 0)
+        return;
+    redis_wait();
+    receivers_start(&receivers,
+                    &(struct receiver_options){.dialect = RECEIVER_RAW,
+                                               .port = REDIS_PORT,
+                                               .count = subscribers,
+                                               .process_count = 1,
+                                               .frame_bytes = sizeof(head) - 1 + FRAME_BYTES + 2,
+                                               .greeting = SLICE(hello),
+                                               .greeting_answer = sizeof(welcome) - 1});
+    int fd = bench_connect(REDIS_PORT);
+    for (int round = 0; round < ROUNDS; round++) {
+        alone[round] = redis_round(pid, &receivers, fd, 1, &published);
+        burst[round] = redis_round(pid, &receivers, fd, BURST, &published);
+    }
+    printf("%11u  redis pub/sub: alone %.0f, burst of %d %.0f deliveries a CPU second\n",
+           subscribers, bench_median(alone, ROUNDS), BURST, bench_median(burst, ROUNDS));
+    close(fd);
+    receivers_stop(&receivers);
+    kill(pid, SIGTERM);
+    waitpid(pid, NULL, 0);
+}
+
+/* ---- the figures --------------------------------------------------------------------------- */
+
+static void shape(struct fanout *fanout, unsigned subscribers, bool is_burst) {
+    double khala[ROUNDS], wall[ROUNDS], bare[ROUNDS], same[ROUNDS];
+    struct rates rates = {0};
+    unsigned frames = is_burst ? FRAMES_PER_WRITE : 1;
+    unsigned sweeps = is_burst ? BURST / FRAMES_PER_WRITE : 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        rates = khala_round(fanout, is_burst ? BURST : 1);
+        khala[round] = rates.cpu;
+        wall[round] = rates.wall;
+        bare[round] = bare_round(fanout, FRAME_BYTES, frames, sweeps).cpu;
+        same[round] = bare_round(fanout, (size_t)rates.wire_bytes, frames, sweeps).cpu;
+    }
+    printf("%11u  %-11s  %9.0f  %9.0f  %10.2f  %6.2f  %10.2f  %12.0f  %15.1f  %12.0f\n",
+           subscribers, is_burst ? "burst of 50" : "alone", bench_median(khala, ROUNDS),
+           bench_median(bare, ROUNDS), bench_median(khala, ROUNDS) / bench_median(bare, ROUNDS),
+           is_burst ? 0.60 : 0.85, bench_median(khala, ROUNDS) / bench_median(same, ROUNDS),
+           rates.wire_bytes, rates.updates_per_message, bench_median(wall, ROUNDS));
+    fflush(stdout);
+}
+
+static void fan(struct fanout *fanout, struct receiver_options options, unsigned subscribers) {
+    publisher_send(&fanout->publisher, 1);
+    fanout->after_seq = options.after_seq = fanout->publisher.published;
+    options.count = subscribers;
+    receivers_start(&fanout->receivers, &options);
+    bare_open(&fanout->bare, &(struct receiver_options){.count = subscribers,
+                                                        .process_count = options.process_count,
+                                                        .frame_bytes = FRAME_BYTES});
+    fanout->bare_frames = 0;
+    shape(fanout, subscribers, false);
+    shape(fanout, subscribers, true);
+    bare_close(&fanout->bare);
+    receivers_stop(&fanout->receivers);
+    redis(subscribers);
+}
+
+int main(int count, char **arguments) {
+    static struct fanout fanout;
+    struct buffer token;
+    const char *dialect = bench_option_text(arguments, "--dialect", "phoenix");
+    struct bench_setting settings[] = {
+        {"KHALA_IO_LOOPS", bench_option_text(arguments, "--loops", "1")}, {NULL, NULL}};
+    unsigned only = (unsigned)bench_option(arguments, "--subscribers", 0);
+    (void)count;
+    fanout.server.settings = settings;
+    bench_server_start(&fanout.server);
+    buffer_init(&token, 8192);
+    bench_token(&fanout.server, TOPIC, &token);
+    publisher_open(&fanout.publisher, &fanout.server, TOPIC,
+                   (unsigned)bench_option(arguments, "--payload", 48));
+    struct receiver_options options = {
+        .dialect = strcmp(dialect, "topic_ws") == 0 ? RECEIVER_TOPIC_WS : RECEIVER_PHOENIX,
+        .port = fanout.server.port,
+        .process_count = 1,
+        .token = token.data,
+        .topic = TOPIC,
+        .deflate = bench_option(arguments, "--deflate", 0)};
+    printf("deliveries a second of CPU, %s%s; the bare loop writes frames of %d bytes, 1 or %d a "
+           "write, for khala/same as long as khala's\n",
+           dialect, options.deflate ? " with deflate" : "", FRAME_BYTES, FRAMES_PER_WRITE);
+    printf("subscribers  published    khala/CPUs  bare/CPUs  khala/bare  target  khala/same  "
+           "bytes/update  updates/message  khala/second\n");
+    fan(&fanout, options, only ? only : 1000);
+    if (!only)
+        fan(&fanout, options, 10000);
+    publisher_close(&fanout.publisher);
+    buffer_release(&token);
+    bench_server_stop(&fanout.server);
+    return 0;
+}

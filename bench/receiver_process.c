@@ -1,0 +1,497 @@
+#include "receiver_process.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "wire/ws_deflate.h"
+#include "wire/ws_frame.h"
+
+#define MEMORY_BYTES   ((size_t)32 << 20)
+#define OPENING_MAX    128 /* not subscribed yet, so that no accept queue runs over */
+#define PORTS_PER_HOST 20000
+#define PORT_FIRST     2000
+#define TICK_MS        100
+#define HEAD_BYTES     512 /* of a message, where its range stands */
+#define CACHE_COUNT    8
+#define COUNT_EVERY    16 /* connections of which one has its updates counted one by one */
+
+enum conn_state { CONN_SHAKING, CONN_JOINING, CONN_READY, CONN_ENDED };
+
+struct conn {
+    int fd;
+    enum conn_state state;
+    unsigned replies;
+    size_t raw_bytes;
+    uint64_t last_seq;
+    char *carry; /* the beginning of a frame */
+    size_t carry_bytes;
+};
+
+/* Compressed messages are the same bytes for all, so that one is inflated for all. */
+struct inflated {
+    struct buffer packed;
+    struct buffer plain;
+};
+
+struct worker {
+    const struct receiver_options *options;
+    struct receiver_shared *shared;
+    unsigned count;
+    int reached;
+    int epoll;
+    struct conn *conns;
+    unsigned opened;
+    unsigned settled; /* ready or ended */
+    unsigned next_heartbeat;
+    unsigned next_port;
+    uint64_t told;   /* what was expected when the last token went */
+    uint64_t now_ns; /* when the bytes at hand came */
+    char *memory;
+    struct buffer shake;
+    struct buffer join;
+    struct buffer heartbeat;
+    struct ws_inflater inflater;
+    struct inflated cache[CACHE_COUNT];
+    unsigned cache_next;
+};
+
+__attribute__((format(printf, 2, 3))) static _Noreturn void give_up(struct worker *worker,
+                                                                    const char *format, ...) {
+    uint64_t token = 1;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(worker->shared->problem, sizeof(worker->shared->problem), format, arguments);
+    va_end(arguments);
+    _exit(write(worker->reached, &token, sizeof(token)) < 0 ? 2 : 1);
+}
+
+static void must(struct worker *worker, enum status status) {
+    if (status != STATUS_OK)
+        give_up(worker, "no memory");
+}
+
+/* ---- what is sent -------------------------------------------------------------------------- */
+
+/* The mask is zero, which masks nothing and is allowed. */
+static void frame_append(struct worker *worker, struct buffer *out, int opcode,
+                         struct slice payload) {
+    char header[8] = {(char)(0x80 | opcode)};
+    size_t size = payload.size < 126 ? 6 : 8;
+    header[1] = (char)(0x80 | (payload.size < 126 ? payload.size : 126));
+    if (size == 8) {
+        header[2] = (char)(payload.size >> 8);
+        header[3] = (char)payload.size;
+    }
+    if (size == 8)
+        memset(header + 4, 0, 4);
+    must(worker, buffer_append(out, header, size));
+    must(worker, buffer_append_slice(out, payload));
+}
+
+static void shake_prepare(struct worker *worker) {
+    const struct receiver_options *options = worker->options;
+    char path[1024];
+    snprintf(path, sizeof(path), "/socket/websocket?vsn=2.0.0&token=%s", options->token);
+    if (options->dialect == RECEIVER_TOPIC_WS)
+        snprintf(path, sizeof(path), "/internal/v1/khala/topics/%s/ws?after_seq=%llu&token=%s",
+                 options->topic, (unsigned long long)options->after_seq, options->token);
+    must(worker,
+         buffer_printf(&worker->shake,
+                       "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
+                       "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                       "Sec-WebSocket-Key: a2hhbGEtYmVuY2gtbG9hZA==\r\n%s\r\n",
+                       path,
+                       options->deflate ? "Sec-WebSocket-Extensions: permessage-deflate\r\n" : ""));
+}
+
+static void join_prepare(struct worker *worker) {
+    const struct receiver_options *options = worker->options;
+    char batch[64] = "";
+    struct buffer text;
+    buffer_init(&text, 2048);
+    frame_append(worker, &worker->join, WS_TEXT,
+                 SLICE("[\"1\",\"1\",\"sync:v1\",\"phx_join\",{}]"));
+    if (options->replay_batch > 0)
+        snprintf(batch, sizeof(batch), ",\"replay_batch_size\":%u", options->replay_batch);
+    must(worker, buffer_printf(&text,
+                               "[\"1\",\"2\",\"sync:v1\",\"sync:subscribe\",{\"topics\":[\"%s\"],"
+                               "\"resume_after\":{\"%s\":%llu}%s}]",
+                               options->topic, options->topic,
+                               (unsigned long long)options->after_seq, batch));
+    frame_append(worker, &worker->join, WS_TEXT, buffer_slice(&text));
+    buffer_release(&text);
+    frame_append(worker, &worker->heartbeat, WS_TEXT,
+                 SLICE("[null,\"3\",\"phoenix\",\"heartbeat\",{}]"));
+}
+
+/* Small things on sockets that are nearly empty: a part never stays behind. */
+static void conn_send(struct worker *worker, struct conn *conn, struct slice bytes) {
+    if (send(conn->fd, bytes.data, bytes.size, MSG_NOSIGNAL) != (ssize_t)bytes.size &&
+        !worker->options->may_end)
+        give_up(worker, "send: %s", strerror(errno));
+}
+
+/* ---- what comes ---------------------------------------------------------------------------- */
+
+static void conn_settle(struct worker *worker, struct conn *conn, enum conn_state state) {
+    worker->settled += conn->state < CONN_READY;
+    conn->state = state;
+    if (state == CONN_READY)
+        worker->shared->ready++;
+    if (state == CONN_READY && worker->options->stuck)
+        epoll_ctl(worker->epoll, EPOLL_CTL_DEL, conn->fd, NULL);
+}
+
+static void conn_end(struct worker *worker, struct conn *conn, const char *why) {
+    if (!worker->options->may_end)
+        give_up(worker, "a connection ended behind seq %llu: %s",
+                (unsigned long long)conn->last_seq, why);
+    close(conn->fd);
+    free(conn->carry);
+    conn->carry = NULL;
+    conn->carry_bytes = 0;
+    conn_settle(worker, conn, CONN_ENDED);
+    worker->shared->ended++;
+}
+
+static void expected_check(struct worker *worker) {
+    uint64_t token = 1;
+    uint64_t expected = worker->shared->expected;
+    if (expected == 0 || expected == worker->told || worker->shared->updates < expected)
+        return;
+    worker->told = expected;
+    if (write(worker->reached, &token, sizeof(token)) < 0)
+        give_up(worker, "no token: %s", strerror(errno));
+}
+
+/* The connection got (after_seq, through_seq]. */
+static void conn_advance(struct worker *worker, struct conn *conn, uint64_t after_seq,
+                         uint64_t through_seq) {
+    const struct receiver_options *options = worker->options;
+    if (after_seq > conn->last_seq)
+        give_up(worker, "a gap: behind seq %llu came (%llu, %llu]",
+                (unsigned long long)conn->last_seq, (unsigned long long)after_seq,
+                (unsigned long long)through_seq);
+    if (through_seq <= conn->last_seq)
+        return;
+    if (options->due_ns)
+        for (uint64_t seq = conn->last_seq + 1; seq <= through_seq && seq < options->due_count;
+             seq++)
+            histogram_add(&worker->shared->latency, worker->now_ns > options->due_ns[seq]
+                                                        ? worker->now_ns - options->due_ns[seq]
+                                                        : 0);
+    worker->shared->updates += through_seq - conn->last_seq;
+    conn->last_seq = through_seq;
+    expected_check(worker);
+}
+
+static bool number_find(struct slice text, const char *name, uint64_t *number) {
+    size_t within = text.size < HEAD_BYTES ? text.size : HEAD_BYTES;
+    const char *found = memmem(text.data, within, name, strlen(name));
+    if (found)
+        *number = strtoull(found + strlen(name), NULL, 10);
+    return found;
+}
+
+static bool head_has(struct slice text, const char *word) {
+    return memmem(text.data, text.size < 128 ? text.size : 128, word, strlen(word));
+}
+
+static uint64_t word_count(struct slice text, const char *word) {
+    uint64_t count = 0;
+    size_t size = strlen(word);
+    const char *at = text.data, *end = text.data + text.size;
+    while ((at = memmem(at, (size_t)(end - at), word, size))) {
+        count++;
+        at += size;
+    }
+    return count;
+}
+
+static void on_phoenix(struct worker *worker, struct conn *conn, struct slice text,
+                       size_t wire_bytes) {
+    uint64_t after = 0, through = 0;
+    if (head_has(text, "update_batch")) {
+        if (!number_find(text, "\"after\":", &after) ||
+            !number_find(text, "\"through\":", &through))
+            give_up(worker, "no range: %.200s", text.data);
+        if ((conn - worker->conns) % COUNT_EVERY == 0 &&
+            word_count(text, "\"event_id\":") != through - after)
+            give_up(worker, "(%llu, %llu] has another count of updates", (unsigned long long)after,
+                    (unsigned long long)through);
+        worker->shared->messages++;
+        worker->shared->bytes += wire_bytes;
+        conn_advance(worker, conn, after, through);
+        if (conn->state == CONN_JOINING && conn->replies == 2)
+            conn_settle(worker, conn, CONN_READY);
+    } else if (conn->state == CONN_JOINING && head_has(text, "phx_reply")) {
+        if (!memmem(text.data, text.size, "\"status\":\"ok\"", 13))
+            give_up(worker, "refused: %.*s", (int)(text.size < 400 ? text.size : 400), text.data);
+        conn->replies++;
+    } else if (head_has(text, "phx_error") || head_has(text, "sync:error")) {
+        if (!worker->options->may_end)
+            give_up(worker, "%.*s", (int)(text.size < 400 ? text.size : 400), text.data);
+    }
+}
+
+static void on_topic_ws(struct worker *worker, struct conn *conn, struct slice text,
+                        size_t wire_bytes) {
+    uint64_t seq = 0;
+    if (head_has(text, "\"hello\"")) {
+        conn_settle(worker, conn, CONN_READY);
+    } else if (head_has(text, "\"message\"") && number_find(text, "\"sequence\":", &seq)) {
+        worker->shared->messages++;
+        worker->shared->bytes += wire_bytes;
+        conn_advance(worker, conn, seq - 1, seq);
+    } else if (head_has(text, "\"error\"") || head_has(text, "\"stale_cursor\"")) {
+        give_up(worker, "%.*s", (int)(text.size < 400 ? text.size : 400), text.data);
+    }
+}
+
+static struct slice inflate_shared(struct worker *worker, struct slice packed) {
+    for (unsigned i = 0; i < CACHE_COUNT; i++)
+        if (slice_equal(buffer_slice(&worker->cache[i].packed), packed))
+            return buffer_slice(&worker->cache[i].plain);
+    struct inflated *entry = &worker->cache[worker->cache_next++ % CACHE_COUNT];
+    buffer_clear(&entry->packed);
+    buffer_clear(&entry->plain);
+    must(worker, buffer_append_slice(&entry->packed, packed));
+    if (ws_inflate(&worker->inflater, &entry->plain, packed) != STATUS_OK)
+        give_up(worker, "a message does not inflate");
+    return buffer_slice(&entry->plain);
+}
+
+static void on_frame(struct worker *worker, struct conn *conn, uint8_t head, struct slice payload) {
+    size_t wire_bytes = payload.size + (payload.size < 126 ? 2 : payload.size < 65536 ? 4 : 10);
+    int opcode = head & 15;
+    if (!(head & 0x80))
+        give_up(worker, "a message in several frames");
+    if (opcode == WS_CLOSE) {
+        char why[160];
+        unsigned code = payload.size < 2
+                            ? WS_CLOSE_CODE_ABSENT
+                            : (unsigned)(uint8_t)payload.data[0] << 8 | (uint8_t)payload.data[1];
+        int size = payload.size < 2 ? 0 : (int)payload.size - 2;
+        snprintf(why, sizeof(why), "%u %.*s", code, size, payload.data + 2);
+        conn_end(worker, conn, why);
+    } else if (opcode == WS_PING) {
+        struct buffer pong;
+        buffer_init(&pong, 256);
+        frame_append(worker, &pong, WS_PONG, payload);
+        conn_send(worker, conn, buffer_slice(&pong));
+        buffer_release(&pong);
+    } else if (opcode == WS_TEXT) {
+        if (head & 0x40)
+            payload = inflate_shared(worker, payload);
+        if (worker->options->dialect == RECEIVER_PHOENIX)
+            on_phoenix(worker, conn, payload, wire_bytes);
+        else
+            on_topic_ws(worker, conn, payload, wire_bytes);
+    }
+}
+
+/* Takes one whole frame; answers its size, or 0 when more must come. */
+static size_t frame_take(struct worker *worker, struct conn *conn, struct slice data) {
+    const uint8_t *bytes = (const uint8_t *)data.data;
+    if (data.size < 2)
+        return 0;
+    size_t header = 2;
+    uint64_t size = bytes[1] & 127;
+    size_t wide = size == 126 ? 2 : size == 127 ? 8 : 0;
+    if (data.size < header + wide)
+        return 0;
+    if (wide > 0)
+        size = 0;
+    for (size_t i = 0; i < wide; i++)
+        size = size << 8 | bytes[header + i];
+    header += wide;
+    if (header + size > MEMORY_BYTES / 2)
+        give_up(worker, "a frame of %llu bytes", (unsigned long long)size);
+    if (data.size < header + size)
+        return 0;
+    on_frame(worker, conn, bytes[0], (struct slice){data.data + header, size});
+    return header + size;
+}
+
+static size_t shake_take(struct worker *worker, struct conn *conn, struct slice data) {
+    const char *end = memmem(data.data, data.size, "\r\n\r\n", 4);
+    if (!end)
+        return 0;
+    if (memcmp(data.data, "HTTP/1.1 101", 12) != 0)
+        give_up(worker, "refused: %.*s", (int)(data.size < 400 ? data.size : 400), data.data);
+    conn->state = CONN_JOINING;
+    if (worker->options->dialect == RECEIVER_PHOENIX)
+        conn_send(worker, conn, buffer_slice(&worker->join));
+    return (size_t)(end - data.data) + 4;
+}
+
+static size_t raw_take(struct worker *worker, struct conn *conn, struct slice data) {
+    size_t frame_bytes = worker->shared->frame_bytes;
+    if (conn->state == CONN_SHAKING) {
+        if (data.size < worker->options->greeting_answer)
+            return 0;
+        conn_settle(worker, conn, CONN_READY);
+        return worker->options->greeting_answer;
+    }
+    conn->raw_bytes += data.size;
+    uint64_t fresh = conn->raw_bytes / frame_bytes;
+    conn->raw_bytes %= frame_bytes;
+    worker->shared->bytes += data.size;
+    conn_advance(worker, conn, conn->last_seq, conn->last_seq + fresh);
+    return data.size;
+}
+
+static size_t conn_take(struct worker *worker, struct conn *conn, struct slice data) {
+    if (worker->options->dialect == RECEIVER_RAW)
+        return raw_take(worker, conn, data);
+    if (conn->state == CONN_SHAKING)
+        return shake_take(worker, conn, data);
+    return frame_take(worker, conn, data);
+}
+
+static void carry_keep(struct worker *worker, struct conn *conn, struct slice rest) {
+    if (rest.size > conn->carry_bytes || rest.size == 0) {
+        free(conn->carry);
+        conn->carry = rest.size > 0 ? malloc(rest.size) : NULL;
+        if (rest.size > 0 && !conn->carry)
+            give_up(worker, "no memory");
+    }
+    if (rest.size > 0)
+        memcpy(conn->carry, rest.data, rest.size);
+    conn->carry_bytes = rest.size;
+}
+
+static void conn_readable(struct worker *worker, struct conn *conn) {
+    size_t size = conn->carry_bytes;
+    if (conn->state == CONN_ENDED)
+        return;
+    if (size > 0)
+        memcpy(worker->memory, conn->carry, size);
+    ssize_t got = recv(conn->fd, worker->memory + size, MEMORY_BYTES - size, 0);
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0) {
+        conn_end(worker, conn, got == 0 ? "no close frame" : strerror(errno));
+        return;
+    }
+    worker->now_ns = worker->options->due_ns ? bench_nanoseconds() : 0;
+    struct slice rest = {worker->memory, size + (size_t)got};
+    size_t taken;
+    while (rest.size > 0 && conn->state != CONN_ENDED &&
+           (taken = conn_take(worker, conn, rest)) > 0)
+        rest = slice_from(rest, taken);
+    if (conn->state != CONN_ENDED)
+        carry_keep(worker, conn, rest);
+}
+
+/* ---- the process --------------------------------------------------------------------------- */
+
+/* Each process has a network of its own, so that no two ask for the same address and port. A port
+ * that somebody listens on at every address is passed over. */
+static void socket_bind(struct worker *worker, int fd) {
+    unsigned pid = (unsigned)getpid();
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    for (int tries = 0; tries < 100; tries++) {
+        unsigned index = worker->next_port++;
+        from.sin_addr.s_addr = htonl(127U << 24 | (1 + pid / 250 % 250) << 16 |
+                                     (1 + pid % 250) << 8 | (1 + index / PORTS_PER_HOST));
+        from.sin_port = htons((uint16_t)(PORT_FIRST + index % PORTS_PER_HOST));
+        if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0)
+            return;
+    }
+    give_up(worker, "cannot bind: %s", strerror(errno));
+}
+
+static int socket_connect(struct worker *worker) {
+    int on = 1, small = 4096;
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(worker->options->port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        give_up(worker, "no socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (worker->options->stuck)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    socket_bind(worker, fd);
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
+        give_up(worker, "cannot connect: %s", strerror(errno));
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+static void conn_open(struct worker *worker) {
+    unsigned index = worker->opened++;
+    struct conn *conn = &worker->conns[index];
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
+    conn->fd = socket_connect(worker);
+    conn->last_seq = worker->options->after_seq;
+    epoll_ctl(worker->epoll, EPOLL_CTL_ADD, conn->fd, &event);
+    if (worker->options->dialect != RECEIVER_RAW)
+        conn_send(worker, conn, buffer_slice(&worker->shake));
+    else if (worker->options->greeting.size > 0)
+        conn_send(worker, conn, worker->options->greeting);
+    else
+        conn_settle(worker, conn, CONN_READY);
+}
+
+/* As many each tick as makes one a client and period. */
+static void heartbeats(struct worker *worker) {
+    unsigned due =
+        (unsigned)((uint64_t)worker->count * TICK_MS / worker->options->heartbeat_ms) + 1;
+    for (unsigned i = 0; i < due && i < worker->opened; i++) {
+        struct conn *conn = &worker->conns[worker->next_heartbeat++ % worker->opened];
+        if (conn->state == CONN_READY)
+            conn_send(worker, conn, buffer_slice(&worker->heartbeat));
+    }
+}
+
+static void worker_init(struct worker *worker) {
+    worker->epoll = epoll_create1(0);
+    worker->conns = calloc(worker->count, sizeof(struct conn));
+    worker->memory = malloc(MEMORY_BYTES);
+    if (worker->epoll < 0 || !worker->conns || !worker->memory)
+        give_up(worker, "no memory");
+    buffer_init(&worker->shake, 4096);
+    buffer_init(&worker->join, 4096);
+    buffer_init(&worker->heartbeat, 256);
+    ws_inflater_init(&worker->inflater);
+    for (unsigned i = 0; i < CACHE_COUNT; i++) {
+        buffer_init(&worker->cache[i].packed, MEMORY_BYTES);
+        buffer_init(&worker->cache[i].plain, MEMORY_BYTES);
+    }
+    if (worker->options->dialect != RECEIVER_RAW) {
+        shake_prepare(worker);
+        join_prepare(worker);
+    }
+}
+
+void receiver_process(const struct receiver_options *options, struct receiver_shared *shared,
+                      unsigned count, int reached) {
+    struct worker worker = {
+        .options = options, .shared = shared, .count = count, .reached = reached};
+    struct epoll_event events[256];
+    double end = bench_seconds() + BENCH_SECONDS_MAX, tick = bench_seconds();
+    worker_init(&worker);
+    while (bench_seconds() < end) {
+        while (worker.opened < count && worker.opened - worker.settled < OPENING_MAX)
+            conn_open(&worker);
+        int ready = epoll_wait(worker.epoll, events, 256, TICK_MS);
+        for (int i = 0; i < ready; i++)
+            conn_readable(&worker, &worker.conns[events[i].data.u32]);
+        if (options->heartbeat_ms > 0 && bench_seconds() - tick > TICK_MS / 1e3) {
+            tick = bench_seconds();
+            heartbeats(&worker);
+        }
+    }
+    give_up(&worker, "not ended in time");
+}
