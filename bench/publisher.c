@@ -1,8 +1,11 @@
 #include "publisher.h"
 
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REQUEST_BYTES_MAX ((size_t)16 << 20)
+#define PACE_EVENTS_MAX   500 /* at once, for one that fell behind */
 
 void publisher_open(struct publisher *publisher, const struct bench_server *server,
                     const char *topic, unsigned payload_bytes) {
@@ -43,6 +46,39 @@ void publisher_send(struct publisher *publisher, unsigned events) {
     if (taken != events)
         bench_fail("%u of %u events were taken: %.300s", taken, events, publisher->answer.data);
     publisher->published += events;
+}
+
+uint64_t *pace_table(uint64_t count) {
+    uint64_t *table = mmap(NULL, count * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (table == MAP_FAILED)
+        bench_fail("no shared memory");
+    return table;
+}
+
+double pace_run(const struct pace *pace) {
+    uint64_t begun_ns = bench_nanoseconds();
+    uint64_t sent = 0;
+    while (sent < pace->events) {
+        uint64_t passed_ns = bench_nanoseconds() - begun_ns;
+        uint64_t due = passed_ns * pace->per_second / 1000000000 + 1;
+        if (due <= sent) {
+            uint64_t next_ns = begun_ns + sent * 1000000000 / pace->per_second;
+            struct timespec until = {.tv_sec = (time_t)(next_ns / 1000000000),
+                                     .tv_nsec = (long)(next_ns % 1000000000)};
+            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+            continue;
+        }
+        uint64_t batch = (due < pace->events ? due : pace->events) - sent;
+        batch = batch < PACE_EVENTS_MAX ? batch : PACE_EVENTS_MAX;
+        for (uint64_t i = sent; i < sent + batch; i++)
+            pace->due_ns[pace->first + i] = begun_ns + i * 1000000000 / pace->per_second;
+        pace->send(pace->user, (unsigned)batch);
+        sent += batch;
+        if (passed_ns > (uint64_t)BENCH_SECONDS_MAX * 1000000000)
+            bench_fail("%llu events a second are too many", (unsigned long long)pace->per_second);
+    }
+    return (double)(bench_nanoseconds() - begun_ns) / 1e9;
 }
 
 void publisher_close(struct publisher *publisher) {

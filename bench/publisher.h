@@ -22,6 +22,20 @@ void publisher_open(struct publisher *publisher, const struct bench_server *serv
                     const char *topic, unsigned payload_bytes);
 /* Appends that many events in one batch. */
 void publisher_send(struct publisher *publisher, unsigned events);
+/* Events at a steady rate: what is due goes out as one, as soon as the one before was taken. */
+struct pace {
+    uint64_t events;
+    uint64_t per_second;
+    uint64_t first;   /* the number of the first */
+    uint64_t *due_ns; /* by number; written before the event is sent */
+    void *user;
+    void (*send)(void *user, unsigned events);
+};
+/* Answers the seconds it took. */
+double pace_run(const struct pace *pace);
+/* A table for that many numbers, seen by processes forked later too. */
+uint64_t *pace_table(uint64_t count);
+
 void publisher_close(struct publisher *publisher);
 
 #endif

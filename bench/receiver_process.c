@@ -168,6 +168,7 @@ static void expected_check(struct worker *worker) {
     if (expected == 0 || expected == worker->told || worker->shared->updates < expected)
         return;
     worker->told = expected;
+    worker->shared->reached_ns = bench_nanoseconds();
     if (write(worker->reached, &token, sizeof(token)) < 0)
         give_up(worker, "no token: %s", strerror(errno));
 }
@@ -328,6 +329,8 @@ static size_t shake_take(struct worker *worker, struct conn *conn, struct slice 
     if (memcmp(data.data, "HTTP/1.1 101", 12) != 0)
         give_up(worker, "refused: %.*s", (int)(data.size < 400 ? data.size : 400), data.data);
     conn->state = CONN_JOINING;
+    if (worker->shared->begun_ns == 0)
+        worker->shared->begun_ns = bench_nanoseconds();
     if (worker->options->dialect == RECEIVER_PHOENIX)
         conn_send(worker, conn, buffer_slice(&worker->join));
     return (size_t)(end - data.data) + 4;

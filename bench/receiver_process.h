@@ -17,7 +17,9 @@ struct receiver_shared {
     atomic_uint_fast64_t messages;
     atomic_uint_fast64_t bytes;
     atomic_uint_fast64_t ended;
-    atomic_uint_fast64_t expected; /* updates of all its connections; 0: none */
+    atomic_uint_fast64_t expected;   /* updates of all its connections; 0: none */
+    atomic_uint_fast64_t begun_ns;   /* the first subscription was sent */
+    atomic_uint_fast64_t reached_ns; /* the last time that what was expected had come */
     atomic_size_t frame_bytes;
     struct histogram latency;
     char problem[512];

@@ -57,10 +57,12 @@ static void check(const struct receivers *receivers) {
 }
 
 unsigned receivers_wait_ready(const struct receivers *receivers) {
-    uint64_t ready = 0;
+    uint64_t ready = 0, ended = 0;
     double moved = bench_seconds();
-    while (ready < receivers->options.count && bench_seconds() - moved < STILL_SECONDS_MAX) {
+    while (ready + ended < receivers->options.count &&
+           bench_seconds() - moved < STILL_SECONDS_MAX) {
         struct receiver_totals totals = receivers_totals(receivers);
+        ended = totals.ended;
         if (totals.ready != ready)
             moved = bench_seconds();
         ready = totals.ready;
@@ -113,6 +115,17 @@ struct receiver_totals receivers_totals(const struct receivers *receivers) {
         totals.ended += shared->ended;
     }
     return totals;
+}
+
+double receivers_seconds(const struct receivers *receivers) {
+    uint64_t begun_ns = UINT64_MAX, reached_ns = 0;
+    for (unsigned i = 0; i < receivers->options.process_count; i++) {
+        if (receivers->shared[i].begun_ns < begun_ns)
+            begun_ns = receivers->shared[i].begun_ns;
+        if (receivers->shared[i].reached_ns > reached_ns)
+            reached_ns = receivers->shared[i].reached_ns;
+    }
+    return (double)(reached_ns - begun_ns) / 1e9;
 }
 
 double receivers_latency(const struct receivers *receivers, double share) {

@@ -65,6 +65,8 @@ void receivers_frame_bytes(struct receivers *receivers, size_t bytes);
 void receivers_expect(struct receivers *receivers, uint64_t updates_each);
 void receivers_wait(struct receivers *receivers);
 struct receiver_totals receivers_totals(const struct receivers *receivers);
+/* From the first subscription sent until all had what was expected last. */
+double receivers_seconds(const struct receivers *receivers);
 /* Latency that this share of all updates stayed below, in seconds. */
 double receivers_latency(const struct receivers *receivers, double share);
 void receivers_latency_clear(struct receivers *receivers);

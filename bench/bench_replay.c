@@ -1,0 +1,184 @@
+/* bench replay: the journal of one topic to one client and to 100 at once, against a bare loop that
+ * reads the same rows from SQLite, in one run; and what is in the window against what is not.
+ * Clients resume from a cursor and check that nothing is missing. Seconds count from the first
+ * subscription sent until the last client has its last event.
+ *
+ * --events N   in the topic (default 1000000)
+ * --each N     events to each client where there are several, and in hot against cold (default
+ *              50000)
+ * --clients N  default 100
+ * --dialect topic_ws, --loops N, --payload N   as for fanout; loops are the server's own choice */
+#include <sqlite3.h>
+#include <stdio.h>
+
+#include "publisher.h"
+#include "receivers.h"
+
+#define TOPIC        "bench:replay"
+#define BATCH        1000
+#define ROUNDS       3
+#define HOT_TARGET   5.0
+#define REPLAY_BATCH 1000
+
+struct replay {
+    struct bench_server server;
+    struct publisher publisher;
+    struct receiver_options options;
+    uint64_t events;
+    uint64_t each;
+    unsigned clients;
+};
+
+struct rates {
+    double wall; /* events a second */
+    double cpu;  /* events a second of the server's CPU */
+};
+
+static void load(struct replay *replay) {
+    static struct receivers watcher;
+    struct receiver_options options = replay->options;
+    double begun = bench_seconds();
+    publisher_send(&replay->publisher, BATCH);
+    /* A topic that somebody reads keeps its window. */
+    options.count = options.process_count = 1;
+    options.after_seq = replay->publisher.published;
+    receivers_start(&watcher, &options);
+    receivers_expect(&watcher, replay->events - BATCH);
+    while (replay->publisher.published < replay->events)
+        publisher_send(&replay->publisher, BATCH);
+    receivers_wait(&watcher);
+    printf("%llu events appended in %.1f s, while one client followed\n",
+           (unsigned long long)replay->events, bench_seconds() - begun);
+    receivers_stop(&watcher);
+    fflush(stdout);
+}
+
+static struct rates read_range(struct replay *replay, unsigned clients, uint64_t after_seq,
+                               uint64_t events) {
+    static struct receivers receivers;
+    struct receiver_options options = replay->options;
+    double cpu = bench_cpu_seconds(replay->server.pid);
+    options.count = clients;
+    options.after_seq = after_seq;
+    options.expected = events;
+    receivers_fork(&receivers, &options);
+    receivers_wait(&receivers);
+    cpu = bench_cpu_seconds(replay->server.pid) - cpu;
+    double all = (double)events * clients;
+    struct rates rates = {all / receivers_seconds(&receivers), all / cpu};
+    receivers_stop(&receivers);
+    return rates;
+}
+
+static double bare_read(const struct replay *replay) {
+    char path[128];
+    sqlite3 *database;
+    sqlite3_stmt *rows;
+    uint64_t count = 0, bytes = 0;
+    snprintf(path, sizeof(path), "%s/khala.db", replay->server.folder);
+    if (sqlite3_open_v2(path, &database, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(
+            database,
+            "SELECT j.seq, j.doc_version, j.published_at, j.payload_hash, e.cursor, e.event_id, "
+            "e.type, coalesce(j.payload, e.payload) FROM sync_topic_sequences t "
+            "JOIN sync_stream_events j ON j.topic_ref = t.ref JOIN events e ON e.log_id = j.log_id "
+            "WHERE t.topic = '" TOPIC "' ORDER BY j.seq",
+            -1, &rows, NULL) != SQLITE_OK)
+        bench_fail("cannot read %s: %s", path, sqlite3_errmsg(database));
+    double begun = bench_seconds();
+    while (sqlite3_step(rows) == SQLITE_ROW) {
+        count++;
+        for (int column = 3; column < 8; column++)
+            if (sqlite3_column_blob(rows, column))
+                bytes += (uint64_t)sqlite3_column_bytes(rows, column);
+    }
+    double seconds = bench_seconds() - begun;
+    if (count != replay->events || bytes == 0)
+        bench_fail("the journal has %llu rows", (unsigned long long)count);
+    sqlite3_finalize(rows);
+    sqlite3_close(database);
+    return (double)count / seconds;
+}
+
+static void cold(struct replay *replay) {
+    double one[ROUNDS], many[ROUNDS], bare[ROUNDS];
+    uint64_t many_after = replay->events / 4;
+    for (int round = 0; round < ROUNDS; round++) {
+        one[round] = read_range(replay, 1, 0, replay->events).wall;
+        bare[round] = bare_read(replay);
+        many[round] = read_range(replay, replay->clients, many_after, replay->each).wall;
+    }
+    printf("bare SQLite loop: %.0f events/s\n", bench_median(bare, ROUNDS));
+    printf("1 client, all %llu: %.0f events/s, khala/bare %.2f\n",
+           (unsigned long long)replay->events, bench_median(one, ROUNDS),
+           bench_median(one, ROUNDS) / bench_median(bare, ROUNDS));
+    printf("%u clients at once, %llu each out of the middle: %.0f events/s in all, khala/bare "
+           "%.2f\n",
+           replay->clients, (unsigned long long)replay->each, bench_median(many, ROUNDS),
+           bench_median(many, ROUNDS) / bench_median(bare, ROUNDS));
+    fflush(stdout);
+}
+
+static void hot(struct replay *replay, unsigned clients) {
+    double hot_wall[ROUNDS], hot_cpu[ROUNDS], cold_wall[ROUNDS], cold_cpu[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        struct rates rates =
+            read_range(replay, clients, replay->events - replay->each, replay->each);
+        hot_wall[round] = rates.wall;
+        hot_cpu[round] = rates.cpu;
+        rates = read_range(replay, clients, replay->events / 2, replay->each);
+        cold_wall[round] = rates.wall;
+        cold_cpu[round] = rates.cpu;
+    }
+    printf("%u client%s, %llu each: hot %.0f events/s, cold %.0f, hot/cold %.1f (target %.0f); a "
+           "CPU second: hot %.0f, cold %.0f, hot/cold %.1f\n",
+           clients, clients == 1 ? "" : "s", (unsigned long long)replay->each,
+           bench_median(hot_wall, ROUNDS), bench_median(cold_wall, ROUNDS),
+           bench_median(hot_wall, ROUNDS) / bench_median(cold_wall, ROUNDS), HOT_TARGET,
+           bench_median(hot_cpu, ROUNDS), bench_median(cold_cpu, ROUNDS),
+           bench_median(hot_cpu, ROUNDS) / bench_median(cold_cpu, ROUNDS));
+    fflush(stdout);
+}
+
+int main(int count, char **arguments) {
+    static struct replay replay;
+    struct buffer token;
+    char frames_max[32];
+    struct bench_setting settings[] = {
+        {"RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "100000000"},
+        {"KHALA_WINDOW_FRAMES_MAX", frames_max},
+        {"KHALA_WINDOW_BYTES_MAX", "1073741824"},
+        {"KHALA_WINDOWS_BYTES_MAX", "1073741824"},
+        {"KHALA_IO_LOOPS", bench_option_text(arguments, "--loops", "0")},
+        {NULL, NULL}};
+    (void)count;
+    replay.events = bench_option(arguments, "--events", 1000000) / BATCH * BATCH;
+    replay.each = bench_option(arguments, "--each", 50000);
+    replay.clients = (unsigned)bench_option(arguments, "--clients", 100);
+    if (replay.events < 4 * replay.each)
+        bench_fail("--events is at least four times --each");
+    snprintf(frames_max, sizeof(frames_max), "%llu", (unsigned long long)replay.each + 1000);
+    replay.server.settings = settings;
+    bench_server_start(&replay.server);
+    buffer_init(&token, 8192);
+    bench_token(&replay.server, TOPIC, &token);
+    publisher_open(&replay.publisher, &replay.server, TOPIC,
+                   (unsigned)bench_option(arguments, "--payload", 48));
+    replay.options = (struct receiver_options){
+        .dialect = strcmp(bench_option_text(arguments, "--dialect", ""), "topic_ws") == 0
+                       ? RECEIVER_TOPIC_WS
+                       : RECEIVER_PHOENIX,
+        .port = replay.server.port,
+        .process_count = 1,
+        .token = token.data,
+        .topic = TOPIC,
+        .replay_batch = REPLAY_BATCH};
+    load(&replay);
+    cold(&replay);
+    hot(&replay, 1);
+    hot(&replay, replay.clients);
+    publisher_close(&replay.publisher);
+    buffer_release(&token);
+    bench_server_stop(&replay.server);
+    return 0;
+}
