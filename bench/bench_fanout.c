@@ -7,7 +7,7 @@
  * batch; the bare loop writes 8 frames a write. Every client checks that nothing is missing.
  *
  * --subscribers N     only that many (default: 1000, then 10000)
- * --dialect topic_ws  the WebSocket of a topic instead of Phoenix
+ * --dialect NAME      phoenix (default), topic_ws or sse
  * --deflate           with permessage-deflate
  * --loops N           io loops of the server (default 1)
  * --payload N         bytes of an event's payload (default 48) */
@@ -249,13 +249,12 @@ int main(int count, char **arguments) {
     bench_token(&fanout.server, TOPIC, &token);
     publisher_open(&fanout.publisher, &fanout.server, TOPIC,
                    (unsigned)bench_option(arguments, "--payload", 48));
-    struct receiver_options options = {
-        .dialect = strcmp(dialect, "topic_ws") == 0 ? RECEIVER_TOPIC_WS : RECEIVER_PHOENIX,
-        .port = fanout.server.port,
-        .process_count = 1,
-        .token = token.data,
-        .topic = TOPIC,
-        .deflate = bench_option(arguments, "--deflate", 0)};
+    struct receiver_options options = {.dialect = receiver_dialect_of(dialect),
+                                       .port = fanout.server.port,
+                                       .process_count = 1,
+                                       .token = token.data,
+                                       .topic = TOPIC,
+                                       .deflate = bench_option(arguments, "--deflate", 0)};
     printf("deliveries a second of CPU, %s%s; the bare loop writes frames of %d bytes, 1 or %d a "
            "write, for khala/same as long as khala's\n",
            dialect, options.deflate ? " with deflate" : "", FRAME_BYTES, FRAMES_PER_WRITE);

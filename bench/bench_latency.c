@@ -5,7 +5,7 @@
  * and both count from when an event was due, so that falling behind shows.
  *
  * --subscribers N, --rate N   instead of 1000 and 1000
- * --dialect topic_ws, --loops N, --payload N   as for fanout */
+ * --dialect NAME, --loops N, --payload N   as for fanout */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,9 +137,7 @@ int main(int count, char **arguments) {
     buffer_init(&token, 8192);
     bench_token(&latency.server, TOPIC, &token);
     struct receiver_options options = {
-        .dialect = strcmp(bench_option_text(arguments, "--dialect", ""), "topic_ws") == 0
-                       ? RECEIVER_TOPIC_WS
-                       : RECEIVER_PHOENIX,
+        .dialect = receiver_dialect_of(bench_option_text(arguments, "--dialect", "phoenix")),
         .port = latency.server.port,
         .count = (unsigned)bench_option(arguments, "--subscribers", 1000),
         .process_count = 1,

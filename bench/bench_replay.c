@@ -5,9 +5,9 @@
  *
  * --events N   in the topic (default 1000000)
  * --each N     events to each client where there are several, and in hot against cold (default
- *              50000)
+ *              20000)
  * --clients N  default 100
- * --dialect topic_ws, --loops N, --payload N   as for fanout; loops are the server's own choice */
+ * --dialect NAME, --loops N, --payload N   as for fanout; loops are the server's own choice */
 #include <sqlite3.h>
 #include <stdio.h>
 
@@ -70,6 +70,9 @@ static struct rates read_range(struct replay *replay, unsigned clients, uint64_t
     return rates;
 }
 
+/* An application topic's frames are its events, found by their positions. */
+#define ENTITY "(SELECT entity_ref FROM sync_topic_sequences WHERE topic = '" TOPIC "')"
+
 static double bare_read(const struct replay *replay) {
     char path[128];
     sqlite3 *database;
@@ -79,16 +82,16 @@ static double bare_read(const struct replay *replay) {
     if (sqlite3_open_v2(path, &database, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
         sqlite3_prepare_v2(
             database,
-            "SELECT j.seq, j.doc_version, j.published_at, j.payload_hash, e.cursor, e.event_id, "
-            "e.type, coalesce(j.payload, e.payload) FROM sync_topic_sequences t "
-            "JOIN sync_stream_events j ON j.topic_ref = t.ref JOIN events e ON e.log_id = j.log_id "
-            "WHERE t.topic = '" TOPIC "' ORDER BY j.seq",
+            "SELECT p.seq, e.cursor, e.event_id, e.type, e.payload_hash, e.payload FROM ("
+            "SELECT seq, log_id FROM event_positions WHERE entity_ref = " ENTITY " UNION ALL "
+            "SELECT seq, log_id FROM event_positions_recent WHERE entity_ref = " ENTITY
+            " ORDER BY seq) p JOIN events e ON e.log_id = p.log_id",
             -1, &rows, NULL) != SQLITE_OK)
         bench_fail("cannot read %s: %s", path, sqlite3_errmsg(database));
     double begun = bench_seconds();
     while (sqlite3_step(rows) == SQLITE_ROW) {
         count++;
-        for (int column = 3; column < 8; column++)
+        for (int column = 1; column < 6; column++)
             if (sqlite3_column_blob(rows, column))
                 bytes += (uint64_t)sqlite3_column_bytes(rows, column);
     }
@@ -101,42 +104,37 @@ static double bare_read(const struct replay *replay) {
 }
 
 static void cold(struct replay *replay) {
-    double one[ROUNDS], many[ROUNDS], bare[ROUNDS];
-    uint64_t many_after = replay->events / 4;
+    double one[ROUNDS], bare[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
         one[round] = read_range(replay, 1, 0, replay->events).wall;
         bare[round] = bare_read(replay);
-        many[round] = read_range(replay, replay->clients, many_after, replay->each).wall;
     }
+    double many = read_range(replay, replay->clients, replay->events / 4, replay->each).wall;
     printf("bare SQLite loop: %.0f events/s\n", bench_median(bare, ROUNDS));
     printf("1 client, all %llu: %.0f events/s, khala/bare %.2f\n",
            (unsigned long long)replay->events, bench_median(one, ROUNDS),
            bench_median(one, ROUNDS) / bench_median(bare, ROUNDS));
     printf("%u clients at once, %llu each out of the middle: %.0f events/s in all, khala/bare "
            "%.2f\n",
-           replay->clients, (unsigned long long)replay->each, bench_median(many, ROUNDS),
-           bench_median(many, ROUNDS) / bench_median(bare, ROUNDS));
+           replay->clients, (unsigned long long)replay->each, many,
+           many / bench_median(bare, ROUNDS));
     fflush(stdout);
 }
 
-static void hot(struct replay *replay, unsigned clients) {
-    double hot_wall[ROUNDS], hot_cpu[ROUNDS], cold_wall[ROUNDS], cold_cpu[ROUNDS];
-    for (int round = 0; round < ROUNDS; round++) {
-        struct rates rates =
-            read_range(replay, clients, replay->events - replay->each, replay->each);
-        hot_wall[round] = rates.wall;
-        hot_cpu[round] = rates.cpu;
-        rates = read_range(replay, clients, replay->events / 2, replay->each);
-        cold_wall[round] = rates.wall;
-        cold_cpu[round] = rates.cpu;
+static void hot(struct replay *replay, unsigned clients, int rounds) {
+    struct rates hot[ROUNDS], cold[ROUNDS];
+    double wall[ROUNDS], cpu[ROUNDS];
+    for (int round = 0; round < rounds; round++) {
+        hot[round] = read_range(replay, clients, replay->events - replay->each, replay->each);
+        cold[round] = read_range(replay, clients, replay->events / 2, replay->each);
+        wall[round] = hot[round].wall / cold[round].wall;
+        cpu[round] = hot[round].cpu / cold[round].cpu;
     }
     printf("%u client%s, %llu each: hot %.0f events/s, cold %.0f, hot/cold %.1f (target %.0f); a "
            "CPU second: hot %.0f, cold %.0f, hot/cold %.1f\n",
-           clients, clients == 1 ? "" : "s", (unsigned long long)replay->each,
-           bench_median(hot_wall, ROUNDS), bench_median(cold_wall, ROUNDS),
-           bench_median(hot_wall, ROUNDS) / bench_median(cold_wall, ROUNDS), HOT_TARGET,
-           bench_median(hot_cpu, ROUNDS), bench_median(cold_cpu, ROUNDS),
-           bench_median(hot_cpu, ROUNDS) / bench_median(cold_cpu, ROUNDS));
+           clients, clients == 1 ? "" : "s", (unsigned long long)replay->each, hot[0].wall,
+           cold[0].wall, bench_median(wall, (size_t)rounds), HOT_TARGET, hot[0].cpu, cold[0].cpu,
+           bench_median(cpu, (size_t)rounds));
     fflush(stdout);
 }
 
@@ -153,7 +151,7 @@ int main(int count, char **arguments) {
         {NULL, NULL}};
     (void)count;
     replay.events = bench_option(arguments, "--events", 1000000) / BATCH * BATCH;
-    replay.each = bench_option(arguments, "--each", 50000);
+    replay.each = bench_option(arguments, "--each", 20000);
     replay.clients = (unsigned)bench_option(arguments, "--clients", 100);
     if (replay.events < 4 * replay.each)
         bench_fail("--events is at least four times --each");
@@ -165,9 +163,7 @@ int main(int count, char **arguments) {
     publisher_open(&replay.publisher, &replay.server, TOPIC,
                    (unsigned)bench_option(arguments, "--payload", 48));
     replay.options = (struct receiver_options){
-        .dialect = strcmp(bench_option_text(arguments, "--dialect", ""), "topic_ws") == 0
-                       ? RECEIVER_TOPIC_WS
-                       : RECEIVER_PHOENIX,
+        .dialect = receiver_dialect_of(bench_option_text(arguments, "--dialect", "phoenix")),
         .port = replay.server.port,
         .process_count = 1,
         .token = token.data,
@@ -175,8 +171,8 @@ int main(int count, char **arguments) {
         .replay_batch = REPLAY_BATCH};
     load(&replay);
     cold(&replay);
-    hot(&replay, 1);
-    hot(&replay, replay.clients);
+    hot(&replay, 1, ROUNDS);
+    hot(&replay, replay.clients, 1);
     publisher_close(&replay.publisher);
     buffer_release(&token);
     bench_server_stop(&replay.server);

@@ -97,18 +97,25 @@ static void frame_append(struct worker *worker, struct buffer *out, int opcode,
 }
 
 static void shake_prepare(struct worker *worker) {
+    static const char upgrade[] =
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: a2hhbGEtYmVuY2gtbG9hZA==\r\n";
     const struct receiver_options *options = worker->options;
-    char path[1024];
-    snprintf(path, sizeof(path), "/socket/websocket?vsn=2.0.0&token=%s", options->token);
-    if (options->dialect == RECEIVER_TOPIC_WS)
-        snprintf(path, sizeof(path), "/internal/v1/khala/topics/%s/ws?after_seq=%llu&token=%s",
-                 options->topic, (unsigned long long)options->after_seq, options->token);
+    struct buffer *out = &worker->shake;
+    unsigned long long after_seq = options->after_seq;
+    if (options->dialect == RECEIVER_SSE)
+        must(worker, buffer_printf(out, "GET /v1/topics/%s/sse?after_seq=%llu&token=%s",
+                                   options->topic, after_seq, options->token));
+    else if (options->dialect == RECEIVER_TOPIC_WS)
+        must(worker,
+             buffer_printf(out, "GET /internal/v1/khala/topics/%s/ws?after_seq=%llu&token=%s",
+                           options->topic, after_seq, options->token));
+    else
+        must(worker,
+             buffer_printf(out, "GET /socket/websocket?vsn=2.0.0&token=%s", options->token));
     must(worker,
-         buffer_printf(&worker->shake,
-                       "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
-                       "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-                       "Sec-WebSocket-Key: a2hhbGEtYmVuY2gtbG9hZA==\r\n%s\r\n",
-                       path,
+         buffer_printf(out, " HTTP/1.1\r\nHost: 127.0.0.1\r\n%s%s\r\n",
+                       options->dialect == RECEIVER_SSE ? "" : upgrade,
                        options->deflate ? "Sec-WebSocket-Extensions: permessage-deflate\r\n" : ""));
 }
 
@@ -322,11 +329,31 @@ static size_t frame_take(struct worker *worker, struct conn *conn, struct slice 
     return header + size;
 }
 
+/* Takes one whole line; what chunks begin with are lines of their own, and pass. */
+static size_t line_take(struct worker *worker, struct conn *conn, struct slice data) {
+    const char *end = memchr(data.data, '\n', data.size);
+    if (!end)
+        return 0;
+    struct slice line = {data.data, (size_t)(end - data.data) + 1};
+    worker->shared->bytes += line.size;
+    if (slice_starts(line, SLICE("id: "))) {
+        uint64_t seq = strtoull(line.data + 4, NULL, 10);
+        worker->shared->messages++;
+        conn_advance(worker, conn, seq - 1, seq);
+    } else if (slice_starts(line, SLICE("retry: "))) {
+        conn_settle(worker, conn, CONN_READY);
+    } else if (slice_starts(line, SLICE("event: stale_cursor"))) {
+        give_up(worker, "the cursor is stale");
+    }
+    return line.size;
+}
+
 static size_t shake_take(struct worker *worker, struct conn *conn, struct slice data) {
     const char *end = memmem(data.data, data.size, "\r\n\r\n", 4);
     if (!end)
         return 0;
-    if (memcmp(data.data, "HTTP/1.1 101", 12) != 0)
+    if (memcmp(data.data,
+               worker->options->dialect == RECEIVER_SSE ? "HTTP/1.1 200" : "HTTP/1.1 101", 12) != 0)
         give_up(worker, "refused: %.*s", (int)(data.size < 400 ? data.size : 400), data.data);
     conn->state = CONN_JOINING;
     if (worker->shared->begun_ns == 0)
@@ -357,6 +384,8 @@ static size_t conn_take(struct worker *worker, struct conn *conn, struct slice d
         return raw_take(worker, conn, data);
     if (conn->state == CONN_SHAKING)
         return shake_take(worker, conn, data);
+    if (worker->options->dialect == RECEIVER_SSE)
+        return line_take(worker, conn, data);
     return frame_take(worker, conn, data);
 }
 
@@ -464,7 +493,7 @@ static void worker_init(struct worker *worker) {
     worker->memory = malloc(MEMORY_BYTES);
     if (worker->epoll < 0 || !worker->conns || !worker->memory)
         give_up(worker, "no memory");
-    buffer_init(&worker->shake, 4096);
+    buffer_init(&worker->shake, 16384);
     buffer_init(&worker->join, 4096);
     buffer_init(&worker->heartbeat, 256);
     ws_inflater_init(&worker->inflater);

@@ -13,6 +13,16 @@
 #define STILL_SECONDS_MAX 10
 #define WAIT_SECONDS_MAX  120
 
+enum receiver_dialect receiver_dialect_of(const char *name) {
+    if (strcmp(name, "phoenix") == 0)
+        return RECEIVER_PHOENIX;
+    if (strcmp(name, "topic_ws") == 0)
+        return RECEIVER_TOPIC_WS;
+    if (strcmp(name, "sse") == 0)
+        return RECEIVER_SSE;
+    bench_fail("--dialect is phoenix, topic_ws or sse, not %s", name);
+}
+
 static unsigned share_of(const struct receiver_options *options, unsigned process) {
     unsigned each = options->count / options->process_count;
     return each + (process < options->count % options->process_count ? 1 : 0);

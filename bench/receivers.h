@@ -1,6 +1,6 @@
 /* Receivers: many connections that follow one topic and check that nothing is missing, in client
  * processes of their own, as a process may open only so many descriptors. They speak a dialect of
- * the server over WebSocket, or take plain bytes from whoever writes them.
+ * the server over WebSocket or an event stream, or take plain bytes from whoever writes them.
  * One thread a process; the benchmark's own only waits. Each process keeps one read buffer, and a
  * connection only the part of a frame that has not arrived.
  * A gap, a refused subscription or a closed connection ends the benchmark with its reason.
@@ -12,7 +12,10 @@
 
 #define RECEIVER_PROCESSES_MAX 16
 
-enum receiver_dialect { RECEIVER_RAW, RECEIVER_PHOENIX, RECEIVER_TOPIC_WS };
+enum receiver_dialect { RECEIVER_RAW, RECEIVER_PHOENIX, RECEIVER_TOPIC_WS, RECEIVER_SSE };
+
+/* By the name on the command line: phoenix, topic_ws or sse. */
+enum receiver_dialect receiver_dialect_of(const char *name);
 
 struct receiver_options {
     enum receiver_dialect dialect;
