@@ -132,9 +132,9 @@ static void hot(struct replay *replay, unsigned clients, int rounds) {
     }
     printf("%u client%s, %llu each: hot %.0f events/s, cold %.0f, hot/cold %.1f (target %.0f); a "
            "CPU second: hot %.0f, cold %.0f, hot/cold %.1f\n",
-           clients, clients == 1 ? "" : "s", (unsigned long long)replay->each, hot[0].wall,
-           cold[0].wall, bench_median(wall, (size_t)rounds), HOT_TARGET, hot[0].cpu, cold[0].cpu,
-           bench_median(cpu, (size_t)rounds));
+           clients, clients == 1 ? "" : "s", (unsigned long long)replay->each, hot[rounds - 1].wall,
+           cold[rounds - 1].wall, bench_median(wall, (size_t)rounds), HOT_TARGET,
+           hot[rounds - 1].cpu, cold[rounds - 1].cpu, bench_median(cpu, (size_t)rounds));
     fflush(stdout);
 }
 
