@@ -10,7 +10,7 @@
 /* How often a floor may rise under a bootstrap before it is the world that is wrong. */
 #define BOOTSTRAPS_MAX 16
 
-struct page {
+struct read_page {
     struct journal_read *read;
     struct store_session *session;
     struct arena arena;
@@ -22,7 +22,7 @@ struct page {
 };
 
 /* Whether the row comes next and is wanted; if not, why not is noted. */
-static bool takes(struct page *page, uint64_t seq) {
+static bool takes(struct read_page *page, uint64_t seq) {
     const struct journal_read *read = page->read;
     page->has_hole = seq != page->expected_seq;
     page->is_full = read->count == read->frames_max || page->bytes >= JOURNAL_READ_BYTES ||
@@ -30,7 +30,7 @@ static bool takes(struct page *page, uint64_t seq) {
     return !page->has_hole && !page->is_full;
 }
 
-static enum status owner_load(struct page *page, uint64_t entity_ref) {
+static enum status owner_load(struct read_page *page, uint64_t entity_ref) {
     if (page->entity.ref == entity_ref)
         return STATUS_OK;
     arena_reset(&page->arena);
@@ -38,14 +38,14 @@ static enum status owner_load(struct page *page, uint64_t entity_ref) {
     return store_load_entity_ref(page->session, entity_ref, &page->arena, &page->entity);
 }
 
-static void keep(struct page *page, struct frame *frame) {
+static void keep(struct read_page *page, struct frame *frame) {
     page->read->frames[page->read->count++] = frame;
     page->bytes += frame->content.payload.size;
     page->expected_seq++;
 }
 
 static enum status page_event(void *user, const struct store_event *event) {
-    struct page *page = user;
+    struct read_page *page = user;
     struct frame *frame;
     if (!takes(page, event->seq))
         return STATUS_LIMIT_REACHED;
@@ -59,7 +59,7 @@ static enum status page_event(void *user, const struct store_event *event) {
 
 static enum status page_row(void *user, const struct store_journal_row *row,
                             const struct store_event *event) {
-    struct page *page = user;
+    struct read_page *page = user;
     struct frame *frame;
     if (!takes(page, row->seq))
         return STATUS_LIMIT_REACHED;
@@ -71,7 +71,7 @@ static enum status page_row(void *user, const struct store_journal_row *row,
     return status;
 }
 
-static enum status walk(struct page *page, const struct store_topic *topic) {
+static enum status walk(struct read_page *page, const struct store_topic *topic) {
     struct journal_read *read = page->read;
     uint64_t after_seq = read->next_seq - 1;
     uint64_t limit = read->frames_max;
@@ -103,8 +103,9 @@ static void find_place(struct journal_read *read) {
     if (read->mode == JOURNAL_READ_BOOTSTRAP) {
         read->bootstrap = continuity_bootstrap(read->exists ? &read->window : NULL);
         read->next_seq = read->bootstrap.from_seq;
-    } else if (read->exists && read->mode == JOURNAL_READ_RESUME) {
-        read->continuity = continuity_plan(&read->window, read->after_seq, false);
+    } else if (read->mode == JOURNAL_READ_RESUME) {
+        read->continuity = continuity_plan(read->exists ? &read->window : NULL, read->after_seq,
+                                           read->epoch_differs);
         read->is_stale = read->continuity.decision == CONTINUITY_REBOOTSTRAP;
     }
 }
@@ -115,11 +116,12 @@ static void release_frames(struct journal_read *read) {
     read->taken = read->count = 0;
 }
 
-static enum status read_page(struct page *page, const struct store_topic *topic) {
+static enum status read_page(struct read_page *page, const struct store_topic *topic) {
     struct journal_read *read = page->read;
     struct store_topic after;
     enum status status = STATUS_OK;
-    bool wants_rows = read->next_seq <= topic->head_seq && read->next_seq < read->below_seq;
+    bool wants_rows = read->frames_max > 0 && read->next_seq <= topic->head_seq &&
+                      read->next_seq < read->below_seq;
     page->expected_seq = read->next_seq;
     if (wants_rows)
         status = walk(page, topic);
@@ -139,7 +141,7 @@ static enum status read_page(struct page *page, const struct store_topic *topic)
 }
 
 static enum status run_once(struct journal_read *read, struct store_session *session) {
-    struct page page = {.read = read, .session = session};
+    struct read_page page = {.read = read, .session = session};
     struct store_topic topic;
     read->is_stale = false;
     arena_init(&page.arena, ARENA_BYTES_MAX);
@@ -153,7 +155,7 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
 }
 
 void journal_read_run(struct journal_read *read, struct store_session *session) {
-    assert(read->frames_max > 0 && read->frames_max <= JOURNAL_READ_FRAMES_MAX);
+    assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     unsigned attempt = 0;
     do
         read->status = run_once(read, session);

@@ -26,8 +26,9 @@ struct journal_read {
     const struct policy *policy;
     enum journal_read_mode mode;
     uint64_t after_seq;
+    bool epoch_differs; /* the cursor is of another history */
     uint64_t below_seq; /* frames from here on are in memory, and not read */
-    size_t frames_max;
+    size_t frames_max;  /* 0: only looks where it stands */
     /* Answered. */
     enum status status;
     bool exists;

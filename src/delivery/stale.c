@@ -53,40 +53,75 @@ static enum status write_snapshot(struct buffer *out, const struct stale_topic *
     return object_end(&object);
 }
 
-static enum status write_plan(struct buffer *out, const struct stale_topic *stale) {
+static enum status write_topics(struct buffer *out, const struct stale_topic *stale, size_t count) {
+    enum status status = buffer_append_slice(out, SLICE(",\"stale_topics\":["));
+    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
+        if (i > 0)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = write_topic(out, &stale[i]);
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+}
+
+static enum status write_planned(struct buffer *out, const struct stale_topic *stale) {
+    struct buffer snapshot;
+    buffer_init(&snapshot, 4096);
+    enum status status = write_snapshot(&snapshot, stale);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), stale->topic);
+    object_number(&object, SLICE("head_watermark"), stale->continuity->head_cursor);
+    object_json(&object, SLICE("snapshot"), buffer_slice(&snapshot));
+    enum status ended = object_end(&object);
+    buffer_release(&snapshot);
+    return status == STATUS_OK ? ended : status;
+}
+
+static enum status write_plan(struct buffer *out, const struct stale_topic *stale, size_t count) {
+    bool has_one = false;
     enum status status = buffer_append_slice(
         out, SLICE(",\"snapshot_plan\":{\"format\":\"" SNAPSHOT_FORMAT "\",\"topics\":["));
-    if (status == STATUS_OK && policy_has_snapshot(stale->policy)) {
-        struct buffer snapshot;
-        buffer_init(&snapshot, 4096);
-        status = write_snapshot(&snapshot, stale);
-        struct object_writer object = object_begin(out);
-        object_text(&object, SLICE("topic"), stale->topic);
-        object_number(&object, SLICE("head_watermark"), stale->continuity->head_cursor);
-        object_json(&object, SLICE("snapshot"), buffer_slice(&snapshot));
-        enum status ended = object_end(&object);
-        status = status == STATUS_OK ? ended : status;
-        buffer_release(&snapshot);
+    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
+        if (!policy_has_snapshot(stale[i].policy))
+            continue;
+        if (has_one)
+            status = buffer_append_byte(out, ',');
+        has_one = true;
+        if (status == STATUS_OK)
+            status = write_planned(out, &stale[i]);
     }
     return status == STATUS_OK ? buffer_append_slice(out, SLICE("]}")) : status;
 }
 
-enum status stale_write_json(struct buffer *out, const struct stale_topic *stale) {
+/* Each reason once, in the order of their rank. */
+static struct continuity all_reasons(const struct stale_topic *stale, size_t count) {
+    static const enum reason ranked[CONTINUITY_REASONS_MAX] = {
+        REASON_EPOCH_MISMATCH, REASON_RETENTION_FLOOR_BREACH, REASON_REPLAY_BUDGET_EXCEEDED};
+    struct continuity all = {.reason_count = 0};
+    for (size_t rank = 0; rank < CONTINUITY_REASONS_MAX; rank++) {
+        bool is_there = false;
+        for (size_t i = 0; i < count; i++)
+            for (size_t j = 0; j < stale[i].continuity->reason_count; j++)
+                is_there |= stale[i].continuity->reasons[j] == ranked[rank];
+        if (is_there)
+            all.reasons[all.reason_count++] = ranked[rank];
+    }
+    return all;
+}
+
+enum status stale_write_json(struct buffer *out, const struct stale_topic *stale, size_t count) {
     size_t begin = out->size;
+    struct continuity all = all_reasons(stale, count);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(STATUS_STALE_CURSOR)));
     object_text(&object, SLICE("message"), slice_of(status_message(STATUS_STALE_CURSOR)));
     object_json(&object, SLICE("full_resync_required"), SLICE("true"));
-    put_reasons(&object, stale->continuity);
+    put_reasons(&object, &all);
     enum status status = object.status;
     if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"stale_topics\":["));
+        status = write_topics(out, stale, count);
     if (status == STATUS_OK)
-        status = write_topic(out, stale);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ']');
-    if (status == STATUS_OK)
-        status = write_plan(out, stale);
+        status = write_plan(out, stale, count);
     if (status == STATUS_OK)
         status = buffer_append_byte(out, '}');
     if (status != STATUS_OK)

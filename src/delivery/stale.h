@@ -17,6 +17,8 @@ struct stale_topic {
     const struct continuity *continuity; /* of a rebootstrap */
 };
 
-MUST_CHECK enum status stale_write_json(struct buffer *out, const struct stale_topic *stale);
+/* Of one topic or several. */
+MUST_CHECK enum status stale_write_json(struct buffer *out, const struct stale_topic *stale,
+                                        size_t count);
 
 #endif

@@ -27,29 +27,53 @@ void subscription_restart(struct subscription *subscription) {
     subscription->options.has_cursor = false;
 }
 
-static enum subscription_step ask_read(struct subscription *subscription,
-                                       const struct delivery_batch *batch) {
+static enum status make_read(struct subscription *subscription, size_t frames_max) {
     const struct subscription_options *options = &subscription->options;
     enum journal_read_mode mode = JOURNAL_READ_CONTINUE;
     if (!subscription->is_open)
         mode = options->has_cursor ? JOURNAL_READ_RESUME : JOURNAL_READ_BOOTSTRAP;
     struct journal_read *read = malloc(sizeof(*read));
-    if (!read) {
-        subscription->status = STATUS_OUT_OF_MEMORY;
-        return SUBSCRIPTION_FAILED;
-    }
+    subscription->read = read;
+    if (!read)
+        return STATUS_OUT_OF_MEMORY;
     *read = (struct journal_read){
         .topic = options->topic,
         .policy = options->policy,
         .mode = mode,
         .after_seq = subscription->next_seq - 1,
+        .epoch_differs = options->epoch_differs,
         .below_seq = hub_first_seq(options->watch),
-        .frames_max = batch->count_max,
+        .frames_max = frames_max,
         .status = STATUS_OK,
     };
-    subscription->read = read;
+    return STATUS_OK;
+}
+
+static enum subscription_step ask_read(struct subscription *subscription,
+                                       const struct delivery_batch *batch) {
+    subscription->status = make_read(subscription, batch->count_max);
+    if (subscription->status != STATUS_OK)
+        return SUBSCRIPTION_FAILED;
     subscription->is_reading = true;
     return SUBSCRIPTION_READ;
+}
+
+enum status subscription_ask_place(struct subscription *subscription) {
+    assert(!subscription->is_open && !subscription->is_reading);
+    subscription->is_reading = true;
+    return make_read(subscription, 0);
+}
+
+bool subscription_stands_at(const struct subscription *subscription, uint64_t after_seq) {
+    return subscription->is_open && !subscription->read &&
+           subscription->next_seq == after_seq + 1 && subscription->status == STATUS_OK;
+}
+
+void subscription_pass(struct subscription *subscription, uint64_t through_seq, uint64_t head_seq) {
+    assert(through_seq + 1 > subscription->next_seq);
+    subscription->next_seq = through_seq + 1;
+    if (head_seq > subscription->window.head_seq)
+        subscription->window.head_seq = head_seq;
 }
 
 static void give(struct subscription *subscription, struct delivery_batch *batch,

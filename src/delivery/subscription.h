@@ -22,6 +22,7 @@ struct subscription_options {
     const struct principal *principal;
     bool has_cursor; /* without one it begins with a bootstrap */
     uint64_t after_seq;
+    bool epoch_differs; /* the cursor is of another history */
 };
 
 struct subscription {
@@ -65,6 +66,13 @@ MUST_CHECK enum subscription_step subscription_next(struct subscription *subscri
 void subscription_read_done(struct subscription *subscription);
 /* The read could not be run. */
 void subscription_read_failed(struct subscription *subscription, enum status status);
+/* Asks for a read that only looks where it would begin, so that a subscription can be refused
+ * before it began: STATUS_OUT_OF_MEMORY, and then subscription_read_failed is due all the same. */
+MUST_CHECK enum status subscription_ask_place(struct subscription *subscription);
+/* Whether the next frame it would take from memory is the one behind after_seq. */
+bool subscription_stands_at(const struct subscription *subscription, uint64_t after_seq);
+/* It was sent the frames up to through_seq, which somebody else took. */
+void subscription_pass(struct subscription *subscription, uint64_t through_seq, uint64_t head_seq);
 /* After SUBSCRIPTION_STALE: begins anew with a bootstrap. */
 void subscription_restart(struct subscription *subscription);
 

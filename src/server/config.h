@@ -50,7 +50,12 @@ struct config {
     uint64_t consumer_registry_capacity;
     uint64_t reconnect_base_backoff_ms;
     uint64_t reconnect_jitter_ms;
-    uint64_t sse_heartbeat_ms;
+    uint64_t heartbeat_ms;
+    uint64_t silence_timeout_ms;
+    uint64_t slow_consumer_check_ms;
+    uint64_t message_bytes_max;
+    uint64_t messages_per_second;
+    uint64_t subscriptions_max;
     uint64_t window_frames_max;
     uint64_t window_bytes_max;
     uint64_t windows_bytes_max;

@@ -1,11 +1,15 @@
 #include "server/conn.h"
 
 #include <assert.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "server/development_gate.h"
+#include "server/link.h"
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
@@ -15,6 +19,7 @@
 #define OUT_BYTES_MAX (64 << 20)
 /* What a peer may still send while its last answer travels. */
 #define LINGER_BYTES_MAX (4u << 20)
+#define SPREAD_MS_MAX    5000
 
 static void conn_consume(struct conn *conn, struct slice input);
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
@@ -24,10 +29,12 @@ static void set_state(struct conn *conn, enum conn_state state) {
     static const unsigned allowed[] = {
         [CONN_READING] =
             1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_CLOSED,
-        [CONN_HANDLING] = 1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_CLOSED,
+        [CONN_HANDLING] =
+            1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_LINKED | 1u << CONN_CLOSED,
         [CONN_STREAMING] = 1u << CONN_READING | 1u << CONN_HANDLING | 1u << CONN_WRITING |
                            1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_WRITING] = 1u << CONN_READING | 1u << CONN_LINGERING | 1u << CONN_CLOSED,
+        [CONN_LINKED] = 1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_LINGERING] = 1u << CONN_CLOSED,
         [CONN_CLOSED] = 0,
     };
@@ -43,6 +50,10 @@ static void on_closed(uv_handle_t *handle) {
         atomic_fetch_sub(&loop->server->conn_count, 1);
     /* Not before: a write under way reads it until libuv has cancelled the write. */
     buffer_release(&conn->out);
+    if (conn->pushed)
+        push_unref(conn->pushed);
+    if (conn->link)
+        link_free(conn->link);
     free(conn);
     io_loop_conn_closed(loop);
 }
@@ -57,6 +68,8 @@ void conn_close(struct conn *conn) {
     if (conn->state == CONN_CLOSED)
         return;
     drop_exchange(conn);
+    if (conn->link)
+        link_gone(conn->link);
     set_state(conn, CONN_CLOSED);
     deadline_drop(&conn->deadline);
     if (conn->next)
@@ -88,7 +101,7 @@ static void on_shutdown(uv_shutdown_t *request, int error) {
 /* Closing at once with bytes unread would make the kernel send a reset, which can overtake the
  * answer. So: end our side, and read on until the peer ends too, its time is up, or it has sent
  * more than anybody who listens would. */
-static void conn_linger(struct conn *conn) {
+void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
     http1_parser_release(&conn->parser);
     buffer_release(&conn->unread);
@@ -152,6 +165,14 @@ static bool conn_sent(struct conn *conn) {
     return true;
 }
 
+static void conn_pushed(struct conn *conn) {
+    push_unref(conn->pushed);
+    conn->pushed = NULL;
+    /* One that lingers has said its last words. */
+    if (conn->state == CONN_LINKED)
+        link_writable(conn->link);
+}
+
 static void on_write(uv_write_t *request, int error) {
     struct conn *conn = request->data;
     if (conn->state == CONN_CLOSED)
@@ -159,6 +180,8 @@ static void on_write(uv_write_t *request, int error) {
     clock_tick(&conn->loop->clock);
     if (error != 0)
         conn_close(conn);
+    else if (conn->pushed)
+        conn_pushed(conn);
     else if (conn->state == CONN_WRITING)
         conn_written(conn);
     else if (conn_sent(conn))
@@ -182,6 +205,89 @@ static bool conn_write(struct conn *conn) {
     if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0)
         conn_close(conn);
     return false;
+}
+
+/* ---- links ---- */
+
+/* A socket takes no more than this ahead of what the network has: a topic that floods would
+ * otherwise put megabytes before the next frame of a quiet one. */
+#define UNSENT_BYTES_MAX (256 << 10)
+
+static void set_unsent_max(struct conn *conn, unsigned bytes) {
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
+void conn_link(struct conn *conn, struct link *link) {
+    assert(!conn->link);
+    drop_exchange(conn);
+    set_state(conn, CONN_LINKED);
+    conn->link = link;
+    deadline_drop(&conn->deadline);
+    http1_parser_release(&conn->parser);
+    set_unsent_max(conn, UNSENT_BYTES_MAX);
+}
+
+void conn_widen(struct conn *conn) {
+    set_unsent_max(conn, UINT32_MAX);
+}
+
+void conn_hold(struct conn *conn) {
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+}
+
+void conn_unhold(struct conn *conn) {
+    if (conn->state == CONN_LINKED && read_start(conn) != 0)
+        conn_close(conn);
+}
+
+size_t conn_unsent_bytes(const struct conn *conn) {
+    return uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
+}
+
+static enum conn_put put_rest(struct conn *conn, struct push *push, size_t done) {
+    uv_buf_t rest = uv_buf_init(push->data + done, (unsigned)(push->size - done));
+    conn->write.data = conn;
+    conn->pushed = push;
+    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) == 0)
+        return CONN_PUT_BLOCKED;
+    conn_close(conn);
+    return CONN_PUT_CLOSED;
+}
+
+/* How many bytes the socket took; negative: the peer is gone, and so is the connection. */
+static ssize_t put_now(struct conn *conn, struct slice bytes) {
+    assert(conn->state == CONN_LINKED && !conn->pushed);
+    uv_buf_t whole = uv_buf_init((char *)bytes.data, (unsigned)bytes.size);
+    int written = uv_try_write((uv_stream_t *)&conn->tcp, &whole, 1);
+    if (written >= 0)
+        return written;
+    if (written == UV_EAGAIN)
+        return 0;
+    conn_close(conn);
+    return -1;
+}
+
+enum conn_put conn_put(struct conn *conn, struct push *push) {
+    ssize_t done = put_now(conn, (struct slice){push->data, push->size});
+    if (done >= 0 && (size_t)done < push->size)
+        return put_rest(conn, push, (size_t)done);
+    push_unref(push);
+    return done < 0 ? CONN_PUT_CLOSED : CONN_PUT_SENT;
+}
+
+enum conn_put conn_put_bytes(struct conn *conn, struct slice bytes) {
+    struct push *rest;
+    ssize_t done = put_now(conn, bytes);
+    if (done < 0)
+        return CONN_PUT_CLOSED;
+    if ((size_t)done == bytes.size)
+        return CONN_PUT_SENT;
+    if (push_make(&rest, slice_from(bytes, (size_t)done)) == STATUS_OK)
+        return put_rest(conn, rest, 0);
+    conn_close(conn);
+    return CONN_PUT_CLOSED;
 }
 
 void conn_answered(struct conn *conn) {
@@ -378,6 +484,14 @@ static void conn_await(struct conn *conn) {
         io_loop_deadline(conn->loop, &conn->deadline, kind);
 }
 
+/* What came behind the request is the link's already. */
+static void conn_linked(struct conn *conn, struct slice input) {
+    if (read_start(conn) != 0)
+        conn_close(conn);
+    else if (input.size > 0)
+        link_received(conn->link, input);
+}
+
 static void conn_consume(struct conn *conn, struct slice input) {
     struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
     conn->consuming = true;
@@ -391,6 +505,8 @@ static void conn_consume(struct conn *conn, struct slice input) {
     conn->consuming = false;
     if (conn_wants_bytes(conn))
         conn_await(conn);
+    else if (conn->state == CONN_LINKED)
+        conn_linked(conn, input);
     else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED)
         conn_keep_unread(conn, input);
 }
@@ -408,7 +524,10 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         conn_lingers(conn, (size_t)size);
         return;
     }
-    conn_consume(conn, (struct slice){memory->base, (size_t)size});
+    if (conn->state == CONN_LINKED)
+        link_received(conn->link, (struct slice){memory->base, (size_t)size});
+    else
+        conn_consume(conn, (struct slice){memory->base, (size_t)size});
 }
 
 /* Counts first, so that loops that accept at the same time cannot exceed the maximum together. */
@@ -458,6 +577,10 @@ struct conn *conn_of_deadline(struct deadline *deadline) {
 }
 
 void conn_expired(struct conn *conn) {
+    if (conn->state == CONN_LINKED) {
+        link_expired(conn->link, conn->deadline.kind);
+        return;
+    }
     bool arriving =
         conn->state == CONN_STREAMING || (conn->state == CONN_READING && !is_idle(conn));
     if (arriving)
@@ -466,12 +589,19 @@ void conn_expired(struct conn *conn) {
         conn_close(conn);
 }
 
+/* Links leave one after the other, so that not all clients come back at once. */
 void conn_drain_all(struct io_loop *loop) {
+    uint64_t spread_ms = loop->config->shutdown_grace_ms / 2;
+    uint64_t left = 0;
+    if (spread_ms > SPREAD_MS_MAX)
+        spread_ms = SPREAD_MS_MAX;
     for (struct conn *conn = loop->conns, *next; conn; conn = next) {
         next = conn->next;
         conn->keep_alive = false;
         if (is_idle(conn))
             conn_close(conn);
+        else if (conn->state == CONN_LINKED)
+            link_drain(conn->link, spread_ms * left++ / (loop->conn_count + 1));
         else if (conn->exchange && conn->exchange->drain)
             conn->exchange->drain(conn->exchange);
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "auth/principal.h"
 #include "base/log.h"
 #include "base/uuid7.h"
 #include "server/conn.h"
@@ -26,6 +27,7 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     exchange->server = conn->loop->server;
     exchange->request = request;
     exchange->refused = STATUS_OK;
+    exchange->principal = &principal_operator;
     buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
     buffer_init(&exchange->body, BODY_BYTES_MAX);
     return exchange;

@@ -15,6 +15,7 @@
 
 struct conn;
 struct io_loop;
+struct principal;
 struct route;
 struct server;
 struct exchange;
@@ -34,6 +35,7 @@ struct exchange {
     struct server *server;
     const struct http1_request *request; /* NULL with conn, or when there was none */
     const struct route *route;
+    const struct principal *principal;                /* who asks */
     struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */
     size_t parameter_count;
     struct buffer parameter_memory;

@@ -9,6 +9,9 @@ struct feed {
     struct hub_watch watch;
     struct feeds *feeds;
     struct feed_reader *readers;
+    struct page *page;
+    struct feed *paged_previous; /* among those that have a page */
+    struct feed *paged_next;
     size_t name_size;
     char name[];
 };
@@ -85,6 +88,15 @@ enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_reade
     return STATUS_OK;
 }
 
+static void page_drop(struct feed *feed) {
+    page_free(feed->page);
+    feed->page = NULL;
+    *(feed->paged_previous ? &feed->paged_previous->paged_next : &feed->feeds->paged) =
+        feed->paged_next;
+    if (feed->paged_next)
+        feed->paged_next->paged_previous = feed->paged_previous;
+}
+
 void feed_leave(struct feed_reader *reader) {
     struct feed *feed = reader->feed;
     deadline_drop(&reader->deadline);
@@ -94,9 +106,36 @@ void feed_leave(struct feed_reader *reader) {
     reader->feed = NULL;
     if (feed->readers)
         return;
+    if (feed->page)
+        page_drop(feed);
     (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
     hub_unwatch(&feed->watch);
     free(feed);
+}
+
+struct slice feed_name(const struct feed *feed) {
+    return (struct slice){feed->name, feed->name_size};
+}
+
+struct page *feed_page(const struct feed *feed) {
+    return feed->page;
+}
+
+void feed_page_set(struct feed *feed, struct page *page) {
+    struct feeds *feeds = feed->feeds;
+    if (feed->page)
+        page_drop(feed);
+    feed->page = page;
+    feed->paged_previous = NULL;
+    feed->paged_next = feeds->paged;
+    if (feeds->paged)
+        feeds->paged->paged_previous = feed;
+    feeds->paged = feed;
+}
+
+void feeds_forget_pages(struct feeds *feeds) {
+    while (feeds->paged)
+        page_drop(feeds->paged);
 }
 
 struct hub_watch *feed_watch(struct feed *feed) {

@@ -8,6 +8,7 @@
 #define SERVER_FEEDS_H
 
 #include "base/map.h"
+#include "delivery/page.h"
 #include "hub/hub.h"
 #include "server/deadline.h"
 
@@ -29,6 +30,7 @@ struct feeds {
     struct io_loop *loop;
     struct hub_listener listener;
     struct map by_name;
+    struct feed *paged; /* those that have a page */
 };
 
 void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub);
@@ -41,6 +43,12 @@ MUST_CHECK enum status feed_join(struct feeds *feeds, struct slice topic,
                                  struct feed_reader *reader);
 void feed_leave(struct feed_reader *reader);
 struct hub_watch *feed_watch(struct feed *feed);
+struct slice feed_name(const struct feed *feed);
+/* The last page a reader of the topic was sent, for those at the same place; NULL: none. Takes
+ * over the new one. */
+struct page *feed_page(const struct feed *feed);
+void feed_page_set(struct feed *feed, struct page *page);
+void feeds_forget_pages(struct feeds *feeds);
 struct feed_reader *feed_reader_of_deadline(struct deadline *deadline);
 
 #endif

@@ -11,14 +11,14 @@
 /* A page ends behind the event that fills it, whatever the limit allows. */
 #define PAGE_BYTES (1u << 20)
 
-struct page {
+struct log_page {
     struct store_read *read;
     struct query_cursor at; /* the last item's, or the one asked for */
     uint64_t count;
 };
 
 static enum status page_event(void *user, const struct store_event *event) {
-    struct page *page = user;
+    struct log_page *page = user;
     struct buffer *out = &page->read->out;
     struct event_cursor cursor = event_cursor_of(&event->cursor);
     /* A position in the future: what is appended before that time comes is not behind it. */
@@ -38,7 +38,7 @@ static enum status page_event(void *user, const struct store_event *event) {
 
 static void read_page(struct store_read *read, struct store_session *session) {
     const struct query_cursor *after = read->more;
-    struct page page = {read, *after, 0};
+    struct log_page page = {read, *after, 0};
     uint64_t log_id = 0;
     enum status status = STATUS_OK;
     if (after->given)

@@ -46,9 +46,11 @@ static void answer_stale(struct poll *poll) {
     const struct subscription *subscription = &poll->reader.subscription;
     struct buffer details;
     buffer_init(&details, 32768);
-    enum status status = stale_write_json(
-        &details, &(struct stale_topic){subscription->options.topic, subscription->options.policy,
-                                        &subscription->continuity});
+    enum status status = stale_write_json(&details,
+                                          &(struct stale_topic){subscription->options.topic,
+                                                                subscription->options.policy,
+                                                                &subscription->continuity},
+                                          1);
     struct exchange_error error = {.status = STATUS_STALE_CURSOR,
                                    .reason_code = reason_code(subscription->continuity.reasons[0]),
                                    .details = buffer_slice(&details)};

@@ -1,10 +1,12 @@
 #include "server/loop.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "server/conn.h"
+#include "server/link.h"
 #include "server/server.h"
 
 #define TASKS_MAX 1000000
@@ -15,9 +17,17 @@
 static void timer_arm(struct io_loop *loop);
 
 static void expired(struct deadline *deadline) {
-    if (deadline->kind == DEADLINE_HEARTBEAT || deadline->kind == DEADLINE_WAIT) {
+    if (deadline->kind == DEADLINE_WAIT) {
         struct feed_reader *reader = feed_reader_of_deadline(deadline);
         reader->expired(reader);
+        return;
+    }
+    if (deadline->kind == DEADLINE_PULSE) {
+        link_expired(link_of_pulse(deadline), deadline->kind);
+        return;
+    }
+    if (deadline->kind == DEADLINE_LOOK) {
+        link_expired(link_of_look(deadline), deadline->kind);
         return;
     }
     conn_expired(conn_of_deadline(deadline));
@@ -73,6 +83,8 @@ static void close_handles_when_empty(struct io_loop *loop) {
     /* Closed first, so that nobody wakes a handle that is going. */
     mailbox_close(&loop->mailbox);
     uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->serve, NULL);
+    uv_close((uv_handle_t *)&loop->busy, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
     /* What was posted since the last turn was promised to run, and nothing wakes us for it. */
     run_tasks(loop);
@@ -118,6 +130,27 @@ static void run_advanced(struct loop_task *task) {
     feeds_run(&loop->feeds);
 }
 
+static void on_busy(uv_idle_t *busy) {
+    (void)busy;
+}
+
+static void on_serve(uv_prepare_t *serve) {
+    struct io_loop *loop = serve->data;
+    if (loop->scheduler.line_count == 0)
+        return;
+    link_serve(loop);
+    if (loop->scheduler.line_count > 0)
+        uv_idle_start(&loop->busy, on_busy);
+    else
+        uv_idle_stop(&loop->busy);
+}
+
+uint64_t io_loop_chance(struct io_loop *loop, uint64_t max) {
+    struct uuid chance = uuid7_next(&loop->ids, clock_wall_ms(&loop->clock));
+    uint64_t part = (uint64_t)chance.bytes[14] << 8 | chance.bytes[15];
+    return part * max / UINT64_C(65536);
+}
+
 static void run_drain(struct loop_task *task) {
     struct io_loop *loop = (struct io_loop *)((char *)task - offsetof(struct io_loop, drain));
     if (loop->state != LOOP_SERVING)
@@ -149,6 +182,10 @@ static enum status handles_init(struct io_loop *loop, int listen_fd) {
     uv_tcp_init(&loop->uv, &loop->listener);
     uv_timer_init(&loop->uv, &loop->timer);
     uv_async_init(&loop->uv, &loop->wake, on_wake);
+    uv_prepare_init(&loop->uv, &loop->serve);
+    uv_idle_init(&loop->uv, &loop->busy);
+    loop->serve.data = loop;
+    uv_prepare_start(&loop->serve, on_serve);
     loop->listener.data = loop->timer.data = loop->wake.data = loop;
     if (uv_tcp_open(&loop->listener, listen_fd) != 0 ||
         uv_listen((uv_stream_t *)&loop->listener, BACKLOG, on_connection) != 0)
@@ -174,7 +211,12 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_LINGER] = LINGER_MS;
-    loop->deadlines.delays_ms[DEADLINE_HEARTBEAT] = config->sse_heartbeat_ms;
+    loop->deadlines.delays_ms[DEADLINE_PULSE] = config->heartbeat_ms;
+    loop->deadlines.delays_ms[DEADLINE_SILENCE] = config->silence_timeout_ms;
+    loop->deadlines.delays_ms[DEADLINE_LOOK] = config->slow_consumer_check_ms;
+    scheduler_init(&loop->scheduler, &(struct scheduler_options){config->fair_topic_slice_limit,
+                                                                 DELIVERY_FRAMES_MAX});
+    ws_shared_init(&loop->websockets);
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     if (status == STATUS_OK)
@@ -217,6 +259,11 @@ void io_loop_join(struct io_loop *loop) {
     assert(error == 0);
     (void)error;
     feeds_close(&loop->feeds);
+    scheduler_release(&loop->scheduler);
+    ws_shared_release(&loop->websockets);
+    if (loop->deflater)
+        ws_deflater_release(loop->deflater);
+    free(loop->deflater);
     append_reader_release(&loop->reader);
     mailbox_release(&loop->mailbox);
 }

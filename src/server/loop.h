@@ -13,10 +13,12 @@
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "base/uuid7.h"
+#include "delivery/scheduler.h"
 #include "server/config.h"
 #include "server/deadline.h"
 #include "server/feeds.h"
 #include "wire/http1.h"
+#include "wire/ws_decoder.h"
 
 #define LOOP_READ_BYTES 65536
 
@@ -46,6 +48,15 @@ struct io_loop {
     struct http1_limits limits;
     struct append_reader reader; /* of the bodies of appends */
     struct feeds feeds;          /* what its connections read */
+    struct scheduler scheduler;  /* whose turn it is to be sent some of it */
+    struct ws_shared websockets;
+    struct ws_deflater *deflater; /* NULL until a peer wants it */
+    uv_prepare_t serve;           /* before the loop sleeps, who is in line is served */
+    uv_idle_t busy;               /* active while somebody is left in line: no sleep */
+    uint64_t link_count_ever;
+    uint64_t served_frames;
+    uint64_t fairness_limited;
+    uint64_t evicted;
     struct conn *conns;
     size_t conn_count;
     size_t owed_count; /* what other threads owe to exchanges of this loop */
@@ -76,6 +87,8 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
 /* The same for one with a delay of its own. */
 void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
                          uint64_t delay_ms);
+/* A number below the maximum, by chance. */
+uint64_t io_loop_chance(struct io_loop *loop, uint64_t max);
 /* For connections: one is gone for good. */
 void io_loop_conn_closed(struct io_loop *loop);
 /* For exchanges: one thing that was owed is back. */

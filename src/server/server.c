@@ -204,6 +204,19 @@ static enum status writer_and_readers_start(struct server *server) {
     return status;
 }
 
+static enum status epoch_read(struct server *server) {
+    struct store_session *session;
+    struct store_state state;
+    enum status status = store_session_open(server->store, STORE_READ, &session);
+    if (status != STATUS_OK)
+        return status;
+    status = store_read_state(session, &state);
+    store_session_close(session);
+    if (status == STATUS_OK)
+        memcpy(server->epoch, state.epoch, sizeof(server->epoch));
+    return status;
+}
+
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
@@ -213,7 +226,9 @@ static enum status store_start(struct server *server) {
     status = key_start(server);
     if (status != STATUS_OK)
         return status;
-    status = delivery_start(server);
+    status = epoch_read(server);
+    if (status == STATUS_OK)
+        status = delivery_start(server);
     if (status == STATUS_OK)
         status = writer_and_readers_start(server);
     if (status == STATUS_INTERNAL_ERROR)

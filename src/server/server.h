@@ -30,6 +30,7 @@ struct server {
     uint16_t port;           /* the one in force, also when 0 was asked for */
     struct operator_key operator_key;
     struct store *store;
+    char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;

@@ -49,5 +49,7 @@ MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_s
 /* For handlers: a query parameter of min to max; the number stays as it is where there is none. */
 MUST_CHECK enum status query_number(const struct exchange *exchange, struct slice name,
                                     uint64_t min, uint64_t max, uint64_t *number);
+/* Whether the query names an epoch, and it is not the store's. */
+MUST_CHECK enum status query_epoch(const struct exchange *exchange, bool *differs);
 
 #endif

@@ -4,12 +4,8 @@
 
 #include "authority/object_writer.h"
 #include "server/server.h"
-#include "wire/sse.h"
 
 #define MESSAGE_BYTES_MAX (80u << 20)
-
-/* Behind the operator key everything may be read; tokens will say who else asks. */
-static const struct principal operator_principal = {.read_all = true};
 
 static void member_advanced(struct feed_reader *member) {
     struct topic_reader *reader = (struct topic_reader *)member;
@@ -58,7 +54,7 @@ enum status topic_reader_open(struct topic_reader *reader, struct exchange *exch
                           .watch = feed_watch(reader->member.feed),
                           .topic = topic,
                           .policy = policy_of(&exchange->server->config.policies, topic),
-                          .principal = &operator_principal,
+                          .principal = exchange->principal,
                           .has_cursor = has_cursor,
                           .after_seq = after_seq,
                       });
@@ -84,10 +80,8 @@ void topic_reader_release(struct topic_reader *reader) {
 
 uint64_t topic_reader_backoff_ms(struct exchange *exchange) {
     const struct config *config = &exchange->server->config;
-    struct uuid chance = uuid7_next(&exchange->loop->ids, clock_wall_ms(&exchange->loop->clock));
-    uint64_t spread = (uint64_t)chance.bytes[14] << 8 | chance.bytes[15];
     return config->reconnect_base_backoff_ms +
-           spread * config->reconnect_jitter_ms / UINT64_C(65536);
+           io_loop_chance(exchange->loop, config->reconnect_jitter_ms);
 }
 
 /* ---- the shared forms ---- */
@@ -109,19 +103,4 @@ static enum status message_encode(const struct frame_content *content, struct bu
     return object_end(&object);
 }
 
-/* Of the default type, so that onmessage sees it; and a kind cannot pose as one of our own. */
-static enum status sse_encode(const struct frame_content *content, struct buffer *out) {
-    struct buffer message;
-    char id[24];
-    int size = snprintf(id, sizeof(id), "%llu", (unsigned long long)content->seq);
-    buffer_init(&message, MESSAGE_BYTES_MAX);
-    enum status status = message_encode(content, &message);
-    if (status == STATUS_OK)
-        status = sse_event(
-            out, &(struct sse_event){.id = {id, (size_t)size}, .data = buffer_slice(&message)});
-    buffer_release(&message);
-    return status;
-}
-
 const struct frame_form message_form = {0, MESSAGE_BYTES_MAX, message_encode};
-const struct frame_form sse_form = {1, MESSAGE_BYTES_MAX, sse_encode};

@@ -37,7 +37,5 @@ uint64_t topic_reader_backoff_ms(struct exchange *exchange);
 
 /* One message of the polling dialect, as a frame's shared form. */
 extern const struct frame_form message_form;
-/* The same as an event of a stream, with its id. */
-extern const struct frame_form sse_form;
 
 #endif

@@ -144,7 +144,7 @@ test("a stale cursor is 410 with all that is needed, and a bootstrap gets back i
   assert.deepEqual(stream.events.map((one) => one.type), ["stale_cursor", "bootstrap", "message", "message", "message"]);
   assert.equal(stream.events[0].data.code, "stale_cursor");
   assert.equal(stream.events[0].id, "", "only durable events have ids");
-  assert.deepEqual(stream.events[1].data, { topic: TOPIC, from_seq: 8, truncated: true });
+  assert.deepEqual(stream.events[1].data, { topic: TOPIC, epoch: stream.events[1].data.epoch, from_seq: 8, truncated: true });
 });
 
 test("a poll that waits is answered by the next event, or when its time is up", async (t) => {
@@ -178,11 +178,11 @@ test("a stream replays, follows, and resumes by id; the header wins", async (t) 
   assert.match(stream.headers["cache-control"], /no-cache/);
   await stream.until((one) => one.messages.length === 1000, "the replay");
   assert.ok(stream.retry >= 400);
-  assert.equal(stream.lastId, "1000");
+  assert.equal(stream.lastSeq, 1000);
   await operator.batch(events(50));
   await stream.until((one) => one.messages.length === 1050, "what is live");
   assert.deepEqual(sequences(stream.messages), range(1, 1050));
-  for (const one of stream.messages) assert.equal(one.id, String(one.data.sequence));
+  for (const one of stream.messages) assert.match(one.id, new RegExp(`^${one.data.sequence}@[0-9a-f-]{36}$`));
   const resumed = await sse(operator, TOPIC, "?after_seq=3", { "last-event-id": "1040" });
   await resumed.until((one) => one.messages.length === 10, "the rest");
   assert.deepEqual(sequences(resumed.messages), range(1041, 1050));
@@ -201,11 +201,11 @@ test("curl reads a stream as it is", async (t) => {
   } catch (error) {
     out = error.stdout.toString();
   }
-  assert.match(out, /^retry: \d+\n\nid: 1\ndata: \{"topic":"run:a:events","sequence":1,[^\n]*\}\n\n$/);
+  assert.match(out, /^retry: \d+\n\nid: 1@[0-9a-f-]{36}\ndata: \{"topic":"run:a:events","sequence":1,[^\n]*\}\n\n$/);
 });
 
 test("a silent stream is kept open by comments, and ends with the server", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_SSE_HEARTBEAT_MS: "20" } });
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "20" } });
   const stream = await sse(operator, "runtime.notifications");
   await stream.until((one) => one.comments >= 3, "heartbeats");
   await operator.did("notifications", { event_type: "hello", payload: { n: 1 } });
@@ -236,7 +236,7 @@ test("streams that begin anywhere while events come at full speed see no gap", a
   const { head_cursor: summaries } = await page(operator, topics[1], "after_seq=0");
   for (const { topic, after, stream } of streams) {
     const goal = topic === TOPIC ? head : summaries;
-    await stream.until((one) => one.lastId === String(goal), `${topic} from ${after} to ${goal}`);
+    await stream.until((one) => one.lastSeq === goal, `${topic} from ${after} to ${goal}`);
     assert.deepEqual(sequences(stream.messages), range(after + 1, goal));
   }
 });
@@ -260,7 +260,7 @@ test("a client resumes by its cursor over a crash of the server", async (t) => {
   await second.batch(events(5));
   const log = await second.events("a");
   const resumed = await sse(second, TOPIC, "", { "last-event-id": stream.lastId });
-  await resumed.until((one) => one.lastId === String(log.length), "the rest");
+  await resumed.until((one) => one.lastSeq === log.length, "the rest");
   const seen = [...stream.messages, ...resumed.messages].map((one) => one.data);
   assert.deepEqual(seen.map((one) => one.event_id), log.map((one) => one.event_id));
   assert.deepEqual(sequences(seen), range(1, log.length));

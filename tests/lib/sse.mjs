@@ -8,6 +8,11 @@ export class Stream {
   comments = 0;
   retry = null;
   lastId = "";
+
+  // The position an id names: "seq@epoch".
+  get lastSeq() {
+    return Number(this.lastId.split("@")[0]);
+  }
   ended = false;
   #rest = "";
   #event = { type: "", data: [] };

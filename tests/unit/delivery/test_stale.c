@@ -10,7 +10,7 @@ static json_t *body_of(const char *topic, enum policy_row row) {
     struct buffer out;
     buffer_init(&out, 65536);
     assert_ok(stale_write_json(
-        &out, &(struct stale_topic){slice_of(topic), policy_default(row), &continuity}));
+        &out, &(struct stale_topic){slice_of(topic), policy_default(row), &continuity}, 1));
     json_t *body = json_loadb(out.data, out.size, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(body);
     buffer_release(&out);
@@ -59,7 +59,7 @@ static void a_full_buffer_is_left_as_it_was(void **state) {
     for (size_t size = 1; size < 800; size += 13) {
         struct buffer out;
         buffer_init(&out, size);
-        if (stale_write_json(&out, &stale) != STATUS_OK)
+        if (stale_write_json(&out, &stale, 1) != STATUS_OK)
             assert_int_equal(out.size, 0);
         buffer_release(&out);
     }

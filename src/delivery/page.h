@@ -1,0 +1,50 @@
+/* A page: frames of a topic that follow each other, and the bytes they were encoded to, once for
+ * all connections of a loop that stand at the same place and speak the same dialect.
+ * Belongs to its loop's thread. A push is reference-counted and outlives its page: what a socket
+ * has not taken yet is all that is held for it.
+ * STATUS_OUT_OF_MEMORY, and what an encoder answers.
+ * It covers (after_seq, through_seq]; hidden frames are missing from it, and then it is nobody
+ * else's. */
+#ifndef DELIVERY_PAGE_H
+#define DELIVERY_PAGE_H
+
+#include "delivery/subscription.h"
+
+#define PAGE_FORMS_MAX 16
+
+/* Bytes as they go to a socket. */
+struct push {
+    size_t references;
+    size_t size;
+    char data[];
+};
+
+MUST_CHECK enum status push_make(struct push **push, struct slice bytes);
+struct push *push_ref(struct push *push);
+void push_unref(struct push *push);
+
+struct page {
+    struct slice topic; /* the feed's, which outlives the page */
+    uint64_t head_seq;
+    struct delivery_batch batch;
+    struct push *pushes[PAGE_FORMS_MAX];
+};
+
+struct page_form {
+    unsigned index;
+    size_t bytes_max;
+    /* tools: whatever the encoder needs of its thread, such as a compressor. */
+    MUST_CHECK enum status (*encode)(const struct page *page, void *tools, struct buffer *out);
+};
+
+/* Takes over the frames of the batch, which is empty afterwards. */
+MUST_CHECK enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
+                                 struct delivery_batch *batch);
+void page_free(struct page *page);
+/* Whether nothing in it is hidden from the principal, and it hides nothing. */
+bool page_suits(const struct page *page, const struct principal *principal);
+/* The page in that form; a reference for the caller. */
+MUST_CHECK enum status page_push(struct page *page, const struct page_form *form, void *tools,
+                                 struct push **push);
+
+#endif

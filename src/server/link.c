@@ -1,0 +1,604 @@
+/* Who is served when is the scheduler's: whatever makes a reader worth asking again (its topic
+ * advanced, its socket has room, its read is back) puts it in line, and link_serve, before the
+ * loop sleeps, serves the line. So nothing here calls back into itself. */
+#include "server/link.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "server/conn.h"
+#include "server/dialect.h"
+#include "server/server.h"
+#include "server/websocket.h"
+
+/* Replies to the largest message there can be. */
+#define OWN_BYTES_MAX (8u << 20)
+/* Turns between two looks at the sockets. */
+#define TURNS_MAX  512
+#define PUSH_BYTES (64u << 10)
+
+static void job_run(struct reader_task *task, struct store_session *session);
+static void job_back(struct loop_task *task);
+
+/* ---- life ---- */
+
+static struct slice principal_text(const struct principal *principal) {
+    (void)principal;
+    return SLICE("operator");
+}
+
+struct link *link_make(struct exchange *exchange, const struct link_options *options) {
+    struct io_loop *loop = exchange->loop;
+    struct link *link = calloc(1, sizeof(*link));
+    if (!link) {
+        if (options->dialect->state_free)
+            options->dialect->state_free(options->state);
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return NULL;
+    }
+    link->conn = exchange->conn;
+    link->loop = loop;
+    link->server = exchange->server;
+    link->dialect = options->dialect;
+    link->state = options->state;
+    link->principal = options->principal;
+    link->task.run = job_run;
+    link->back.run = job_back;
+    link->id = ++loop->link_count_ever;
+    buffer_init(&link->own, OWN_BYTES_MAX);
+    enum status status = buffer_append_slice(&link->own, options->head);
+    conn_link(link->conn, link);
+    if (link->dialect->heartbeat)
+        io_loop_deadline(loop, &link->pulse, DEADLINE_PULSE);
+    if (status != STATUS_OK)
+        conn_close(link->conn);
+    return link;
+}
+
+static bool reader_is_at_work(const struct link_reader *reader) {
+    return reader->subscription.is_reading;
+}
+
+static void reader_free(struct link_reader *reader) {
+    struct link *link = reader->link;
+    assert(!reader_is_at_work(reader));
+    *(reader->previous ? &reader->previous->next : &link->readers) = reader->next;
+    if (reader->next)
+        reader->next->previous = reader->previous;
+    link->reader_count--;
+    scheduler_leave(&link->loop->scheduler, &reader->turn);
+    subscription_release(&reader->subscription);
+    feed_leave(&reader->member);
+    free(reader);
+}
+
+void link_reader_drop(struct link_reader *reader) {
+    reader->is_open = reader->wants_read = false;
+    reader->is_leaving = true;
+    if (!reader_is_at_work(reader))
+        reader_free(reader);
+}
+
+static void drop_readers(struct link *link) {
+    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
+        next = reader->next;
+        link_reader_drop(reader);
+    }
+}
+
+void link_gone(struct link *link) {
+    if (!link->conn)
+        return;
+    link->conn = NULL;
+    deadline_drop(&link->pulse);
+    deadline_drop(&link->look);
+    if (link->job != LINK_JOB_OPEN) {
+        free(link->opening);
+        link->opening = NULL;
+    }
+    drop_readers(link);
+}
+
+void link_free(struct link *link) {
+    assert(!link->conn);
+    link->is_lingering = true;
+    if (link->job != LINK_JOB_NONE)
+        return;
+    assert(!link->readers && !link->opening);
+    if (link->dialect->state_free)
+        link->dialect->state_free(link->state);
+    if (link->websocket)
+        websocket_free(link->websocket);
+    buffer_release(&link->own);
+    free(link);
+}
+
+/* ---- writing ---- */
+
+static bool is_blocked(const struct link *link) {
+    return link->conn->pushed != NULL;
+}
+
+static void note_put(struct link *link, enum conn_put put, size_t size) {
+    if (put == CONN_PUT_CLOSED)
+        return;
+    link->sent_bytes += size;
+    if (put == CONN_PUT_SENT)
+        return;
+    link->was_blocked = true;
+    if (link->look.at_ms == 0 && !link->is_closing)
+        io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
+}
+
+static void finish(struct link *link) {
+    struct conn *conn = link->conn;
+    if (link->websocket)
+        io_loop_deadline(link->loop, &conn->deadline, DEADLINE_LINGER);
+    else
+        conn_linger(conn);
+}
+
+void link_flush(struct link *link) {
+    if (!link->conn || is_blocked(link))
+        return;
+    if (link->own.size > 0) {
+        size_t size = link->own.size;
+        struct buffer own = link->own;
+        buffer_init(&link->own, OWN_BYTES_MAX);
+        enum conn_put put = conn_put_bytes(link->conn, buffer_slice(&own));
+        buffer_release(&own);
+        note_put(link, put, size);
+        if (put != CONN_PUT_SENT)
+            return;
+    }
+    if (link->is_closing)
+        finish(link);
+}
+
+void link_close(struct link *link) {
+    if (!link->conn || link->is_closing)
+        return;
+    link->is_closing = true;
+    deadline_drop(&link->pulse);
+    deadline_drop(&link->look);
+    drop_readers(link);
+    conn_widen(link->conn);
+    /* Whoever does not read its last words is closed without. */
+    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_LINGER);
+    link_flush(link);
+}
+
+/* Everybody who may have something to send gets in line again. */
+static void line_up(struct link *link) {
+    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (reader->is_open && !reader_is_at_work(reader))
+            scheduler_add(&link->loop->scheduler, &reader->turn);
+}
+
+void link_writable(struct link *link) {
+    link_flush(link);
+    if (!link->conn || link->is_closing || is_blocked(link))
+        return;
+    line_up(link);
+    if (link->websocket)
+        websocket_go_on(link);
+}
+
+/* What was written to own goes out, or the link ends for want of memory. */
+static void send_own(struct link *link, enum status status) {
+    if (status == STATUS_OK)
+        link_flush(link);
+    else
+        conn_close(link->conn);
+}
+
+/* ---- readers ---- */
+
+static void member_advanced(struct feed_reader *member) {
+    struct link_reader *reader = (struct link_reader *)member;
+    if (reader->is_open && !reader_is_at_work(reader))
+        scheduler_add(&reader->link->loop->scheduler, &reader->turn);
+}
+
+enum status link_reader_make(struct link *link, struct slice topic,
+                             const struct subscription_options *options,
+                             struct link_reader **made) {
+    struct link_reader *reader = calloc(1, sizeof(*reader));
+    if (!reader)
+        return STATUS_OUT_OF_MEMORY;
+    reader->link = link;
+    reader->member.advanced = member_advanced;
+    reader->frames_max = DELIVERY_FRAMES_MAX;
+    enum status status =
+        scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
+    if (status == STATUS_OK)
+        status = feed_join(&link->loop->feeds, topic, &reader->member);
+    if (status != STATUS_OK) {
+        scheduler_leave(&link->loop->scheduler, &reader->turn);
+        free(reader);
+        return status;
+    }
+    struct subscription_options own = *options;
+    own.watch = feed_watch(reader->member.feed);
+    own.topic = feed_name(reader->member.feed);
+    own.policy = policy_of(&link->server->config.policies, own.topic);
+    own.principal = link->principal;
+    subscription_init(&reader->subscription, &own);
+    reader->turn.topic = reader->member.feed;
+    reader->turn.tier = own.policy->qos_tier;
+    reader->next = link->readers;
+    if (link->readers)
+        link->readers->previous = reader;
+    link->readers = reader;
+    link->reader_count++;
+    *made = reader;
+    return STATUS_OK;
+}
+
+struct link_reader *link_reader_find(const struct link *link, struct slice topic) {
+    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (!reader->is_leaving && slice_equal(reader->subscription.options.topic, topic))
+            return reader;
+    return NULL;
+}
+
+void link_reader_start(struct link_reader *reader) {
+    reader->is_open = true;
+    reader->is_bootstrap_due = reader->subscription.is_bootstrap;
+    scheduler_add(&reader->link->loop->scheduler, &reader->turn);
+}
+
+/* ---- jobs: reads of the store, one at a time ---- */
+
+static void job_post(struct link *link, enum link_job job) {
+    link->job = job;
+    link->loop->owed_count++;
+    enum status status = readers_post(link->server->readers, &link->task);
+    if (status == STATUS_OK)
+        return;
+    /* Comes back by the same way, as what it would have read. */
+    if (job == LINK_JOB_READ)
+        link->reading->subscription.read->status = status;
+    else
+        link->opening->status = status;
+    status = io_loop_post(link->loop, &link->back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static void next_job(struct link *link) {
+    if (link->job != LINK_JOB_NONE || !link->conn || link->is_closing)
+        return;
+    if (link->opening) {
+        for (size_t i = 0; i < link->opening->count; i++) {
+            struct subscription *subscription = &link->opening->readers[i]->subscription;
+            if (subscription_ask_place(subscription) != STATUS_OK)
+                link->opening->status = STATUS_OUT_OF_MEMORY;
+        }
+        job_post(link, LINK_JOB_OPEN);
+        return;
+    }
+    for (struct link_reader *reader = link->readers; reader; reader = reader->next) {
+        if (!reader->wants_read)
+            continue;
+        reader->wants_read = false;
+        link->reading = reader;
+        job_post(link, LINK_JOB_READ);
+        return;
+    }
+}
+
+bool link_is_opening(const struct link *link) {
+    return link->opening != NULL;
+}
+
+void link_open(struct link *link, struct link_opening *opening) {
+    assert(!link->opening);
+    opening->status = STATUS_OK;
+    link->opening = opening;
+    next_job(link);
+}
+
+static void job_run(struct reader_task *task, struct store_session *session) {
+    struct link *link = (struct link *)((char *)task - offsetof(struct link, task));
+    if (link->job == LINK_JOB_READ)
+        journal_read_run(link->reading->subscription.read, session);
+    else
+        for (size_t i = 0; i < link->opening->count; i++)
+            if (link->opening->readers[i]->subscription.read)
+                journal_read_run(link->opening->readers[i]->subscription.read, session);
+    /* The loop waits for whatever is owed to it, so it takes the task. */
+    enum status status = io_loop_post(link->loop, &link->back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static void reader_back(struct link_reader *reader, enum status status) {
+    if (reader->subscription.is_reading) {
+        if (status == STATUS_OK)
+            subscription_read_done(&reader->subscription);
+        else
+            subscription_read_failed(&reader->subscription, status);
+    }
+    if (reader->is_leaving)
+        reader_free(reader);
+    else if (reader->is_open)
+        scheduler_add(&reader->link->loop->scheduler, &reader->turn);
+}
+
+static void opening_back(struct link *link) {
+    struct link_opening *opening = link->opening;
+    bool is_wanted = link->conn && !link->is_closing;
+    link->opening = NULL;
+    for (size_t i = 0; i < opening->count; i++)
+        reader_back(opening->readers[i], opening->status);
+    if (is_wanted)
+        link->dialect->opened(link, opening);
+    free(opening);
+}
+
+static void job_back(struct loop_task *task) {
+    struct link *link = (struct link *)((char *)task - offsetof(struct link, back));
+    struct io_loop *loop = link->loop;
+    enum link_job job = link->job;
+    link->job = LINK_JOB_NONE;
+    if (job == LINK_JOB_READ) {
+        struct link_reader *reader = link->reading;
+        link->reading = NULL;
+        reader_back(reader, STATUS_OK);
+    } else {
+        opening_back(link);
+    }
+    if (link->conn)
+        next_job(link);
+    else if (link->is_lingering)
+        link_free(link);
+    io_loop_owed_back(loop);
+}
+
+/* ---- serving ---- */
+
+static uint64_t reader_lag(const struct link_reader *reader) {
+    uint64_t head = reader->subscription.window.head_seq;
+    uint64_t at = reader->subscription.next_seq - 1;
+    return head > at ? head - at : 0;
+}
+
+static void fail(struct link_reader *reader) {
+    struct link *link = reader->link;
+    enum status status = reader->subscription.status;
+    log_event(LOG_WARN, "link.failed", log_str("dialect", link->dialect->name),
+              log_str("status", status_code(status)));
+    if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
+        conn_close(link->conn);
+    else
+        link_close(link);
+}
+
+static void tell_stale(struct link_reader *reader) {
+    struct link *link = reader->link;
+    enum status status = link->dialect->stale(reader, &link->own);
+    if (link->dialect->restarts_stale) {
+        subscription_restart(&reader->subscription);
+        reader->is_bootstrap_due = true;
+        reader->is_caught_up = false;
+        scheduler_add(&link->loop->scheduler, &reader->turn);
+    } else {
+        link_reader_drop(reader);
+    }
+    send_own(link, status);
+}
+
+static void tell_caught_up(struct link_reader *reader) {
+    struct link *link = reader->link;
+    if (reader->is_caught_up)
+        return;
+    reader->is_caught_up = true;
+    if (link->dialect->caught_up)
+        send_own(link, link->dialect->caught_up(reader, &link->own));
+}
+
+static void tell_bootstrap(struct link_reader *reader) {
+    struct link *link = reader->link;
+    reader->is_bootstrap_due = false;
+    scheduler_add(&link->loop->scheduler, &reader->turn);
+    if (link->dialect->bootstrap)
+        send_own(link, link->dialect->bootstrap(reader, &link->own));
+}
+
+/* The page that others at the same place were sent already. */
+static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
+    struct page *page = feed_page(reader->member.feed);
+    struct subscription *subscription = &reader->subscription;
+    if (!page || page->batch.count > frames_max ||
+        !subscription_stands_at(subscription, page->batch.after_seq) ||
+        !page_suits(page, subscription->options.principal))
+        return NULL;
+    subscription_pass(subscription, page->batch.through_seq, page->head_seq);
+    return page;
+}
+
+static void send_page(struct link_reader *reader, struct page *page, bool is_shared) {
+    struct link *link = reader->link;
+    struct push *push = NULL;
+    size_t count = page->batch.count;
+    bool is_last = page->batch.through_seq >= page->head_seq;
+    bool has_more = reader_lag(reader) > 0;
+    enum status status = page_push(page, reader->form, link->loop, &push);
+    if (!is_shared)
+        page_free(page);
+    if (scheduler_served(&link->loop->scheduler, &reader->turn, count, has_more))
+        link->loop->fairness_limited++;
+    if (status != STATUS_OK) {
+        conn_close(link->conn);
+        return;
+    }
+    link->loop->served_frames += count;
+    if (is_last && link->dialect->page_says_caught_up)
+        reader->is_caught_up = true;
+    size_t size = push->size;
+    if (size == 0)
+        push_unref(push);
+    else
+        note_put(link, conn_put(link->conn, push), size);
+}
+
+static void send_batch(struct link_reader *reader, struct delivery_batch *batch) {
+    struct link *link = reader->link;
+    struct page *page = NULL;
+    bool is_whole = batch->count == batch->through_seq - batch->after_seq;
+    uint64_t head_seq = reader->subscription.window.head_seq;
+    enum status status = page_make(&page, reader->subscription.options.topic, head_seq, batch);
+    delivery_batch_release(batch);
+    if (status != STATUS_OK) {
+        (void)scheduler_served(&link->loop->scheduler, &reader->turn, 0, false);
+        conn_close(link->conn);
+        return;
+    }
+    if (is_whole)
+        feed_page_set(reader->member.feed, page);
+    send_page(reader, page, is_whole);
+}
+
+static void serve(struct link_reader *reader, size_t frames_max) {
+    struct link *link = reader->link;
+    struct scheduler *scheduler = &link->loop->scheduler;
+    struct delivery_batch batch = {.count_max = frames_max, .bytes_max = PUSH_BYTES};
+    if (batch.count_max > reader->frames_max)
+        batch.count_max = reader->frames_max;
+    if (!link->conn || link->is_closing || is_blocked(link) || !reader->is_open ||
+        reader_is_at_work(reader)) {
+        (void)scheduler_served(scheduler, &reader->turn, 0, false);
+        return;
+    }
+    if (reader->is_bootstrap_due && reader->subscription.is_open) {
+        (void)scheduler_served(scheduler, &reader->turn, 0, false);
+        tell_bootstrap(reader);
+        return;
+    }
+    struct page *page = shared_page(reader, batch.count_max);
+    if (page) {
+        send_page(reader, page, true);
+        return;
+    }
+    enum subscription_step step = subscription_next(&reader->subscription, &batch);
+    if (step == SUBSCRIPTION_FRAMES) {
+        send_batch(reader, &batch);
+        return;
+    }
+    (void)scheduler_served(scheduler, &reader->turn, 0, false);
+    if (step == SUBSCRIPTION_WAIT) {
+        tell_caught_up(reader);
+    } else if (step == SUBSCRIPTION_READ) {
+        reader->wants_read = true;
+        next_job(link);
+    } else if (step == SUBSCRIPTION_STALE) {
+        tell_stale(reader);
+    } else {
+        fail(reader);
+    }
+}
+
+void link_serve(struct io_loop *loop) {
+    size_t frames_max;
+    for (unsigned turns = 0; turns < TURNS_MAX; turns++) {
+        struct turn *turn = scheduler_next(&loop->scheduler, &frames_max);
+        if (!turn)
+            break;
+        serve((struct link_reader *)((char *)turn - offsetof(struct link_reader, turn)),
+              frames_max);
+    }
+    /* Nobody stands where the pages are any more. */
+    if (loop->scheduler.line_count == 0)
+        feeds_forget_pages(&loop->feeds);
+}
+
+/* ---- the peer, and time ---- */
+
+void link_received(struct link *link, struct slice bytes) {
+    /* A peer of an event stream has nothing to say. */
+    if (link->websocket)
+        websocket_received(link, bytes);
+}
+
+struct link *link_of_pulse(struct deadline *deadline) {
+    return (struct link *)((char *)deadline - offsetof(struct link, pulse));
+}
+
+struct link *link_of_look(struct deadline *deadline) {
+    return (struct link *)((char *)deadline - offsetof(struct link, look));
+}
+
+static void pulse(struct link *link) {
+    io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
+    /* What fills the socket is sign of life enough. */
+    if (!is_blocked(link))
+        send_own(link, link->dialect->heartbeat(link, &link->own));
+}
+
+static uint64_t link_lag(const struct link *link) {
+    uint64_t lag = 0;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        lag += reader->is_open ? reader_lag(reader) : 0;
+    return lag;
+}
+
+static void look(struct link *link) {
+    const struct config *config = &link->server->config;
+    bool blocked = is_blocked(link);
+    const struct strikes_look seen = {
+        .was_blocked = link->was_blocked,
+        .is_blocked = blocked,
+        .sent_bytes = link->sent_bytes - conn_unsent_bytes(link->conn),
+        .lag = link_lag(link),
+        .lag_max = config->slow_consumer_lag_threshold,
+        .strikes_max = config->slow_consumer_max_strikes,
+    };
+    link->was_blocked = blocked;
+    if (strikes_look(&link->strikes, &seen)) {
+        link->loop->evicted++;
+        log_event(LOG_INFO, "link.evicted", log_str("dialect", link->dialect->name),
+                  log_int("lag", (int64_t)seen.lag),
+                  log_int("strikes", (int64_t)link->strikes.count));
+        if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)
+            conn_close(link->conn);
+        else
+            link_close(link);
+        return;
+    }
+    if (blocked || seen.was_blocked || link->strikes.count > 0)
+        io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
+}
+
+static void leave(struct link *link) {
+    const struct config *config = &link->server->config;
+    uint64_t retry_ms =
+        config->reconnect_base_backoff_ms + io_loop_chance(link->loop, config->reconnect_jitter_ms);
+    if (link->dialect->leaving && link->dialect->leaving(link, retry_ms, &link->own) != STATUS_OK)
+        conn_close(link->conn);
+    else
+        link_close(link);
+}
+
+void link_expired(struct link *link, enum deadline_kind kind) {
+    if (kind == DEADLINE_PULSE)
+        pulse(link);
+    else if (kind == DEADLINE_LOOK)
+        look(link);
+    else if (kind == DEADLINE_LEAVE)
+        leave(link);
+    else if (kind == DEADLINE_SILENCE && !link->is_closing)
+        websocket_silent(link);
+    else
+        conn_close(link->conn);
+}
+
+void link_drain(struct link *link, uint64_t delay_ms) {
+    if (link->is_closing)
+        return;
+    if (delay_ms == 0)
+        leave(link);
+    else
+        io_loop_deadline_in(link->loop, &link->conn->deadline, DEADLINE_LEAVE, delay_ms);
+}

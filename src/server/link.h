@@ -1,0 +1,123 @@
+/* A link: a connection that is pushed to, as a WebSocket or an event stream. It has readers, each
+ * one topic and one position, and a dialect that puts what they read into bytes.
+ * Belongs to its connection's loop. Memory: itself, its readers, replies that wait; of what it is
+ * sent only the push its socket has not taken whole.
+ * What a peer does wrong closes it with the code the dialect answers; a peer that does not read is
+ * closed by its strikes. One read of the store at a time.
+ * Frames of a reader leave in order, each once, and none after link_close. */
+#ifndef SERVER_LINK_H
+#define SERVER_LINK_H
+
+#include "auth/principal.h"
+#include "delivery/page.h"
+#include "delivery/scheduler.h"
+#include "delivery/strikes.h"
+#include "server/exchange.h"
+#include "server/feeds.h"
+#include "server/loop.h"
+#include "server/readers.h"
+
+struct dialect;
+struct link;
+struct websocket;
+
+struct link_reader {
+    struct feed_reader member; /* first */
+    struct turn turn;
+    struct link *link;
+    struct link_reader *previous;
+    struct link_reader *next;
+    struct subscription subscription;
+    const struct page_form *form;
+    size_t frames_max; /* of a push */
+    bool is_open;      /* looked at, and reads on by itself */
+    bool wants_read;   /* when the link has no other read under way */
+    bool is_caught_up; /* and was told so */
+    bool is_bootstrap_due;
+    bool is_leaving;    /* when its read is back */
+    bool serves_frames; /* the dialect's own mark */
+};
+
+/* Readers that begin together: looked at in one read, all or none of them. */
+struct link_opening {
+    size_t count;
+    enum status status; /* of the read; the subscriptions say which are stale */
+    void *user;         /* the dialect's */
+    struct link_reader *readers[];
+};
+
+enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ };
+
+struct link {
+    struct conn *conn; /* NULL: gone */
+    struct io_loop *loop;
+    struct server *server;
+    const struct dialect *dialect;
+    struct websocket *websocket; /* NULL: an event stream */
+    void *state;                 /* the dialect's */
+    const struct principal *principal;
+    struct link_reader *readers;
+    size_t reader_count;
+    struct buffer own; /* replies and notices, behind what the socket is taking */
+    enum link_job job;
+    struct link_opening *opening; /* waits, or under way */
+    struct link_reader *reading;
+    struct reader_task task;
+    struct loop_task back;
+    struct deadline pulse; /* heartbeats */
+    struct deadline look;  /* strikes */
+    struct strikes strikes;
+    uint64_t sent_bytes;
+    uint64_t id; /* of the connection, for people */
+    bool was_blocked;
+    bool is_closing; /* nothing is sent any more but own */
+    bool is_lingering;
+};
+
+/* ---- life ---- */
+
+struct link_options {
+    const struct dialect *dialect;
+    const struct principal *principal;
+    void *state;       /* taken over, also by a link that could not be made */
+    struct slice head; /* what is written first: the response's head */
+};
+
+/* The exchange's connection becomes a link; touch the exchange no more. NULL: the exchange has
+ * been answered. */
+struct link *link_make(struct exchange *exchange, const struct link_options *options);
+/* For conn.c: the connection is closing; the memory returns with link_free, or with its read. */
+void link_gone(struct link *link);
+void link_free(struct link *link);
+/* For conn.c: bytes of the peer; what was being written is written; a deadline passed. */
+void link_received(struct link *link, struct slice bytes);
+void link_writable(struct link *link);
+void link_expired(struct link *link, enum deadline_kind kind);
+struct link *link_of_pulse(struct deadline *deadline);
+struct link *link_of_look(struct deadline *deadline);
+/* The server ends; the link leaves after the delay. */
+void link_drain(struct link *link, uint64_t delay_ms);
+
+/* ---- for dialects ---- */
+
+/* Sends what is in own, as far as the socket takes it now. */
+void link_flush(struct link *link);
+/* The last words are in own: sends them and ends. */
+void link_close(struct link *link);
+/* Answers whether the topic's reader could be made; it does not read yet. */
+MUST_CHECK enum status link_reader_make(struct link *link, struct slice topic,
+                                        const struct subscription_options *options,
+                                        struct link_reader **reader);
+struct link_reader *link_reader_find(const struct link *link, struct slice topic);
+void link_reader_drop(struct link_reader *reader);
+/* Has the readers looked at; the dialect's opened follows, always later. Takes over the opening.
+ * One at a time: not while link_is_opening. */
+void link_open(struct link *link, struct link_opening *opening);
+bool link_is_opening(const struct link *link);
+/* From now on it reads by itself. */
+void link_reader_start(struct link_reader *reader);
+
+/* For loop.c: serves those whose turn it is, a bounded number of them. */
+void link_serve(struct io_loop *loop);
+
+#endif

@@ -1,0 +1,99 @@
+#include "server/notices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "authority/object_writer.h"
+#include "delivery/stale.h"
+#include "server/server.h"
+
+static uint64_t at(const struct link_reader *reader) {
+    return reader->subscription.next_seq - 1;
+}
+
+static uint64_t lag(const struct link_reader *reader) {
+    uint64_t head = reader->subscription.window.head_seq;
+    return head > at(reader) ? head - at(reader) : 0;
+}
+
+/* [{"topic":…,"watermark":…}] of the readers that have begun. */
+static enum status write_list(const struct link *link, bool heads, struct buffer *out) {
+    bool has_one = false;
+    enum status status = buffer_append_byte(out, '[');
+    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
+         reader = reader->next) {
+        if (!reader->is_open)
+            continue;
+        if (has_one)
+            status = buffer_append_byte(out, ',');
+        has_one = true;
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("topic"), reader->subscription.options.topic);
+        object_number(&object, SLICE("watermark"),
+                      heads ? reader->subscription.window.head_seq : at(reader));
+        enum status ended = object_end(&object);
+        status = status == STATUS_OK ? ended : status;
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+}
+
+enum status notice_watermarks(const struct link *link, struct buffer *out) {
+    return write_list(link, true, out);
+}
+
+enum status notice_slow(const struct link *link, struct buffer *out) {
+    const struct config *config = &link->server->config;
+    const struct link_reader *worst = NULL;
+    struct buffer cursors;
+    buffer_init(&cursors, 1u << 20);
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (reader->is_open && (!worst || lag(reader) > lag(worst)))
+            worst = reader;
+    enum status status = write_list(link, false, &cursors);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), SLICE("slow_consumer"));
+    object_text(&object, SLICE("message"),
+                SLICE("The connection does not read what it is sent; come back and resume."));
+    if (worst) {
+        object_text(&object, SLICE("topic"), worst->subscription.options.topic);
+        object_number(&object, SLICE("lag"), lag(worst));
+    }
+    object_number(&object, SLICE("strikes"), link->strikes.count);
+    object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
+    object_number(&object, SLICE("reconnect_after_ms"),
+                  config->reconnect_base_backoff_ms +
+                      io_loop_chance(link->loop, config->reconnect_jitter_ms));
+    enum status ended = object_end(&object);
+    buffer_release(&cursors);
+    return status == STATUS_OK ? ended : status;
+}
+
+enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
+    const struct subscription *subscription = &reader->subscription;
+    return stale_write_json(out,
+                            &(struct stale_topic){subscription->options.topic,
+                                                  subscription->options.policy,
+                                                  &subscription->continuity},
+                            1);
+}
+
+enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out) {
+    const struct continuity_bootstrap *bootstrap = &reader->subscription.bootstrap;
+    return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
+                         bootstrap->truncated ? "true" : "false");
+}
+
+void notice_resume(const struct link *link, char text[124]) {
+    const struct link_reader *reader = link->readers;
+    struct slice topic = {"", 0};
+    text[0] = '\0';
+    if (!reader)
+        return;
+    topic = reader->subscription.options.topic;
+    int size = snprintf(text, 124, "resume_after %.*s=%" PRIu64,
+                        (int)(topic.size > 124 ? 124 : topic.size), topic.data, at(reader));
+    /* A cursor that is cut is worse than none. */
+    if (size >= 124)
+        text[0] = '\0';
+}

@@ -1,0 +1,21 @@
+/* What every dialect says alike, as JSON: the bodies of notices.
+ * Belongs to the link's loop. Appends to the caller's buffer, all or nothing.
+ * Errors: the buffer's own.
+ * The same body in every dialect. */
+#ifndef SERVER_NOTICES_H
+#define SERVER_NOTICES_H
+
+#include "server/link.h"
+
+/* {"code":"slow_consumer",…} with the topic that is furthest behind and where each may resume. */
+MUST_CHECK enum status notice_slow(const struct link *link, struct buffer *out);
+/* [{"topic","watermark"}]: the heads of the link's topics. */
+MUST_CHECK enum status notice_watermarks(const struct link *link, struct buffer *out);
+/* The stale_cursor body of one reader. */
+MUST_CHECK enum status notice_stale(const struct link_reader *reader, struct buffer *out);
+/* {"from_seq","truncated"}. */
+MUST_CHECK enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out);
+/* "topic=seq" of the first reader, for the reason of a close. */
+void notice_resume(const struct link *link, char text[124]);
+
+#endif

@@ -1,0 +1,36 @@
+/* The WebSocket under a link: its handshake, its messages in and out, its close.
+ * Belongs to the link's loop. Messages that come while the link is looking something up, or has
+ * replies its peer does not read, wait in a bounded buffer and nothing more is read.
+ * A handshake that fails is answered as HTTP; a broken frame, or what the dialect answers, closes
+ * with its code.
+ * Text only; a message is handed on whole, and in the order it came. */
+#ifndef SERVER_WEBSOCKET_H
+#define SERVER_WEBSOCKET_H
+
+#include "server/link.h"
+
+/* The handshake, and a link of that dialect over it. NULL: the exchange has been answered. The
+ * state is taken over in any case. */
+struct link *websocket_open(struct exchange *exchange, const struct dialect *dialect,
+                            const struct principal *principal, void *state);
+void websocket_free(struct websocket *websocket);
+bool websocket_deflates(const struct link *link);
+/* Whether the peer sent more messages than it may; each question counts one. */
+bool websocket_is_flooding(struct link *link);
+
+/* For encoders: a text message as it goes to the socket. compress: for all who agreed on it. */
+MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
+                                      bool compress);
+/* A text message to this peer. */
+MUST_CHECK enum status websocket_say(struct link *link, struct slice text);
+/* A ping, for dialects without heartbeats of their own. */
+MUST_CHECK enum status websocket_ping(struct link *link, struct buffer *out);
+/* Ends the link with that code; the reason is cut to what fits. */
+void websocket_close(struct link *link, enum close_code code, struct slice reason);
+
+/* For link.c. */
+void websocket_received(struct link *link, struct slice bytes);
+void websocket_go_on(struct link *link);
+void websocket_silent(struct link *link);
+
+#endif
