@@ -11,7 +11,7 @@
 #include "topic/continuity.h"
 #include "topic/policy.h"
 
-#define JOURNAL_READ_FRAMES_MAX 256
+#define JOURNAL_READ_FRAMES_MAX 1000
 #define JOURNAL_READ_BYTES      (64u << 10)
 
 enum journal_read_mode {
