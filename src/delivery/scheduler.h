@@ -13,9 +13,12 @@
 #include "topic/topic_class.h"
 
 struct share;
+struct lane;
 
+/* topic and tier are set before it joins, and stay; a topic has one tier. */
 struct turn {
     struct share *share;
+    struct lane *lane;     /* its principal's turns of that topic */
     struct turn *previous; /* in line */
     struct turn *next;
     const void *topic; /* which one, told by its address */
@@ -31,6 +34,7 @@ struct scheduler_options {
 struct scheduler {
     struct scheduler_options options;
     struct map shares;  /* by the principal's name */
+    struct map lanes;   /* by share and topic */
     struct share *next; /* of those with somebody in line, a ring */
     size_t line_count;
 };
@@ -49,8 +53,9 @@ void scheduler_leave(struct scheduler *scheduler, struct turn *turn);
 void scheduler_add(struct scheduler *scheduler, struct turn *turn);
 /* Whose turn it is, out of the line now, and how many frames it may be sent; NULL: nobody's. */
 struct turn *scheduler_next(struct scheduler *scheduler, size_t *frames_max);
-/* It was sent that many. has_more: it was cut short by frames_max and gets in line again. Answers
- * whether fairness cut it short: it has more, and others of its principal's topics wait too. */
+/* It was sent that many; nothing to do for one that left meanwhile. has_more: it was cut short by
+ * frames_max and gets in line again. Answers whether fairness cut it short: it has more, and others
+ * of its principal's topics wait too. */
 bool scheduler_served(struct scheduler *scheduler, struct turn *turn, size_t frames, bool has_more);
 
 #endif

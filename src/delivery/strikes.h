@@ -13,7 +13,8 @@
 struct strikes {
     uint64_t sent_bytes; /* at the last look */
     uint64_t lag;
-    uint64_t count;
+    uint64_t count; /* one after the other */
+    bool has_looked;
 };
 
 struct strikes_look {
@@ -26,8 +27,8 @@ struct strikes_look {
 };
 
 /* A full socket that took nothing since the last look is a strike; so is one whose lag is above
- * lag_max and not smaller than at the last look, while the socket was what held it up. True: that
- * was the last strike. */
+ * lag_max and not smaller than at the last look, while the socket was what held it up; a look
+ * without a strike forgives those before. True: that was the last strike. */
 bool strikes_look(struct strikes *strikes, const struct strikes_look *look);
 
 #endif

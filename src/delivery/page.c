@@ -1,0 +1,87 @@
+#include "delivery/page.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum status push_make(struct push **push, struct slice bytes) {
+    struct push *made = malloc(sizeof(*made) + bytes.size);
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    made->references = 1;
+    made->size = bytes.size;
+    if (bytes.size > 0)
+        memcpy(made->data, bytes.data, bytes.size);
+    *push = made;
+    return STATUS_OK;
+}
+
+struct push *push_ref(struct push *push) {
+    assert(push->references > 0);
+    push->references++;
+    return push;
+}
+
+void push_unref(struct push *push) {
+    assert(push->references > 0);
+    if (--push->references == 0)
+        free(push);
+}
+
+enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
+                      struct delivery_batch *batch) {
+    struct page *made = malloc(sizeof(*made));
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    assert(batch->count <= batch->through_seq - batch->after_seq);
+    made->topic = topic;
+    made->head_seq = head_seq;
+    made->batch.count_max = batch->count_max;
+    made->batch.bytes_max = batch->bytes_max;
+    made->batch.after_seq = batch->after_seq;
+    made->batch.through_seq = batch->through_seq;
+    made->batch.count = batch->count;
+    memcpy(made->batch.frames, batch->frames, batch->count * sizeof(struct frame *));
+    memset(made->pushes, 0, sizeof(made->pushes));
+    batch->count = 0;
+    *page = made;
+    return STATUS_OK;
+}
+
+void page_free(struct page *page) {
+    delivery_batch_release(&page->batch);
+    for (size_t i = 0; i < PAGE_FORMS_MAX; i++)
+        if (page->pushes[i])
+            push_unref(page->pushes[i]);
+    free(page);
+}
+
+bool page_suits(const struct page *page, const struct principal *principal) {
+    const struct delivery_batch *batch = &page->batch;
+    if (batch->count != batch->through_seq - batch->after_seq)
+        return false;
+    for (size_t i = 0; !principal->read_all && i < batch->count; i++)
+        if (!principal_may_read(principal, &batch->frames[i]->content.owner))
+            return false;
+    return true;
+}
+
+static enum status encode(const struct page *page, const struct page_form *form, void *tools,
+                          struct push **push) {
+    struct buffer out;
+    buffer_init(&out, form->bytes_max);
+    enum status status = form->encode(page, tools, &out);
+    if (status == STATUS_OK)
+        status = push_make(push, buffer_slice(&out));
+    buffer_release(&out);
+    return status;
+}
+
+enum status page_push(struct page *page, const struct page_form *form, void *tools,
+                      struct push **push) {
+    assert(form->index < PAGE_FORMS_MAX);
+    struct push **slot = &page->pushes[form->index];
+    enum status status = *slot ? STATUS_OK : encode(page, form, tools, slot);
+    if (status == STATUS_OK)
+        *push = push_ref(*slot);
+    return status;
+}

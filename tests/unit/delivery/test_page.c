@@ -1,0 +1,143 @@
+#include "delivery/page.h"
+
+#include "test.h"
+
+static const struct principal operator_all = {.read_all = true};
+static const struct principal user = {.who.user_id = SLICE("u")};
+static const struct principal guest = {.who.guest_scope = SLICE("g")};
+
+/* Frames 11 to 10 + count, the even ones the user's. */
+static void fill(struct delivery_batch *batch, size_t count) {
+    *batch = (struct delivery_batch){
+        .count_max = 16, .bytes_max = 4096, .after_seq = 10, .through_seq = 10};
+    for (size_t i = 0; i < count; i++) {
+        struct frame_content content = {.topic = SLICE("t"),
+                                        .seq = ++batch->through_seq,
+                                        .kind = SLICE("k"),
+                                        .payload = SLICE("{}")};
+        if (content.seq % 2 == 0)
+            content.owner.user_id = SLICE("u");
+        else
+            content.owner.guest_scope = SLICE("g");
+        assert_ok(frame_make(&batch->frames[batch->count++], &content));
+    }
+}
+
+static struct page *make_page(size_t count) {
+    struct delivery_batch batch;
+    struct page *page;
+    fill(&batch, count);
+    assert_ok(page_make(&page, SLICE("t"), 99, &batch));
+    assert_int_equal(batch.count, 0);
+    return page;
+}
+
+static enum status encode_range(const struct page *page, void *tools, struct buffer *out) {
+    ++*(size_t *)tools;
+    return buffer_printf(out, "%zu frames, %llu to %llu of %llu", page->batch.count,
+                         (unsigned long long)page->batch.after_seq,
+                         (unsigned long long)page->batch.through_seq,
+                         (unsigned long long)page->head_seq);
+}
+
+static enum status encode_nothing(const struct page *page, void *tools, struct buffer *out) {
+    (void)page;
+    (void)out;
+    ++*(size_t *)tools;
+    return STATUS_OK;
+}
+
+static void a_form_is_encoded_once_for_all_who_ask(void **state) {
+    (void)state;
+    struct page *page = make_page(3);
+    const struct page_form form = {0, 100, encode_range};
+    const struct page_form other = {PAGE_FORMS_MAX - 1, 100, encode_nothing};
+    struct push *pushes[3];
+    size_t encoded = 0;
+    for (size_t i = 0; i < 3; i++)
+        assert_ok(page_push(page, &form, &encoded, &pushes[i]));
+    assert_int_equal(encoded, 1);
+    assert_ptr_equal(pushes[0], pushes[2]);
+    assert_int_equal(pushes[0]->references, 4);
+    assert_slice(((struct slice){pushes[0]->data, pushes[0]->size}), "3 frames, 10 to 13 of 99");
+    struct push *empty;
+    assert_ok(page_push(page, &other, &encoded, &empty));
+    assert_int_equal(encoded, 2);
+    assert_int_equal(empty->size, 0);
+    push_unref(empty);
+    page_free(page);
+    /* What a socket still has to take outlives the page. */
+    assert_int_equal(pushes[0]->references, 3);
+    for (size_t i = 0; i < 3; i++)
+        push_unref(pushes[i]);
+}
+
+static void a_form_that_cannot_be_made_is_tried_again(void **state) {
+    (void)state;
+    struct page *page = make_page(1);
+    const struct page_form narrow = {3, 4, encode_range};
+    const struct page_form wide = {3, 100, encode_range};
+    struct push *push = NULL;
+    size_t encoded = 0;
+    assert_int_equal(page_push(page, &narrow, &encoded, &push), STATUS_PAYLOAD_TOO_LARGE);
+    assert_null(push);
+    assert_ok(page_push(page, &wide, &encoded, &push));
+    assert_int_equal(encoded, 2);
+    push_unref(push);
+    page_free(page);
+}
+
+static void a_page_suits_those_who_may_read_all_of_it(void **state) {
+    (void)state;
+    struct page *mixed = make_page(2);
+    assert_true(page_suits(mixed, &operator_all));
+    assert_false(page_suits(mixed, &user));
+    assert_false(page_suits(mixed, &guest));
+    page_free(mixed);
+    struct page *guests = make_page(1);
+    assert_true(page_suits(guests, &guest));
+    assert_false(page_suits(guests, &user));
+    page_free(guests);
+    struct page *empty = make_page(0);
+    assert_true(page_suits(empty, &guest));
+    page_free(empty);
+}
+
+static void a_page_that_hides_something_suits_nobody(void **state) {
+    (void)state;
+    struct delivery_batch batch;
+    struct page *page;
+    fill(&batch, 3);
+    frame_unref(batch.frames[1]);
+    batch.frames[1] = batch.frames[2];
+    batch.count = 2;
+    assert_ok(page_make(&page, SLICE("t"), 13, &batch));
+    assert_false(page_suits(page, &operator_all));
+    assert_false(page_suits(page, &guest));
+    page_free(page);
+}
+
+static void the_frames_go_with_their_page(void **state) {
+    (void)state;
+    struct delivery_batch batch;
+    struct page *page;
+    fill(&batch, 1);
+    struct frame *frame = frame_ref(batch.frames[0]);
+    assert_ok(page_make(&page, SLICE("t"), 11, &batch));
+    delivery_batch_release(&batch); /* is empty: takes nothing away */
+    assert_int_equal(atomic_load(&frame->references), 2);
+    page_free(page);
+    assert_int_equal(atomic_load(&frame->references), 1);
+    frame_unref(frame);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_form_is_encoded_once_for_all_who_ask),
+        cmocka_unit_test(a_form_that_cannot_be_made_is_tried_again),
+        cmocka_unit_test(a_page_suits_those_who_may_read_all_of_it),
+        cmocka_unit_test(a_page_that_hides_something_suits_nobody),
+        cmocka_unit_test(the_frames_go_with_their_page),
+    };
+    return cmocka_run_group_tests_name("page", tests, NULL, NULL);
+}
