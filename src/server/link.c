@@ -221,12 +221,17 @@ enum status link_reader_make(struct link *link, struct slice topic,
     reader->link = link;
     reader->member.advanced = member_advanced;
     reader->frames_max = DELIVERY_FRAMES_MAX;
-    enum status status =
-        scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
-    if (status == STATUS_OK)
-        status = feed_join(&link->loop->feeds, topic, &reader->member);
+    enum status status = feed_join(&link->loop->feeds, topic, &reader->member);
     if (status != STATUS_OK) {
-        scheduler_leave(&link->loop->scheduler, &reader->turn);
+        free(reader);
+        return status;
+    }
+    reader->turn.topic = reader->member.feed;
+    reader->turn.tier = policy_of(&link->server->config.policies, topic)->qos_tier;
+    status =
+        scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
+    if (status != STATUS_OK) {
+        feed_leave(&reader->member);
         free(reader);
         return status;
     }
@@ -236,8 +241,6 @@ enum status link_reader_make(struct link *link, struct slice topic,
     own.policy = policy_of(&link->server->config.policies, own.topic);
     own.principal = link->principal;
     subscription_init(&reader->subscription, &own);
-    reader->turn.topic = reader->member.feed;
-    reader->turn.tier = own.policy->qos_tier;
     reader->next = link->readers;
     if (link->readers)
         link->readers->previous = reader;
