@@ -31,6 +31,8 @@ struct dialect {
     enum status (*receive)(struct link *link, struct slice text);
     /* The opening was looked at. The dialect starts its readers, or drops them. */
     void (*opened)(struct link *link, struct link_opening *opening);
+    /* In place of opened, when the link is gone: takes back the opening's user. */
+    void (*opening_gone)(struct link_opening *opening);
     /* A reader began anew where its topic allows. */
     enum status (*bootstrap)(struct link_reader *reader, struct buffer *out);
     /* Nothing is left to replay; said once, where a page does not say it. */

@@ -56,6 +56,7 @@ void handle_reproject(struct exchange *exchange);
 void handle_messages(struct exchange *exchange);
 
 /* handle_sse.c */
+void handle_phoenix(struct exchange *exchange);
 void handle_sse(struct exchange *exchange);
 
 #endif

@@ -87,15 +87,26 @@ static void drop_readers(struct link *link) {
     }
 }
 
+/* Nobody is left to be told. */
+static void opening_free(struct link *link, struct link_opening *opening) {
+    if (link->dialect->opening_gone)
+        link->dialect->opening_gone(opening);
+    free(opening);
+}
+
 void link_gone(struct link *link) {
     if (!link->conn)
         return;
     link->conn = NULL;
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
-    if (link->job != LINK_JOB_OPEN) {
-        free(link->opening);
+    if (link->opening && link->job != LINK_JOB_OPEN) {
+        opening_free(link, link->opening);
         link->opening = NULL;
+    }
+    if (link->call && link->job != LINK_JOB_CALL) {
+        link->call->free(link->call);
+        link->call = NULL;
     }
     drop_readers(link);
 }
@@ -210,12 +221,17 @@ enum status link_reader_make(struct link *link, struct slice topic,
     reader->link = link;
     reader->member.advanced = member_advanced;
     reader->frames_max = DELIVERY_FRAMES_MAX;
-    enum status status =
-        scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
-    if (status == STATUS_OK)
-        status = feed_join(&link->loop->feeds, topic, &reader->member);
+    enum status status = feed_join(&link->loop->feeds, topic, &reader->member);
     if (status != STATUS_OK) {
-        scheduler_leave(&link->loop->scheduler, &reader->turn);
+        free(reader);
+        return status;
+    }
+    reader->turn.topic = reader->member.feed;
+    reader->turn.tier = policy_of(&link->server->config.policies, topic)->qos_tier;
+    status =
+        scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
+    if (status != STATUS_OK) {
+        feed_leave(&reader->member);
         free(reader);
         return status;
     }
@@ -225,8 +241,6 @@ enum status link_reader_make(struct link *link, struct slice topic,
     own.policy = policy_of(&link->server->config.policies, own.topic);
     own.principal = link->principal;
     subscription_init(&reader->subscription, &own);
-    reader->turn.topic = reader->member.feed;
-    reader->turn.tier = own.policy->qos_tier;
     reader->next = link->readers;
     if (link->readers)
         link->readers->previous = reader;
@@ -260,6 +274,8 @@ static void job_post(struct link *link, enum link_job job) {
     /* Comes back by the same way, as what it would have read. */
     if (job == LINK_JOB_READ)
         link->reading->subscription.read->status = status;
+    else if (job == LINK_JOB_CALL)
+        link->call_status = status;
     else
         link->opening->status = status;
     status = io_loop_post(link->loop, &link->back);
@@ -270,6 +286,11 @@ static void job_post(struct link *link, enum link_job job) {
 static void next_job(struct link *link) {
     if (link->job != LINK_JOB_NONE || !link->conn || link->is_closing)
         return;
+    if (link->call) {
+        link->call_status = STATUS_OK;
+        job_post(link, LINK_JOB_CALL);
+        return;
+    }
     if (link->opening) {
         for (size_t i = 0; i < link->opening->count; i++) {
             struct subscription *subscription = &link->opening->readers[i]->subscription;
@@ -290,11 +311,17 @@ static void next_job(struct link *link) {
 }
 
 bool link_is_opening(const struct link *link) {
-    return link->opening != NULL;
+    return link->opening || link->call;
+}
+
+void link_call(struct link *link, struct link_call *call) {
+    assert(!link_is_opening(link));
+    link->call = call;
+    next_job(link);
 }
 
 void link_open(struct link *link, struct link_opening *opening) {
-    assert(!link->opening);
+    assert(!link_is_opening(link));
     opening->status = STATUS_OK;
     link->opening = opening;
     next_job(link);
@@ -304,6 +331,8 @@ static void job_run(struct reader_task *task, struct store_session *session) {
     struct link *link = (struct link *)((char *)task - offsetof(struct link, task));
     if (link->job == LINK_JOB_READ)
         journal_read_run(link->reading->subscription.read, session);
+    else if (link->job == LINK_JOB_CALL)
+        link->call->run(link->call, session);
     else
         for (size_t i = 0; i < link->opening->count; i++)
             if (link->opening->readers[i]->subscription.read)
@@ -333,9 +362,21 @@ static void opening_back(struct link *link) {
     link->opening = NULL;
     for (size_t i = 0; i < opening->count; i++)
         reader_back(opening->readers[i], opening->status);
-    if (is_wanted)
-        link->dialect->opened(link, opening);
+    if (!is_wanted) {
+        opening_free(link, opening);
+        return;
+    }
+    link->dialect->opened(link, opening);
     free(opening);
+}
+
+static void call_back(struct link *link) {
+    struct link_call *call = link->call;
+    link->call = NULL;
+    if (link->conn && !link->is_closing)
+        call->done(link, call, link->call_status);
+    else
+        call->free(call);
 }
 
 static void job_back(struct loop_task *task) {
@@ -347,9 +388,13 @@ static void job_back(struct loop_task *task) {
         struct link_reader *reader = link->reading;
         link->reading = NULL;
         reader_back(reader, STATUS_OK);
+    } else if (job == LINK_JOB_CALL) {
+        call_back(link);
     } else {
         opening_back(link);
     }
+    if (link->conn && link->websocket)
+        websocket_go_on(link);
     if (link->conn)
         next_job(link);
     else if (link->is_lingering)

@@ -46,7 +46,17 @@ struct link_opening {
     struct link_reader *readers[];
 };
 
-enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ };
+/* Something else to look up in the store; the beginning of the dialect's own object. */
+struct link_call {
+    /* On a reader's thread. */
+    void (*run)(struct link_call *call, struct store_session *session);
+    /* On the loop; status: whether it was run. */
+    void (*done)(struct link *link, struct link_call *call, enum status status);
+    /* In place of done, when the link is gone. */
+    void (*free)(struct link_call *call);
+};
+
+enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ, LINK_JOB_CALL };
 
 struct link {
     struct conn *conn; /* NULL: gone */
@@ -61,6 +71,8 @@ struct link {
     struct buffer own; /* replies and notices, behind what the socket is taking */
     enum link_job job;
     struct link_opening *opening; /* waits, or under way */
+    struct link_call *call;       /* waits, or under way */
+    enum status call_status;
     struct link_reader *reading;
     struct reader_task task;
     struct loop_task back;
@@ -114,6 +126,8 @@ void link_reader_drop(struct link_reader *reader);
  * One at a time: not while link_is_opening. */
 void link_open(struct link *link, struct link_opening *opening);
 bool link_is_opening(const struct link *link);
+/* Has it run, and done follows, always later. Not while link_is_opening, which it then is too. */
+void link_call(struct link *link, struct link_call *call);
 /* From now on it reads by itself. */
 void link_reader_start(struct link_reader *reader);
 

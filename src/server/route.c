@@ -44,6 +44,8 @@ static const struct route routes[] = {
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
      ROUTE_OPERATOR},
     OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
+    {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
 };
 
