@@ -58,4 +58,9 @@ void handle_messages(struct exchange *exchange);
 /* handle_sse.c */
 void handle_sse(struct exchange *exchange);
 
+/* handle_snapshot.c; its answer comes in pieces */
+void handle_snapshot(struct exchange *exchange);
+/* handle_snapshots.c */
+void handle_snapshots(struct exchange *exchange);
+
 #endif

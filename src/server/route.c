@@ -45,6 +45,8 @@ static const struct route routes[] = {
      ROUTE_OPERATOR},
     OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0, ROUTE_READER},
+    OPERATOR_GET("/khala/snapshots", handle_snapshots),
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
