@@ -82,7 +82,6 @@ static struct snapshot *take_idle(struct snapshots *snapshots) {
         *link = snapshot->next;
         snapshot->next = idle;
         idle = snapshot;
-        snapshots->bytes -= snapshot->file_bytes;
     }
     return idle;
 }
@@ -91,9 +90,14 @@ static void drop_idle(struct snapshots *snapshots, struct snapshot *idle) {
     const struct snapshots_options *options = &snapshots->options;
     while (idle) {
         struct snapshot *next = idle->next;
+        uint64_t file_bytes = idle->file_bytes;
         if (options->unpin)
             options->unpin(options->keeper, idle->topic, idle->watermark);
         snapshot_unref(idle);
+        /* Only now is the disk free again. */
+        pthread_mutex_lock(&snapshots->lock);
+        snapshots->bytes -= file_bytes;
+        pthread_mutex_unlock(&snapshots->lock);
         idle = next;
     }
 }
@@ -228,6 +232,7 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
 struct journal_look {
     struct store_state state;
     uint64_t oldest_seq;
+    uint64_t head_seq;
 };
 
 static enum status look_at_journal(struct store_session *session, struct slice topic_name,
@@ -238,16 +243,26 @@ static enum status look_at_journal(struct store_session *session, struct slice t
     enum status status = store_read_state(session, &look->state);
     if (status == STATUS_OK)
         status = store_load_topic(session, topic_name, &arena, &topic);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         look->oldest_seq = topic.oldest_seq;
+        look->head_seq = topic.head_seq;
+    }
     arena_release(&arena);
     return status == STATUS_NOT_FOUND ? STATUS_INTERNAL_ERROR : status;
 }
 
+/* Whether who takes it now can follow the topic from there: the journal behind it is whole, and
+ * short enough that a cursor at its watermark will not be stale by the replay budget before it has
+ * been read. Otherwise a client of a busy topic would be sent back to the same snapshot for as long
+ * as the cadence lasts. */
 static bool is_usable(const struct slot *slot, uint64_t now_ms, const struct journal_look *look) {
-    return slot->current && is_fresh(slot, now_ms) &&
-           slot->current->watermark + 1 >= look->oldest_seq &&
-           strcmp(slot->current->epoch, look->state.epoch) == 0;
+    const struct snapshot *current = slot->current;
+    if (!current || !is_fresh(slot, now_ms))
+        return false;
+    uint64_t behind = look->head_seq > current->watermark ? look->head_seq - current->watermark : 0;
+    return current->watermark + 1 >= look->oldest_seq &&
+           behind <= current->policy->replay_budget_events / 2 &&
+           strcmp(current->epoch, look->state.epoch) == 0;
 }
 
 /* Gives the current one, or queues the asker; true when a build has to be started for it. */

@@ -6,8 +6,8 @@
  * snapshots_build and snapshots_close ever waits for a large file to be freed.
  * Asking fails with what reading the store or building fails with; all who wait for a build that
  * fails are told, and who asks later tries anew. STATUS_LIMIT_REACHED: no room within bytes_max.
- * A snapshot that is handed out is of the store's epoch, and the journal behind it was whole when
- * its asker came. */
+ * A snapshot that is handed out is of the store's epoch; the journal behind it was whole, and no
+ * longer than half the replay budget, when its asker came. */
 #ifndef DELIVERY_SNAPSHOTS_H
 #define DELIVERY_SNAPSHOTS_H
 

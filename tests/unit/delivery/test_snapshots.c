@@ -199,6 +199,25 @@ static void one_that_the_journal_has_left_behind_is_not_used(void **state) {
     service_close(&service);
 }
 
+static void one_too_far_behind_to_be_followed_is_not_used(void **state) {
+    (void)state;
+    struct service service;
+    service_open(&service, 1u << 30);
+    service.policies.rows[POLICY_RUN_SUMMARIES].replay_budget_events = 20;
+    documents_put_many(service.documents, 5);
+    struct snapshot *first = take(&service, 0);
+    documents_put_many(service.documents, 10);
+    struct snapshot *second = take(&service, 1);
+    assert_ptr_equal(first, second);
+    documents_put_many(service.documents, 1);
+    struct snapshot *third = take(&service, 2);
+    assert_int_equal(third->watermark, 16);
+    snapshot_unref(first);
+    snapshot_unref(second);
+    snapshot_unref(third);
+    service_close(&service);
+}
+
 static void one_of_another_epoch_is_not_used(void **state) {
     (void)state;
     struct service service;
@@ -424,6 +443,7 @@ int main(void) {
         cmocka_unit_test(within_its_cadence_a_snapshot_is_the_same_and_then_another),
         cmocka_unit_test(a_tick_lets_go_of_what_is_old_and_read_to_its_end),
         cmocka_unit_test(one_that_the_journal_has_left_behind_is_not_used),
+        cmocka_unit_test(one_too_far_behind_to_be_followed_is_not_used),
         cmocka_unit_test(one_of_another_epoch_is_not_used),
         cmocka_unit_test(a_build_that_fails_is_told_to_all_and_tried_again),
         cmocka_unit_test(a_builder_that_cannot_start_is_told_to_the_asker),
