@@ -262,6 +262,13 @@ static const struct setting settings[] = {
      .min = 1048576,
      .max = 1099511627776,
      .help = "bytes of all topics' frames kept in memory; the coldest give way"},
+    {.name = "KHALA_SNAPSHOTS_BYTES_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(snapshots_bytes_max),
+     .fallback = "8589934592",
+     .min = 65536,
+     .max = (uint64_t)1 << 44,
+     .help = "disk that snapshots may use under the data folder, those still being read included"},
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))

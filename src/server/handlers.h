@@ -59,4 +59,9 @@ void handle_messages(struct exchange *exchange);
 void handle_phoenix(struct exchange *exchange);
 void handle_sse(struct exchange *exchange);
 
+/* handle_snapshot.c; its answer comes in pieces */
+void handle_snapshot(struct exchange *exchange);
+/* handle_snapshots.c */
+void handle_snapshots(struct exchange *exchange);
+
 #endif

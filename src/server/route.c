@@ -47,6 +47,8 @@ static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0, ROUTE_READER},
+    OPERATOR_GET("/khala/snapshots", handle_snapshots),
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
