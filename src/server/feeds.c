@@ -36,7 +36,20 @@ void feeds_close(struct feeds *feeds) {
     map_release(&feeds->by_name);
 }
 
+static void page_drop(struct feed *feed) {
+    page_free(feed->page);
+    feed->page = NULL;
+    *(feed->paged_previous ? &feed->paged_previous->paged_next : &feed->feeds->paged) =
+        feed->paged_next;
+    if (feed->paged_next)
+        feed->paged_next->paged_previous = feed->paged_previous;
+}
+
 static void feed_advanced(struct feed *feed) {
+    /* It knows an older head: who is in line already is told of the new one by the next page only,
+     * and would take itself to be done with this one. */
+    if (feed->page)
+        page_drop(feed);
     for (struct feed_reader *reader = feed->readers, *next; reader; reader = next) {
         /* With its last reader the feed goes too. */
         next = reader->next;
@@ -86,15 +99,6 @@ enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_reade
         feed->readers->previous = reader;
     feed->readers = reader;
     return STATUS_OK;
-}
-
-static void page_drop(struct feed *feed) {
-    page_free(feed->page);
-    feed->page = NULL;
-    *(feed->paged_previous ? &feed->paged_previous->paged_next : &feed->feeds->paged) =
-        feed->paged_next;
-    if (feed->paged_next)
-        feed->paged_next->paged_previous = feed->paged_previous;
 }
 
 void feed_leave(struct feed_reader *reader) {

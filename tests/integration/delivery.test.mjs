@@ -318,3 +318,15 @@ test("clients that stop reading cost no memory, delay nobody, and are closed", a
   assert.ok(crowd.grown_kib - alone.grown_kib < 50 * 1024, "memory grows with those who do not read");
   assert.ok(crowd.median_ms < 5 * alone.median_ms + 20, "others wait for those who do not read");
 });
+
+test("what is committed while a crowd is being served reaches the part of it that still waits", async (t) => {
+  const operator = await operate(t, { args: ["--loops", "1"] });
+  await operator.did("runs", { run_id: "a" }, 201);
+  // More than are served between two looks at the sockets, and a batch that takes several commits.
+  const crowd = await Promise.all(Array.from({ length: 700 }, () => sse(operator, TOPIC, "?after_seq=1")));
+  await operator.batch(events(200, "a", () => ({ pad: "x".repeat(1000) })));
+  for (const stream of crowd) {
+    await stream.until(() => stream.events.length >= 200, "every event for everybody");
+    assert.deepEqual(sequences(stream.events), range(2, 201));
+  }
+});
