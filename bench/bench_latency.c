@@ -141,6 +141,7 @@ int main(int count, char **arguments) {
         .port = latency.server.port,
         .count = (unsigned)bench_option(arguments, "--subscribers", 1000),
         .process_count = 1,
+        .heartbeat_ms = 20000,
         .token = token.data,
         .topic = TOPIC};
     begin(&latency, arguments, &options);

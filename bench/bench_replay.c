@@ -166,6 +166,7 @@ int main(int count, char **arguments) {
         .dialect = receiver_dialect_of(bench_option_text(arguments, "--dialect", "phoenix")),
         .port = replay.server.port,
         .process_count = 1,
+        .heartbeat_ms = 20000,
         .token = token.data,
         .topic = TOPIC,
         .replay_batch = REPLAY_BATCH};

@@ -91,6 +91,7 @@ int main(int count, char **arguments) {
         .port = stuck.server.port,
         .count = (unsigned)bench_option(arguments, "--subscribers", 200),
         .process_count = 1,
+        .heartbeat_ms = 20000,
         .token = token.data,
         .topic = TOPIC,
         .after_seq = 1,

@@ -520,7 +520,8 @@ void receiver_process(const struct receiver_options *options, struct receiver_sh
         int ready = epoll_wait(worker.epoll, events, 256, TICK_MS);
         for (int i = 0; i < ready; i++)
             conn_readable(&worker, &worker.conns[events[i].data.u32]);
-        if (options->heartbeat_ms > 0 && bench_seconds() - tick > TICK_MS / 1e3) {
+        if (options->dialect == RECEIVER_PHOENIX && options->heartbeat_ms > 0 &&
+            bench_seconds() - tick > TICK_MS / 1e3) {
             tick = bench_seconds();
             heartbeats(&worker);
         }
