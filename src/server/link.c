@@ -563,9 +563,9 @@ static void send_batch(struct link_reader *reader, struct delivery_batch *batch)
 static void serve(struct link_reader *reader, size_t frames_max) {
     struct link *link = reader->link;
     struct scheduler *scheduler = &link->loop->scheduler;
-    struct delivery_batch batch = {.count_max = frames_max, .bytes_max = PUSH_BYTES};
-    if (batch.count_max > reader->frames_max)
-        batch.count_max = reader->frames_max;
+    struct delivery_batch batch;
+    if (frames_max > reader->frames_max)
+        frames_max = reader->frames_max;
     if (!link->conn || link->is_closing || is_blocked(link) || !reader->is_open ||
         reader_is_at_work(reader)) {
         (void)scheduler_served(scheduler, &reader->turn, 0, false);
@@ -582,11 +582,14 @@ static void serve(struct link_reader *reader, size_t frames_max) {
         serve_snapshot(reader);
         return;
     }
-    struct page *page = shared_page(reader, batch.count_max);
+    struct page *page = shared_page(reader, frames_max);
     if (page) {
         send_page(reader, page, true);
         return;
     }
+    /* Not before: emptying it costs more than a delivery of a shared page. */
+    batch.count_max = frames_max;
+    batch.bytes_max = PUSH_BYTES;
     enum subscription_step step = subscription_next(&reader->subscription, &batch);
     if (step == SUBSCRIPTION_FRAMES) {
         send_batch(reader, &batch);
