@@ -390,6 +390,34 @@ size_t config_flags(struct config_flag *flags) {
     return count;
 }
 
+static const char *takes_of(const struct setting *setting) {
+    const char *last = strrchr(setting->name, '_') + 1;
+    switch (setting->type) {
+    case SETTING_TEXT:
+        return strcmp(last, "DIR") == 0 || strcmp(last, "FILE") == 0 ? last : "TEXT";
+    case SETTING_SECRET:
+        return "SECRET";
+    case SETTING_ADDRESS:
+        return "HOST:PORT";
+    case SETTING_NUMBER:
+        return "N";
+    case SETTING_CHOICE:
+        return setting->choices;
+    }
+    return "TEXT";
+}
+
+void config_flag_describe(const char *name, const char **takes, const char **help) {
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (!settings[i].flag || strcmp(settings[i].flag, name) != 0)
+            continue;
+        *takes = takes_of(&settings[i]);
+        *help = settings[i].help;
+        return;
+    }
+    assert(0 && "a flag of config_flags");
+}
+
 static const char *source_name(enum config_source source) {
     static const char *const names[] = {"default", "environment", "flag"};
     return names[source];
