@@ -48,7 +48,8 @@ void server_append_seen(struct server *server, enum status status, uint64_t mono
 bool server_store_works(const struct server *server, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&server->store_failed_at_ms);
     /* After a while somebody must try, or a server that gets no appends would never recover. */
-    return failed_at_ms == 0 || mono_ms - failed_at_ms > STORE_FAILED_MS;
+    /* The failure may have been seen by a loop whose turn began later than the asker's. */
+    return failed_at_ms == 0 || mono_ms > failed_at_ms + STORE_FAILED_MS;
 }
 
 static void loops_end(struct server *server) {
