@@ -28,7 +28,8 @@ const struct cli_command cli_commands[] = {
      NULL, true},
     {"append",
      "append --run ID --type TYPE [--payload JSON|-] [--create] [--event-id UUID]\n"
-     "append --worker ID | --topic TOPIC | --notification  (with the same options)\n"
+     "append --worker ID | --topic TOPIC  (with the same options)\n"
+     "append --notification [--type TYPE] [--payload JSON|-] [--event-id UUID]\n"
      "append --batch FILE|-   (a JSON object a line, as events:batch takes them)\n"
      "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--key KEY] "
      "[--data-dir DIR] [--json]",
@@ -39,7 +40,7 @@ const struct cli_command cli_commands[] = {
      OPTIONS({"--run", "ID", "append to this run"}, {"--worker", "ID", "append to this worker"},
              {"--topic", "TOPIC", "append to this application topic"},
              {"--notification", NULL, "append a notification"},
-             {"--type", "TYPE", "the event's type"},
+             {"--type", "TYPE", "the event's type; a notification's is notification unless said"},
              {"--payload", "JSON|-", "its payload; - reads it from standard input"},
              {"--create", NULL, "create the run first where it is not there"},
              {"--event-id", "UUID", "its id, so that it counts once however often it is sent"},
