@@ -243,7 +243,8 @@ static int append_batch(struct remote *remote, const struct append_options *opti
     unsigned http_status = 0;
     run.fd = strcmp(options->batch, "-") == 0 ? 0 : open(options->batch, O_RDONLY | O_CLOEXEC);
     if (run.fd < 0)
-        return cli_fail(EXIT_CODE_USAGE, "cannot read %s: %s", options->batch, strerror(errno));
+        return cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", options->batch,
+                        strerror(errno));
     buffer_init(&run.block, 2 * BLOCK_BYTES_MAX);
     json_items_init(&run.answers, JSON_ITEMS_LINES, &limits);
     const struct http_client_source source = {run.fd, IDLE_MS_MAX, &run, batch_next};

@@ -250,6 +250,9 @@ test("a file that cannot be read is unreachable, and says why", (t) => {
   const directory = run(["cursor", "migrate", path]);
   assert.equal(directory.code, 3);
   assert.match(directory.problem, /Is a directory\n$/);
+  const batch = run(["append", "--key", "k", "--batch", join(path, "none.ndjson")]);
+  assert.equal(batch.code, 3);
+  assert.match(batch.problem, /^khala: cannot read '.*none\.ndjson': No such file or directory\n$/);
 });
 
 test("a file beyond the maximum is refused, one at the maximum is read", (t) => {
