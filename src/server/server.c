@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "server/listen.h"
+#include "server/notify.h"
 
 #define READER_TASKS_MAX 100000
 #define STORE_FAILED_MS  5000
@@ -74,6 +75,7 @@ static void on_signal(uv_signal_t *handle, int number) {
         loops_end(server);
         return;
     }
+    notify_send("STOPPING=1\nSTATUS=Finishes the requests under way");
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_drain_post(&server->loops[i]);
     uv_timer_start(&server->grace, on_grace_over, server->config.shutdown_grace_ms, 0);
@@ -84,6 +86,7 @@ static void control_close(struct server *server) {
     uv_close((uv_handle_t *)&server->interrupt, NULL);
     uv_close((uv_handle_t *)&server->grace, NULL);
     uv_close((uv_handle_t *)&server->loop_ended, NULL);
+    watchdog_close(&server->watchdog);
 }
 
 static void on_loop_ended(uv_async_t *handle) {
@@ -104,6 +107,7 @@ static enum status control_init(struct server *server) {
     uv_signal_init(&server->control, &server->interrupt);
     uv_timer_init(&server->control, &server->grace);
     uv_async_init(&server->control, &server->loop_ended, on_loop_ended);
+    watchdog_init(&server->watchdog, &server->control);
     server->terminate.data = server->interrupt.data = server;
     server->grace.data = server->loop_ended.data = server;
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
@@ -252,6 +256,8 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)server->loop_count));
         on_ready(server);
+        watchdog_start(&server->watchdog, server->loops, server->loops_started);
+        notify_send("READY=1\nSTATUS=Serves");
     } else if (server->loops_started > 0) {
         loops_end(server);
     } else {
