@@ -63,6 +63,7 @@ int cli_append(int argc, char **argv);
 int cli_backup(int argc, char **argv);
 int cli_config(int argc, char **argv);
 int cli_cursor(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_get(int argc, char **argv);
 int cli_help(int argc, char **argv);

@@ -95,7 +95,7 @@ int cli_restore(int argc, char **argv) {
     enum status status =
         store_restore_begin(config.data_dir, argv[0], &options, &restore, &message);
     progress_end(&progress);
-    if (status == STATUS_INTERNAL_ERROR)
+    if (status == STATUS_INTERNAL_ERROR || status == STATUS_INVALID_CONFIG)
         return cli_fail(EXIT_CODE_NO, "%s", message.text);
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s",

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "projector/verify.h"
+#include "server/limits.h"
 #include "server/listen.h"
 #include "server/notify.h"
 
@@ -18,6 +20,7 @@
 #define KEY_BYTES_SHORT  16
 #define ITEM_BYTES       (512u << 10)
 #define BODY_BYTES       (1u << 20)
+#define TAIL_EVENTS      256
 
 __attribute__((format(printf, 3, 4))) static enum status
 refuse(struct server *server, enum status status, const char *format, ...) {
@@ -209,6 +212,26 @@ static enum status writer_and_readers_start(struct server *server) {
     return status;
 }
 
+/* What a crash or a disk that lies about syncing harms first is the end of the log, on which the
+ * writer would build; looking at all of it would keep a large store from starting for minutes. */
+static enum status tail_check(struct server *server) {
+    const struct verify_sample sample = {.stretch_count = 1, .stretch_events = TAIL_EVENTS};
+    struct store_session *session = NULL;
+    struct verify_result result;
+    enum status status = store_session_open(server->store, STORE_READ, &session);
+    if (status != STATUS_OK)
+        return status;
+    status = verify_sample(session, &sample, &result);
+    store_session_close(session);
+    if (status == STATUS_OK && result.is_broken)
+        return refuse(server, STATUS_INVALID_CONFIG,
+                      "the log in %s is damaged at log id %llu (%.200s): %s: 'khala doctor' says "
+                      "what to do",
+                      server->config.data_dir, (unsigned long long)result.broken.log_id,
+                      result.broken.entity, result.broken.what);
+    return status;
+}
+
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
@@ -218,7 +241,11 @@ static enum status store_start(struct server *server) {
     status = key_start(server);
     if (status != STATUS_OK)
         return status;
-    status = delivery_start(server);
+    status = tail_check(server);
+    if (status == STATUS_INVALID_CONFIG)
+        return status;
+    if (status == STATUS_OK)
+        status = delivery_start(server);
     if (status == STATUS_OK)
         status = writer_and_readers_start(server);
     if (status == STATUS_INTERNAL_ERROR)
@@ -271,11 +298,21 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
     return status;
 }
 
+static void descriptors_raise(const struct config *config) {
+    uint64_t wanted = limits_descriptors_for(config->connections_max);
+    uint64_t given = limits_descriptors_raise(wanted);
+    if (given < wanted)
+        log_event(LOG_WARN, "server.descriptors_few", log_int("given", (int64_t)given),
+                  log_int("wanted", (int64_t)wanted),
+                  log_int("connections_max", (int64_t)config->connections_max));
+}
+
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
     signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is a full disk like any other, which the store answers for. */
     signal(SIGXFSZ, SIG_IGN);
     body_limits_set(server);
+    descriptors_raise(&server->config);
     enum status status = store_start(server);
     if (status == STATUS_OK)
         status = serve(server, on_ready);

@@ -7,6 +7,7 @@
  * name, and held exclusively until the rename is done. */
 #include "store/store_care.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #define KEPT_COUNT_MAX 100
 #define PARTIAL_SUFFIX ".partial"
 #define RESTORING_FILE SQLITE_STORE_FILE ".restoring"
+#define KEPT_INFIX     ".before-"
 
 /* ---- copying ----------------------------------------------------------------------------------
  */
@@ -243,6 +245,29 @@ static void remove_copy(const struct store_restore *restore) {
     }
 }
 
+/* A restore that was killed just before its rename leaves the store in force with a second name,
+ * under which it must not be opened. */
+static void remove_second_names(const struct store_restore *restore) {
+    static const char prefix[] = SQLITE_STORE_FILE KEPT_INFIX;
+    struct stat store, found;
+    DIR *folder = opendir(restore->folder);
+    if (!folder || stat(restore->store_path, &store) != 0)
+        goto out;
+    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+        int at = dirfd(folder);
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
+            fstatat(at, entry->d_name, &found, 0) != 0 || found.st_ino != store.st_ino)
+            continue;
+        char log[sizeof(entry->d_name) + 16];
+        unlinkat(at, entry->d_name, 0);
+        snprintf(log, sizeof(log), "%s-wal", entry->d_name);
+        unlinkat(at, log, 0);
+    }
+out:
+    if (folder)
+        closedir(folder);
+}
+
 void store_restore_end(struct store_restore *restore) {
     if (!restore)
         return;
@@ -315,6 +340,7 @@ enum status store_restore_begin(const char *folder, const char *file,
         status = sqlite_take_lock(folder, &made->copy.lock_fd, message);
     if (status == STATUS_OK) {
         remove_copy(made);
+        remove_second_names(made);
         status = claim_file(made->copy.path, &fd, message);
     }
     if (status == STATUS_OK)
@@ -362,6 +388,19 @@ static enum status seal_store(const char *path, sqlite3 **database, struct store
     return status;
 }
 
+static const char *const log_suffixes[] = {"-wal", "-journal", "-shm"};
+
+/* shm is an index of the log that SQLite makes anew. */
+static enum status remove_logs(const char *path, struct store_message *message) {
+    for (size_t i = 0; i < sizeof(log_suffixes) / sizeof(log_suffixes[0]); i++) {
+        char name[STORE_MESSAGE_MAX];
+        snprintf(name, sizeof(name), "%s%s", path, log_suffixes[i]);
+        if (unlink(name) != 0 && errno != ENOENT)
+            return sqlite_system_fault(message, name, "remove the file");
+    }
+    return STATUS_OK;
+}
+
 static enum status keep_file(const char *path, const char *kept, const char *suffix,
                              struct store_message *message) {
     char from[STORE_MESSAGE_MAX];
@@ -375,8 +414,9 @@ static enum status keep_file(const char *path, const char *kept, const char *suf
                : sqlite_system_fault(message, to, "keep the store's file under this name");
 }
 
-/* A second name for what is in force, so that no moment has none. */
-static enum status keep_store(const char *path, struct store_restored *restored,
+/* A second name for what is in force, so that no moment has none. Its logs, too: SQLite throws away
+ * the one of a database that it does not recognise. */
+static enum status keep_store(const char *path, char kept[STORE_MESSAGE_MAX],
                               struct store_message *message) {
     char stamp[32];
     time_t now = time(NULL);
@@ -385,30 +425,31 @@ static enum status keep_store(const char *path, struct store_restored *restored,
     strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &parts);
     enum status status = STATUS_ALREADY_EXISTS;
     for (int i = 1; i <= KEPT_COUNT_MAX && status == STATUS_ALREADY_EXISTS; i++) {
-        int size = snprintf(restored->kept, sizeof(restored->kept),
-                            i == 1 ? "%s.before-%s" : "%s.before-%s-%d", path, stamp, i);
-        if (size < 0 || (size_t)size >= sizeof(restored->kept) - sizeof("-journal")) {
+        int size = snprintf(kept, STORE_MESSAGE_MAX, "%s%s%s-%d", path, KEPT_INFIX, stamp, i);
+        if (size < 0 || size >= STORE_MESSAGE_MAX - (int)sizeof("-journal")) {
             errno = ENAMETOOLONG;
             return sqlite_system_fault(message, path, "keep the store's file");
         }
-        status = keep_file(path, restored->kept, "", message);
+        status = keep_file(path, kept, "", message);
     }
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = keep_file(path, kept, log_suffixes[i], message);
     return status;
 }
 
-/* What stands beside a store that could not be sealed would be played into the new one. */
-static enum status keep_logs(const char *path, const struct store_restored *restored,
-                             struct store_message *message) {
-    static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
-        status = keep_file(path, restored->kept, suffixes[i], message);
-    for (size_t i = 0; i < 3 && status == STATUS_OK; i++) {
-        char name[STORE_MESSAGE_MAX];
-        snprintf(name, sizeof(name), "%s%s", path, suffixes[i]);
-        if (unlink(name) != 0 && errno != ENOENT)
-            status = sqlite_system_fault(message, name, "remove the file");
-    }
+/* Seals the store in force, which has a second name then, until *sealed is closed. */
+static enum status set_aside(struct store_restore *restore, char kept[STORE_MESSAGE_MAX],
+                             sqlite3 **sealed, struct store_message *message) {
+    enum status status = keep_store(restore->store_path, kept, message);
+    if (status == STATUS_OK)
+        status = seal_store(restore->store_path, sealed, message);
+    if (status == STATUS_OK)
+        status = remove_logs(*sealed ? kept : restore->store_path, message);
+    if (status == STATUS_OK)
+        return sqlite_sync_folder(restore->folder, message);
+    struct store_message ignored;
+    unlink(kept);
+    (void)remove_logs(kept, &ignored);
     return status;
 }
 
@@ -417,15 +458,8 @@ static enum status swap(struct store_restore *restore, struct store_restored *re
     const char *path = restore->store_path;
     sqlite3 *sealed = NULL;
     enum status status = STATUS_OK;
-    if (access(path, F_OK) == 0) {
-        status = seal_store(path, &sealed, message);
-        if (status == STATUS_OK)
-            status = keep_store(path, restored, message);
-        if (status == STATUS_OK && !sealed)
-            status = keep_logs(path, restored, message);
-        if (status == STATUS_OK)
-            status = sqlite_sync_folder(restore->folder, message);
-    }
+    if (access(path, F_OK) == 0)
+        status = set_aside(restore, restored->kept, &sealed, message);
     if (status == STATUS_OK && rename(restore->copy.path, path) != 0)
         status = sqlite_system_fault(message, path, "put the copy in the store's place");
     if (status == STATUS_OK) {

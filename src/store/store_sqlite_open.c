@@ -322,8 +322,10 @@ enum status sqlite_update_schema(const char *path, struct store_message *message
     if (status != STATUS_OK)
         return status;
     status = check_schema(database, path, &schema, message);
-    if (status == STATUS_OK && schema.empty)
-        status = no_store_yet(path, message);
+    if (status == STATUS_OK && schema.empty) {
+        snprintf(message->text, sizeof(message->text), "it holds no store");
+        status = STATUS_INVALID_CONFIG;
+    }
     if (status == STATUS_OK)
         status = migrate(database, path, &schema, message);
     sqlite3_close(database);
