@@ -92,7 +92,7 @@ const struct cli_command cli_commands[] = {
      false},
     {"backup", "backup FILE [--force] [--json] [--data-dir DIR]",
      "Copy the store as it is at one moment into a file, also while a server runs.",
-     "khala backup khala-backup.db\nkhala backup --force /var/backups/khala.db", cli_backup, "FILE",
+     "khala backup khala-backup.db\nkhala backup --force khala-backup.db", cli_backup, "FILE",
      OPTIONS({"--force", NULL, "replace the file, once the new one is whole"}, JSON_ROW,
              DATA_DIR_ROW),
      false},
@@ -133,6 +133,10 @@ const struct cli_command cli_commands[] = {
      OPTIONS(JSON_ROW, {"--check", NULL, "only check: silent and 0 when all values are good"},
              {"--markdown", NULL, "write docs/configuration.md"}),
      true},
+    {"completion", "completion bash|zsh", "Write what a shell needs to complete verbs and options.",
+     "khala completion bash > khala.bash\nkhala completion zsh > _khala", cli_completion,
+     "bash|zsh", NULL, false},
+    {"man", "man", "Write the manual page.", "khala man > khala.1", cli_man, NULL, NULL, false},
     {"version", "version [--json]", "Show the version.", "khala version", cli_version, NULL,
      OPTIONS(JSON_ROW), false},
     {"help", "help [VERB]", "Show the verbs, or one in full.", "khala help cursor", cli_help,
@@ -144,20 +148,20 @@ const struct cli_command cli_commands[] = {
 static const struct cli_command *running;
 
 bool cli_option_at(const struct cli_command *command, size_t index, struct cli_option_row *row) {
-    struct config_flag flags[CONFIG_SETTINGS_MAX];
-    size_t own_count = 0;
-    while (command->options && command->options[own_count].name)
-        own_count++;
-    if (index < own_count) {
-        *row = command->options[index];
-        return true;
+    struct config_setting setting;
+    for (const struct cli_option_row *own = command->options; own && own->name; own++, index--) {
+        *row = *own;
+        if (index == 0)
+            return true;
     }
-    index -= own_count;
-    if (!command->takes_settings || index >= config_flags(flags))
-        return false;
-    row->name = flags[index].name;
-    config_flag_describe(row->name, &row->takes, &row->help);
-    return true;
+    for (size_t i = 0; command->takes_settings && config_setting_at(i, &setting); i++) {
+        if (!setting.flag)
+            continue;
+        *row = (struct cli_option_row){setting.flag, setting.takes, setting.help};
+        if (index-- == 0)
+            return true;
+    }
+    return false;
 }
 
 static const struct cli_command *command_find(const char *name) {
@@ -278,9 +282,9 @@ static void print_overview(FILE *out) {
     fputs("Khala: a resumable sync server.\n\nusage: khala VERB …\n\n", out);
     for (const struct cli_command *command = cli_commands; command->name; command++)
         fprintf(out, "  %-11s %s\n", command->name, command->summary);
-    fputs("\nkhala help VERB shows a verb in full. Exit codes: 0 done, 1 the answer is no, "
-          "2 wrong usage, 3 unreachable.\n",
-          out);
+    fputs("\nkhala help VERB shows a verb in full. Exit codes:\n", out);
+    for (int code = 0; code < EXIT_CODE_COUNT; code++)
+        fprintf(out, "  %d  %s\n", code, exit_code_message((enum exit_code)code));
 }
 
 static void print_options(const struct cli_command *command) {

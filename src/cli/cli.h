@@ -61,6 +61,7 @@ MUST_CHECK enum status cli_read(const char *path, struct buffer *out);
 
 int cli_append(int argc, char **argv);
 int cli_backup(int argc, char **argv);
+int cli_completion(int argc, char **argv);
 int cli_config(int argc, char **argv);
 int cli_cursor(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
@@ -68,6 +69,7 @@ int cli_export(int argc, char **argv);
 int cli_get(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_json(int argc, char **argv);
+int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_reproject(int argc, char **argv);
 int cli_restore(int argc, char **argv);

@@ -407,15 +407,13 @@ static const char *takes_of(const struct setting *setting) {
     return "TEXT";
 }
 
-void config_flag_describe(const char *name, const char **takes, const char **help) {
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        if (!settings[i].flag || strcmp(settings[i].flag, name) != 0)
-            continue;
-        *takes = takes_of(&settings[i]);
-        *help = settings[i].help;
-        return;
-    }
-    assert(0 && "a flag of config_flags");
+bool config_setting_at(size_t index, struct config_setting *setting) {
+    if (index >= SETTING_COUNT)
+        return false;
+    const struct setting *row = &settings[index];
+    *setting =
+        (struct config_setting){row->name, row->flag, takes_of(row), row->fallback, row->help};
+    return true;
 }
 
 static const char *source_name(enum config_source source) {
