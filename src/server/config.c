@@ -432,6 +432,32 @@ size_t config_flags(struct config_flag *flags) {
     return count;
 }
 
+static const char *takes_of(const struct setting *setting) {
+    const char *last = strrchr(setting->name, '_') + 1;
+    switch (setting->type) {
+    case SETTING_TEXT:
+        return strcmp(last, "DIR") == 0 || strcmp(last, "FILE") == 0 ? last : "TEXT";
+    case SETTING_SECRET:
+        return "SECRET";
+    case SETTING_ADDRESS:
+        return "HOST:PORT";
+    case SETTING_NUMBER:
+        return "N";
+    case SETTING_CHOICE:
+        return setting->choices;
+    }
+    return "TEXT";
+}
+
+bool config_setting_at(size_t index, struct config_setting *setting) {
+    if (index >= SETTING_COUNT)
+        return false;
+    const struct setting *row = &settings[index];
+    *setting =
+        (struct config_setting){row->name, row->flag, takes_of(row), row->fallback, row->help};
+    return true;
+}
+
 static const char *source_name(enum config_source source) {
     static const char *const names[] = {"default", "environment", "flag"};
     return names[source];

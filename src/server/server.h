@@ -18,6 +18,7 @@
 #include "server/operator_key.h"
 #include "server/readers.h"
 #include "server/snapshot_service.h"
+#include "server/watchdog.h"
 
 #define SERVER_MESSAGE_MAX 1024
 
@@ -50,6 +51,7 @@ struct server {
     uv_signal_t interrupt;
     uv_timer_t grace;
     uv_async_t loop_ended;
+    struct watchdog watchdog;
     char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */
 };
 
