@@ -109,6 +109,12 @@ const struct cli_command cli_commands[] = {
      "Look at files, store, chains, server, clock, disk and limits, and say what to do.",
      "khala doctor\nkhala doctor --json", cli_doctor, NULL,
      OPTIONS(JSON_ROW, URL_ROW, DATA_DIR_ROW), false},
+    {"retention",
+     "retention run-once [--json] [--data-dir DIR]\n"
+     "retention … [--url URL] [--key KEY]",
+     "Prune frames older than their class keeps now, through the server where one runs.",
+     "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
+     OPTIONS(JSON_ROW, REMOTE_ROWS), false},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,

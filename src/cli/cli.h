@@ -73,6 +73,7 @@ int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_reproject(int argc, char **argv);
 int cli_restore(int argc, char **argv);
+int cli_retention(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
 int cli_topic(int argc, char **argv);
