@@ -198,6 +198,23 @@ static enum status delivery_start(struct server *server) {
     return status == STATUS_OK ? consumers_open(&server->consumers, &consumers) : status;
 }
 
+static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
+    struct server *server = user;
+    hub_prune(server->hub, topic, oldest_seq);
+}
+
+static enum status keeper_start(struct server *server) {
+    const struct retention_options options = {
+        .store = server->store,
+        .writer = server->writer,
+        .policies = &server->config.policies,
+        .interval_ms = server->config.retention_interval_ms,
+        .on_pruned = on_pruned,
+        .on_pruned_user = server,
+    };
+    return retention_start(&server->retention, &options);
+}
+
 static enum status writer_and_readers_start(struct server *server) {
     const struct projector_options derive = {.sink = NULL};
     enum status status = projector_open(&server->projector, &derive);
@@ -211,6 +228,8 @@ static enum status writer_and_readers_start(struct server *server) {
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max};
     status = writer_start(&server->writer, &options);
+    if (status == STATUS_OK)
+        status = keeper_start(server);
     if (status == STATUS_OK)
         status = readers_start(&server->readers, server->store, server->config.readers,
                                READER_TASKS_MAX);
@@ -252,23 +271,6 @@ static enum status tail_check(struct server *server) {
     return status;
 }
 
-static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
-    struct server *server = user;
-    hub_prune(server->hub, topic, oldest_seq);
-}
-
-static enum status keeper_start(struct server *server) {
-    const struct retention_options options = {
-        .store = server->store,
-        .writer = server->writer,
-        .policies = &server->config.policies,
-        .interval_ms = server->config.retention_interval_ms,
-        .on_pruned = on_pruned,
-        .on_pruned_user = server,
-    };
-    return retention_start(&server->retention, &options);
-}
-
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
@@ -287,8 +289,6 @@ static enum status store_start(struct server *server) {
         status = delivery_start(server);
     if (status == STATUS_OK)
         status = writer_and_readers_start(server);
-    if (status == STATUS_OK)
-        status = keeper_start(server);
     if (status == STATUS_INTERNAL_ERROR)
         return refuse(
             server, status,
@@ -301,15 +301,16 @@ static enum status store_start(struct server *server) {
 
 /* After the loops, which post to all of these. */
 static void store_stop(struct server *server) {
+    if (server->readers)
+        readers_stop(server->readers);
+    /* Its snapshots hold pins of the retention, which prunes through the writer. */
+    snapshot_service_stop(&server->snapshot_service);
     if (server->retention)
         retention_stop(server->retention);
     if (server->writer)
         writer_stop(server->writer);
     if (server->projector)
         projector_close(server->projector);
-    if (server->readers)
-        readers_stop(server->readers);
-    snapshot_service_stop(&server->snapshot_service);
     if (server->consumers)
         consumers_close(server->consumers);
     if (server->hub)
