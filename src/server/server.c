@@ -13,6 +13,7 @@
 #include "server/listen.h"
 
 #define READER_TASKS_MAX 100000
+#define CAUSES_KEPT      1024
 #define STORE_FAILED_MS  5000
 #define KEY_BYTES_SHORT  16
 #define ITEM_BYTES       (512u << 10)
@@ -182,7 +183,9 @@ static enum status delivery_start(struct server *server) {
         .strikes_max = config->slow_consumer_max_strikes,
     };
     enum status status = hub_open(&server->hub, &hub);
-    return status == STATUS_OK ? consumers_open(&server->consumers, &consumers) : status;
+    if (status == STATUS_OK)
+        status = consumers_open(&server->consumers, &consumers);
+    return status == STATUS_OK ? causes_open(&server->causes, CAUSES_KEPT) : status;
 }
 
 static enum status writer_and_readers_start(struct server *server) {
@@ -236,6 +239,7 @@ static void store_stop(struct server *server) {
         readers_stop(server->readers);
     if (server->consumers)
         consumers_close(server->consumers);
+    causes_close(server->causes);
     if (server->hub)
         hub_close(server->hub);
     if (server->store)

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "authority/writer.h"
+#include "delivery/causes.h"
 #include "delivery/consumers.h"
 #include "hub/hub.h"
 #include "projector/projector.h"
@@ -33,6 +34,7 @@ struct server {
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
+    struct causes *causes;
     struct writer *writer;
     struct readers *readers;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
