@@ -20,6 +20,10 @@ static struct clock_reading system_read(void *user) {
                                   read_ns(CLOCK_MONOTONIC)};
 }
 
+struct clock_reading clock_now(void) {
+    return system_read(NULL);
+}
+
 void clock_init(struct clock *clock) {
     clock_init_source(clock, NULL, system_read);
 }

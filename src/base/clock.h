@@ -28,6 +28,8 @@ void clock_init(struct clock *clock);
 /* Time from elsewhere: tests and simulations. */
 void clock_init_source(struct clock *clock, void *user, clock_read_cb *read);
 void clock_tick(struct clock *clock);
+/* The system's clocks this moment: to measure how long something took, never to decide by. */
+struct clock_reading clock_now(void);
 
 static inline uint64_t clock_wall_ms(const struct clock *clock) {
     return clock->reading.wall_ms;

@@ -1,8 +1,8 @@
 /* Why clients were denied or disconnected: a ring of the latest decisions, for people who ask.
  * Any thread; the lock is held for one copy. Memory: taken at opening, and never more; the oldest
  * decision gives way. STATUS_OUT_OF_MEMORY at opening; adding cannot fail.
- * Texts are copied, and cut where they are longer than their room: then only their beginning
- * matches. Never a secret: a principal is named by what its token says, not by the token. */
+ * Texts are copied, cut where they are longer than their room, and always UTF-8. Never a secret: a
+ * principal is named by what its token says, not by the token. */
 #ifndef DELIVERY_CAUSES_H
 #define DELIVERY_CAUSES_H
 
