@@ -37,6 +37,12 @@ const struct cli_command cli_commands[] = {
      "[--data-dir DIR]",
      "Write the whole log, or the part between two event cursors, with a manifest at its end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export},
+    {"why",
+     "why [--connection ID] [--principal WHO] [--topic TOPIC] [--json]\n"
+     "why … [--url URL] [--key KEY] [--data-dir DIR]",
+     "Say why clients were denied or disconnected, the latest first; a request's ID is its "
+     "request_id.",
+     "khala why --topic run:abc:events\nkhala why --principal user:42 --json", cli_why},
     {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
      "khala migrate --data-dir ./khala-data", cli_migrate},
     {"verify", "verify [--json] [--data-dir DIR]",

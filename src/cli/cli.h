@@ -55,6 +55,7 @@ int cli_reproject(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_topic(int argc, char **argv);
 int cli_verify(int argc, char **argv);
+int cli_why(int argc, char **argv);
 int cli_version(int argc, char **argv);
 
 #endif

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "server/development_gate.h"
 #include "server/operator_key.h"
 #include "server/route.h"
@@ -415,6 +416,8 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
 static bool take_place(struct io_loop *loop) {
     struct server *server = loop->server;
     bool taken = atomic_fetch_add(&server->conn_count, 1) < server->config.connections_max;
+    metrics_add(taken ? METRIC_HTTP_CONNECTIONS_ACCEPTED : METRIC_HTTP_CONNECTIONS_REFUSED,
+                METRIC_PLAIN, 1);
     if (!taken)
         atomic_fetch_sub(&server->conn_count, 1);
     /* One line for a flood of them. */

@@ -34,6 +34,7 @@ struct exchange {
     struct server *server;
     const struct http1_request *request; /* NULL with conn, or when there was none */
     const struct route *route;
+    uint64_t begun_ns;                                /* when its head was read */
     struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */
     size_t parameter_count;
     struct buffer parameter_memory;
@@ -73,6 +74,8 @@ MUST_CHECK bool exchange_unref(struct exchange *exchange);
 struct slice exchange_request_id(struct exchange *exchange);
 bool exchange_is_head(const struct exchange *exchange);
 
+void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
+                     struct slice body);
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body);
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error);
 void exchange_answer_status(struct exchange *exchange, enum status status);

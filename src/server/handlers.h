@@ -58,4 +58,12 @@ void handle_messages(struct exchange *exchange);
 /* handle_sse.c */
 void handle_sse(struct exchange *exchange);
 
+/* handle_metrics.c */
+void handle_metrics(struct exchange *exchange);
+/* handle_fanout.c */
+void handle_fanout_hooks(struct exchange *exchange);
+void handle_fanout_metrics(struct exchange *exchange);
+/* handle_why.c */
+void handle_why(struct exchange *exchange);
+
 #endif

@@ -16,6 +16,7 @@
 #include "server/config.h"
 #include "server/deadline.h"
 #include "server/feeds.h"
+#include "server/http_date.h"
 #include "wire/http1.h"
 
 #define LOOP_READ_BYTES 65536
@@ -42,6 +43,7 @@ struct io_loop {
     struct mailbox mailbox;
     struct clock clock;
     struct uuid7_generator ids; /* of requests */
+    struct http_date date;
     struct deadline_queue deadlines;
     struct http1_limits limits;
     struct append_reader reader; /* of the bodies of appends */

@@ -45,6 +45,10 @@ static const struct route routes[] = {
      ROUTE_OPERATOR},
     OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR},
+    OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks),
+    OPERATOR_GET("/khala/fanout/metrics", handle_fanout_metrics),
+    OPERATOR_GET("/khala/why", handle_why),
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

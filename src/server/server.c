@@ -14,6 +14,7 @@
 
 #define READER_TASKS_MAX 100000
 #define CAUSES_KEPT      1024
+#define TOPICS_KEPT      1024
 #define STORE_FAILED_MS  5000
 #define KEY_BYTES_SHORT  16
 #define ITEM_BYTES       (512u << 10)
@@ -168,6 +169,17 @@ static void on_commit(void *user, const struct store_batch *batch,
                       const struct store_entity *states) {
     struct server *server = user;
     hub_publish(server->hub, batch, states);
+    topic_activity_committed(server->activity, batch);
+}
+
+static void on_refused(void *user, const struct append_request *request) {
+    const struct server *server = user;
+    if (!request->refusal.topic.data)
+        return;
+    if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
+        topic_activity_violated(server->activity, request->refusal.topic, VIOLATION_PUBLISH_RATE);
+    else if (request->status == STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE)
+        topic_activity_violated(server->activity, request->refusal.topic, VIOLATION_FRAME_SIZE);
 }
 
 static enum status delivery_start(struct server *server) {
@@ -185,7 +197,9 @@ static enum status delivery_start(struct server *server) {
     enum status status = hub_open(&server->hub, &hub);
     if (status == STATUS_OK)
         status = consumers_open(&server->consumers, &consumers);
-    return status == STATUS_OK ? causes_open(&server->causes, CAUSES_KEPT) : status;
+    if (status == STATUS_OK)
+        status = causes_open(&server->causes, CAUSES_KEPT);
+    return status == STATUS_OK ? topic_activity_open(&server->activity, TOPICS_KEPT) : status;
 }
 
 static enum status writer_and_readers_start(struct server *server) {
@@ -197,6 +211,7 @@ static enum status writer_and_readers_start(struct server *server) {
                                            .policies = &server->config.policies,
                                            .projection = projector_projection(server->projector),
                                            .on_commit = on_commit,
+                                           .on_refused = on_refused,
                                            .on_commit_user = server,
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max};
@@ -240,6 +255,7 @@ static void store_stop(struct server *server) {
     if (server->consumers)
         consumers_close(server->consumers);
     causes_close(server->causes);
+    topic_activity_close(server->activity);
     if (server->hub)
         hub_close(server->hub);
     if (server->store)
@@ -272,6 +288,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is a full disk like any other, which the store answers for. */
     signal(SIGXFSZ, SIG_IGN);
+    server->started = clock_now();
     body_limits_set(server);
     enum status status = store_start(server);
     if (status == STATUS_OK)

@@ -12,6 +12,7 @@
 #include "authority/writer.h"
 #include "delivery/causes.h"
 #include "delivery/consumers.h"
+#include "delivery/topic_activity.h"
 #include "hub/hub.h"
 #include "projector/projector.h"
 #include "server/config.h"
@@ -35,6 +36,8 @@ struct server {
     struct hub *hub;
     struct consumers *consumers;
     struct causes *causes;
+    struct topic_activity *activity;
+    struct clock_reading started;
     struct writer *writer;
     struct readers *readers;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
