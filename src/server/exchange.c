@@ -26,6 +26,8 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     exchange->loop = conn->loop;
     exchange->server = conn->loop->server;
     exchange->request = request;
+    if (*exchange->server->config.operator_bind.host)
+        exchange->routes_hidden = conn->is_operators ? ROUTE_READER : ROUTE_OPERATOR;
     exchange->begun_ns = clock_mono_ns(&conn->loop->clock);
     exchange->refused = STATUS_OK;
     buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
@@ -185,7 +187,7 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
         /* The parser refuses CONNECT before there is a request, and nothing takes it. */
         if (exchange->request)
-            route_allowed(exchange->request->path, allowed);
+            route_allowed(exchange->request->path, exchange->routes_hidden, allowed);
         headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
     }
     if (status_http(error->status) == 401)

@@ -34,7 +34,8 @@ struct exchange {
     struct server *server;
     const struct http1_request *request; /* NULL with conn, or when there was none */
     const struct route *route;
-    uint64_t begun_ns;                                /* when its head was read */
+    unsigned routes_hidden; /* flags of those that are not served where it came in */
+    uint64_t begun_ns;      /* when its head was read */
     struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */
     size_t parameter_count;
     struct buffer parameter_memory;

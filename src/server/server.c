@@ -112,25 +112,44 @@ static enum status control_init(struct server *server) {
     return STATUS_OK;
 }
 
+static enum status addresses_open(struct server *server, const struct config_address *address,
+                                  const char *setting, int *fds, uint16_t *port) {
+    enum status status = listen_open(address, fds, server->loop_count, port);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    const char *reason =
+        status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
+    bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
+    return refuse(server, status, "cannot listen on %s:%u: %s%s%s%s", address->host,
+                  (unsigned)address->port, reason, is_taken ? "; " : "", is_taken ? setting : "",
+                  is_taken ? " names another" : "");
+}
+
+static enum status listeners_open(struct server *server, int *fds, int *operator_fds) {
+    const struct config *config = &server->config;
+    for (size_t i = 0; i < server->loop_count; i++)
+        operator_fds[i] = -1;
+    enum status status =
+        addresses_open(server, &config->bind, "--bind or RUNTIME_BIND_ADDR", fds, &server->port);
+    if (status == STATUS_OK && *config->operator_bind.host)
+        status = addresses_open(server, &config->operator_bind, "KHALA_OPERATOR_BIND_ADDR",
+                                operator_fds, &server->operator_port);
+    return status;
+}
+
 static enum status loops_start(struct server *server) {
     int fds[CONFIG_LOOPS_MAX];
-    const struct config_address *address = &server->config.bind;
+    int operator_fds[CONFIG_LOOPS_MAX];
     server->loop_count = loop_count_wanted(&server->config);
-    enum status status = listen_open(address, fds, server->loop_count, &server->port);
-    if (status != STATUS_OK) {
-        const char *reason =
-            status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
-        bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
-        return refuse(server, status, "cannot listen on %s:%u: %s%s", address->host,
-                      (unsigned)address->port, reason,
-                      is_taken ? "; --bind or RUNTIME_BIND_ADDR names another" : "");
-    }
+    enum status status = listeners_open(server, fds, operator_fds);
+    if (status != STATUS_OK)
+        return status;
     server->loops = calloc(server->loop_count, sizeof(*server->loops));
     if (!server->loops)
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < server->loop_count; i++) {
         atomic_fetch_add(&server->loops_running, 1);
-        status = io_loop_start(&server->loops[i], server, fds[i]);
+        status = io_loop_start(&server->loops[i], server, fds[i], operator_fds[i]);
         if (status != STATUS_OK) {
             atomic_fetch_sub(&server->loops_running, 1);
             return refuse(server, status, "cannot start io loop %zu", i);

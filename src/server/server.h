@@ -30,6 +30,7 @@ struct server {
     uint64_t body_bytes_max; /* of a single append */
     uint64_t item_bytes_max; /* of an item of a batch */
     uint16_t port;           /* the one in force, also when 0 was asked for */
+    uint16_t operator_port;  /* the same of the operator's listener; 0: there is none */
     struct operator_key operator_key;
     struct store *store;
     struct projector *projector;
