@@ -78,6 +78,7 @@ int cli_serve(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
 int cli_topic(int argc, char **argv);
 int cli_verify(int argc, char **argv);
+int cli_why(int argc, char **argv);
 int cli_version(int argc, char **argv);
 
 #endif
