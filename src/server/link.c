@@ -531,14 +531,19 @@ static void serve_snapshot(struct link_reader *reader) {
         next_job(link);
         return;
     }
-    enum status status = link->dialect->snapshot(reader, &link->own);
+    bool is_last = link_snapshot_is_last(snapshot);
+    enum status status = STATUS_OK;
+    /* Parts that are empty for this principal would say how many documents others have. */
+    if (snapshot->documents.size > 0 || is_last) {
+        status = link->dialect->snapshot(reader, &link->own);
+        snapshot->parts_told++;
+    }
     buffer_clear(&snapshot->documents);
     snapshot->has_part = false;
-    if (link_snapshot_is_last(snapshot)) {
+    snapshot->part++;
+    if (is_last) {
         subscription_place(&reader->subscription, snapshot->snapshot->watermark);
         link_snapshot_drop(reader);
-    } else {
-        snapshot->part++;
     }
     scheduler_add(&link->loop->scheduler, &reader->turn);
     send_own(link, status);
