@@ -185,6 +185,7 @@ static void opened(struct link *link, struct link_opening *opening) {
 
 static const struct dialect sse_dialect = {
     .name = "sse",
+    .label = LABEL_DIALECT_SSE,
     .opened = opened,
     .bootstrap = tell_bootstrap,
     .snapshot = tell_snapshot,

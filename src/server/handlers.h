@@ -52,6 +52,9 @@ void handle_drift(struct exchange *exchange);
 /* handle_reproject.c; its answer comes in pieces */
 void handle_reproject(struct exchange *exchange);
 
+/* handle_retention.c; its answer may be long in coming */
+void handle_retention_run(struct exchange *exchange);
+
 /* handle_messages.c */
 void handle_messages(struct exchange *exchange);
 
@@ -63,5 +66,12 @@ void handle_sse(struct exchange *exchange);
 void handle_snapshot(struct exchange *exchange);
 /* handle_snapshots.c */
 void handle_snapshots(struct exchange *exchange);
+/* handle_metrics.c */
+void handle_metrics(struct exchange *exchange);
+/* handle_fanout.c */
+void handle_fanout_hooks(struct exchange *exchange);
+void handle_fanout_metrics(struct exchange *exchange);
+/* handle_why.c */
+void handle_why(struct exchange *exchange);
 
 #endif
