@@ -48,6 +48,11 @@ const struct cli_command cli_commands[] = {
      "Rebuild documents from the log and write those that differ, through the server where one "
      "runs; with --verify only name them.",
      "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject},
+    {"retention",
+     "retention run-once [--json] [--data-dir DIR]\n"
+     "retention … [--url URL] [--key KEY]",
+     "Prune frames older than their class keeps now, through the server where one runs.",
+     "khala retention run-once\nkhala retention run-once --json", cli_retention},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic},

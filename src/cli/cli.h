@@ -52,6 +52,7 @@ int cli_help(int argc, char **argv);
 int cli_json(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_reproject(int argc, char **argv);
+int cli_retention(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_topic(int argc, char **argv);
 int cli_verify(int argc, char **argv);

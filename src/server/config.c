@@ -262,6 +262,19 @@ static const struct setting settings[] = {
      .min = 1048576,
      .max = 1099511627776,
      .help = "bytes of all topics' frames kept in memory; the coldest give way"},
+    {.name = "RUNTIME_KHALA_RETENTION_INTERVAL_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(retention_interval_ms),
+     .fallback = "60000",
+     .min = 10,
+     .max = 86400000,
+     .help = "how often frames older than their class keeps are pruned"},
+    {.name = "KHALA_CLOCK_OFFSET_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(clock_offset_ms),
+     .fallback = "0",
+     .max = 315360000000,
+     .help = "a test aid: how far ahead of the system's clock the server believes to be"},
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))

@@ -73,6 +73,7 @@ static void on_signal(uv_signal_t *handle, int number) {
         loops_end(server);
         return;
     }
+    retention_end_post(server->retention);
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_drain_post(&server->loops[i]);
     uv_timer_start(&server->grace, on_grace_over, server->config.shutdown_grace_ms, 0);
@@ -217,6 +218,23 @@ static enum status epoch_read(struct server *server) {
     return status;
 }
 
+static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
+    struct server *server = user;
+    hub_prune(server->hub, topic, oldest_seq);
+}
+
+static enum status keeper_start(struct server *server) {
+    const struct retention_options options = {
+        .store = server->store,
+        .writer = server->writer,
+        .policies = &server->config.policies,
+        .interval_ms = server->config.retention_interval_ms,
+        .on_pruned = on_pruned,
+        .on_pruned_user = server,
+    };
+    return retention_start(&server->retention, &options);
+}
+
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
@@ -231,6 +249,8 @@ static enum status store_start(struct server *server) {
         status = delivery_start(server);
     if (status == STATUS_OK)
         status = writer_and_readers_start(server);
+    if (status == STATUS_OK)
+        status = keeper_start(server);
     if (status == STATUS_INTERNAL_ERROR)
         return refuse(
             server, status,
@@ -243,6 +263,8 @@ static enum status store_start(struct server *server) {
 
 /* After the loops, which post to all of these. */
 static void store_stop(struct server *server) {
+    if (server->retention)
+        retention_stop(server->retention);
     if (server->writer)
         writer_stop(server->writer);
     if (server->projector)

@@ -3,7 +3,7 @@
  * Process lifetime: the struct outlives every thread.
  * What could not be had (the address, the store, the key) is said in message, and logged.
  * SIGTERM or SIGINT drains within the grace; a second one ends at once. Loops end first, since
- * they use the rest; then the writer, the readers, the store. */
+ * they use the rest; then the keeper, the writer, the readers, the store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -13,6 +13,7 @@
 #include "delivery/consumers.h"
 #include "hub/hub.h"
 #include "projector/projector.h"
+#include "retention/retention.h"
 #include "server/config.h"
 #include "server/loop.h"
 #include "server/operator_key.h"
@@ -36,6 +37,7 @@ struct server {
     struct consumers *consumers;
     struct writer *writer;
     struct readers *readers;
+    struct retention *retention;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
     atomic_bool draining;

@@ -63,6 +63,8 @@ enum statement_id {
     STATEMENT_TOPIC_BY_STREAM,
     STATEMENT_MEASURE_EVENTS,
     STATEMENT_MEASURE_JOURNAL,
+    STATEMENT_EVENT_TIME,
+    STATEMENT_ROW_TIMES,
     STATEMENT_RUN_SUMMARY,
     STATEMENT_WORKER_SUMMARY,
     STATEMENT_CHECKPOINT,
@@ -168,8 +170,11 @@ MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *dr
 
 /* store_sqlite_commit.c */
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
-enum status sqlite_prune(struct store_session *base, uint64_t topic_ref, uint64_t below_seq,
-                         uint64_t limit, uint64_t *pruned);
+enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
+
+/* store_sqlite_expiry.c */
+enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
+                                uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
 
 /* store_sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);
