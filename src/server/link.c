@@ -74,8 +74,12 @@ static void reader_free(struct link_reader *reader) {
 }
 
 void link_reader_drop(struct link_reader *reader) {
-    reader->is_open = reader->wants_read = false;
+    reader->is_open = false;
     reader->is_leaving = true;
+    /* Its read waits for another of the link: nobody would bring it back. */
+    if (reader->wants_read)
+        subscription_read_failed(&reader->subscription, STATUS_SHUTTING_DOWN);
+    reader->wants_read = false;
     if (!reader_is_at_work(reader))
         reader_free(reader);
 }

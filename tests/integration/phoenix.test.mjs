@@ -6,7 +6,7 @@ import WebSocket from "ws";
 import { connect, within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
-import { BINARY, CLOSE, PING, PONG, RawSocket, TEXT, frame, handshake } from "../lib/websocket.mjs";
+import { BINARY, CLOSE, PING, PONG, RawSocket, TEXT, frame, handshake, message } from "../lib/websocket.mjs";
 
 const TOPIC = "run:a:events";
 const STREAM = "runtime.run.a.events";
@@ -312,6 +312,28 @@ test("a handshake that is none is answered as HTTP", async (t) => {
   assert.equal(pong.payload.toString(), "are you there");
 });
 
+test("bytes that come with the handshake are taken, and in order", async (t) => {
+  const operator = await withRun(t, 3);
+  const peer = await connect(operator.server);
+  await peer.send(Buffer.concat([Buffer.from(handshake(operator)),
+    message(["1", "1", "sync:v1", "phx_join", {}]),
+    message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC], resume_after: { [TOPIC]: 0 } }]),
+    message(["1", "3", "sync:v1", "sync:heartbeat", {}]),
+    message(["1", "4", "sync:v1", "sync:subscribe", { topics: ["run:b:events"] }]),
+    message(["1", "5", "sync:v1", "sync:unsubscribe", { topics: [TOPIC] }])]));
+  await peer.head();
+  const raw = new RawSocket();
+  raw.peer = peer;
+  const refs = [];
+  while (refs.at(-1) !== "5") {
+    const { payload } = await raw.find((one) => one.opcode === TEXT);
+    const [, ref, , event, body] = JSON.parse(payload);
+    if (event === "phx_reply") refs.push(ref);
+    if (ref === "3") assert.deepEqual(body.response.watermarks, [{ topic: TOPIC, watermark: 3 }]);
+  }
+  assert.deepEqual(refs, ["1", "2", "3", "4", "5"]);
+});
+
 test("a half-open connection is noticed", async (t) => {
   const operator = await withRun(t, 2, { KHALA_SILENCE_TIMEOUT_MS: "200" });
   const raw = await RawSocket.open(operator);
@@ -323,3 +345,29 @@ test("a half-open connection is noticed", async (t) => {
   assert.equal((await raw.closed()).code, 1001);
 });
 
+test("clients that go while their topics are being read leave nothing behind", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_READERS: "1" } });
+  const runs = range(1, 40).map((i) => `r${i}`);
+  for (const run_id of runs) await operator.did("runs", { run_id }, 201);
+  await operator.batch(runs.flatMap((run_id) => events(20, run_id)));
+  const topics = runs.map((run) => `run:${run}:events`);
+  const resume_after = Object.fromEntries(topics.map((topic) => [topic, 0]));
+  const payload = { topics, resume_after, replay_batch_size: 1 };
+  for (let i = 0; i < 20; i++) {
+    const raw = await RawSocket.open(operator);
+    await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", payload]));
+    await raw.reply("2");
+    if (i % 4 === 0) raw.peer.reset();
+    else if (i % 4 === 1) await raw.send(frame(TEXT, "nonsense"));
+    else if (i % 4 === 2) await raw.send(message(["1", "3", "sync:v1", "phx_leave", {}]));
+    else {
+      await raw.send(message(["1", "3", "sync:v1", "sync:unsubscribe", { topics }]));
+      assert.deepEqual((await raw.reply("3")).response, { topics: [] });
+      await raw.send(message(["1", "4", "sync:v1", "sync:subscribe", payload]));
+      assert.equal((await raw.reply("4")).response.topics.length, 40);
+    }
+  }
+  const client = await Client.join(operator);
+  await client.subscribe(payload);
+  for (const topic of topics) await client.reached(topic, 21);
+});
