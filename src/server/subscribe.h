@@ -16,7 +16,8 @@
 struct subscribe_item {
     struct slice name;
     bool is_stream;
-    struct slice topic; /* known once resolved */
+    struct slice topic;  /* known once resolved */
+    struct slice stream; /* only while cursors are placed */
     bool has_cursor;
     uint64_t after_seq;
 };

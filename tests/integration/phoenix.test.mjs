@@ -112,6 +112,19 @@ test("topics and streams, by each shape of resume_after, from where it says", as
   }
 });
 
+test("a cursor by a stream id that two topics could have is that of the topic asked for", async (t) => {
+  const operator = await operate(t);
+  for (let i = 0; i < 5; i++) await operator.did("topics/a.b/events", { event_type: "said", payload: { i } });
+  const client = await Client.join(operator);
+  const reply = await client.subscribe({ topics: ["a.b"], resume_after: [{ stream_id: "runtime.topic.a.b", after_seq: 3 }] });
+  assert.equal(reply.windows[0].resume_after, 3);
+  await client.reached("a.b", 5);
+  assert.deepEqual(client.run("a.b").sequences, [4, 5]);
+  const other = await Client.join(operator);
+  await other.subscribe({ streams: ["runtime.topic.a.b"], resume_after: { "a.b": 3 } });
+  await other.reached("a.b", 5);
+});
+
 test("a batch is no larger than asked for, and ranges continue each other into what is live", async (t) => {
   const operator = await withRun(t, 1000, { KHALA_WINDOW_FRAMES_MAX: "64" });
   const client = await Client.join(operator);
