@@ -217,10 +217,28 @@ static enum status resolve(struct subscribe *subscribe, struct store_session *se
     return copy_text(&subscribe->arena, buffer_slice(&named), &item->topic);
 }
 
+/* Names of one topic become one: of two readers of it, one would take the place of the other. */
+static void merge(struct subscribe *subscribe) {
+    size_t kept = 0;
+    for (size_t i = 0; i < subscribe->count; i++) {
+        const struct subscribe_item *item = &subscribe->items[i];
+        size_t same = 0;
+        while (same < kept && !slice_equal(subscribe->items[same].topic, item->topic))
+            same++;
+        if (same == kept)
+            subscribe->items[kept++] = *item;
+        else if (!subscribe->items[same].has_cursor && item->has_cursor)
+            subscribe->items[same] = *item;
+    }
+    subscribe->count = kept;
+}
+
 enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *session) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
         if (subscribe->items[i].is_stream)
             status = resolve(subscribe, session, &subscribe->items[i]);
+    if (status == STATUS_OK)
+        merge(subscribe);
     return status;
 }

@@ -112,6 +112,18 @@ test("topics and streams, by each shape of resume_after, from where it says", as
   }
 });
 
+test("a topic asked for by both its names is one subscription", async (t) => {
+  const operator = await withRun(t, 5);
+  const client = await Client.join(operator);
+  const reply = await client.subscribe({ topics: [TOPIC, TOPIC], streams: [STREAM], resume_after: [{ stream_id: STREAM, after_seq: 2 }] });
+  assert.deepEqual(reply.topics, [TOPIC]);
+  assert.equal(reply.windows.length, 1);
+  await client.reached(TOPIC, 5);
+  await operator.batch(events(2));
+  await client.reached(TOPIC, 7);
+  assert.deepEqual(client.run(TOPIC).sequences, range(3, 7));
+});
+
 test("a cursor by a stream id that two topics could have is that of the topic asked for", async (t) => {
   const operator = await operate(t);
   for (let i = 0; i < 5; i++) await operator.did("topics/a.b/events", { event_type: "said", payload: { i } });
