@@ -212,6 +212,47 @@ test("a stale cursor is refused with all that is needed, and a bootstrap gets ba
   await fresh.reached(TOPIC, 10);
 });
 
+test("who subscribes again begins where it says now, and old subscriptions do not count", async (t) => {
+  const operator = await withRun(t, 10, { KHALA_SUBSCRIPTIONS_MAX: "3" });
+  const client = await Client.join(operator);
+  const others = ["run:x:events", "run:y:events"];
+  await client.subscribe({ topics: [TOPIC, ...others], resume_after: { [TOPIC]: 9 } });
+  await client.reached(TOPIC, 10);
+  for (let i = 0; i < 3; i++) {
+    client.forget(TOPIC);
+    const reply = await client.subscribe({ topics: [TOPIC, others[0]], resume_after: { [TOPIC]: 4 } });
+    assert.deepEqual([...reply.topics].sort(), [TOPIC, ...others].sort());
+    await client.reached(TOPIC, 10);
+    assert.deepEqual(client.run(TOPIC).sequences, range(5, 10));
+  }
+  assert.equal((await client.refused("sync:subscribe", { topics: ["run:z:events"] })).code, "limit_reached");
+  assert.equal((await client.refused("sync:subscribe", { topics: range(1, 4).map((i) => `t${i}`) })).code, "limit_reached");
+  assert.deepEqual((await client.ask("sync:unsubscribe", { topics: [others[0]] })).response.topics.sort(), [TOPIC, others[1]].sort());
+  await client.subscribe({ topics: ["run:z:events"] });
+});
+
+test("unsubscribing by topic or stream ends what is sent of it", async (t) => {
+  const operator = await withRun(t, 3);
+  await operator.did("runs", { run_id: "b" }, 201);
+  const client = await Client.join(operator);
+  for (const names of [{ topics: [TOPIC] }, { streams: [STREAM] }]) {
+    client.forget(TOPIC);
+    await client.subscribe({ topics: [TOPIC, "run:b:events"], resume_after: { [TOPIC]: 0 } });
+    await client.until(() => client.run(TOPIC).at > 0, "the replay");
+    const { status, response } = await client.ask("sync:unsubscribe", names);
+    assert.equal(status, "ok");
+    assert.deepEqual(response, { topics: ["run:b:events"] });
+    const { length } = client.of("sync:update_batch");
+    await operator.batch(events(1));
+    await operator.batch(events(1, "b"));
+    await client.until(() => client.of("sync:update_batch").length > length, "what is still subscribed to");
+    await client.ask("sync:heartbeat", {});
+    assert.deepEqual(client.of("sync:update_batch").slice(length).map((one) => one.topic), ["run:b:events"]);
+    await client.ask("sync:unsubscribe", { topics: ["run:b:events", "run:never:events"] });
+    client.forget("run:b:events");
+  }
+});
+
 test("what is asked wrongly is refused, and nothing of it is done", async (t) => {
   const operator = await withRun(t, 3);
   const client = await Client.join(operator);
