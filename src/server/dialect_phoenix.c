@@ -214,7 +214,9 @@ static void drop_opening(struct link_opening *opening) {
 
 /* Subscriptions that stay beside those asked for, which take the place of their like. */
 static size_t count_others(const struct link *link, const struct subscribe *subscribe) {
-    size_t count = link->reader_count;
+    size_t count = 0;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        count += reader->is_leaving ? 0 : 1;
     for (size_t i = 0; i < subscribe->count; i++)
         count -= link_reader_find(link, subscribe->items[i].topic) ? 1 : 0;
     return count;

@@ -205,12 +205,18 @@ static enum status hand_on(struct link *link, struct slice text) {
     return status;
 }
 
+/* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
+static void heard(struct link *link) {
+    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
+}
+
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
     struct link *link = user;
     struct buffer *waiting = &link->websocket->waiting;
     uint32_t size = (uint32_t)message.size;
     if (!link->conn || link->is_closing)
         return STATUS_OK;
+    heard(link);
     if (opcode != WS_TEXT)
         return STATUS_INVALID_MESSAGE;
     if (waiting->size == 0 && !must_wait(link))
@@ -225,14 +231,17 @@ static enum status on_ping(void *user, struct slice payload) {
     struct link *link = user;
     if (!link->conn || link->is_closing)
         return STATUS_OK;
+    heard(link);
     /* Of pings faster than they can be answered, the last ones are not. */
     return link->own.size > OWN_BYTES_BUSY ? STATUS_OK
                                            : ws_frame_write(&link->own, WS_PONG, false, payload);
 }
 
 static enum status on_pong(void *user, struct slice payload) {
-    (void)user;
+    struct link *link = user;
     (void)payload;
+    if (link->conn && !link->is_closing)
+        heard(link);
     return STATUS_OK;
 }
 
@@ -298,10 +307,7 @@ static void settle(struct link *link, enum status status) {
 }
 
 void websocket_received(struct link *link, struct slice bytes) {
-    struct websocket *websocket = link->websocket;
-    if (!link->is_closing)
-        io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
-    settle(link, ws_feed(&websocket->decoder, bytes));
+    settle(link, ws_feed(&link->websocket->decoder, bytes));
 }
 
 void websocket_go_on(struct link *link) {

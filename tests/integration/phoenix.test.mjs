@@ -319,6 +319,22 @@ test("the server's heartbeat comes by itself, and a silent client is closed", as
   assert.deepEqual(client.closes, [], "one that speaks is not closed");
 });
 
+test("bytes that never become a message do not count as speaking", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_SILENCE_TIMEOUT_MS: "300" } });
+  const raw = await RawSocket.open(operator);
+  const bytes = message(["1", "2", "sync:v1", "sync:heartbeat", { text: "x".repeat(5000) }]);
+  const closed = raw.closed();
+  let over = false;
+  closed.then(() => { over = true; });
+  let sent = 0;
+  for (; !over && sent < bytes.length - 1; sent++) {
+    await raw.send(bytes.subarray(sent, sent + 1));
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  assert.ok(sent < bytes.length - 1, "it dripped to its end");
+  assert.equal((await closed).code, 1001);
+});
+
 test("messages and frames that break the rules close with their code", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WS_MESSAGE_BYTES_MAX: "4096" } });
   const cases = [
