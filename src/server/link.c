@@ -146,12 +146,15 @@ static void note_put(struct link *link, enum conn_put put, size_t size) {
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
+/* The last words are out, once: each time would give a peer that goes on sending new time. */
 static void finish(struct link *link) {
-    struct conn *conn = link->conn;
+    if (link->is_ended)
+        return;
+    link->is_ended = true;
     if (link->websocket)
-        io_loop_deadline(link->loop, &conn->deadline, DEADLINE_LINGER);
+        websocket_ended(link);
     else
-        conn_linger(conn);
+        conn_linger(link->conn);
 }
 
 void link_flush(struct link *link) {

@@ -83,6 +83,7 @@ struct link {
     uint64_t id; /* of the connection, for people */
     bool was_blocked;
     bool is_closing; /* nothing is sent any more but own */
+    bool is_ended;   /* own is out too */
     bool is_lingering;
 };
 

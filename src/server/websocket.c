@@ -273,6 +273,17 @@ static void unhold(struct link *link) {
     link->websocket->is_held = false;
 }
 
+/* A peer that has closed waits for the server to end the connection; one that has not is listened
+ * to until it does. */
+void websocket_ended(struct link *link) {
+    if (link->websocket->peer_closed) {
+        conn_linger(link->conn);
+        return;
+    }
+    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_LINGER);
+    unhold(link);
+}
+
 /* What waited, as far as it may go on now. */
 static enum status hand_on_waiting(struct link *link) {
     struct buffer *waiting = &link->websocket->waiting;

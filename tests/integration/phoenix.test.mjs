@@ -416,6 +416,23 @@ test("bytes that come with the handshake are taken, and in order", async (t) => 
   assert.deepEqual(refs, ["1", "2", "3", "4", "5"]);
 });
 
+test("a client that ends is let go at once, one that never does after a while", async (t) => {
+  const operator = await withRun(t, 2);
+  const raw = await RawSocket.open(operator);
+  await raw.send(frame(CLOSE, Buffer.from([0x03, 0xe8])));
+  assert.equal((await raw.closed()).code, 1000);
+  // The server's own patience is seconds; its end must come before so many round trips.
+  for (let i = 0; i < 100 && !raw.peer.ended; i++) await operator.read("runs/a");
+  assert.ok(raw.peer.ended, "the server ends the connection first");
+  // One that was refused and goes on sending is not held for ever.
+  const rude = await RawSocket.open(operator);
+  await rude.send(frame(TEXT, "nonsense"));
+  assert.equal((await rude.closed()).code, 4003);
+  const timer = setInterval(() => rude.send(frame(PING, "still here")).catch(() => {}), 50);
+  t.after(() => clearInterval(timer));
+  await within(rude.peer.rest(), "the end of one that goes on sending", 10_000);
+});
+
 test("a half-open connection is noticed", async (t) => {
   const operator = await withRun(t, 2, { KHALA_SILENCE_TIMEOUT_MS: "200" });
   const raw = await RawSocket.open(operator);
