@@ -444,6 +444,46 @@ test("a half-open connection is noticed", async (t) => {
   assert.equal((await raw.closed()).code, 1001);
 });
 
+test("a server that ends tells every client, spread over time, also those that talk", async (t) => {
+  const operator = await withRun(t, 5, { KHALA_SHUTDOWN_GRACE_MS: "4000" });
+  const clients = [];
+  for (let i = 0; i < 20; i++) {
+    const raw = await RawSocket.open(operator);
+    await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC], resume_after: { [TOPIC]: 0 } }]));
+    await raw.reply("2");
+    clients.push(raw);
+  }
+  const timer = setInterval(() => {
+    for (const raw of clients) raw.send(message(["1", "9", "sync:v1", "sync:heartbeat", {}])).catch(() => {});
+  }, 20);
+  t.after(() => clearInterval(timer));
+  operator.server.kill("SIGTERM");
+  const begun = Date.now();
+  const ends = await Promise.all(clients.map(async (raw) => {
+    const errors = [];
+    const last = await raw.find((one) => {
+      if (one.opcode === TEXT && JSON.parse(one.payload)[3] === "sync:error") errors.push(JSON.parse(one.payload)[4]);
+      return one.opcode === CLOSE;
+    });
+    const at = Date.now() - begun;
+    if (!last) return { at, code: null };
+    const reason = last.payload.subarray(2).toString();
+    await raw.send(frame(CLOSE, last.payload.subarray(0, 2)));
+    return { at, code: last.payload.readUInt16BE(0), reason, errors };
+  }));
+  for (const { code, reason, errors } of ends) {
+    assert.equal(code, 1012);
+    assert.equal(reason, `resume_after ${TOPIC}=5`);
+    assert.equal(errors.length, 1);
+    assert.equal(errors[0].code, "shutting_down");
+    assert.ok(errors[0].reconnect_after_ms >= 400);
+  }
+  const times = ends.map((one) => one.at).sort((a, b) => a - b);
+  assert.ok(times.at(-1) - times[0] > 500, `all at once: ${times}`);
+  assert.equal((await within(operator.server.ended, "the end of the server")).code, 0);
+  operator.server.crashed = true;
+});
+
 test("clients that go while their topics are being read leave nothing behind", async (t) => {
   const operator = await operate(t, { settings: { KHALA_READERS: "1" } });
   const runs = range(1, 40).map((i) => `r${i}`);
