@@ -16,15 +16,17 @@
 #define DEFLATE_BYTES_MIN 128
 /* Replies that wait for the peer to read; then its messages wait too. */
 #define OWN_BYTES_BUSY (64u << 10)
-#define FLOODED_MAX    1000
+/* A peer may save up so much, and is forgiven once it has. */
+#define CREDIT_US_MAX (2 * UINT64_C(1000000))
+#define FLOODED_MAX   1000
 #define WAITING_BYTES  (sizeof(uint32_t))
 
 struct websocket {
     struct ws_decoder decoder;
     struct buffer waiting; /* messages not handed on yet, each behind its size */
-    uint64_t credit_ms;    /* of messages: each costs its share of a second */
+    uint64_t credit_us;    /* of messages: each costs its share of a second */
     uint64_t credited_at_ms;
-    unsigned flooded;
+    unsigned flooded; /* messages refused */
     bool deflate;
     bool is_held;
     bool peer_closed;
@@ -97,7 +99,7 @@ struct link *websocket_open(struct exchange *exchange, const struct dialect *dia
         return NULL;
     }
     websocket->deflate = agreement.deflate;
-    websocket->credit_ms = 2000;
+    websocket->credit_us = CREDIT_US_MAX;
     websocket->credited_at_ms = clock_mono_ms(&loop->clock);
     buffer_init(&websocket->waiting, LOOP_READ_BYTES + config->message_bytes_max * 2 + 1024);
     ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, link,
@@ -122,15 +124,16 @@ bool websocket_deflates(const struct link *link) {
 bool websocket_is_flooding(struct link *link) {
     struct websocket *websocket = link->websocket;
     uint64_t now_ms = clock_mono_ms(&link->loop->clock);
-    uint64_t cost_ms = 1000 / link->loop->config->messages_per_second;
-    websocket->credit_ms += now_ms - websocket->credited_at_ms;
+    uint64_t cost_us = 1000000 / link->loop->config->messages_per_second;
+    websocket->credit_us += (now_ms - websocket->credited_at_ms) * 1000;
     websocket->credited_at_ms = now_ms;
-    if (websocket->credit_ms > 2000)
-        websocket->credit_ms = 2000;
-    if (websocket->credit_ms < cost_ms)
+    if (websocket->credit_us >= CREDIT_US_MAX) {
+        websocket->credit_us = CREDIT_US_MAX;
+        websocket->flooded = 0;
+    }
+    if (websocket->credit_us < cost_us)
         return true;
-    websocket->credit_ms -= cost_ms;
-    websocket->flooded = 0;
+    websocket->credit_us -= cost_us;
     return false;
 }
 

@@ -416,6 +416,35 @@ test("bytes that come with the handshake are taken, and in order", async (t) => 
   assert.deepEqual(refs, ["1", "2", "3", "4", "5"]);
 });
 
+test("who sends too many messages is told so, and closed if it goes on", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WS_MESSAGES_PER_SECOND: "50" } });
+  const healthy = await Client.join(operator);
+  const raw = await RawSocket.open(operator);
+  const codes = new Map();
+  let ref = 2;
+  let rounds = 0;
+  let over = false;
+  const closed = (async () => {
+    for (;;) {
+      const next = await raw.frame();
+      if (next === null) return null;
+      if (next.opcode === CLOSE) return next.payload.readUInt16BE(0);
+      const [, , , , body] = JSON.parse(next.payload);
+      const code = body.status === "ok" ? "ok" : body.response.code;
+      codes.set(code, (codes.get(code) ?? 0) + 1);
+    }
+  })().finally(() => { over = true; });
+  for (; !over && rounds < 1000; rounds++) {
+    const some = Array.from({ length: 20 }, () => message(["1", String(ref++), "sync:v1", "sync:heartbeat", {}]));
+    await raw.send(Buffer.concat(some)).catch(() => {});
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  assert.equal(await closed, 4005);
+  assert.ok(codes.get("ok") >= 50, "a burst is allowed");
+  assert.ok(codes.get("rate_limited") >= 100, "it was told");
+  assert.equal((await healthy.ask("sync:heartbeat", {})).status, "ok");
+});
+
 test("a client that ends is let go at once, one that never does after a while", async (t) => {
   const operator = await withRun(t, 2);
   const raw = await RawSocket.open(operator);
