@@ -75,6 +75,8 @@ MUST_CHECK enum status subscription_ask_place(struct subscription *subscription)
 bool subscription_stands_at(const struct subscription *subscription, uint64_t after_seq);
 /* It was sent the frames up to through_seq, which somebody else took. */
 void subscription_pass(struct subscription *subscription, uint64_t through_seq, uint64_t head_seq);
+/* It has everything up to after_seq from elsewhere, and goes on behind it. */
+void subscription_place(struct subscription *subscription, uint64_t after_seq);
 /* After SUBSCRIPTION_STALE: begins anew with a bootstrap. */
 void subscription_restart(struct subscription *subscription);
 

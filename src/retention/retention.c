@@ -47,7 +47,7 @@ struct prune_job {
     struct retention *retention;
     struct prune_batch *batch;
     enum status status;
-    uint64_t took_ns;
+    struct pace_batch pace;
     bool is_done;
 };
 
@@ -78,10 +78,14 @@ struct retention {
 
 /* ---- waiting ---- */
 
-static uint64_t mono_ns(void) {
+static uint64_t read_ns(clockid_t id) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(id, &now);
     return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t mono_ns(void) {
+    return read_ns(CLOCK_MONOTONIC);
 }
 
 /* With the lock. */
@@ -119,6 +123,7 @@ static void run_job(struct writer_job *base, struct store_session *session) {
     const struct retention_options *options = &retention->options;
     struct prune_batch *batch = job->batch;
     uint64_t begun_ns = mono_ns();
+    uint64_t computed_ns = read_ns(CLOCK_THREAD_CPUTIME_ID);
     job->status = prune_unpinned(retention, batch, session);
     for (size_t i = 0; job->status == STATUS_OK && options->on_pruned && i < batch->count; i++)
         if (batch->prunes[i].pruned > 0)
@@ -126,7 +131,9 @@ static void run_job(struct writer_job *base, struct store_session *session) {
                                batch->prunes[i].oldest_seq);
     if (job->status != STATUS_OK)
         snprintf(retention->error, sizeof(retention->error), "%s", store_session_error(session));
-    job->took_ns = mono_ns() - begun_ns;
+    job->pace = (struct pace_batch){.work = batch->work,
+                                    .computed_ns = read_ns(CLOCK_THREAD_CPUTIME_ID) - computed_ns,
+                                    .took_ns = mono_ns() - begun_ns};
     pthread_mutex_lock(&retention->lock);
     job->is_done = true;
     pthread_cond_broadcast(&retention->changed);
@@ -165,8 +172,7 @@ static enum status prune(void *user, struct prune_batch *batch) {
         return job->status;
     atomic_fetch_add(&retention->counters.batches, 1);
     uint64_t commits = writer_stats(retention->options.writer).commits;
-    uint64_t pause_ns =
-        pace_note(&retention->pace, batch->work, job->took_ns, commits != retention->commits_seen);
+    uint64_t pause_ns = pace_note(&retention->pace, &job->pace, commits != retention->commits_seen);
     retention->commits_seen = commits;
     batch->work_max = retention->pace.work_next;
     if (pause_ns > 0)

@@ -38,6 +38,12 @@ static const struct setting settings[] = {
      .offset = FIELD(bind),
      .fallback = "127.0.0.1:4100",
      .help = "where clients and backends connect, host:port; port 0 picks a free one"},
+    {.name = "KHALA_OPERATOR_BIND_ADDR",
+     .type = SETTING_ADDRESS,
+     .offset = FIELD(operator_bind),
+     .fallback = "",
+     .help = "where operator routes and /metrics are served instead, host:port; unset: with the "
+             "others"},
     {.name = "KHALA_DATA_DIR",
      .flag = "--data-dir",
      .type = SETTING_TEXT,
@@ -262,6 +268,13 @@ static const struct setting settings[] = {
      .min = 1048576,
      .max = 1099511627776,
      .help = "bytes of all topics' frames kept in memory; the coldest give way"},
+    {.name = "KHALA_SNAPSHOTS_BYTES_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(snapshots_bytes_max),
+     .fallback = "8589934592",
+     .min = 65536,
+     .max = (uint64_t)1 << 44,
+     .help = "disk that snapshots may use under the data folder, those still being read included"},
     {.name = "RUNTIME_KHALA_RETENTION_INTERVAL_MS",
      .type = SETTING_NUMBER,
      .offset = FIELD(retention_interval_ms),
@@ -358,6 +371,9 @@ static enum status setting_apply(const struct setting *setting, struct config *c
         strcpy(field, text);
         return STATUS_OK;
     case SETTING_ADDRESS:
+        /* Only where there is none by default may there be none. */
+        if (*text == '\0' && *setting->fallback == '\0')
+            return STATUS_OK;
         if (set_address(field, text) != STATUS_OK)
             return refuse(error, "%s='%.200s' is not host:port", setting->name, text);
         return STATUS_OK;
@@ -438,6 +454,32 @@ size_t config_flags(struct config_flag *flags) {
     return count;
 }
 
+static const char *takes_of(const struct setting *setting) {
+    const char *last = strrchr(setting->name, '_') + 1;
+    switch (setting->type) {
+    case SETTING_TEXT:
+        return strcmp(last, "DIR") == 0 || strcmp(last, "FILE") == 0 ? last : "TEXT";
+    case SETTING_SECRET:
+        return "SECRET";
+    case SETTING_ADDRESS:
+        return "HOST:PORT";
+    case SETTING_NUMBER:
+        return "N";
+    case SETTING_CHOICE:
+        return setting->choices;
+    }
+    return "TEXT";
+}
+
+bool config_setting_at(size_t index, struct config_setting *setting) {
+    if (index >= SETTING_COUNT)
+        return false;
+    const struct setting *row = &settings[index];
+    *setting =
+        (struct config_setting){row->name, row->flag, takes_of(row), row->fallback, row->help};
+    return true;
+}
+
 static const char *source_name(enum config_source source) {
     static const char *const names[] = {"default", "environment", "flag"};
     return names[source];
@@ -457,8 +499,10 @@ static void setting_text(const struct setting *setting, const struct config *con
         snprintf(text, CONFIG_TEXT_MAX, "%s", *(const char *)field ? "********" : "");
         return;
     case SETTING_ADDRESS:
-        snprintf(text, CONFIG_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u",
-                 address->host, (unsigned)address->port);
+        *text = '\0';
+        if (*address->host)
+            snprintf(text, CONFIG_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u",
+                     address->host, (unsigned)address->port);
         return;
     case SETTING_CHOICE: {
         const char *choice = setting->choices;

@@ -35,6 +35,8 @@ struct dialect {
     void (*opening_gone)(struct link_opening *opening);
     /* A reader began anew where its topic allows. */
     enum status (*bootstrap)(struct link_reader *reader, struct buffer *out);
+    /* A part of the snapshot the reader begins with; NULL: it begins with what the journal has. */
+    enum status (*snapshot)(struct link_reader *reader, struct buffer *out);
     /* Nothing is left to replay; said once, where a page does not say it. */
     enum status (*caught_up)(struct link_reader *reader, struct buffer *out);
     /* Retention overtook the reader. True: it goes on with a bootstrap; false: it is dropped. */

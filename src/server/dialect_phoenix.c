@@ -11,6 +11,7 @@
 #include "delivery/stale.h"
 #include "server/dialect.h"
 #include "server/handlers.h"
+#include "server/link_snapshot.h"
 #include "server/notices.h"
 #include "server/phoenix_form.h"
 #include "server/server.h"
@@ -21,6 +22,8 @@
 
 #define REPLY_BYTES_MAX (4u << 20)
 #define DEPTH_MAX       16
+/* A part, which may be one document of any size. */
+#define SNAPSHOT_BYTES_MAX (160u << 20)
 
 struct phoenix {
     bool is_joined;
@@ -560,6 +563,17 @@ static enum status tell_caught_up(struct link_reader *reader, struct buffer *out
     return status;
 }
 
+static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+    struct buffer body;
+    (void)out;
+    buffer_init(&body, SNAPSHOT_BYTES_MAX);
+    enum status status = link_snapshot_write(reader->snapshot, &body);
+    if (status == STATUS_OK)
+        status = say_push(reader->link, SLICE("sync:snapshot"), buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
 static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
     struct buffer body;
     (void)out;
@@ -631,6 +645,7 @@ static const struct dialect phoenix_dialect = {
     .receive = receive,
     .opened = opened,
     .opening_gone = opening_gone,
+    .snapshot = tell_snapshot,
     .caught_up = tell_caught_up,
     .page_says_caught_up = true,
     .stale = tell_stale,

@@ -4,6 +4,7 @@
 
 #include "server/dialect.h"
 #include "server/handlers.h"
+#include "server/link_snapshot.h"
 #include "server/notices.h"
 #include "server/server.h"
 #include "server/store_read.h"
@@ -16,6 +17,7 @@
 #define PIECE_BYTES_MAX   (128u << 20)
 #define HEAD_BYTES_MAX    2048
 #define LAST_ID_BYTES_MAX 64
+#define NO_ID             ((struct slice){NULL, 0})
 
 /* Whether the pieces are chunks: not for HTTP/1.0. */
 struct sse_state {
@@ -28,11 +30,11 @@ static enum status put_piece(const struct link *link, struct buffer *out, struct
 }
 
 static enum status put_event(const struct link *link, struct buffer *out, const char *name,
-                             struct slice data) {
+                             struct slice id, struct slice data) {
     struct buffer piece;
-    buffer_init(&piece, 65536);
+    buffer_init(&piece, PIECE_BYTES_MAX);
     enum status status =
-        sse_event(&piece, &(struct sse_event){.event = slice_of(name), .data = data});
+        sse_event(&piece, &(struct sse_event){.id = id, .event = slice_of(name), .data = data});
     if (status == STATUS_OK)
         status = put_piece(link, out, buffer_slice(&piece));
     buffer_release(&piece);
@@ -81,19 +83,39 @@ static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, PIECE_BYTES_MAX, 
 /* ---- notices ---- */
 
 static enum status tell_bootstrap(struct link_reader *reader, struct buffer *out) {
-    const struct subscription *subscription = &reader->subscription;
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, subscription->options.topic);
+        status = json_write_string(&body, reader->subscription.options.topic);
     if (status == STATUS_OK)
-        status =
-            buffer_printf(&body, ",\"epoch\":\"%s\",\"from_seq\":%" PRIu64 ",\"truncated\":%s}",
-                          reader->link->server->epoch, subscription->bootstrap.from_seq,
-                          subscription->bootstrap.truncated ? "true" : "false");
+        status = buffer_printf(&body, ",\"epoch\":\"%s\",", reader->link->server->epoch);
+    size_t begin = body.size;
     if (status == STATUS_OK)
-        status = put_event(reader->link, out, "bootstrap", buffer_slice(&body));
+        status = notice_bootstrap(reader, &body);
+    /* The members stand beside the topic. */
+    if (status == STATUS_OK)
+        memmove(body.data + begin, body.data + begin + 1, --body.size - begin);
+    if (status == STATUS_OK)
+        status = put_event(reader->link, out, "bootstrap", NO_ID, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+/* The last part names the position it stands for, so that a client that lost its connection then
+ * need not begin again. */
+static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+    const struct link_snapshot *snapshot = reader->snapshot;
+    char id[24 + 1 + STORE_EPOCH_SIZE + 1];
+    struct buffer body;
+    int size = snprintf(id, sizeof(id), "%" PRIu64 "@%s", snapshot->snapshot->watermark,
+                        snapshot->snapshot->epoch);
+    struct slice position = {id, (size_t)size};
+    buffer_init(&body, PIECE_BYTES_MAX);
+    enum status status = link_snapshot_write(snapshot, &body);
+    if (status == STATUS_OK)
+        status = put_event(reader->link, out, "snapshot",
+                           link_snapshot_is_last(snapshot) ? position : NO_ID, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -103,7 +125,7 @@ static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
     buffer_init(&body, 65536);
     enum status status = notice_stale(reader, &body);
     if (status == STATUS_OK)
-        status = put_event(reader->link, out, "stale_cursor", buffer_slice(&body));
+        status = put_event(reader->link, out, "stale_cursor", NO_ID, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -128,7 +150,7 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
     buffer_init(&body, 65536);
     enum status status = notice_slow(link, &body);
     if (status == STATUS_OK)
-        status = put_event(link, out, "slow_consumer", buffer_slice(&body));
+        status = put_event(link, out, "slow_consumer", NO_ID, buffer_slice(&body));
     if (status == STATUS_OK)
         status = end(link, out);
     buffer_release(&body);
@@ -152,7 +174,7 @@ static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, stru
 static enum status tell_failed(struct link *link, enum status failed, struct buffer *out) {
     char body[96];
     int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
-    return put_event(link, out, "error", (struct slice){body, (size_t)size});
+    return put_event(link, out, "error", NO_ID, (struct slice){body, (size_t)size});
 }
 
 /* What the look found, stale or failed, is told when its turn comes. */
@@ -165,6 +187,7 @@ static const struct dialect sse_dialect = {
     .name = "sse",
     .opened = opened,
     .bootstrap = tell_bootstrap,
+    .snapshot = tell_snapshot,
     .stale = tell_stale,
     .restarts_stale = true,
     .failed = tell_failed,

@@ -19,6 +19,7 @@
 
 struct dialect;
 struct link;
+struct link_snapshot;
 struct websocket;
 
 struct link_reader {
@@ -28,6 +29,7 @@ struct link_reader {
     struct link_reader *previous;
     struct link_reader *next;
     struct subscription subscription;
+    struct link_snapshot *snapshot; /* it begins with one; NULL: it reads frames */
     const struct page_form *form;
     size_t frames_max; /* of a push */
     bool is_open;      /* looked at, and reads on by itself */
@@ -56,7 +58,7 @@ struct link_call {
     void (*free)(struct link_call *call);
 };
 
-enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ, LINK_JOB_CALL };
+enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ, LINK_JOB_PART, LINK_JOB_CALL };
 
 struct link {
     struct conn *conn; /* NULL: gone */
@@ -131,6 +133,8 @@ bool link_is_opening(const struct link *link);
 void link_call(struct link *link, struct link_call *call);
 /* From now on it reads by itself. */
 void link_reader_start(struct link_reader *reader);
+/* It is worth being asked again. */
+void link_reader_ready(struct link_reader *reader);
 
 /* For loop.c: serves those whose turn it is, a bounded number of them. */
 void link_serve(struct io_loop *loop);

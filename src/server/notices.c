@@ -5,6 +5,7 @@
 
 #include "authority/object_writer.h"
 #include "delivery/stale.h"
+#include "server/dialect.h"
 #include "server/server.h"
 
 static uint64_t at(const struct link_reader *reader) {
@@ -80,6 +81,8 @@ enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
 
 enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out) {
     const struct continuity_bootstrap *bootstrap = &reader->subscription.bootstrap;
+    if (policy_has_snapshot(reader->subscription.options.policy) && reader->link->dialect->snapshot)
+        return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
     return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
                          bootstrap->truncated ? "true" : "false");
 }

@@ -10,13 +10,19 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "projector/verify.h"
+#include "server/limits.h"
 #include "server/listen.h"
+#include "server/notify.h"
 
 #define READER_TASKS_MAX 100000
+#define CAUSES_KEPT      1024
+#define TOPICS_KEPT      1024
 #define STORE_FAILED_MS  5000
 #define KEY_BYTES_SHORT  16
 #define ITEM_BYTES       (512u << 10)
 #define BODY_BYTES       (1u << 20)
+#define TAIL_EVENTS      256
 
 __attribute__((format(printf, 3, 4))) static enum status
 refuse(struct server *server, enum status status, const char *format, ...) {
@@ -48,10 +54,13 @@ void server_append_seen(struct server *server, enum status status, uint64_t mono
 bool server_store_works(const struct server *server, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&server->store_failed_at_ms);
     /* After a while somebody must try, or a server that gets no appends would never recover. */
-    return failed_at_ms == 0 || mono_ms - failed_at_ms > STORE_FAILED_MS;
+    /* The failure may have been seen by a loop whose turn began later than the asker's. */
+    return failed_at_ms == 0 || mono_ms > failed_at_ms + STORE_FAILED_MS;
 }
 
 static void loops_end(struct server *server) {
+    /* A loop waits for what it is owed, and a build may take its time. */
+    snapshot_service_cancel(&server->snapshot_service);
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_end_post(&server->loops[i]);
 }
@@ -73,6 +82,7 @@ static void on_signal(uv_signal_t *handle, int number) {
         loops_end(server);
         return;
     }
+    notify_send("STOPPING=1\nSTATUS=Finishes the requests under way");
     retention_end_post(server->retention);
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_drain_post(&server->loops[i]);
@@ -83,7 +93,9 @@ static void control_close(struct server *server) {
     uv_close((uv_handle_t *)&server->terminate, NULL);
     uv_close((uv_handle_t *)&server->interrupt, NULL);
     uv_close((uv_handle_t *)&server->grace, NULL);
+    uv_close((uv_handle_t *)&server->snapshot_service.timer, NULL);
     uv_close((uv_handle_t *)&server->loop_ended, NULL);
+    watchdog_close(&server->watchdog);
 }
 
 static void on_loop_ended(uv_async_t *handle) {
@@ -104,6 +116,8 @@ static enum status control_init(struct server *server) {
     uv_signal_init(&server->control, &server->interrupt);
     uv_timer_init(&server->control, &server->grace);
     uv_async_init(&server->control, &server->loop_ended, on_loop_ended);
+    snapshot_service_timer(&server->snapshot_service, &server->control);
+    watchdog_init(&server->watchdog, &server->control);
     server->terminate.data = server->interrupt.data = server;
     server->grace.data = server->loop_ended.data = server;
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
@@ -111,25 +125,44 @@ static enum status control_init(struct server *server) {
     return STATUS_OK;
 }
 
+static enum status addresses_open(struct server *server, const struct config_address *address,
+                                  const char *setting, int *fds, uint16_t *port) {
+    enum status status = listen_open(address, fds, server->loop_count, port);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    const char *reason =
+        status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
+    bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
+    return refuse(server, status, "cannot listen on %s:%u: %s%s%s%s", address->host,
+                  (unsigned)address->port, reason, is_taken ? "; " : "", is_taken ? setting : "",
+                  is_taken ? " names another" : "");
+}
+
+static enum status listeners_open(struct server *server, int *fds, int *operator_fds) {
+    const struct config *config = &server->config;
+    for (size_t i = 0; i < server->loop_count; i++)
+        operator_fds[i] = -1;
+    enum status status =
+        addresses_open(server, &config->bind, "--bind or RUNTIME_BIND_ADDR", fds, &server->port);
+    if (status == STATUS_OK && *config->operator_bind.host)
+        status = addresses_open(server, &config->operator_bind, "KHALA_OPERATOR_BIND_ADDR",
+                                operator_fds, &server->operator_port);
+    return status;
+}
+
 static enum status loops_start(struct server *server) {
     int fds[CONFIG_LOOPS_MAX];
-    const struct config_address *address = &server->config.bind;
+    int operator_fds[CONFIG_LOOPS_MAX];
     server->loop_count = loop_count_wanted(&server->config);
-    enum status status = listen_open(address, fds, server->loop_count, &server->port);
-    if (status != STATUS_OK) {
-        const char *reason =
-            status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
-        bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
-        return refuse(server, status, "cannot listen on %s:%u: %s%s", address->host,
-                      (unsigned)address->port, reason,
-                      is_taken ? "; --bind or RUNTIME_BIND_ADDR names another" : "");
-    }
+    enum status status = listeners_open(server, fds, operator_fds);
+    if (status != STATUS_OK)
+        return status;
     server->loops = calloc(server->loop_count, sizeof(*server->loops));
     if (!server->loops)
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < server->loop_count; i++) {
         atomic_fetch_add(&server->loops_running, 1);
-        status = io_loop_start(&server->loops[i], server, fds[i]);
+        status = io_loop_start(&server->loops[i], server, fds[i], operator_fds[i]);
         if (status != STATUS_OK) {
             atomic_fetch_sub(&server->loops_running, 1);
             return refuse(server, status, "cannot start io loop %zu", i);
@@ -168,6 +201,17 @@ static void on_commit(void *user, const struct store_batch *batch,
                       const struct store_entity *states) {
     struct server *server = user;
     hub_publish(server->hub, batch, states);
+    topic_activity_committed(server->activity, batch);
+}
+
+static void on_refused(void *user, const struct append_request *request) {
+    const struct server *server = user;
+    if (!request->refusal.topic.data)
+        return;
+    if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
+        topic_activity_violated(server->activity, request->refusal.topic, VIOLATION_PUBLISH_RATE);
+    else if (request->status == STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE)
+        topic_activity_violated(server->activity, request->refusal.topic, VIOLATION_FRAME_SIZE);
 }
 
 static enum status delivery_start(struct server *server) {
@@ -183,39 +227,11 @@ static enum status delivery_start(struct server *server) {
         .strikes_max = config->slow_consumer_max_strikes,
     };
     enum status status = hub_open(&server->hub, &hub);
-    return status == STATUS_OK ? consumers_open(&server->consumers, &consumers) : status;
-}
-
-static enum status writer_and_readers_start(struct server *server) {
-    const struct projector_options derive = {.sink = NULL};
-    enum status status = projector_open(&server->projector, &derive);
-    if (status != STATUS_OK)
-        return status;
-    const struct writer_options options = {.store = server->store,
-                                           .policies = &server->config.policies,
-                                           .projection = projector_projection(server->projector),
-                                           .on_commit = on_commit,
-                                           .on_commit_user = server,
-                                           .group_max = server->config.writer_queue_max,
-                                           .bytes_max = server->config.writer_queue_bytes_max};
-    status = writer_start(&server->writer, &options);
     if (status == STATUS_OK)
-        status = readers_start(&server->readers, server->store, server->config.readers,
-                               READER_TASKS_MAX);
-    return status;
-}
-
-static enum status epoch_read(struct server *server) {
-    struct store_session *session;
-    struct store_state state;
-    enum status status = store_session_open(server->store, STORE_READ, &session);
-    if (status != STATUS_OK)
-        return status;
-    status = store_read_state(session, &state);
-    store_session_close(session);
+        status = consumers_open(&server->consumers, &consumers);
     if (status == STATUS_OK)
-        memcpy(server->epoch, state.epoch, sizeof(server->epoch));
-    return status;
+        status = causes_open(&server->causes, CAUSES_KEPT);
+    return status == STATUS_OK ? topic_activity_open(&server->activity, TOPICS_KEPT) : status;
 }
 
 static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
@@ -235,6 +251,63 @@ static enum status keeper_start(struct server *server) {
     return retention_start(&server->retention, &options);
 }
 
+static enum status writer_and_readers_start(struct server *server) {
+    const struct projector_options derive = {.sink = NULL};
+    enum status status = projector_open(&server->projector, &derive);
+    if (status != STATUS_OK)
+        return status;
+    const struct writer_options options = {.store = server->store,
+                                           .policies = &server->config.policies,
+                                           .projection = projector_projection(server->projector),
+                                           .on_commit = on_commit,
+                                           .on_refused = on_refused,
+                                           .on_commit_user = server,
+                                           .group_max = server->config.writer_queue_max,
+                                           .bytes_max = server->config.writer_queue_bytes_max};
+    status = writer_start(&server->writer, &options);
+    if (status == STATUS_OK)
+        status = keeper_start(server);
+    if (status == STATUS_OK)
+        status = readers_start(&server->readers, server->store, server->config.readers,
+                               READER_TASKS_MAX);
+    if (status == STATUS_OK)
+        status = snapshot_service_start(&server->snapshot_service, server);
+    return status;
+}
+
+static enum status epoch_read(struct server *server) {
+    struct store_session *session;
+    struct store_state state;
+    enum status status = store_session_open(server->store, STORE_READ, &session);
+    if (status != STATUS_OK)
+        return status;
+    status = store_read_state(session, &state);
+    store_session_close(session);
+    if (status == STATUS_OK)
+        memcpy(server->epoch, state.epoch, sizeof(server->epoch));
+    return status;
+}
+
+/* What a crash or a disk that lies about syncing harms first is the end of the log, on which the
+ * writer would build; looking at all of it would keep a large store from starting for minutes. */
+static enum status tail_check(struct server *server) {
+    const struct verify_sample sample = {.stretch_count = 1, .stretch_events = TAIL_EVENTS};
+    struct store_session *session = NULL;
+    struct verify_result result;
+    enum status status = store_session_open(server->store, STORE_READ, &session);
+    if (status != STATUS_OK)
+        return status;
+    status = verify_sample(session, &sample, &result);
+    store_session_close(session);
+    if (status == STATUS_OK && result.is_broken)
+        return refuse(server, STATUS_INVALID_CONFIG,
+                      "the log in %s is damaged at log id %llu (%.200s): %s: 'khala doctor' says "
+                      "what to do",
+                      server->config.data_dir, (unsigned long long)result.broken.log_id,
+                      result.broken.entity, result.broken.what);
+    return status;
+}
+
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
@@ -244,13 +317,15 @@ static enum status store_start(struct server *server) {
     status = key_start(server);
     if (status != STATUS_OK)
         return status;
-    status = epoch_read(server);
+    status = tail_check(server);
+    if (status == STATUS_INVALID_CONFIG)
+        return status;
+    if (status == STATUS_OK)
+        status = epoch_read(server);
     if (status == STATUS_OK)
         status = delivery_start(server);
     if (status == STATUS_OK)
         status = writer_and_readers_start(server);
-    if (status == STATUS_OK)
-        status = keeper_start(server);
     if (status == STATUS_INTERNAL_ERROR)
         return refuse(
             server, status,
@@ -263,16 +338,20 @@ static enum status store_start(struct server *server) {
 
 /* After the loops, which post to all of these. */
 static void store_stop(struct server *server) {
+    if (server->readers)
+        readers_stop(server->readers);
+    /* Its snapshots hold pins of the retention, which prunes through the writer. */
+    snapshot_service_stop(&server->snapshot_service);
     if (server->retention)
         retention_stop(server->retention);
     if (server->writer)
         writer_stop(server->writer);
     if (server->projector)
         projector_close(server->projector);
-    if (server->readers)
-        readers_stop(server->readers);
     if (server->consumers)
         consumers_close(server->consumers);
+    causes_close(server->causes);
+    topic_activity_close(server->activity);
     if (server->hub)
         hub_close(server->hub);
     if (server->store)
@@ -288,6 +367,8 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)server->loop_count));
         on_ready(server);
+        watchdog_start(&server->watchdog, server->loops, server->loops_started);
+        notify_send("READY=1\nSTATUS=Serves");
     } else if (server->loops_started > 0) {
         loops_end(server);
     } else {
@@ -301,11 +382,22 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
     return status;
 }
 
+static void descriptors_raise(const struct config *config) {
+    uint64_t wanted = limits_descriptors_for(config->connections_max);
+    uint64_t given = limits_descriptors_raise(wanted);
+    if (given < wanted)
+        log_event(LOG_WARN, "server.descriptors_few", log_int("given", (int64_t)given),
+                  log_int("wanted", (int64_t)wanted),
+                  log_int("connections_max", (int64_t)config->connections_max));
+}
+
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
     signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is a full disk like any other, which the store answers for. */
     signal(SIGXFSZ, SIG_IGN);
+    server->started = clock_now();
     body_limits_set(server);
+    descriptors_raise(&server->config);
     enum status status = store_start(server);
     if (status == STATUS_OK)
         status = serve(server, on_ready);

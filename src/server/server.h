@@ -10,7 +10,9 @@
 #include <stdatomic.h>
 
 #include "authority/writer.h"
+#include "delivery/causes.h"
 #include "delivery/consumers.h"
+#include "delivery/topic_activity.h"
 #include "hub/hub.h"
 #include "projector/projector.h"
 #include "retention/retention.h"
@@ -18,6 +20,8 @@
 #include "server/loop.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
+#include "server/snapshot_service.h"
+#include "server/watchdog.h"
 
 #define SERVER_MESSAGE_MAX 1024
 
@@ -29,14 +33,20 @@ struct server {
     uint64_t body_bytes_max; /* of a single append */
     uint64_t item_bytes_max; /* of an item of a batch */
     uint16_t port;           /* the one in force, also when 0 was asked for */
+    uint16_t operator_port;  /* the same of the operator's listener; 0: there is none */
     struct operator_key operator_key;
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
+    struct causes *causes;
+    struct topic_activity *activity;
+    struct clock_reading started;
     struct writer *writer;
     struct readers *readers;
+    struct snapshot_service snapshot_service;
+    atomic_size_t snapshot_gzip_count; /* answers that are being compressed */
     struct retention *retention;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
@@ -49,6 +59,7 @@ struct server {
     uv_signal_t interrupt;
     uv_timer_t grace;
     uv_async_t loop_ended;
+    struct watchdog watchdog;
     char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */
 };
 

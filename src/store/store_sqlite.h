@@ -2,7 +2,8 @@
  * Threads as in store.h: a session and all its statements belong to one thread at a time.
  * Statements are prepared once a session, on first use, and kept; a row read from one points into
  * it until it is stepped or reset. Faults of SQLite become a status and a sentence in the session.
- * Outside of a call no statement is active and no transaction is open. */
+ * Outside of a call no statement is active, and no transaction is open but that of
+ * store_read_begin. */
 #ifndef STORE_STORE_SQLITE_H
 #define STORE_STORE_SQLITE_H
 
@@ -32,6 +33,8 @@ enum statement_id {
     STATEMENT_BEGIN,
     STATEMENT_COMMIT,
     STATEMENT_ROLLBACK,
+    STATEMENT_READ_BEGIN,
+    STATEMENT_READ_TOUCH,
     STATEMENT_PUT_ENTITY,
     STATEMENT_ADD_EVENT,
     STATEMENT_ADD_POSITION,
@@ -123,6 +126,24 @@ enum status sqlite_status(int code);
 MUST_CHECK enum status sqlite_connect(const char *path, enum store_mode mode, bool create,
                                       sqlite3 **database, char *message);
 
+/* Runs a pragma and checks, where wanted is given, that it answers that. A code of SQLite's. */
+int sqlite_pragma(sqlite3 *database, const char *text, const char *wanted);
+/* A sentence about the file and what SQLite said, and the status. */
+enum status sqlite_connect_fault(const char *path, sqlite3 *database, int code, char *message);
+/* The like for what the system said: errno. */
+enum status sqlite_system_fault(struct store_message *message, const char *path,
+                                const char *action);
+/* NULL: no memory. */
+char *sqlite_path_in(const char *folder, const char *name);
+MUST_CHECK enum status sqlite_make_folder(const char *folder, struct store_message *message);
+MUST_CHECK enum status sqlite_sync_folder(const char *path, struct store_message *message);
+/* The lock is held until the descriptor is closed. */
+MUST_CHECK enum status sqlite_take_lock(const char *folder, int *lock_fd,
+                                        struct store_message *message);
+/* Brings a file that holds a store up to date; refuses any other. */
+MUST_CHECK enum status sqlite_update_schema(const char *path, struct store_message *message);
+MUST_CHECK enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]);
+
 /* ---- statements (store_sqlite_statement.c) -------------------------------------------------- */
 
 MUST_CHECK enum status sqlite_statement(struct sqlite_session *session, enum statement_id id,
@@ -175,6 +196,10 @@ enum status sqlite_prune(struct store_session *base, struct store_prune *prunes,
 /* store_sqlite_expiry.c */
 enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
                                 uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
+
+/* store_sqlite_read.c */
+enum status sqlite_read_begin(struct store_session *base);
+void sqlite_read_end(struct store_session *base);
 
 /* store_sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);
