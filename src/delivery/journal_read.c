@@ -9,12 +9,16 @@
 #define ARENA_BYTES_MAX (1u << 20)
 /* How often a floor may rise under a bootstrap before it is the world that is wrong. */
 #define BOOTSTRAPS_MAX 16
+/* None, with room to calculate. */
+#define LOG_REPLAY_BUDGET_EVENTS (UINT64_MAX / 2)
 
-struct read_page {
+struct journal_page {
     struct journal_read *read;
     struct store_session *session;
     struct arena arena;
     struct store_entity entity; /* whose frame was the last */
+    struct store_topic topic;
+    bool is_log;
     uint64_t expected_seq;
     size_t bytes;
     bool is_full;
@@ -22,7 +26,7 @@ struct read_page {
 };
 
 /* Whether the row comes next and is wanted; if not, why not is noted. */
-static bool takes(struct read_page *page, uint64_t seq) {
+static bool takes(struct journal_page *page, uint64_t seq) {
     const struct journal_read *read = page->read;
     page->has_hole = seq != page->expected_seq;
     page->is_full = read->count == read->frames_max || page->bytes >= JOURNAL_READ_BYTES ||
@@ -30,7 +34,7 @@ static bool takes(struct read_page *page, uint64_t seq) {
     return !page->has_hole && !page->is_full;
 }
 
-static enum status owner_load(struct read_page *page, uint64_t entity_ref) {
+static enum status owner_load(struct journal_page *page, uint64_t entity_ref) {
     if (page->entity.ref == entity_ref)
         return STATUS_OK;
     arena_reset(&page->arena);
@@ -38,14 +42,14 @@ static enum status owner_load(struct read_page *page, uint64_t entity_ref) {
     return store_load_entity_ref(page->session, entity_ref, &page->arena, &page->entity);
 }
 
-static void keep(struct read_page *page, struct frame *frame) {
+static void keep(struct journal_page *page, struct frame *frame) {
     page->read->frames[page->read->count++] = frame;
     page->bytes += frame->content.payload.size;
     page->expected_seq++;
 }
 
 static enum status page_event(void *user, const struct store_event *event) {
-    struct read_page *page = user;
+    struct journal_page *page = user;
     struct frame *frame;
     if (!takes(page, event->seq))
         return STATUS_LIMIT_REACHED;
@@ -57,9 +61,22 @@ static enum status page_event(void *user, const struct store_event *event) {
     return status;
 }
 
+static enum status page_log(void *user, const struct store_event *event) {
+    struct journal_page *page = user;
+    struct frame *frame;
+    if (!takes(page, event->log_id))
+        return STATUS_LIMIT_REACHED;
+    enum status status = owner_load(page, event->entity_ref);
+    if (status == STATUS_OK)
+        status = frame_of_log(event, &page->entity.owner, &frame);
+    if (status == STATUS_OK)
+        keep(page, frame);
+    return status;
+}
+
 static enum status page_row(void *user, const struct store_journal_row *row,
                             const struct store_event *event) {
-    struct read_page *page = user;
+    struct journal_page *page = user;
     struct frame *frame;
     if (!takes(page, row->seq))
         return STATUS_LIMIT_REACHED;
@@ -71,43 +88,64 @@ static enum status page_row(void *user, const struct store_journal_row *row,
     return status;
 }
 
-static enum status walk(struct read_page *page, const struct store_topic *topic) {
-    struct journal_read *read = page->read;
-    uint64_t after_seq = read->next_seq - 1;
-    uint64_t limit = read->frames_max;
-    enum status status =
-        topic->entity_ref > 0
-            ? store_walk_entity_events(page->session, topic->entity_ref, after_seq, limit, page,
-                                       page_event)
-            : store_walk_journal(page->session, topic->ref, after_seq, limit, page, page_row);
+static enum status walk_rows(struct journal_page *page) {
+    const struct store_topic *topic = &page->topic;
+    uint64_t after_seq = page->read->next_seq - 1;
+    uint64_t limit = page->read->frames_max;
+    if (page->is_log)
+        return store_walk_log(page->session, after_seq, limit, page, page_log);
+    if (topic->entity_ref > 0)
+        return store_walk_entity_events(page->session, topic->entity_ref, after_seq, limit, page,
+                                        page_event);
+    return store_walk_journal(page->session, topic->ref, after_seq, limit, page, page_row);
+}
+
+static enum status walk(struct journal_page *page) {
+    enum status status = walk_rows(page);
     return status == STATUS_LIMIT_REACHED && (page->is_full || page->has_hole) ? STATUS_OK : status;
 }
 
-static void note_window(struct journal_read *read, const struct store_topic *topic) {
-    read->window = (struct topic_window){topic->oldest_seq, topic->head_seq,
-                                         read->policy->replay_budget_events};
+static enum status load_log(struct journal_page *page) {
+    struct store_state state = {0};
+    enum status status = store_read_state(page->session, &state);
+    page->topic = (struct store_topic){.oldest_seq = 1, .head_seq = state.log_id};
+    return status;
 }
 
-static enum status load(struct journal_read *read, struct store_session *session,
-                        struct arena *arena, struct store_topic *topic) {
-    enum status status = store_load_topic(session, read->topic, arena, topic);
+static enum status load(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    arena_reset(&page->arena);
+    page->entity.ref = 0;
+    enum status status =
+        page->is_log ? load_log(page)
+                     : store_load_topic(page->session, read->topic, &page->arena, &page->topic);
     read->exists = status == STATUS_OK;
     if (status == STATUS_OK)
-        note_window(read, topic);
+        read->window = (struct topic_window){page->topic.oldest_seq, page->topic.head_seq,
+                                             page->is_log ? LOG_REPLAY_BUDGET_EVENTS
+                                                          : read->policy->replay_budget_events};
     return status;
 }
 
 /* Where the page begins; a cursor that cannot go on makes the read stale. */
-static void find_place(struct journal_read *read) {
-    read->next_seq = read->after_seq + 1;
+static enum status find_place(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    const struct topic_window *window = read->exists ? &read->window : NULL;
+    uint64_t after_seq = read->after_seq;
+    enum status status = STATUS_OK;
+    if (read->mode == JOURNAL_READ_RESUME_CURSOR)
+        status = store_find_cursor(page->session, &read->event_cursor, &after_seq);
+    if (status != STATUS_OK)
+        return status;
+    read->next_seq = after_seq + 1;
     if (read->mode == JOURNAL_READ_BOOTSTRAP) {
-        read->bootstrap = continuity_bootstrap(read->exists ? &read->window : NULL);
+        read->bootstrap = continuity_bootstrap(window);
         read->next_seq = read->bootstrap.from_seq;
-    } else if (read->mode == JOURNAL_READ_RESUME) {
-        read->continuity = continuity_plan(read->exists ? &read->window : NULL, read->after_seq,
-                                           read->epoch_differs);
+    } else if (read->mode != JOURNAL_READ_CONTINUE) {
+        read->continuity = continuity_plan(window, after_seq, read->epoch_differs);
         read->is_stale = read->continuity.decision == CONTINUITY_REBOOTSTRAP;
     }
+    return STATUS_OK;
 }
 
 static void release_frames(struct journal_read *read) {
@@ -116,19 +154,15 @@ static void release_frames(struct journal_read *read) {
     read->taken = read->count = 0;
 }
 
-static enum status read_page(struct read_page *page, const struct store_topic *topic) {
+static enum status read_page(struct journal_page *page) {
     struct journal_read *read = page->read;
-    struct store_topic after;
     enum status status = STATUS_OK;
-    bool wants_rows = read->frames_max > 0 && read->next_seq <= topic->head_seq &&
-                      read->next_seq < read->below_seq;
+    bool wants_rows = read->next_seq <= page->topic.head_seq && read->next_seq < read->below_seq;
     page->expected_seq = read->next_seq;
     if (wants_rows)
-        status = walk(page, topic);
-    if (status == STATUS_OK) {
-        arena_reset(&page->arena);
-        status = load(read, page->session, &page->arena, &after);
-    }
+        status = walk(page);
+    if (status == STATUS_OK)
+        status = load(page);
     if (status != STATUS_OK)
         return status;
     if (read->window.oldest_seq > read->next_seq) {
@@ -141,21 +175,24 @@ static enum status read_page(struct read_page *page, const struct store_topic *t
 }
 
 static enum status run_once(struct journal_read *read, struct store_session *session) {
-    struct read_page page = {.read = read, .session = session};
-    struct store_topic topic;
+    struct journal_page page = {
+        .read = read, .session = session, .is_log = topic_is_log(read->topic)};
     read->is_stale = false;
     arena_init(&page.arena, ARENA_BYTES_MAX);
-    enum status status = load(read, session, &page.arena, &topic);
-    if (status == STATUS_OK || status == STATUS_NOT_FOUND)
-        find_place(read);
-    if (status == STATUS_OK && !read->is_stale)
-        status = read_page(&page, &topic);
+    enum status status = load(&page);
+    if (status == STATUS_NOT_FOUND)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = find_place(&page);
+    if (status == STATUS_OK && read->exists && !read->is_stale && read->frames_max > 0)
+        status = read_page(&page);
     arena_release(&page.arena);
-    return status == STATUS_NOT_FOUND && !read->exists ? STATUS_OK : status;
+    return status;
 }
 
 void journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
+    assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
     unsigned attempt = 0;
     do
         read->status = run_once(read, session);

@@ -3,7 +3,8 @@
  * reader's until they are taken; the names asked for are the maker's.
  * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a hole in it.
  * The frames begin at next_seq and have no gap; a floor that rose above next_seq meanwhile is
- * said (is_stale), whether or not rows could still be read. A bootstrap is never stale. */
+ * said (is_stale), whether or not rows could still be read. A bootstrap is never stale; nor is the
+ * log (LOG_TOPIC), which is never pruned and has no budget, but for a cursor of another epoch. */
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
 
@@ -18,6 +19,9 @@ enum journal_read_mode {
     JOURNAL_READ_RESUME,    /* a cursor comes in: judged by floor and budget */
     JOURNAL_READ_BOOTSTRAP, /* no cursor: begin where the topic allows */
     JOURNAL_READ_CONTINUE,  /* a reader goes on: judged by the floor alone */
+    /* The log by event_cursor: begins behind the last event at or before it. A cursor of the future
+     * begins behind the head. */
+    JOURNAL_READ_RESUME_CURSOR,
 };
 
 struct journal_read {
@@ -29,6 +33,7 @@ struct journal_read {
     bool epoch_differs; /* the cursor is of another history */
     uint64_t below_seq; /* frames from here on are in memory, and not read */
     size_t frames_max;  /* 0: only looks where it stands */
+    struct event_cursor event_cursor;
     /* Answered. */
     enum status status;
     bool exists;

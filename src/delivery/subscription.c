@@ -5,6 +5,7 @@
 
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options) {
+    assert(!options->has_cursor || !options->has_event_cursor);
     *subscription = (struct subscription){.options = *options, .status = STATUS_OK};
     subscription->next_seq = options->has_cursor ? options->after_seq + 1 : 1;
 }
@@ -24,14 +25,19 @@ void subscription_release(struct subscription *subscription) {
 void subscription_restart(struct subscription *subscription) {
     assert(subscription->is_stale);
     subscription->is_stale = subscription->is_open = false;
-    subscription->options.has_cursor = false;
+    subscription->options.has_cursor = subscription->options.has_event_cursor = false;
+}
+
+static enum journal_read_mode read_mode(const struct subscription *subscription) {
+    if (subscription->is_open)
+        return JOURNAL_READ_CONTINUE;
+    if (subscription->options.has_event_cursor)
+        return JOURNAL_READ_RESUME_CURSOR;
+    return subscription->options.has_cursor ? JOURNAL_READ_RESUME : JOURNAL_READ_BOOTSTRAP;
 }
 
 static enum status make_read(struct subscription *subscription, size_t frames_max) {
     const struct subscription_options *options = &subscription->options;
-    enum journal_read_mode mode = JOURNAL_READ_CONTINUE;
-    if (!subscription->is_open)
-        mode = options->has_cursor ? JOURNAL_READ_RESUME : JOURNAL_READ_BOOTSTRAP;
     struct journal_read *read = malloc(sizeof(*read));
     subscription->read = read;
     if (!read)
@@ -39,11 +45,12 @@ static enum status make_read(struct subscription *subscription, size_t frames_ma
     *read = (struct journal_read){
         .topic = options->topic,
         .policy = options->policy,
-        .mode = mode,
+        .mode = read_mode(subscription),
         .after_seq = subscription->next_seq - 1,
         .epoch_differs = options->epoch_differs,
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
+        .event_cursor = options->event_cursor,
         .status = STATUS_OK,
     };
     return STATUS_OK;
@@ -156,8 +163,9 @@ void subscription_read_done(struct subscription *subscription) {
     if (read->status == STATUS_OK) {
         hub_learn_head(subscription->options.watch, read->window.head_seq);
         subscription->window = read->window;
-        subscription->window.replay_budget_events =
-            subscription->options.policy->replay_budget_events;
+        if (!read->exists)
+            subscription->window.replay_budget_events =
+                subscription->options.policy->replay_budget_events;
         subscription->is_stale = read->is_stale;
         subscription->is_open = !read->is_stale;
     }
@@ -166,8 +174,9 @@ void subscription_read_done(struct subscription *subscription) {
     if (read->status == STATUS_OK && read->mode == JOURNAL_READ_BOOTSTRAP) {
         subscription->is_bootstrap = true;
         subscription->bootstrap = read->bootstrap;
-        subscription->next_seq = read->next_seq;
     }
+    if (read->status == STATUS_OK && subscription->is_open)
+        subscription->next_seq = read->next_seq;
     if (read->count == 0)
         drop_read(subscription);
 }

@@ -20,9 +20,11 @@ struct subscription_options {
     struct slice topic;
     const struct policy *policy;
     const struct principal *principal;
-    bool has_cursor; /* without one it begins with a bootstrap */
+    bool has_cursor; /* without any it begins with a bootstrap; the log at its first event */
     uint64_t after_seq;
-    bool epoch_differs; /* the cursor is of another history */
+    bool epoch_differs;    /* the cursor is of another history */
+    bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */
+    struct event_cursor event_cursor;
 };
 
 struct subscription {

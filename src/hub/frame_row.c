@@ -2,10 +2,14 @@
 
 #include <assert.h>
 
+#include "authority/event_json.h"
 #include "projector/summary.h"
 
 /* The longest prefix, the longest id and a seq. */
 #define KEY_BYTES_MAX 1024
+/* An event as JSON but for its texts; and what a character becomes when it is escaped. */
+#define LOG_FIXED_BYTES   1024
+#define ESCAPED_BYTES_MAX 6
 
 static struct owner owner_of(const struct store_event *event, const struct owner *entity_owner) {
     const struct owner *own = &event->owner;
@@ -83,4 +87,19 @@ enum status frame_of_row(struct slice topic, const struct store_journal_row *row
     content.published_at_ms = row->published_at_ms;
     memcpy(content.payload_hash, row->payload_hash, SHA256_BYTES);
     return make(&content, status, &key, frame);
+}
+
+enum status frame_of_log(const struct store_event *event, const struct owner *entity_owner,
+                         struct frame **frame) {
+    struct frame_content content = content_of(SLICE(LOG_TOPIC), event, entity_owner);
+    size_t escaped_bytes_max = ESCAPED_BYTES_MAX * (event->entity_id.size + event->type.size);
+    struct buffer json;
+    buffer_init(&json, LOG_FIXED_BYTES + escaped_bytes_max + event->payload.size);
+    enum status status = event_write_json(&json, event);
+    content.seq = content.document_version = event->log_id;
+    content.payload = buffer_slice(&json);
+    if (status == STATUS_OK)
+        status = frame_make(frame, &content);
+    buffer_release(&json);
+    return status;
 }

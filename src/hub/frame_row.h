@@ -8,12 +8,24 @@
 
 #include "hub/frame.h"
 
+/* The whole log as a topic of the hub: its seq is the log id. No topic of a client can have this
+ * name, since a name has no control character. */
+#define LOG_TOPIC "\001log"
+
+static inline bool topic_is_log(struct slice topic) {
+    return slice_equal(topic, SLICE(LOG_TOPIC));
+}
+
 /* An event on its own entity's topic: the topic's seq is the event's. */
 MUST_CHECK enum status frame_of_event(struct slice topic, const struct store_event *event,
                                       const struct owner *entity_owner, struct frame **frame);
 /* A journal row: a summary, or the event itself where the row has no payload. */
 MUST_CHECK enum status frame_of_row(struct slice topic, const struct store_journal_row *row,
                                     const struct store_event *event,
+                                    const struct owner *entity_owner, struct frame **frame);
+/* An event on the log: the payload is all of the event, as lists of events show it. payload_hash
+ * is of the event's own payload still. */
+MUST_CHECK enum status frame_of_log(const struct store_event *event,
                                     const struct owner *entity_owner, struct frame **frame);
 
 #endif

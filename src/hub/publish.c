@@ -1,4 +1,6 @@
-/* From a commit to frames: events go to their entity's topic, journal rows to theirs. */
+/* From a commit to frames: events go to their entity's topic and to the log, journal rows to
+ * theirs.
+ */
 #include "hub/publish.h"
 
 #include <assert.h>
@@ -65,6 +67,20 @@ static void publish_rows(struct hub *hub, const struct store_batch *batch,
     hub_topic_unlock(hub, topic);
 }
 
+static void publish_log(struct hub *hub, const struct store_batch *batch,
+                        const struct store_entity *states) {
+    struct hub_topic *topic = batch->event_count > 0 ? hub_topic_lock(hub, SLICE(LOG_TOPIC)) : NULL;
+    if (!topic)
+        return;
+    for (size_t i = 0; i < batch->event_count; i++) {
+        struct frame *frame = NULL;
+        if (frame_of_log(&batch->events[i], &states[i].owner, &frame) != STATUS_OK)
+            frame = NULL;
+        hub_topic_add(hub, topic, batch->events[i].log_id, frame);
+    }
+    hub_topic_unlock(hub, topic);
+}
+
 void hub_publish(struct hub *hub, const struct store_batch *batch,
                  const struct store_entity *states) {
     if (hub_is_empty(hub))
@@ -74,5 +90,6 @@ void hub_publish(struct hub *hub, const struct store_batch *batch,
     for (size_t i = 0; i < batch->topic_count; i++)
         if (batch->topics[i].entity_ref == 0)
             publish_rows(hub, batch, states, &batch->topics[i]);
+    publish_log(hub, batch, states);
     hub_wake_listeners(hub);
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "delivery/publisher.h"
+#include "hub/frame_row.h"
 
 static const struct principal operator_all = {.read_all = true};
 static const struct policy policy = {.replay_budget_events = 1000000};
@@ -225,8 +226,8 @@ static void frames_of_others_are_covered_and_not_given(void **state) {
 
 static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state) {
     (void)state;
-    const char *const topics[] = {SUMMARIES, RUN_TOPIC};
-    for (size_t i = 0; i < 2; i++) {
+    const char *const topics[] = {SUMMARIES, RUN_TOPIC, LOG_TOPIC};
+    for (size_t i = 0; i < 3; i++) {
         struct bench bench;
         struct reader warm = {0};
         bench_open(&bench, 0);
@@ -248,12 +249,126 @@ static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state)
         assert_int_equal(a->content.document_version, b->content.document_version);
         assert_int_equal(uuid_compare(&a->content.cursor, &b->content.cursor), 0);
         assert_true(slice_equal(a->content.document_key, b->content.document_key));
-        assert_slice(a->content.document_key,
-                     i == 0 ? "runtime/run_summary:r" : "runtime/run_event:r:1");
+        assert_true(slice_equal(a->content.payload, b->content.payload));
+        assert_true(slice_equal(a->content.kind, b->content.kind));
+        if (i < 2)
+            assert_slice(a->content.document_key,
+                         i == 0 ? "runtime/run_summary:r" : "runtime/run_event:r:1");
         assert_slice(b->content.owner.user_id, "u");
         delivery_batch_release(&warm.batch);
         delivery_batch_release(&bench.reader.batch);
         reader_close(&warm);
+        bench_close(&bench);
+    }
+}
+
+/* ---- the log ---- */
+
+/* Behind event log_id and before the next one. */
+static struct event_cursor cursor_behind(uint64_t log_id) {
+    struct event_cursor cursor = {.timestamp_ms = 1700000000000 + log_id};
+    memset(cursor.uuid.bytes, 0xff, sizeof(cursor.uuid.bytes));
+    return cursor;
+}
+
+static void the_log_without_a_cursor_is_all_of_it_and_then_live(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .policy = &frugal});
+    assert_int_equal(drain(&bench.reader, &given), 100);
+    assert_int_equal(given, 100);
+    assert_false(bench.reader.subscription.bootstrap.truncated);
+    assert_true(bench.reader.subscription.window.replay_budget_events > 100);
+    publisher_commit(bench.publisher, 3);
+    assert_int_equal(drain(&bench.reader, &given), 103);
+    assert_int_equal(given, 3);
+    bench_close(&bench);
+}
+
+static void the_log_by_event_cursor_opens_with_one_read(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(LOG_TOPIC),
+                                               .has_event_cursor = true,
+                                               .event_cursor = cursor_behind(90)});
+    struct subscription *subscription = &bench.reader.subscription;
+    bench.reader.batch.bytes_max = 65536;
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_READ);
+    journal_read_run(subscription->read, bench.reader.session);
+    subscription_read_done(subscription);
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_FRAMES);
+    assert_int_equal(bench.reader.batch.after_seq, 90);
+    assert_int_equal(bench.reader.batch.count, 10);
+    assert_false(subscription->is_bootstrap);
+    delivery_batch_release(&bench.reader.batch);
+    publisher_commit(bench.publisher, 3);
+    assert_int_equal(drain(&bench.reader, &given), 103);
+    bench_close(&bench);
+}
+
+static void a_cursor_at_the_head_waits_for_the_next_event(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(LOG_TOPIC),
+                                               .has_event_cursor = true,
+                                               .event_cursor = cursor_behind(100)});
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_WAIT);
+    assert_int_equal(bench.reader.subscription.next_seq, 101);
+    publisher_commit(bench.publisher, 1);
+    assert_int_equal(drain(&bench.reader, &given), 101);
+    assert_int_equal(given, 1);
+    bench_close(&bench);
+}
+
+static void on_the_log_too_everybody_sees_their_own(void **state) {
+    (void)state;
+    const struct principal user = {.who.user_id = SLICE("u")};
+    const struct principal nobody = {.who.user_id = SLICE("g")};
+    const struct principal *const who[] = {&user, &nobody};
+    for (size_t i = 0; i < 2; i++) {
+        struct bench bench;
+        size_t stored;
+        size_t live;
+        bench_open(&bench, 40);
+        reader_open(&bench.reader, bench.publisher,
+                    &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .principal = who[i]});
+        assert_int_equal(drain(&bench.reader, &stored), 40);
+        publisher_commit(bench.publisher, 20);
+        assert_int_equal(drain(&bench.reader, &live), 60);
+        assert_int_equal(stored, i == 0 ? 20 : 0);
+        assert_int_equal(live, i == 0 ? 10 : 0);
+        bench_close(&bench);
+    }
+}
+
+static void a_cursor_of_another_epoch_is_told_and_a_restart_forgets_it(void **state) {
+    (void)state;
+    const char *const topics[] = {SUMMARIES, "nothing", LOG_TOPIC};
+    for (size_t i = 0; i < 3; i++) {
+        struct bench bench;
+        size_t given;
+        bench_open(&bench, 40);
+        reader_open(&bench.reader, bench.publisher,
+                    &(struct subscription_options){.topic = slice_of(topics[i]),
+                                                   .has_cursor = i < 2,
+                                                   .after_seq = 7,
+                                                   .epoch_differs = true,
+                                                   .has_event_cursor = i == 2,
+                                                   .event_cursor = cursor_behind(7)});
+        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+        assert_int_equal(bench.reader.subscription.continuity.reasons[0], REASON_EPOCH_MISMATCH);
+        subscription_restart(&bench.reader.subscription);
+        (void)drain(&bench.reader, &given);
+        assert_int_equal(given, i == 1 ? 0 : 40);
         bench_close(&bench);
     }
 }
@@ -278,29 +393,43 @@ struct seam_reader {
     size_t frames;
 };
 
-static uint64_t seam_goal(const struct seam *seam, bool is_run) {
+enum seam_topic { SEAM_RUN, SEAM_SUMMARIES, SEAM_LOG, SEAM_LOG_BY_EVENT, SEAM_TOPICS };
+
+static uint64_t seam_goal(const struct seam *seam, enum seam_topic topic) {
     uint64_t head = atomic_load(&seam->head);
-    return is_run ? head / 2 : head;
+    return topic == SEAM_RUN ? head / 2 : head;
+}
+
+static struct subscription_options seam_options(struct seam_reader *me, enum seam_topic topic,
+                                                uint64_t head) {
+    const char *const names[SEAM_TOPICS] = {RUN_TOPIC, SUMMARIES, LOG_TOPIC, LOG_TOPIC};
+    uint64_t back = test_random(&me->seed) % 600;
+    uint64_t after_seq = head > back ? head - back : 0;
+    /* All of the log would be a long round. */
+    bool has_cursor = topic >= SEAM_LOG || test_random(&me->seed) % 8 != 0;
+    return (struct subscription_options){.topic = slice_of(names[topic]),
+                                         .has_cursor = has_cursor && topic != SEAM_LOG_BY_EVENT,
+                                         .after_seq = after_seq,
+                                         .has_event_cursor = topic == SEAM_LOG_BY_EVENT,
+                                         .event_cursor = cursor_behind(after_seq)};
 }
 
 /* One client: begins anywhere, must see every seq from there on, or be told and begin again. */
 static void seam_round(struct seam_reader *me) {
     struct seam *seam = me->seam;
     struct reader reader = {0};
-    bool is_run = test_random(&me->seed) % 2 == 0;
-    uint64_t head = seam_goal(seam, is_run);
+    enum seam_topic topic = (enum seam_topic)(test_random(&me->seed) % SEAM_TOPICS);
+    uint64_t head = seam_goal(seam, topic);
     uint64_t goal = head + test_random(&me->seed) % 100;
-    uint64_t back = test_random(&me->seed) % 600;
-    struct subscription_options options = {.topic = is_run ? SLICE(RUN_TOPIC) : SLICE(SUMMARIES),
-                                           .has_cursor = test_random(&me->seed) % 8 != 0,
-                                           .after_seq = head > back ? head - back : 0};
+    struct subscription_options options = seam_options(me, topic, head);
     reader_open(&reader, seam->publisher, &options);
     reader.batch.count_max = 1 + test_random(&me->seed) % 64;
     uint64_t last = options.after_seq;
-    bool is_placed = options.has_cursor;
+    bool is_placed = options.has_cursor || options.has_event_cursor;
     while (last < goal) {
         enum subscription_step step = reader_next(&reader);
         if (step == SUBSCRIPTION_STALE) {
+            assert_true(topic < SEAM_LOG);
             me->stale++;
             assert_true(reader.subscription.continuity.reason_count > 0);
             subscription_restart(&reader.subscription);
@@ -316,7 +445,8 @@ static void seam_round(struct seam_reader *me) {
         assert_int_equal(reader.batch.after_seq, last);
         for (size_t i = 0; step == SUBSCRIPTION_FRAMES && i < reader.batch.count; i++) {
             assert_int_equal(reader.batch.frames[i]->content.seq, last + 1);
-            assert_int_equal(frame_number(reader.batch.frames[i]), last + 1);
+            if (topic < SEAM_LOG)
+                assert_int_equal(frame_number(reader.batch.frames[i]), last + 1);
             last++;
         }
         me->frames += reader.batch.count;
@@ -384,6 +514,11 @@ int main(void) {
         cmocka_unit_test(a_reader_that_retention_overtakes_is_told),
         cmocka_unit_test(frames_of_others_are_covered_and_not_given),
         cmocka_unit_test(a_frame_is_the_same_from_the_store_and_from_the_window),
+        cmocka_unit_test(the_log_without_a_cursor_is_all_of_it_and_then_live),
+        cmocka_unit_test(the_log_by_event_cursor_opens_with_one_read),
+        cmocka_unit_test(a_cursor_at_the_head_waits_for_the_next_event),
+        cmocka_unit_test(on_the_log_too_everybody_sees_their_own),
+        cmocka_unit_test(a_cursor_of_another_epoch_is_told_and_a_restart_forgets_it),
         cmocka_unit_test(readers_at_random_places_see_everything_or_are_told),
     };
     return cmocka_run_group_tests_name("subscription", tests, NULL, NULL);

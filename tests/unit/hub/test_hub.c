@@ -3,7 +3,10 @@
 
 #include <pthread.h>
 
+#include "authority/event_json.h"
 #include "delivery/publisher.h"
+#include "hub/frame_row.h"
+#include "topic/topic_name.h"
 
 static const struct hub_options roomy = {{1024, 1u << 20}, 64u << 20};
 
@@ -94,6 +97,48 @@ static void a_watched_topic_gets_its_frames_and_one_announcement(void **state) {
     assert_int_equal(bench.ear.wakes, 2);
     hub_unwatch(&run);
     hub_unwatch(&summaries);
+    bench_close(&bench);
+}
+
+static void the_log_gets_each_event_whole_when_somebody_watches_it(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watch;
+    struct frame *frames[16];
+    struct arena arena;
+    struct buffer json;
+    assert_int_equal(topic_name_check(SLICE(LOG_TOPIC)), STATUS_INVALID_TOPIC);
+    bench_open(&bench, &roomy);
+    publisher_commit(bench.publisher, 4);
+    assert_int_equal(hub_stats(bench.hub).topics, 0);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(LOG_TOPIC), &watch));
+    publisher_commit(bench.publisher, 5);
+    assert_int_equal(hub_listener_begin(&bench.ear.listener), 1);
+    assert_ptr_equal(hub_listener_next(&bench.ear.listener), &watch);
+    struct hub_take got = {.next_seq = 5, .count_max = 16, .bytes_max = 65536, .frames = frames};
+    assert_int_equal(hub_take(&watch, &got), HUB_FRAMES);
+    assert_int_equal(got.count, 5);
+    assert_int_equal(got.head_seq, 9);
+    arena_init(&arena, 65536);
+    buffer_init(&json, 65536);
+    for (size_t i = 0; i < got.count; i++) {
+        const struct frame_content *content = &frames[i]->content;
+        struct store_event event;
+        assert_ok(store_load_event(bench.publisher->session, 5 + i, &arena, &event));
+        buffer_clear(&json);
+        assert_ok(event_write_json(&json, &event));
+        assert_true(slice_equal(content->payload, buffer_slice(&json)));
+        assert_int_equal(content->seq, 5 + i);
+        assert_slice(content->kind, "run.log");
+        assert_int_equal(uuid_compare(&content->event_id, &event.event_id), 0);
+        assert_int_equal(uuid_compare(&content->cursor, &event.cursor), 0);
+        assert_slice(i % 2 == 0 ? content->owner.user_id : content->owner.guest_scope,
+                     i % 2 == 0 ? "u" : "g");
+        frame_unref(frames[i]);
+    }
+    buffer_release(&json);
+    arena_release(&arena);
+    hub_unwatch(&watch);
     bench_close(&bench);
 }
 
@@ -294,6 +339,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_topic_nobody_watches_costs_nothing),
         cmocka_unit_test(a_watched_topic_gets_its_frames_and_one_announcement),
+        cmocka_unit_test(the_log_gets_each_event_whole_when_somebody_watches_it),
         cmocka_unit_test(a_take_is_bounded_in_frames_and_bytes_but_gives_one),
         cmocka_unit_test(a_window_keeps_the_newest_frames),
         cmocka_unit_test(memory_stays_within_its_budget_and_watched_topics_stay_right),

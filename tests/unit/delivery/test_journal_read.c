@@ -1,0 +1,254 @@
+/* Reads of topics and of the whole log, on a real store. */
+#include "delivery/journal_read.h"
+
+#include "authority/event_json.h"
+#include "delivery/publisher.h"
+#include "hub/frame_row.h"
+
+static const struct policy policy = {.replay_budget_events = 1000000};
+static const struct policy frugal = {.replay_budget_events = 10};
+
+#define EVENTS 100
+
+static int setup(void **state) {
+    struct publisher *publisher = publisher_open(NULL);
+    publisher_commit(publisher, 60);
+    publisher_commit(publisher, EVENTS - 60);
+    *state = publisher;
+    return 0;
+}
+
+static int teardown(void **state) {
+    publisher_close(*state);
+    return 0;
+}
+
+static void run(struct publisher *publisher, struct journal_read *read) {
+    if (!read->policy)
+        read->policy = &policy;
+    if (read->below_seq == 0)
+        read->below_seq = UINT64_MAX;
+    journal_read_run(read, publisher->session);
+    assert_ok(read->status);
+}
+
+/* Behind event log_id and before the next one. */
+static struct event_cursor cursor_behind(uint64_t log_id) {
+    struct event_cursor cursor = {.timestamp_ms = 1700000000000 + log_id};
+    memset(cursor.uuid.bytes, 0xff, sizeof(cursor.uuid.bytes));
+    return cursor;
+}
+
+static void assert_frames(struct journal_read *read, uint64_t first_seq, size_t count) {
+    assert_int_equal(read->next_seq, first_seq);
+    assert_int_equal(read->count, count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(read->frames[i]->content.seq, first_seq + i);
+    journal_read_release(read);
+}
+
+static void without_frames_a_read_tells_where_a_position_stands(void **state) {
+    const enum journal_read_mode modes[] = {JOURNAL_READ_RESUME, JOURNAL_READ_CONTINUE};
+    for (size_t i = 0; i < 2; i++) {
+        struct journal_read read = {.topic = SLICE(SUMMARIES), .mode = modes[i], .after_seq = 42};
+        run(*state, &read);
+        assert_true(read.exists);
+        assert_false(read.is_stale);
+        assert_int_equal(read.window.oldest_seq, 1);
+        assert_int_equal(read.window.head_seq, EVENTS);
+        assert_int_equal(read.window.replay_budget_events, policy.replay_budget_events);
+        assert_frames(&read, 43, 0);
+    }
+}
+
+static void without_frames_a_read_tells_a_stale_position(void **state) {
+    struct publisher *publisher = *state;
+    publisher_prune(publisher, publisher->summaries_ref, 50);
+    for (uint64_t after_seq = 48; after_seq <= 49; after_seq++) {
+        struct journal_read read = {.topic = SLICE(SUMMARIES), .after_seq = after_seq};
+        run(publisher, &read);
+        assert_int_equal(read.is_stale, after_seq == 48);
+    }
+    struct journal_read read = {.topic = SLICE(SUMMARIES), .policy = &frugal, .after_seq = 89};
+    run(publisher, &read);
+    assert_true(read.is_stale);
+    assert_int_equal(read.continuity.reason_count, 1);
+    assert_int_equal(read.continuity.reasons[0], REASON_REPLAY_BUDGET_EXCEEDED);
+}
+
+static void without_frames_a_bootstrap_tells_where_it_begins(void **state) {
+    struct journal_read read = {
+        .topic = SLICE(SUMMARIES), .policy = &frugal, .mode = JOURNAL_READ_BOOTSTRAP};
+    run(*state, &read);
+    assert_int_equal(read.bootstrap.from_seq, 91);
+    assert_true(read.bootstrap.truncated);
+    assert_frames(&read, 91, 0);
+}
+
+static void a_cursor_of_another_epoch_is_stale_even_where_the_topic_is_not_there(void **state) {
+    const char *const topics[] = {SUMMARIES, RUN_TOPIC, "nothing", LOG_TOPIC};
+    for (size_t i = 0; i < 4; i++)
+        for (size_t frames_max = 0; frames_max < 2; frames_max++) {
+            struct journal_read read = {.topic = slice_of(topics[i]),
+                                        .after_seq = 10,
+                                        .frames_max = frames_max,
+                                        .epoch_differs = true};
+            run(*state, &read);
+            assert_true(read.is_stale);
+            assert_int_equal(read.count, 0);
+            assert_int_equal(read.continuity.reason_count, 1);
+            assert_int_equal(read.continuity.reasons[0], REASON_EPOCH_MISMATCH);
+        }
+}
+
+static void an_epoch_is_nothing_to_a_bootstrap(void **state) {
+    const char *const topics[] = {SUMMARIES, "nothing"};
+    for (size_t i = 0; i < 2; i++) {
+        struct journal_read read = {.topic = slice_of(topics[i]),
+                                    .mode = JOURNAL_READ_BOOTSTRAP,
+                                    .frames_max = 3,
+                                    .epoch_differs = true};
+        run(*state, &read);
+        assert_false(read.is_stale);
+        assert_frames(&read, 1, i == 0 ? 3 : 0);
+    }
+}
+
+static void the_log_is_read_by_its_ids(void **state) {
+    struct journal_read read = {.topic = SLICE(LOG_TOPIC), .after_seq = 30, .frames_max = 20};
+    run(*state, &read);
+    assert_true(read.exists);
+    assert_int_equal(read.window.oldest_seq, 1);
+    assert_int_equal(read.window.head_seq, EVENTS);
+    assert_frames(&read, 31, 20);
+    struct journal_read end = {.topic = SLICE(LOG_TOPIC), .after_seq = 95, .frames_max = 20};
+    run(*state, &end);
+    assert_frames(&end, 96, 5);
+    struct journal_read head = {.topic = SLICE(LOG_TOPIC), .after_seq = EVENTS, .frames_max = 20};
+    run(*state, &head);
+    assert_frames(&head, EVENTS + 1, 0);
+    struct journal_read below = {
+        .topic = SLICE(LOG_TOPIC), .after_seq = 95, .below_seq = 98, .frames_max = 20};
+    run(*state, &below);
+    assert_frames(&below, 96, 2);
+}
+
+static void an_event_of_the_log_is_what_lists_of_events_show(void **state) {
+    struct publisher *publisher = *state;
+    struct journal_read read = {.topic = SLICE(LOG_TOPIC), .frames_max = 64};
+    struct arena arena;
+    struct buffer json;
+    arena_init(&arena, 1u << 20);
+    buffer_init(&json, 65536);
+    run(publisher, &read);
+    assert_int_equal(read.count, 64);
+    for (size_t i = 0; i < read.count; i++) {
+        const struct frame_content *content = &read.frames[i]->content;
+        struct store_event event;
+        assert_ok(store_load_event(publisher->session, i + 1, &arena, &event));
+        buffer_clear(&json);
+        assert_ok(event_write_json(&json, &event));
+        assert_true(slice_equal(content->payload, buffer_slice(&json)));
+        assert_slice(content->kind, "run.log");
+        assert_int_equal(uuid_compare(&content->cursor, &event.cursor), 0);
+        assert_int_equal(uuid_compare(&content->event_id, &event.event_id), 0);
+        /* r is a user's and s a guest's. */
+        assert_slice(i % 2 == 0 ? content->owner.user_id : content->owner.guest_scope,
+                     i % 2 == 0 ? "u" : "g");
+        assert_null(i % 2 == 0 ? content->owner.guest_scope.data : content->owner.user_id.data);
+    }
+    journal_read_release(&read);
+    buffer_release(&json);
+    arena_release(&arena);
+}
+
+static void the_log_has_neither_a_floor_nor_a_budget(void **state) {
+    struct publisher *publisher = *state;
+    publisher_prune(publisher, publisher->summaries_ref, 90);
+    publisher_prune(publisher, RUN_TOPIC_REF, 40);
+    const enum journal_read_mode modes[] = {JOURNAL_READ_RESUME, JOURNAL_READ_BOOTSTRAP,
+                                            JOURNAL_READ_CONTINUE, JOURNAL_READ_RESUME_CURSOR};
+    for (size_t i = 0; i < 4; i++) {
+        struct journal_read read = {
+            .topic = SLICE(LOG_TOPIC), .policy = &frugal, .mode = modes[i], .frames_max = 7};
+        run(publisher, &read);
+        assert_false(read.is_stale);
+        assert_false(read.bootstrap.truncated);
+        assert_frames(&read, 1, 7);
+    }
+}
+
+static void an_empty_log_is_there_and_waits(void **state) {
+    (void)state;
+    struct publisher *publisher = publisher_open(NULL);
+    struct journal_read read = {
+        .topic = SLICE(LOG_TOPIC), .mode = JOURNAL_READ_BOOTSTRAP, .frames_max = 7};
+    run(publisher, &read);
+    assert_true(read.exists);
+    assert_int_equal(read.window.head_seq, 0);
+    assert_frames(&read, 1, 0);
+    struct journal_read cursor = {.topic = SLICE(LOG_TOPIC),
+                                  .mode = JOURNAL_READ_RESUME_CURSOR,
+                                  .frames_max = 7,
+                                  .event_cursor = cursor_behind(5)};
+    run(publisher, &cursor);
+    assert_frames(&cursor, 1, 0);
+    publisher_close(publisher);
+}
+
+static void an_event_cursor_goes_on_right_behind_its_event(void **state) {
+    struct publisher *publisher = *state;
+    struct arena arena;
+    arena_init(&arena, 65536);
+    for (uint64_t log_id = 1; log_id <= EVENTS; log_id += 33) {
+        struct store_event event;
+        assert_ok(store_load_event(publisher->session, log_id, &arena, &event));
+        struct journal_read read = {.topic = SLICE(LOG_TOPIC),
+                                    .mode = JOURNAL_READ_RESUME_CURSOR,
+                                    .frames_max = 1,
+                                    .event_cursor = event_cursor_of(&event.cursor)};
+        run(publisher, &read);
+        assert_frames(&read, log_id + 1, log_id < EVENTS ? 1 : 0);
+    }
+    arena_release(&arena);
+}
+
+static void an_event_cursor_of_no_event_goes_on_where_it_would_be(void **state) {
+    const struct {
+        struct event_cursor cursor;
+        uint64_t next_seq;
+    } cases[] = {
+        {{0}, 1},
+        {cursor_behind(0), 1},
+        {cursor_behind(17), 18},
+        {cursor_behind(EVENTS + 1000), EVENTS + 1}, /* of the future */
+    };
+    for (size_t i = 0; i < 4; i++)
+        for (size_t frames_max = 0; frames_max < 2; frames_max++) {
+            struct journal_read read = {.topic = SLICE(LOG_TOPIC),
+                                        .mode = JOURNAL_READ_RESUME_CURSOR,
+                                        .frames_max = frames_max,
+                                        .event_cursor = cases[i].cursor};
+            run(*state, &read);
+            assert_frames(&read, cases[i].next_seq, cases[i].next_seq <= EVENTS ? frames_max : 0);
+        }
+}
+
+#define READ_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        READ_TEST(without_frames_a_read_tells_where_a_position_stands),
+        READ_TEST(without_frames_a_read_tells_a_stale_position),
+        READ_TEST(without_frames_a_bootstrap_tells_where_it_begins),
+        READ_TEST(a_cursor_of_another_epoch_is_stale_even_where_the_topic_is_not_there),
+        READ_TEST(an_epoch_is_nothing_to_a_bootstrap),
+        READ_TEST(the_log_is_read_by_its_ids),
+        READ_TEST(an_event_of_the_log_is_what_lists_of_events_show),
+        READ_TEST(the_log_has_neither_a_floor_nor_a_budget),
+        cmocka_unit_test(an_empty_log_is_there_and_waits),
+        READ_TEST(an_event_cursor_goes_on_right_behind_its_event),
+        READ_TEST(an_event_cursor_of_no_event_goes_on_where_it_would_be),
+    };
+    return cmocka_run_group_tests_name("journal_read", tests, NULL, NULL);
+}
