@@ -300,6 +300,17 @@ void link_open(struct link *link, struct link_opening *opening) {
     next_job(link);
 }
 
+enum status link_open_one(struct link *link, struct link_reader *reader) {
+    struct link_opening *opening = malloc(sizeof(*opening) + sizeof(struct link_reader *));
+    if (!opening)
+        return STATUS_OUT_OF_MEMORY;
+    opening->count = 1;
+    opening->user = NULL;
+    opening->readers[0] = reader;
+    link_open(link, opening);
+    return STATUS_OK;
+}
+
 static void job_run(struct reader_task *task, struct store_session *session) {
     struct link *link = (struct link *)((char *)task - offsetof(struct link, task));
     if (link->job == LINK_JOB_READ)
@@ -411,11 +422,12 @@ static void tell_bootstrap(struct link_reader *reader) {
 static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
     struct page *page = feed_page(reader->member.feed);
     struct subscription *subscription = &reader->subscription;
-    if (!page || page->batch.count > frames_max ||
+    /* What one reader did not ask for would be missing for the others. */
+    if (!page || subscription->options.wants || page->batch.count > frames_max ||
         !subscription_stands_at(subscription, page->batch.after_seq) ||
         !page_suits(page, subscription->options.principal))
         return NULL;
-    subscription_pass(subscription, page->batch.through_seq, page->head_seq);
+    subscription_pass(subscription, &page->batch, page->head_seq);
     return page;
 }
 
