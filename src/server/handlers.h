@@ -55,7 +55,10 @@ void handle_reproject(struct exchange *exchange);
 /* handle_messages.c */
 void handle_messages(struct exchange *exchange);
 
-/* handle_sse.c */
+/* dialect_sse.c, dialect_log_sse.c, dialect_topic_ws.c, dialect_audit_ws.c; they become links */
 void handle_sse(struct exchange *exchange);
+void handle_log_sse(struct exchange *exchange);
+void handle_topic_ws(struct exchange *exchange);
+void handle_audit_ws(struct exchange *exchange);
 
 #endif

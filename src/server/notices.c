@@ -41,6 +41,10 @@ enum status notice_watermarks(const struct link *link, struct buffer *out) {
     return write_list(link, true, out);
 }
 
+enum status notice_positions(const struct link *link, struct buffer *out) {
+    return write_list(link, false, out);
+}
+
 enum status notice_slow(const struct link *link, struct buffer *out) {
     const struct config *config = &link->server->config;
     const struct link_reader *worst = NULL;
@@ -49,7 +53,7 @@ enum status notice_slow(const struct link *link, struct buffer *out) {
     for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
         if (reader->is_open && (!worst || lag(reader) > lag(worst)))
             worst = reader;
-    enum status status = write_list(link, false, &cursors);
+    enum status status = notice_positions(link, &cursors);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), SLICE("slow_consumer"));
     object_text(&object, SLICE("message"),

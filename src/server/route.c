@@ -45,6 +45,10 @@ static const struct route routes[] = {
      ROUTE_OPERATOR},
     OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_READER},
+    /* Its first message carries the token. */
+    {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, 0},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

@@ -182,6 +182,8 @@ static enum status delivery_start(struct server *server) {
         .strikes_max = config->slow_consumer_max_strikes,
     };
     enum status status = hub_open(&server->hub, &hub);
+    if (status == STATUS_OK)
+        status = nonces_open(&server->nonces);
     return status == STATUS_OK ? consumers_open(&server->consumers, &consumers) : status;
 }
 
@@ -251,6 +253,8 @@ static void store_stop(struct server *server) {
         readers_stop(server->readers);
     if (server->consumers)
         consumers_close(server->consumers);
+    if (server->nonces)
+        nonces_close(server->nonces);
     if (server->hub)
         hub_close(server->hub);
     if (server->store)

@@ -15,6 +15,7 @@
 #include "projector/projector.h"
 #include "server/config.h"
 #include "server/loop.h"
+#include "server/nonces.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
 
@@ -34,6 +35,7 @@ struct server {
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
+    struct nonces *nonces;
     struct writer *writer;
     struct readers *readers;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
