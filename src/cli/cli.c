@@ -37,6 +37,11 @@ const struct cli_command cli_commands[] = {
      "[--data-dir DIR]",
      "Write the whole log, or the part between two event cursors, with a manifest at its end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export},
+    {"snapshot", "snapshot TOPIC [--json] [--url URL] [--key KEY] [--data-dir DIR]",
+     "Print all documents of a summary topic, and the sequence to follow it from.",
+     "khala snapshot runtime.run_summaries\n"
+     "khala snapshot runtime.codex_worker_summaries --json > workers.json",
+     cli_snapshot},
     {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
      "khala migrate --data-dir ./khala-data", cli_migrate},
     {"verify", "verify [--json] [--data-dir DIR]",

@@ -12,7 +12,7 @@
 #include "topic/continuity.h"
 #include "topic/policy.h"
 
-#define JOURNAL_READ_FRAMES_MAX 256
+#define JOURNAL_READ_FRAMES_MAX 1000
 #define JOURNAL_READ_BYTES      (64u << 10)
 
 enum journal_read_mode {
@@ -30,9 +30,9 @@ struct journal_read {
     const struct policy *policy;
     enum journal_read_mode mode;
     uint64_t after_seq;
-    bool epoch_differs; /* the cursor is of another history */
     uint64_t below_seq; /* frames from here on are in memory, and not read */
-    size_t frames_max;  /* 0: only looks where it stands */
+    size_t frames_max;  /* 0: only where the position stands */
+    bool epoch_differs; /* the cursor is of another epoch */
     struct event_cursor event_cursor;
     /* Answered. */
     enum status status;

@@ -77,6 +77,14 @@ bool subscription_stands_at(const struct subscription *subscription, uint64_t af
            subscription->next_seq == after_seq + 1 && subscription->status == STATUS_OK;
 }
 
+void subscription_place(struct subscription *subscription, uint64_t after_seq) {
+    assert(!subscription->is_reading);
+    drop_read(subscription);
+    subscription->is_open = true;
+    subscription->is_stale = false;
+    subscription->next_seq = after_seq + 1;
+}
+
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq) {
     assert(batch->through_seq + 1 > subscription->next_seq);

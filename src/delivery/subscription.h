@@ -22,7 +22,7 @@ struct subscription_options {
     const struct principal *principal;
     bool has_cursor; /* without any it begins with a bootstrap; the log at its first event */
     uint64_t after_seq;
-    bool epoch_differs;    /* the cursor is of another history */
+    bool epoch_differs;    /* the cursor is of another epoch */
     bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */
     struct event_cursor event_cursor;
     bool from_head; /* a bootstrap that begins with what is still to come */
@@ -82,6 +82,8 @@ bool subscription_stands_at(const struct subscription *subscription, uint64_t af
 /* It was sent that batch, which somebody else took. */
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq);
+/* It has everything up to after_seq from elsewhere, and goes on behind it. */
+void subscription_place(struct subscription *subscription, uint64_t after_seq);
 /* After SUBSCRIPTION_STALE: begins anew with a bootstrap. */
 void subscription_restart(struct subscription *subscription);
 

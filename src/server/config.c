@@ -239,7 +239,7 @@ static const struct setting settings[] = {
      .offset = FIELD(subscriptions_max),
      .fallback = "1000",
      .min = 1,
-     .max = 100000,
+     .max = 10000,
      .help = "how many topics one connection may subscribe to"},
     {.name = "KHALA_AUDIT_INIT_TIMEOUT_MS",
      .type = SETTING_NUMBER,
@@ -269,6 +269,13 @@ static const struct setting settings[] = {
      .min = 1048576,
      .max = 1099511627776,
      .help = "bytes of all topics' frames kept in memory; the coldest give way"},
+    {.name = "KHALA_SNAPSHOTS_BYTES_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(snapshots_bytes_max),
+     .fallback = "8589934592",
+     .min = 65536,
+     .max = (uint64_t)1 << 44,
+     .help = "disk that snapshots may use under the data folder, those still being read included"},
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))

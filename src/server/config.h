@@ -60,6 +60,7 @@ struct config {
     uint64_t window_frames_max;
     uint64_t window_bytes_max;
     uint64_t windows_bytes_max;
+    uint64_t snapshots_bytes_max;
     struct policy_table policies;
     enum config_source sources[CONFIG_SETTINGS_MAX];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];

@@ -31,8 +31,12 @@ struct dialect {
     enum status (*receive)(struct link *link, struct slice text);
     /* The opening was looked at. The dialect starts its readers, or drops them. */
     void (*opened)(struct link *link, struct link_opening *opening);
+    /* In place of opened, when the link is gone: takes back the opening's user. */
+    void (*opening_gone)(struct link_opening *opening);
     /* A reader began anew where its topic allows. */
     enum status (*bootstrap)(struct link_reader *reader, struct buffer *out);
+    /* A part of the snapshot the reader begins with; NULL: it begins with what the journal has. */
+    enum status (*snapshot)(struct link_reader *reader, struct buffer *out);
     /* Nothing is left to replay; said once, where a page does not say it. */
     enum status (*caught_up)(struct link_reader *reader, struct buffer *out);
     /* Retention overtook the reader. True: it goes on with a bootstrap; false: it is dropped. */

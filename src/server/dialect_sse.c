@@ -5,6 +5,7 @@
 #include "server/dialect.h"
 #include "server/event_stream.h"
 #include "server/handlers.h"
+#include "server/link_snapshot.h"
 #include "server/notices.h"
 #include "server/query_cursor.h"
 #include "server/server.h"
@@ -14,6 +15,7 @@
 #include "wire/sse.h"
 
 #define LAST_ID_BYTES_MAX 64
+#define NO_ID             ((struct slice){NULL, 0})
 
 /* ---- forms ---- */
 
@@ -44,19 +46,40 @@ static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTE
 /* ---- notices ---- */
 
 static enum status tell_bootstrap(struct link_reader *reader, struct buffer *out) {
-    const struct subscription *subscription = &reader->subscription;
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, subscription->options.topic);
+        status = json_write_string(&body, reader->subscription.options.topic);
     if (status == STATUS_OK)
-        status =
-            buffer_printf(&body, ",\"epoch\":\"%s\",\"from_seq\":%" PRIu64 ",\"truncated\":%s}",
-                          reader->link->server->epoch, subscription->bootstrap.from_seq,
-                          subscription->bootstrap.truncated ? "true" : "false");
+        status = buffer_printf(&body, ",\"epoch\":\"%s\",", reader->link->server->epoch);
+    size_t begin = body.size;
+    if (status == STATUS_OK)
+        status = notice_bootstrap(reader, &body);
+    /* The members stand beside the topic. */
+    if (status == STATUS_OK)
+        memmove(body.data + begin, body.data + begin + 1, --body.size - begin);
     if (status == STATUS_OK)
         status = event_stream_tell(reader->link, out, "bootstrap", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+/* The last part names the position it stands for, so that a client that lost its connection then
+ * need not begin again. */
+static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+    const struct link_snapshot *snapshot = reader->snapshot;
+    char id[24 + 1 + STORE_EPOCH_SIZE + 1];
+    struct buffer body;
+    int size = snprintf(id, sizeof(id), "%" PRIu64 "@%s", snapshot->snapshot->watermark,
+                        snapshot->snapshot->epoch);
+    struct slice position = {id, (size_t)size};
+    buffer_init(&body, EVENT_STREAM_BYTES_MAX);
+    enum status status = link_snapshot_write(snapshot, &body);
+    if (status == STATUS_OK)
+        status = event_stream_tell_id(reader->link, out, "snapshot",
+                                      link_snapshot_is_last(snapshot) ? position : NO_ID,
+                                      buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -87,6 +110,7 @@ static const struct dialect sse_dialect = {
     .name = "sse",
     .opened = event_stream_opened,
     .bootstrap = tell_bootstrap,
+    .snapshot = tell_snapshot,
     .stale = tell_stale,
     .restarts_stale = true,
     .failed = event_stream_failed,

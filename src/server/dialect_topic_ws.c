@@ -5,6 +5,7 @@
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/handlers.h"
+#include "server/link_snapshot.h"
 #include "server/notices.h"
 #include "server/query_cursor.h"
 #include "server/server.h"
@@ -91,13 +92,15 @@ static enum status write_hello(const struct link_reader *reader, struct buffer *
     const struct server *server = reader->link->server;
     struct buffer bootstrap;
     buffer_init(&bootstrap, 128);
-    enum status status =
-        subscription->is_bootstrap ? notice_bootstrap(reader, &bootstrap) : STATUS_OK;
+    bool is_bootstrap = subscription->is_bootstrap || reader->snapshot;
+    enum status status = is_bootstrap ? notice_bootstrap(reader, &bootstrap) : STATUS_OK;
     struct object_writer object = object_begin(body);
     object_text(&object, SLICE("topic"), subscription->options.topic);
     put_stream_id(&object, subscription->options.topic);
     object_text(&object, SLICE("epoch"), slice_of(server->epoch));
-    object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
+    /* Behind a snapshot it goes on from that one's watermark. */
+    if (!reader->snapshot)
+        object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
     object_number(&object, SLICE("oldest_available_cursor"),
                   window->oldest_seq > 0 ? window->oldest_seq - 1 : 0);
     object_number(&object, SLICE("head_cursor"), window->head_seq);
@@ -126,6 +129,16 @@ static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
     enum status status = notice_stale(reader, &body);
     if (status == STATUS_OK)
         status = tagged_say(reader->link, out, "stale_cursor", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, PUSH_BYTES_MAX);
+    enum status status = link_snapshot_write(reader->snapshot, &body);
+    if (status == STATUS_OK)
+        status = tagged_say(reader->link, out, "snapshot", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -203,6 +216,7 @@ static const struct dialect topic_ws_dialect = {
     .receive = receive,
     .opened = opened,
     .bootstrap = tell_hello,
+    .snapshot = tell_snapshot,
     .stale = tell_stale,
     .restarts_stale = true,
     .failed = tell_failed,

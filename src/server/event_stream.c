@@ -8,8 +8,7 @@
 #include "wire/http1_response.h"
 #include "wire/sse.h"
 
-#define HEAD_BYTES_MAX   2048
-#define NOTICE_BYTES_MAX 65536
+#define HEAD_BYTES_MAX 2048
 
 /* ---- pieces ---- */
 
@@ -37,16 +36,21 @@ enum status event_stream_encode(const struct page *page, const struct io_loop *l
 
 /* ---- notices ---- */
 
-enum status event_stream_tell(const struct link *link, struct buffer *out, const char *event,
-                              struct slice data) {
+enum status event_stream_tell_id(const struct link *link, struct buffer *out, const char *event,
+                                 struct slice id, struct slice data) {
     struct buffer piece;
-    buffer_init(&piece, NOTICE_BYTES_MAX);
+    buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
     enum status status =
-        sse_event(&piece, &(struct sse_event){.event = slice_of(event), .data = data});
+        sse_event(&piece, &(struct sse_event){.id = id, .event = slice_of(event), .data = data});
     if (status == STATUS_OK)
         status = put_piece(link, out, buffer_slice(&piece));
     buffer_release(&piece);
     return status;
+}
+
+enum status event_stream_tell(const struct link *link, struct buffer *out, const char *event,
+                              struct slice data) {
+    return event_stream_tell_id(link, out, event, (struct slice){NULL, 0}, data);
 }
 
 enum status event_stream_heartbeat(struct link *link, struct buffer *out) {

@@ -34,6 +34,9 @@ MUST_CHECK enum status event_stream_encode(
 /* Notices. */
 MUST_CHECK enum status event_stream_tell(const struct link *link, struct buffer *out,
                                          const char *event, struct slice data);
+/* The same with the position it stands for; data NULL: none. */
+MUST_CHECK enum status event_stream_tell_id(const struct link *link, struct buffer *out,
+                                            const char *event, struct slice id, struct slice data);
 MUST_CHECK enum status event_stream_end(struct link *link, struct buffer *out);
 /* For the dialect's table. */
 void event_stream_opened(struct link *link, struct link_opening *opening);

@@ -121,6 +121,13 @@ void exchange_answer_json(struct exchange *exchange, unsigned http_status, struc
                                               .body = body});
 }
 
+void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
+                          const struct http1_header *headers, size_t header_count) {
+    answer(exchange, &(struct http1_response){.http_status = http_status,
+                                              .headers = headers,
+                                              .header_count = header_count});
+}
+
 /* What a person can do about it, where the code's own words fit several cases. */
 static const char *message_of(const struct exchange *exchange, const struct exchange_error *error) {
     bool is_operators = exchange->route && exchange->route->flags & ROUTE_OPERATOR;

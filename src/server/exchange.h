@@ -76,6 +76,9 @@ struct slice exchange_request_id(struct exchange *exchange);
 bool exchange_is_head(const struct exchange *exchange);
 
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body);
+/* An answer that has only a head: 304. */
+void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
+                          const struct http1_header *headers, size_t header_count);
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error);
 void exchange_answer_status(struct exchange *exchange, enum status status);
 /* The one error body, without a line's end. */

@@ -9,11 +9,12 @@
 #include "base/log.h"
 #include "server/conn.h"
 #include "server/dialect.h"
+#include "server/link_snapshot.h"
 #include "server/server.h"
 #include "server/websocket.h"
 
 /* Replies to the largest message there can be. */
-#define OWN_BYTES_MAX (8u << 20)
+#define OWN_BYTES_MAX (200u << 20)
 /* Turns between two looks at the sockets. */
 #define TURNS_MAX  512
 #define PUSH_BYTES (64u << 10)
@@ -57,7 +58,7 @@ struct link *link_make(struct exchange *exchange, const struct link_options *opt
 }
 
 static bool reader_is_at_work(const struct link_reader *reader) {
-    return reader->subscription.is_reading;
+    return reader->subscription.is_reading || (reader->snapshot && reader->snapshot->is_reading);
 }
 
 static void reader_free(struct link_reader *reader) {
@@ -69,6 +70,7 @@ static void reader_free(struct link_reader *reader) {
     link->reader_count--;
     scheduler_leave(&link->loop->scheduler, &reader->turn);
     subscription_release(&reader->subscription);
+    link_snapshot_drop(reader);
     feed_leave(&reader->member);
     free(reader);
 }
@@ -87,15 +89,26 @@ static void drop_readers(struct link *link) {
     }
 }
 
+/* Nobody is left to be told. */
+static void opening_free(struct link *link, struct link_opening *opening) {
+    if (link->dialect->opening_gone)
+        link->dialect->opening_gone(opening);
+    free(opening);
+}
+
 void link_gone(struct link *link) {
     if (!link->conn)
         return;
     link->conn = NULL;
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
-    if (link->job != LINK_JOB_OPEN) {
-        free(link->opening);
+    if (link->opening && link->job != LINK_JOB_OPEN) {
+        opening_free(link, link->opening);
         link->opening = NULL;
+    }
+    if (link->call && link->job != LINK_JOB_CALL) {
+        link->call->free(link->call);
+        link->call = NULL;
     }
     drop_readers(link);
 }
@@ -172,8 +185,7 @@ void link_close(struct link *link) {
 /* Everybody who may have something to send gets in line again. */
 static void line_up(struct link *link) {
     for (struct link_reader *reader = link->readers; reader; reader = reader->next)
-        if (reader->is_open && !reader_is_at_work(reader))
-            scheduler_add(&link->loop->scheduler, &reader->turn);
+        link_reader_ready(reader);
 }
 
 void link_writable(struct link *link) {
@@ -195,10 +207,13 @@ static void send_own(struct link *link, enum status status) {
 
 /* ---- readers ---- */
 
-static void member_advanced(struct feed_reader *member) {
-    struct link_reader *reader = (struct link_reader *)member;
+void link_reader_ready(struct link_reader *reader) {
     if (reader->is_open && !reader_is_at_work(reader))
         scheduler_add(&reader->link->loop->scheduler, &reader->turn);
+}
+
+static void member_advanced(struct feed_reader *member) {
+    link_reader_ready((struct link_reader *)member);
 }
 
 enum status link_reader_make(struct link *link, struct slice topic,
@@ -210,12 +225,16 @@ enum status link_reader_make(struct link *link, struct slice topic,
     reader->link = link;
     reader->member.advanced = member_advanced;
     reader->frames_max = DELIVERY_FRAMES_MAX;
-    enum status status =
-        scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
-    if (status == STATUS_OK)
-        status = feed_join(&link->loop->feeds, topic, &reader->member);
+    enum status status = feed_join(&link->loop->feeds, topic, &reader->member);
     if (status != STATUS_OK) {
-        scheduler_leave(&link->loop->scheduler, &reader->turn);
+        free(reader);
+        return status;
+    }
+    reader->turn.topic = reader->member.feed;
+    reader->turn.tier = policy_of(&link->server->config.policies, topic)->qos_tier;
+    status = scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
+    if (status != STATUS_OK) {
+        feed_leave(&reader->member);
         free(reader);
         return status;
     }
@@ -225,8 +244,6 @@ enum status link_reader_make(struct link *link, struct slice topic,
     own.policy = policy_of(&link->server->config.policies, own.topic);
     own.principal = link->principal;
     subscription_init(&reader->subscription, &own);
-    reader->turn.topic = reader->member.feed;
-    reader->turn.tier = own.policy->qos_tier;
     reader->next = link->readers;
     if (link->readers)
         link->readers->previous = reader;
@@ -243,9 +260,23 @@ struct link_reader *link_reader_find(const struct link *link, struct slice topic
     return NULL;
 }
 
+/* A bootstrap of a summary topic is its snapshot, and the tail behind it. */
+static void begin_anew(struct link_reader *reader) {
+    const struct subscription_options *options = &reader->subscription.options;
+    reader->is_bootstrap_due = true;
+    reader->is_caught_up = false;
+    if (!policy_has_snapshot(options->policy) || !reader->link->dialect->snapshot ||
+        options->from_head)
+        return;
+    enum status status = link_snapshot_begin(reader, policy_row_of(options->topic));
+    if (status != STATUS_OK)
+        reader->subscription.status = status;
+}
+
 void link_reader_start(struct link_reader *reader) {
     reader->is_open = true;
-    reader->is_bootstrap_due = reader->subscription.is_bootstrap;
+    if (reader->subscription.is_bootstrap)
+        begin_anew(reader);
     scheduler_add(&reader->link->loop->scheduler, &reader->turn);
 }
 
@@ -260,6 +291,10 @@ static void job_post(struct link *link, enum link_job job) {
     /* Comes back by the same way, as what it would have read. */
     if (job == LINK_JOB_READ)
         link->reading->subscription.read->status = status;
+    else if (job == LINK_JOB_PART)
+        link->reading->snapshot->status = status;
+    else if (job == LINK_JOB_CALL)
+        link->call_status = status;
     else
         link->opening->status = status;
     status = io_loop_post(link->loop, &link->back);
@@ -270,6 +305,11 @@ static void job_post(struct link *link, enum link_job job) {
 static void next_job(struct link *link) {
     if (link->job != LINK_JOB_NONE || !link->conn || link->is_closing)
         return;
+    if (link->call) {
+        link->call_status = STATUS_OK;
+        job_post(link, LINK_JOB_CALL);
+        return;
+    }
     if (link->opening) {
         for (size_t i = 0; i < link->opening->count; i++) {
             struct subscription *subscription = &link->opening->readers[i]->subscription;
@@ -284,17 +324,25 @@ static void next_job(struct link *link) {
             continue;
         reader->wants_read = false;
         link->reading = reader;
-        job_post(link, LINK_JOB_READ);
+        if (reader->snapshot)
+            reader->snapshot->is_reading = true;
+        job_post(link, reader->snapshot ? LINK_JOB_PART : LINK_JOB_READ);
         return;
     }
 }
 
 bool link_is_opening(const struct link *link) {
-    return link->opening != NULL;
+    return link->opening || link->call;
+}
+
+void link_call(struct link *link, struct link_call *call) {
+    assert(!link_is_opening(link));
+    link->call = call;
+    next_job(link);
 }
 
 void link_open(struct link *link, struct link_opening *opening) {
-    assert(!link->opening);
+    assert(!link_is_opening(link));
     opening->status = STATUS_OK;
     link->opening = opening;
     next_job(link);
@@ -315,6 +363,10 @@ static void job_run(struct reader_task *task, struct store_session *session) {
     struct link *link = (struct link *)((char *)task - offsetof(struct link, task));
     if (link->job == LINK_JOB_READ)
         journal_read_run(link->reading->subscription.read, session);
+    else if (link->job == LINK_JOB_PART)
+        link_snapshot_read(link->reading->snapshot, link->principal);
+    else if (link->job == LINK_JOB_CALL)
+        link->call->run(link->call, session);
     else
         for (size_t i = 0; i < link->opening->count; i++)
             if (link->opening->readers[i]->subscription.read)
@@ -344,9 +396,21 @@ static void opening_back(struct link *link) {
     link->opening = NULL;
     for (size_t i = 0; i < opening->count; i++)
         reader_back(opening->readers[i], opening->status);
-    if (is_wanted)
-        link->dialect->opened(link, opening);
+    if (!is_wanted) {
+        opening_free(link, opening);
+        return;
+    }
+    link->dialect->opened(link, opening);
     free(opening);
+}
+
+static void call_back(struct link *link) {
+    struct link_call *call = link->call;
+    link->call = NULL;
+    if (link->conn && !link->is_closing)
+        call->done(link, call, link->call_status);
+    else
+        call->free(call);
 }
 
 static void job_back(struct loop_task *task) {
@@ -354,13 +418,21 @@ static void job_back(struct loop_task *task) {
     struct io_loop *loop = link->loop;
     enum link_job job = link->job;
     link->job = LINK_JOB_NONE;
-    if (job == LINK_JOB_READ) {
+    if (job == LINK_JOB_READ || job == LINK_JOB_PART) {
         struct link_reader *reader = link->reading;
         link->reading = NULL;
+        if (job == LINK_JOB_PART) {
+            reader->snapshot->is_reading = false;
+            reader->snapshot->has_part = true;
+        }
         reader_back(reader, STATUS_OK);
+    } else if (job == LINK_JOB_CALL) {
+        call_back(link);
     } else {
         opening_back(link);
     }
+    if (link->conn && link->websocket)
+        websocket_go_on(link);
     if (link->conn)
         next_job(link);
     else if (link->is_lingering)
@@ -392,8 +464,7 @@ static void tell_stale(struct link_reader *reader) {
     enum status status = link->dialect->stale(reader, &link->own);
     if (link->dialect->restarts_stale) {
         subscription_restart(&reader->subscription);
-        reader->is_bootstrap_due = true;
-        reader->is_caught_up = false;
+        begin_anew(reader);
         scheduler_add(&link->loop->scheduler, &reader->turn);
     } else {
         link_reader_drop(reader);
@@ -416,6 +487,35 @@ static void tell_bootstrap(struct link_reader *reader) {
     scheduler_add(&link->loop->scheduler, &reader->turn);
     if (link->dialect->bootstrap)
         send_own(link, link->dialect->bootstrap(reader, &link->own));
+}
+
+/* A step of the snapshot the reader begins with. */
+static void serve_snapshot(struct link_reader *reader) {
+    struct link *link = reader->link;
+    struct link_snapshot *snapshot = reader->snapshot;
+    if (snapshot->is_waiting)
+        return;
+    if (snapshot->status != STATUS_OK) {
+        reader->subscription.status = snapshot->status;
+        fail(reader);
+        return;
+    }
+    if (!snapshot->has_part) {
+        reader->wants_read = true;
+        next_job(link);
+        return;
+    }
+    enum status status = link->dialect->snapshot(reader, &link->own);
+    buffer_clear(&snapshot->documents);
+    snapshot->has_part = false;
+    if (link_snapshot_is_last(snapshot)) {
+        subscription_place(&reader->subscription, snapshot->snapshot->watermark);
+        link_snapshot_drop(reader);
+    } else {
+        snapshot->part++;
+    }
+    scheduler_add(&link->loop->scheduler, &reader->turn);
+    send_own(link, status);
 }
 
 /* The page that others at the same place were sent already. */
@@ -484,9 +584,15 @@ static void serve(struct link_reader *reader, size_t frames_max) {
         (void)scheduler_served(scheduler, &reader->turn, 0, false);
         return;
     }
-    if (reader->is_bootstrap_due && reader->subscription.is_open) {
+    bool knows_place = reader->subscription.is_open || reader->snapshot;
+    if (reader->is_bootstrap_due && knows_place) {
         (void)scheduler_served(scheduler, &reader->turn, 0, false);
         tell_bootstrap(reader);
+        return;
+    }
+    if (reader->snapshot) {
+        (void)scheduler_served(scheduler, &reader->turn, 0, false);
+        serve_snapshot(reader);
         return;
     }
     struct page *page = shared_page(reader, batch.count_max);

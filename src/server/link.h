@@ -19,6 +19,7 @@
 
 struct dialect;
 struct link;
+struct link_snapshot;
 struct websocket;
 
 struct link_reader {
@@ -28,6 +29,7 @@ struct link_reader {
     struct link_reader *previous;
     struct link_reader *next;
     struct subscription subscription;
+    struct link_snapshot *snapshot; /* it begins with one; NULL: it reads frames */
     const struct page_form *form;
     size_t frames_max; /* of a push */
     bool is_open;      /* looked at, and reads on by itself */
@@ -46,7 +48,17 @@ struct link_opening {
     struct link_reader *readers[];
 };
 
-enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ };
+/* Something else to look up in the store; the beginning of the dialect's own object. */
+struct link_call {
+    /* On a reader's thread. */
+    void (*run)(struct link_call *call, struct store_session *session);
+    /* On the loop; status: whether it was run. */
+    void (*done)(struct link *link, struct link_call *call, enum status status);
+    /* In place of done, when the link is gone. */
+    void (*free)(struct link_call *call);
+};
+
+enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ, LINK_JOB_PART, LINK_JOB_CALL };
 
 struct link {
     struct conn *conn; /* NULL: gone */
@@ -61,6 +73,8 @@ struct link {
     struct buffer own; /* replies and notices, behind what the socket is taking */
     enum link_job job;
     struct link_opening *opening; /* waits, or under way */
+    struct link_call *call;       /* waits, or under way */
+    enum status call_status;
     struct link_reader *reading;
     struct reader_task task;
     struct loop_task back;
@@ -116,8 +130,12 @@ void link_open(struct link *link, struct link_opening *opening);
 /* The same for one reader. */
 MUST_CHECK enum status link_open_one(struct link *link, struct link_reader *reader);
 bool link_is_opening(const struct link *link);
+/* Has it run, and done follows, always later. Not while link_is_opening, which it then is too. */
+void link_call(struct link *link, struct link_call *call);
 /* From now on it reads by itself. */
 void link_reader_start(struct link_reader *reader);
+/* It is worth being asked again. */
+void link_reader_ready(struct link_reader *reader);
 
 /* For loop.c: serves those whose turn it is, a bounded number of them. */
 void link_serve(struct io_loop *loop);

@@ -5,6 +5,7 @@
 
 #include "authority/object_writer.h"
 #include "delivery/stale.h"
+#include "server/dialect.h"
 #include "server/server.h"
 
 static uint64_t at(const struct link_reader *reader) {
@@ -22,7 +23,8 @@ static enum status write_list(const struct link *link, bool heads, struct buffer
     enum status status = buffer_append_byte(out, '[');
     for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
          reader = reader->next) {
-        if (!reader->is_open)
+        /* Who has not got its whole snapshot has no position yet. */
+        if (!reader->is_open || (!heads && reader->snapshot))
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
@@ -84,6 +86,8 @@ enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
 
 enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out) {
     const struct continuity_bootstrap *bootstrap = &reader->subscription.bootstrap;
+    if (reader->snapshot)
+        return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
     return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
                          bootstrap->truncated ? "true" : "false");
 }
@@ -92,7 +96,7 @@ void notice_resume(const struct link *link, char text[124]) {
     const struct link_reader *reader = link->readers;
     struct slice topic = {"", 0};
     text[0] = '\0';
-    if (!reader)
+    if (!reader || reader->snapshot)
         return;
     topic = reader->subscription.options.topic;
     int size = snprintf(text, 124, "resume_after %.*s=%" PRIu64,

@@ -15,7 +15,7 @@ MUST_CHECK enum status notice_watermarks(const struct link *link, struct buffer 
 MUST_CHECK enum status notice_positions(const struct link *link, struct buffer *out);
 /* The stale_cursor body of one reader. */
 MUST_CHECK enum status notice_stale(const struct link_reader *reader, struct buffer *out);
-/* {"from_seq","truncated"}. */
+/* {"from_seq","truncated"}; {"snapshot":true,…} where it begins with one. */
 MUST_CHECK enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out);
 /* "topic=seq" of the first reader, for the reason of a close. */
 void notice_resume(const struct link *link, char text[124]);

@@ -72,6 +72,13 @@ enum status readers_post(struct readers *readers, struct reader_task *task) {
     return status;
 }
 
+uint64_t readers_rows_read(const struct readers *readers) {
+    uint64_t rows_read = 0;
+    for (size_t i = 0; i < readers->count; i++)
+        rows_read += store_session_rows_read(readers->threads[i].session);
+    return rows_read;
+}
+
 void readers_stop(struct readers *readers) {
     for (size_t i = 0; i < readers->count; i++)
         mailbox_close(&readers->threads[i].mailbox);

@@ -23,6 +23,8 @@ struct readers;
 MUST_CHECK enum status readers_start(struct readers **readers, struct store *store, size_t count,
                                      size_t tasks_max);
 MUST_CHECK enum status readers_post(struct readers *readers, struct reader_task *task);
+/* Any thread: how many rows of the store they have read. */
+uint64_t readers_rows_read(const struct readers *readers);
 /* Runs what was posted, then ends the threads. */
 void readers_stop(struct readers *readers);
 

@@ -44,11 +44,15 @@ static const struct route routes[] = {
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
      ROUTE_OPERATOR},
     OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
+    {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_READER},
     /* Its first message carries the token. */
     {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, 0},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0, ROUTE_READER},
+    OPERATOR_GET("/khala/snapshots", handle_snapshots),
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

@@ -52,6 +52,8 @@ bool server_store_works(const struct server *server, uint64_t mono_ms) {
 }
 
 static void loops_end(struct server *server) {
+    /* A loop waits for what it is owed, and a build may take its time. */
+    snapshot_service_cancel(&server->snapshot_service);
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_end_post(&server->loops[i]);
 }
@@ -82,6 +84,7 @@ static void control_close(struct server *server) {
     uv_close((uv_handle_t *)&server->terminate, NULL);
     uv_close((uv_handle_t *)&server->interrupt, NULL);
     uv_close((uv_handle_t *)&server->grace, NULL);
+    uv_close((uv_handle_t *)&server->snapshot_service.timer, NULL);
     uv_close((uv_handle_t *)&server->loop_ended, NULL);
 }
 
@@ -103,6 +106,7 @@ static enum status control_init(struct server *server) {
     uv_signal_init(&server->control, &server->interrupt);
     uv_timer_init(&server->control, &server->grace);
     uv_async_init(&server->control, &server->loop_ended, on_loop_ended);
+    snapshot_service_timer(&server->snapshot_service, &server->control);
     server->terminate.data = server->interrupt.data = server;
     server->grace.data = server->loop_ended.data = server;
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
@@ -203,6 +207,8 @@ static enum status writer_and_readers_start(struct server *server) {
     if (status == STATUS_OK)
         status = readers_start(&server->readers, server->store, server->config.readers,
                                READER_TASKS_MAX);
+    if (status == STATUS_OK)
+        status = snapshot_service_start(&server->snapshot_service, server);
     return status;
 }
 
@@ -251,6 +257,7 @@ static void store_stop(struct server *server) {
         projector_close(server->projector);
     if (server->readers)
         readers_stop(server->readers);
+    snapshot_service_stop(&server->snapshot_service);
     if (server->consumers)
         consumers_close(server->consumers);
     if (server->nonces)

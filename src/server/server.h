@@ -18,6 +18,7 @@
 #include "server/nonces.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
+#include "server/snapshot_service.h"
 
 #define SERVER_MESSAGE_MAX 1024
 
@@ -38,6 +39,8 @@ struct server {
     struct nonces *nonces;
     struct writer *writer;
     struct readers *readers;
+    struct snapshot_service snapshot_service;
+    atomic_size_t snapshot_gzip_count; /* answers that are being compressed */
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
     atomic_bool draining;

@@ -18,11 +18,16 @@ enum status store_session_open(struct store *store, enum store_mode mode,
 void store_session_close(struct store_session *session) {
     if (session == NULL)
         return;
+    assert(!session->in_read);
     session->engine->session_close(session);
 }
 
 const char *store_session_error(const struct store_session *session) {
     return session->engine->session_error(session);
+}
+
+uint64_t store_session_rows_read(const struct store_session *session) {
+    return atomic_load_explicit(&session->rows_read, memory_order_relaxed);
 }
 
 enum status store_commit(struct store_session *session, const struct store_batch *batch) {
@@ -34,6 +39,19 @@ enum status store_prune(struct store_session *session, uint64_t topic_ref, uint6
                         uint64_t limit, uint64_t *pruned) {
     assert(session->mode == STORE_WRITE);
     return session->engine->prune(session, topic_ref, below_seq, limit, pruned);
+}
+
+enum status store_read_begin(struct store_session *session) {
+    assert(session->mode == STORE_READ && !session->in_read);
+    enum status status = session->engine->read_begin(session);
+    session->in_read = status == STATUS_OK;
+    return status;
+}
+
+void store_read_end(struct store_session *session) {
+    assert(session->in_read);
+    session->in_read = false;
+    session->engine->read_end(session);
 }
 
 enum status store_read_state(struct store_session *session, struct store_state *state) {

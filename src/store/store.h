@@ -102,7 +102,8 @@ struct store_journal_row {
 
 enum document_kind { DOCUMENT_RUN_SUMMARY, DOCUMENT_WORKER_SUMMARY, DOCUMENT_KIND_COUNT };
 
-/* A read model row. The key is spec'd text (runtime/run_summary:<id>); entity_ref finds it. */
+/* A read model row. The key is spec'd text (runtime/run_summary:<id>); entity_ref finds it. owner
+ * is its entity's: walks set it, nothing else reads or writes it. */
 struct store_document {
     enum document_kind kind;
     uint64_t entity_ref;
@@ -110,6 +111,7 @@ struct store_document {
     uint64_t version;
     struct slice payload; /* canonical JSON */
     uint8_t payload_hash[SHA256_BYTES];
+    struct owner owner;
 };
 
 struct store_checkpoint {
@@ -199,6 +201,8 @@ MUST_CHECK enum status store_session_open(struct store *store, enum store_mode m
 void store_session_close(struct store_session *session);
 /* What the last failure of this session was, for logs. */
 const char *store_session_error(const struct store_session *session);
+/* Any thread: how many rows this session has read since it was opened. */
+uint64_t store_session_rows_read(const struct store_session *session);
 
 /* ---- writing (the write session) --------------------------------------------------------- */
 
@@ -214,6 +218,12 @@ MUST_CHECK enum status store_prune(struct store_session *session, uint64_t topic
                                    uint64_t below_seq, uint64_t limit, uint64_t *pruned);
 
 /* ---- reading (any session) ---------------------------------------------------------------- */
+
+/* Between these two a read session sees the store as it was at the first, whatever is committed
+ * meanwhile. Not for long: what was replaced since then cannot be cleared away before the end. The
+ * end cannot fail, and is owed even when a read in between did. */
+MUST_CHECK enum status store_read_begin(struct store_session *session);
+void store_read_end(struct store_session *session);
 
 MUST_CHECK enum status store_read_state(struct store_session *session, struct store_state *state);
 MUST_CHECK enum status store_load_entity(struct store_session *session, enum entity_kind kind,

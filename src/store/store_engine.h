@@ -5,6 +5,8 @@
 #ifndef STORE_STORE_ENGINE_H
 #define STORE_STORE_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "store/store.h"
 
 struct store_engine {
@@ -18,6 +20,8 @@ struct store_engine {
     enum status (*prune)(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
                          uint64_t limit, uint64_t *pruned);
 
+    enum status (*read_begin)(struct store_session *session);
+    void (*read_end)(struct store_session *session);
     enum status (*read_state)(struct store_session *session, struct store_state *state);
     enum status (*load_entity)(struct store_session *session, enum entity_kind kind,
                                struct slice id, struct arena *arena, struct store_entity *entity);
@@ -71,6 +75,14 @@ struct store {
 struct store_session {
     const struct store_engine *engine;
     enum store_mode mode;
+    bool in_read;                   /* between store_read_begin and store_read_end */
+    atomic_uint_fast64_t rows_read; /* written by the session's thread alone */
 };
+
+/* For backends: a row was read. One writer, so that counting costs no locked instruction. */
+static inline void store_session_count_row(struct store_session *session) {
+    uint64_t rows_read = atomic_load_explicit(&session->rows_read, memory_order_relaxed);
+    atomic_store_explicit(&session->rows_read, rows_read + 1, memory_order_relaxed);
+}
 
 #endif

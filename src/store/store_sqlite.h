@@ -2,7 +2,8 @@
  * Threads as in store.h: a session and all its statements belong to one thread at a time.
  * Statements are prepared once a session, on first use, and kept; a row read from one points into
  * it until it is stepped or reset. Faults of SQLite become a status and a sentence in the session.
- * Outside of a call no statement is active and no transaction is open. */
+ * Outside of a call no statement is active, and no transaction is open but that of
+ * store_read_begin. */
 #ifndef STORE_STORE_SQLITE_H
 #define STORE_STORE_SQLITE_H
 
@@ -32,6 +33,8 @@ enum statement_id {
     STATEMENT_BEGIN,
     STATEMENT_COMMIT,
     STATEMENT_ROLLBACK,
+    STATEMENT_READ_BEGIN,
+    STATEMENT_READ_TOUCH,
     STATEMENT_PUT_ENTITY,
     STATEMENT_ADD_EVENT,
     STATEMENT_ADD_POSITION,
@@ -170,6 +173,10 @@ MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *dr
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
 enum status sqlite_prune(struct store_session *base, uint64_t topic_ref, uint64_t below_seq,
                          uint64_t limit, uint64_t *pruned);
+
+/* store_sqlite_read.c */
+enum status sqlite_read_begin(struct store_session *base);
+void sqlite_read_end(struct store_session *base);
 
 /* store_sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);

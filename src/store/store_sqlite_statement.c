@@ -37,12 +37,17 @@
                                "FROM sync_topic_sequences t "
 
 #define DOCUMENT_SELECT "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM "
-#define DOCUMENT_WALK   " WHERE entity_ref > ? ORDER BY entity_ref LIMIT ?"
+#define DOCUMENT_WALK(table)                                                                       \
+    "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, n.owner_user_id, "  \
+    "n.owner_guest_scope, n.org_id FROM " table " d LEFT JOIN entities n ON n.ref = d.entity_ref " \
+    "WHERE d.entity_ref > ? ORDER BY d.entity_ref LIMIT ?"
 
 static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
     [STATEMENT_COMMIT] = "COMMIT",
     [STATEMENT_ROLLBACK] = "ROLLBACK",
+    [STATEMENT_READ_BEGIN] = "BEGIN",
+    [STATEMENT_READ_TOUCH] = "SELECT 1 FROM meta LIMIT 1",
     /* What an entity or a topic is called never changes, so their indexes are left alone. */
     [STATEMENT_PUT_ENTITY] =
         "INSERT INTO entities (ref, kind, id, owner_user_id, owner_guest_scope, org_id, status, "
@@ -135,8 +140,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
                                               "LIMIT ?",
     [STATEMENT_WALK_TOPICS] = TOPIC_SELECT "WHERE ref > ? ORDER BY ref LIMIT ?",
-    [STATEMENT_WALK_RUN_SUMMARIES] = DOCUMENT_SELECT "sync_run_summaries" DOCUMENT_WALK,
-    [STATEMENT_WALK_WORKER_SUMMARIES] = DOCUMENT_SELECT "sync_codex_worker_summaries" DOCUMENT_WALK,
+    [STATEMENT_WALK_RUN_SUMMARIES] = DOCUMENT_WALK("sync_run_summaries"),
+    [STATEMENT_WALK_WORKER_SUMMARIES] = DOCUMENT_WALK("sync_codex_worker_summaries"),
     [STATEMENT_WALK_JOURNAL] =
         "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
         "j.payload_hash, j.payload, " EVENT_COLUMNS "FROM sync_stream_events j "
@@ -194,6 +199,7 @@ enum status sqlite_execute(struct sqlite_session *session, enum statement_id id)
 enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement) {
     switch (sqlite3_step(statement)) {
     case SQLITE_ROW:
+        store_session_count_row(&session->base);
         return STATUS_OK;
     case SQLITE_DONE:
         return STATUS_NOT_FOUND;

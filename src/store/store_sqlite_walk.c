@@ -67,6 +67,9 @@ static enum status each_document(struct walk *walk) {
     struct store_document document;
     if (!sqlite_row_document(walk->statement, walk->document_kind, &document))
         return sqlite_damaged(walk->session, "the document of entity", document.entity_ref);
+    document.owner = (struct owner){.user_id = sqlite_text(walk->statement, 5),
+                                    .guest_scope = sqlite_text(walk->statement, 6),
+                                    .org_id = sqlite_text(walk->statement, 7)};
     return walk->callback.document(walk->user, &document);
 }
 

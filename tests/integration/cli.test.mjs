@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { answer, binary, folder, run } from "../lib/khala.mjs";
 
-const VERBS = ["serve", "append", "get", "export", "migrate", "verify", "reproject", "topic", "cursor", "json", "config", "version", "help"];
+const VERBS = ["serve", "append", "get", "export", "snapshot", "migrate", "verify", "reproject", "topic", "cursor", "json", "config", "version", "help"];
 
 /** Wrong usage: exit code 2, nothing on stdout, words on stderr. */
 function misused(args, pattern = /^(khala|usage): /, options) {
@@ -33,7 +33,7 @@ test("help names every verb, and each verb explains itself", () => {
 
 test("the examples of the help work", (t) => {
   // Those that need a server or a store with something in it are tried in append.test.mjs.
-  const needy = ["serve", "append", "get", "export", "verify", "reproject"];
+  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject"];
   for (const verb of VERBS.filter((name) => !needy.includes(name))) {
     const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
     for (const example of examples) {

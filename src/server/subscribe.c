@@ -1,0 +1,206 @@
+#include "server/subscribe.h"
+
+#include "topic/cursor_list.h"
+#include "topic/stream_id.h"
+
+#define ARENA_BYTES_MAX  (64u << 20)
+#define BATCH_SIZE       200
+#define BATCH_SIZE_MAX   1000
+#define CURSOR_DEPTH_MAX 4
+
+enum {
+    FIELD_TOPICS,
+    FIELD_STREAMS,
+    FIELD_RESUME,
+    FIELD_EPOCH,
+    FIELD_BOOTSTRAP,
+    FIELD_BATCH,
+    FIELD_FRAMES,
+    FIELD_COUNT
+};
+
+void subscribe_release(struct subscribe *subscribe) {
+    arena_release(&subscribe->arena);
+}
+
+static enum status copy_name(struct arena *arena, struct json_value value, struct slice *name) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer decoded = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    if (value.kind != JSON_KIND_STRING)
+        return STATUS_BAD_SUBSCRIPTION;
+    if (json_string_decode(value, &decoded) != STATUS_OK)
+        return STATUS_BAD_TOPIC;
+    char *copy = arena_alloc(arena, decoded.size + 1);
+    if (!copy)
+        return STATUS_OUT_OF_MEMORY;
+    memcpy(copy, decoded.data, decoded.size);
+    *name = (struct slice){copy, decoded.size};
+    return STATUS_OK;
+}
+
+static struct subscribe_item *find(struct subscribe *subscribe, struct slice name, bool is_stream) {
+    for (size_t i = 0; i < subscribe->count; i++)
+        if (subscribe->items[i].is_stream == is_stream &&
+            slice_equal(subscribe->items[i].name, name))
+            return &subscribe->items[i];
+    return NULL;
+}
+
+static size_t count_elements(const struct json_field *field) {
+    struct json_iterator iterator;
+    struct json_value value;
+    size_t count = 0;
+    if (!field->present || field->value.kind != JSON_KIND_ARRAY)
+        return 0;
+    iterator = json_iterate(field->value);
+    while (json_next_element(&iterator, &value))
+        count++;
+    return count;
+}
+
+static enum status read_names(struct subscribe *subscribe, const struct json_field *field,
+                              bool is_stream) {
+    struct json_value value;
+    enum status status = STATUS_OK;
+    if (!field->present || field->value.kind == JSON_KIND_NULL)
+        return STATUS_OK;
+    if (field->value.kind != JSON_KIND_ARRAY)
+        return STATUS_BAD_SUBSCRIPTION;
+    struct json_iterator iterator = json_iterate(field->value);
+    while (status == STATUS_OK && json_next_element(&iterator, &value)) {
+        struct subscribe_item item = {.is_stream = is_stream};
+        status = copy_name(&subscribe->arena, value, &item.name);
+        if (status == STATUS_OK && !is_stream && topic_name_check(item.name) != STATUS_OK)
+            status = STATUS_BAD_TOPIC;
+        item.topic = is_stream ? (struct slice){NULL, 0} : item.name;
+        if (status == STATUS_OK && !find(subscribe, item.name, is_stream))
+            subscribe->items[subscribe->count++] = item;
+    }
+    return status;
+}
+
+/* A cursor may name a topic by its stream, and the other way round. */
+static void place_cursor(struct subscribe *subscribe, const struct topic_cursor *cursor) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer other = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    bool is_stream = cursor->kind == TOPIC_CURSOR_STREAM;
+    struct subscribe_item *item = find(subscribe, cursor->name, is_stream);
+    enum status status = STATUS_OK;
+    if (!item) {
+        status = is_stream ? stream_to_topic(cursor->name, &other)
+                           : topic_to_stream(cursor->name, &other);
+        item = status == STATUS_OK ? find(subscribe, buffer_slice(&other), !is_stream) : NULL;
+    }
+    if (!item)
+        return;
+    item->has_cursor = true;
+    item->after_seq = cursor->after_seq;
+}
+
+static enum status read_cursors(struct subscribe *subscribe, const struct json_field *field) {
+    const struct json_limits limits = {SIZE_MAX, CURSOR_DEPTH_MAX};
+    struct cursor_list list;
+    struct cursor_list_item item;
+    if (!field->present || field->value.kind == JSON_KIND_NULL)
+        return STATUS_OK;
+    if (field->value.kind != JSON_KIND_ARRAY && field->value.kind != JSON_KIND_OBJECT)
+        return STATUS_BAD_SUBSCRIPTION;
+    cursor_list_init(&list);
+    enum status status = cursor_list_begin(&list, field->value.raw, &limits);
+    while (status == STATUS_OK && cursor_list_next(&list, &item)) {
+        status = item.status;
+        if (status == STATUS_OK)
+            place_cursor(subscribe, &item.cursor);
+    }
+    cursor_list_release(&list);
+    return status == STATUS_OK || status == STATUS_OUT_OF_MEMORY ? status : STATUS_BAD_SUBSCRIPTION;
+}
+
+static bool is_given(const struct json_field *field) {
+    return field->present && field->value.kind != JSON_KIND_NULL;
+}
+
+static enum status read_options(struct subscribe *subscribe, struct json_field *fields,
+                                struct slice epoch) {
+    subscribe->batch_size = BATCH_SIZE;
+    if (is_given(&fields[FIELD_BATCH]) &&
+        (!json_u64(fields[FIELD_BATCH].value, BATCH_SIZE_MAX, &subscribe->batch_size) ||
+         subscribe->batch_size == 0))
+        return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_BOOTSTRAP]) &&
+        !json_bool(fields[FIELD_BOOTSTRAP].value, &subscribe->bootstrap))
+        return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_FRAMES]) &&
+        !json_bool(fields[FIELD_FRAMES].value, &subscribe->frames))
+        return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_EPOCH])) {
+        if (fields[FIELD_EPOCH].value.kind != JSON_KIND_STRING)
+            return STATUS_BAD_SUBSCRIPTION;
+        subscribe->epoch_differs = !json_string_is(fields[FIELD_EPOCH].value, epoch);
+    }
+    return STATUS_OK;
+}
+
+enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
+                           struct slice epoch, size_t topics_max) {
+    struct json_field fields[FIELD_COUNT] = {
+        [FIELD_TOPICS] = {.name = SLICE("topics")},
+        [FIELD_STREAMS] = {.name = SLICE("streams")},
+        [FIELD_RESUME] = {.name = SLICE("resume_after")},
+        [FIELD_EPOCH] = {.name = SLICE("epoch")},
+        [FIELD_BOOTSTRAP] = {.name = SLICE("bootstrap")},
+        [FIELD_BATCH] = {.name = SLICE("replay_batch_size")},
+        [FIELD_FRAMES] = {.name = SLICE("frames")},
+    };
+    *subscribe = (struct subscribe){0};
+    arena_init(&subscribe->arena, ARENA_BYTES_MAX);
+    if (payload.kind != JSON_KIND_OBJECT ||
+        json_read_members(payload, fields, FIELD_COUNT) != STATUS_OK)
+        return STATUS_BAD_SUBSCRIPTION;
+    size_t count = count_elements(&fields[FIELD_TOPICS]) + count_elements(&fields[FIELD_STREAMS]);
+    if (count > topics_max)
+        return STATUS_LIMIT_REACHED;
+    subscribe->items = arena_alloc(&subscribe->arena, (count + 1) * sizeof(*subscribe->items));
+    if (!subscribe->items)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = read_names(subscribe, &fields[FIELD_TOPICS], false);
+    if (status == STATUS_OK)
+        status = read_names(subscribe, &fields[FIELD_STREAMS], true);
+    if (status == STATUS_OK && subscribe->count == 0)
+        status = STATUS_BAD_SUBSCRIPTION;
+    if (status == STATUS_OK)
+        status = read_cursors(subscribe, &fields[FIELD_RESUME]);
+    return status == STATUS_OK ? read_options(subscribe, fields, epoch) : status;
+}
+
+/* The store first: the text rule cannot tell a.b from a:b. */
+static enum status resolve(struct subscribe *subscribe, struct store_session *session,
+                           struct subscribe_item *item) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct store_topic topic;
+    enum status status = store_load_stream(session, item->name, &subscribe->arena, &topic);
+    if (status == STATUS_OK) {
+        item->topic = topic.name;
+        return STATUS_OK;
+    }
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    if (stream_to_topic(item->name, &named) != STATUS_OK ||
+        topic_name_check(buffer_slice(&named)) != STATUS_OK)
+        return STATUS_BAD_TOPIC;
+    char *copy = arena_alloc(&subscribe->arena, named.size);
+    if (!copy)
+        return STATUS_OUT_OF_MEMORY;
+    memcpy(copy, named.data, named.size);
+    item->topic = (struct slice){copy, named.size};
+    return STATUS_OK;
+}
+
+enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *session) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
+        if (subscribe->items[i].is_stream)
+            status = resolve(subscribe, session, &subscribe->items[i]);
+    return status;
+}

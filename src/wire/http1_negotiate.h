@@ -1,0 +1,16 @@
+/* What a request's head says about the form of the answer: compressed or not, or none at all
+ * because the client has it.
+ * Any thread; pure functions; allocates nothing.
+ * Cannot fail: what does not follow the grammar (RFC 9110) says nothing.
+ * Doubt costs bytes, never correctness: then plain, and whole. */
+#ifndef WIRE_HTTP1_NEGOTIATE_H
+#define WIRE_HTTP1_NEGOTIATE_H
+
+#include "wire/http1_request.h"
+
+/* Accept-Encoding takes gzip, by name or as "*", and not with a weight of 0. */
+bool http1_accepts_gzip(const struct http1_request *request);
+/* If-None-Match lists the entity tag, given with its quotes, or is "*". */
+bool http1_has_match(const struct http1_request *request, struct slice etag);
+
+#endif

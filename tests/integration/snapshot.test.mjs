@@ -1,0 +1,339 @@
+// Snapshots of summary topics over the real binary: what is in them, what they cost, how they fail.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { readFileSync, readdirSync, readlinkSync } from "node:fs";
+import http from "node:http";
+import { join } from "node:path";
+import { test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import { assertError, binary, connect, environment, folder, run, within } from "../lib/khala.mjs";
+import { operate, sql } from "../lib/operator.mjs";
+
+const TOPIC = "runtime.run_summaries";
+const WORKERS = "runtime.codex_worker_summaries";
+const QUICK = {
+  RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
+  RUNTIME_KHALA_RUN_SUMMARIES_SNAPSHOT_CADENCE_SECONDS: "1",
+};
+
+const path = (topic) => `/v1/topics/${encodeURIComponent(topic)}/snapshot`;
+
+async function snapshot(operator, topic = TOPIC) {
+  return operator.read(path(topic));
+}
+
+/** The answer with its bytes as they came. */
+async function raw(operator, method, headers) {
+  const { request, answer } = operator.begin(method, path(TOPIC), headers);
+  request.end();
+  const response = await answer;
+  const pieces = [];
+  for await (const piece of response) pieces.push(piece);
+  return { status: response.statusCode, headers: response.headers, body: Buffer.concat(pieces) };
+}
+
+const state = async (operator, topic = TOPIC) => {
+  const answer = await operator.read("khala/snapshots");
+  return { ...answer, ...answer.snapshots.find((one) => one.topic === topic) };
+};
+
+/** Asks again until it holds. */
+async function until(holds, what) {
+  const waiting = async () => {
+    while (!await holds()) await new Promise((resolve) => setImmediate(resolve));
+  };
+  await within(waiting(), what);
+}
+
+/** A store of so many run summaries, made without a server. */
+function filled(t, count) {
+  const data = folder(t);
+  assert.equal(run(["migrate", "--data-dir", data]).code, 0);
+  const numbers = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})`;
+  execFileSync("sqlite3", [join(data, "khala.db"), `BEGIN;
+    ${numbers} INSERT INTO entities (ref, kind, id, owner_user_id, status, created_at)
+      SELECT i + 1, 0, 'r' || i, 'u' || (i % 10), 'running', 1 FROM n;
+    ${numbers} INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, payload)
+      SELECT i + 1, 'runtime/run_summary:r' || i, 1, zeroblob(32),
+        '{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"}' FROM n;
+    UPDATE sync_topic_sequences SET head_seq = ${count}, oldest_seq = ${count + 1} WHERE ref = 1;
+    COMMIT;`]);
+  return data;
+}
+
+function memory(operator, name) {
+  const text = readFileSync(`/proc/${operator.server.child.pid}/status`, "utf8");
+  return Number(text.match(new RegExp(`${name}:\\s+(\\d+)`))[1]) * 1024;
+}
+
+test("a snapshot is every summary as the authority has it, and says what it is", async (t) => {
+  const operator = await operate(t);
+  for (let i = 0; i < 300; i++) await operator.did("runs", { run_id: `r${i}`, owner_user_id: `u${i % 3}` }, 201);
+  await operator.batch(Array.from({ length: 500 }, (_, i) => ({ run_id: `r${i % 300}`, event_type: "run.log" })));
+  await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  const { documents, ...about } = await snapshot(operator);
+  const head = Number(sql(operator.data, "SELECT head_seq FROM sync_topic_sequences WHERE ref = 1"));
+  assert.deepEqual(about, {
+    topic: TOPIC, format: "openagents.sync.snapshot.v1", schema_version: 1, cadence_seconds: 300,
+    source_table: "runtime.sync_run_summaries", watermark: head,
+    epoch: sql(operator.data, "SELECT value FROM meta WHERE name = 'epoch'"),
+  });
+  assert.equal(documents.length, 300);
+  for (const document of documents) {
+    assert.deepEqual(Object.keys(document), ["doc_key", "doc_version", "payload", "payload_hash"]);
+    assert.equal(document.doc_key, `runtime/run_summary:${document.payload.run_id}`);
+    assert.deepEqual(document.payload, await operator.read(`projectors/run-summary/${document.payload.run_id}`));
+  }
+  for (const document of documents.slice(0, 5)) {
+    assert.equal(document.payload_hash, run(["json", "hash"], { input: JSON.stringify(document.payload) }).out.trim());
+  }
+  const rows = JSON.parse(execFileSync("sqlite3", ["-json", join(operator.data, "khala.db"),
+    "SELECT doc_key, doc_version, payload FROM sync_run_summaries ORDER BY entity_ref"], { encoding: "utf8" }));
+  assert.deepEqual(documents.map(({ payload_hash, ...document }) => document),
+    rows.map((row) => ({ ...row, payload: JSON.parse(row.payload) })));
+  const workers = await snapshot(operator, WORKERS);
+  assert.equal(workers.cadence_seconds, 120);
+  assert.equal(workers.source_table, "runtime.sync_codex_worker_summaries");
+  assert.deepEqual(workers.documents.map((document) => document.doc_key), ["runtime/codex_worker_summary:w"]);
+});
+
+test("an empty topic has a snapshot at 0", async (t) => {
+  const operator = await operate(t);
+  const answer = await snapshot(operator);
+  assert.equal(answer.watermark, 0);
+  assert.deepEqual(answer.documents, []);
+});
+
+test("a snapshot taken while events come is of one moment, and its tail leads to the end", async (t) => {
+  const operator = await operate(t,
+    { settings: { ...QUICK, RUNTIME_KHALA_RUN_SUMMARIES_REPLAY_BUDGET_EVENTS: "1000000" } });
+  for (let i = 0; i < 60; i++) await operator.did("runs", { run_id: `r${i}` }, 201);
+  let appending = true;
+  const appends = (async () => {
+    for (let i = 0; appending; i++) {
+      await operator.batch(Array.from({ length: 37 }, (_, k) => ({ run_id: `r${(i * 7 + k) % 60}`, event_type: "run.log" })));
+    }
+  })();
+  const taken = [];
+  try {
+    await until(async () => {
+      const answer = await snapshot(operator);
+      if (taken.at(-1)?.watermark !== answer.watermark) taken.push(answer);
+      return taken.length === 4;
+    }, "four snapshots");
+  } finally {
+    appending = false;
+    await appends;
+  }
+  assert.ok(taken.at(-1).watermark > taken[0].watermark);
+  for (const { watermark, documents } of taken) {
+    // What the journal says up to the watermark is what the documents are.
+    const rows = JSON.parse(execFileSync("sqlite3", ["-json", join(operator.data, "khala.db"),
+      `SELECT payload, max(seq) FROM sync_stream_events WHERE topic_ref = 1 AND seq <= ${watermark} GROUP BY entity_ref`],
+      { encoding: "utf8", maxBuffer: 1 << 28 }));
+    assert.deepEqual(documents.map((document) => document.payload), rows.map((row) => JSON.parse(row.payload)));
+    const runs = new Map(documents.map(({ payload }) => [payload.run_id, payload]));
+    for (let after = watermark, complete = false; !complete;) {
+      const page = await operator.read(`khala/topics/${TOPIC}/messages?after_seq=${after}&limit=200`);
+      for (const message of page.messages) {
+        assert.equal(message.sequence, ++after);
+        runs.set(message.payload.run_id, message.payload);
+      }
+      complete = page.replay_complete;
+    }
+    for (const [id, payload] of runs) assert.deepEqual(payload, await operator.read(`projectors/run-summary/${id}`));
+  }
+});
+
+test("a client that is stale by the budget gets a snapshot it can follow, also within the cadence", async (t) => {
+  const operator = await operate(t, { settings: {
+    RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", RUNTIME_KHALA_RUN_SUMMARIES_REPLAY_BUDGET_EVENTS: "20" } });
+  const poll = (after) => operator.get(`khala/topics/${TOPIC}/messages?after_seq=${after}`);
+  await operator.did("runs", { run_id: "a" }, 201);
+  const { watermark } = await snapshot(operator);
+  for (let i = 0; i < 30; i++) await operator.did("runs/a/events", { event_type: "run.log" });
+  assert.equal((await poll(watermark)).status, 410);
+  const { watermark: next, documents } = await snapshot(operator);
+  assert.equal((await poll(next)).status, 200);
+  assert.equal(documents[0].payload.latest_seq, 31);
+});
+
+test("the form: compressed when asked for, nothing when unchanged, a head for HEAD", async (t) => {
+  const operator = await operate(t, { data: filled(t, 3000), settings: QUICK });
+  const plain = await raw(operator, "GET");
+  assert.equal(plain.status, 200);
+  assert.equal(plain.headers["content-type"], "application/json");
+  assert.equal(plain.headers["content-encoding"], undefined);
+  assert.match(plain.headers.vary, /Accept-Encoding/);
+  const value = JSON.parse(plain.body);
+  assert.equal(value.documents.length, 3000);
+  assert.match(plain.headers.etag, new RegExp(`^"${value.epoch}-3000-all"$`));
+  const packed = await raw(operator, "GET", { "accept-encoding": "br, gzip;q=0.5" });
+  assert.equal(packed.headers["content-encoding"], "gzip");
+  assert.ok(gunzipSync(packed.body).equals(plain.body));
+  assert.ok(packed.body.length < plain.body.length / 3);
+  assert.notEqual(packed.headers.etag, plain.headers.etag);
+  assert.equal((await raw(operator, "GET", { "accept-encoding": "gzip;q=0" })).headers["content-encoding"], undefined);
+  for (const etag of [plain.headers.etag, packed.headers.etag, `"x", W/${plain.headers.etag}`, "*"]) {
+    const unchanged = await raw(operator, "GET", { "if-none-match": etag });
+    assert.equal(unchanged.status, 304, etag);
+    assert.equal(unchanged.body.length, 0);
+    assert.ok(unchanged.headers.etag);
+  }
+  assert.equal((await raw(operator, "GET", { "if-none-match": '"x"' })).status, 200);
+  for (const headers of [{}, { "accept-encoding": "gzip" }]) {
+    const head = await raw(operator, "HEAD", headers);
+    assert.equal(head.status, 200);
+    assert.equal(head.body.length, 0);
+    assert.equal(head.headers.etag, headers["accept-encoding"] ? packed.headers.etag : plain.headers.etag);
+  }
+  // The next one is of another watermark.
+  await operator.did("runs", { run_id: "new" }, 201);
+  await until(async () => (await raw(operator, "GET", { "if-none-match": plain.headers.etag })).status === 200,
+    "a new snapshot");
+});
+
+test("what has no snapshot is refused", async (t) => {
+  const operator = await operate(t);
+  for (const topic of ["run:a:events", "runtime.notifications", "runtime.codex_worker_events", "chat:lobby"]) {
+    const response = await operator.get(path(topic));
+    assertError(response, 404, "no_snapshot");
+  }
+  assertError(await operator.get(path("a\nb")), 400, "invalid_topic");
+  assert.equal((await operator.ask("GET", path(TOPIC), undefined, { authorization: "Bearer wrong" })).status, 401);
+  assert.equal((await operator.ask("POST", path(TOPIC), "{}")).status, 405);
+});
+
+test("many who ask at once are served by one read of the store", async (t) => {
+  const operator = await operate(t, { data: filled(t, 5000) });
+  const before = (await state(operator)).store_rows_read;
+  const answers = await Promise.all(Array.from({ length: 50 }, () => raw(operator, "GET")));
+  for (const answer of answers) assert.ok(answer.body.equals(answers[0].body));
+  const after = await state(operator);
+  assert.equal(after.built, 1);
+  assert.equal(after.served, 50);
+  assert.ok(after.store_rows_read - before < 5000 * 1.2, `${after.store_rows_read - before} rows`);
+});
+
+test("a hundred thousand documents take the memory of a thousand", { timeout: 240_000 }, async (t) => {
+  const peaks = [];
+  for (const count of [1000, 100_000]) {
+    const operator = await operate(t, { data: filled(t, count) });
+    const before = memory(operator, "VmRSS");
+    for (const headers of [{}, { "accept-encoding": "gzip" }]) {
+      const { request, answer } = operator.begin("GET", path(TOPIC), headers);
+      request.end();
+      let bytes = 0;
+      for await (const piece of await answer) bytes += piece.length;
+      assert.ok(bytes > (headers["accept-encoding"] ? count : count * 500));
+    }
+    assert.equal((await state(operator)).documents, count);
+    peaks.push(memory(operator, "VmHWM") - before);
+    await operator.server.stop();
+    operator.server.crashed = true;
+  }
+  // 60 MB of documents; the builder's page cache is 4 MB, its index some kilobytes.
+  assert.ok(peaks[1] < peaks[0] + (24 << 20), `peaks grew by ${peaks}`);
+});
+
+test("a client that does not read costs a page, and its file goes with it", async (t) => {
+  const operator = await operate(t, { data: filled(t, 20_000), settings: { ...QUICK, KHALA_REQUEST_TIMEOUT_MS: "60000" } });
+  const peers = [];
+  for (let i = 0; i < 20; i++) {
+    const peer = await connect(operator.server);
+    peer.socket.pause();
+    await peer.send(`GET ${path(TOPIC)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operator.key}\r\n\r\n`);
+    peers.push(peer);
+  }
+  await until(async () => (await state(operator)).served >= 20, "everybody is served");
+  const held = (await state(operator)).bytes;
+  assert.ok(held > 10e6);
+  // Its cadence is over, and it is still held by those who read it; others get another.
+  await until(async () => (await state(operator)).watermark === undefined, "the end of the cadence");
+  assert.equal((await operator.read("khala/snapshots")).bytes, held);
+  assert.equal((await snapshot(operator)).documents.length, 20_000);
+  assert.ok(memory(operator, "VmRSS") < 200e6);
+  for (const peer of peers) peer.close();
+  await until(async () => (await operator.read("khala/snapshots")).bytes === 0, "the files are gone");
+  const open = readdirSync(`/proc/${operator.server.child.pid}/fd`)
+    .map((fd) => { try { return readlinkSync(`/proc/${operator.server.child.pid}/fd/${fd}`); } catch { return ""; } })
+    .filter((name) => name.includes("(deleted)"));
+  assert.deepEqual(open, []);
+});
+
+test("a full disk is said to who asks, and the next one tries again", async (t) => {
+  const operator = await operate(t, { data: filled(t, 5000) });
+  const limit = (bytes) => execFileSync("prlimit", ["--pid", `${operator.server.child.pid}`, `--fsize=${bytes}:`]);
+  limit(1_000_000);
+  const answers = await Promise.all(Array.from({ length: 5 }, () => operator.get(path(TOPIC))));
+  for (const answer of answers) {
+    assertError(answer, 503, "store_unavailable");
+    assert.equal(answer.headers["retry-after"], "1");
+  }
+  assert.match(operator.server.log, /snapshot\.failed.*File too large/);
+  limit("unlimited");
+  assert.equal((await snapshot(operator)).documents.length, 5000);
+});
+
+test("no more disk than the setting allows", async (t) => {
+  const operator = await operate(t, { data: filled(t, 5000), settings: { KHALA_SNAPSHOTS_BYTES_MAX: "1000000" } });
+  assertError(await operator.get(path(TOPIC)), 503, "limit_reached");
+  assert.equal((await state(operator)).bytes, 0);
+});
+
+test("a server killed while it builds leaves no file behind", async (t) => {
+  const data = filled(t, 100_000);
+  const operator = await operate(t, { data, args: ["--log-level", "debug"] });
+  const before = readdirSync(data).sort();
+  for (let i = 0; i < 8; i++) {
+    const request = http.get({ host: operator.server.host, port: operator.server.port, path: path(TOPIC),
+      headers: { authorization: `Bearer ${operator.key}` }, agent: false });
+    request.on("error", () => {});
+    request.on("response", (response) => response.resume().on("error", () => {}));
+  }
+  await operator.server.saw("log", /snapshot\.building/);
+  await operator.server.crash();
+  assert.doesNotMatch(operator.server.log, /snapshot\.built/);
+  assert.deepEqual(readdirSync(data).sort(), before);
+  const again = await operate(t, { data });
+  assert.equal((await snapshot(again)).documents.length, 100_000);
+});
+
+test("a server that ends does not wait for a build", async (t) => {
+  const operator = await operate(t, { data: filled(t, 100_000), args: ["--log-level", "debug"],
+    settings: { KHALA_SHUTDOWN_GRACE_MS: "0" } });
+  const { request, answer } = operator.begin("GET", path(TOPIC));
+  request.end();
+  await operator.server.saw("log", /snapshot\.building/);
+  await operator.server.stop();
+  operator.server.crashed = true;
+  await assert.rejects(answer);
+  assert.match(operator.server.log, /snapshot\.(failed.*shutting_down|built)/);
+});
+
+test("the command line prints it, for people and for programs", async (t) => {
+  const operator = await operate(t);
+  for (let i = 0; i < 200; i++) await operator.did("runs", { run_id: `r${i}` }, 201);
+  const options = { settings: { KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data } };
+  const json = run(["snapshot", TOPIC, "--json"], options);
+  assert.equal(json.code, 0, json.problem);
+  const value = JSON.parse(json.out);
+  assert.equal(value.documents.length, 200);
+  const people = run(["snapshot", TOPIC], options);
+  assert.equal(people.code, 0, people.problem);
+  const lines = people.out.trim().split("\n");
+  assert.ok(lines.includes("watermark\t200"));
+  assert.deepEqual(lines.slice(-200), value.documents.map(({ doc_key, doc_version, payload }) =>
+    `${doc_key}\t${doc_version}\t${JSON.stringify(payload)}`));
+  const empty = run(["snapshot", WORKERS], options);
+  assert.match(empty.out, /^watermark\t0$/m);
+  const none = run(["snapshot", "chat:lobby"], options);
+  assert.equal(none.code, 1);
+  assert.match(none.problem, /no_snapshot/);
+  assert.equal(run(["snapshot"], options).code, 2);
+  for (const example of run(["help", "snapshot"]).out.split("examples:\n")[1].trim().split("\n")) {
+    const shell = spawn("bash", ["-c", `khala() { "${binary}" "$@"; }\n${example}`],
+      { env: environment(options.settings), cwd: folder(t), stdio: "ignore" });
+    assert.equal(await within(new Promise((resolve) => shell.on("close", resolve)), example), 0, example);
+  }
+});
