@@ -144,12 +144,11 @@ static void note_put(struct link *link, enum conn_put put, size_t size) {
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
+/* A WebSocket waits for the peer's close as long as link_close lets it: were that begun anew here,
+ * a peer that keeps talking would stay for ever. */
 static void finish(struct link *link) {
-    struct conn *conn = link->conn;
-    if (link->websocket)
-        io_loop_deadline(link->loop, &conn->deadline, DEADLINE_LINGER);
-    else
-        conn_linger(conn);
+    if (!link->websocket)
+        conn_linger(link->conn);
 }
 
 void link_flush(struct link *link) {
@@ -549,6 +548,9 @@ static void send_page(struct link_reader *reader, struct page *page, bool is_sha
     link->loop->served_frames += count;
     if (is_last && link->dialect->page_says_caught_up)
         reader->is_caught_up = true;
+    /* Or it is said next. */
+    else if (is_last && link->dialect->caught_up && !reader->is_caught_up)
+        scheduler_add(&link->loop->scheduler, &reader->turn);
     size_t size = push->size;
     if (size == 0)
         push_unref(push);
