@@ -3,14 +3,18 @@ PRESET ?= dev
 FUZZ_SECONDS ?= 60
 BENCH ?= all
 ARGS ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+BINARY ?= build/release/khala
 
-.PHONY: help run test check build bench fuzz tidy setup clean
+.PHONY: help run test check build install install-files bench fuzz tidy setup clean
 
 help:
 	@echo 'make run      set up, build, and serve on the embedded store'
 	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
 	@echo 'make check    make test under every preset, and make tidy'
 	@echo 'make build    set up and build; the binary is build/khala'
+	@echo 'make install  build, then binary, manual, completions and unit file (PREFIX, DESTDIR)'
 	@echo 'make bench    the benchmarks (BENCH=name for one)'
 	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS=60 seconds'
 	@echo 'make tidy     format, lint, layer and length checks'
@@ -21,6 +25,17 @@ build:
 	@cmake --preset release >/dev/null
 	@cmake --build build/release --target khala
 	@ln -sf release/khala build/khala
+
+install: build
+	@$(MAKE) --no-print-directory install-files
+
+# What is built already: a packager's step of its own.
+install-files:
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/khala
+	install -D -m 644 docs/khala.1 $(DESTDIR)$(PREFIX)/share/man/man1/khala.1
+	$(BINARY) completion bash | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/khala
+	$(BINARY) completion zsh | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_khala
+	sed 's,/usr/local/bin/,$(PREFIX)/bin/,' dist/khala.service | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/khala.service
 
 run: build
 	@exec build/khala serve $(ARGS)

@@ -509,6 +509,18 @@ static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
     return STATUS_INTERNAL_ERROR;
 }
 
+/* The id of the event, too, unless the client chose one. Whoever saw the last id and chooses one
+ * slightly above it may hit what is minted next: then it is minted again. What lies too far back
+ * to be remembered is found by the store, which refuses the batch. */
+static struct uuid mint_cursor(struct ledger *ledger, const struct append_request *request) {
+    uint64_t log_id;
+    struct uuid cursor = uuid7_next(&ledger->generator, ledger->now.wall_ms);
+    while (!request->has_event_id &&
+           recent_ids_find(&ledger->recent, &cursor, &log_id) == RECENT_KNOWN)
+        cursor = uuid7_next(&ledger->generator, ledger->now.wall_ms);
+    return cursor;
+}
+
 void ledger_apply(struct ledger *ledger, struct append_request *request, struct arena *arena) {
     assert(request->status == STATUS_OK);
     struct draft draft = {
@@ -516,7 +528,7 @@ void ledger_apply(struct ledger *ledger, struct append_request *request, struct 
         .arena = arena,
         .type = request->event_type,
         .payload = request->payload,
-        .cursor = uuid7_next(&ledger->generator, ledger->now.wall_ms),
+        .cursor = mint_cursor(ledger, request),
     };
     memcpy(draft.payload_hash, request->payload_hash, SHA256_BYTES);
     draft.time_ms = uuid7_timestamp_ms(&draft.cursor);

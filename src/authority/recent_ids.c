@@ -59,6 +59,8 @@ static void slot_clear(struct recent_ids *recent, size_t gap) {
 
 void recent_ids_add(struct recent_ids *recent, const struct uuid *id, uint64_t log_id) {
     assert(log_id > 0);
+    if (recent->slots[slot_of(recent, id)] > 0)
+        return;
     struct recent_id *entry = &recent->ring[recent->place];
     if (entry->log_id > 0) {
         slot_clear(recent, slot_of(recent, &entry->id));
@@ -66,7 +68,6 @@ void recent_ids_add(struct recent_ids *recent, const struct uuid *id, uint64_t l
             recent->floor = entry->id;
     }
     size_t slot = slot_of(recent, id);
-    assert(recent->slots[slot] == 0);
     *entry = (struct recent_id){*id, log_id};
     recent->slots[slot] = (uint32_t)(recent->place + 1);
     recent->place = (recent->place + 1) % RECENT_IDS_COUNT;

@@ -30,7 +30,7 @@ enum recent_answer { RECENT_UNKNOWN, RECENT_KNOWN, RECENT_NEW };
 /* Forgets everything. No id of the log is above the floor. */
 MUST_CHECK enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor);
 void recent_ids_release(struct recent_ids *recent);
-/* The id must not be in it. log_id > 0. */
+/* log_id > 0. An id that is in it keeps the event it had. */
 void recent_ids_add(struct recent_ids *recent, const struct uuid *id, uint64_t log_id);
 /* log_id is set when RECENT_KNOWN. */
 enum recent_answer recent_ids_find(const struct recent_ids *recent, const struct uuid *id,

@@ -14,10 +14,16 @@ static uint64_t read_ns(clockid_t id) {
     return (uint64_t)now.tv_sec * 1000u * CLOCK_NS_PER_MS + (uint64_t)now.tv_nsec;
 }
 
+static uint64_t wall_ahead_ms;
+
 static struct clock_reading system_read(void *user) {
     (void)user;
-    return (struct clock_reading){read_ns(CLOCK_REALTIME) / CLOCK_NS_PER_MS,
+    return (struct clock_reading){read_ns(CLOCK_REALTIME) / CLOCK_NS_PER_MS + wall_ahead_ms,
                                   read_ns(CLOCK_MONOTONIC)};
+}
+
+void clock_move_wall_ms(uint64_t ahead_ms) {
+    wall_ahead_ms = ahead_ms;
 }
 
 void clock_init(struct clock *clock) {

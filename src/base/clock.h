@@ -25,6 +25,9 @@ struct clock {
 
 /* The system's clocks. */
 void clock_init(struct clock *clock);
+/* Call once, before threads start: every system clock's wall time is so much ahead. For tests that
+ * cannot wait for days to pass. */
+void clock_move_wall_ms(uint64_t ahead_ms);
 /* Time from elsewhere: tests and simulations. */
 void clock_init_source(struct clock *clock, void *user, clock_read_cb *read);
 void clock_tick(struct clock *clock);

@@ -32,10 +32,14 @@ struct append_options {
 
 /* ---- one event ---------------------------------------------------------------------------- */
 
+static enum status write_name(struct buffer *out, const char *name) {
+    return buffer_printf(out, "%s\"%s\":", out->data[out->size - 1] == '{' ? "" : ",", name);
+}
+
 static enum status write_member(struct buffer *out, const char *name, const char *text) {
     if (!text)
         return STATUS_OK;
-    enum status status = buffer_printf(out, ",\"%s\":", name);
+    enum status status = write_name(out, name);
     return status == STATUS_OK ? json_write_string(out, slice_of(text)) : status;
 }
 
@@ -51,7 +55,7 @@ static enum status write_payload(struct buffer *out, const char *payload) {
     if (status == STATUS_OK)
         status = json_parse(buffer_slice(&text), &limits, &value);
     if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"payload\":"));
+        status = write_name(out, "payload");
     if (status == STATUS_OK)
         status = buffer_append_slice(out, value.raw);
     buffer_release(&text);
@@ -59,15 +63,17 @@ static enum status write_payload(struct buffer *out, const char *payload) {
 }
 
 static enum status write_body(struct buffer *out, const struct append_options *options) {
-    enum status status = buffer_append_slice(out, SLICE("{\"event_type\":"));
+    enum status status = buffer_append_byte(out, '{');
     if (status == STATUS_OK)
-        status = json_write_string(out, slice_of(options->type));
+        status = write_member(out, "event_type", options->type);
     if (status == STATUS_OK)
         status = write_member(out, "event_id", options->event_id);
     if (status == STATUS_OK)
         status = write_member(out, "idempotency_key", options->idempotency_key);
     if (status == STATUS_OK && options->expected_seq)
-        status = buffer_printf(out, ",\"expected_previous_seq\":%s", options->expected_seq);
+        status = write_name(out, "expected_previous_seq");
+    if (status == STATUS_OK && options->expected_seq)
+        status = buffer_append_slice(out, slice_of(options->expected_seq));
     if (status == STATUS_OK)
         status = write_payload(out, options->payload);
     return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
@@ -133,7 +139,7 @@ static int append_one(struct remote *remote, const struct append_options *option
     buffer_init(&target, TEXT_BYTES_MAX);
     buffer_init(&body, 2 * TEXT_BYTES_MAX);
     int code = options->create ? create_run(remote, options) : EXIT_CODE_DONE;
-    if (code == EXIT_CODE_DONE && options->type) {
+    if (code == EXIT_CODE_DONE && (options->type || options->notification)) {
         enum status status = write_target(&target, options);
         if (status == STATUS_OK)
             status = write_body(&body, options);
@@ -237,7 +243,8 @@ static int append_batch(struct remote *remote, const struct append_options *opti
     unsigned http_status = 0;
     run.fd = strcmp(options->batch, "-") == 0 ? 0 : open(options->batch, O_RDONLY | O_CLOEXEC);
     if (run.fd < 0)
-        return cli_fail(EXIT_CODE_USAGE, "cannot read %s: %s", options->batch, strerror(errno));
+        return cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", options->batch,
+                        strerror(errno));
     buffer_init(&run.block, 2 * BLOCK_BYTES_MAX);
     json_items_init(&run.answers, JSON_ITEMS_LINES, &limits);
     const struct http_client_source source = {run.fd, IDLE_MS_MAX, &run, batch_next};
@@ -269,7 +276,9 @@ static bool options_fit(const struct append_options *options) {
     uint64_t number;
     if (options->batch)
         return targets == 0 && !options->type && !options->payload && !options->create;
-    if (targets != 1 || (options->create && !options->run) || (!options->type && !options->create))
+    /* The server has a type of its own for a notification that names none. */
+    if (targets != 1 || (options->create && !options->run) ||
+        (!options->type && !options->create && !options->notification))
         return false;
     return !options->expected_seq || cli_number(options->expected_seq, &number);
 }

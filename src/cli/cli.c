@@ -1,28 +1,55 @@
 #include "cli/cli.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/decimal.h"
 #include "base/log.h"
+#include "server/config.h"
 
-#define NUMBER_MAX 9007199254740991u
+#define NUMBER_MAX  9007199254740991u
+#define HELP_COLUMN 28
+
+/* clang-format off */
+#define OPTIONS(...) (const struct cli_option_row[]){__VA_ARGS__, {NULL, NULL, NULL}}
+#define JSON_ROW     {"--json", NULL, "answer in JSON"}
+#define DATA_DIR_ROW {"--data-dir", "DIR", "the data folder, also KHALA_DATA_DIR"}
+#define URL_ROW      {"--url", "URL", "where the server is, also KHALA_URL"}
+#define KEY_ROW      {"--key", "KEY", "the operator key, also KHALA_OPERATOR_KEY, else the data folder's"}
+#define REMOTE_ROWS  URL_ROW, KEY_ROW, DATA_DIR_ROW
+/* clang-format on */
 
 const struct cli_command cli_commands[] = {
     {"serve", "serve [--bind HOST:PORT] [--data-dir DIR] [--log text|json] [--log-level LEVEL]",
-     "Run the server.", "khala serve\nkhala serve --bind 127.0.0.1:0 --log json", cli_serve},
+     "Run the server.", "khala serve\nkhala serve --bind 127.0.0.1:0 --log json", cli_serve, NULL,
+     NULL, true},
     {"append",
      "append --run ID --type TYPE [--payload JSON|-] [--create] [--event-id UUID]\n"
-     "append --worker ID | --topic TOPIC | --notification  (with the same options)\n"
+     "append --worker ID | --topic TOPIC  (with the same options)\n"
+     "append --notification [--type TYPE] [--payload JSON|-] [--event-id UUID]\n"
      "append --batch FILE|-   (a JSON object a line, as events:batch takes them)\n"
      "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--key KEY] "
      "[--data-dir DIR] [--json]",
      "Append events to the server at --url, KHALA_URL or http://127.0.0.1:4100.",
      "khala append --run demo --create --type run.log --payload '{\"line\":\"hello\"}'\n"
      "echo '{\"run_id\":\"demo\",\"event_type\":\"run.log\"}' | khala append --batch -",
-     cli_append},
+     cli_append, NULL,
+     OPTIONS({"--run", "ID", "append to this run"}, {"--worker", "ID", "append to this worker"},
+             {"--topic", "TOPIC", "append to this application topic"},
+             {"--notification", NULL, "append a notification"},
+             {"--type", "TYPE", "the event's type; a notification's is notification unless said"},
+             {"--payload", "JSON|-", "its payload; - reads it from standard input"},
+             {"--create", NULL, "create the run first where it is not there"},
+             {"--event-id", "UUID", "its id, so that it counts once however often it is sent"},
+             {"--idempotency-key", "KEY", "the same, by a name of your own"},
+             {"--expect-seq", "N", "only if the last seq is this one"},
+             {"--batch", "FILE", "events of a file, one JSON object a line; - is standard input"},
+             REMOTE_ROWS, JSON_ROW),
+     false},
     {"get",
      "get run ID | worker ID | receipt RUN | replay RUN\n"
      "get events --run ID | --worker ID | --topic TOPIC [--after SEQ] [--limit N]\n"
@@ -31,31 +58,67 @@ const struct cli_command cli_commands[] = {
      "get drift\n"
      "get … [--url URL] [--key KEY] [--data-dir DIR] [--json]",
      "Read runs, workers, events and summaries from the server at --url (see append).",
-     "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get},
+     "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get,
+     "run|worker|receipt|replay|events|summary|checkpoint|drift",
+     OPTIONS({"--run", "ID", "events of this run"}, {"--worker", "ID", "events of this worker"},
+             {"--topic", "TOPIC", "events of this topic"},
+             {"--after", "SEQ", "only those after this seq"},
+             {"--limit", "N", "at most so many, 100 unless said"}, REMOTE_ROWS, JSON_ROW),
+     false},
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--key KEY] "
      "[--data-dir DIR]",
      "Write the whole log, or the part between two event cursors, with a manifest at its end.",
-     "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export},
+     "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
+     OPTIONS({"--after", "CURSOR", "only events after this cursor"},
+             {"--until", "CURSOR", "only events up to this cursor, and it"},
+             {"--format", "ndjson|csv", "how they are written, ndjson unless said"}, REMOTE_ROWS),
+     false},
     {"snapshot", "snapshot TOPIC [--json] [--url URL] [--key KEY] [--data-dir DIR]",
      "Print all documents of a summary topic, and the sequence to follow it from.",
      "khala snapshot runtime.run_summaries\n"
      "khala snapshot runtime.codex_worker_summaries --json > workers.json",
-     cli_snapshot},
+     cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS), false},
     {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
-     "khala migrate --data-dir ./khala-data", cli_migrate},
+     "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(DATA_DIR_ROW), false},
     {"verify", "verify [--json] [--data-dir DIR]",
      "Check every hash, link, sequence and cursor of the log, also beside a running server.",
-     "khala verify\nkhala verify --json", cli_verify},
+     "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"reproject",
      "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]\n"
      "reproject … [--url URL] [--key KEY]",
      "Rebuild documents from the log and write those that differ, through the server where one "
      "runs; with --verify only name them.",
-     "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject},
+     "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject, NULL,
+     OPTIONS({"--run", "ID", "the document of this run"},
+             {"--worker", "ID", "the document of this worker"}, {"--all", NULL, "every document"},
+             {"--verify", NULL, "change nothing; exit 1 where a document differs"}, JSON_ROW,
+             REMOTE_ROWS),
+     false},
+    {"backup", "backup FILE [--force] [--json] [--data-dir DIR]",
+     "Copy the store as it is at one moment into a file, also while a server runs.",
+     "khala backup khala-backup.db\nkhala backup --force khala-backup.db", cli_backup, "FILE",
+     OPTIONS({"--force", NULL, "replace the file, once the new one is whole"}, JSON_ROW,
+             DATA_DIR_ROW),
+     false},
+    {"restore", "restore FILE [--json] [--data-dir DIR]",
+     "Check a backup and put it in the store's place, with the server stopped; the old is kept.",
+     "khala restore khala-backup.db\nkhala restore khala-backup.db --data-dir ./elsewhere",
+     cli_restore, "FILE", OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
+    {"doctor", "doctor [--json] [--url URL] [--data-dir DIR]",
+     "Look at files, store, chains, server, clock, disk and limits, and say what to do.",
+     "khala doctor\nkhala doctor --json", cli_doctor, NULL,
+     OPTIONS(JSON_ROW, URL_ROW, DATA_DIR_ROW), false},
+    {"retention",
+     "retention run-once [--json] [--data-dir DIR]\n"
+     "retention … [--url URL] [--key KEY]",
+     "Prune frames older than their class keeps now, through the server where one runs.",
+     "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
+     OPTIONS(JSON_ROW, REMOTE_ROWS), false},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",
-     "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic},
+     "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,
+     "map|unmap", NULL, false},
     {"cursor",
      "cursor encode TIMESTAMP_MS UUID\n"
      "cursor decode CURSOR\n"
@@ -65,17 +128,52 @@ const struct cli_command cli_commands[] = {
      "Work with event cursors and topic cursors.",
      "khala cursor plan --after 2 --oldest 10 --head 25 --budget 200\n"
      "echo '[{\"topic\":\"run:abc:events\",\"after_seq\":7}]' | khala cursor migrate -",
-     cli_cursor},
+     cli_cursor, "encode|decode|compare|plan|migrate",
+     OPTIONS({"--after", "N", "the seq the client has"},
+             {"--oldest", "N", "the oldest seq that can be replayed"},
+             {"--head", "N", "the newest seq"}, {"--budget", "N", "the replay budget in events"},
+             {"--epoch", "EPOCH", "the client's epoch"},
+             {"--store-epoch", "EPOCH", "the store's epoch"}, JSON_ROW),
+     false},
     {"json", "json canonical\njson hash",
      "Write the JSON text on standard input in canonical form, or its payload hash.",
-     "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json},
+     "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json, "canonical|hash", NULL, false},
     {"config", "config [--json] [--check] [--markdown] [settings as for serve]",
      "Show the effective settings and where each comes from.",
-     "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config},
-    {"version", "version [--json]", "Show the version.", "khala version", cli_version},
-    {"help", "help [VERB]", "Show the verbs, or one in full.", "khala help cursor", cli_help},
-    {NULL, NULL, NULL, NULL, NULL},
+     "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config, NULL,
+     OPTIONS(JSON_ROW, {"--check", NULL, "only check: silent and 0 when all values are good"},
+             {"--markdown", NULL, "write docs/configuration.md"}),
+     true},
+    {"completion", "completion bash|zsh", "Write what a shell needs to complete verbs and options.",
+     "khala completion bash > khala.bash\nkhala completion zsh > _khala", cli_completion,
+     "bash|zsh", NULL, false},
+    {"man", "man", "Write the manual page.", "khala man > khala.1", cli_man, NULL, NULL, false},
+    {"version", "version [--json]", "Show the version.", "khala version", cli_version, NULL,
+     OPTIONS(JSON_ROW), false},
+    {"help", "help [VERB]", "Show the verbs, or one in full.", "khala help cursor", cli_help,
+     "VERB", NULL, false},
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, false},
 };
+
+/* The one cli_main runs; a test that calls a verb itself has none, and gets no check. */
+static const struct cli_command *running;
+
+bool cli_option_at(const struct cli_command *command, size_t index, struct cli_option_row *row) {
+    struct config_setting setting;
+    for (const struct cli_option_row *own = command->options; own && own->name; own++, index--) {
+        *row = *own;
+        if (index == 0)
+            return true;
+    }
+    for (size_t i = 0; command->takes_settings && config_setting_at(i, &setting); i++) {
+        if (!setting.flag)
+            continue;
+        *row = (struct cli_option_row){setting.flag, setting.takes, setting.help};
+        if (index-- == 0)
+            return true;
+    }
+    return false;
+}
 
 static const struct cli_command *command_find(const char *name) {
     for (const struct cli_command *command = cli_commands; command->name; command++)
@@ -131,11 +229,25 @@ enum status cli_read(const char *path, struct buffer *out) {
     return status;
 }
 
+static bool is_option(const char *name, const char *text, size_t size) {
+    return strlen(name) == size && memcmp(name, text, size) == 0;
+}
+
 static const struct cli_option *option_find(const char *text, size_t size,
                                             const struct cli_option *options, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strlen(options[i].name) == size && memcmp(options[i].name, text, size) == 0)
-            return &options[i];
+    const struct cli_option *option = NULL;
+    struct cli_option_row row;
+    for (size_t i = 0; i < count && !option; i++)
+        if (is_option(options[i].name, text, size))
+            option = &options[i];
+    if (!running)
+        return option;
+    for (size_t i = 0; cli_option_at(running, i, &row); i++) {
+        if (!is_option(row.name, text, size))
+            continue;
+        assert(option && (option->flag == NULL) == (row.takes != NULL));
+        return option;
+    }
     return NULL;
 }
 
@@ -180,13 +292,25 @@ bool cli_options(int *argc, char **argv, const struct cli_option *options, size_
 static void print_overview(FILE *out) {
     fputs("Khala: a resumable sync server.\n\nusage: khala VERB …\n\n", out);
     for (const struct cli_command *command = cli_commands; command->name; command++)
-        fprintf(out, "  %-10s %s\n", command->name, command->summary);
-    fputs("\nkhala help VERB shows a verb in full. Exit codes: 0 done, 1 the answer is no, "
-          "2 wrong usage, 3 unreachable.\n",
-          out);
+        fprintf(out, "  %-11s %s\n", command->name, command->summary);
+    fputs("\nkhala help VERB shows a verb in full. Exit codes:\n", out);
+    for (int code = 0; code < EXIT_CODE_COUNT; code++)
+        fprintf(out, "  %d  %s\n", code, exit_code_message((enum exit_code)code));
+}
+
+static void print_options(const struct cli_command *command) {
+    struct cli_option_row row;
+    for (size_t i = 0; cli_option_at(command, i, &row); i++) {
+        int written =
+            printf("%s  %s %s", i == 0 ? "\noptions:\n" : "", row.name, row.takes ? row.takes : "");
+        int column = i == 0 ? written - (int)strlen("\noptions:\n") : written;
+        printf("%*s%s\n", column < HELP_COLUMN ? HELP_COLUMN - column : 1, "", row.help);
+    }
 }
 
 int cli_help(int argc, char **argv) {
+    if (!cli_options(&argc, argv, NULL, 0))
+        return EXIT_CODE_USAGE;
     if (argc == 0) {
         print_overview(stdout);
         return EXIT_CODE_DONE;
@@ -198,6 +322,7 @@ int cli_help(int argc, char **argv) {
         return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", argv[0]);
     printf("%s\n\n", command->summary);
     print_usage(stdout, command);
+    print_options(command);
     printf("\nexamples:\n");
     for (const char *line = command->example; *line;) {
         int size = (int)strcspn(line, "\n");
@@ -223,6 +348,9 @@ int cli_main(int argc, char **argv) {
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0)
             return cli_help(1, (char *[]){(char *)command->name, NULL});
+    /* A file that may not grow is a full disk like any other, and has an answer. */
+    signal(SIGXFSZ, SIG_IGN);
+    running = command;
     int code = command->run(argc - 2, argv + 2);
     if (fflush(stdout) != 0 || ferror(stdout))
         return cli_fail(EXIT_CODE_UNREACHABLE, "cannot write the answer: %s", strerror(errno));

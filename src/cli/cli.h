@@ -1,4 +1,5 @@
-/* The command line: one table of verbs, from which dispatch, help and usage follow.
+/* The command line: one table of verbs and their options, from which dispatch, parsing, help,
+ * completion and the manual page follow.
  * Main thread only. Data goes to standard output, everything else to standard error.
  * A verb answers an exit code of spec/exit.json and has printed its own error by then.
  * Options may stand anywhere; `--` ends them. */
@@ -11,18 +12,32 @@
 #include "base/buffer.h"
 #include "spec/codes.h"
 
+/* An option as people know it. takes is what a value is called, and how it is completed: "FILE" and
+ * "DIR" as such, "text|json" as one of the words, anything else not at all. */
+struct cli_option_row {
+    const char *name;  /* "--json" */
+    const char *takes; /* NULL: a flag */
+    const char *help;  /* no capital, no full stop */
+};
+
 struct cli_command {
     const char *name;
     const char *usage;   /* one line a form, without "khala " */
     const char *summary; /* one sentence */
     const char *example; /* lines to try */
     int (*run)(int argc, char **argv);
+    const char *operand;                  /* the first one, as takes above; NULL: none */
+    const struct cli_option_row *options; /* ends with a row whose name is NULL; NULL: none */
+    bool takes_settings;                  /* also the flags of server/config.c */
 };
 
 /* Ends with a row whose name is NULL. */
 extern const struct cli_command cli_commands[];
 
-/* An option is a flag (flag set) or takes a value (value set). */
+/* The options of a verb one after another, its settings' flags last; false after the last. */
+bool cli_option_at(const struct cli_command *command, size_t index, struct cli_option_row *row);
+
+/* Where an option of the table goes: a flag (flag set), or one with a value (value set). */
 struct cli_option {
     const char *name; /* "--json" */
     bool *flag;
@@ -31,7 +46,8 @@ struct cli_option {
 
 int cli_main(int argc, char **argv);
 
-/* Takes the options out of argv and leaves the operands; false after printing what is wrong. */
+/* Takes the options out of argv and leaves the operands; false after printing what is wrong. Takes
+ * those of the table only, and each of them must be given a place here. */
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count);
 /* Prints "khala: …" on standard error and answers the code. */
 int cli_fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -44,14 +60,20 @@ bool cli_number(const char *text, uint64_t *number);
 MUST_CHECK enum status cli_read(const char *path, struct buffer *out);
 
 int cli_append(int argc, char **argv);
+int cli_backup(int argc, char **argv);
+int cli_completion(int argc, char **argv);
 int cli_config(int argc, char **argv);
 int cli_cursor(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_get(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_json(int argc, char **argv);
+int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_reproject(int argc, char **argv);
+int cli_restore(int argc, char **argv);
+int cli_retention(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
 int cli_topic(int argc, char **argv);

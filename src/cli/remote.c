@@ -7,7 +7,6 @@
 #include "wire/json.h"
 
 #define ANSWER_BYTES_MAX (64u << 20)
-#define URL_BYTES_MAX    512
 
 static const char *first_of(const char *given, const char *variable, const char *fallback) {
     const char *environment = getenv(variable);
@@ -33,16 +32,15 @@ static int key_load(struct remote *remote, const struct remote_options *options)
                     status == STATUS_INVALID_CONFIG ? "holds no key" : strerror(errno));
 }
 
-/* Where nothing else is said: the server that these very settings would start. */
-static const char *url_of(const struct remote_options *options, char bound[URL_BYTES_MAX]) {
-    int size = snprintf(bound, URL_BYTES_MAX, "http://%s",
+const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]) {
+    int size = snprintf(bound, REMOTE_URL_BYTES_MAX, "http://%s",
                         first_of(NULL, "RUNTIME_BIND_ADDR", "127.0.0.1:4100"));
-    return first_of(options->url, "KHALA_URL", size < URL_BYTES_MAX ? bound : "http://");
+    return first_of(options->url, "KHALA_URL", size < REMOTE_URL_BYTES_MAX ? bound : "http://");
 }
 
 int remote_open(struct remote *remote, const struct remote_options *options) {
-    char bound[URL_BYTES_MAX];
-    const char *url = url_of(options, bound);
+    char bound[REMOTE_URL_BYTES_MAX];
+    const char *url = remote_url(options, bound);
     *remote = (struct remote){.client = NULL};
     buffer_init(&remote->answer, ANSWER_BYTES_MAX);
     int code = key_load(remote, options);

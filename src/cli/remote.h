@@ -24,6 +24,10 @@ struct remote_options {
         "--data-dir", NULL, &(options)->data_dir                                                   \
     }
 
+#define REMOTE_URL_BYTES_MAX 512
+/* --url, KHALA_URL, or the server that these very settings would start; bound is memory for it. */
+const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]);
+
 struct remote {
     struct http_client *client;
     struct operator_key key;

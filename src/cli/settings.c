@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 #define OPTIONS_MAX (CONFIG_SETTINGS_MAX + 16)
 
 static const char *environment(const char *name) {
@@ -25,5 +27,6 @@ int cli_settings(int *argc, char **argv, const struct cli_option *own, size_t ow
     struct config_error error;
     if (config_load(config, environment, flags, flag_count, &error) != STATUS_OK)
         return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
+    clock_move_wall_ms(config->clock_offset_ms);
     return EXIT_CODE_DONE;
 }

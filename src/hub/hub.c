@@ -360,6 +360,21 @@ void hub_topic_unlock(struct hub *hub, struct hub_topic *topic) {
     pthread_mutex_unlock(&shard->lock);
 }
 
+void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq) {
+    if (hub_is_empty(hub))
+        return;
+    struct hub_topic *topic = hub_topic_lock(hub, name);
+    if (!topic)
+        return;
+    struct shard *shard = topic->shard;
+    shard->bytes -= topic->window.bytes;
+    window_drop_below(&topic->window, oldest_seq);
+    shard->bytes += topic->window.bytes;
+    if (!topic->watches && topic->window.count == 0)
+        topic_free(hub, topic);
+    pthread_mutex_unlock(&shard->lock);
+}
+
 struct hub_stats hub_stats(struct hub *hub) {
     struct hub_stats stats = {.topics = atomic_load(&hub->topic_count)};
     for (size_t i = 0; i < HUB_SHARDS; i++) {

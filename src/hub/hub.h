@@ -1,11 +1,11 @@
 /* The hub: the topics somebody watches, with the newest frames of each, between the writer that
  * publishes and the loops that deliver.
- * Any thread, but hub_publish, which is the writer's; a listener and its watches belong to one
- * thread. Memory: windows bounded a topic and in all (the coldest give way), nothing for a topic
- * nobody watched; a loop that is slow to come costs nothing, since a topic is announced once.
- * STATUS_OUT_OF_MEMORY for a watch; publishing cannot fail: where memory lacks, readers find the
- * frames in the store. The head the hub knows is never ahead of what is durable.
- * No seam: watch first, read the store afterwards; what that read did not see is announced. */
+ * Any thread, but hub_publish and hub_prune, which are the writer's; a listener and its watches
+ * belong to one thread. Memory: windows bounded a topic and in all (the coldest give way), nothing
+ * for a topic nobody watched; a loop that is slow to come costs nothing, since a topic is announced
+ * once. STATUS_OUT_OF_MEMORY for a watch; publishing cannot fail: where memory lacks, readers find
+ * the frames in the store. The head the hub knows is never ahead of what is durable. No seam: watch
+ * first, read the store afterwards; what that read did not see is announced. */
 #ifndef HUB_HUB_H
 #define HUB_HUB_H
 
@@ -89,6 +89,10 @@ MUST_CHECK enum hub_place hub_take(struct hub_watch *watch, struct hub_take *tak
 /* On the writer's thread, after the commit; states[i] is the entity of events[i]. */
 void hub_publish(struct hub *hub, const struct store_batch *batch,
                  const struct store_entity *states);
+
+/* On the writer's thread, after frames below oldest_seq were pruned: they leave the window, so that
+ * a reader below the floor asks the store, which tells it, wherever it was about to read. */
+void hub_prune(struct hub *hub, struct slice topic, uint64_t oldest_seq);
 
 struct hub_stats {
     size_t topics;

@@ -62,6 +62,13 @@ void window_push(struct window *window, struct frame *frame, const struct window
         drop_first(window);
 }
 
+void window_drop_below(struct window *window, uint64_t seq) {
+    while (window->count > 0 && window->first_seq < seq)
+        drop_first(window);
+    if (window->count == 0)
+        window_clear(window);
+}
+
 struct frame *window_at(const struct window *window, uint64_t seq) {
     if (seq < window->first_seq || seq - window->first_seq >= window->count)
         return NULL;

@@ -27,6 +27,8 @@ void window_release(struct window *window);
 void window_clear(struct window *window);
 /* Takes over the reference. A frame that does not follow the last begins the window anew. */
 void window_push(struct window *window, struct frame *frame, const struct window_limits *limits);
+/* Lets go of the frames below a seq. */
+void window_drop_below(struct window *window, uint64_t seq);
 /* The frame with that seq, or NULL. */
 struct frame *window_at(const struct window *window, uint64_t seq);
 

@@ -1,5 +1,6 @@
 #include "projector/verify.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "authority/event_hash.h"
@@ -196,5 +197,83 @@ enum status verify(struct store_session *session, const struct verify_options *o
         options->on_progress(options->user, work.done, work.done);
     buffer_release(&work.scratch);
     arena_release(&work.arena);
+    return status;
+}
+
+/* ---- samples ------------------------------------------------------------------------------ */
+
+struct link_before {
+    uint64_t seq;
+    uint8_t hash[SHA256_BYTES];
+    bool is_found;
+};
+
+static enum status keep_link(void *user, const struct store_event *event) {
+    struct link_before *before = user;
+    before->seq = event->seq;
+    before->is_found = true;
+    memcpy(before->hash, event->event_hash, SHA256_BYTES);
+    return STATUS_OK;
+}
+
+static enum status check_sampled(void *user, const struct store_event *event) {
+    struct verification *work = user;
+    struct link_before before = {.is_found = false};
+    enum status status = check_event(work, event);
+    if (status == STATUS_OK && event->seq > 1)
+        status = store_walk_entity_events(work->session, event->entity_ref, event->seq - 2, 1,
+                                          &before, keep_link);
+    if (status != STATUS_OK)
+        return status;
+    if (event->seq == 0 || before.is_found != (event->seq > 1) ||
+        (before.is_found && before.seq != event->seq - 1))
+        return broken(work, event, "events of the entity before this one are missing");
+    if (memcmp(event->prev_hash, before.hash, SHA256_BYTES) != 0)
+        return broken(work, event, "the link to the entity's event before does not hold");
+    return STATUS_OK;
+}
+
+static enum status check_stretch(struct verification *work, uint64_t after, uint64_t count) {
+    work->log_id = after;
+    work->cursor = (struct uuid){{0}};
+    uint64_t end = after + count < work->log_end ? after + count : work->log_end;
+    enum status status = store_walk_log(work->session, after, count, work, check_sampled);
+    if (status == STATUS_OK && work->log_id < end) {
+        const struct store_event missing = {.log_id = work->log_id + 1};
+        status = broken(work, &missing, "the log ends before its last event");
+        work->result->broken.entity[0] = '\0';
+    }
+    return status;
+}
+
+/* Somewhere in the part of the log that is this stretch's, the last at its end. */
+static uint64_t stretch_begin(const struct verify_sample *sample, uint64_t index, uint64_t room) {
+    if (index + 1 == sample->stretch_count)
+        return room;
+    uint64_t part = room / sample->stretch_count;
+    uint64_t mixed = (sample->seed + index + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return part * index + (part > 0 ? (mixed >> 16) % part : 0);
+}
+
+enum status verify_sample(struct store_session *session, const struct verify_sample *sample,
+                          struct verify_result *result) {
+    const struct verify_options options = {.on_progress = NULL};
+    struct verification work = {.session = session, .options = &options, .result = result};
+    struct store_state state;
+    assert(sample->stretch_count > 0 && sample->stretch_events > 0);
+    memset(result, 0, sizeof(*result));
+    enum status status = store_read_state(session, &state);
+    if (status != STATUS_OK)
+        return status;
+    work.log_end = state.log_id;
+    uint64_t room =
+        work.log_end > sample->stretch_events ? work.log_end - sample->stretch_events : 0;
+    buffer_init(&work.scratch, EVENT_HASH_SCRATCH_BYTES);
+    for (uint64_t i = 0; i < sample->stretch_count && status == STATUS_OK; i++)
+        if (room > 0 || i + 1 == sample->stretch_count)
+            status = check_stretch(&work, stretch_begin(sample, i, room), sample->stretch_events);
+    if (status == STOPPED)
+        status = STATUS_OK;
+    buffer_release(&work.scratch);
     return status;
 }

@@ -35,4 +35,18 @@ struct verify_result {
 MUST_CHECK enum status verify(struct store_session *session, const struct verify_options *options,
                               struct verify_result *result);
 
+/* The same of some stretches of the log, however long it is: of each event its hashes, its place
+ * after the one before, and its link to the one before of its entity. The last stretch is always
+ * the end of the log, which is what a crash or a disk that lies about syncing harms first, and what
+ * the writer builds on. The others are spread over the rest, by the seed. */
+struct verify_sample {
+    uint64_t stretch_count; /* at least 1 */
+    uint64_t stretch_events;
+    uint64_t seed;
+};
+
+MUST_CHECK enum status verify_sample(struct store_session *session,
+                                     const struct verify_sample *sample,
+                                     struct verify_result *result);
+
 #endif

@@ -276,6 +276,19 @@ static const struct setting settings[] = {
      .min = 65536,
      .max = (uint64_t)1 << 44,
      .help = "disk that snapshots may use under the data folder, those still being read included"},
+    {.name = "RUNTIME_KHALA_RETENTION_INTERVAL_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(retention_interval_ms),
+     .fallback = "60000",
+     .min = 10,
+     .max = 86400000,
+     .help = "how often frames older than their class keeps are pruned"},
+    {.name = "KHALA_CLOCK_OFFSET_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(clock_offset_ms),
+     .fallback = "0",
+     .max = 315360000000,
+     .help = "a test aid: how far ahead of the system's clock the server believes to be"},
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
@@ -437,6 +450,32 @@ size_t config_flags(struct config_flag *flags) {
         if (settings[i].flag)
             flags[count++] = (struct config_flag){settings[i].flag, NULL};
     return count;
+}
+
+static const char *takes_of(const struct setting *setting) {
+    const char *last = strrchr(setting->name, '_') + 1;
+    switch (setting->type) {
+    case SETTING_TEXT:
+        return strcmp(last, "DIR") == 0 || strcmp(last, "FILE") == 0 ? last : "TEXT";
+    case SETTING_SECRET:
+        return "SECRET";
+    case SETTING_ADDRESS:
+        return "HOST:PORT";
+    case SETTING_NUMBER:
+        return "N";
+    case SETTING_CHOICE:
+        return setting->choices;
+    }
+    return "TEXT";
+}
+
+bool config_setting_at(size_t index, struct config_setting *setting) {
+    if (index >= SETTING_COUNT)
+        return false;
+    const struct setting *row = &settings[index];
+    *setting =
+        (struct config_setting){row->name, row->flag, takes_of(row), row->fallback, row->help};
+    return true;
 }
 
 static const char *source_name(enum config_source source) {

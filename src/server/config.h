@@ -61,6 +61,8 @@ struct config {
     uint64_t window_bytes_max;
     uint64_t windows_bytes_max;
     uint64_t snapshots_bytes_max;
+    uint64_t retention_interval_ms;
+    uint64_t clock_offset_ms;
     struct policy_table policies;
     enum config_source sources[CONFIG_SETTINGS_MAX];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];
@@ -82,6 +84,18 @@ MUST_CHECK enum status config_load(struct config *config, const char *(*environm
                                    struct config_error *error);
 /* The flags there are, with no value; answers how many, at most CONFIG_SETTINGS_MAX. */
 size_t config_flags(struct config_flag *flags);
+
+/* A setting for those who describe them. */
+struct config_setting {
+    const char *name;
+    const char *flag;  /* NULL: environment only */
+    const char *takes; /* "HOST:PORT", "text|json", "N" */
+    const char *fallback;
+    const char *help;
+};
+
+/* One after another; false after the last. Topic policies are not among them. */
+bool config_setting_at(size_t index, struct config_setting *setting);
 /* The effective settings with their sources, secrets masked, one a line or as JSON. */
 void config_print(const struct config *config, FILE *out, bool json);
 /* docs/configuration.md. */

@@ -52,6 +52,9 @@ void handle_drift(struct exchange *exchange);
 /* handle_reproject.c; its answer comes in pieces */
 void handle_reproject(struct exchange *exchange);
 
+/* handle_retention.c; its answer may be long in coming */
+void handle_retention_run(struct exchange *exchange);
+
 /* handle_messages.c */
 void handle_messages(struct exchange *exchange);
 

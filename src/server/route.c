@@ -37,6 +37,7 @@ static const struct route routes[] = {
     OPERATOR_GET("/projectors/drift", handle_drift),
     {HTTP1_METHOD_POST, "/internal/v1/projectors/reproject", handle_reproject, 4096,
      ROUTE_OPERATOR},
+    {HTTP1_METHOD_POST, "/internal/v1/retention/run", handle_retention_run, 4096, ROUTE_OPERATOR},
     {HTTP1_METHOD_GET, "/api/events", handle_audit_list, 0, ROUTE_OPERATOR},
     {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0,
      ROUTE_OPERATOR | ROUTE_APPEND},

@@ -10,13 +10,17 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "projector/verify.h"
+#include "server/limits.h"
 #include "server/listen.h"
+#include "server/notify.h"
 
 #define READER_TASKS_MAX 100000
 #define STORE_FAILED_MS  5000
 #define KEY_BYTES_SHORT  16
 #define ITEM_BYTES       (512u << 10)
 #define BODY_BYTES       (1u << 20)
+#define TAIL_EVENTS      256
 
 __attribute__((format(printf, 3, 4))) static enum status
 refuse(struct server *server, enum status status, const char *format, ...) {
@@ -48,7 +52,8 @@ void server_append_seen(struct server *server, enum status status, uint64_t mono
 bool server_store_works(const struct server *server, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&server->store_failed_at_ms);
     /* After a while somebody must try, or a server that gets no appends would never recover. */
-    return failed_at_ms == 0 || mono_ms - failed_at_ms > STORE_FAILED_MS;
+    /* The failure may have been seen by a loop whose turn began later than the asker's. */
+    return failed_at_ms == 0 || mono_ms > failed_at_ms + STORE_FAILED_MS;
 }
 
 static void loops_end(struct server *server) {
@@ -75,6 +80,8 @@ static void on_signal(uv_signal_t *handle, int number) {
         loops_end(server);
         return;
     }
+    notify_send("STOPPING=1\nSTATUS=Finishes the requests under way");
+    retention_end_post(server->retention);
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_drain_post(&server->loops[i]);
     uv_timer_start(&server->grace, on_grace_over, server->config.shutdown_grace_ms, 0);
@@ -86,6 +93,7 @@ static void control_close(struct server *server) {
     uv_close((uv_handle_t *)&server->grace, NULL);
     uv_close((uv_handle_t *)&server->snapshot_service.timer, NULL);
     uv_close((uv_handle_t *)&server->loop_ended, NULL);
+    watchdog_close(&server->watchdog);
 }
 
 static void on_loop_ended(uv_async_t *handle) {
@@ -107,6 +115,7 @@ static enum status control_init(struct server *server) {
     uv_timer_init(&server->control, &server->grace);
     uv_async_init(&server->control, &server->loop_ended, on_loop_ended);
     snapshot_service_timer(&server->snapshot_service, &server->control);
+    watchdog_init(&server->watchdog, &server->control);
     server->terminate.data = server->interrupt.data = server;
     server->grace.data = server->loop_ended.data = server;
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
@@ -191,6 +200,23 @@ static enum status delivery_start(struct server *server) {
     return status == STATUS_OK ? consumers_open(&server->consumers, &consumers) : status;
 }
 
+static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
+    struct server *server = user;
+    hub_prune(server->hub, topic, oldest_seq);
+}
+
+static enum status keeper_start(struct server *server) {
+    const struct retention_options options = {
+        .store = server->store,
+        .writer = server->writer,
+        .policies = &server->config.policies,
+        .interval_ms = server->config.retention_interval_ms,
+        .on_pruned = on_pruned,
+        .on_pruned_user = server,
+    };
+    return retention_start(&server->retention, &options);
+}
+
 static enum status writer_and_readers_start(struct server *server) {
     const struct projector_options derive = {.sink = NULL};
     enum status status = projector_open(&server->projector, &derive);
@@ -204,6 +230,8 @@ static enum status writer_and_readers_start(struct server *server) {
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max};
     status = writer_start(&server->writer, &options);
+    if (status == STATUS_OK)
+        status = keeper_start(server);
     if (status == STATUS_OK)
         status = readers_start(&server->readers, server->store, server->config.readers,
                                READER_TASKS_MAX);
@@ -225,6 +253,26 @@ static enum status epoch_read(struct server *server) {
     return status;
 }
 
+/* What a crash or a disk that lies about syncing harms first is the end of the log, on which the
+ * writer would build; looking at all of it would keep a large store from starting for minutes. */
+static enum status tail_check(struct server *server) {
+    const struct verify_sample sample = {.stretch_count = 1, .stretch_events = TAIL_EVENTS};
+    struct store_session *session = NULL;
+    struct verify_result result;
+    enum status status = store_session_open(server->store, STORE_READ, &session);
+    if (status != STATUS_OK)
+        return status;
+    status = verify_sample(session, &sample, &result);
+    store_session_close(session);
+    if (status == STATUS_OK && result.is_broken)
+        return refuse(server, STATUS_INVALID_CONFIG,
+                      "the log in %s is damaged at log id %llu (%.200s): %s: 'khala doctor' says "
+                      "what to do",
+                      server->config.data_dir, (unsigned long long)result.broken.log_id,
+                      result.broken.entity, result.broken.what);
+    return status;
+}
+
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
@@ -234,7 +282,11 @@ static enum status store_start(struct server *server) {
     status = key_start(server);
     if (status != STATUS_OK)
         return status;
-    status = epoch_read(server);
+    status = tail_check(server);
+    if (status == STATUS_INVALID_CONFIG)
+        return status;
+    if (status == STATUS_OK)
+        status = epoch_read(server);
     if (status == STATUS_OK)
         status = delivery_start(server);
     if (status == STATUS_OK)
@@ -251,13 +303,16 @@ static enum status store_start(struct server *server) {
 
 /* After the loops, which post to all of these. */
 static void store_stop(struct server *server) {
+    if (server->readers)
+        readers_stop(server->readers);
+    /* Its snapshots hold pins of the retention, which prunes through the writer. */
+    snapshot_service_stop(&server->snapshot_service);
+    if (server->retention)
+        retention_stop(server->retention);
     if (server->writer)
         writer_stop(server->writer);
     if (server->projector)
         projector_close(server->projector);
-    if (server->readers)
-        readers_stop(server->readers);
-    snapshot_service_stop(&server->snapshot_service);
     if (server->consumers)
         consumers_close(server->consumers);
     if (server->nonces)
@@ -277,6 +332,8 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)server->loop_count));
         on_ready(server);
+        watchdog_start(&server->watchdog, server->loops, server->loops_started);
+        notify_send("READY=1\nSTATUS=Serves");
     } else if (server->loops_started > 0) {
         loops_end(server);
     } else {
@@ -290,11 +347,21 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
     return status;
 }
 
+static void descriptors_raise(const struct config *config) {
+    uint64_t wanted = limits_descriptors_for(config->connections_max);
+    uint64_t given = limits_descriptors_raise(wanted);
+    if (given < wanted)
+        log_event(LOG_WARN, "server.descriptors_few", log_int("given", (int64_t)given),
+                  log_int("wanted", (int64_t)wanted),
+                  log_int("connections_max", (int64_t)config->connections_max));
+}
+
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
     signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is a full disk like any other, which the store answers for. */
     signal(SIGXFSZ, SIG_IGN);
     body_limits_set(server);
+    descriptors_raise(&server->config);
     enum status status = store_start(server);
     if (status == STATUS_OK)
         status = serve(server, on_ready);

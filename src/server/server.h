@@ -3,7 +3,7 @@
  * Process lifetime: the struct outlives every thread.
  * What could not be had (the address, the store, the key) is said in message, and logged.
  * SIGTERM or SIGINT drains within the grace; a second one ends at once. Loops end first, since
- * they use the rest; then the writer, the readers, the store. */
+ * they use the rest; then the keeper, the writer, the readers, the store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -13,12 +13,14 @@
 #include "delivery/consumers.h"
 #include "hub/hub.h"
 #include "projector/projector.h"
+#include "retention/retention.h"
 #include "server/config.h"
 #include "server/loop.h"
 #include "server/nonces.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
 #include "server/snapshot_service.h"
+#include "server/watchdog.h"
 
 #define SERVER_MESSAGE_MAX 1024
 
@@ -41,6 +43,7 @@ struct server {
     struct readers *readers;
     struct snapshot_service snapshot_service;
     atomic_size_t snapshot_gzip_count; /* answers that are being compressed */
+    struct retention *retention;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
     atomic_bool draining;
@@ -52,6 +55,7 @@ struct server {
     uv_signal_t interrupt;
     uv_timer_t grace;
     uv_async_t loop_ended;
+    struct watchdog watchdog;
     char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */
 };
 

@@ -1,5 +1,7 @@
 #include "server/snapshot_service.h"
 
+#include <stdlib.h>
+
 #include <assert.h>
 
 #include "server/server.h"
@@ -20,12 +22,52 @@ static enum status build_start(void *user, enum policy_row row) {
     return readers_post(service->builder, &service->tasks[row].task);
 }
 
+/* ---- holding the journal back --------------------------------------------------------------- */
+
+struct snapshot_pin {
+    struct retention_pin pin; /* first */
+    struct snapshot_pin *next;
+};
+
+/* Without memory for it the journal may go on without the snapshot, and its readers are told. */
+static void pin(void *user, struct slice topic, uint64_t seq) {
+    struct snapshot_service *service = user;
+    struct snapshot_pin *made = malloc(sizeof(*made));
+    if (!made)
+        return;
+    retention_pin(service->retention, &made->pin, topic, seq);
+    pthread_mutex_lock(&service->pins_lock);
+    made->next = service->pins;
+    service->pins = made;
+    pthread_mutex_unlock(&service->pins_lock);
+}
+
+static void unpin(void *user, struct slice topic, uint64_t seq) {
+    struct snapshot_service *service = user;
+    pthread_mutex_lock(&service->pins_lock);
+    struct snapshot_pin **link = &service->pins;
+    while (*link && !((*link)->pin.seq == seq && slice_equal((*link)->pin.topic, topic)))
+        link = &(*link)->next;
+    struct snapshot_pin *found = *link;
+    if (found)
+        *link = found->next;
+    pthread_mutex_unlock(&service->pins_lock);
+    if (found)
+        retention_unpin(service->retention, &found->pin);
+    free(found);
+}
+
 enum status snapshot_service_start(struct snapshot_service *service, const struct server *server) {
     const struct snapshots_options options = {.policies = &server->config.policies,
                                               .folder = server->config.data_dir,
                                               .bytes_max = server->config.snapshots_bytes_max,
                                               .builder = service,
-                                              .start = build_start};
+                                              .start = build_start,
+                                              .keeper = service,
+                                              .pin = pin,
+                                              .unpin = unpin};
+    service->retention = server->retention;
+    pthread_mutex_init(&service->pins_lock, NULL);
     enum status status = snapshots_open(&service->snapshots, &options);
     if (status != STATUS_OK)
         return status;

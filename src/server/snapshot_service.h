@@ -8,10 +8,12 @@
 #define SERVER_SNAPSHOT_SERVICE_H
 
 #include "delivery/snapshots.h"
+#include "retention/retention.h"
 #include "server/loop.h"
 #include "server/readers.h"
 
 struct server;
+struct snapshot_pin;
 
 struct snapshot_build_task {
     struct reader_task task;
@@ -22,6 +24,9 @@ struct snapshot_build_task {
 struct snapshot_service {
     struct snapshots *snapshots;
     struct readers *builder; /* of one thread */
+    struct retention *retention;
+    pthread_mutex_t pins_lock;
+    struct snapshot_pin *pins;
     struct snapshot_build_task tasks[POLICY_ROW_COUNT];
     uv_timer_t timer; /* of the control loop */
 };

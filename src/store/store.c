@@ -37,8 +37,16 @@ enum status store_commit(struct store_session *session, const struct store_batch
 
 enum status store_prune(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
                         uint64_t limit, uint64_t *pruned) {
+    struct store_prune prune = {.topic_ref = topic_ref, .below_seq = below_seq, .limit = limit};
+    enum status status = store_prune_topics(session, &prune, 1);
+    *pruned = status == STATUS_OK ? prune.pruned : 0;
+    return status;
+}
+
+enum status store_prune_topics(struct store_session *session, struct store_prune *prunes,
+                               size_t count) {
     assert(session->mode == STORE_WRITE);
-    return session->engine->prune(session, topic_ref, below_seq, limit, pruned);
+    return session->engine->prune(session, prunes, count);
 }
 
 enum status store_read_begin(struct store_session *session) {
@@ -120,6 +128,11 @@ enum status store_walk_entity_events(struct store_session *session, uint64_t ent
 enum status store_measure_replay(struct store_session *session, const struct store_topic *topic,
                                  uint64_t after_seq, uint64_t limit, struct store_replay *replay) {
     return session->engine->measure_replay(session, topic, after_seq, limit, replay);
+}
+
+enum status store_find_expired(struct store_session *session, const struct store_topic *topic,
+                               uint64_t before_ms, uint64_t limit, struct store_expiry *expiry) {
+    return session->engine->find_expired(session, topic, before_ms, limit, expiry);
 }
 
 enum status store_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,

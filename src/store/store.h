@@ -141,6 +141,22 @@ struct store_replay {
     uint64_t payload_bytes;
 };
 
+/* One topic's part of a pruning, asked and answered. */
+struct store_prune {
+    uint64_t topic_ref;
+    uint64_t below_seq; /* frames from here on stay */
+    uint64_t limit;     /* frames that may go */
+    uint64_t pruned;
+    uint64_t oldest_seq; /* afterwards */
+    uint64_t head_seq;
+};
+
+/* How far a topic has expired. */
+struct store_expiry {
+    uint64_t first_seq;   /* of what stays: one after the last frame that expired */
+    uint64_t first_at_ms; /* how old that frame is; 0: not looked at, or not there */
+};
+
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
  * same ref (kind and ref); events, keys, journal rows and drifts are new. What an entity or a topic
  * is called never changes with its ref, and a topic's oldest_seq never falls. Of the drifts only
@@ -216,6 +232,9 @@ MUST_CHECK enum status store_commit(struct store_session *session, const struct 
  * entity's topic only that); says how many frames went. */
 MUST_CHECK enum status store_prune(struct store_session *session, uint64_t topic_ref,
                                    uint64_t below_seq, uint64_t limit, uint64_t *pruned);
+/* The same for several topics in one transaction: all of it or nothing. */
+MUST_CHECK enum status store_prune_topics(struct store_session *session, struct store_prune *prunes,
+                                          size_t count);
 
 /* ---- reading (any session) ---------------------------------------------------------------- */
 
@@ -248,6 +267,12 @@ MUST_CHECK enum status store_load_stream(struct store_session *session, struct s
 MUST_CHECK enum status store_measure_replay(struct store_session *session,
                                             const struct store_topic *topic, uint64_t after_seq,
                                             uint64_t limit, struct store_replay *replay);
+/* How many frames at the topic's beginning are older than a time: events by their cursor, whose
+ * time never falls; rows by when they were published, of which at most limit are looked at, one
+ * after the other, since a clock may have stepped back between two of them. */
+MUST_CHECK enum status store_find_expired(struct store_session *session,
+                                          const struct store_topic *topic, uint64_t before_ms,
+                                          uint64_t limit, struct store_expiry *expiry);
 MUST_CHECK enum status store_load_document(struct store_session *session, enum document_kind kind,
                                            uint64_t entity_ref, struct arena *arena,
                                            struct store_document *document);

@@ -17,8 +17,7 @@ struct store_engine {
     const char *(*session_error)(const struct store_session *session);
 
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
-    enum status (*prune)(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
-                         uint64_t limit, uint64_t *pruned);
+    enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);
 
     enum status (*read_begin)(struct store_session *session);
     void (*read_end)(struct store_session *session);
@@ -41,6 +40,8 @@ struct store_engine {
                                struct arena *arena, struct store_topic *topic);
     enum status (*measure_replay)(struct store_session *session, const struct store_topic *topic,
                                   uint64_t after_seq, uint64_t limit, struct store_replay *replay);
+    enum status (*find_expired)(struct store_session *session, const struct store_topic *topic,
+                                uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
     enum status (*load_document)(struct store_session *session, enum document_kind kind,
                                  uint64_t entity_ref, struct arena *arena,
                                  struct store_document *document);

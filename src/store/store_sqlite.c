@@ -107,6 +107,7 @@ const struct store_engine store_engine_sqlite = {
     .load_topic = sqlite_load_topic,
     .load_stream = sqlite_load_stream,
     .measure_replay = sqlite_measure_replay,
+    .find_expired = sqlite_find_expired,
     .load_document = sqlite_load_document,
     .load_checkpoint = sqlite_load_checkpoint,
     .walk_entity_events = sqlite_walk_entity_events,

@@ -66,6 +66,8 @@ enum statement_id {
     STATEMENT_TOPIC_BY_STREAM,
     STATEMENT_MEASURE_EVENTS,
     STATEMENT_MEASURE_JOURNAL,
+    STATEMENT_EVENT_TIME,
+    STATEMENT_ROW_TIMES,
     STATEMENT_RUN_SUMMARY,
     STATEMENT_WORKER_SUMMARY,
     STATEMENT_CHECKPOINT,
@@ -124,6 +126,24 @@ enum status sqlite_status(int code);
 MUST_CHECK enum status sqlite_connect(const char *path, enum store_mode mode, bool create,
                                       sqlite3 **database, char *message);
 
+/* Runs a pragma and checks, where wanted is given, that it answers that. A code of SQLite's. */
+int sqlite_pragma(sqlite3 *database, const char *text, const char *wanted);
+/* A sentence about the file and what SQLite said, and the status. */
+enum status sqlite_connect_fault(const char *path, sqlite3 *database, int code, char *message);
+/* The like for what the system said: errno. */
+enum status sqlite_system_fault(struct store_message *message, const char *path,
+                                const char *action);
+/* NULL: no memory. */
+char *sqlite_path_in(const char *folder, const char *name);
+MUST_CHECK enum status sqlite_make_folder(const char *folder, struct store_message *message);
+MUST_CHECK enum status sqlite_sync_folder(const char *path, struct store_message *message);
+/* The lock is held until the descriptor is closed. */
+MUST_CHECK enum status sqlite_take_lock(const char *folder, int *lock_fd,
+                                        struct store_message *message);
+/* Brings a file that holds a store up to date; refuses any other. */
+MUST_CHECK enum status sqlite_update_schema(const char *path, struct store_message *message);
+MUST_CHECK enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]);
+
 /* ---- statements (store_sqlite_statement.c) -------------------------------------------------- */
 
 MUST_CHECK enum status sqlite_statement(struct sqlite_session *session, enum statement_id id,
@@ -171,8 +191,11 @@ MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *dr
 
 /* store_sqlite_commit.c */
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
-enum status sqlite_prune(struct store_session *base, uint64_t topic_ref, uint64_t below_seq,
-                         uint64_t limit, uint64_t *pruned);
+enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
+
+/* store_sqlite_expiry.c */
+enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
+                                uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
 
 /* store_sqlite_read.c */
 enum status sqlite_read_begin(struct store_session *base);

@@ -436,23 +436,28 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-enum status sqlite_prune(struct store_session *base, uint64_t topic_ref, uint64_t below_seq,
-                         uint64_t limit, uint64_t *pruned) {
-    struct sqlite_session *session = sqlite_session_of(base);
+static enum status prune_topic(struct sqlite_session *session, struct store_prune *prune) {
     struct store_topic topic = {0};
+    enum status status = read_topic(session, prune->topic_ref, &topic);
+    if (status != STATUS_OK)
+        return status;
+    /* Frames have no gaps, so how many go follows from the numbers. */
+    uint64_t end_seq = smaller(prune->below_seq, topic.head_seq + 1);
     uint64_t count = 0;
-    enum status status = begin(session);
-    if (status == STATUS_OK)
-        status = read_topic(session, topic_ref, &topic);
-    if (status == STATUS_OK) {
-        /* Frames have no gaps, so how many go follows from the numbers. */
-        uint64_t end_seq = smaller(below_seq, topic.head_seq + 1);
-        if (end_seq > topic.oldest_seq)
-            count = smaller(limit, end_seq - topic.oldest_seq);
-        if (count > 0)
-            status = raise_oldest(session, &topic, topic.oldest_seq + count);
-    }
-    status = end(session, status);
-    *pruned = status == STATUS_OK ? count : 0;
+    if (end_seq > topic.oldest_seq)
+        count = smaller(prune->limit, end_seq - topic.oldest_seq);
+    if (count > 0)
+        status = raise_oldest(session, &topic, topic.oldest_seq + count);
+    prune->pruned = count;
+    prune->oldest_seq = topic.oldest_seq + count;
+    prune->head_seq = topic.head_seq;
     return status;
+}
+
+enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = begin(session);
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        status = prune_topic(session, &prunes[i]);
+    return end(session, status);
 }

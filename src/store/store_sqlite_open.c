@@ -14,14 +14,14 @@
 #include "base/clock.h"
 #include "store/migrations.h"
 
-static char *path_in(const char *folder, const char *name) {
+char *sqlite_path_in(const char *folder, const char *name) {
     char *path = NULL;
     return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
 }
 
 /* ---- the folder and its lock ----------------------------------------------------------------- */
 
-static enum status system_fault(struct store_message *message, const char *path,
+enum status sqlite_system_fault(struct store_message *message, const char *path,
                                 const char *action) {
     snprintf(message->text, sizeof(message->text), "%s: cannot %s: %s", path, action,
              strerror(errno));
@@ -29,17 +29,17 @@ static enum status system_fault(struct store_message *message, const char *path,
 }
 
 /* A name in a folder is durable once the folder is. */
-static enum status sync_folder(const char *path, struct store_message *message) {
+enum status sqlite_sync_folder(const char *path, struct store_message *message) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return system_fault(message, path, "open the folder");
+        return sqlite_system_fault(message, path, "open the folder");
     enum status status =
-        fsync(fd) == 0 ? STATUS_OK : system_fault(message, path, "sync the folder");
+        fsync(fd) == 0 ? STATUS_OK : sqlite_system_fault(message, path, "sync the folder");
     close(fd);
     return status;
 }
 
-static enum status make_folder(const char *folder, struct store_message *message) {
+enum status sqlite_make_folder(const char *folder, struct store_message *message) {
     if (mkdir(folder, 0700) != 0) {
         if (errno == EEXIST)
             return STATUS_OK;
@@ -48,10 +48,10 @@ static enum status make_folder(const char *folder, struct store_message *message
                  folder, strerror(errno));
         return STATUS_STORE_UNAVAILABLE;
     }
-    char *parent = path_in(folder, "..");
+    char *parent = sqlite_path_in(folder, "..");
     if (parent == NULL)
         return STATUS_OUT_OF_MEMORY;
-    enum status status = sync_folder(parent, message);
+    enum status status = sqlite_sync_folder(parent, message);
     free(parent);
     return status;
 }
@@ -63,7 +63,7 @@ static enum status make_file(const char *path, struct store_message *message) {
     if (fd >= 0)
         close(fd);
     else if (errno != EEXIST)
-        return system_fault(message, path, "make the file");
+        return sqlite_system_fault(message, path, "make the file");
     return STATUS_OK;
 }
 
@@ -78,17 +78,17 @@ static enum status lock_is_held(const char *folder, int fd, struct store_message
 }
 
 /* The lock goes with the descriptor, so it ends with the process however that ends. */
-static enum status take_lock(const char *folder, int *lock_fd, struct store_message *message) {
-    char *path = path_in(folder, SQLITE_STORE_LOCK_FILE);
+enum status sqlite_take_lock(const char *folder, int *lock_fd, struct store_message *message) {
+    char *path = sqlite_path_in(folder, SQLITE_STORE_LOCK_FILE);
     if (path == NULL)
         return STATUS_OUT_OF_MEMORY;
     enum status status = STATUS_OK;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
-        status = system_fault(message, path, "open the lock file");
+        status = sqlite_system_fault(message, path, "open the lock file");
     } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         status = errno == EWOULDBLOCK ? lock_is_held(folder, fd, message)
-                                      : system_fault(message, path, "lock it");
+                                      : sqlite_system_fault(message, path, "lock it");
     } else {
         /* The pid is for people; the lock holds without it, on a full disk for one. */
         char pid[24];
@@ -113,7 +113,7 @@ static void configure_library(void) {
 }
 
 /* Runs a pragma and checks, where it matters, that it took. */
-static int pragma(sqlite3 *database, const char *text, const char *wanted) {
+int sqlite_pragma(sqlite3 *database, const char *text, const char *wanted) {
     sqlite3_stmt *statement = NULL;
     int code = sqlite3_prepare_v2(database, text, -1, &statement, NULL);
     if (code != SQLITE_OK)
@@ -156,11 +156,11 @@ static int configure(sqlite3 *database, enum store_mode mode) {
     };
     int code = SQLITE_OK;
     for (size_t i = 0; code == SQLITE_OK && i < sizeof(settings) / sizeof(settings[0]); i++)
-        code = pragma(database, settings[i].text, settings[i].wanted);
+        code = sqlite_pragma(database, settings[i].text, settings[i].wanted);
     return code;
 }
 
-static enum status connect_fault(const char *path, sqlite3 *database, int code, char *message) {
+enum status sqlite_connect_fault(const char *path, sqlite3 *database, int code, char *message) {
     enum status status = sqlite_status(code);
     const char *said = database ? sqlite3_errmsg(database) : sqlite3_errstr(code);
     const char *advice = status == STATUS_INTERNAL_ERROR
@@ -186,7 +186,7 @@ enum status sqlite_connect(const char *path, enum store_mode mode, bool create, 
         code = configure(*database, mode);
     if (code == SQLITE_OK)
         return STATUS_OK;
-    enum status status = connect_fault(path, *database, code, message);
+    enum status status = sqlite_connect_fault(path, *database, code, message);
     sqlite3_close(*database);
     *database = NULL;
     return status;
@@ -226,7 +226,7 @@ static enum status check_schema(sqlite3 *database, const char *path, struct sche
                                 struct store_message *message) {
     int code = read_schema(database, schema);
     if (code != SQLITE_OK)
-        return connect_fault(path, database, code, message->text);
+        return sqlite_connect_fault(path, database, code, message->text);
     if (schema->empty)
         return STATUS_OK;
     if (schema->application_id != SQLITE_STORE_APPLICATION_ID) {
@@ -263,7 +263,7 @@ static enum status check_current(const struct schema *schema, const char *path,
 }
 
 /* The lineage of this store's history; a uuid, because those are at hand. */
-static enum status mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]) {
+enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]) {
     struct uuid7_generator generator;
     struct clock clock;
     clock_init(&clock);
@@ -300,19 +300,36 @@ static int migrate_one(sqlite3 *database, size_t version, const char *epoch) {
 static enum status migrate(sqlite3 *database, const char *path, const struct schema *schema,
                            struct store_message *message) {
     char epoch[STORE_EPOCH_SIZE + 1];
-    enum status status = mint_epoch(epoch);
+    enum status status = sqlite_mint_epoch(epoch);
     if (status != STATUS_OK)
         return status;
     for (size_t version = (size_t)schema->version; version < STORE_SCHEMA_VERSION; version++) {
         int code = migrate_one(database, version, epoch);
         if (code == SQLITE_OK)
             continue;
-        status = connect_fault(path, database, code, message->text);
+        status = sqlite_connect_fault(path, database, code, message->text);
         if (!sqlite3_get_autocommit(database))
             sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
         return status;
     }
     return STATUS_OK;
+}
+
+enum status sqlite_update_schema(const char *path, struct store_message *message) {
+    sqlite3 *database = NULL;
+    struct schema schema = {0};
+    enum status status = sqlite_connect(path, STORE_WRITE, false, &database, message->text);
+    if (status != STATUS_OK)
+        return status;
+    status = check_schema(database, path, &schema, message);
+    if (status == STATUS_OK && schema.empty) {
+        snprintf(message->text, sizeof(message->text), "it holds no store");
+        status = STATUS_INVALID_CONFIG;
+    }
+    if (status == STATUS_OK)
+        status = migrate(database, path, &schema, message);
+    sqlite3_close(database);
+    return status;
 }
 
 /* ---- opening ----------------------------------------------------------------------------------
@@ -375,14 +392,14 @@ static enum status open_store(const char *folder, enum opening opening, struct s
     if (made == NULL)
         return status;
     *made = (struct sqlite_store){.base.engine = &store_engine_sqlite, .lock_fd = -1};
-    made->path = path_in(folder, SQLITE_STORE_FILE);
+    made->path = sqlite_path_in(folder, SQLITE_STORE_FILE);
     if (made->path == NULL)
         goto out;
     status = STATUS_OK;
     if (opening != OPENING_EXISTING)
-        status = make_folder(folder, message);
+        status = sqlite_make_folder(folder, message);
     if (status == STATUS_OK && opening != OPENING_EXISTING)
-        status = take_lock(folder, &made->lock_fd, message);
+        status = sqlite_take_lock(folder, &made->lock_fd, message);
     if (status == STATUS_OK)
         status = check_wal_has_database(made->path, message);
     if (status == STATUS_OK)

@@ -127,6 +127,12 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT count(*), sum(length(CAST(coalesce(j.payload, (SELECT e.payload FROM events e "
         "WHERE e.log_id = j.log_id)) AS BLOB))) FROM (SELECT log_id, payload FROM "
         "sync_stream_events WHERE topic_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) j",
+    [STATEMENT_EVENT_TIME] =
+        "SELECT cursor FROM events WHERE log_id = coalesce("
+        "(SELECT log_id FROM event_positions WHERE entity_ref = ?1 AND seq = ?2), "
+        "(SELECT log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq = ?2))",
+    [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM sync_stream_events "
+                            "WHERE topic_ref = ? AND seq >= ? ORDER BY seq LIMIT ?",
     [STATEMENT_RUN_SUMMARY] = DOCUMENT_SELECT "sync_run_summaries WHERE entity_ref = ?",
     [STATEMENT_WORKER_SUMMARY] = DOCUMENT_SELECT "sync_codex_worker_summaries WHERE entity_ref = ?",
     [STATEMENT_CHECKPOINT] =

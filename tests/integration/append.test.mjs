@@ -577,6 +577,9 @@ test("the command line appends and reads", async (t) => {
   assert.equal(khala(["append", "--topic", "chat", "--type", "said", "--idempotency-key", "k"]).code, 0);
   assert.match(khala(["append", "--topic", "chat", "--type", "said", "--idempotency-key", "k"]).out, /\(was there\)/);
   assert.equal(khala(["append", "--notification", "--type", "note"]).code, 0);
+  const plain = khala(["append", "--notification", "--payload", "{\"text\":\"hi\"}", "--json"]);
+  assert.deepEqual([plain.code, JSON.parse(plain.out).event.event_type], [0, "notification"]);
+  assert.equal(khala(["append", "--notification"]).code, 0);
 
   const no = khala(["append", "--run", "cli", "--type", "run.log", "--expect-seq", "9"]);
   assert.equal(no.code, 1);
@@ -588,7 +591,7 @@ test("the command line appends and reads", async (t) => {
   const absent = khala(["get", "run", "nobody"]);
   assert.deepEqual([absent.code, absent.out], [1, ""]);
   for (const args of [["append"], ["append", "--run", "a"], ["append", "--run", "a", "--topic", "b", "--type", "c"],
-    ["append", "--run", "a", "--type", "b", "--payload", "{"], ["append", "--batch", "/nonexistent"], ["get"], ["get", "all"],
+    ["append", "--run", "a", "--type", "b", "--payload", "{"], ["get"], ["get", "all"],
     ["get", "run"], ["get", "events"], ["get", "events", "--run", "a", "--limit", "x"], ["get", "run", "a", "--url", "ftp://x"]]) {
     assert.equal(khala(args).code, 2, args.join(" "));
   }

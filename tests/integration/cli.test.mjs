@@ -6,7 +6,14 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { answer, binary, folder, run } from "../lib/khala.mjs";
 
-const VERBS = ["serve", "append", "get", "export", "snapshot", "migrate", "verify", "reproject", "topic", "cursor", "json", "config", "version", "help"];
+/** The verbs as the help lists them. */
+const VERBS = [...run(["help"]).out.matchAll(/^ {2}(\w+) +[A-Z]/gm)].map(([, verb]) => verb);
+
+/** What `khala help VERB` lists: name, and what it takes ("" for a flag). */
+function options(verb) {
+  const [, list = ""] = run(["help", verb]).out.match(/^options:\n((?: {2}--.*\n)+)/m) ?? [];
+  return [...list.matchAll(/^ {2}(--\S+) (\S*) +\S/gm)].map(([, name, takes]) => ({ name, takes }));
+}
 
 /** Wrong usage: exit code 2, nothing on stdout, words on stderr. */
 function misused(args, pattern = /^(khala|usage): /, options) {
@@ -17,6 +24,7 @@ function misused(args, pattern = /^(khala|usage): /, options) {
 }
 
 test("help names every verb, and each verb explains itself", () => {
+  for (const verb of ["serve", "append", "get", "verify", "config", "help"]) assert.ok(VERBS.includes(verb), verb);
   const { code, out, problem } = run(["help"]);
   assert.equal(code, 0);
   assert.equal(problem, "");
@@ -31,9 +39,25 @@ test("help names every verb, and each verb explains itself", () => {
   for (const flag of ["--help", "-h"]) assert.equal(run([flag]).out, out);
 });
 
+test("a verb takes the options its help lists, and its usage names no other", () => {
+  for (const verb of VERBS) {
+    const listed = options(verb);
+    for (const { name, takes } of listed) {
+      // What is wrong with these is found before anything is done.
+      if (takes) misused([verb, name], new RegExp(`^khala: ${name} needs a value`));
+      else misused([verb, `${name}=x`], new RegExp(`^khala: ${name} takes no value`));
+    }
+    misused([verb, "--none-such"], /^khala: unknown option --none-such/);
+    const usage = run(["help", verb]).out.match(/^usage: (?:.*\n)(?: {7}.*\n)*/m)[0];
+    for (const [name] of usage.matchAll(/--[a-z][a-z-]+/g)) {
+      assert.ok(listed.some((option) => option.name === name), `${verb} ${name}`);
+    }
+  }
+});
+
 test("the examples of the help work", (t) => {
-  // Those that need a server or a store with something in it are tried in append.test.mjs.
-  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject"];
+  // Those that need a server or a store are tried in append.test.mjs and backup.test.mjs.
+  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject", "backup", "restore", "doctor", "retention"];
   for (const verb of VERBS.filter((name) => !needy.includes(name))) {
     const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
     for (const example of examples) {
@@ -226,6 +250,9 @@ test("a file that cannot be read is unreachable, and says why", (t) => {
   const directory = run(["cursor", "migrate", path]);
   assert.equal(directory.code, 3);
   assert.match(directory.problem, /Is a directory\n$/);
+  const batch = run(["append", "--key", "k", "--batch", join(path, "none.ndjson")]);
+  assert.equal(batch.code, 3);
+  assert.match(batch.problem, /^khala: cannot read '.*none\.ndjson': No such file or directory\n$/);
 });
 
 test("a file beyond the maximum is refused, one at the maximum is read", (t) => {

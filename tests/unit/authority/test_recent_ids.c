@@ -67,10 +67,27 @@ static void forgetting_the_oldest_never_makes_it_new(void **state) {
     recent_ids_release(&recent);
 }
 
+static void an_id_that_comes_twice_keeps_its_first_event(void **state) {
+    (void)state;
+    struct recent_ids recent = {0};
+    struct uuid floor = id_of(0);
+    uint64_t log_id;
+    assert_ok(recent_ids_reset(&recent, &floor));
+    add(&recent, 9, 1);
+    add(&recent, 9, 2);
+    assert_int_equal(find(&recent, 9, &log_id), RECENT_KNOWN);
+    assert_int_equal(log_id, 1);
+    for (uint64_t i = 0; i < RECENT_IDS_COUNT; i++)
+        add(&recent, 100 + i, 3 + i);
+    assert_int_equal(find(&recent, 9, &log_id), RECENT_UNKNOWN);
+    recent_ids_release(&recent);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(knows_what_was_added_and_what_cannot_have_been),
         cmocka_unit_test(forgetting_the_oldest_never_makes_it_new),
+        cmocka_unit_test(an_id_that_comes_twice_keeps_its_first_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,12 +74,25 @@ static void the_system_clock_agrees_with_the_system(void **state) {
     }
 }
 
+static void a_moved_clock_is_ahead_by_what_it_was_moved(void **state) {
+    (void)state;
+    struct clock plain, moved;
+    clock_init(&plain);
+    clock_move_wall_ms(86400000);
+    clock_init(&moved);
+    clock_move_wall_ms(0);
+    assert_true(clock_wall_ms(&moved) >= clock_wall_ms(&plain) + 86400000);
+    assert_true(clock_wall_ms(&moved) < clock_wall_ms(&plain) + 86400000 + 60000);
+    assert_true(clock_mono_ms(&moved) < clock_mono_ms(&plain) + 60000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_stands_still_between_ticks),
         cmocka_unit_test(only_a_tick_reads),
         cmocka_unit_test(wall_time_may_step_monotonic_time_may_not),
         cmocka_unit_test(the_system_clock_agrees_with_the_system),
+        cmocka_unit_test(a_moved_clock_is_ahead_by_what_it_was_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,39 @@ static enum hub_place take(struct hub_watch *watch, uint64_t next_seq, size_t co
     return place;
 }
 
+static void pruned_frames_leave_the_window_and_their_memory(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watch;
+    size_t count;
+    bench_open(&bench, &roomy);
+    hub_prune(bench.hub, SLICE(RUN_TOPIC), 5);
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(RUN_TOPIC), &watch));
+    size_t bytes = hub_stats(bench.hub).bytes;
+    publisher_commit(bench.publisher, 20); /* ten of them of this run */
+    hub_prune(bench.hub, SLICE(OTHER_TOPIC), 8);
+    assert_int_equal(take(&watch, 1, 16, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 10);
+    hub_prune(bench.hub, SLICE(RUN_TOPIC), 1);
+    assert_int_equal(hub_first_seq(&watch), 1);
+    hub_prune(bench.hub, SLICE(RUN_TOPIC), 8);
+    assert_int_equal(hub_first_seq(&watch), 8);
+    assert_int_equal(take(&watch, 7, 16, 4096, &count), HUB_BELOW);
+    assert_int_equal(take(&watch, 8, 16, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 3);
+    hub_prune(bench.hub, SLICE(RUN_TOPIC), 11);
+    assert_int_equal(hub_stats(bench.hub).bytes, bytes);
+    assert_int_equal(take(&watch, 10, 16, 4096, &count), HUB_BELOW);
+    assert_int_equal(take(&watch, 11, 16, 4096, &count), HUB_AT_HEAD);
+    publisher_commit(bench.publisher, 2);
+    assert_int_equal(take(&watch, 11, 16, 4096, &count), HUB_FRAMES);
+    assert_int_equal(count, 1);
+    hub_unwatch(&watch);
+    hub_prune(bench.hub, SLICE(RUN_TOPIC), 12); /* nobody watches, nothing is left */
+    assert_int_equal(hub_stats(bench.hub).topics, 0);
+    bench_close(&bench);
+}
+
 static void a_topic_nobody_watches_costs_nothing(void **state) {
     (void)state;
     struct bench bench;
@@ -338,6 +371,7 @@ static void watchers_come_and_go_while_the_writer_publishes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_topic_nobody_watches_costs_nothing),
+        cmocka_unit_test(pruned_frames_leave_the_window_and_their_memory),
         cmocka_unit_test(a_watched_topic_gets_its_frames_and_one_announcement),
         cmocka_unit_test(the_log_gets_each_event_whole_when_somebody_watches_it),
         cmocka_unit_test(a_take_is_bounded_in_frames_and_bytes_but_gives_one),

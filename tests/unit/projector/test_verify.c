@@ -133,6 +133,67 @@ static void events_of_no_entity_are_found(void **state) {
     log_close(log);
 }
 
+static struct verify_result sampled(struct stored_log *log, uint64_t stretch_count,
+                                    uint64_t stretch_events) {
+    const struct verify_sample sample = {stretch_count, stretch_events, 7};
+    struct verify_result result;
+    assert_ok(verify_sample(log->session, &sample, &result));
+    return result;
+}
+
+static void a_sample_of_a_sound_log_holds(void **state) {
+    (void)state;
+    struct stored_log *log = log_open(NULL);
+    assert_int_equal(sampled(log, 3, 4).events, 0);
+    log_close(log);
+    log = populated();
+    assert_int_equal(sampled(log, 1, 4).events, 4);
+    assert_int_equal(sampled(log, 3, 4).events, 12);
+    assert_int_equal(sampled(log, 3, 1000).events, 31);
+    assert_false(sampled(log, 3, 4).is_broken);
+    log_close(log);
+}
+
+/* The log has 31 events; log_id 28 is the last of r1, 25 the one before. */
+static void a_sample_sees_what_is_wrong_at_the_end_of_the_log(void **state) {
+    (void)state;
+    const struct {
+        const char *sql;
+        uint64_t log_id;
+        const char *what;
+    } cases[] = {
+        {"UPDATE events SET payload = '{}' WHERE log_id = 28", 28,
+         "the payload does not hash to its payload_hash"},
+        {"UPDATE events SET type = 'z' WHERE log_id = 28", 28,
+         "the event does not hash to its event_hash"},
+        {"UPDATE events SET event_hash = zeroblob(32) WHERE log_id = 25", 28,
+         "the link to the entity's event before does not hold"},
+        {"DELETE FROM events WHERE log_id = 29", 30,
+         "events before this one are missing from the log"},
+        {"UPDATE events SET cursor = (SELECT cursor FROM events WHERE log_id = 28) "
+         "WHERE log_id = 29",
+         29, "the cursor is not after that of the event before"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct stored_log *log = populated();
+        log_alter(log, cases[i].sql);
+        struct verify_result result = sampled(log, 1, 5);
+        assert_true(result.is_broken);
+        assert_string_equal(result.broken.what, cases[i].what);
+        assert_int_equal(result.broken.log_id, cases[i].log_id);
+        log_close(log);
+    }
+}
+
+static void a_sample_reaches_every_part_of_the_log(void **state) {
+    (void)state;
+    struct stored_log *log = populated();
+    log_alter(log, "UPDATE events SET type = 'z'");
+    for (uint64_t count = 1; count < 5; count++)
+        assert_true(sampled(log, count, 1).is_broken);
+    log_close(log);
+}
+
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
@@ -144,6 +205,9 @@ int main(void) {
         cmocka_unit_test(a_cursor_that_does_not_rise_is_named),
         cmocka_unit_test(an_event_forged_whole_breaks_the_next_link),
         cmocka_unit_test(events_of_no_entity_are_found),
+        cmocka_unit_test(a_sample_of_a_sound_log_holds),
+        cmocka_unit_test(a_sample_sees_what_is_wrong_at_the_end_of_the_log),
+        cmocka_unit_test(a_sample_reaches_every_part_of_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

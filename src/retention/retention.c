@@ -1,0 +1,450 @@
+/* The keeper sleeps until the timer or a request, judges the time, and makes a pass. Batches go to
+ * the writer one by one: the next is posted only when the one before has ended, so that it stands
+ * behind all appends that came meanwhile, and after the pause that pace.h asks for. */
+#include "retention/retention.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "retention/cycle.h"
+#include "retention/pace.h"
+#include "retention/step_guard.h"
+
+#define NS_PER_SECOND     ((uint64_t)1000000000)
+#define BATCH_WORK_MIN    250
+#define PROGRESS_NS       NS_PER_SECOND
+#define WRITER_FULL_NS    ((uint64_t)50000000)
+#define WRITER_FULL_TRIES 200
+/* Everything is looked at now and then, whatever the due times say. */
+#define FULL_PASS_NS (3600 * NS_PER_SECOND)
+/* More than a clock's usual error. */
+#define LOG_AHEAD_MS 60000
+
+struct class_counters {
+    _Atomic uint64_t topics;
+    _Atomic uint64_t topics_pruned;
+    _Atomic uint64_t deleted;
+    _Atomic uint64_t stale_risk_max;
+};
+
+struct counters {
+    _Atomic uint64_t cycles;
+    _Atomic uint64_t failures;
+    _Atomic uint64_t duration_ms_last;
+    _Atomic uint64_t duration_ms_total;
+    _Atomic uint64_t batches;
+    _Atomic uint64_t clock_steps;
+    struct class_counters classes[TOPIC_CLASS_COUNT];
+};
+
+/* One batch on its way through the writer. */
+struct prune_job {
+    struct writer_job job;
+    struct retention *retention;
+    struct prune_batch *batch;
+    enum status status;
+    struct pace_batch pace;
+    bool is_done;
+};
+
+struct retention {
+    struct retention_options options;
+    struct store_session *session;
+    struct pins pins;
+    struct counters counters;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* by the monotonic clock */
+    bool is_ending;
+    struct retention_request *requests; /* that wait for the next pass */
+    struct prune_job job;
+    /* The keeper's own. */
+    struct clock clock;
+    struct step_guard guard;
+    struct due due;
+    struct pace pace;
+    struct retention_request *served; /* by this pass */
+    uint64_t progress_at_ns;
+    uint64_t full_pass_at_ns;
+    uint64_t commits_seen;
+    bool is_failing;
+    bool is_log_ahead;
+    char error[STORE_MESSAGE_MAX];
+};
+
+/* ---- waiting ---- */
+
+static uint64_t read_ns(clockid_t id) {
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t mono_ns(void) {
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+/* With the lock. */
+static void wait_until(struct retention *retention, uint64_t at_ns) {
+    struct timespec at = {(time_t)(at_ns / NS_PER_SECOND), (long)(at_ns % NS_PER_SECOND)};
+    (void)pthread_cond_timedwait(&retention->changed, &retention->lock, &at);
+}
+
+static bool pause_for(struct retention *retention, uint64_t duration_ns) {
+    uint64_t until_ns = mono_ns() + duration_ns;
+    pthread_mutex_lock(&retention->lock);
+    while (!retention->is_ending && mono_ns() < until_ns)
+        wait_until(retention, until_ns);
+    bool is_ending = retention->is_ending;
+    pthread_mutex_unlock(&retention->lock);
+    return !is_ending;
+}
+
+/* ---- a batch, on the writer's thread ---- */
+
+static enum status prune_unpinned(struct retention *retention, struct prune_batch *batch,
+                                  struct store_session *session) {
+    pins_lock(&retention->pins);
+    for (size_t i = 0; i < batch->count; i++)
+        batch->prunes[i].below_seq =
+            pins_below_seq(&retention->pins, batch->names[i], batch->prunes[i].below_seq);
+    enum status status = store_prune_topics(session, batch->prunes, batch->count);
+    pins_unlock(&retention->pins);
+    return status;
+}
+
+static void run_job(struct writer_job *base, struct store_session *session) {
+    struct prune_job *job = (struct prune_job *)((char *)base - offsetof(struct prune_job, job));
+    struct retention *retention = job->retention;
+    const struct retention_options *options = &retention->options;
+    struct prune_batch *batch = job->batch;
+    uint64_t begun_ns = mono_ns();
+    uint64_t computed_ns = read_ns(CLOCK_THREAD_CPUTIME_ID);
+    job->status = prune_unpinned(retention, batch, session);
+    for (size_t i = 0; job->status == STATUS_OK && options->on_pruned && i < batch->count; i++)
+        if (batch->prunes[i].pruned > 0)
+            options->on_pruned(options->on_pruned_user, batch->names[i],
+                               batch->prunes[i].oldest_seq);
+    if (job->status != STATUS_OK)
+        snprintf(retention->error, sizeof(retention->error), "%s", store_session_error(session));
+    job->pace = (struct pace_batch){.work = batch->work,
+                                    .computed_ns = read_ns(CLOCK_THREAD_CPUTIME_ID) - computed_ns,
+                                    .took_ns = mono_ns() - begun_ns};
+    pthread_mutex_lock(&retention->lock);
+    job->is_done = true;
+    pthread_cond_broadcast(&retention->changed);
+    pthread_mutex_unlock(&retention->lock);
+}
+
+/* ---- a pass, on the keeper's ---- */
+
+/* A writer with too much to do is left alone for a while. */
+static enum status post_job(struct retention *retention) {
+    enum status status = writer_post_job(retention->options.writer, &retention->job.job);
+    for (int i = 0; status == STATUS_LIMIT_REACHED && i < WRITER_FULL_TRIES; i++) {
+        if (!pause_for(retention, WRITER_FULL_NS))
+            return STATUS_SHUTTING_DOWN;
+        status = writer_post_job(retention->options.writer, &retention->job.job);
+    }
+    return status;
+}
+
+static void await_job(struct retention *retention) {
+    pthread_mutex_lock(&retention->lock);
+    while (!retention->job.is_done)
+        pthread_cond_wait(&retention->changed, &retention->lock);
+    pthread_mutex_unlock(&retention->lock);
+}
+
+static enum status prune(void *user, struct prune_batch *batch) {
+    struct retention *retention = user;
+    struct prune_job *job = &retention->job;
+    *job = (struct prune_job){.job.run = run_job, .retention = retention, .batch = batch};
+    enum status status = post_job(retention);
+    if (status != STATUS_OK)
+        return status;
+    await_job(retention);
+    if (job->status != STATUS_OK)
+        return job->status;
+    atomic_fetch_add(&retention->counters.batches, 1);
+    uint64_t commits = writer_stats(retention->options.writer).commits;
+    uint64_t pause_ns = pace_note(&retention->pace, &job->pace, commits != retention->commits_seen);
+    retention->commits_seen = commits;
+    batch->work_max = retention->pace.work_next;
+    if (pause_ns > 0)
+        (void)pause_for(retention, pause_ns);
+    return STATUS_OK;
+}
+
+static enum status may_go_on(void *user) {
+    struct retention *retention = user;
+    pthread_mutex_lock(&retention->lock);
+    bool is_ending = retention->is_ending;
+    pthread_mutex_unlock(&retention->lock);
+    if (is_ending)
+        return STATUS_SHUTTING_DOWN;
+    uint64_t now_ns = mono_ns();
+    if (now_ns < retention->progress_at_ns)
+        return STATUS_OK;
+    retention->progress_at_ns = now_ns + PROGRESS_NS;
+    for (struct retention_request *request = retention->served; request; request = request->next)
+        if (request->progress)
+            request->progress(request);
+    return STATUS_OK;
+}
+
+/* The time to judge by. Due times that were set by another clock are forgotten. */
+static uint64_t judge_time(struct retention *retention) {
+    clock_tick(&retention->clock);
+    struct step step = step_guard_read(&retention->guard, retention->clock.reading);
+    if (step.event == STEP_NONE)
+        return step.now_ms;
+    due_forget(&retention->due);
+    atomic_fetch_add(&retention->counters.clock_steps, 1);
+    log_event(LOG_WARN, "retention.clock_stepped", log_str("step", step_event_name(step.event)),
+              log_int("step_ms", (int64_t)step.step_ms),
+              log_int("judged_by_ms", (int64_t)step.now_ms),
+              log_int("hold_ms", step.event == STEP_FORWARD ? (int64_t)STEP_GUARD_HOLD_MS : 0));
+    return step.now_ms;
+}
+
+/* A log written by a clock that was ahead keeps its frames until the clock is there again. */
+static void note_log_ahead(struct retention *retention, uint64_t now_ms) {
+    struct store_state state;
+    if (store_read_state(retention->session, &state) != STATUS_OK || state.log_id == 0)
+        return;
+    uint64_t log_ms = event_cursor_of(&state.cursor).timestamp_ms;
+    bool is_ahead = log_ms > now_ms + LOG_AHEAD_MS;
+    if (is_ahead && !retention->is_log_ahead)
+        log_event(LOG_WARN, "retention.log_ahead_of_clock",
+                  log_int("ahead_ms", (int64_t)(log_ms - now_ms)),
+                  log_str("effect", "events of that time stay so much longer"));
+    retention->is_log_ahead = is_ahead;
+}
+
+static void note_outcome(struct retention *retention, enum status status,
+                         const struct retention_report *report) {
+    if (status == STATUS_SHUTTING_DOWN)
+        return;
+    struct retention_class_totals total = retention_report_total(report);
+    atomic_fetch_add(&retention->counters.cycles, 1);
+    atomic_fetch_add(&retention->counters.failures, status != STATUS_OK);
+    atomic_store(&retention->counters.duration_ms_last, report->duration_ms);
+    atomic_fetch_add(&retention->counters.duration_ms_total, report->duration_ms);
+    if (status != STATUS_OK && !retention->is_failing)
+        log_event(LOG_ERROR, "retention.failed", log_str("status", status_code(status)),
+                  log_str("error", retention->error),
+                  log_str("effect", "frames stay until a later pass"));
+    else if (status == STATUS_OK && retention->is_failing)
+        log_event(LOG_INFO, "retention.recovered", log_int("deleted", (int64_t)total.deleted));
+    retention->is_failing = status != STATUS_OK;
+    log_event(report->is_listing ? LOG_INFO : LOG_DEBUG, "retention.pass",
+              log_int("deleted", (int64_t)total.deleted), log_int("topics", (int64_t)total.topics),
+              log_int("topics_pruned", (int64_t)total.topics_pruned),
+              log_int("duration_ms", (int64_t)report->duration_ms));
+}
+
+static void count_classes(struct retention *retention, const struct retention_report *report,
+                          bool is_full) {
+    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++) {
+        const struct retention_class_totals *seen = &report->classes[i];
+        struct class_counters *class = &retention->counters.classes[i];
+        atomic_fetch_add(&class->topics, seen->topics);
+        atomic_fetch_add(&class->topics_pruned, seen->topics_pruned);
+        atomic_fetch_add(&class->deleted, seen->deleted);
+        if (is_full || seen->stale_risk_max > atomic_load(&class->stale_risk_max))
+            atomic_store(&class->stale_risk_max, seen->stale_risk_max);
+    }
+}
+
+static enum status make_pass(struct retention *retention, struct retention_report *report) {
+    uint64_t begun_ns = mono_ns();
+    uint64_t now_ms = judge_time(retention);
+    bool is_full = report->is_listing || begun_ns >= retention->full_pass_at_ns;
+    if (is_full)
+        due_forget(&retention->due);
+    note_log_ahead(retention, now_ms);
+    retention->progress_at_ns = begun_ns + PROGRESS_NS;
+    retention->error[0] = '\0';
+    const struct cycle_options options = {
+        .session = retention->session,
+        .policies = retention->options.policies,
+        .now_ms = now_ms,
+        .work_max = retention->pace.work_next,
+        .due = &retention->due,
+        .user = retention,
+        .prune = prune,
+        .may_go_on = may_go_on,
+    };
+    enum status status = retention_cycle(&options, report);
+    if (status != STATUS_OK && retention->error[0] == '\0')
+        snprintf(retention->error, sizeof(retention->error), "%s",
+                 store_session_error(retention->session));
+    report->duration_ms = (mono_ns() - begun_ns) / CLOCK_NS_PER_MS;
+    if (is_full && status == STATUS_OK)
+        retention->full_pass_at_ns = begun_ns + FULL_PASS_NS;
+    count_classes(retention, report, is_full && status == STATUS_OK);
+    note_outcome(retention, status, report);
+    return status;
+}
+
+static void answer(struct retention_request *requests, enum status status,
+                   struct retention_report *report) {
+    while (requests) {
+        /* The request may be gone once it is done. */
+        struct retention_request *next = requests->next;
+        requests->status = status;
+        requests->report = status == STATUS_OK ? retention_report_ref(report) : NULL;
+        requests->done(requests);
+        requests = next;
+    }
+}
+
+static void run_pass(struct retention *retention, struct retention_request *requests) {
+    struct retention_report *report = retention_report_new(requests != NULL);
+    enum status status = STATUS_OUT_OF_MEMORY;
+    retention->served = requests;
+    if (report)
+        status = make_pass(retention, report);
+    retention->served = NULL;
+    answer(requests, status, report);
+    retention_report_unref(report);
+}
+
+static struct retention_request *take_requests(struct retention *retention) {
+    struct retention_request *requests = retention->requests;
+    retention->requests = NULL;
+    return requests;
+}
+
+static void *keeper_main(void *argument) {
+    struct retention *retention = argument;
+    uint64_t interval_ns = retention->options.interval_ms * CLOCK_NS_PER_MS;
+    uint64_t pass_at_ns = mono_ns() + interval_ns;
+    pthread_mutex_lock(&retention->lock);
+    while (!retention->is_ending) {
+        if (!retention->requests && mono_ns() < pass_at_ns) {
+            wait_until(retention, pass_at_ns);
+            continue;
+        }
+        struct retention_request *requests = take_requests(retention);
+        pass_at_ns = mono_ns() + interval_ns;
+        pthread_mutex_unlock(&retention->lock);
+        run_pass(retention, requests);
+        pthread_mutex_lock(&retention->lock);
+    }
+    struct retention_request *requests = take_requests(retention);
+    pthread_mutex_unlock(&retention->lock);
+    answer(requests, STATUS_SHUTTING_DOWN, NULL);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static void retention_free(struct retention *retention) {
+    store_session_close(retention->session);
+    due_release(&retention->due);
+    pins_release(&retention->pins);
+    pthread_cond_destroy(&retention->changed);
+    pthread_mutex_destroy(&retention->lock);
+    free(retention);
+}
+
+enum status retention_start(struct retention **retention, const struct retention_options *options) {
+    assert(options->store && options->writer && options->policies && options->interval_ms > 0);
+    struct retention *made = calloc(1, sizeof(*made));
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    made->options = *options;
+    enum status status = store_session_open(options->store, STORE_READ, &made->session);
+    if (status != STATUS_OK) {
+        free(made);
+        return status;
+    }
+    if (options->clock_read)
+        clock_init_source(&made->clock, options->clock_user, options->clock_read);
+    else
+        clock_init(&made->clock);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&made->lock, NULL);
+    pins_init(&made->pins);
+    pace_init(&made->pace, BATCH_WORK_MIN, PRUNE_BATCH_WORK_MAX);
+    /* What the clock says at the start is what later steps are measured by. */
+    (void)step_guard_read(&made->guard, made->clock.reading);
+    if (pthread_create(&made->thread, NULL, keeper_main, made) != 0) {
+        retention_free(made);
+        return STATUS_SYSTEM_ERROR;
+    }
+    *retention = made;
+    return STATUS_OK;
+}
+
+enum status retention_run_post(struct retention *retention, struct retention_request *request) {
+    enum status status = STATUS_OK;
+    assert(request->done);
+    pthread_mutex_lock(&retention->lock);
+    if (retention->is_ending) {
+        status = STATUS_SHUTTING_DOWN;
+    } else {
+        request->next = retention->requests;
+        retention->requests = request;
+        pthread_cond_broadcast(&retention->changed);
+    }
+    pthread_mutex_unlock(&retention->lock);
+    return status;
+}
+
+void retention_end_post(struct retention *retention) {
+    pthread_mutex_lock(&retention->lock);
+    retention->is_ending = true;
+    pthread_cond_broadcast(&retention->changed);
+    pthread_mutex_unlock(&retention->lock);
+}
+
+void retention_stop(struct retention *retention) {
+    retention_end_post(retention);
+    int error = pthread_join(retention->thread, NULL);
+    assert(error == 0);
+    (void)error;
+    retention_free(retention);
+}
+
+void retention_pin(struct retention *retention, struct retention_pin *pin, struct slice topic,
+                   uint64_t seq) {
+    pins_add(&retention->pins, pin, topic, seq);
+}
+
+void retention_unpin(struct retention *retention, struct retention_pin *pin) {
+    pins_remove(&retention->pins, pin);
+}
+
+struct retention_stats retention_stats(const struct retention *retention) {
+    const struct counters *counters = &retention->counters;
+    struct retention_stats stats = {
+        .cycles = atomic_load(&counters->cycles),
+        .failures = atomic_load(&counters->failures),
+        .duration_ms_last = atomic_load(&counters->duration_ms_last),
+        .duration_ms_total = atomic_load(&counters->duration_ms_total),
+        .batches = atomic_load(&counters->batches),
+        .clock_steps = atomic_load(&counters->clock_steps),
+        .pins = pins_count(&retention->pins),
+    };
+    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++) {
+        const struct class_counters *class = &counters->classes[i];
+        stats.classes[i] = (struct retention_class_totals){
+            .topics = atomic_load(&class->topics),
+            .topics_pruned = atomic_load(&class->topics_pruned),
+            .deleted = atomic_load(&class->deleted),
+            .stale_risk_max = atomic_load(&class->stale_risk_max),
+        };
+    }
+    return stats;
+}

@@ -1,0 +1,116 @@
+/* What has expired, and pruning several topics at once. */
+#include "backend.h"
+#include "rows.h"
+
+#define EVENT_COUNT 40
+#define SUMMARIES   1
+#define EVENTS      4 /* runtime.notifications: the events of entity 1 */
+#define TOPIC_NAME  "runtime.notifications"
+
+static uint64_t published_at[EVENT_COUNT];
+
+static struct store_topic topic_now(struct fixture *fixture, const char *name) {
+    struct store_topic topic;
+    assert_ok(store_load_topic(fixture->reader, slice_of(name), &fixture->arena, &topic));
+    return topic;
+}
+
+/* Events 1 to 40 of one entity, a row each; published_at says when the rows were. */
+static void fill(struct fixture *fixture) {
+    struct store_event events[EVENT_COUNT];
+    struct store_journal_row rows[EVENT_COUNT];
+    struct store_topic topic = topic_now(fixture, "runtime.run_summaries");
+    for (uint64_t i = 0; i < EVENT_COUNT; i++) {
+        events[i] = rows_event(i + 1, 1, i + 1);
+        rows[i] = rows_journal(SUMMARIES, i + 1, i + 1);
+        rows[i].published_at_ms = published_at[i];
+    }
+    topic.head_seq = EVENT_COUNT;
+    assert_ok(store_commit(fixture->writer, &(struct store_batch){.events = events,
+                                                                  .event_count = EVENT_COUNT,
+                                                                  .journal = rows,
+                                                                  .journal_count = EVENT_COUNT,
+                                                                  .topics = &topic,
+                                                                  .topic_count = 1}));
+}
+
+static struct store_expiry expired(struct fixture *fixture, const char *name, uint64_t before_ms,
+                                   uint64_t limit) {
+    struct store_topic topic = topic_now(fixture, name);
+    struct store_expiry expiry;
+    assert_ok(store_find_expired(fixture->reader, &topic, before_ms, limit, &expiry));
+    return expiry;
+}
+
+static void events_expire_by_the_time_of_their_cursors(void **state) {
+    struct fixture *fixture = *state;
+    fill(fixture);
+    for (uint64_t oldest = 1; oldest <= EVENT_COUNT + 1; oldest += 13) {
+        uint64_t pruned;
+        assert_ok(store_prune(fixture->writer, EVENTS, oldest, UINT64_MAX, &pruned));
+        for (uint64_t before = rows_time_ms(1) - 1; before < rows_time_ms(EVENT_COUNT) + 3;
+             before++) {
+            uint64_t first = oldest;
+            while (first <= EVENT_COUNT && rows_time_ms(first) < before)
+                first++;
+            struct store_expiry expiry = expired(fixture, TOPIC_NAME, before, 1);
+            assert_int_equal(expiry.first_seq, first);
+            assert_int_equal(expiry.first_at_ms, first > EVENT_COUNT ? 0 : rows_time_ms(first));
+        }
+    }
+}
+
+static void rows_expire_up_to_the_first_that_is_young_enough(void **state) {
+    struct fixture *fixture = *state;
+    for (uint64_t i = 0; i < EVENT_COUNT; i++)
+        published_at[i] = 1000 + i;
+    /* A clock that went ahead for one row, and one that fell behind for another. */
+    published_at[9] = 5000;
+    published_at[19] = 1;
+    fill(fixture);
+    struct store_expiry expiry = expired(fixture, "runtime.run_summaries", 1005, 5000);
+    assert_int_equal(expiry.first_seq, 6);
+    assert_int_equal(expiry.first_at_ms, 1005);
+    expiry = expired(fixture, "runtime.run_summaries", 1030, 5000);
+    assert_int_equal(expiry.first_seq, 10);
+    assert_int_equal(expiry.first_at_ms, 5000);
+    expiry = expired(fixture, "runtime.run_summaries", 6000, 5000);
+    assert_int_equal(expiry.first_seq, EVENT_COUNT + 1);
+    assert_int_equal(expiry.first_at_ms, 0);
+    expiry = expired(fixture, "runtime.run_summaries", 6000, 7);
+    assert_int_equal(expiry.first_seq, 8);
+    assert_int_equal(expiry.first_at_ms, 0);
+    expiry = expired(fixture, "runtime.codex_worker_events", 6000, 7);
+    assert_int_equal(expiry.first_seq, 1);
+    assert_int_equal(expiry.first_at_ms, 0);
+}
+
+static void several_topics_are_pruned_together_or_not_at_all(void **state) {
+    struct fixture *fixture = *state;
+    fill(fixture);
+    struct store_prune prunes[3] = {{.topic_ref = SUMMARIES, .below_seq = 11, .limit = 8},
+                                    {.topic_ref = EVENTS, .below_seq = 21, .limit = 5000},
+                                    {.topic_ref = 99, .below_seq = 5, .limit = 5}};
+    assert_int_equal(store_prune_topics(fixture->writer, prunes, 3), STATUS_NOT_FOUND);
+    assert_int_equal(topic_now(fixture, "runtime.run_summaries").oldest_seq, 1);
+    assert_int_equal(topic_now(fixture, TOPIC_NAME).oldest_seq, 1);
+    assert_ok(store_prune_topics(fixture->writer, prunes, 2));
+    assert_int_equal(prunes[0].pruned, 8);
+    assert_int_equal(prunes[0].oldest_seq, 9);
+    assert_int_equal(prunes[0].head_seq, EVENT_COUNT);
+    assert_int_equal(prunes[1].pruned, 20);
+    assert_int_equal(prunes[1].oldest_seq, 21);
+    fixture_reopen(fixture);
+    assert_int_equal(topic_now(fixture, "runtime.run_summaries").oldest_seq, 9);
+    assert_int_equal(topic_now(fixture, TOPIC_NAME).oldest_seq, 21);
+    assert_int_equal(topic_now(fixture, TOPIC_NAME).head_seq, EVENT_COUNT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_expire_by_the_time_of_their_cursors),
+        cmocka_unit_test(rows_expire_up_to_the_first_that_is_young_enough),
+        cmocka_unit_test(several_topics_are_pruned_together_or_not_at_all),
+    };
+    return CONTRACT_RUN("expiry", tests);
+}

@@ -1,0 +1,150 @@
+// What `khala doctor` finds, names and advises, and what the server refuses to start on.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmodSync, closeSync, openSync, statSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { folder, run } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+
+const change = (data, query) => execFileSync("sqlite3", [join(data, "khala.db"), query]);
+
+/** The findings by check, of a folder. */
+function examine(data, args = [], settings = {}) {
+  const { code, out, problem } = run(["doctor", "--json", "--data-dir", data, ...args], { settings });
+  assert.equal(problem, "");
+  const { ok, checks } = JSON.parse(out);
+  assert.equal(code, ok ? 0 : 1, out);
+  const found = {};
+  for (const { check, finding, message, advice } of checks) {
+    assert.ok(["ok", "warning", "wrong"].includes(finding));
+    assert.ok(message.length > 0 && (finding === "ok" || advice.length > 0), `${check}: ${message}`);
+    (found[check] ??= []).push({ finding, message, advice });
+  }
+  return { ok, found };
+}
+
+/** That check alone is wrong, and says so in these words. */
+function wrong({ ok, found }, check, words) {
+  assert.equal(ok, false);
+  const named = found[check].find(({ finding }) => finding === "wrong");
+  assert.match(named.message, words);
+  for (const [other, findings] of Object.entries(found)) {
+    if (other !== check) assert.ok(findings.every(({ finding }) => finding !== "wrong"), other);
+  }
+}
+
+/** A data folder with some events in it; its server has stopped. */
+async function stored(t, events = 300) {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "one" }, 201);
+  await operator.batch(Array.from({ length: events }, (_, n) => ({ run_id: "one", event_type: "run.log", payload: { n } })));
+  await operator.server.stop();
+  operator.server.crashed = true; // it has stopped; nothing is left to stop
+  return operator.data;
+}
+
+test("a healthy folder is found healthy, with and without a server", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "one" }, 201);
+  const served = examine(operator.data, ["--url", operator.server.url]);
+  assert.equal(served.ok, true, JSON.stringify(served.found));
+  assert.match(served.found.server[0].message, /^the server at http:\S+ \(pid \d+\) is ready$/);
+  assert.match(served.found.chains[0].message, /^1 events looked at/);
+  await operator.server.stop();
+  operator.server.crashed = true;
+  const idle = examine(operator.data);
+  assert.equal(idle.ok, true);
+  assert.deepEqual(Object.keys(idle.found), ["settings", "folder", "server", "files", "descriptors", "disk", "store", "pages", "chains", "clock"]);
+  assert.equal(idle.found.server[0].message, "none runs on this folder");
+  const { code, out } = run(["doctor", "--data-dir", operator.data]);
+  assert.equal(code, 0);
+  assert.match(out, /^ok {7}pages {8}every page of the store is sound$/m);
+});
+
+test("a server that has the folder and does not answer is wrong", async (t) => {
+  const operator = await operate(t);
+  wrong(examine(operator.data, ["--url", "http://127.0.0.1:1"]), "server", /^process \d+ has the store, and .* does not answer/);
+});
+
+test("a damaged page is found and named", async (t) => {
+  const data = await stored(t, 2000);
+  const path = join(data, "khala.db");
+  const page = Number(execFileSync("sqlite3", [path, "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' LIMIT 1 OFFSET 5"]));
+  const fd = openSync(path, "r+");
+  writeSync(fd, Buffer.alloc(4096, 0xa5), 0, 4096, 4096 * (page - 1));
+  closeSync(fd);
+  const { ok, found } = examine(data);
+  assert.equal(ok, false);
+  assert.equal(found.pages[0].finding, "wrong");
+  assert.match(found.pages[0].message, new RegExp(`damaged: .*[Pp]age ${page}\\b`));
+  assert.match(found.pages[0].advice, /khala restore/);
+});
+
+test("a file that is no database is named", async (t) => {
+  const data = await stored(t);
+  writeFileSync(join(data, "khala.db"), "x".repeat(8192));
+  wrong(examine(data), "store", /khala\.db: file is not a database/);
+});
+
+test("a forged event is found at the end of the log, and the server does not build on it", async (t) => {
+  const data = await stored(t);
+  change(data, "UPDATE events SET payload = '{\"n\":0}' WHERE log_id = 301");
+  wrong(examine(data), "chains", /^log id 301 \(run:one seq 301\): the payload does not hash/);
+  const { code, problem } = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]);
+  assert.equal(code, 3);
+  assert.match(problem, /khala: the log in .* is damaged at log id 301 \(run:one\): .*'khala doctor' says what to do/);
+});
+
+test("a schema this binary does not know is named", async (t) => {
+  const data = await stored(t);
+  change(data, "PRAGMA user_version = 999");
+  wrong(examine(data), "store", /schema version 999/);
+});
+
+test("keys and folders that others can read are named", async (t) => {
+  const data = await stored(t);
+  chmodSync(join(data, "operator.key"), 0o640);
+  wrong(examine(data), "files", /operator\.key is open to other users \(mode 0640\)/);
+  chmodSync(join(data, "operator.key"), 0o600);
+  chmodSync(join(data, "khala.db"), 0o644);
+  chmodSync(data, 0o755);
+  const { ok, found } = examine(data);
+  assert.equal(ok, true);
+  assert.equal(found.folder[0].finding, "warning");
+  assert.match(found.files[0].message, /khala\.db is open to other users/);
+  assert.equal(found.files[0].advice, `chmod 600 '${join(data, "khala.db")}'`);
+  assert.equal(statSync(join(data, "khala.db")).mode & 0o777, 0o644, "looking changes nothing");
+});
+
+test("a folder that is not there is wrong, and not made", (t) => {
+  const data = join(folder(t), "none");
+  wrong(examine(data), "folder", /No such file or directory/);
+  assert.throws(() => statSync(data));
+  assert.equal(examine(folder(t)).found.store[0].finding, "wrong");
+});
+
+test("an event ahead of the clock is told", async (t) => {
+  const data = await stored(t);
+  const ahead = (Date.now() + 3_600_000).toString(16).padStart(12, "0");
+  change(data, `UPDATE events SET cursor = x'${ahead}70008000000000000000' WHERE log_id = 301`);
+  const { found } = examine(data);
+  assert.equal(found.clock[0].finding, "wrong");
+  assert.match(found.clock[0].message, /^the last event was recorded (3599|3600) s ahead/);
+});
+
+test("too few descriptors for the connections allowed are told, and asked for by the server", async (t) => {
+  const data = await stored(t);
+  const { ok, found } = examine(data, [], { KHALA_CONNECTIONS_MAX: "10000000" });
+  assert.equal(ok, true);
+  assert.equal(found.descriptors[0].finding, "warning");
+  assert.match(found.descriptors[0].message, /KHALA_CONNECTIONS_MAX of 10000000 needs 10001024$/);
+  const operator = await operate(t, { data, settings: { KHALA_CONNECTIONS_MAX: "10000000" } });
+  await operator.server.saw("log", /server\.descriptors_few given=\d+ wanted=10001024/);
+  assert.equal(examine(data, ["--url", operator.server.url], { KHALA_CONNECTIONS_MAX: "100" }).found.descriptors[0].finding, "ok");
+});
+
+test("bad settings are bad usage", () => {
+  assert.equal(run(["doctor"], { settings: { KHALA_READERS: "many" } }).code, 2);
+  assert.equal(run(["doctor", "now"]).code, 2);
+});

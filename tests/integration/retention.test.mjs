@@ -1,0 +1,200 @@
+// Retention over the real binary: on a timer and on demand, with the clock moved, and what readers
+// are told.
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { assertError, binary, connect, environment, folder, run } from "../lib/khala.mjs";
+import { operate, sql } from "../lib/operator.mjs";
+import { Stream } from "../lib/sse.mjs";
+
+const execute = promisify(execFile);
+const DAY_MS = 86_400_000;
+const PATIENT = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
+const NEVER = { ...PATIENT, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000" };
+
+/** The contract's rows: a topic of each, how long it keeps frames, its class and compaction. */
+const ROWS = [
+  ["runtime.run_summaries", 604800, "durable_summary", "tail_prune_with_snapshot_rehydrate"],
+  ["runtime.codex_worker_summaries", 259200, "durable_summary", "tail_prune_with_snapshot_rehydrate"],
+  ["runtime.codex_worker_events", 86400, "high_churn_events", "tail_prune_without_snapshot"],
+  ["runtime.notifications", 43200, "ephemeral_notifications", "tail_prune_without_snapshot"],
+  ["run:r:events", 86400, "run_events", "tail_prune_without_snapshot"],
+  ["worker:w:lifecycle", 86400, "worker_lifecycle", "tail_prune_without_snapshot"],
+  ["fleet:user:u:workers", 86400, "worker_lifecycle", "tail_prune_without_snapshot"],
+  ["chat", 86400, "fallback", "tail_prune_without_snapshot"],
+];
+
+async function appendEverywhere(operator) {
+  await operator.did("runs", { run_id: "r", owner_user_id: "u" }, 201);
+  await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  for (let i = 0; i < 3; i++) {
+    await operator.did("runs/r/events", { event_type: "x" });
+    await operator.did("workers/w/events", { event_type: "worker.log" });
+    await operator.did("notifications", { event_type: "n" });
+    await operator.did("topics/chat/events", { event_type: "said" });
+  }
+}
+
+const messages = (operator, topic, query) =>
+  operator.get(`khala/topics/${encodeURIComponent(topic)}/messages?${query}`);
+
+/** What pruning may not touch. */
+const truth = (data) => sql(data, "SELECT count(*), sum(length(payload)) FROM events; " +
+  "SELECT * FROM sync_run_summaries; SELECT * FROM sync_codex_worker_summaries; SELECT * FROM event_positions " +
+  "UNION SELECT * FROM event_positions_recent");
+
+test("every row of the table is pruned at its time and not before, and readers are told", async (t) => {
+  const data = folder(t);
+  const first = await operate(t, { data, settings: NEVER });
+  await appendEverywhere(first);
+  const before = truth(data);
+  const early = await first.did("retention/run", {});
+  assert.equal(early.deleted, 0);
+  assert.ok(early.topics >= ROWS.length);
+  await first.server.stop();
+  const pruned = new Set();
+  for (const seconds of [43200, 86400, 259200, 604800]) {
+    const settings = { ...NEVER, KHALA_CLOCK_OFFSET_MS: String((seconds + 60) * 1000) };
+    const operator = await operate(t, { data, settings });
+    const { topic_stats: stats, deleted, topics_pruned } = await operator.did("retention/run", "");
+    const expected = ROWS.filter(([topic, kept]) => kept <= seconds && !pruned.has(topic));
+    assert.equal(topics_pruned, expected.length);
+    assert.equal(deleted, stats.reduce((sum, one) => sum + one.deleted, 0));
+    for (const [topic, kept, name, mode] of ROWS) {
+      const one = stats.find((given) => given.topic === topic);
+      assert.deepEqual(Object.keys(one), ["topic", "deleted", "class", "compaction_mode", "retention_seconds", "oldest",
+        "head", "stale_risk"]);
+      assert.equal(one.class, name);
+      assert.equal(one.compaction_mode, mode);
+      assert.equal(one.retention_seconds, kept);
+      assert.ok(one.head > 0);
+      const isGone = kept <= seconds;
+      assert.equal(one.deleted, isGone && !pruned.has(topic) ? one.head : 0, topic);
+      assert.equal(one.oldest, isGone ? one.head + 1 : 1);
+      assert.equal(one.stale_risk, isGone ? 0 : one.head - 1);
+      const answer = await messages(operator, topic, "after_seq=0");
+      if (isGone) {
+        pruned.add(topic);
+        const body = assertError(answer, 410, "stale_cursor");
+        assert.match(JSON.stringify(body), /retention_floor_breach/);
+      } else {
+        assert.equal(JSON.parse(answer.body).messages[0].sequence, 1);
+      }
+      assert.equal((await messages(operator, topic, `after_seq=${one.head}`)).status, 200);
+    }
+    assert.equal((await operator.did("retention/run", {})).deleted, 0);
+    await operator.server.stop();
+  }
+  assert.equal(truth(data), before);
+  assert.equal(sql(data, "SELECT count(*) FROM sync_stream_events"), "0");
+  assert.equal(run(["verify", "--data-dir", data]).code, 0);
+  assert.equal(run(["reproject", "--all", "--verify", "--data-dir", data]).code, 0);
+});
+
+test("the verb prunes through the server where one runs, else by itself", async (t) => {
+  const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "86400" } });
+  const { data } = operator;
+  await appendEverywhere(operator);
+  const through = await execute(binary, ["retention", "run-once", "--json", "--data-dir", data],
+    { env: environment({ KHALA_URL: operator.server.url }) });
+  assert.equal(JSON.parse(through.stdout).deleted, 0);
+  const plain = await execute(binary, ["retention", "run-once", "--data-dir", data],
+    { env: environment({ KHALA_URL: operator.server.url }) });
+  assert.match(plain.stdout, /^0 frames of 0 topics pruned; \d+ topics looked at\n$/);
+  await operator.server.stop();
+  const settings = { KHALA_CLOCK_OFFSET_MS: String(DAY_MS + 60_000) };
+  const alone = run(["retention", "run-once", "--data-dir", data], { settings });
+  assert.equal(alone.code, 0, alone.problem);
+  assert.match(alone.out, /^run:r:events: 4 pruned, 0 kept$/m);
+  assert.match(alone.out, /^\d+ frames of 6 topics pruned; \d+ topics looked at$/m);
+  assert.equal(JSON.parse(run(["retention", "run-once", "--json", "--data-dir", data], { settings }).out).deleted, 0);
+  assert.equal(run(["retention", "--data-dir", data]).code, 2);
+  assert.equal(run(["retention", "run-twice"]).code, 2);
+  assert.equal(run(["retention", "run-once", "--data-dir", join(data, "absent")]).code, 3);
+});
+
+test("nobody sets the time from outside, and only the operator asks", async (t) => {
+  const operator = await operate(t, { settings: NEVER });
+  for (const body of ['{"now_ms":9999999999999}', "[]", "1", "{", '"now"', '{"topics":[]}']) {
+    assertError(await operator.post("retention/run", body), 400, "invalid_request");
+  }
+  const peer = await connect(operator.server);
+  await peer.send("POST /internal/v1/retention/run HTTP/1.1\r\nHost: k\r\nContent-Length: 0\r\n\r\n");
+  assertError(await peer.response(), 401, "missing_authorization");
+  assertError(await operator.get("retention/run"), 405, "method_not_allowed");
+});
+
+test("runs that are asked for together are all answered", async (t) => {
+  const data = folder(t);
+  const first = await operate(t, { data, settings: NEVER });
+  await appendEverywhere(first);
+  await first.server.stop();
+  const operator = await operate(t, { data, settings: { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(8 * DAY_MS) } });
+  const answers = await Promise.all(Array.from({ length: 20 }, () => operator.did("retention/run", {})));
+  const distinct = new Set(answers.map((one) => JSON.stringify(one)));
+  assert.ok(distinct.size < 20, "some were shared");
+  const all = [...distinct].reduce((sum, one) => sum + JSON.parse(one).deleted, 0);
+  assert.ok(all > 0);
+  assert.equal(sql(data, "SELECT count(*) FROM sync_stream_events"), "0");
+});
+
+test("a stream that retention overtakes is told in the stream, and goes on without a gap", async (t) => {
+  const operator = await operate(t, { settings: { ...PATIENT,
+    RUNTIME_KHALA_RETENTION_INTERVAL_MS: "10", RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const path = `/v1/topics/${encodeURIComponent("run:a:events")}/sse?after_seq=0`;
+  const headers = { authorization: `Bearer ${operator.key}` };
+  const live = await Stream.open(operator, path, headers);
+  const lines = Array.from({ length: 200 }, () => ({ run_id: "a", event_type: "x" }));
+  let head = 1;
+  let floor = 1;
+  // Appends for as long as it takes to have some of them pruned, without anybody asking.
+  while (floor < 400) {
+    await operator.batch(lines);
+    head += lines.length;
+    const answer = await messages(operator, "run:a:events", `after_seq=${head}`);
+    floor = JSON.parse(answer.body).oldest_available_cursor;
+  }
+  const late = await Stream.open(operator, path, headers);
+  await operator.did("runs/a/events", { event_type: "last" });
+  head++;
+  for (const stream of [live, late]) {
+    await stream.until(() => stream.messages.at(-1)?.data.sequence === head, `sequence ${head}`);
+    let next = 1;
+    let told = false;
+    for (const event of stream.events) {
+      if (event.type === "stale_cursor") {
+        told = true;
+      } else if (event.type === "message") {
+        const { sequence } = event.data;
+        assert.ok(sequence === next || told, `sequence ${sequence} after ${next - 1}, and nobody said why`);
+        assert.ok(sequence >= next);
+        told = false;
+        next = sequence + 1;
+      }
+    }
+    assert.equal(next, head + 1);
+  }
+  assert.ok(late.events.some((event) => event.type === "stale_cursor"), "the late one was told");
+});
+
+test("a disk that is full while pruning is said, and does not last", async (t) => {
+  const data = folder(t);
+  const first = await operate(t, { data, settings: NEVER });
+  for (let i = 0; i < 300; i++) await first.did("runs", { run_id: `r${i}` }, 201);
+  await first.server.stop();
+  const operator = await operate(t, { data, settings: { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(8 * DAY_MS) } });
+  await operator.did("runs/r0/events", { event_type: "x" });
+  const limit = (bytes) => execFileSync("prlimit", ["--pid", String(operator.server.child.pid), `--fsize=${bytes}:unlimited`]);
+  limit(statSync(join(data, "khala.db-wal")).size);
+  assertError(await operator.post("retention/run", {}), 503, "store_unavailable");
+  assertError(await operator.post("retention/run", {}), 503, "store_unavailable");
+  await operator.server.saw("log", /retention\.failed .*store_unavailable/);
+  assert.equal(operator.server.log.match(/retention\.failed/g).length, 1);
+  limit("unlimited");
+  assert.ok((await operator.did("retention/run", {})).deleted >= 600);
+  await operator.server.saw("log", /retention\.recovered/);
+});

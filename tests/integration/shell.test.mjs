@@ -1,0 +1,82 @@
+// What is made from the table of verbs for shells and people: completion, the manual page, and where
+// `make install` puts them.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { binary, folder, run } from "../lib/khala.mjs";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+const VERBS = [...run(["help"]).out.matchAll(/^ {2}(\w+) +[A-Z]/gm)].map(([, verb]) => verb);
+
+/** What bash would offer for the last of these words. */
+function offered(words, cwd) {
+  const script = `${run(["completion", "bash"]).out}
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _khala; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const done = spawnSync("bash", ["-c", script, "bash", "khala", ...words], { encoding: "utf8", cwd });
+  assert.deepEqual([done.status, done.stderr], [0, ""]);
+  return done.stdout.split("\n").filter(Boolean);
+}
+
+test("bash completes verbs, operands, options and their values", (t) => {
+  assert.deepEqual(offered([""]), VERBS);
+  assert.deepEqual(offered(["re"]), ["reproject", "restore"]);
+  assert.deepEqual(offered(["help", "mig"]), ["migrate"]);
+  assert.deepEqual(offered(["topic", ""]), ["map", "unmap"]);
+  assert.deepEqual(offered(["completion", "z"]), ["zsh"]);
+  assert.deepEqual(offered(["export", "--format", ""]), ["ndjson", "csv"]);
+  assert.deepEqual(offered(["serve", "--log-level", "d"]), ["debug"]);
+  assert.deepEqual(offered(["config", "--ch"]), ["--check"]);
+  assert.deepEqual(offered(["append", "--run", ""]), []);
+  const place = folder(t);
+  writeFileSync(join(place, "a backup.db"), "");
+  assert.deepEqual(offered(["restore", "a"], place), ["a backup.db"]);
+  assert.deepEqual(offered(["serve", "--data-dir", "a"], place), [], "a file is no folder");
+});
+
+test("every option of every verb is offered, in both shells and in the manual", () => {
+  const zsh = run(["completion", "zsh"]).out;
+  const manual = run(["man"]).out;
+  for (const verb of VERBS) {
+    const help = run(["help", verb]).out;
+    const options = [...help.matchAll(/^ {2}(--\S+) /gm)].map(([, name]) => name);
+    assert.deepEqual(offered([verb, "--"]), [...options, "--help"], verb);
+    const section = manual.split(`.SS ${verb}\n`)[1].split(/^\.S[SH] /m)[0];
+    const arguments_ = zsh.split(`\n    ${verb})\n`)[1].split(" ;;\n")[0];
+    for (const option of options) {
+      assert.ok(section.includes(`.B ${option.replaceAll("-", "\\-")}`), `${verb} ${option} in the manual`);
+      assert.match(arguments_, new RegExp(`'${option}[=[]`), `${verb} ${option} in zsh`);
+    }
+  }
+});
+
+test("the completion for zsh is one that zsh reads", (t) => {
+  if (spawnSync("zsh", ["--version"]).error) return t.skip("zsh is not installed");
+  const done = spawnSync("zsh", ["-n"], { input: run(["completion", "zsh"]).out, encoding: "utf8" });
+  assert.deepEqual([done.status, done.stderr], [0, ""]);
+});
+
+test("the manual page is the one the binary writes", () => {
+  assert.equal(run(["man"]).out, readFileSync(join(ROOT, "docs/khala.1"), "utf8"), "khala man > docs/khala.1");
+});
+
+test("the manual page has no mistake that groff knows", (t) => {
+  if (spawnSync("groff", ["--version"]).error) return t.skip("groff is not installed");
+  const done = spawnSync("groff", ["-man", "-ww", "-Kutf8", "-Tutf8"], { input: run(["man"]).out, encoding: "utf8" });
+  assert.deepEqual([done.status, done.stderr], [0, ""]);
+  assert.ok(done.stdout.replaceAll(/.\x08/g, "").includes("KHALA_SHUTDOWN_GRACE_MS"));
+});
+
+test("make install puts everything into place", (t) => {
+  const place = folder(t);
+  const done = spawnSync("make", ["-C", ROOT, "install-files", `BINARY=${binary}`, `DESTDIR=${place}`, "PREFIX=/usr"], { encoding: "utf8" });
+  assert.equal(done.status, 0, done.stderr);
+  assert.equal(statSync(join(place, "usr/bin/khala")).mode & 0o777, 0o755);
+  for (const file of ["share/man/man1/khala.1", "share/bash-completion/completions/khala", "share/zsh/site-functions/_khala"]) {
+    assert.ok(statSync(join(place, "usr", file)).size > 1000, file);
+  }
+  const unit = readFileSync(join(place, "usr/lib/systemd/system/khala.service"), "utf8");
+  assert.match(unit, /^ExecStart=\/usr\/bin\/khala serve$/m);
+  assert.doesNotMatch(unit, /local/);
+});

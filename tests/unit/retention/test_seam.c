@@ -1,0 +1,224 @@
+/* The seam under the real job: readers begin anywhere and read through store, window and live
+ * while events are appended at full speed and the keeper prunes right behind, or ahead of, them.
+ * Each must see every frame, or be told. */
+#include <pthread.h>
+
+#include "delivery/subscription.h"
+#include "retention/keeper.h"
+
+#define READERS        2
+#define ROUNDS_DEFAULT 150
+#define RUN_TOPIC      "run:r:events"
+#define SUMMARIES      "runtime.run_summaries"
+
+static const struct principal everybody = {.read_all = true};
+static const struct policy policy = {.replay_budget_events = 1000000};
+
+struct seam {
+    struct keeper *keeper;
+    size_t rounds;
+};
+
+struct reader {
+    struct seam *seam;
+    pthread_t thread;
+    uint64_t seed;
+    struct store_session *session;
+    struct hub_listener listener;
+    struct hub_watch watch;
+    struct subscription subscription;
+    struct delivery_batch batch;
+    uint64_t last; /* seen, or skipped as told */
+    bool is_placed;
+    size_t told;
+    size_t frames;
+};
+
+static void no_wake(void *user) {
+    (void)user;
+}
+
+static enum subscription_step next(struct reader *me) {
+    for (;;) {
+        enum subscription_step step = subscription_next(&me->subscription, &me->batch);
+        if (step != SUBSCRIPTION_READ)
+            return step;
+        journal_read_run(me->subscription.read, me->session);
+        subscription_read_done(&me->subscription);
+    }
+}
+
+static void check_batch(struct reader *me, bool is_run) {
+    assert_int_equal(me->batch.after_seq, me->last);
+    for (size_t i = 0; i < me->batch.count; i++) {
+        const struct frame *frame = me->batch.frames[i];
+        assert_int_equal(frame->content.seq, ++me->last);
+        if (is_run && me->last > 1) {
+            char wanted[32];
+            int size =
+                snprintf(wanted, sizeof(wanted), "{\"n\":%llu}", (unsigned long long)me->last);
+            assert_int_equal(frame->content.payload.size, size);
+            assert_memory_equal(frame->content.payload.data, wanted, (size_t)size);
+        }
+    }
+    me->frames += me->batch.count;
+    assert_int_equal(me->batch.through_seq, me->last);
+    delivery_batch_release(&me->batch);
+}
+
+static void read_on(struct reader *me, uint64_t goal, bool is_run) {
+    while (me->last < goal) {
+        enum subscription_step step = next(me);
+        if (step == SUBSCRIPTION_STALE) {
+            assert_true(me->subscription.continuity.reason_count > 0);
+            assert_true(me->subscription.window.oldest_seq > me->last + 1);
+            subscription_restart(&me->subscription);
+            me->told++;
+            me->is_placed = false;
+            continue;
+        }
+        assert_true(step == SUBSCRIPTION_FRAMES || step == SUBSCRIPTION_WAIT);
+        if (!me->is_placed) {
+            assert_true(me->subscription.is_bootstrap);
+            assert_true(me->subscription.bootstrap.from_seq > 0);
+            me->last = me->subscription.bootstrap.from_seq - 1;
+            me->is_placed = true;
+        }
+        if (step == SUBSCRIPTION_FRAMES)
+            check_batch(me, is_run);
+        else
+            sched_yield();
+    }
+}
+
+static void one_round(struct reader *me) {
+    bool is_run = test_random(&me->seed) % 2 == 0;
+    struct slice topic = is_run ? SLICE(RUN_TOPIC) : SLICE(SUMMARIES);
+    struct arena arena;
+    struct store_topic stored;
+    arena_init(&arena, 65536);
+    assert_ok(store_load_topic(me->session, topic, &arena, &stored));
+    arena_release(&arena);
+    uint64_t back = test_random(&me->seed) % 400;
+    me->is_placed = test_random(&me->seed) % 8 != 0;
+    me->last = stored.head_seq > back ? stored.head_seq - back : 0;
+    assert_ok(hub_watch(&me->listener, topic, &me->watch));
+    subscription_init(&me->subscription, &(struct subscription_options){.watch = &me->watch,
+                                                                        .topic = topic,
+                                                                        .policy = &policy,
+                                                                        .principal = &everybody,
+                                                                        .has_cursor = me->is_placed,
+                                                                        .after_seq = me->last});
+    me->batch.count_max = 1 + test_random(&me->seed) % 32;
+    me->batch.bytes_max = 4096;
+    read_on(me, stored.head_seq + test_random(&me->seed) % 40, is_run);
+    subscription_release(&me->subscription);
+    hub_unwatch(&me->watch);
+}
+
+static void *reader_main(void *user) {
+    struct reader *me = user;
+    assert_ok(store_session_open(me->seam->keeper->fixture->store, STORE_READ, &me->session));
+    hub_listen(me->seam->keeper->hub, &me->listener, no_wake, NULL);
+    for (size_t i = 0; i < me->seam->rounds; i++)
+        one_round(me);
+    hub_unlisten(&me->listener);
+    store_session_close(me->session);
+    return NULL;
+}
+
+static void append_some(struct keeper *keeper, uint64_t *seq, size_t count) {
+    struct asked *asked[32];
+    for (size_t i = 0; i < count; i++) {
+        char body[64];
+        snprintf(body, sizeof(body), "{\"event_type\":\"x\",\"payload\":{\"n\":%llu}}",
+                 (unsigned long long)++*seq);
+        asked[i] = post(keeper->fixture, APPEND_RUN_EVENT, "r", body);
+    }
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(wait_for(asked[i])->event.seq, *seq - count + 1 + i);
+}
+
+static void readers_see_everything_or_are_told_while_the_job_prunes(void **state) {
+    (void)state;
+    const char *rounds = getenv("KHALA_SEAM_ROUNDS");
+    struct keeper *keeper = keeper_open(10);
+    struct seam seam = {.keeper = keeper,
+                        .rounds = rounds ? strtoul(rounds, NULL, 10) : ROUNDS_DEFAULT};
+    static struct reader readers[READERS];
+    uint64_t seq = 1;
+    uint64_t seed = 9;
+    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
+        keeper->fixture->policies.rows[row].retention_seconds = 1;
+    new_run(keeper, "r");
+    for (size_t i = 0; i < READERS; i++) {
+        readers[i] = (struct reader){.seam = &seam, .seed = 77 + i};
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, reader_main, &readers[i]), 0);
+    }
+    for (size_t done = 0; done < READERS;) {
+        append_some(keeper, &seq, 1 + test_random(&seed) % 32);
+        /* From everything is young to nothing is. */
+        keeper_advance(keeper, test_random(&seed) % 8 == 0 ? 2000 : test_random(&seed) % 60);
+        while (done < READERS && pthread_tryjoin_np(readers[done].thread, NULL) == 0)
+            done++;
+    }
+    size_t told = 0;
+    size_t frames = 0;
+    for (size_t i = 0; i < READERS; i++) {
+        told += readers[i].told;
+        frames += readers[i].frames;
+    }
+    assert_true(told > 0 && frames > 0);
+    assert_true(retention_stats(keeper->retention).classes[TOPIC_CLASS_RUN_EVENTS].deleted > 0);
+    assert_true(retention_stats(keeper->retention).classes[TOPIC_CLASS_DURABLE_SUMMARY].deleted >
+                0);
+    keeper_close(keeper);
+}
+
+/* The same position, in memory and in the store, gets the same answer once the floor has passed. */
+static void a_reader_in_memory_is_told_like_one_of_the_store(void **state) {
+    (void)state;
+    struct keeper *keeper = keeper_open(86400000);
+    static struct reader me;
+    uint64_t seq = 1;
+    me = (struct reader){.seam = &(struct seam){.keeper = keeper}, .is_placed = true};
+    assert_ok(store_session_open(keeper->fixture->store, STORE_READ, &me.session));
+    hub_listen(keeper->hub, &me.listener, no_wake, NULL);
+    assert_ok(hub_watch(&me.listener, SLICE(RUN_TOPIC), &me.watch));
+    new_run(keeper, "r");
+    append_some(keeper, &seq, 9);
+    keeper_advance(keeper, 1000);
+    append_some(keeper, &seq, 10);
+    subscription_init(&me.subscription, &(struct subscription_options){.watch = &me.watch,
+                                                                       .topic = SLICE(RUN_TOPIC),
+                                                                       .policy = &policy,
+                                                                       .principal = &everybody,
+                                                                       .has_cursor = true});
+    me.batch.count_max = 4;
+    me.batch.bytes_max = 4096;
+    assert_int_equal(next(&me), SUBSCRIPTION_FRAMES); /* 1 to 4: in the middle of the window */
+    check_batch(&me, true);
+    assert_int_equal(hub_first_seq(&me.watch), 1);
+    keeper_advance(keeper, DAY_MS - 999);
+    assert_true(run_deleted(keeper) >= 10);
+    assert_int_equal(hub_first_seq(&me.watch), 11);
+    assert_int_equal(next(&me), SUBSCRIPTION_STALE);
+    assert_int_equal(me.subscription.continuity.reasons[0], REASON_RETENTION_FLOOR_BREACH);
+    assert_int_equal(me.subscription.window.oldest_seq, 11);
+    subscription_restart(&me.subscription);
+    me.is_placed = false;
+    read_on(&me, 20, true);
+    subscription_release(&me.subscription);
+    hub_unwatch(&me.watch);
+    hub_unlisten(&me.listener);
+    store_session_close(me.session);
+    keeper_close(keeper);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(readers_see_everything_or_are_told_while_the_job_prunes),
+        cmocka_unit_test(a_reader_in_memory_is_told_like_one_of_the_store),
+    };
+    return cmocka_run_group_tests_name("seam", tests, NULL, NULL);
+}
