@@ -128,6 +128,8 @@ void link_reader_drop(struct link_reader *reader);
 /* Has the readers looked at; the dialect's opened follows, always later. Takes over the opening.
  * One at a time: not while link_is_opening. */
 void link_open(struct link *link, struct link_opening *opening);
+/* The same for one reader. */
+MUST_CHECK enum status link_open_one(struct link *link, struct link_reader *reader);
 bool link_is_opening(const struct link *link);
 /* Has it run, and done follows, always later. Not while link_is_opening, which it then is too. */
 void link_call(struct link *link, struct link_call *call);
