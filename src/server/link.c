@@ -79,7 +79,7 @@ void link_reader_drop(struct link_reader *reader) {
     reader->is_open = false;
     reader->is_leaving = true;
     /* Its read waits for another of the link: nobody would bring it back. */
-    if (reader->wants_read)
+    if (reader->wants_read && reader->subscription.is_reading)
         subscription_read_failed(&reader->subscription, STATUS_SHUTTING_DOWN);
     reader->wants_read = false;
     if (!reader_is_at_work(reader))
