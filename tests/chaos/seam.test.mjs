@@ -15,7 +15,7 @@ import { Stream } from "../lib/sse.mjs";
 const SUBSCRIPTIONS = Number(process.env.KHALA_CHAOS_SUBSCRIPTIONS ?? 3000);
 const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 14);
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
-const CLIENTS = 20;
+const CLIENTS = 32;
 const WRITERS = 2;
 const BUDGET = 4000;
 const RUNS = ["a", "b", "c"];
@@ -90,6 +90,7 @@ class Run {
   begin(after) {
     this.at = after;
     this.begun++;
+    this.tell();
   }
 
   /** A bootstrap that names its first event; behind a snapshot its last part names it. */
@@ -138,7 +139,10 @@ class Run {
       };
       if (!look()) this.#waiting.push(look);
     });
-    return within(done, `${this.topic} ${what()}, it stands at ${this.at}`);
+    return within(done, `${this.topic} ${what()}`).catch((error) => {
+      const { at, count, stale, begun } = this;
+      throw Object.assign(error, { message: `${error.message}; ${JSON.stringify({ at, count, stale, begun })}` });
+    });
   }
 }
 
@@ -363,7 +367,7 @@ async function subscribe(operator, authority, state) {
     const dialect = pick(Object.keys(dialects));
     state.begun++;
     const run = follow(operator, authority, dialect, pick(TOPICS));
-    const wanted = 1 + below(300);
+    const wanted = 1 + below(120);
     try {
       await run.until(() => run.count >= wanted || (run.stale > 0 && run.begun > 0 && run.count >= 20) || state.over, () => `for ${wanted} events by ${dialect}`);
     } finally {
