@@ -39,6 +39,7 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     made->batch.bytes_max = batch->bytes_max;
     made->batch.after_seq = batch->after_seq;
     made->batch.through_seq = batch->through_seq;
+    made->batch.through_cursor = batch->through_cursor;
     made->batch.count = batch->count;
     memcpy(made->batch.frames, batch->frames, batch->count * sizeof(struct frame *));
     memset(made->pushes, 0, sizeof(made->pushes));

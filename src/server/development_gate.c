@@ -1,5 +1,9 @@
 #include "server/development_gate.h"
 
+enum status development_gate_check_token(const struct operator_key *key, struct slice token) {
+    return operator_key_is(key, token) ? STATUS_OK : STATUS_INVALID_TOKEN;
+}
+
 enum status development_gate_check(const struct operator_key *key,
                                    const struct http1_request *request) {
     struct buffer token;
@@ -9,7 +13,7 @@ enum status development_gate_check(const struct operator_key *key,
     if (status == STATUS_PAYLOAD_TOO_LARGE)
         status = STATUS_INVALID_TOKEN;
     else if (status == STATUS_OK && found)
-        status = operator_key_is(key, buffer_slice(&token)) ? STATUS_OK : STATUS_INVALID_TOKEN;
+        status = development_gate_check_token(key, buffer_slice(&token));
     else if (status == STATUS_OK)
         status = operator_key_check(key, request);
     buffer_release(&token);

@@ -10,5 +10,8 @@
 
 MUST_CHECK enum status development_gate_check(const struct operator_key *key,
                                               const struct http1_request *request);
+/* A token that came in a message. */
+MUST_CHECK enum status development_gate_check_token(const struct operator_key *key,
+                                                    struct slice token);
 
 #endif

@@ -106,8 +106,12 @@ static void reader_free(struct link_reader *reader) {
 }
 
 void link_reader_drop(struct link_reader *reader) {
-    reader->is_open = reader->wants_read = false;
+    reader->is_open = false;
     reader->is_leaving = true;
+    /* Its read waits for another of the link: nobody would bring it back. */
+    if (reader->wants_read && reader->subscription.is_reading)
+        subscription_read_failed(&reader->subscription, STATUS_SHUTTING_DOWN);
+    reader->wants_read = false;
     if (!reader_is_at_work(reader))
         reader_free(reader);
 }
@@ -177,12 +181,15 @@ static void note_put(struct link *link, enum conn_put put, size_t size) {
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
+/* The last words are out, once: each time would give a peer that goes on sending new time. */
 static void finish(struct link *link) {
-    struct conn *conn = link->conn;
+    if (link->is_ended)
+        return;
+    link->is_ended = true;
     if (link->websocket)
-        io_loop_deadline(link->loop, &conn->deadline, DEADLINE_LINGER);
+        websocket_ended(link);
     else
-        conn_linger(conn);
+        conn_linger(link->conn);
 }
 
 void link_flush(struct link *link) {
@@ -299,7 +306,8 @@ static void begin_anew(struct link_reader *reader) {
     const struct subscription_options *options = &reader->subscription.options;
     reader->is_bootstrap_due = true;
     reader->is_caught_up = false;
-    if (!policy_has_snapshot(options->policy) || !reader->link->dialect->snapshot)
+    if (!policy_has_snapshot(options->policy) || !reader->link->dialect->snapshot ||
+        options->from_head)
         return;
     enum status status = link_snapshot_begin(reader, policy_row_of(options->topic));
     if (status != STATUS_OK)
@@ -383,6 +391,17 @@ void link_open(struct link *link, struct link_opening *opening) {
     opening->status = STATUS_OK;
     link->opening = opening;
     next_job(link);
+}
+
+enum status link_open_one(struct link *link, struct link_reader *reader) {
+    struct link_opening *opening = malloc(sizeof(*opening) + sizeof(struct link_reader *));
+    if (!opening)
+        return STATUS_OUT_OF_MEMORY;
+    opening->count = 1;
+    opening->user = NULL;
+    opening->readers[0] = reader;
+    link_open(link, opening);
+    return STATUS_OK;
 }
 
 static void job_run(struct reader_task *task, struct store_session *session) {
@@ -553,11 +572,12 @@ static void serve_snapshot(struct link_reader *reader) {
 static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
     struct page *page = feed_page(reader->member.feed);
     struct subscription *subscription = &reader->subscription;
-    if (!page || page->batch.count > frames_max ||
+    /* What one reader did not ask for would be missing for the others. */
+    if (!page || subscription->options.wants || page->batch.count > frames_max ||
         !subscription_stands_at(subscription, page->batch.after_seq) ||
         !page_suits(page, subscription->options.principal))
         return NULL;
-    subscription_pass(subscription, page->batch.through_seq, page->head_seq);
+    subscription_pass(subscription, &page->batch, page->head_seq);
     return page;
 }
 
@@ -582,6 +602,9 @@ static void send_page(struct link_reader *reader, struct page *page, bool is_sha
     }
     if (is_last && link->dialect->page_says_caught_up)
         reader->is_caught_up = true;
+    /* Or it is said next. */
+    else if (is_last && link->dialect->caught_up && !reader->is_caught_up)
+        scheduler_add(&link->loop->scheduler, &reader->turn);
     size_t size = push->size;
     if (size == 0)
         push_unref(push);

@@ -86,6 +86,7 @@ struct link {
     char name[REQUEST_ID_BYTES_MAX + 1]; /* of the connection, for people: its request's id */
     bool was_blocked;
     bool is_closing; /* nothing is sent any more but own */
+    bool is_ended;   /* own is out too */
     bool is_lingering;
 };
 
@@ -132,6 +133,8 @@ void link_reader_drop(struct link_reader *reader);
 /* Has the readers looked at; the dialect's opened follows, always later. Takes over the opening.
  * One at a time: not while link_is_opening. */
 void link_open(struct link *link, struct link_opening *opening);
+/* The same for one reader. */
+MUST_CHECK enum status link_open_one(struct link *link, struct link_reader *reader);
 bool link_is_opening(const struct link *link);
 /* Has it run, and done follows, always later. Not while link_is_opening, which it then is too. */
 void link_call(struct link *link, struct link_call *call);

@@ -48,6 +48,10 @@ static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_READER},
+    /* Its first message carries the token. */
+    {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, 0},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0, ROUTE_READER},
     OPERATOR_GET("/khala/snapshots", handle_snapshots),
     {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS},

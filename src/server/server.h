@@ -18,6 +18,7 @@
 #include "retention/retention.h"
 #include "server/config.h"
 #include "server/loop.h"
+#include "server/nonces.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
 #include "server/snapshot_service.h"
@@ -43,6 +44,7 @@ struct server {
     struct causes *causes;
     struct topic_activity *activity;
     struct clock_reading started;
+    struct nonces *nonces;
     struct writer *writer;
     struct readers *readers;
     struct snapshot_service snapshot_service;
