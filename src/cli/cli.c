@@ -65,6 +65,16 @@ const struct cli_command cli_commands[] = {
              {"--after", "SEQ", "only those after this seq"},
              {"--limit", "N", "at most so many, 100 unless said"}, REMOTE_ROWS, JSON_ROW),
      false},
+    {"tail",
+     "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--key KEY] [--data-dir DIR]\n"
+     "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--key KEY] "
+     "[--data-dir DIR]",
+     "Follow a topic, or the whole log, for ever: comes back by itself, behind what it printed.",
+     "khala tail run:demo:events --from-start\nkhala tail --audit --json", cli_tail, "TOPIC",
+     OPTIONS({"--after", "SEQ|CURSOR", "begin behind this position; without it, with what comes"},
+             {"--from-start", NULL, "begin with the oldest that can still be replayed"},
+             {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, JSON_ROW),
+     false},
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--key KEY] "
      "[--data-dir DIR]",
