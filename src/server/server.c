@@ -140,8 +140,6 @@ static enum status addresses_open(struct server *server, const struct config_add
 
 static enum status listeners_open(struct server *server, int *fds, int *operator_fds) {
     const struct config *config = &server->config;
-    for (size_t i = 0; i < server->loop_count; i++)
-        operator_fds[i] = -1;
     enum status status =
         addresses_open(server, &config->bind, "--bind or RUNTIME_BIND_ADDR", fds, &server->port);
     if (status == STATUS_OK && *config->operator_bind.host)
@@ -153,6 +151,8 @@ static enum status listeners_open(struct server *server, int *fds, int *operator
 static enum status loops_start(struct server *server) {
     int fds[CONFIG_LOOPS_MAX];
     int operator_fds[CONFIG_LOOPS_MAX];
+    for (size_t i = 0; i < CONFIG_LOOPS_MAX; i++)
+        fds[i] = operator_fds[i] = -1;
     server->loop_count = loop_count_wanted(&server->config);
     enum status status = listeners_open(server, fds, operator_fds);
     if (status != STATUS_OK)
