@@ -27,7 +27,6 @@ enum page_form_index {
 _Static_assert(PAGE_FORM_COUNT <= PAGE_FORMS_MAX, "a page has room for each");
 
 struct dialect {
-    const char *name;
     enum label_dialect label; /* what it is counted as */
     /* A message of the peer, from a WebSocket. */
     enum status (*receive)(struct link *link, struct slice text);

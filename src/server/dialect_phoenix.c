@@ -642,7 +642,6 @@ static enum status tell_failed(struct link *link, enum status failed, struct buf
 }
 
 static const struct dialect phoenix_dialect = {
-    .name = "phoenix",
     .label = LABEL_DIALECT_PHOENIX,
     .receive = receive,
     .opened = opened,
