@@ -1,5 +1,107 @@
 #include "auth/principal.h"
 
+#include <assert.h>
+#include <stdlib.h>
+
+const struct principal principal_operator = {.read_all = true};
+
+static const char *const scope_names[SCOPE_COUNT] = {
+    "runtime.run_events",
+    "runtime.codex_worker_events",
+    "runtime.worker_lifecycle_events",
+    "runtime.notifications",
+    "runtime.audit",
+};
+
+unsigned scope_of(struct slice name) {
+    for (unsigned i = 0; i < SCOPE_COUNT; i++)
+        if (slice_equal(name, slice_of(scope_names[i])))
+            return 1u << i;
+    return 0;
+}
+
+const char *scope_name(enum scope scope) {
+    for (unsigned i = 0; i < SCOPE_COUNT; i++)
+        if ((unsigned)scope == 1u << i)
+            return scope_names[i];
+    assert(0 && "one bit of the table");
+    return "";
+}
+
+/* ---- copies ---- */
+
+static size_t list_bytes(const struct grant_list *list) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < list->count; i++)
+        bytes += list->names[i].size;
+    return bytes;
+}
+
+static struct slice copy_text(char **at, struct slice text) {
+    if (!text.data)
+        return text;
+    struct slice copy = {*at, text.size};
+    memcpy(*at, text.data, text.size);
+    *at += text.size;
+    return copy;
+}
+
+static struct grant_list copy_list(struct slice **names, char **at, const struct grant_list *list) {
+    struct grant_list copy = {*names, list->count};
+    for (size_t i = 0; i < list->count; i++)
+        *(*names)++ = copy_text(at, list->names[i]);
+    return copy;
+}
+
+enum status principal_new(const struct principal *from, const struct principal **made) {
+    size_t name_count = from->topics.count + from->streams.count;
+    size_t bytes = from->who.user_id.size + from->who.guest_scope.size + from->who.org_id.size +
+                   from->session_id.size + from->device_id.size + from->token_id.size +
+                   list_bytes(&from->topics) + list_bytes(&from->streams);
+    struct principal *copy = malloc(sizeof(*copy) + name_count * sizeof(struct slice) + bytes);
+    if (!copy)
+        return STATUS_OUT_OF_MEMORY;
+    struct slice *names = (struct slice *)(copy + 1);
+    char *at = (char *)(names + name_count);
+    *copy = (struct principal){
+        .who.user_id = copy_text(&at, from->who.user_id),
+        .who.guest_scope = copy_text(&at, from->who.guest_scope),
+        .who.org_id = copy_text(&at, from->who.org_id),
+        .session_id = copy_text(&at, from->session_id),
+        .device_id = copy_text(&at, from->device_id),
+        .token_id = copy_text(&at, from->token_id),
+        .expires_at_ms = from->expires_at_ms,
+        .read_all = from->read_all,
+        .scopes = from->scopes,
+    };
+    copy->topics = copy_list(&names, &at, &from->topics);
+    copy->streams = copy_list(&names, &at, &from->streams);
+    atomic_init(&copy->ref_count, 1);
+    *made = copy;
+    return STATUS_OK;
+}
+
+/* Only the count of a heap object is written, never a constant's. */
+static atomic_uint *counted(const struct principal *principal) {
+    atomic_uint *count = (atomic_uint *)&principal->ref_count;
+    return atomic_load_explicit(count, memory_order_relaxed) == 0 ? NULL : count;
+}
+
+const struct principal *principal_ref(const struct principal *principal) {
+    atomic_uint *count = counted(principal);
+    if (count)
+        atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    return principal;
+}
+
+void principal_unref(const struct principal *principal) {
+    atomic_uint *count = principal ? counted(principal) : NULL;
+    if (count && atomic_fetch_sub_explicit(count, 1, memory_order_acq_rel) == 1)
+        free((void *)principal);
+}
+
+/* ---- ownership ---- */
+
 static bool same(struct slice a, struct slice b) {
     return a.data && b.data && slice_equal(a, b);
 }

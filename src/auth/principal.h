@@ -1,18 +1,66 @@
-/* A principal: who reads. What a frame is to it follows from the frame's owner alone.
- * Any thread. Texts are the maker's and outlive every subscription made with it.
- * Cannot fail.
+/* A principal: who reads, what its token lets it read, and until when.
+ * Any thread: immutable once made; its count alone changes, atomically.
+ * Reference-counted. One allocation holds it and its texts. A principal that was not made by
+ * principal_new (a constant, a local) has a count of 0: it is its owner's, and ref and unref leave
+ * it alone. principal_new fails with STATUS_OUT_OF_MEMORY only; the rest cannot fail.
  * What belongs to nobody is for those who may read everything. */
 #ifndef AUTH_PRINCIPAL_H
 #define AUTH_PRINCIPAL_H
 
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "spec/codes.h"
 #include "topic/owner.h"
 
-struct principal {
-    struct owner who; /* absent parts have data NULL */
-    bool read_all;
+/* Bits of principal.scopes. runtime.read_all is not among them: it is read_all. */
+enum scope {
+    SCOPE_RUN_EVENTS = 1 << 0,
+    SCOPE_CODEX_WORKER_EVENTS = 1 << 1,
+    SCOPE_WORKER_LIFECYCLE_EVENTS = 1 << 2,
+    SCOPE_NOTIFICATIONS = 1 << 3,
+    SCOPE_AUDIT = 1 << 4,
 };
+#define SCOPE_COUNT 5
+
+/* Names a token grants: exact, or with one '*' (auth/grant.h says what that stands for). */
+struct grant_list {
+    const struct slice *names;
+    size_t count;
+};
+
+struct principal {
+    struct owner who; /* absent parts have data NULL, here and below */
+    struct slice session_id;
+    struct slice device_id;
+    struct slice token_id;  /* the token's jti */
+    uint64_t expires_at_ms; /* nothing is delivered from then on; 0: never */
+    bool read_all;          /* lifts ownership and scopes; grants still narrow */
+    unsigned scopes;
+    struct grant_list topics; /* both empty: not narrowed */
+    struct grant_list streams;
+    atomic_uint ref_count;
+};
+
+/* Reads everything and never expires: whoever holds the operator key. */
+extern const struct principal principal_operator;
+
+/* A copy with texts of its own and one reference. */
+MUST_CHECK enum status principal_new(const struct principal *from, const struct principal **made);
+/* Answers the principal, so that a reference can be taken where it is stored. */
+const struct principal *principal_ref(const struct principal *principal);
+/* NULL is fine. */
+void principal_unref(const struct principal *principal);
 
 /* Its own user's or guest's; or its organisation's, where that has no user or guest. */
 bool principal_may_read(const struct principal *principal, const struct owner *owner);
+
+static inline bool principal_is_expired(const struct principal *principal, uint64_t now_ms) {
+    return principal->expires_at_ms != 0 && now_ms >= principal->expires_at_ms;
+}
+
+/* The scope's bit by its name (runtime.run_events …); 0 for one that opens nothing here. */
+unsigned scope_of(struct slice name);
+const char *scope_name(enum scope scope);
 
 #endif

@@ -1,0 +1,125 @@
+#include "auth/principal.h"
+
+#include "test.h"
+
+static void a_copy_keeps_everything_and_outlives_its_source(void **state) {
+    (void)state;
+    char user[] = "user-1";
+    char topic[] = "run:a:events";
+    struct slice topics[] = {slice_of(topic), SLICE("")};
+    struct slice streams[] = {SLICE("runtime.run.a.events")};
+    const struct principal from = {
+        .who = {.user_id = slice_of(user), .org_id = SLICE("org")},
+        .session_id = SLICE("s"),
+        .token_id = SLICE("t"),
+        .expires_at_ms = 77,
+        .scopes = SCOPE_AUDIT,
+        .topics = {topics, 2},
+        .streams = {streams, 1},
+    };
+    const struct principal *copy;
+    assert_ok(principal_new(&from, &copy));
+    memset(user, 'x', sizeof(user));
+    memset(topic, 'x', sizeof(topic));
+    assert_true(slice_equal(copy->who.user_id, SLICE("user-1")));
+    assert_true(slice_equal(copy->who.org_id, SLICE("org")));
+    assert_null(copy->who.guest_scope.data);
+    assert_null(copy->device_id.data);
+    assert_true(slice_equal(copy->session_id, SLICE("s")));
+    assert_true(slice_equal(copy->token_id, SLICE("t")));
+    assert_int_equal(copy->expires_at_ms, 77);
+    assert_int_equal(copy->scopes, SCOPE_AUDIT);
+    assert_int_equal(copy->topics.count, 2);
+    assert_true(slice_equal(copy->topics.names[0], SLICE("run:a:events")));
+    assert_true(slice_equal(copy->streams.names[0], SLICE("runtime.run.a.events")));
+    assert_ptr_equal(principal_ref(copy), copy);
+    principal_unref(copy);
+    assert_true(slice_equal(copy->who.user_id, SLICE("user-1")));
+    principal_unref(copy);
+}
+
+static void a_constant_may_be_referenced_and_let_go_any_number_of_times(void **state) {
+    (void)state;
+    principal_unref(&principal_operator);
+    assert_ptr_equal(principal_ref(&principal_operator), &principal_operator);
+    principal_unref(&principal_operator);
+    principal_unref(&principal_operator);
+    principal_unref(NULL);
+    assert_false(principal_is_expired(&principal_operator, UINT64_MAX));
+}
+
+static void it_expires_at_its_moment_not_before(void **state) {
+    (void)state;
+    const struct principal one = {.expires_at_ms = 1000};
+    assert_false(principal_is_expired(&one, 999));
+    assert_true(principal_is_expired(&one, 1000));
+}
+
+#define USER(text)                                                                                 \
+    { .user_id = SLICE(text) }
+#define GUEST(text)                                                                                \
+    { .guest_scope = SLICE(text) }
+#define ORG(text)   {.org_id = SLICE(text)}
+#define NOBODY      {.user_id = {NULL, 0}}
+
+static void ownership_follows_the_table(void **state) {
+    (void)state;
+    static const struct {
+        struct owner who;
+        struct owner owner;
+        bool readable;
+    } rows[] = {
+        {USER("u"), USER("u"), true},
+        {USER("u"), USER("v"), false},
+        {USER("u"), USER("uu"), false},
+        {USER("u"), GUEST("u"), false},
+        {GUEST("g"), GUEST("g"), true},
+        {GUEST("g"), USER("g"), false},
+        {ORG("o"), ORG("o"), true},
+        {ORG("o"), ORG("p"), false},
+        {ORG("o"), USER("o"), false},
+        /* A user's own stays that user's, also inside an organisation, and in whichever. */
+        {{.user_id = SLICE("v"), .org_id = SLICE("o")},
+         {.user_id = SLICE("u"), .org_id = SLICE("o")},
+         false},
+        {{.user_id = SLICE("u"), .org_id = SLICE("p")},
+         {.user_id = SLICE("u"), .org_id = SLICE("o")},
+         true},
+        {{.user_id = SLICE("v"), .org_id = SLICE("o")}, ORG("o"), true},
+        /* What belongs to nobody is nobody's. */
+        {USER("u"), NOBODY, false},
+        {NOBODY, NOBODY, false},
+        {NOBODY, USER("u"), false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct principal one = {.who = rows[i].who};
+        if (principal_may_read(&one, &rows[i].owner) != rows[i].readable)
+            fail_msg("row %zu", i);
+        assert_true(principal_may_read(&principal_operator, &rows[i].owner));
+    }
+}
+
+static void scopes_have_one_bit_and_one_name_each(void **state) {
+    (void)state;
+    unsigned seen = 0;
+    for (unsigned i = 0; i < SCOPE_COUNT; i++) {
+        unsigned bit = scope_of(slice_of(scope_name((enum scope)(1u << i))));
+        assert_int_equal(bit, 1u << i);
+        assert_int_equal(seen & bit, 0);
+        seen |= bit;
+    }
+    assert_int_equal(scope_of(SLICE("runtime.read_all")), 0);
+    assert_int_equal(scope_of(SLICE("runtime.run_event")), 0);
+    assert_int_equal(scope_of(SLICE("")), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_keeps_everything_and_outlives_its_source),
+        cmocka_unit_test(a_constant_may_be_referenced_and_let_go_any_number_of_times),
+        cmocka_unit_test(it_expires_at_its_moment_not_before),
+        cmocka_unit_test(ownership_follows_the_table),
+        cmocka_unit_test(scopes_have_one_bit_and_one_name_each),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
