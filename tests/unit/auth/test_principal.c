@@ -59,8 +59,12 @@ static void it_expires_at_its_moment_not_before(void **state) {
     { .user_id = SLICE(text) }
 #define GUEST(text)                                                                                \
     { .guest_scope = SLICE(text) }
-#define ORG(text)   {.org_id = SLICE(text)}
-#define NOBODY      {.user_id = {NULL, 0}}
+#define ORG(text)                                                                                  \
+    { .org_id = SLICE(text) }
+#define NOBODY                                                                                     \
+    {                                                                                              \
+        .user_id = { NULL, 0 }                                                                     \
+    }
 
 static void ownership_follows_the_table(void **state) {
     (void)state;

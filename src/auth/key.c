@@ -1,0 +1,345 @@
+#include "auth/key.h"
+
+#include <assert.h>
+#include <jose/jwk.h>
+#include <jose/jws.h>
+#include <jose/openssl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+
+#include "base/base64url.h"
+#include "base/sha256.h"
+#include "base/utf8.h"
+
+/* RFC 7518 section 3.3. */
+#define RSA_MODULUS_BYTES_MIN 256
+#define RSA_MODULUS_BYTES_MAX 1024
+#define EC_COORDINATE_BYTES   32
+#define SIGNATURE_BYTES_MAX   RSA_MODULUS_BYTES_MAX
+#define JWS_BYTES_MAX         65536
+
+static const char *const algorithm_names[KEY_ALGORITHM_COUNT] = {"HS256", "RS256", "ES256"};
+
+const char *key_algorithm_name(enum key_algorithm algorithm) {
+    assert((unsigned)algorithm < KEY_ALGORITHM_COUNT);
+    return algorithm_names[algorithm];
+}
+
+static bool take_part(struct slice *rest, struct slice *part) {
+    const char *dot = memchr(rest->data, '.', rest->size);
+    if (!dot)
+        return false;
+    *part = (struct slice){rest->data, (size_t)(dot - rest->data)};
+    *rest = slice_from(*rest, part->size + 1);
+    return part->size > 0;
+}
+
+bool jws_split(struct slice text, struct jws *jws) {
+    struct slice rest = text;
+    if (text.size == 0 || !take_part(&rest, &jws->header) || !take_part(&rest, &jws->payload))
+        return false;
+    jws->signature = rest;
+    jws->signed_text = (struct slice){text.data, jws->header.size + 1 + jws->payload.size};
+    return rest.size > 0 && memchr(rest.data, '.', rest.size) == NULL;
+}
+
+/* ---- making ---- */
+
+static enum status set_id(struct key *key, struct slice id) {
+    if (id.size == 0 || id.size > KEY_ID_BYTES_MAX || !utf8_valid(id) || utf8_has_control(id))
+        return STATUS_INVALID_CONFIG;
+    memcpy(key->id, id.data, id.size);
+    key->id[id.size] = '\0';
+    return STATUS_OK;
+}
+
+/* Keyed once: setting a key up costs more than a signature over a short text. */
+static enum status hmac_init(struct key *key, const void *secret, size_t size) {
+    char digest[] = "SHA256";
+    const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0),
+                                     OSSL_PARAM_construct_end()};
+    EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+    key->hmac = hmac ? EVP_MAC_CTX_new(hmac) : NULL;
+    EVP_MAC_free(hmac);
+    key->signs = true;
+    key->secret_bytes = size;
+    if (key->hmac && EVP_MAC_init(key->hmac, secret, size, parameters) == 1)
+        return STATUS_OK;
+    key_release(key);
+    return STATUS_OUT_OF_MEMORY;
+}
+
+enum status key_init_secret(struct key *key, struct slice id, struct slice secret) {
+    *key = (struct key){.algorithm = KEY_HS256};
+    if (secret.size == 0 || secret.size > KEY_SECRET_BYTES_MAX || set_id(key, id) != STATUS_OK)
+        return STATUS_INVALID_CONFIG;
+    return hmac_init(key, secret.data, secret.size);
+}
+
+static bool member_is(const json_t *jwk, const char *name, const char *text) {
+    const char *value = json_string_value(json_object_get(jwk, name));
+    return value && strcmp(value, text) == 0;
+}
+
+/* Whether it is a kind of key that we use, and which. */
+static bool find_algorithm(const json_t *jwk, enum key_algorithm *algorithm) {
+    if (member_is(jwk, "kty", "oct"))
+        *algorithm = KEY_HS256;
+    else if (member_is(jwk, "kty", "RSA"))
+        *algorithm = KEY_RS256;
+    else if (member_is(jwk, "kty", "EC") && member_is(jwk, "crv", "P-256"))
+        *algorithm = KEY_ES256;
+    else
+        return false;
+    if (json_object_get(jwk, "use") && !member_is(jwk, "use", "sig"))
+        return false;
+    return !json_object_get(jwk, "alg") || member_is(jwk, "alg", algorithm_names[*algorithm]);
+}
+
+/* How many bytes a member holds, at most bytes_max of which go to bytes; 0 when it is wrong. */
+static size_t member_bytes(const json_t *jwk, const char *name, void *bytes, size_t bytes_max) {
+    const json_t *value = json_object_get(jwk, name);
+    size_t size = 0;
+    if (!json_is_string(value))
+        return 0;
+    struct slice text = {json_string_value(value), json_string_length(value)};
+    return base64url_decode(text, bytes, bytes_max, &size) == STATUS_OK ? size : 0;
+}
+
+static enum status init_oct(struct key *key, const json_t *jwk, const char **why) {
+    uint8_t secret[KEY_SECRET_BYTES_MAX];
+    size_t size = member_bytes(jwk, "k", secret, sizeof(secret));
+    *why = "its 'k' is not base64url of 1 to 1024 bytes";
+    enum status status = size > 0 ? hmac_init(key, secret, size) : STATUS_INVALID_CONFIG;
+    OPENSSL_cleanse(secret, sizeof(secret));
+    return status;
+}
+
+static bool rsa_is_sound(const json_t *jwk) {
+    uint8_t bytes[RSA_MODULUS_BYTES_MAX];
+    size_t modulus = member_bytes(jwk, "n", bytes, sizeof(bytes));
+    return modulus >= RSA_MODULUS_BYTES_MIN && bytes[0] != 0 &&
+           member_bytes(jwk, "e", bytes, sizeof(bytes)) > 0;
+}
+
+static bool ec_is_sound(const json_t *jwk) {
+    uint8_t bytes[EC_COORDINATE_BYTES];
+    return member_bytes(jwk, "x", bytes, sizeof(bytes)) == sizeof(bytes) &&
+           member_bytes(jwk, "y", bytes, sizeof(bytes)) == sizeof(bytes);
+}
+
+/* The library writes to standard error unless told otherwise, in words of whoever sent the token.
+ */
+static void ignore(void *user, const char *file, int line, uint64_t error, const char *format,
+                   va_list arguments) {
+    (void)user, (void)file, (void)line, (void)error, (void)format, (void)arguments;
+}
+
+/* One for each use: its count of references is not made for several threads. */
+static jose_cfg_t *quiet_new(void) {
+    jose_cfg_t *quiet = jose_cfg();
+    if (quiet)
+        jose_cfg_set_err_func(quiet, ignore, NULL);
+    return quiet;
+}
+
+static void quiet_free(jose_cfg_t *quiet) {
+    if (quiet)
+        jose_cfg_decref(quiet);
+}
+
+static bool is_importable(const json_t *jwk) {
+    jose_cfg_t *quiet = quiet_new();
+    EVP_PKEY *imported = quiet ? jose_openssl_jwk_to_EVP_PKEY(quiet, jwk) : NULL;
+    bool is_sound = imported != NULL;
+    EVP_PKEY_free(imported);
+    quiet_free(quiet);
+    return is_sound;
+}
+
+/* Tried once, so that a key that cannot work is found now and not when the first token comes. */
+static bool works(const struct key *key) {
+    struct buffer out;
+    struct jws jws;
+    char header[32];
+    int size =
+        snprintf(header, sizeof(header), "{\"alg\":\"%s\"}", algorithm_names[key->algorithm]);
+    if (!key->signs)
+        return is_importable(key->jwk);
+    buffer_init(&out, JWS_BYTES_MAX);
+    bool verified =
+        key_sign(key, (struct slice){header, (size_t)size}, SLICE("{}"), &out) == STATUS_OK &&
+        jws_split(buffer_slice(&out), &jws) && key_verify(key, &jws);
+    buffer_release(&out);
+    return verified;
+}
+
+/* Only what the algorithm needs, with the algorithm named: nothing else in the JWK is listened
+ * to, and the library will not take the key for anything else either. */
+static json_t *copy_jwk(const json_t *jwk, enum key_algorithm algorithm) {
+    static const char *const members[] = {"kty", "crv", "n", "e",  "x",  "y",
+                                          "d",   "p",   "q", "dp", "dq", "qi"};
+    json_t *copy = json_object();
+    bool whole = copy != NULL;
+    for (size_t i = 0; whole && i < sizeof(members) / sizeof(members[0]); i++) {
+        const json_t *value = json_object_get(jwk, members[i]);
+        if (value)
+            whole = json_object_set_new(copy, members[i], json_deep_copy(value)) == 0;
+    }
+    whole = whole && json_object_set_new(copy, "alg", json_string(algorithm_names[algorithm])) == 0;
+    if (whole)
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
+static enum status init_pair(struct key *key, const json_t *jwk, const char **why) {
+    bool is_rsa = key->algorithm == KEY_RS256;
+    *why = is_rsa ? "it is not an RSA key of 2048 to 8192 bits" : "it is no point of P-256";
+    if (!(is_rsa ? rsa_is_sound(jwk) : ec_is_sound(jwk)))
+        return STATUS_INVALID_CONFIG;
+    key->signs = json_object_get(jwk, "d") != NULL;
+    key->jwk = copy_jwk(jwk, key->algorithm);
+    if (!key->jwk)
+        return STATUS_OUT_OF_MEMORY;
+    if (works(key))
+        return STATUS_OK;
+    key_release(key);
+    *why = "its numbers do not make a key";
+    return STATUS_INVALID_CONFIG;
+}
+
+/* Its kid, or its thumbprint where it has none. */
+static enum status init_id(struct key *key, const json_t *jwk) {
+    const json_t *kid = json_object_get(jwk, "kid");
+    if (kid)
+        return json_is_string(kid)
+                   ? set_id(key, (struct slice){json_string_value(kid), json_string_length(kid)})
+                   : STATUS_INVALID_CONFIG;
+    json_t *thumbprint = jose_jwk_thp(NULL, jwk, "S256");
+    enum status status =
+        thumbprint ? set_id(key, slice_of(json_string_value(thumbprint))) : STATUS_INVALID_CONFIG;
+    json_decref(thumbprint);
+    return status;
+}
+
+enum status key_init_jwk(struct key *key, const json_t *jwk, const char **why) {
+    *key = (struct key){.id = ""};
+    *why = "it is not an object";
+    if (!json_is_object(jwk))
+        return STATUS_INVALID_CONFIG;
+    if (!find_algorithm(jwk, &key->algorithm))
+        return STATUS_NOT_FOUND;
+    *why = "its 'kid' is not 1 to 256 bytes of text";
+    enum status status = init_id(key, jwk);
+    if (status != STATUS_OK)
+        return status;
+    return key->algorithm == KEY_HS256 ? init_oct(key, jwk, why) : init_pair(key, jwk, why);
+}
+
+void key_release(struct key *key) {
+    EVP_MAC_CTX_free(key->hmac);
+    json_decref(key->jwk);
+    key->hmac = NULL;
+    key->jwk = NULL;
+}
+
+/* ---- HS256: OpenSSL itself, which takes a seventh of the time the library needs ---- */
+
+static bool hmac_sum(const struct key *key, struct slice text, uint8_t sum[SHA256_BYTES]) {
+    EVP_MAC_CTX *hmac = EVP_MAC_CTX_dup(key->hmac);
+    size_t size = 0;
+    bool done = hmac && EVP_MAC_update(hmac, (const unsigned char *)text.data, text.size) == 1 &&
+                EVP_MAC_final(hmac, sum, &size, SHA256_BYTES) == 1 && size == SHA256_BYTES;
+    EVP_MAC_CTX_free(hmac);
+    return done;
+}
+
+static bool hmac_verify(const struct key *key, const struct jws *jws) {
+    uint8_t given[SHA256_BYTES];
+    uint8_t sum[SHA256_BYTES];
+    size_t size = 0;
+    return base64url_decode(jws->signature, given, sizeof(given), &size) == STATUS_OK &&
+           size == sizeof(given) && hmac_sum(key, jws->signed_text, sum) &&
+           CRYPTO_memcmp(given, sum, sizeof(sum)) == 0;
+}
+
+static enum status hmac_sign(const struct key *key, size_t begin, struct buffer *out) {
+    uint8_t sum[SHA256_BYTES];
+    char text[BASE64URL_SIZE(SHA256_BYTES)];
+    if (!hmac_sum(key, slice_from(buffer_slice(out), begin), sum))
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = buffer_append_byte(out, '.');
+    base64url_encode(sum, sizeof(sum), text);
+    return status == STATUS_OK ? buffer_append(out, text, sizeof(text)) : status;
+}
+
+/* ---- RS256, ES256: libjose ---- */
+
+static json_t *text_new(struct slice text) {
+    return json_stringn(text.data, text.size);
+}
+
+static bool pair_verify(const struct key *key, const struct jws *jws) {
+    jose_cfg_t *quiet = quiet_new();
+    json_t *object = json_pack("{s:o*, s:o*, s:o*}", "protected", text_new(jws->header), "payload",
+                               text_new(jws->payload), "signature", text_new(jws->signature));
+    bool verified = quiet && object && jose_jws_ver(quiet, object, NULL, key->jwk, false);
+    json_decref(object);
+    quiet_free(quiet);
+    return verified;
+}
+
+static enum status pair_sign(const struct key *key, struct slice header, size_t begin,
+                             struct buffer *out) {
+    struct slice signed_text = slice_from(buffer_slice(out), begin);
+    size_t header_size = BASE64URL_SIZE(header.size);
+    enum status status = STATUS_OUT_OF_MEMORY;
+    jose_cfg_t *quiet = quiet_new();
+    /* A protected header that is text already is signed as it stands. */
+    json_t *object =
+        json_pack("{s:o*}", "payload", text_new(slice_from(signed_text, header_size + 1)));
+    json_t *signature =
+        json_pack("{s:o*}", "protected", text_new((struct slice){signed_text.data, header_size}));
+    if (quiet && object && signature && jose_jws_sig(quiet, object, signature, key->jwk)) {
+        const char *text = json_string_value(json_object_get(object, "signature"));
+        status = text ? buffer_append_byte(out, '.') : STATUS_INTERNAL_ERROR;
+        if (status == STATUS_OK)
+            status = buffer_append_slice(out, slice_of(text));
+    }
+    json_decref(object);
+    json_decref(signature);
+    quiet_free(quiet);
+    return status;
+}
+
+/* ---- both ---- */
+
+bool key_verify(const struct key *key, const struct jws *jws) {
+    return key->algorithm == KEY_HS256 ? hmac_verify(key, jws) : pair_verify(key, jws);
+}
+
+static enum status append_encoded(struct buffer *out, struct slice json) {
+    enum status status = buffer_reserve(out, BASE64URL_SIZE(json.size));
+    if (status == STATUS_OK)
+        out->size += base64url_encode(json.data, json.size, out->data + out->size);
+    return status;
+}
+
+enum status key_sign(const struct key *key, struct slice header, struct slice payload,
+                     struct buffer *out) {
+    size_t begin = out->size;
+    assert(key->signs);
+    enum status status = append_encoded(out, header);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '.');
+    if (status == STATUS_OK)
+        status = append_encoded(out, payload);
+    if (status == STATUS_OK)
+        status = key->algorithm == KEY_HS256 ? hmac_sign(key, begin, out)
+                                             : pair_sign(key, header, begin, out);
+    if (status != STATUS_OK)
+        out->size = begin;
+    return status;
+}

@@ -1,0 +1,263 @@
+#include "auth/keys.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jose/jwk.h>
+#include <openssl/crypto.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define SECRET_BYTES_SHORT 32
+
+/* By which a file is known to be the one that was read. */
+struct file_mark {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec modified;
+};
+
+struct keys {
+    pthread_mutex_t lock; /* of set, for as long as taking a reference takes */
+    struct key_set *set;
+    char *secret;
+    char path[KEYS_PATH_MAX]; /* empty: no file */
+    struct file_mark mark;
+    enum keys_source source;
+};
+
+/* ---- files ---- */
+
+static struct file_mark mark_of(const struct stat *about) {
+    return (struct file_mark){about->st_dev, about->st_ino, about->st_size, about->st_mtim};
+}
+
+static bool same_mark(const struct file_mark *a, const struct file_mark *b) {
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec;
+}
+
+static enum status read_whole(int file, struct buffer *text) {
+    char piece[4096];
+    ssize_t size;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && (size = read(file, piece, sizeof(piece))) != 0)
+        status = size < 0 ? STATUS_SYSTEM_ERROR : buffer_append(text, piece, (size_t)size);
+    OPENSSL_cleanse(piece, sizeof(piece));
+    return status;
+}
+
+static enum status read_file(const char *path, struct buffer *text, struct file_mark *mark) {
+    struct stat about;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_SYSTEM_ERROR;
+    enum status status = fstat(file, &about) == 0 ? STATUS_OK : STATUS_SYSTEM_ERROR;
+    if (status == STATUS_OK && !S_ISREG(about.st_mode)) {
+        errno = EINVAL;
+        status = STATUS_SYSTEM_ERROR;
+    }
+    if (status == STATUS_OK) {
+        *mark = mark_of(&about);
+        status = read_whole(file, text);
+    }
+    int error = errno;
+    close(file);
+    errno = error;
+    return status;
+}
+
+static bool write_new(const char *path, const char *text) {
+    size_t size = strlen(text);
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0)
+        return false;
+    bool written = write(file, text, size) == (ssize_t)size && fsync(file) == 0;
+    return close(file) == 0 && written;
+}
+
+/* Under another name first: a key cut short by a crash would keep the next start from working. */
+static enum status write_file(const char *path, const char *text) {
+    char fresh[KEYS_PATH_MAX + 8];
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    unlink(fresh);
+    if (write_new(fresh, text) && rename(fresh, path) == 0)
+        return STATUS_OK;
+    int error = errno;
+    unlink(fresh);
+    errno = error;
+    return STATUS_SYSTEM_ERROR;
+}
+
+/* ---- sets ---- */
+
+static enum status say_errno(const struct keys *keys, enum status status,
+                             struct key_message *message) {
+    if (status == STATUS_SYSTEM_ERROR || status == STATUS_NOT_FOUND)
+        snprintf(message->text, sizeof(message->text), "cannot read %s: %s", keys->path,
+                 strerror(status == STATUS_NOT_FOUND ? ENOENT : errno));
+    else if (status == STATUS_PAYLOAD_TOO_LARGE)
+        snprintf(message->text, sizeof(message->text), "%s is larger than %d bytes", keys->path,
+                 KEY_SET_BYTES_MAX);
+    else
+        snprintf(message->text, sizeof(message->text), "%s", status_message(status));
+    return status == STATUS_NOT_FOUND ? STATUS_SYSTEM_ERROR : status;
+}
+
+static enum status add_file(struct keys *keys, struct key_set *set, struct key_message *message) {
+    struct buffer text;
+    struct key_message reason = {""};
+    buffer_init(&text, KEY_SET_BYTES_MAX);
+    enum status status = read_file(keys->path, &text, &keys->mark);
+    if (status != STATUS_OK) {
+        status = say_errno(keys, status, message);
+    } else {
+        status = key_set_add_jwks(set, buffer_slice(&text), &reason);
+        if (status != STATUS_OK)
+            snprintf(message->text, sizeof(message->text), "%s: %.400s", keys->path, reason.text);
+    }
+    if (text.data)
+        OPENSSL_cleanse(text.data, text.size);
+    buffer_release(&text);
+    return status;
+}
+
+static void warn_if_short(const struct key_set *set) {
+    for (size_t i = 0; i < set->count; i++)
+        if (set->keys[i].algorithm == KEY_HS256 && set->keys[i].secret_bytes < SECRET_BYTES_SHORT)
+            log_event(LOG_WARN, "signing_key.short", log_str("kid", set->keys[i].id),
+                      log_int("bytes", (int64_t)set->keys[i].secret_bytes),
+                      log_int("wanted", SECRET_BYTES_SHORT));
+}
+
+static enum status load(struct keys *keys, struct key_set **loaded, struct key_message *message) {
+    struct key_set *set = key_set_new();
+    if (!set)
+        return say_errno(keys, STATUS_OUT_OF_MEMORY, message);
+    enum status status = STATUS_OK;
+    if (*keys->secret)
+        status = key_set_add_secret(set, SLICE(KEYS_SECRET_ID), slice_of(keys->secret), message);
+    if (status == STATUS_OK && *keys->path)
+        status = add_file(keys, set, message);
+    if (status != STATUS_OK) {
+        key_set_unref(set);
+        return status;
+    }
+    warn_if_short(set);
+    *loaded = set;
+    return STATUS_OK;
+}
+
+static enum status generate(const struct keys *keys) {
+    json_t *jwk = json_pack("{s:s, s:s, s:s}", "alg", "HS256", "kid", KEYS_SECRET_ID, "use", "sig");
+    char *text = jwk && jose_jwk_gen(NULL, jwk) ? json_dumps(jwk, JSON_COMPACT) : NULL;
+    enum status status = text ? write_file(keys->path, text) : STATUS_OUT_OF_MEMORY;
+    if (text)
+        OPENSSL_cleanse(text, strlen(text));
+    free(text);
+    json_decref(jwk);
+    return status;
+}
+
+static enum status set_path(struct keys *keys, const struct keys_options *options) {
+    bool is_ours = !*options->jwks_file && !*options->secret;
+    int size = is_ours ? snprintf(keys->path, sizeof(keys->path), "%s/" KEYS_FILE, options->folder)
+                       : snprintf(keys->path, sizeof(keys->path), "%s", options->jwks_file);
+    if (size < 0 || (size_t)size >= sizeof(keys->path))
+        return STATUS_INVALID_CONFIG;
+    keys->source = is_ours ? KEYS_READ : KEYS_GIVEN;
+    if (!is_ours || access(keys->path, F_OK) == 0)
+        return STATUS_OK;
+    keys->source = KEYS_GENERATED;
+    return generate(keys);
+}
+
+enum status keys_open(struct keys **keys, const struct keys_options *options,
+                      struct key_message *message) {
+    struct keys *opened = calloc(1, sizeof(*opened));
+    if (opened)
+        opened->secret = strdup(options->secret);
+    if (!opened || !opened->secret) {
+        free(opened);
+        snprintf(message->text, sizeof(message->text), "out of memory");
+        return STATUS_OUT_OF_MEMORY;
+    }
+    int failed = pthread_mutex_init(&opened->lock, NULL);
+    assert(failed == 0);
+    (void)failed;
+    enum status status = set_path(opened, options);
+    if (status != STATUS_OK)
+        snprintf(message->text, sizeof(message->text), "cannot make %s: %s", opened->path,
+                 status == STATUS_SYSTEM_ERROR ? strerror(errno) : status_message(status));
+    else
+        status = load(opened, &opened->set, message);
+    if (status != STATUS_OK) {
+        keys_close(opened);
+        return status;
+    }
+    *keys = opened;
+    return STATUS_OK;
+}
+
+void keys_close(struct keys *keys) {
+    if (!keys)
+        return;
+    key_set_unref(keys->set);
+    pthread_mutex_destroy(&keys->lock);
+    OPENSSL_cleanse(keys->secret, strlen(keys->secret));
+    free(keys->secret);
+    free(keys);
+}
+
+/* What was seen is noted, whatever becomes of it: a bad file is complained about once. */
+static bool has_changed(struct keys *keys) {
+    struct stat about;
+    /* A file that is gone for a moment is a file being replaced: the next look finds it. */
+    if (!*keys->path || stat(keys->path, &about) != 0)
+        return false;
+    struct file_mark now = mark_of(&about);
+    if (same_mark(&now, &keys->mark))
+        return false;
+    keys->mark = now;
+    return true;
+}
+
+bool keys_reload(struct keys *keys, bool always) {
+    struct key_set *set;
+    struct key_message message = {""};
+    if (!always && !has_changed(keys))
+        return false;
+    if (load(keys, &set, &message) != STATUS_OK) {
+        log_event(LOG_ERROR, "signing_keys.kept", log_str("reason", message.text));
+        return false;
+    }
+    pthread_mutex_lock(&keys->lock);
+    struct key_set *old = keys->set;
+    keys->set = set;
+    pthread_mutex_unlock(&keys->lock);
+    key_set_unref(old);
+    log_event(LOG_INFO, "signing_keys.loaded", log_int("keys", (int64_t)set->count),
+              log_str("path", keys->path));
+    return true;
+}
+
+struct key_set *keys_current(struct keys *keys) {
+    pthread_mutex_lock(&keys->lock);
+    struct key_set *set = key_set_ref(keys->set);
+    pthread_mutex_unlock(&keys->lock);
+    return set;
+}
+
+enum keys_source keys_source(const struct keys *keys) {
+    return keys->source;
+}
+
+const char *keys_path(const struct keys *keys) {
+    return keys->path;
+}
