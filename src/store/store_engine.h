@@ -17,6 +17,11 @@ struct store_engine {
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*prune)(struct store_session *session, uint64_t topic_ref, uint64_t below_seq,
                          uint64_t limit, uint64_t *pruned);
+    enum status (*put_revocations)(struct store_session *session,
+                                   const struct store_revocation *revocations, size_t count,
+                                   uint64_t now_ms);
+    enum status (*use_once)(struct store_session *session, enum single_use_kind kind,
+                            struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
 
     enum status (*read_state)(struct store_session *session, struct store_state *state);
     enum status (*load_entity)(struct store_session *session, enum entity_kind kind,
@@ -62,6 +67,8 @@ struct store_engine {
                                 store_journal_cb *callback);
     enum status (*walk_drifts)(struct store_session *session, uint64_t limit, void *user,
                                store_drift_cb *callback);
+    enum status (*walk_revocations)(struct store_session *session, uint64_t now_ms, void *user,
+                                    store_revocation_cb *callback);
 };
 
 struct store {

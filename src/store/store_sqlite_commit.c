@@ -319,7 +319,7 @@ static enum status check_wal(struct sqlite_session *session) {
     return STATUS_STORE_UNAVAILABLE;
 }
 
-static enum status begin(struct sqlite_session *session) {
+enum status sqlite_begin(struct sqlite_session *session) {
     assert(sqlite3_get_autocommit(session->database));
     sqlite3_stmt *rollback = NULL;
     enum status status = check_place(session);
@@ -336,7 +336,7 @@ static enum status begin(struct sqlite_session *session) {
 }
 
 /* The status of the work decides; a failure's own sentence is kept over that of the rollback. */
-static enum status end(struct sqlite_session *session, enum status status) {
+enum status sqlite_end(struct sqlite_session *session, enum status status) {
     if (status == STATUS_OK)
         status = sqlite_execute(session, STATEMENT_COMMIT);
     if (status == STATUS_OK)
@@ -386,12 +386,12 @@ static enum status write_derived(struct sqlite_session *session, const struct st
 
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch) {
     struct sqlite_session *session = sqlite_session_of(base);
-    enum status status = begin(session);
+    enum status status = sqlite_begin(session);
     if (status == STATUS_OK)
         status = write_authority(session, batch);
     if (status == STATUS_OK)
         status = write_derived(session, batch);
-    return end(session, status);
+    return sqlite_end(session, status);
 }
 
 /* ---- pruning --------------------------------------------------------------------------------- */
@@ -441,7 +441,7 @@ enum status sqlite_prune(struct store_session *base, uint64_t topic_ref, uint64_
     struct sqlite_session *session = sqlite_session_of(base);
     struct store_topic topic = {0};
     uint64_t count = 0;
-    enum status status = begin(session);
+    enum status status = sqlite_begin(session);
     if (status == STATUS_OK)
         status = read_topic(session, topic_ref, &topic);
     if (status == STATUS_OK) {
@@ -452,7 +452,7 @@ enum status sqlite_prune(struct store_session *base, uint64_t topic_ref, uint64_
         if (count > 0)
             status = raise_oldest(session, &topic, topic.oldest_seq + count);
     }
-    status = end(session, status);
+    status = sqlite_end(session, status);
     *pruned = status == STATUS_OK ? count : 0;
     return status;
 }
