@@ -24,7 +24,7 @@ enum claim {
     CLAIM_COUNT,
 };
 
-static bool is_given(const struct json_field *field) {
+bool claims_given(const struct json_field *field) {
     return field->present && field->value.kind != JSON_KIND_NULL;
 }
 
@@ -42,30 +42,29 @@ static bool string_text(struct json_value value, struct buffer *memory, struct s
     return text->size > 0 && text->size <= CLAIMS_TEXT_BYTES_MAX && !utf8_has_control(*text);
 }
 
-static bool read_text(const struct json_field *field, struct buffer *memory, struct slice *text) {
-    return !is_given(field) || string_text(field->value, memory, text);
+bool claims_text(const struct json_field *field, struct buffer *memory, struct slice *text) {
+    return !claims_given(field) || string_text(field->value, memory, text);
 }
 
 /* Issuers that number their users say so in numbers. */
-static bool read_id(const struct json_field *field, struct buffer *memory, struct slice *text) {
+bool claims_id(const struct json_field *field, struct buffer *memory, struct slice *text) {
     uint64_t number;
-    if (is_given(field) && json_u64(field->value, JSON_INTEGER_MAX, &number)) {
+    if (claims_given(field) && json_u64(field->value, JSON_INTEGER_MAX, &number)) {
         *text = field->value.raw;
         return true;
     }
-    return read_text(field, memory, text);
+    return claims_text(field, memory, text);
 }
 
 static bool read_time(const struct json_field *field, uint64_t *time_s, bool *has_time) {
-    *has_time = is_given(field);
+    *has_time = claims_given(field);
     return !*has_time || json_u64(field->value, JSON_INTEGER_MAX, time_s);
 }
 
-static bool read_list(const struct json_field *field, struct buffer *memory,
-                      struct claims_list *list) {
+bool claims_names(const struct json_field *field, struct buffer *memory, struct claims_list *list) {
     struct json_value element;
     list->count = 0;
-    if (!is_given(field))
+    if (!claims_given(field))
         return true;
     if (field->value.kind != JSON_KIND_ARRAY)
         return false;
@@ -86,34 +85,34 @@ static bool read_audiences(const struct json_field *field, struct buffer *memory
         list->count = 1;
         return string_text(field->value, memory, &list->names[0]);
     }
-    return read_list(field, memory, list);
+    return claims_names(field, memory, list);
 }
 
 static bool read_who(const struct json_field *fields, struct claims *claims,
                      struct buffer *memory) {
-    return read_id(&fields[CLAIM_USER_ID], memory, &claims->who.user_id) &&
-           read_id(&fields[CLAIM_ORG_ID], memory, &claims->who.org_id) &&
-           read_text(&fields[CLAIM_GUEST_SCOPE], memory, &claims->who.guest_scope) &&
-           read_text(&fields[CLAIM_SESSION_ID], memory, &claims->session_id) &&
-           read_text(&fields[CLAIM_DEVICE_ID], memory, &claims->device_id) &&
+    return claims_id(&fields[CLAIM_USER_ID], memory, &claims->who.user_id) &&
+           claims_id(&fields[CLAIM_ORG_ID], memory, &claims->who.org_id) &&
+           claims_text(&fields[CLAIM_GUEST_SCOPE], memory, &claims->who.guest_scope) &&
+           claims_text(&fields[CLAIM_SESSION_ID], memory, &claims->session_id) &&
+           claims_text(&fields[CLAIM_DEVICE_ID], memory, &claims->device_id) &&
            !(claims->who.user_id.data && claims->who.guest_scope.data);
 }
 
 static bool read_fields(const struct json_field *fields, struct claims *claims,
                         struct buffer *memory) {
     bool has_not_before;
-    return read_text(&fields[CLAIM_ISS], memory, &claims->issuer) &&
-           read_text(&fields[CLAIM_SUB], memory, &claims->subject) &&
-           read_text(&fields[CLAIM_JTI], memory, &claims->token_id) &&
-           read_text(&fields[CLAIM_VERSION], memory, &claims->version) &&
+    return claims_text(&fields[CLAIM_ISS], memory, &claims->issuer) &&
+           claims_text(&fields[CLAIM_SUB], memory, &claims->subject) &&
+           claims_text(&fields[CLAIM_JTI], memory, &claims->token_id) &&
+           claims_text(&fields[CLAIM_VERSION], memory, &claims->version) &&
            read_audiences(&fields[CLAIM_AUD], memory, &claims->audiences) &&
            read_time(&fields[CLAIM_IAT], &claims->issued_at_s, &claims->has_issued_at) &&
            read_time(&fields[CLAIM_NBF], &claims->not_before_s, &has_not_before) &&
            read_time(&fields[CLAIM_EXP], &claims->expires_at_s, &claims->has_expires_at) &&
            read_who(fields, claims, memory) &&
-           read_list(&fields[CLAIM_SCOPES], memory, &claims->scopes) &&
-           read_list(&fields[CLAIM_TOPICS], memory, &claims->topics) &&
-           read_list(&fields[CLAIM_STREAMS], memory, &claims->streams);
+           claims_names(&fields[CLAIM_SCOPES], memory, &claims->scopes) &&
+           claims_names(&fields[CLAIM_TOPICS], memory, &claims->topics) &&
+           claims_names(&fields[CLAIM_STREAMS], memory, &claims->streams);
 }
 
 static void clear(struct claims *claims) {

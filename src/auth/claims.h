@@ -43,4 +43,12 @@ struct claims {
 /* memory has room for CLAIMS_BYTES_MAX, is empty, and lives as long as the claims. */
 MUST_CHECK enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory);
 
+/* The same for one member, for requests that ask for claims: false when it is wrong, and untouched
+ * when it is absent. */
+bool claims_given(const struct json_field *field);
+bool claims_text(const struct json_field *field, struct buffer *memory, struct slice *text);
+/* Text, or a whole number taken as its text. */
+bool claims_id(const struct json_field *field, struct buffer *memory, struct slice *text);
+bool claims_names(const struct json_field *field, struct buffer *memory, struct claims_list *list);
+
 #endif

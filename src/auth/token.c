@@ -187,7 +187,7 @@ static bool put_list(json_t *object, const char *name, const struct grant_list *
     return json_object_set_new(object, name, array) == 0 && whole;
 }
 
-static char *claims_text(const struct token_policy *policy, const struct token_request *request,
+static char *claims_json(const struct token_policy *policy, const struct token_request *request,
                          struct slice subject) {
     json_t *object = json_object();
     struct slice issuer = policy->issuer.size > 0 ? policy->issuer : (struct slice){NULL, 0};
@@ -244,7 +244,7 @@ enum status token_mint(const struct token_policy *policy, const struct key_set *
     buffer_init(&subject, 2 * CLAIMS_TEXT_BYTES_MAX);
     enum status status = token_subject(&request->who, &subject);
     char *claims =
-        status == STATUS_OK ? claims_text(policy, request, buffer_slice(&subject)) : NULL;
+        status == STATUS_OK ? claims_json(policy, request, buffer_slice(&subject)) : NULL;
     if (status == STATUS_OK)
         status = claims ? sign_claims(key, claims, out) : STATUS_OUT_OF_MEMORY;
     free(claims);

@@ -48,6 +48,17 @@ const struct cli_command cli_commands[] = {
      "Rebuild documents from the log and write those that differ, through the server where one "
      "runs; with --verify only name them.",
      "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject},
+    {"token",
+     "token mint [--user ID | --guest SCOPE] [--org ID] [--scopes A,B] [--topics A,B] "
+     "[--streams A,B]\n"
+     "token mint … [--ttl SECONDS] [--device ID] [--session ID] [--json] [--url URL] [--key KEY] "
+     "[--data-dir DIR]\n"
+     "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
+     "token inspect TOKEN|- [--json] [--data-dir DIR]",
+     "Mint a sync token for a client, or look into one and say whether it would be taken.",
+     "khala token mint --user u1 --scopes runtime.run_events\n"
+     "khala token mint --user u1 --scopes runtime.run_events | khala token inspect -",
+     cli_token},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic},

@@ -53,6 +53,7 @@ int cli_json(int argc, char **argv);
 int cli_migrate(int argc, char **argv);
 int cli_reproject(int argc, char **argv);
 int cli_serve(int argc, char **argv);
+int cli_token(int argc, char **argv);
 int cli_topic(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_version(int argc, char **argv);

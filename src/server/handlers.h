@@ -55,6 +55,9 @@ void handle_reproject(struct exchange *exchange);
 /* handle_messages.c */
 void handle_messages(struct exchange *exchange);
 
+/* handle_token.c */
+void handle_token(struct exchange *exchange);
+
 /* handle_sse.c */
 void handle_sse(struct exchange *exchange);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "server/handlers.h"
+#include "server/mint.h"
 
 /* The backend's and the operator's, which need the operator key. */
 #define OPERATOR_GET(path, handle)                                                                 \
@@ -43,6 +44,7 @@ static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0, ROUTE_OPERATOR},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
      ROUTE_OPERATOR},
+    {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR},
     OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
 };

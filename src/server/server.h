@@ -2,8 +2,8 @@
  * server_run belongs to the main thread, which watches for signals; loops only read the struct.
  * Process lifetime: the struct outlives every thread.
  * What could not be had (the address, the store, the key) is said in message, and logged.
- * SIGTERM or SIGINT drains within the grace; a second one ends at once. Loops end first, since
- * they use the rest; then the writer, the readers, the store. */
+ * SIGTERM or SIGINT drains within the grace; a second one ends at once. SIGHUP reads the keys
+ * again. Loops end first, since they use the rest; then the writer, the readers, the store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -14,6 +14,7 @@
 #include "hub/hub.h"
 #include "projector/projector.h"
 #include "server/config.h"
+#include "server/gate.h"
 #include "server/loop.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
@@ -29,6 +30,7 @@ struct server {
     uint64_t item_bytes_max; /* of an item of a batch */
     uint16_t port;           /* the one in force, also when 0 was asked for */
     struct operator_key operator_key;
+    struct gate gate;
     struct store *store;
     struct projector *projector;
     struct hub *hub;
@@ -44,7 +46,9 @@ struct server {
     uv_loop_t control;
     uv_signal_t terminate;
     uv_signal_t interrupt;
+    uv_signal_t hang_up;
     uv_timer_t grace;
+    uv_timer_t look; /* at files that may have changed */
     uv_async_t loop_ended;
     char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */
 };

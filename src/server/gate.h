@@ -1,0 +1,56 @@
+/* The gate: who stands behind a request, by its token, and a count of everybody it turned away.
+ * gate_open, gate_reload and gate_close belong to the main thread; the rest to any.
+ * Owns the keys and the revocations; texts are the settings', which outlive it.
+ * A principal that comes out is the caller's reference. Refusals are the 401s and 403s of
+ * spec/status.json; STATUS_BAD_REQUEST for a query that does not decode.
+ * The operator key is not a token, and no token is the operator key. No secret is logged. */
+#ifndef SERVER_GATE_H
+#define SERVER_GATE_H
+
+#include "auth/compatibility.h"
+#include "auth/keys.h"
+#include "auth/revocation.h"
+#include "auth/token.h"
+#include "server/config.h"
+#include "topic/topic_class.h"
+#include "wire/http1_request.h"
+
+struct gate {
+    struct keys *keys;
+    struct revocations *revocations;
+    struct token_policy policy;
+    struct compatibility_window compatibility;
+    bool enforces_origin;
+    struct slice allowed_origins;
+    const struct policy_table *topic_policies;
+    /* By reason and by class of the topic that was asked for; the last class: none. */
+    atomic_uint_fast64_t denials[STATUS_COUNT][TOPIC_CLASS_COUNT + 1];
+};
+
+/* Reads or makes the keys. What could not be had is in the message. */
+MUST_CHECK enum status gate_open(struct gate *gate, const struct config *config,
+                                 struct key_message *message);
+void gate_close(struct gate *gate);
+/* Looks at the keys again: always, or only if their file changed. */
+void gate_reload(struct gate *gate, bool always);
+
+/* By ?token=, since browsers can put it nowhere else, or by Authorization: Bearer. */
+MUST_CHECK enum status gate_admit(struct gate *gate, const struct http1_request *request,
+                                  uint64_t now_ms, const struct principal **principal);
+/* A token that came another way: a refresh, a capability. */
+MUST_CHECK enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
+                                        const struct principal **principal);
+/* STATUS_ORIGIN_NOT_ALLOWED for a page that may not connect; requests without Origin may. */
+MUST_CHECK enum status gate_check_origin(const struct gate *gate,
+                                         const struct http1_request *request);
+
+/* Logs and counts a refusal. The topic is the one asked for; data NULL: none. */
+void gate_denied(struct gate *gate, enum status reason, struct slice topic,
+                 struct slice request_id);
+/* How often; topic_class TOPIC_CLASS_COUNT: where no topic was asked for. */
+uint64_t gate_denials(const struct gate *gate, enum status reason, enum topic_class topic_class);
+
+/* Until when a revocation made now must be remembered: no token issued before it lives longer. */
+uint64_t gate_revocation_expires_at_ms(const struct gate *gate, uint64_t now_ms);
+
+#endif
