@@ -135,7 +135,7 @@ static int gate_of_settings(const char *data_dir, struct config *config, struct 
         return cli_fail(EXIT_CODE_NO, "there is no key in %s: 'khala serve' makes one", path);
     if (file)
         fclose(file);
-    if (gate_open(gate, config, &message) != STATUS_OK)
+    if (gate_init(gate, config, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_USAGE, "%s", message.text);
     return EXIT_CODE_DONE;
 }
@@ -163,7 +163,7 @@ static int mint_offline(const struct mint_options *options, struct slice request
                                : cli_fail(EXIT_CODE_NO, "%s: %s", status_code(status),
                                           why ? why : status_message(status));
     buffer_release(&out);
-    gate_close(&gate);
+    gate_release(&gate);
     return code;
 }
 
@@ -222,7 +222,7 @@ static int check_token(struct slice token, const char *data_dir, enum status *ve
     clock_init(&clock);
     *verdict = gate_admit_token(&gate, token, clock_wall_ms(&clock), &principal);
     principal_unref(principal);
-    gate_close(&gate);
+    gate_release(&gate);
     return EXIT_CODE_DONE;
 }
 

@@ -10,7 +10,7 @@
 #define REVOCATIONS_MAX 1000000
 #define MS_PER_S        1000
 
-enum status gate_open(struct gate *gate, const struct config *config, struct key_message *message) {
+enum status gate_init(struct gate *gate, const struct config *config, struct key_message *message) {
     *gate = (struct gate){
         .policy = {.issuer = slice_of(config->token_issuer),
                    .audience = slice_of(config->token_audience),
@@ -42,7 +42,7 @@ enum status gate_open(struct gate *gate, const struct config *config, struct key
     return status;
 }
 
-void gate_close(struct gate *gate) {
+void gate_release(struct gate *gate) {
     keys_close(gate->keys);
     revocations_close(gate->revocations);
     gate->keys = NULL;

@@ -1,5 +1,5 @@
 /* The gate: who stands behind a request, by its token, and a count of everybody it turned away.
- * gate_open, gate_reload and gate_close belong to the main thread; the rest to any.
+ * gate_init, gate_reload and gate_release belong to the main thread; the rest to any.
  * Owns the keys and the revocations; texts are the settings', which outlive it.
  * A principal that comes out is the caller's reference. Refusals are the 401s and 403s of
  * spec/status.json; STATUS_BAD_REQUEST for a query that does not decode.
@@ -28,9 +28,9 @@ struct gate {
 };
 
 /* Reads or makes the keys. What could not be had is in the message. */
-MUST_CHECK enum status gate_open(struct gate *gate, const struct config *config,
+MUST_CHECK enum status gate_init(struct gate *gate, const struct config *config,
                                  struct key_message *message);
-void gate_close(struct gate *gate);
+void gate_release(struct gate *gate);
 /* Looks at the keys again: always, or only if their file changed. */
 void gate_reload(struct gate *gate, bool always);
 

@@ -202,7 +202,7 @@ static enum status revocations_load(struct server *server) {
 
 static enum status gate_start(struct server *server) {
     struct key_message message = {""};
-    enum status status = gate_open(&server->gate, &server->config, &message);
+    enum status status = gate_init(&server->gate, &server->config, &message);
     if (status != STATUS_OK)
         return refuse(server, status, "no keys for tokens: %.900s", message.text);
     status = revocations_load(server);
@@ -288,7 +288,7 @@ static void store_stop(struct server *server) {
         consumers_close(server->consumers);
     if (server->hub)
         hub_close(server->hub);
-    gate_close(&server->gate);
+    gate_release(&server->gate);
     if (server->store)
         store_close(server->store);
 }
