@@ -606,8 +606,10 @@ void config_print_markdown(FILE *out) {
             fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, out);
         if (setting->type == SETTING_ADDRESS)
             fputs("host:port", out);
-        if (setting->type == SETTING_TEXT || setting->type == SETTING_OPTIONAL)
+        if (setting->type == SETTING_TEXT)
             fputs("text", out);
+        if (setting->type == SETTING_OPTIONAL)
+            fputs("text or nothing", out);
         if (setting->type == SETTING_ORIGINS)
             fputs("origins", out);
         if (setting->type == SETTING_FLAG)
