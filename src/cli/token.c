@@ -146,7 +146,7 @@ static int mint_offline(const struct mint_options *options, struct slice request
     struct uuid7_generator ids;
     struct clock clock;
     struct buffer out;
-    const char *why;
+    const char *why = NULL;
     int code = gate_of_settings(options->remote.data_dir, &config, &gate);
     if (code != EXIT_CODE_DONE)
         return code;
