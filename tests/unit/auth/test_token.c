@@ -98,75 +98,74 @@ static void a_good_token_becomes_its_principal(void **state) {
     principal_unref(who);
 }
 
+static const struct {
+    const char *from;
+    const char *to;
+    enum status status;
+} claim_rows[] = {
+    {"\"aud\":\"openagents-sync\"", "\"aud\":[\"x\",\"openagents-sync\"]", STATUS_OK},
+    {"\"aud\":\"openagents-sync\"", "\"aud\":\"openagents\"", STATUS_INVALID_TOKEN},
+    {"\"aud\":\"openagents-sync\"", "\"aud\":[]", STATUS_INVALID_TOKEN},
+    {"\"aud\":\"openagents-sync\",", "", STATUS_INVALID_TOKEN},
+    {"\"aud\":\"openagents-sync\"", "\"aud\":5", STATUS_INVALID_TOKEN},
+    {"oa_sync_claims_v1", "oa_sync_claims_v2", STATUS_INVALID_TOKEN},
+    {",\"oa_claims_version\":\"oa_sync_claims_v1\"", "", STATUS_INVALID_TOKEN},
+    {"\"jti\":\"j1\",", "", STATUS_MISSING_JTI},
+    {"\"jti\":\"j1\"", "\"jti\":null", STATUS_MISSING_JTI},
+    {"\"jti\":\"j1\"", "\"jti\":\"\"", STATUS_INVALID_TOKEN},
+    {"\"jti\":\"j1\"", "\"jti\":7", STATUS_INVALID_TOKEN},
+    {"\"iat\":1800000000,", "", STATUS_MISSING_IAT},
+    {"\"iat\":1800000000", "\"iat\":-1", STATUS_INVALID_TOKEN},
+    {"\"iat\":1800000000", "\"iat\":1e9", STATUS_INVALID_TOKEN},
+    {"\"iat\":1800000000", "\"iat\":99999999999999999999", STATUS_INVALID_TOKEN},
+    {"\"iat\":1800000000", "\"iat\":\"1800000000\"", STATUS_INVALID_TOKEN},
+    {"\"iat\":1800000000", "\"iat\":1800000030", STATUS_OK},
+    {"\"iat\":1800000000", "\"iat\":1800000031", STATUS_TOKEN_NOT_YET_VALID},
+    {"\"iat\":1800000000", "\"iat\":1799999070", STATUS_OK},
+    {"\"iat\":1800000000", "\"iat\":1799999069", STATUS_TOKEN_TOO_OLD},
+    {"\"iat\":1800000000", "\"iat\":0", STATUS_TOKEN_TOO_OLD},
+    {"\"nbf\":1800000000", "\"nbf\":1800000030", STATUS_OK},
+    {"\"nbf\":1800000000", "\"nbf\":1800000031", STATUS_TOKEN_NOT_YET_VALID},
+    {"\"nbf\":1800000000", "\"nbf\":9007199254740991", STATUS_TOKEN_NOT_YET_VALID},
+    {"\"nbf\":1800000000,", "", STATUS_OK},
+    {"\"nbf\":1800000000", "\"nbf\":-5", STATUS_INVALID_TOKEN},
+    {"\"exp\":1800000300,", "", STATUS_INVALID_TOKEN},
+    {"\"exp\":1800000300", "\"exp\":1799999971", STATUS_OK},
+    {"\"exp\":1800000300", "\"exp\":1799999970", STATUS_TOKEN_EXPIRED},
+    {"\"exp\":1800000300", "\"exp\":0", STATUS_TOKEN_EXPIRED},
+    {"\"exp\":1800000300", "\"exp\":-1", STATUS_INVALID_TOKEN},
+    {"\"exp\":1800000300", "\"exp\":9007199254740991", STATUS_OK},
+    {"\"exp\":1800000300", "\"exp\":9007199254740992", STATUS_INVALID_TOKEN},
+    {"\"exp\":1800000300", "\"exp\":1800000300.5", STATUS_INVALID_TOKEN},
+    {"\"exp\":1800000300", "\"exp\":1800000300,\"exp\":1800000301", STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u1\",\"oa_user_id\":\"u2\"", STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u1\",\"oa_user\\u005fid\":\"u2\"",
+     STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u1\",\"oa_guest_scope\":\"g\"",
+     STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_guest_scope\":\"g\"", STATUS_OK},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":42", STATUS_OK},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":-42", STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":null", STATUS_OK},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"\"", STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":[\"u1\"]", STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u\\u0000\"", STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u\\r\\n1\"", STATUS_INVALID_TOKEN},
+    {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"\\u00fc1\"", STATUS_OK},
+    {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":\"run:a:events\"",
+     STATUS_INVALID_TOKEN},
+    {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":[1]", STATUS_INVALID_TOKEN},
+    {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":[\"\"]", STATUS_INVALID_TOKEN},
+    {"\"sub\":\"user:u1\"", "\"sub\":{}", STATUS_INVALID_TOKEN},
+};
+
 static void claims_follow_the_table(void **state) {
     (void)state;
-    static const struct {
-        const char *from;
-        const char *to;
-        enum status status;
-    } rows[] = {
-        {"\"aud\":\"openagents-sync\"", "\"aud\":[\"x\",\"openagents-sync\"]", STATUS_OK},
-        {"\"aud\":\"openagents-sync\"", "\"aud\":\"openagents\"", STATUS_INVALID_TOKEN},
-        {"\"aud\":\"openagents-sync\"", "\"aud\":[]", STATUS_INVALID_TOKEN},
-        {"\"aud\":\"openagents-sync\",", "", STATUS_INVALID_TOKEN},
-        {"\"aud\":\"openagents-sync\"", "\"aud\":5", STATUS_INVALID_TOKEN},
-        {"oa_sync_claims_v1", "oa_sync_claims_v2", STATUS_INVALID_TOKEN},
-        {",\"oa_claims_version\":\"oa_sync_claims_v1\"", "", STATUS_INVALID_TOKEN},
-        {"\"jti\":\"j1\",", "", STATUS_MISSING_JTI},
-        {"\"jti\":\"j1\"", "\"jti\":null", STATUS_MISSING_JTI},
-        {"\"jti\":\"j1\"", "\"jti\":\"\"", STATUS_INVALID_TOKEN},
-        {"\"jti\":\"j1\"", "\"jti\":7", STATUS_INVALID_TOKEN},
-        {"\"iat\":1800000000,", "", STATUS_MISSING_IAT},
-        {"\"iat\":1800000000", "\"iat\":-1", STATUS_INVALID_TOKEN},
-        {"\"iat\":1800000000", "\"iat\":1e9", STATUS_INVALID_TOKEN},
-        {"\"iat\":1800000000", "\"iat\":99999999999999999999", STATUS_INVALID_TOKEN},
-        {"\"iat\":1800000000", "\"iat\":\"1800000000\"", STATUS_INVALID_TOKEN},
-        {"\"iat\":1800000000", "\"iat\":1800000030", STATUS_OK},
-        {"\"iat\":1800000000", "\"iat\":1800000031", STATUS_TOKEN_NOT_YET_VALID},
-        {"\"iat\":1800000000", "\"iat\":1799999070", STATUS_OK},
-        {"\"iat\":1800000000", "\"iat\":1799999069", STATUS_TOKEN_TOO_OLD},
-        {"\"iat\":1800000000", "\"iat\":0", STATUS_TOKEN_TOO_OLD},
-        {"\"nbf\":1800000000", "\"nbf\":1800000030", STATUS_OK},
-        {"\"nbf\":1800000000", "\"nbf\":1800000031", STATUS_TOKEN_NOT_YET_VALID},
-        {"\"nbf\":1800000000", "\"nbf\":9007199254740991", STATUS_TOKEN_NOT_YET_VALID},
-        {"\"nbf\":1800000000,", "", STATUS_OK},
-        {"\"nbf\":1800000000", "\"nbf\":-5", STATUS_INVALID_TOKEN},
-        {"\"exp\":1800000300,", "", STATUS_INVALID_TOKEN},
-        {"\"exp\":1800000300", "\"exp\":1799999971", STATUS_OK},
-        {"\"exp\":1800000300", "\"exp\":1799999970", STATUS_TOKEN_EXPIRED},
-        {"\"exp\":1800000300", "\"exp\":0", STATUS_TOKEN_EXPIRED},
-        {"\"exp\":1800000300", "\"exp\":-1", STATUS_INVALID_TOKEN},
-        {"\"exp\":1800000300", "\"exp\":9007199254740991", STATUS_OK},
-        {"\"exp\":1800000300", "\"exp\":9007199254740992", STATUS_INVALID_TOKEN},
-        {"\"exp\":1800000300", "\"exp\":1800000300.5", STATUS_INVALID_TOKEN},
-        {"\"exp\":1800000300", "\"exp\":1800000300,\"exp\":1800000301", STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u1\",\"oa_user_id\":\"u2\"",
-         STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u1\",\"oa_user\\u005fid\":\"u2\"",
-         STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u1\",\"oa_guest_scope\":\"g\"",
-         STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_guest_scope\":\"g\"", STATUS_OK},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":42", STATUS_OK},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":-42", STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":null", STATUS_OK},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"\"", STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":[\"u1\"]", STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u\\u0000\"", STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"u\\r\\n1\"", STATUS_INVALID_TOKEN},
-        {"\"oa_user_id\":\"u1\"", "\"oa_user_id\":\"\\u00fc1\"", STATUS_OK},
-        {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":\"run:a:events\"",
-         STATUS_INVALID_TOKEN},
-        {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":[1]", STATUS_INVALID_TOKEN},
-        {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":[\"\"]",
-         STATUS_INVALID_TOKEN},
-        {"\"sub\":\"user:u1\"", "\"sub\":{}", STATUS_INVALID_TOKEN},
-    };
     assert_ok(verify_claims(plain, NOW_S));
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        enum status status = verify_claims(with(rows[i].from, rows[i].to), NOW_S);
-        if (status != rows[i].status)
-            fail_msg("row %zu (%s): %s", i, rows[i].to, status_code(status));
+    for (size_t i = 0; i < sizeof(claim_rows) / sizeof(claim_rows[0]); i++) {
+        enum status status = verify_claims(with(claim_rows[i].from, claim_rows[i].to), NOW_S);
+        if (status != claim_rows[i].status)
+            fail_msg("row %zu (%s): %s", i, claim_rows[i].to, status_code(status));
     }
 }
 
