@@ -57,7 +57,8 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     assert(frame->content.seq == subscription->next_seq);
     subscription->next_seq++;
     batch->through_seq++;
-    if (principal_may_read(subscription->options.principal, &frame->content.owner))
+    if (grant_may_read(subscription->options.principal, subscription->options.view,
+                       &frame->content.owner))
         batch->frames[batch->count++] = frame;
     else
         frame_unref(frame);

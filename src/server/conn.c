@@ -5,7 +5,6 @@
 #include <strings.h>
 
 #include "base/log.h"
-#include "server/development_gate.h"
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
@@ -271,6 +270,23 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 
+static enum status conn_admit(struct conn *conn, const struct http1_request *request) {
+    struct server *server = conn->loop->server;
+    struct exchange *exchange = conn->exchange;
+    enum status status = STATUS_OK;
+    if (exchange->route->flags & ROUTE_OPERATOR)
+        status = operator_key_check(&server->operator_key, request);
+    if (exchange->route->flags & ROUTE_READER) {
+        status = gate_check_origin(&server->gate, request);
+        if (status == STATUS_OK)
+            status = gate_admit(&server->gate, request, clock_wall_ms(&conn->loop->clock),
+                                &exchange->principal);
+    }
+    if (status_http(status) == 401 || status_http(status) == 403)
+        gate_denied(&server->gate, status, (struct slice){NULL, 0}, exchange_request_id(exchange));
+    return status;
+}
+
 /* Finds the route before any of the body is taken. */
 static void conn_head(struct conn *conn) {
     const struct http1_request *request = http1_parser_request(&conn->parser);
@@ -281,10 +297,8 @@ static void conn_head(struct conn *conn) {
     }
     conn->keep_alive = request->keep_alive && !atomic_load(&conn->loop->server->draining);
     enum status status = route_find(conn->exchange);
-    if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_OPERATOR)
-        status = operator_key_check(&conn->loop->server->operator_key, request);
-    if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_READER)
-        status = development_gate_check(&conn->loop->server->operator_key, request);
+    if (status == STATUS_OK)
+        status = conn_admit(conn, request);
     if (status == STATUS_OK)
         status = conn_allow_body(conn, request);
     if (status == STATUS_OK) {

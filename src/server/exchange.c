@@ -34,6 +34,7 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
 static void exchange_free(struct exchange *exchange) {
     if (exchange->work)
         exchange->work_free(exchange->work);
+    principal_unref(exchange->principal);
     buffer_release(&exchange->parameter_memory);
     buffer_release(&exchange->body);
     free(exchange);

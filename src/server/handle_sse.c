@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "delivery/stale.h"
+#include "server/entitle.h"
 #include "server/handlers.h"
 #include "server/server.h"
 #include "server/store_read.h"
@@ -213,13 +214,11 @@ static void sse_begin(struct sse *sse) {
         pump(&sse->reader);
 }
 
-void handle_sse(struct exchange *exchange) {
+static void sse_open(struct exchange *exchange) {
     uint64_t after_seq;
     bool has_cursor;
     struct sse *sse = NULL;
-    enum status status = topic_name_check(exchange->parameters[0]);
-    if (status == STATUS_OK)
-        status = read_cursor(exchange, &has_cursor, &after_seq);
+    enum status status = read_cursor(exchange, &has_cursor, &after_seq);
     if (status == STATUS_OK && atomic_load(&exchange->server->draining))
         status = STATUS_SHUTTING_DOWN;
     if (status == STATUS_OK) {
@@ -235,6 +234,14 @@ void handle_sse(struct exchange *exchange) {
     }
     if (status == STATUS_OK)
         sse_begin(sse);
+    else
+        exchange_answer_status(exchange, status);
+}
+
+void handle_sse(struct exchange *exchange) {
+    enum status status = topic_name_check(exchange->parameters[0]);
+    if (status == STATUS_OK)
+        entitle(exchange, exchange->parameters[0], sse_open);
     else
         exchange_answer_status(exchange, status);
 }

@@ -10,7 +10,7 @@
 enum route_flag {
     ROUTE_OPERATOR = 1, /* needs the operator key */
     ROUTE_STREAM = 2,   /* called with the head; the body comes in pieces */
-    ROUTE_READER = 8,   /* a subscriber's: passes the development gate, until there are tokens */
+    ROUTE_READER = 8,   /* a subscriber's: needs a token */
     ROUTE_APPEND = 4,   /* the body may be as large as an append's, which is a setting */
 };
 

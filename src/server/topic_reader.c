@@ -8,9 +8,6 @@
 
 #define MESSAGE_BYTES_MAX (80u << 20)
 
-/* Behind the operator key everything may be read; tokens will say who else asks. */
-static const struct principal operator_principal = {.read_all = true};
-
 static void member_advanced(struct feed_reader *member) {
     struct topic_reader *reader = (struct topic_reader *)member;
     if (reader->exchange->conn && !reader->subscription.is_reading)
@@ -44,6 +41,9 @@ static void read_back(struct loop_task *task) {
 enum status topic_reader_open(struct topic_reader *reader, struct exchange *exchange,
                               bool has_cursor, uint64_t after_seq) {
     struct slice topic = exchange->parameters[0];
+    /* Who came by the operator key has no token, and reads everything. */
+    const struct principal *principal =
+        exchange->principal ? exchange->principal : &principal_operator;
     reader->exchange = exchange;
     reader->member.advanced = member_advanced;
     reader->member.expired = member_expired;
@@ -58,7 +58,8 @@ enum status topic_reader_open(struct topic_reader *reader, struct exchange *exch
                           .watch = feed_watch(reader->member.feed),
                           .topic = topic,
                           .policy = policy_of(&exchange->server->config.policies, topic),
-                          .principal = &operator_principal,
+                          .principal = principal,
+                          .view = exchange->principal ? exchange->view : GRANT_VIEW_ALL,
                           .has_cursor = has_cursor,
                           .after_seq = after_seq,
                       });

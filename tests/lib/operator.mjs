@@ -79,6 +79,11 @@ export class Operator {
     return response.body.trim().split("\n").map((line) => JSON.parse(line));
   }
 
+  /** A subscriber's token: for whatever is asked, or to read everything. */
+  async token(request = { scopes: ["runtime.read_all"] }) {
+    return (await this.did("/api/sync/token", request)).token;
+  }
+
   /** All events of a run, by its pages. */
   async events(run) {
     const all = [];
