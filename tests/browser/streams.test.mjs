@@ -28,7 +28,7 @@ const count = (page, type, number) => until(page, ([wanted, goal]) =>
   window.seen.filter((one) => one.type === wanted).length >= goal, [type, number], `${number} of ${type}`);
 
 const address = (operator, query) =>
-  `${operator.server.url.replace("http", "ws")}/internal/v1/khala/topics/${TOPIC}/ws?token=${operator.key}&${query}`;
+  `${operator.server.url.replace("http", "ws")}/internal/v1/khala/topics/${TOPIC}/ws?token=${operator.reader}&${query}`;
 
 test("a browser's WebSocket follows a topic, compressed, and resumes", async (t) => {
   const operator = await operate(t);
@@ -86,7 +86,7 @@ test("a browser's audit socket says who it is and is sent the log", async (t) =>
   await operator.batch(events(50));
   const page = await openPage(t, operator);
   const stream = `${operator.server.url.replace("http", "ws")}/api/events/stream`;
-  const init = { type: "init", version: 1, capability: operator.key, nonce: "browser", ts: Date.now() };
+  const init = { type: "init", version: 1, capability: operator.reader, nonce: "browser", ts: Date.now() };
   await openSocket(page, stream, init);
   await count(page, "replay_complete", 1);
   const { items } = await operator.read("/api/events?limit=200");
@@ -109,7 +109,7 @@ test("a browser's EventSource follows topic and log over a crash, without loss o
       const source = new EventSource(`${path}&token=${key}`);
       source.onmessage = ({ data: text, lastEventId }) => window.streams[name].push({ lastEventId, ...JSON.parse(text) });
     }
-  }, [TOPIC, first.key]);
+  }, [TOPIC, first.reader]);
   const both = (goal) => until(page, (number) =>
     window.streams.topic.length >= number && window.streams.log.length >= number, goal, `${goal} of each`);
   await both(101);
@@ -136,7 +136,7 @@ test("a browser's EventSource beyond the budget is told inside the stream, then 
     for (const type of ["message", "stale_cursor", "bootstrap"]) {
       source.addEventListener(type, ({ data: text }) => window.seen.push({ type, ...JSON.parse(text) }));
     }
-  }, [TOPIC, operator.key]);
+  }, [TOPIC, operator.reader]);
   await count(page, "message", 30);
   const types = await page.evaluate(() => window.seen.map((one) => one.type));
   assert.deepEqual(types, ["stale_cursor", "bootstrap", ...Array(30).fill("message")]);

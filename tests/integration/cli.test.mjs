@@ -289,6 +289,8 @@ function documented() {
 function samples({ takes, fallback }) {
   if (takes === "host:port") return { good: "localhost:80", bad: "localhost" };
   if (takes === "secret") return { good: "s3cret", bad: "two words", shown: "********" };
+  if (takes === "text or nothing") return { good: "somewhere", bad: "x".repeat(512) };
+  if (takes === "origins") return { good: "https://app.example, http://localhost:3000", bad: "app.example" };
   if (takes === "text") return { good: "/somewhere else", bad: "" };
   const range = takes.match(/^(\d+) to (\d+)$/);
   if (!range) return { good: takes.split(", ").find((choice) => choice !== fallback), bad: "loud" };

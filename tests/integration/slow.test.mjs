@@ -58,8 +58,8 @@ test("who catches up from 20 000 behind at full speed is not evicted, in any dia
   for (let i = 0; i < 20; i++) await operator.batch(events(1000, (n) => ({ n, text: "x".repeat(300) })));
   const phoenix = await Client.join(operator);
   await phoenix.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });
-  const socket = await Socket.open(operator, `/internal/v1/khala/topics/${PATH}/ws?after_seq=0`, { headers: { authorization: `Bearer ${operator.key}` } });
-  const stream = await Stream.open(operator, `/v1/topics/${PATH}/sse?after_seq=0`, { authorization: `Bearer ${operator.key}` });
+  const socket = await Socket.open(operator, `/internal/v1/khala/topics/${PATH}/ws?after_seq=0`, { headers: { authorization: `Bearer ${operator.reader}` } });
+  const stream = await Stream.open(operator, `/v1/topics/${PATH}/sse?after_seq=0`, { authorization: `Bearer ${operator.reader}` });
   const head = 20001 + 500;
   for (let i = 0; i < 10; i++) await operator.batch(events(50));
   await phoenix.reached(TOPIC, head);

@@ -31,6 +31,7 @@ static void reader_open(struct reader *reader, struct publisher *publisher,
     assert_ok(hub_watch(&reader->listener, given.topic, &reader->watch));
     given.watch = &reader->watch;
     given.principal = given.principal ? given.principal : &operator_all;
+    given.view = GRANT_VIEW_OWN;
     given.policy = given.policy ? given.policy : &policy;
     subscription_init(&reader->subscription, &given);
     reader->batch.count_max = 16;
