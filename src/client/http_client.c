@@ -262,14 +262,18 @@ static enum status turn(struct http_client *client) {
     bool unsent = client->out.size > client->out_sent;
     bool wants_piece = source && !client->source_over && !unsent;
     bool watches_idle = wants_piece && source->idle_ms_max >= 0;
-    struct pollfd wait[2] = {{client->socket, (short)(unsent ? POLLIN | POLLOUT : POLLIN), 0},
-                             {wants_piece ? source->fd : -1, POLLIN, 0}};
+    int stop_fd = client->request->stop_fd;
+    struct pollfd wait[3] = {{client->socket, (short)(unsent ? POLLIN | POLLOUT : POLLIN), 0},
+                             {wants_piece ? source->fd : -1, POLLIN, 0},
+                             {stop_fd > 0 ? stop_fd : -1, POLLIN, 0}};
     int timeout_ms = wants_piece ? (watches_idle ? source->idle_ms_max : -1) : SILENCE_MS_MAX;
-    int ready = poll(wait, 2, timeout_ms);
+    int ready = poll(wait, 3, timeout_ms);
     if (ready < 0)
         return errno == EINTR ? STATUS_OK : fail(client, "poll: %s", strerror(errno));
     if (ready == 0 && !watches_idle)
         return fail(client, "the server said nothing for %d s", SILENCE_MS_MAX / 1000);
+    if (wait[2].revents)
+        return STATUS_SHUTTING_DOWN;
     enum status status = STATUS_OK;
     if (wait[0].revents & POLLOUT)
         status = send_some(client);

@@ -30,6 +30,7 @@ struct http_client_request {
     const char *content_type; /* NULL: no body */
     struct slice body;
     const struct http_client_source *source; /* instead of body; may be NULL */
+    int stop_fd; /* ends the exchange with STATUS_SHUTTING_DOWN when it can be read; 0: none */
     void *user;
     /* A piece of the answer's body. */
     enum status (*on_body)(void *user, unsigned http_status, struct slice piece);

@@ -39,6 +39,7 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     made->batch.bytes_max = batch->bytes_max;
     made->batch.after_seq = batch->after_seq;
     made->batch.through_seq = batch->through_seq;
+    made->batch.through_cursor = batch->through_cursor;
     made->batch.count = batch->count;
     memcpy(made->batch.frames, batch->frames, batch->count * sizeof(struct frame *));
     memset(made->pushes, 0, sizeof(made->pushes));
@@ -55,12 +56,12 @@ void page_free(struct page *page) {
     free(page);
 }
 
-bool page_suits(const struct page *page, const struct principal *principal) {
+bool page_suits(const struct page *page, const struct principal *principal, enum grant_view view) {
     const struct delivery_batch *batch = &page->batch;
     if (batch->count != batch->through_seq - batch->after_seq)
         return false;
-    for (size_t i = 0; !principal->read_all && i < batch->count; i++)
-        if (!principal_may_read(principal, &batch->frames[i]->content.owner))
+    for (size_t i = 0; view != GRANT_VIEW_ALL && i < batch->count; i++)
+        if (!grant_may_read(principal, view, &batch->frames[i]->content.owner))
             return false;
     return true;
 }

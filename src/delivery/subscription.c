@@ -26,6 +26,7 @@ void subscription_restart(struct subscription *subscription) {
     assert(subscription->is_stale);
     subscription->is_stale = subscription->is_open = false;
     subscription->options.has_cursor = subscription->options.has_event_cursor = false;
+    subscription->options.from_head = false;
 }
 
 static enum journal_read_mode read_mode(const struct subscription *subscription) {
@@ -84,11 +85,18 @@ void subscription_place(struct subscription *subscription, uint64_t after_seq) {
     subscription->next_seq = after_seq + 1;
 }
 
-void subscription_pass(struct subscription *subscription, uint64_t through_seq, uint64_t head_seq) {
-    assert(through_seq + 1 > subscription->next_seq);
-    subscription->next_seq = through_seq + 1;
+void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
+                       uint64_t head_seq) {
+    assert(batch->through_seq + 1 > subscription->next_seq);
+    subscription->next_seq = batch->through_seq + 1;
+    subscription->cursor = batch->through_cursor;
     if (head_seq > subscription->window.head_seq)
         subscription->window.head_seq = head_seq;
+}
+
+static bool is_for(const struct subscription_options *options, const struct frame *frame) {
+    return grant_may_read(options->principal, options->view, &frame->content.owner) &&
+           (!options->wants || options->wants(options->wants_user, &frame->content));
 }
 
 static void give(struct subscription *subscription, struct delivery_batch *batch,
@@ -96,7 +104,8 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     assert(frame->content.seq == subscription->next_seq);
     subscription->next_seq++;
     batch->through_seq++;
-    if (principal_may_read(subscription->options.principal, &frame->content.owner))
+    subscription->cursor = batch->through_cursor = frame->content.cursor;
+    if (is_for(&subscription->options, frame))
         batch->frames[batch->count++] = frame;
     else
         frame_unref(frame);
@@ -163,7 +172,16 @@ enum subscription_step subscription_next(struct subscription *subscription,
     return ask_read(subscription, batch);
 }
 
+/* A bootstrap that leaves out all there is. */
+static void begin_at_head(struct subscription *subscription) {
+    uint64_t head_seq = subscription->window.head_seq;
+    journal_read_release(subscription->read);
+    subscription->next_seq = head_seq + 1;
+    subscription->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
+}
+
 void subscription_read_done(struct subscription *subscription) {
+    const struct subscription_options *options = &subscription->options;
     struct journal_read *read = subscription->read;
     assert(subscription->is_reading);
     subscription->is_reading = false;
@@ -185,6 +203,8 @@ void subscription_read_done(struct subscription *subscription) {
     }
     if (read->status == STATUS_OK && subscription->is_open)
         subscription->next_seq = read->next_seq;
+    if (subscription->is_open && options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
+        begin_at_head(subscription);
     if (read->count == 0)
         drop_read(subscription);
 }

@@ -4,12 +4,12 @@
  * time. Memory: itself; a page of frames between a read and the next ask.
  * A subscription that failed says why in status, and stays so.
  * Each batch covers (after_seq, through_seq] and begins where the one before ended; what is missing
- * from it was not the principal's to read. A position that retention overtook is told, never
- * moved silently. */
+ * from it was not the principal's to read, or not asked for. A position that retention overtook is
+ * told, never moved silently. */
 #ifndef DELIVERY_SUBSCRIPTION_H
 #define DELIVERY_SUBSCRIPTION_H
 
-#include "auth/principal.h"
+#include "auth/grant.h"
 #include "delivery/journal_read.h"
 #include "hub/hub.h"
 
@@ -20,17 +20,23 @@ struct subscription_options {
     struct slice topic;
     const struct policy *policy;
     const struct principal *principal;
-    bool has_cursor; /* without any it begins with a bootstrap; the log at its first event */
+    enum grant_view view; /* which frames it gets */
+    bool has_cursor;      /* without any it begins with a bootstrap; the log at its first event */
     uint64_t after_seq;
     bool epoch_differs;    /* the cursor is of another epoch */
     bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */
     struct event_cursor event_cursor;
+    bool from_head; /* a bootstrap that begins with what is still to come */
+    /* Which frames the reader asked for; NULL: all it may read. */
+    bool (*wants)(const void *user, const struct frame_content *content);
+    const void *wants_user;
 };
 
 struct subscription {
     struct subscription_options options;
     uint64_t next_seq;
     struct topic_window window; /* as last seen in the store, with the newest head known */
+    struct uuid cursor;         /* of the last frame that was given or hidden; 0: none yet */
     struct continuity continuity;
     struct continuity_bootstrap bootstrap;
     struct journal_read *read; /* asked for, under way, or with frames to be taken */
@@ -54,6 +60,7 @@ struct delivery_batch {
     size_t bytes_max; /* of payloads; one frame is given whatever its size */
     uint64_t after_seq;
     uint64_t through_seq;
+    struct uuid through_cursor; /* of the frame at through_seq */
     size_t count;
     struct frame *frames[DELIVERY_FRAMES_MAX];
 };
@@ -73,8 +80,9 @@ void subscription_read_failed(struct subscription *subscription, enum status sta
 MUST_CHECK enum status subscription_ask_place(struct subscription *subscription);
 /* Whether the next frame it would take from memory is the one behind after_seq. */
 bool subscription_stands_at(const struct subscription *subscription, uint64_t after_seq);
-/* It was sent the frames up to through_seq, which somebody else took. */
-void subscription_pass(struct subscription *subscription, uint64_t through_seq, uint64_t head_seq);
+/* It was sent that batch, which somebody else took. */
+void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
+                       uint64_t head_seq);
 /* It has everything up to after_seq from elsewhere, and goes on behind it. */
 void subscription_place(struct subscription *subscription, uint64_t after_seq);
 /* After SUBSCRIPTION_STALE: begins anew with a bootstrap. */

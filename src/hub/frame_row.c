@@ -89,17 +89,26 @@ enum status frame_of_row(struct slice topic, const struct store_journal_row *row
     return make(&content, status, &key, frame);
 }
 
+static enum status log_key(const struct store_event *event, struct buffer *out) {
+    enum status status = buffer_append_slice(out, slice_of(entity_kind_name(event->entity_kind)));
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ':');
+    return status == STATUS_OK ? buffer_append_slice(out, event->entity_id) : status;
+}
+
 enum status frame_of_log(const struct store_event *event, const struct owner *entity_owner,
                          struct frame **frame) {
     struct frame_content content = content_of(SLICE(LOG_TOPIC), event, entity_owner);
     size_t escaped_bytes_max = ESCAPED_BYTES_MAX * (event->entity_id.size + event->type.size);
-    struct buffer json;
+    struct buffer json, key;
     buffer_init(&json, LOG_FIXED_BYTES + escaped_bytes_max + event->payload.size);
+    buffer_init(&key, KEY_BYTES_MAX);
     enum status status = event_write_json(&json, event);
+    if (status == STATUS_OK)
+        status = log_key(event, &key);
     content.seq = content.document_version = event->log_id;
     content.payload = buffer_slice(&json);
-    if (status == STATUS_OK)
-        status = frame_make(frame, &content);
+    status = make(&content, status, &key, frame);
     buffer_release(&json);
     return status;
 }

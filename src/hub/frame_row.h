@@ -23,8 +23,8 @@ MUST_CHECK enum status frame_of_event(struct slice topic, const struct store_eve
 MUST_CHECK enum status frame_of_row(struct slice topic, const struct store_journal_row *row,
                                     const struct store_event *event,
                                     const struct owner *entity_owner, struct frame **frame);
-/* An event on the log: the payload is all of the event, as lists of events show it. payload_hash
- * is of the event's own payload still. */
+/* An event on the log: the payload is all of the event, as lists of events show it, the key
+ * "entity:id". payload_hash is of the event's own payload still. */
 MUST_CHECK enum status frame_of_log(const struct store_event *event,
                                     const struct owner *entity_owner, struct frame **frame);
 

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "hub/frame_row.h"
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/link_snapshot.h"
@@ -24,22 +25,23 @@ static void job_back(struct loop_task *task);
 
 /* ---- life ---- */
 
-static struct slice principal_text(const struct principal *principal) {
-    (void)principal;
-    return SLICE("operator");
-}
-
-static struct cause cause_of(const struct link *link, const struct link_reader *reader) {
+/* The text is the caller's, and lives as long as the cause. */
+static struct cause cause_of(const struct link *link, const struct link_reader *reader,
+                             char text[PRINCIPAL_NAME_BYTES_MAX]) {
+    struct slice who = {NULL, 0};
+    if (link->principal)
+        who = (struct slice){text, principal_name(link->principal, text)};
     return (struct cause){
         .connection = slice_of(link->name),
-        .principal = principal_text(link->principal),
+        .principal = who,
         .topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0},
         .dialect = link->dialect->label,
     };
 }
 
 void link_tell_why(struct link *link, enum status status, unsigned close_code) {
-    struct cause cause = cause_of(link, NULL);
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct cause cause = cause_of(link, NULL, who);
     link->close_code = close_code;
     cause.status = status;
     cause.close_code = close_code;
@@ -47,12 +49,52 @@ void link_tell_why(struct link *link, enum status status, unsigned close_code) {
 }
 
 void link_tell_stale(const struct link_reader *reader) {
-    telemetry_stale(reader->link->server, cause_of(reader->link, reader),
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    telemetry_stale(reader->link->server, cause_of(reader->link, reader, who),
                     &reader->subscription.continuity);
+}
+
+void link_tell_denied(struct link *link, struct slice topic, enum status status) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct cause cause = cause_of(link, NULL, who);
+    cause.topic = topic;
+    telemetry_denied(link->server, cause, status);
 }
 
 static void count(const struct link *link, enum metric metric) {
     metrics_add(metric, METRIC_LABELS(link->dialect->label), 1);
+}
+
+/* ---- the token's end ---- */
+
+/* How long before its token ends a link is told. */
+#define REAUTH_MS 30000
+
+/* Only what comes before the next heartbeat gets a deadline: those with many different delays would
+ * otherwise be many. */
+static void watch_expiry(struct link *link) {
+    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
+    uint64_t end_ms = link->principal ? link->principal->expires_at_ms : 0;
+    if (end_ms == 0)
+        return;
+    uint64_t next_ms = end_ms;
+    if (!link->is_reauth_told && link->dialect->reauth)
+        next_ms = end_ms > REAUTH_MS ? end_ms - REAUTH_MS : 0;
+    uint64_t delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
+    if (delay_ms <= link->loop->config->heartbeat_ms)
+        io_loop_deadline_in(link->loop, &link->expiry, DEADLINE_EXPIRY, delay_ms);
+}
+
+static bool is_expired(const struct link *link) {
+    return principal_is_expired(link->principal, clock_wall_ms(&link->loop->clock));
+}
+
+void link_end(struct link *link, enum status status) {
+    link_tell_why(link, status, (unsigned)ws_close_code(status));
+    if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
+        conn_close(link->conn);
+    else
+        link_close(link);
 }
 
 struct link *link_make(struct exchange *exchange, const struct link_options *options) {
@@ -69,7 +111,7 @@ struct link *link_make(struct exchange *exchange, const struct link_options *opt
     link->server = exchange->server;
     link->dialect = options->dialect;
     link->state = options->state;
-    link->principal = options->principal;
+    link->principal = options->principal ? principal_ref(options->principal) : NULL;
     link->task.run = job_run;
     link->back.run = job_back;
     (void)snprintf(link->name, sizeof(link->name), "%s", exchange_request_id(exchange).data);
@@ -80,6 +122,7 @@ struct link *link_make(struct exchange *exchange, const struct link_options *opt
     count(link, METRIC_SYNC_SOCKET_OPENED);
     if (link->dialect->heartbeat)
         io_loop_deadline(loop, &link->pulse, DEADLINE_PULSE);
+    watch_expiry(link);
     if (status != STATUS_OK)
         conn_close(link->conn);
     return link;
@@ -106,8 +149,12 @@ static void reader_free(struct link_reader *reader) {
 }
 
 void link_reader_drop(struct link_reader *reader) {
-    reader->is_open = reader->wants_read = false;
+    reader->is_open = false;
     reader->is_leaving = true;
+    /* Its read waits for another of the link: nobody would bring it back. */
+    if (reader->wants_read && reader->subscription.is_reading)
+        subscription_read_failed(&reader->subscription, STATUS_SHUTTING_DOWN);
+    reader->wants_read = false;
     if (!reader_is_at_work(reader))
         reader_free(reader);
 }
@@ -135,6 +182,7 @@ void link_gone(struct link *link) {
                 METRIC_LABELS(link->dialect->label, label_close_code(link->close_code)), 1);
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
+    deadline_drop(&link->expiry);
     if (link->opening && link->job != LINK_JOB_OPEN) {
         opening_free(link, link->opening);
         link->opening = NULL;
@@ -154,6 +202,7 @@ void link_free(struct link *link) {
     assert(!link->readers && !link->opening);
     if (link->dialect->state_free)
         link->dialect->state_free(link->state);
+    principal_unref(link->principal);
     if (link->websocket)
         websocket_free(link->websocket);
     buffer_release(&link->own);
@@ -177,12 +226,15 @@ static void note_put(struct link *link, enum conn_put put, size_t size) {
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
+/* The last words are out, once: each time would give a peer that goes on sending new time. */
 static void finish(struct link *link) {
-    struct conn *conn = link->conn;
+    if (link->is_ended)
+        return;
+    link->is_ended = true;
     if (link->websocket)
-        io_loop_deadline(link->loop, &conn->deadline, DEADLINE_LINGER);
+        websocket_ended(link);
     else
-        conn_linger(conn);
+        conn_linger(link->conn);
 }
 
 void link_flush(struct link *link) {
@@ -208,6 +260,7 @@ void link_close(struct link *link) {
     link->is_closing = true;
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
+    deadline_drop(&link->expiry);
     drop_readers(link);
     conn_widen(link->conn);
     /* Whoever does not read its last words is closed without. */
@@ -252,6 +305,7 @@ static void member_advanced(struct feed_reader *member) {
 enum status link_reader_make(struct link *link, struct slice topic,
                              const struct subscription_options *options,
                              struct link_reader **made) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
     struct link_reader *reader = calloc(1, sizeof(*reader));
     if (!reader)
         return STATUS_OUT_OF_MEMORY;
@@ -265,7 +319,8 @@ enum status link_reader_make(struct link *link, struct slice topic,
     }
     reader->turn.topic = reader->member.feed;
     reader->turn.tier = policy_of(&link->server->config.policies, topic)->qos_tier;
-    status = scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
+    struct slice name = {who, principal_name(link->principal, who)};
+    status = scheduler_join(&link->loop->scheduler, name, &reader->turn);
     if (status != STATUS_OK) {
         feed_leave(&reader->member);
         free(reader);
@@ -299,7 +354,8 @@ static void begin_anew(struct link_reader *reader) {
     const struct subscription_options *options = &reader->subscription.options;
     reader->is_bootstrap_due = true;
     reader->is_caught_up = false;
-    if (!policy_has_snapshot(options->policy) || !reader->link->dialect->snapshot)
+    if (!policy_has_snapshot(options->policy) || !reader->link->dialect->snapshot ||
+        options->from_head)
         return;
     enum status status = link_snapshot_begin(reader, policy_row_of(options->topic));
     if (status != STATUS_OK)
@@ -362,7 +418,7 @@ static void next_job(struct link *link) {
         reader->wants_read = false;
         link->reading = reader;
         if (reader->snapshot)
-            reader->snapshot->is_reading = true;
+            link_snapshot_read_begin(reader->snapshot, link->principal);
         job_post(link, reader->snapshot ? LINK_JOB_PART : LINK_JOB_READ);
         return;
     }
@@ -385,12 +441,23 @@ void link_open(struct link *link, struct link_opening *opening) {
     next_job(link);
 }
 
+enum status link_open_one(struct link *link, struct link_reader *reader) {
+    struct link_opening *opening = malloc(sizeof(*opening) + sizeof(struct link_reader *));
+    if (!opening)
+        return STATUS_OUT_OF_MEMORY;
+    opening->count = 1;
+    opening->user = NULL;
+    opening->readers[0] = reader;
+    link_open(link, opening);
+    return STATUS_OK;
+}
+
 static void job_run(struct reader_task *task, struct store_session *session) {
     struct link *link = (struct link *)((char *)task - offsetof(struct link, task));
     if (link->job == LINK_JOB_READ)
         journal_read_run(link->reading->subscription.read, session);
     else if (link->job == LINK_JOB_PART)
-        link_snapshot_read(link->reading->snapshot, link->principal);
+        link_snapshot_read(link->reading->snapshot);
     else if (link->job == LINK_JOB_CALL)
         link->call->run(link->call, session);
     else
@@ -448,8 +515,7 @@ static void job_back(struct loop_task *task) {
         struct link_reader *reader = link->reading;
         link->reading = NULL;
         if (job == LINK_JOB_PART) {
-            reader->snapshot->is_reading = false;
-            reader->snapshot->has_part = true;
+            link_snapshot_read_end(reader->snapshot);
         }
         reader_back(reader, STATUS_OK);
     } else if (job == LINK_JOB_CALL) {
@@ -476,12 +542,7 @@ static uint64_t reader_lag(const struct link_reader *reader) {
 
 static void fail(struct link_reader *reader) {
     struct link *link = reader->link;
-    enum status status = reader->subscription.status;
-    link_tell_why(link, status, CLOSE_INTERNAL_ERROR);
-    if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
-        conn_close(link->conn);
-    else
-        link_close(link);
+    link_end(link, reader->subscription.status);
 }
 
 static void tell_stale(struct link_reader *reader) {
@@ -553,11 +614,12 @@ static void serve_snapshot(struct link_reader *reader) {
 static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
     struct page *page = feed_page(reader->member.feed);
     struct subscription *subscription = &reader->subscription;
-    if (!page || page->batch.count > frames_max ||
+    /* What one reader did not ask for would be missing for the others. */
+    if (!page || subscription->options.wants || page->batch.count > frames_max ||
         !subscription_stands_at(subscription, page->batch.after_seq) ||
-        !page_suits(page, subscription->options.principal))
+        !page_suits(page, subscription->options.principal, subscription->options.view))
         return NULL;
-    subscription_pass(subscription, page->batch.through_seq, page->head_seq);
+    subscription_pass(subscription, &page->batch, page->head_seq);
     return page;
 }
 
@@ -582,6 +644,9 @@ static void send_page(struct link_reader *reader, struct page *page, bool is_sha
     }
     if (is_last && link->dialect->page_says_caught_up)
         reader->is_caught_up = true;
+    /* Or it is said next. */
+    else if (is_last && link->dialect->caught_up && !reader->is_caught_up)
+        scheduler_add(&link->loop->scheduler, &reader->turn);
     size_t size = push->size;
     if (size == 0)
         push_unref(push);
@@ -626,6 +691,12 @@ static void serve(struct link_reader *reader, size_t frames_max) {
     if (reader->snapshot) {
         (void)scheduler_served(scheduler, &reader->turn, 0, false);
         serve_snapshot(reader);
+        return;
+    }
+    /* Whatever its deadline does: nothing is delivered after the token's end. */
+    if (is_expired(link)) {
+        (void)scheduler_served(scheduler, &reader->turn, 0, false);
+        link_end(link, STATUS_TOKEN_EXPIRED);
         return;
     }
     struct page *page = shared_page(reader, frames_max);
@@ -680,12 +751,68 @@ struct link *link_of_pulse(struct deadline *deadline) {
     return (struct link *)((char *)deadline - offsetof(struct link, pulse));
 }
 
+struct link *link_of_expiry(struct deadline *deadline) {
+    return (struct link *)((char *)deadline - offsetof(struct link, expiry));
+}
+
 struct link *link_of_look(struct deadline *deadline) {
     return (struct link *)((char *)deadline - offsetof(struct link, look));
 }
 
+static bool same_text(struct slice a, struct slice b) {
+    return !a.data == !b.data && slice_equal(a, b);
+}
+
+static bool is_same(const struct principal *a, const struct principal *b) {
+    return same_text(a->who.user_id, b->who.user_id) &&
+           same_text(a->who.guest_scope, b->who.guest_scope) &&
+           same_text(a->who.org_id, b->who.org_id) && a->read_all == b->read_all;
+}
+
+/* Owners of runs and workers were looked up when the reader began, and do not change. */
+static bool still_may_read(const struct link_reader *reader, const struct principal *principal) {
+    const struct subscription_options *options = &reader->subscription.options;
+    struct slice topic = topic_is_log(options->topic) ? SLICE("runtime.audit") : options->topic;
+    struct grant before = grant_check(options->principal, topic, NULL);
+    struct grant after = grant_check(principal, topic, NULL);
+    return after.status == before.status &&
+           (after.status != STATUS_OK || after.view == options->view);
+}
+
+enum status link_refresh(struct link *link, const struct principal *principal) {
+    if (!is_same(link->principal, principal))
+        return STATUS_OWNER_MISMATCH;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (!still_may_read(reader, principal))
+            return STATUS_FORBIDDEN_TOPIC;
+    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
+        reader->subscription.options.principal = principal;
+    principal_unref(link->principal);
+    link->principal = principal_ref(principal);
+    link->is_reauth_told = false;
+    deadline_drop(&link->expiry);
+    watch_expiry(link);
+    return STATUS_OK;
+}
+
+static void expiry_near(struct link *link) {
+    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
+    if (is_expired(link)) {
+        link_end(link, STATUS_TOKEN_EXPIRED);
+        return;
+    }
+    if (!link->is_reauth_told && link->dialect->reauth) {
+        link->is_reauth_told = true;
+        send_own(link,
+                 link->dialect->reauth(link, link->principal->expires_at_ms - now_ms, &link->own));
+    }
+    if (link->conn && !link->is_closing)
+        watch_expiry(link);
+}
+
 static void pulse(struct link *link) {
     io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
+    watch_expiry(link);
     /* What fills the socket is sign of life enough. */
     if (!is_blocked(link))
         send_own(link, link->dialect->heartbeat(link, &link->own));
@@ -707,7 +834,8 @@ static const struct link_reader *furthest_behind(const struct link *link) {
 }
 
 static void evict(struct link *link) {
-    struct cause cause = cause_of(link, furthest_behind(link));
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct cause cause = cause_of(link, furthest_behind(link), who);
     cause.close_code = link->close_code = CLOSE_SLOW_CONSUMER;
     telemetry_evicted(link->server, cause);
     if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)
@@ -754,6 +882,8 @@ void link_expired(struct link *link, enum deadline_kind kind) {
         pulse(link);
     else if (kind == DEADLINE_LOOK)
         look(link);
+    else if (kind == DEADLINE_EXPIRY)
+        expiry_near(link);
     else if (kind == DEADLINE_LEAVE)
         leave(link);
     else if (kind == DEADLINE_SILENCE && !link->is_closing)

@@ -23,7 +23,8 @@ static enum status write_list(const struct link *link, bool heads, struct buffer
     enum status status = buffer_append_byte(out, '[');
     for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
          reader = reader->next) {
-        if (!reader->is_open)
+        /* Who has not got its whole snapshot has no position yet. */
+        if (!reader->is_open || (!heads && reader->snapshot))
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
@@ -42,6 +43,10 @@ enum status notice_watermarks(const struct link *link, struct buffer *out) {
     return write_list(link, true, out);
 }
 
+enum status notice_positions(const struct link *link, struct buffer *out) {
+    return write_list(link, false, out);
+}
+
 enum status notice_slow(const struct link *link, struct buffer *out) {
     const struct config *config = &link->server->config;
     const struct link_reader *worst = NULL;
@@ -50,7 +55,7 @@ enum status notice_slow(const struct link *link, struct buffer *out) {
     for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
         if (reader->is_open && (!worst || lag(reader) > lag(worst)))
             worst = reader;
-    enum status status = write_list(link, false, &cursors);
+    enum status status = notice_positions(link, &cursors);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), SLICE("slow_consumer"));
     object_text(&object, SLICE("message"),
@@ -81,7 +86,7 @@ enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
 
 enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out) {
     const struct continuity_bootstrap *bootstrap = &reader->subscription.bootstrap;
-    if (policy_has_snapshot(reader->subscription.options.policy) && reader->link->dialect->snapshot)
+    if (reader->snapshot)
         return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
     return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
                          bootstrap->truncated ? "true" : "false");
@@ -91,7 +96,7 @@ void notice_resume(const struct link *link, char text[124]) {
     const struct link_reader *reader = link->readers;
     struct slice topic = {"", 0};
     text[0] = '\0';
-    if (!reader)
+    if (!reader || reader->snapshot)
         return;
     topic = reader->subscription.options.topic;
     int size = snprintf(text, 124, "resume_after %.*s=%" PRIu64,

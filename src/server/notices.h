@@ -11,6 +11,8 @@
 MUST_CHECK enum status notice_slow(const struct link *link, struct buffer *out);
 /* [{"topic","watermark"}]: the heads of the link's topics. */
 MUST_CHECK enum status notice_watermarks(const struct link *link, struct buffer *out);
+/* The same of where each reader is: behind what it may resume. */
+MUST_CHECK enum status notice_positions(const struct link *link, struct buffer *out);
 /* The stale_cursor body of one reader. */
 MUST_CHECK enum status notice_stale(const struct link_reader *reader, struct buffer *out);
 /* {"from_seq","truncated"}; {"snapshot":true,…} where it begins with one. */

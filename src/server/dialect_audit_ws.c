@@ -1,0 +1,313 @@
+/* The whole log as a WebSocket: the peer says who it is in its first message, then events go one
+ * way, by event cursor. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "authority/object_writer.h"
+#include "hub/frame_row.h"
+#include "server/audit_init.h"
+#include "server/conn.h"
+#include "server/dialect.h"
+#include "server/handlers.h"
+#include "server/log_place.h"
+#include "server/server.h"
+#include "server/tagged.h"
+#include "wire/ws_frame.h"
+
+#define PUSH_BYTES_MAX    (128u << 20)
+#define MESSAGE_BYTES_MAX (81u << 20)
+#define BODY_BYTES_MAX    4096
+#define SMALL_BYTES_MAX   512
+
+struct audit {
+    struct log_place place;
+    struct audit_init init; /* the filters are in use as long as the link */
+    bool is_told;           /* the init was taken */
+    bool has_begun;         /* init_ack is out */
+};
+
+static void audit_free(void *state) {
+    struct audit *audit = state;
+    if (audit->is_told)
+        audit_init_release(&audit->init);
+    free(audit);
+}
+
+/* ---- forms ---- */
+
+/* The time is the page's, so that its bytes are the same for all. */
+static enum status put_event(struct io_loop *loop, const struct frame *frame, bool compress,
+                             struct buffer *out) {
+    char cursor_text[EVENT_CURSOR_SIZE_MAX];
+    struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
+    int size = (int)event_cursor_encode(&cursor, cursor_text);
+    struct slice event = frame->content.payload;
+    struct buffer message;
+    buffer_init(&message, MESSAGE_BYTES_MAX);
+    enum status status = buffer_reserve(&message, event.size + 256);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&message, SLICE("{\"type\":\"event\",\"event\":"));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&message, event);
+    if (status == STATUS_OK)
+        status = buffer_printf(&message, ",\"cursor\":\"%.*s\",\"server_time\":%" PRIu64 "}", size,
+                               cursor_text, clock_wall_ms(&loop->clock));
+    if (status == STATUS_OK)
+        status = websocket_text(loop, out, buffer_slice(&message), compress);
+    buffer_release(&message);
+    return status;
+}
+
+static enum status encode(const struct page *page, struct io_loop *loop, bool compress,
+                          struct buffer *out) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
+        status = put_event(loop, page->batch.frames[i], compress, out);
+    return status;
+}
+
+static enum status encode_plain(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, tools, false, out);
+}
+
+static enum status encode_deflated(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, tools, true, out);
+}
+
+static const struct page_form plain_form = {PAGE_FORM_AUDIT_WS, PUSH_BYTES_MAX, encode_plain};
+static const struct page_form deflated_form = {PAGE_FORM_AUDIT_WS_DEFLATE, PUSH_BYTES_MAX,
+                                               encode_deflated};
+
+/* ---- errors ---- */
+
+/* This dialect's own words for what ends it. */
+static const char *error_code(enum status status) {
+    static const struct {
+        enum close_code close;
+        const char *code;
+    } codes[] = {
+        {CLOSE_AUTH_FAILED, "AUTH_FAILED"},         {CLOSE_TOKEN_EXPIRED, "CAPABILITY_EXPIRED"},
+        {CLOSE_INVALID_MESSAGE, "INVALID_MESSAGE"}, {CLOSE_SLOW_CONSUMER, "SLOW_CONSUMER"},
+        {CLOSE_POLICY_VIOLATION, "AUTH_FAILED"},
+    };
+    if (status == STATUS_RATE_LIMITED)
+        return "RATE_LIMITED";
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i].close == ws_close_code(status))
+            return codes[i].code;
+    return "INTERNAL_ERROR";
+}
+
+/* details: an object, or empty. */
+static enum status tell_error(struct link *link, enum status why, struct slice details,
+                              struct buffer *out) {
+    const struct audit *audit = link->state;
+    char reason[124];
+    struct buffer body;
+    buffer_init(&body, BODY_BYTES_MAX);
+    log_place_reason(&audit->place, link, reason);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), slice_of(error_code(why)));
+    object_text(&object, SLICE("message"), slice_of(status_message(why)));
+    object_json_given(&object, SLICE("details"), details);
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = tagged_last(link, out, "error", buffer_slice(&body), ws_close_code(why), reason);
+    buffer_release(&body);
+    return status;
+}
+
+/* Refuses what the peer said; detail is a member of details. */
+static enum status refuse(struct link *link, enum status why, const char *name,
+                          const char *detail) {
+    char details[256];
+    int size = snprintf(details, sizeof(details), "{\"%s\":\"%s\"}", name, detail);
+    enum status status = tell_error(link, why, (struct slice){details, (size_t)size}, &link->own);
+    if (status == STATUS_OK)
+        link_close(link);
+    return status;
+}
+
+static enum status tell_slow(struct link *link, struct buffer *out) {
+    const struct audit *audit = link->state;
+    struct buffer details;
+    buffer_init(&details, SMALL_BYTES_MAX);
+    enum status status = log_place_slow(&audit->place, link, &details);
+    if (status == STATUS_OK)
+        status = tell_error(link, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
+    buffer_release(&details);
+    return status;
+}
+
+static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
+    return tell_error(link, why, (struct slice){NULL, 0}, out);
+}
+
+static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
+    const struct audit *audit = link->state;
+    char reason[124];
+    char body[64];
+    int size = snprintf(body, sizeof(body), "{\"retry_after_ms\":%" PRIu64 "}", retry_after_ms);
+    log_place_reason(&audit->place, link, reason);
+    return tagged_last(link, out, "reconnect", (struct slice){body, (size_t)size}, CLOSE_RESTARTING,
+                       reason);
+}
+
+/* ---- the course of it ---- */
+
+/* {"name":cursor and what follows}. */
+static enum status tell_cursor(struct link *link, const char *tag, const char *name,
+                               const char *rest, struct buffer *out) {
+    const struct audit *audit = link->state;
+    struct query_cursor now = log_place_now(&audit->place, link);
+    struct buffer body;
+    buffer_init(&body, SMALL_BYTES_MAX);
+    enum status status = buffer_printf(&body, "{\"%s\":", name);
+    if (status == STATUS_OK)
+        status = query_cursor_write(&body, &now);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&body, slice_of(rest));
+    if (status == STATUS_OK)
+        status = tagged_say(link, out, tag, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_caught_up(struct link_reader *reader, struct buffer *out) {
+    return tell_cursor(reader->link, "replay_complete", "cursor", "}", out);
+}
+
+/* Before the init this is its time running out. A ping goes with each heartbeat, since a peer that
+ * has nothing to say answers it, and is heard. */
+static enum status heartbeat(struct link *link, struct buffer *out) {
+    const struct audit *audit = link->state;
+    char rest[64];
+    if (!audit->is_told)
+        return refuse(link, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
+    if (!audit->has_begun)
+        return STATUS_OK;
+    (void)snprintf(rest, sizeof(rest), ",\"interval_ms\":%" PRIu64 "}",
+                   link->server->config.heartbeat_ms);
+    enum status status = tell_cursor(link, "heartbeat", "last_cursor", rest, out);
+    return status == STATUS_OK ? websocket_ping(link, out) : status;
+}
+
+static enum status tell_begin(struct link *link) {
+    struct uuid session = uuid7_next(&link->loop->ids, clock_wall_ms(&link->loop->clock));
+    char id[UUID_TEXT_SIZE];
+    char body[160];
+    uuid_format(&session, id);
+    int size = snprintf(body, sizeof(body),
+                        "{\"session_id\":\"%.*s\",\"heartbeat_interval_ms\":%" PRIu64 "}",
+                        UUID_TEXT_SIZE, id, link->server->config.heartbeat_ms);
+    return tagged_say(link, &link->own, "init_ack", (struct slice){body, (size_t)size});
+}
+
+static void opened(struct link *link, struct link_opening *opening) {
+    struct audit *audit = link->state;
+    struct link_reader *reader = opening->readers[0];
+    if (reader->subscription.is_open) {
+        if (tell_begin(link) != STATUS_OK) {
+            conn_close(link->conn);
+            return;
+        }
+        audit->has_begun = true;
+    }
+    link_reader_start(reader);
+    link_flush(link);
+}
+
+/* ---- the init ---- */
+
+static bool wants(const void *user, const struct frame_content *content) {
+    const struct audit *audit = user;
+    return log_place_is_before(&audit->place, content) && audit_init_wants(&audit->init, content);
+}
+
+static enum status begin(struct link *link) {
+    struct audit *audit = link->state;
+    bool is_choosy = audit->place.is_future || audit_init_filters(&audit->init);
+    const struct subscription_options options = {
+        .view = grant_check(link->principal, SLICE("runtime.audit"), NULL).view,
+        .has_event_cursor = audit->place.asked.given,
+        .event_cursor = audit->place.asked.cursor,
+        .wants = is_choosy ? wants : NULL,
+        .wants_user = audit,
+    };
+    struct link_reader *reader;
+    enum status status = link_reader_make(link, SLICE(LOG_TOPIC), &options, &reader);
+    if (status != STATUS_OK)
+        return status;
+    reader->form = websocket_deflates(link) ? &deflated_form : &plain_form;
+    return link_open_one(link, reader);
+}
+
+/* The capability first: who has none cannot use up nonces. */
+static enum status admit(struct link *link) {
+    struct audit *audit = link->state;
+    const struct audit_init *init = &audit->init;
+    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
+    enum status status =
+        gate_admit_token(&link->server->gate, init->capability, now_ms, &link->principal);
+    if (status == STATUS_OK)
+        status = grant_check(link->principal, SLICE("runtime.audit"), NULL).status;
+    if (status != STATUS_OK)
+        return refuse(link, status, "reason", status_code(status));
+    status = nonces_use(link->server->nonces, init->nonce, init->at_ms, now_ms);
+    /* A nonce is no token: what is wrong with it is a failed authentication, whatever it is. */
+    if (status == STATUS_TOKEN_EXPIRED || status == STATUS_TOKEN_NOT_YET_VALID)
+        return refuse(link, STATUS_INVALID_TOKEN, "reason", "ts_out_of_skew");
+    if (status == STATUS_TOKEN_REPLAYED)
+        return refuse(link, status, "reason", "nonce_used");
+    if (status != STATUS_OK)
+        return refuse(link, status, "reason", status_code(status));
+    if (init->has_cursor)
+        log_place_set(&audit->place, &init->cursor, now_ms);
+    io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
+    status = begin(link);
+    return status == STATUS_OK ? status : refuse(link, status, "reason", status_code(status));
+}
+
+static enum status receive(struct link *link, struct slice text) {
+    struct audit *audit = link->state;
+    const char *problem = "";
+    if (audit->is_told)
+        return refuse(link, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
+    enum status status = audit_init_read(text, &audit->init, &problem);
+    if (status == STATUS_INVALID_MESSAGE)
+        return refuse(link, status, "reason", problem);
+    if (status != STATUS_OK)
+        return refuse(link, status, "reason", status_code(status));
+    audit->is_told = true;
+    return admit(link);
+}
+
+static const struct dialect audit_ws_dialect = {
+    .label = LABEL_DIALECT_AUDIT_WS,
+    .receive = receive,
+    .opened = opened,
+    .caught_up = tell_caught_up,
+    .failed = tell_failed,
+    .heartbeat = heartbeat,
+    .slow = tell_slow,
+    .leaving = tell_leaving,
+    .state_free = audit_free,
+};
+
+void handle_audit_ws(struct exchange *exchange) {
+    struct query_cursor after;
+    struct io_loop *loop = exchange->loop;
+    if (!query_cursor_read(exchange, "after_cursor", &after))
+        return;
+    struct audit *audit = calloc(1, sizeof(*audit));
+    if (!audit) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    if (after.given)
+        log_place_set(&audit->place, &after.cursor, clock_wall_ms(&loop->clock));
+    struct link *link = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
+    if (link && link->conn)
+        io_loop_deadline_in(loop, &link->pulse, DEADLINE_PULSE,
+                            loop->config->audit_init_timeout_ms);
+}

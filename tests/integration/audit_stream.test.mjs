@@ -1,0 +1,350 @@
+// The whole log followed: as an event stream and as the audit socket, over the real binary.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { EventSource } from "eventsource";
+import { connect, folder, within } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { Socket, closeCode, frame, handshake } from "../lib/socket.mjs";
+import { Stream } from "../lib/sse.mjs";
+
+const PATH = "/api/events/stream";
+const events = (count, run_id = "a", event_type = "run.log") =>
+  Array.from({ length: count }, (_, i) => ({ run_id, event_type, payload: { i } }));
+
+const init = (operator, more = {}) => ({ type: "init", version: 1, capability: operator.reader, nonce: randomUUID(),
+  ts: Date.now(), ...more });
+
+async function audit(operator, more = {}, path = PATH, options = {}) {
+  const socket = await Socket.open(operator, path, options);
+  socket.say(init(operator, more));
+  return socket;
+}
+
+const sse = (operator, query = "", headers = {}) =>
+  Stream.open(operator, `/events${query}`, { authorization: `Bearer ${operator.reader}`, ...headers });
+
+/** All of the log, by its pages. */
+async function log(operator) {
+  const all = [];
+  for (let query = ""; ;) {
+    const page = await operator.read(`/api/events?limit=200${query}`);
+    all.push(...page.items);
+    if (!page.has_more) return all;
+    query = `&after_cursor=${page.next_cursor}`;
+  }
+}
+
+async function fill(operator, count = 600) {
+  await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
+  await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  await operator.did("notifications", { event_type: "hello", payload: { text: "\u00e9" } });
+  await operator.batch(events(count));
+}
+
+test("the audit socket acknowledges, replays, says so, and follows", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
+  await fill(operator);
+  const socket = await audit(operator);
+  await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
+  const all = await log(operator);
+  const [ack] = socket.messages;
+  assert.equal(ack.type, "init_ack");
+  assert.match(ack.session_id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  assert.equal(ack.heartbeat_interval_ms, 50);
+  assert.deepEqual(socket.of("event").map((one) => one.event), all);
+  for (const one of socket.of("event")) {
+    assert.deepEqual(Object.keys(one), ["type", "event", "cursor", "server_time"]);
+    assert.equal(one.cursor, one.event.cursor);
+    assert.ok(one.server_time >= one.event.recorded_at);
+  }
+  const complete = socket.messages.findIndex((one) => one.type === "replay_complete");
+  assert.equal(socket.messages[complete].cursor, all.at(-1).cursor);
+  await operator.batch(events(30));
+  await socket.until((one) => one.of("event").length === all.length + 30, "what is live");
+  const now = await log(operator);
+  assert.deepEqual(socket.of("event").map((one) => one.event), now);
+  const last = now.at(-1).cursor;
+  await socket.until((one) => one.of("heartbeat").some((beat) => beat.last_cursor === last), "a heartbeat");
+  assert.equal(socket.of("heartbeat")[0].interval_ms, 50);
+  assert.equal(socket.of("replay_complete").length, 1);
+  assert.ok(socket.pings > 0);
+});
+
+test("an audit socket resumes behind its cursor: the message's wins over the address's", async (t) => {
+  const operator = await operate(t);
+  await fill(operator, 50);
+  const all = await log(operator);
+  const cursors = all.map((one) => one.cursor);
+  const cases = [[{}, `${PATH}?after_cursor=${cursors[40]}`, 41], [{ after_cursor: cursors[45] }, PATH, 46],
+    [{ after_cursor: cursors[45] }, `${PATH}?after_cursor=${cursors[3]}`, 46], [{ after_cursor: null }, PATH, 0],
+    [{ after_cursor: cursors.at(-1) }, PATH, all.length]];
+  for (const [more, path, from] of cases) {
+    for (const perMessageDeflate of [false, true]) {
+      const socket = await audit(operator, more, path, { perMessageDeflate });
+      await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
+      assert.deepEqual(socket.of("event").map((one) => one.event), all.slice(from));
+      assert.equal(socket.of("replay_complete")[0].cursor, cursors.at(-1));
+    }
+  }
+  const error = await Socket.open(operator, `${PATH}?after_cursor=nonsense`).then(() => assert.fail(), (one) => one);
+  assert.equal(error.status, 400);
+  assert.equal(JSON.parse(error.body).error, "TALOS_INVALID_CURSOR");
+});
+
+test("an empty log is complete without a cursor, and its first event comes", async (t) => {
+  const operator = await operate(t);
+  const socket = await audit(operator);
+  const stream = await sse(operator);
+  await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
+  assert.equal(socket.of("replay_complete")[0].cursor, null);
+  const { event } = await operator.did("runs", { run_id: "a" }, 201);
+  await socket.until((one) => one.of("event").length === 1, "the first event");
+  await stream.until((one) => one.messages.length === 1, "the first event");
+  assert.deepEqual(socket.of("event")[0].event, event);
+  assert.deepEqual(stream.messages[0].data, event);
+});
+
+test("filters let through what was asked for, and the heartbeat covers the rest", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
+  await fill(operator, 300);
+  await operator.did("runs", { run_id: "b" }, 201);
+  await operator.batch([...events(5, "b", "run.note"), ...events(5, "a", "run.note"), ...events(200, "a")]);
+  const all = await log(operator);
+  const cases = [
+    [{ event_types: ["run.note"] }, (one) => one.event_type === "run.note"],
+    [{ entities: ["worker"] }, (one) => one.entity === "worker"],
+    [{ entities: ["run:b"] }, (one) => one.entity === "run" && one.entity_id === "b"],
+    [{ entities: ["run:b", "worker"], event_types: ["run.note", "worker.started"] },
+      (one) => (one.entity_id === "b" || one.entity === "worker") && ["run.note", "worker.started"].includes(one.event_type)],
+    [{ entities: [] }, () => false],
+    [{}, () => true],
+    [null, () => true],
+  ];
+  for (const [filters, keep] of cases) {
+    const socket = await audit(operator, { filters });
+    await socket.until((one) => one.of("replay_complete").length === 1, `the replay of ${JSON.stringify(filters)}`);
+    assert.deepEqual(socket.of("event").map((one) => one.event), all.filter(keep));
+    assert.equal(socket.of("replay_complete")[0].cursor, all.at(-1).cursor);
+  }
+  const quiet = await audit(operator, { filters: { event_types: ["nothing"] } });
+  await operator.batch(events(20));
+  const last = (await log(operator)).at(-1).cursor;
+  await quiet.until((one) => one.of("heartbeat").some((beat) => beat.last_cursor === last), "the cover");
+  assert.deepEqual(quiet.of("event"), []);
+});
+
+test("what is no init closes with its code, after an error that says why", async (t) => {
+  const operator = await operate(t);
+  const nonce = randomUUID();
+  const first = await audit(operator, { nonce });
+  await first.until((one) => one.of("init_ack").length === 1, "the first use");
+  const good = init(operator);
+  const cases = [
+    ["hello", "INVALID_MESSAGE", 4003],
+    ["[]", "INVALID_MESSAGE", 4003],
+    ["{}", "INVALID_MESSAGE", 4003],
+    [{ ...good, type: "hello" }, "INVALID_MESSAGE", 4003],
+    [{ ...good, version: 2 }, "INVALID_MESSAGE", 4003],
+    [{ ...good, capability: 7 }, "INVALID_MESSAGE", 4003],
+    [{ ...good, nonce: "" }, "INVALID_MESSAGE", 4003],
+    [{ ...good, nonce: "x".repeat(129) }, "INVALID_MESSAGE", 4003],
+    [{ ...good, ts: "now" }, "INVALID_MESSAGE", 4003],
+    [{ ...good, ts: -1 }, "INVALID_MESSAGE", 4003],
+    [{ ...good, after_cursor: "nonsense" }, "INVALID_MESSAGE", 4003],
+    [{ ...good, filters: [] }, "INVALID_MESSAGE", 4003],
+    [{ ...good, filters: { topics: [] } }, "INVALID_MESSAGE", 4003],
+    [{ ...good, filters: { event_types: [1] } }, "INVALID_MESSAGE", 4003],
+    [{ ...good, filters: { event_types: Array(65).fill("x") } }, "INVALID_MESSAGE", 4003],
+    [{ ...good, capability: "wrong" }, "AUTH_FAILED", 4001],
+    [{ ...good, capability: "" }, "AUTH_FAILED", 4001],
+    [{ ...good, ts: Date.now() - 310_000 }, "AUTH_FAILED", 4001],
+    [{ ...good, ts: Date.now() + 310_000 }, "AUTH_FAILED", 4001],
+    [{ ...good, nonce }, "AUTH_FAILED", 4001],
+  ];
+  for (const [message, code, close] of cases) {
+    const socket = await Socket.open(operator, PATH);
+    socket.say(message);
+    await socket.until((one) => one.closed, "the close");
+    assert.equal(socket.closed.code, close, JSON.stringify(message));
+    assert.equal(socket.messages.length, 1);
+    assert.equal(socket.messages[0].type, "error");
+    assert.equal(socket.messages[0].code, code, JSON.stringify(message));
+    assert.match(socket.messages[0].message, /^[A-Z].*\.$/);
+    assert.ok(socket.messages[0].details.reason.length > 0);
+  }
+  // A refused capability did not use the nonce up; a clock off by less than the skew is fine.
+  const late = await audit(operator, { nonce: good.nonce, ts: Date.now() - 290_000 });
+  await late.until((one) => one.of("init_ack").length === 1, "the acknowledgement");
+  late.say(init(operator));
+  await late.until((one) => one.closed, "the close");
+  assert.equal(late.closed.code, 4003);
+});
+
+test("an audit socket that does not say who it is is closed in time, also when it babbles", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_AUDIT_INIT_TIMEOUT_MS: "300", KHALA_HEARTBEAT_MS: "20" } });
+  const silent = await Socket.open(operator, PATH);
+  const babbling = await connect(operator.server);
+  await babbling.send(handshake(PATH));
+  const babble = setInterval(() => babbling.socket.write(frame(9, "still here")), 20);
+  t.after(() => clearInterval(babble));
+  await silent.until((one) => one.closed, "the close");
+  assert.equal(silent.closed.code, 4003);
+  assert.deepEqual(silent.messages.map((one) => [one.type, one.code]), [["error", "INVALID_MESSAGE"]]);
+  assert.equal(closeCode(await babbling.rest()), 4003);
+  const binary = await Socket.open(operator, PATH);
+  binary.ws.send(Buffer.from([1, 2, 3]));
+  await binary.until((one) => one.closed, "the close");
+  assert.equal(binary.closed.code, 4003);
+});
+
+test("an audit socket that stops reading is told where to resume, and resumes", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "500" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  for (let i = 0; i < 4; i++) {
+    await operator.batch(Array.from({ length: 500 }, () => ({ run_id: "a", event_type: "run.log",
+      payload: { text: "x".repeat(10000) } })));
+  }
+  const stuck = await audit(operator);
+  await stuck.until((one) => one.of("event").length > 0, "a beginning");
+  stuck.pause();
+  await operator.server.saw("log", /client\.disconnected code=slow_consumer /);
+  stuck.resume();
+  await stuck.until((one) => one.closed, "the close");
+  const seen = stuck.of("event");
+  const error = stuck.messages.at(-1);
+  assert.equal(stuck.closed.code, 4000);
+  assert.equal(error.code, "SLOW_CONSUMER");
+  assert.equal(error.details.resume_after, seen.at(-1).cursor);
+  assert.equal(stuck.closed.reason, `resume_after ${seen.at(-1).cursor}`);
+  assert.ok(error.details.reconnect_after_ms >= 400);
+  const resumed = await audit(operator, { after_cursor: error.details.resume_after });
+  await resumed.until((one) => one.of("replay_complete").length === 1, "the rest");
+  const all = await log(operator);
+  assert.deepEqual([...seen, ...resumed.of("event")].map((one) => one.cursor), all.map((one) => one.cursor));
+});
+
+test("a server that ends says when to come back", async (t) => {
+  const operator = await operate(t);
+  const { event } = await operator.did("runs", { run_id: "a" }, 201);
+  const socket = await audit(operator);
+  await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
+  await operator.server.stop();
+  operator.server.crashed = true;
+  await socket.until((one) => one.closed, "the close");
+  assert.deepEqual(socket.closed, { code: 1012, reason: `resume_after ${event.cursor}` });
+  const last = socket.messages.at(-1);
+  assert.equal(last.type, "reconnect");
+  assert.ok(last.retry_after_ms >= 400);
+});
+
+test("the log as an event stream replays, follows, and resumes by id; the header wins", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
+  await fill(operator);
+  const stream = await sse(operator);
+  const all = await log(operator);
+  await stream.until((one) => one.messages.length === all.length, "the replay");
+  assert.deepEqual(stream.messages.map((one) => one.data), all);
+  for (const one of stream.messages) assert.equal(one.id, one.data.cursor);
+  await operator.batch(events(20));
+  await stream.until((one) => one.messages.length === all.length + 20, "what is live");
+  await stream.until((one) => one.comments > 0, "a heartbeat");
+  const now = await log(operator);
+  const at = now[600].cursor;
+  const resumed = await sse(operator, `?after_cursor=${now[3].cursor}`, { "last-event-id": at });
+  await resumed.until((one) => one.messages.length === now.length - 601, "the rest");
+  assert.deepEqual(resumed.messages.map((one) => one.data), now.slice(601));
+  const asked = await sse(operator, `?after_cursor=${at}&token=${operator.reader}`, { authorization: "" });
+  await asked.until((one) => one.messages.length === now.length - 601, "the rest");
+  for (const [query, headers] of [["?after_cursor=x", {}], ["", { "last-event-id": "7" }], ["?after_cursor=", {}]]) {
+    const response = await operator.ask("GET", `/events${query}`, undefined, headers);
+    assert.equal(response.status, 400, query);
+    assert.equal(JSON.parse(response.body).error, "TALOS_INVALID_CURSOR");
+  }
+  assert.equal((await operator.get("/events?from=tail")).status, 400);
+  assert.equal((await operator.ask("GET", "/events", undefined, { authorization: "" })).status, 401);
+});
+
+test("the log followed from its head shows only what comes, and says where that is", async (t) => {
+  const operator = await operate(t);
+  await fill(operator, 20);
+  const stream = await sse(operator, "?from=head");
+  await stream.until((one) => one.events.length === 1, "the bootstrap");
+  assert.equal(stream.events[0].type, "bootstrap");
+  const { after_cursor } = stream.events[0].data;
+  const before = (await log(operator)).length;
+  await operator.batch(events(5));
+  const all = await log(operator);
+  await stream.until((one) => one.messages.length === 5, "what comes");
+  assert.deepEqual(stream.messages.map((one) => one.data), all.slice(before));
+  // The place it named is one to resume from: nothing that came is lost.
+  const again = await sse(operator, `?after_cursor=${after_cursor}`);
+  await again.until((one) => one.messages.length === 5, "the same");
+  assert.deepEqual(again.messages.map((one) => one.data), all.slice(before));
+});
+
+test("behind a cursor of the future nothing comes, as in a list", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
+  await fill(operator, 5);
+  const future = Buffer.from(`9007199254740991:ffffffff-ffff-7fff-bfff-ffffffffffff`).toString("base64url");
+  const stream = await sse(operator, `?after_cursor=${future}`);
+  const socket = await audit(operator, { after_cursor: future });
+  await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
+  await operator.batch(events(5));
+  const beats = socket.of("heartbeat").length;
+  await socket.until((one) => one.of("heartbeat").length >= beats + 3, "heartbeats");
+  assert.deepEqual(socket.of("event"), []);
+  assert.equal(socket.of("heartbeat").at(-1).last_cursor, future);
+  assert.deepEqual(stream.messages, []);
+  assert.deepEqual((await operator.read(`/api/events?after_cursor=${future}`)).items, []);
+});
+
+test("the npm EventSource follows the log over a crash of the server", async (t) => {
+  const data = folder(t);
+  const first = await operate(t, { data });
+  await fill(first, 100);
+  const seen = [];
+  const watchers = new Set();
+  const source = new EventSource(`${first.server.url}/events?token=${first.reader}`);
+  t.after(() => source.close());
+  source.onmessage = (message) => {
+    seen.push({ id: message.lastEventId, ...JSON.parse(message.data) });
+    for (const watcher of [...watchers]) watcher();
+  };
+  const until = (ready, what) => {
+    let watcher;
+    return within(new Promise((resolve) => {
+      watcher = () => ready() && resolve();
+      watchers.add(watcher);
+      watcher();
+    }), what).finally(() => watchers.delete(watcher));
+  };
+  await until(() => seen.length === 103, "the replay");
+  const { port } = first.server;
+  await first.server.crash();
+  const second = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
+  await second.batch(events(50));
+  await until(() => seen.length >= 153, "the rest");
+  const all = await log(second);
+  assert.deepEqual(seen.map((one) => one.cursor), all.map((one) => one.cursor));
+  assert.deepEqual(seen.map((one) => one.id), all.map((one) => one.cursor));
+});
+
+test("followers of the log that begin anywhere while events come see no gap", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WINDOW_FRAMES_MAX: "128" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const followers = [];
+  for (let i = 0; i < 20; i++) {
+    const written = operator.batch(events(100));
+    const known = await operator.read("/api/events?limit=200");
+    const after = known.items[Math.floor(Math.random() * known.items.length)].cursor;
+    followers.push({ after, of: i % 2 ? await sse(operator, `?after_cursor=${after}`) : await audit(operator, { after_cursor: after }) });
+    await written;
+  }
+  const all = (await log(operator)).map((one) => one.cursor);
+  for (const { after, of } of followers) {
+    const cursors = () => (of.messages.map((one) => (one.data ?? one)).filter((one) => one.cursor && one.type !== "replay_complete").map((one) => one.cursor));
+    await of.until(() => cursors().at(-1) === all.at(-1), "the head");
+    assert.deepEqual(cursors(), all.slice(all.indexOf(after) + 1));
+  }
+});

@@ -1,0 +1,258 @@
+// A topic as a WebSocket, over the real binary and the npm client.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { connect } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { Socket, closeCode, frame, handshake } from "../lib/socket.mjs";
+
+const TOPIC = "run:a:events";
+const BUDGET = { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" };
+
+const path = (topic, query = "") => `/internal/v1/khala/topics/${encodeURIComponent(topic)}/ws?${query}`;
+const bearer = (operator) => ({ headers: { authorization: `Bearer ${operator.reader}` } });
+const open = (operator, topic, query = "", options = {}) =>
+  Socket.open(operator, path(topic, query), { ...bearer(operator), ...options });
+const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+const events = (count, payload = (i) => ({ i })) =>
+  Array.from({ length: count }, (_, i) => ({ run_id: "a", event_type: "run.log", payload: payload(i) }));
+
+/** Every message and progress joins the one before: nothing is missing. */
+function assertContiguous(socket) {
+  let at = null;
+  for (const one of socket.messages) {
+    if (one.type === "hello") at = one.after_seq;
+    if (one.type !== "message" && one.type !== "progress") continue;
+    assert.equal(one.after, at);
+    at = one.sequence ?? one.through;
+  }
+  return at;
+}
+
+test("a socket says hello, replays, follows, and resumes behind its cursor", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
+  await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
+  await operator.batch(events(999));
+  const socket = await open(operator, TOPIC, "after_seq=0");
+  await socket.until((one) => one.of("message").length === 1000, "the replay");
+  const [hello] = socket.messages;
+  assert.deepEqual(Object.keys(hello), ["type", "topic", "stream_id", "epoch", "after_seq", "oldest_available_cursor",
+    "head_cursor", "replay_budget_events", "limit_applied", "heartbeat_interval_ms"]);
+  assert.deepEqual({ ...hello, epoch: "" }, { type: "hello", topic: TOPIC, stream_id: "runtime.run.a.events", epoch: "",
+    after_seq: 0, oldest_available_cursor: 0, head_cursor: 1000, replay_budget_events: 20000, limit_applied: 1000,
+    heartbeat_interval_ms: 50 });
+  await operator.batch(events(50));
+  await socket.until((one) => one.of("message").length === 1050, "what is live");
+  assert.equal(assertContiguous(socket), 1050);
+  const messages = socket.of("message");
+  assert.deepEqual(Object.keys(messages[0]),
+    ["type", "after", "topic", "sequence", "kind", "payload", "published_at", "event_id", "cursor"]);
+  const log = await operator.events("a");
+  assert.deepEqual(messages.map((one) => one.event_id), log.map((one) => one.event_id));
+  assert.deepEqual(messages.map((one) => one.payload), log.map((one) => one.payload));
+  await socket.until((one) => one.pings >= 3, "pings");
+  const resumed = await open(operator, TOPIC, `after_seq=1040&epoch=${hello.epoch}&limit=3`);
+  await resumed.until((one) => one.of("message").length === 10, "the rest");
+  assert.deepEqual(resumed.of("message").map((one) => one.sequence), range(1041, 1050));
+  assert.equal(resumed.messages[0].limit_applied, 3);
+});
+
+test("a compressed socket is sent the same, and a key in the address opens it", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(299, (i) => ({ i, text: "x".repeat(500) })));
+  const sockets = await Promise.all([false, true].map((perMessageDeflate) =>
+    Socket.open(operator, path(TOPIC, `after_seq=0&token=${operator.reader}`), { perMessageDeflate })));
+  for (const socket of sockets) await socket.until((one) => one.of("message").length === 300, "the replay");
+  assert.equal(sockets[0].ws.extensions, "");
+  assert.equal(sockets[1].ws.extensions, "permessage-deflate");
+  assert.deepEqual(sockets[0].messages, sockets[1].messages);
+  const bytes = sockets.map((socket) => socket.ws._socket.bytesRead);
+  assert.ok(bytes[1] < bytes[0] / 2, `${bytes}`);
+});
+
+test("a stale cursor is told, and the same socket ends equal to the authority", async (t) => {
+  const operator = await operate(t, { settings: BUDGET });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(99));
+  const first = await open(operator, TOPIC);
+  await first.until((one) => one.of("message").length === 30, "the bootstrap");
+  assert.deepEqual(first.messages[0].bootstrap, { from_seq: 71, truncated: true });
+  assert.equal(first.messages[0].after_seq, 70);
+  for (const query of ["after_seq=0", "after_seq=5", "after_seq=69", `after_seq=100&epoch=${"0".repeat(36)}`]) {
+    const socket = await open(operator, TOPIC, query);
+    await socket.until((one) => one.of("message").length === 30, `the way back of ${query}`);
+    assert.deepEqual(socket.messages.slice(0, 3).map((one) => one.type), ["stale_cursor", "hello", "message"]);
+    const [stale, hello] = socket.messages;
+    assert.equal(stale.code, "stale_cursor");
+    assert.equal(stale.full_resync_required, true);
+    assert.equal(stale.stale_topics[0].topic, TOPIC);
+    assert.deepEqual(hello.bootstrap, { from_seq: 71, truncated: true });
+    assert.equal(assertContiguous(socket), 100);
+    // What it learned gets it back without a word of staleness: no loop.
+    const again = await open(operator, TOPIC, `after_seq=${hello.after_seq}&epoch=${hello.epoch}`);
+    await again.until((one) => one.of("message").length === 30, "the resume");
+    assert.deepEqual(again.of("stale_cursor"), []);
+  }
+});
+
+test("a socket may begin with what is still to come", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(9));
+  const socket = await open(operator, TOPIC, "from=head");
+  const early = await open(operator, "run:later:events", "from=head");
+  await socket.until((one) => one.of("hello").length === 1, "the hello");
+  await early.until((one) => one.of("hello").length === 1, "the hello");
+  assert.deepEqual(socket.messages[0].bootstrap, { from_seq: 11, truncated: true });
+  assert.deepEqual(early.messages[0].bootstrap, { from_seq: 1, truncated: false });
+  await operator.batch(events(2));
+  await operator.did("runs", { run_id: "later" }, 201);
+  await socket.until((one) => one.of("message").length === 2, "what is live");
+  await early.until((one) => one.of("message").length === 1, "the first");
+  assert.equal(assertContiguous(socket), 12);
+});
+
+test("what is asked wrongly is refused before the handshake", async (t) => {
+  const operator = await operate(t);
+  const refused = async (query, status, options = bearer(operator), topic = TOPIC) => {
+    const error = await Socket.open(operator, path(topic, query), options).then(() => assert.fail(query), (one) => one);
+    assert.equal(error.status, status, query);
+    return JSON.parse(error.body).error;
+  };
+  for (const query of ["after_seq=-1", "after_seq=x", "after_seq=1e3", "after_seq=9007199254740992", "from=tail",
+    "from=head&after_seq=1"]) {
+    assert.equal(await refused(query, 400), "invalid_cursor");
+  }
+  assert.equal(await refused("limit=0", 400), "invalid_request");
+  assert.equal(await refused("", 400, bearer(operator), "a\nb"), "invalid_topic");
+  assert.equal(await refused("", 401, {}), "missing_authorization");
+  assert.equal(await refused("token=wrong", 401, {}), "invalid_token");
+  const plain = await operator.get(path(TOPIC));
+  assert.equal(plain.status, 400);
+  assert.equal(JSON.parse(plain.body).error, "ws_bad_handshake");
+});
+
+test("a peer that breaks the rules gets the code for it, and others go on", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WS_MESSAGE_BYTES_MAX: "4096" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const healthy = await open(operator, TOPIC, "after_seq=0");
+  const target = path(TOPIC, `after_seq=0&token=${operator.reader}`);
+  const endless = Buffer.concat([frame(1, "x".repeat(1000), { fin: false }),
+    ...Array.from({ length: 5 }, () => frame(0, "x".repeat(1000), { fin: false }))]);
+  const cases = [
+    ["an unmasked frame", frame(1, "{}", { masked: false }), 1002],
+    ["a reserved opcode", frame(3, ""), 1002],
+    ["a reserved bit", Buffer.from([0xf1, 0x80, 0, 0, 0, 0]), 1002],
+    ["a continuation of nothing", frame(0, "x"), 1002],
+    ["a long ping", frame(9, "x".repeat(126)), 1002],
+    ["a close of one byte", frame(8, "x"), 1002],
+    ["a forbidden close code", frame(8, Buffer.from([3, 237])), 1002],
+    ["wrong UTF-8", frame(1, Buffer.from([0xff, 0xfe])), 1007],
+    ["half a character at the end", frame(1, Buffer.from([0xc3])), 1007],
+    ["a giant message", frame(1, "x", { size: 2 ** 40 }), 1009],
+    ["a message of ten thousand", frame(1, "x".repeat(10000)), 1009],
+    ["endless fragments", endless, 1009],
+    ["a binary message", frame(2, "x"), 4003],
+    ["a message, where none is expected", frame(1, "{}"), 4003],
+    ["a text that is no JSON", frame(1, "hello"), 4003],
+    ["a close", frame(8, Buffer.from([3, 232])), 1000],
+  ];
+  for (const [what, bytes, code] of cases) {
+    const peer = await connect(operator.server);
+    await peer.send(handshake(target));
+    await peer.send(bytes);
+    peer.finish();
+    assert.equal(closeCode(await peer.rest()), code, what);
+  }
+  await operator.batch(events(5));
+  await healthy.until((one) => one.of("message").length === 6, "what is live");
+});
+
+test("what a client says is an error that carries its position", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(4));
+  const socket = await open(operator, TOPIC, "after_seq=0");
+  await socket.until((one) => one.of("message").length === 5, "the replay");
+  socket.say({ type: "subscribe" });
+  await socket.until((one) => one.closed, "the close");
+  assert.deepEqual(socket.closed, { code: 4003, reason: "resume_after run:a:events=5" });
+  assert.deepEqual(socket.messages.at(-1), { type: "error", code: "invalid_message",
+    message: "The message does not have the expected shape.", resume_after: [{ topic: TOPIC, watermark: 5 }] });
+});
+
+test("a socket that never answers is closed, one that answers pings is not", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "40", KHALA_SILENCE_TIMEOUT_MS: "400" } });
+  const silent = await connect(operator.server);
+  const alive = await open(operator, TOPIC, "after_seq=0");
+  await silent.send(handshake(path(TOPIC, `token=${operator.reader}`)));
+  assert.equal(closeCode(await silent.rest()), 1001);
+  await alive.until((one) => one.pings >= 25, "twice that time");
+  assert.equal(alive.closed, null);
+});
+
+test("a handshake that never ends is closed", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "200" } });
+  const peer = await connect(operator.server);
+  await peer.send(handshake(path(TOPIC)).slice(0, -2));
+  assert.match(await peer.rest(), /^HTTP\/1.1 408 /);
+});
+
+test("a socket that stops reading is closed with 4000 and may resume; one that catches up is not", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "500" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const wide = (i) => ({ i, text: "x".repeat(10000) });
+  for (let i = 0; i < 4; i++) await operator.batch(events(500, wide));
+  const stuck = await open(operator, TOPIC, "after_seq=0");
+  stuck.pause();
+  const quick = await open(operator, TOPIC, "after_seq=0");
+  await quick.until((one) => one.of("message").length === 2001, "20 MB behind, at full speed");
+  assert.equal(quick.closed, null);
+  await operator.server.saw("log", /client\.disconnected code=slow_consumer /);
+  stuck.resume();
+  await stuck.until((one) => one.closed, "the close");
+  assert.equal(stuck.closed.code, 4000);
+  const error = stuck.messages.at(-1);
+  const at = assertContiguous(stuck);
+  assert.equal(error.type, "error");
+  assert.equal(error.code, "slow_consumer");
+  assert.equal(error.topic, TOPIC);
+  assert.equal(error.strikes, 3);
+  assert.ok(error.reconnect_after_ms >= 400);
+  assert.deepEqual(error.resume_after, [{ topic: TOPIC, watermark: at }]);
+  assert.equal(stuck.closed.reason, `resume_after ${TOPIC}=${at}`);
+  const resumed = await open(operator, TOPIC, `after_seq=${at}`);
+  await resumed.until((one) => assertContiguous(one) === 2001, "the rest");
+});
+
+test("a server that ends says so, and when to come back", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  const socket = await open(operator, TOPIC, "after_seq=0");
+  await socket.until((one) => one.of("message").length === 1, "the replay");
+  await operator.server.stop();
+  operator.server.crashed = true;
+  await socket.until((one) => one.closed, "the close");
+  assert.deepEqual(socket.closed, { code: 1012, reason: "resume_after run:a:events=1" });
+  const error = socket.messages.at(-1);
+  assert.equal(error.code, "shutting_down");
+  assert.ok(error.reconnect_after_ms >= 400);
+});
+
+test("a summary topic begins with its snapshot, and goes on behind its watermark", async (t) => {
+  const operator = await operate(t);
+  for (const run_id of ["a", "b", "c"]) await operator.did("runs", { run_id }, 201);
+  const socket = await open(operator, "runtime.run_summaries");
+  await socket.until((one) => one.of("snapshot").some((part) => part.last), "the snapshot");
+  assert.deepEqual(socket.messages[0].bootstrap, { snapshot: true, truncated: false });
+  assert.equal(socket.messages[0].after_seq, undefined);
+  const parts = socket.of("snapshot");
+  assert.deepEqual(parts.flatMap((part) => part.documents).map((one) => one.doc_key).sort(),
+    ["a", "b", "c"].map((id) => `runtime/run_summary:${id}`));
+  await operator.batch(events(1));
+  await socket.until((one) => one.of("message").length === 1, "what is live");
+  assert.equal(socket.of("message")[0].after, parts.at(-1).watermark);
+  const late = await open(operator, "runtime.run_summaries", "from=head");
+  await late.until((one) => one.of("hello").length === 1, "the hello");
+  assert.deepEqual(late.messages[0].bootstrap, { from_seq: 5, truncated: true });
+});
