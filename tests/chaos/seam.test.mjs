@@ -376,10 +376,12 @@ async function subscribe(operator, authority, state) {
     const dialect = pick(Object.keys(dialects));
     state.begun++;
     const run = follow(operator, authority, dialect, pick(TOPICS));
+    state.active.add(run);
     const wanted = 1 + below(random() < 0.6 ? 10 : 150);
     try {
       await run.until(() => run.count >= wanted || state.over, () => `for ${wanted} events by ${dialect}`);
     } finally {
+      state.active.delete(run);
       run.end();
     }
     const kept = state.by.get(dialect) ?? { runs: 0, events: 0, stale: 0, overtaken: 0 };
@@ -407,12 +409,15 @@ test(`${SUBSCRIPTIONS} subscriptions while events come and go, seed ${SEED}`, { 
   const operator = await operate(t, { settings: SETTINGS });
   const authority = new Authority();
   for (const run_id of RUNS) authority.acknowledge(`run:${run_id}:events`, (await operator.did("runs", { run_id, owner_user_id: "u" }, 201)).event);
-  const state = { begun: 0, appended: 0, over: false, by: new Map() };
+  const state = { begun: 0, appended: 0, over: false, by: new Map(), active: new Set() };
   const staying = Object.keys(dialects).flatMap((dialect) =>
     (dialect === "audit" ? [LOG, LOG] : TOPICS).map((topic) => ({ dialect, run: follow(operator, authority, dialect, topic) })));
   const begun = Date.now();
   const writing = Array.from({ length: WRITERS }, () => write(operator, authority, state));
-  const timer = setTimeout(() => { state.over = true; }, SECONDS * 1000);
+  const timer = setTimeout(() => {
+    state.over = true;
+    for (const run of state.active) run.tell();
+  }, SECONDS * 1000);
   try {
     await Promise.race([Promise.all(Array.from({ length: CLIENTS }, () => subscribe(operator, authority, state))),
       Promise.all(writing).then(() => new Promise(() => {}))]);
