@@ -7,7 +7,6 @@
 #define SERVER_DIALECT_H
 
 #include "server/link.h"
-#include "spec/metrics.h"
 
 enum page_form_index {
     PAGE_FORM_SSE,
@@ -28,7 +27,6 @@ _Static_assert(PAGE_FORM_COUNT <= PAGE_FORMS_MAX, "a page has room for each");
 
 struct dialect {
     const char *name;
-    enum label_dialect label;
     /* A message of the peer, from a WebSocket. */
     enum status (*receive)(struct link *link, struct slice text);
     /* The opening was looked at. The dialect starts its readers, or drops them. */

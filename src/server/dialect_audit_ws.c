@@ -284,7 +284,6 @@ static enum status receive(struct link *link, struct slice text) {
 
 static const struct dialect audit_ws_dialect = {
     .name = "audit_ws",
-    .label = LABEL_DIALECT_AUDIT_WS,
     .receive = receive,
     .opened = opened,
     .caught_up = tell_caught_up,

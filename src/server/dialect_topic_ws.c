@@ -213,7 +213,6 @@ static void opened(struct link *link, struct link_opening *opening) {
 
 static const struct dialect topic_ws_dialect = {
     .name = "topic_ws",
-    .label = LABEL_DIALECT_TOPIC_WS,
     .receive = receive,
     .opened = opened,
     .bootstrap = tell_hello,

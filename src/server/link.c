@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "server/conn.h"
 #include "server/dialect.h"
-#include "server/link_counts.h"
 #include "server/link_snapshot.h"
 #include "server/server.h"
 #include "server/websocket.h"
@@ -51,7 +50,6 @@ struct link *link_make(struct exchange *exchange, const struct link_options *opt
     buffer_init(&link->own, OWN_BYTES_MAX);
     enum status status = buffer_append_slice(&link->own, options->head);
     conn_link(link->conn, link);
-    link_counts_opened(link);
     if (link->dialect->heartbeat)
         io_loop_deadline(loop, &link->pulse, DEADLINE_PULSE);
     if (status != STATUS_OK)
@@ -70,7 +68,6 @@ static void reader_free(struct link_reader *reader) {
     if (reader->next)
         reader->next->previous = reader->previous;
     link->reader_count--;
-    link_counts_left(reader);
     scheduler_leave(&link->loop->scheduler, &reader->turn);
     subscription_release(&reader->subscription);
     link_snapshot_drop(reader);
@@ -107,7 +104,6 @@ void link_gone(struct link *link) {
     if (!link->conn)
         return;
     link->conn = NULL;
-    link_counts_closed(link);
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
     if (link->opening && link->job != LINK_JOB_OPEN) {
@@ -178,11 +174,6 @@ void link_flush(struct link *link) {
     }
     if (link->is_closing)
         finish(link);
-}
-
-/* Event streams end without. */
-static void note_code(struct link *link, enum close_code code) {
-    link->close_code = link->websocket ? (unsigned)code : 0;
 }
 
 void link_close(struct link *link) {
@@ -265,7 +256,6 @@ enum status link_reader_make(struct link *link, struct slice topic,
         link->readers->previous = reader;
     link->readers = reader;
     link->reader_count++;
-    link_counts_joined(reader);
     *made = reader;
     return STATUS_OK;
 }
@@ -292,7 +282,6 @@ static void begin_anew(struct link_reader *reader) {
 
 void link_reader_start(struct link_reader *reader) {
     reader->is_open = true;
-    link_counts_started(reader);
     if (reader->subscription.is_bootstrap)
         begin_anew(reader);
     scheduler_add(&reader->link->loop->scheduler, &reader->turn);
@@ -471,7 +460,6 @@ static void fail(struct link_reader *reader) {
     enum status status = reader->subscription.status;
     log_event(LOG_WARN, "link.failed", log_str("dialect", link->dialect->name),
               log_str("status", status_code(status)));
-    note_code(link, CLOSE_INTERNAL_ERROR);
     if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
         conn_close(link->conn);
     else
@@ -481,7 +469,6 @@ static void fail(struct link_reader *reader) {
 static void tell_stale(struct link_reader *reader) {
     struct link *link = reader->link;
     enum status status = link->dialect->stale(reader, &link->own);
-    link_counts_stale(reader);
     if (link->dialect->restarts_stale) {
         subscription_restart(&reader->subscription);
         begin_anew(reader);
@@ -558,14 +545,15 @@ static void send_page(struct link_reader *reader, struct page *page, bool is_sha
     bool is_last = page->batch.through_seq >= page->head_seq;
     bool has_more = reader_lag(reader) > 0;
     enum status status = page_push(page, reader->form, link->loop, &push);
-    bool is_limited = scheduler_served(&link->loop->scheduler, &reader->turn, count, has_more);
-    link_counts_served(reader, page, is_limited);
     if (!is_shared)
         page_free(page);
+    if (scheduler_served(&link->loop->scheduler, &reader->turn, count, has_more))
+        link->loop->fairness_limited++;
     if (status != STATUS_OK) {
         conn_close(link->conn);
         return;
     }
+    link->loop->served_frames += count;
     if (is_last && link->dialect->page_says_caught_up)
         reader->is_caught_up = true;
     /* Or it is said next. */
@@ -696,12 +684,8 @@ static void look(struct link *link) {
         .strikes_max = config->slow_consumer_max_strikes,
     };
     link->was_blocked = blocked;
-    bool is_last = strikes_look(&link->strikes, &seen);
-    if (link->strikes.count > 0)
-        link_counts_strike(link);
-    if (is_last) {
-        note_code(link, CLOSE_SLOW_CONSUMER);
-        link_counts_evicted(link);
+    if (strikes_look(&link->strikes, &seen)) {
+        link->loop->evicted++;
         log_event(LOG_INFO, "link.evicted", log_str("dialect", link->dialect->name),
                   log_int("lag", (int64_t)seen.lag),
                   log_int("strikes", (int64_t)link->strikes.count));
@@ -719,7 +703,6 @@ static void leave(struct link *link) {
     const struct config *config = &link->server->config;
     uint64_t retry_ms =
         config->reconnect_base_backoff_ms + io_loop_chance(link->loop, config->reconnect_jitter_ms);
-    note_code(link, CLOSE_RESTARTING);
     if (link->dialect->leaving && link->dialect->leaving(link, retry_ms, &link->own) != STATUS_OK)
         conn_close(link->conn);
     else

@@ -82,8 +82,7 @@ struct link {
     struct deadline look;  /* strikes */
     struct strikes strikes;
     uint64_t sent_bytes;
-    uint64_t id;         /* of the connection, for people */
-    unsigned close_code; /* it is closed with; 0: with none */
+    uint64_t id; /* of the connection, for people */
     bool was_blocked;
     bool is_closing; /* nothing is sent any more but own */
     bool is_ended;   /* own is out too */

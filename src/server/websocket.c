@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/metrics.h"
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/server.h"
@@ -20,7 +19,7 @@
 /* A peer may save up so much, and is forgiven once it has. */
 #define CREDIT_US_MAX (2 * UINT64_C(1000000))
 #define FLOODED_MAX   1000
-#define WAITING_BYTES (sizeof(uint32_t))
+#define WAITING_BYTES  (sizeof(uint32_t))
 
 struct websocket {
     struct ws_decoder decoder;
@@ -181,7 +180,6 @@ enum status websocket_ping(struct link *link, struct buffer *out) {
 void websocket_close(struct link *link, enum close_code code, struct slice reason) {
     if (!link->conn || link->is_closing)
         return;
-    link->close_code = (unsigned)code;
     if (ws_close_write(&link->own, (unsigned)code, reason) != STATUS_OK)
         conn_close(link->conn);
     else
@@ -204,7 +202,6 @@ static bool must_wait(const struct link *link) {
 }
 
 static enum status hand_on(struct link *link, struct slice text) {
-    metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(link->dialect->label), 1);
     enum status status = link->dialect->receive(link, text);
     if (status == STATUS_RATE_LIMITED && ++link->websocket->flooded < FLOODED_MAX)
         status = STATUS_OK;
