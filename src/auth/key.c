@@ -322,7 +322,8 @@ bool key_verify(const struct key *key, const struct jws *jws) {
 
 static enum status append_encoded(struct buffer *out, struct slice json) {
     enum status status = buffer_reserve(out, BASE64URL_SIZE(json.size));
-    if (status == STATUS_OK)
+    /* Nothing needs no memory, and then there may be none. */
+    if (status == STATUS_OK && json.size > 0)
         out->size += base64url_encode(json.data, json.size, out->data + out->size);
     return status;
 }

@@ -1,5 +1,7 @@
 #include "auth/principal.h"
 
+#include <stdio.h>
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -113,4 +115,18 @@ bool principal_may_read(const struct principal *principal, const struct owner *o
     if (owner->user_id.data || owner->guest_scope.data)
         return same(who->user_id, owner->user_id) || same(who->guest_scope, owner->guest_scope);
     return same(who->org_id, owner->org_id);
+}
+
+size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]) {
+    const struct owner *who = &principal->who;
+    const char *kind = who->user_id.data ? "user:" : who->guest_scope.data ? "guest:" : "org:";
+    struct slice id = who->user_id.data       ? who->user_id
+                      : who->guest_scope.data ? who->guest_scope
+                                              : who->org_id;
+    if (!id.data) {
+        kind = principal == &principal_operator ? "operator" : "service";
+        id = SLICE("");
+    }
+    int size = snprintf(text, PRINCIPAL_NAME_BYTES_MAX, "%s%.*s", kind, (int)id.size, id.data);
+    return size < PRINCIPAL_NAME_BYTES_MAX ? (size_t)size : PRINCIPAL_NAME_BYTES_MAX - 1;
 }

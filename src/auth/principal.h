@@ -55,6 +55,11 @@ void principal_unref(const struct principal *principal);
 /* Its own user's or guest's; or its organisation's, where that has no user or guest. */
 bool principal_may_read(const struct principal *principal, const struct owner *owner);
 
+#define PRINCIPAL_NAME_BYTES_MAX 192
+/* What people and fairness know it by: "user:42", "guest:…", "org:…", "operator", or "service" for
+ * a token that speaks for none of them; cut where it is longer. Answers its size. */
+size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]);
+
 static inline bool principal_is_expired(const struct principal *principal, uint64_t now_ms) {
     return principal->expires_at_ms != 0 && now_ms >= principal->expires_at_ms;
 }

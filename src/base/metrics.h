@@ -9,18 +9,23 @@
 
 #include "spec/metrics.h"
 
-/* A value for each set of the family, in the order of the table. */
+/* A value for each set of the family, in the order of the table; packed, so that they travel in a
+ * register. */
 struct metric_labels {
-    unsigned at[METRIC_POSITIONS_MAX];
+    uint32_t packed;
 };
 
-#define METRIC_LABELS(...) ((struct metric_labels){{__VA_ARGS__}})
-#define METRIC_PLAIN       METRIC_LABELS(0)
+#define METRIC_LABEL_BITS  10
+#define METRIC_LABELS(...) METRIC_LABELS_OF(__VA_ARGS__, 0, 0, 0)
+#define METRIC_LABELS_OF(a, b, c, ...)                                                             \
+    ((struct metric_labels){(uint32_t)(a) | (uint32_t)(b) << METRIC_LABEL_BITS |                   \
+                            (uint32_t)(c) << 2 * METRIC_LABEL_BITS})
+#define METRIC_PLAIN METRIC_LABELS(0)
 
 /* metrics_add(METRIC_APPENDS, METRIC_LABELS(ENTITY_RUN, STATUS_OK), 1); */
-void metrics_add(enum metric metric, struct metric_labels labels, uint64_t count);
+void metrics_add(enum metric metric, struct metric_labels labels, uint64_t more);
 /* Takes back from a gauge what was added to it, on whatever thread. */
-void metrics_sub(enum metric metric, struct metric_labels labels, uint64_t count);
+void metrics_sub(enum metric metric, struct metric_labels labels, uint64_t less);
 /* For what is measured when somebody asks; not for a series that is also added to. */
 void metrics_set(enum metric metric, struct metric_labels labels, uint64_t value);
 /* times observations of one value, in the unit the family is kept in. */

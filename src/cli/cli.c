@@ -65,6 +65,16 @@ const struct cli_command cli_commands[] = {
              {"--after", "SEQ", "only those after this seq"},
              {"--limit", "N", "at most so many, 100 unless said"}, REMOTE_ROWS, JSON_ROW),
      false},
+    {"tail",
+     "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--key KEY] [--data-dir DIR]\n"
+     "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--key KEY] "
+     "[--data-dir DIR]",
+     "Follow a topic, or the whole log, for ever: comes back by itself, behind what it printed.",
+     "khala tail run:demo:events --from-start\nkhala tail --audit --json", cli_tail, "TOPIC",
+     OPTIONS({"--after", "SEQ|CURSOR", "begin behind this position; without it, with what comes"},
+             {"--from-start", NULL, "begin with the oldest that can still be replayed"},
+             {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, JSON_ROW),
+     false},
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--key KEY] "
      "[--data-dir DIR]",
@@ -125,6 +135,26 @@ const struct cli_command cli_commands[] = {
      "Prune frames older than their class keeps now, through the server where one runs.",
      "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
      OPTIONS(JSON_ROW, REMOTE_ROWS), false},
+    {"token",
+     "token mint [--user ID | --guest SCOPE] [--org ID] [--scopes A,B] [--topics A,B] "
+     "[--streams A,B]\n"
+     "token mint … [--ttl SECONDS] [--device ID] [--session ID] [--json] [--url URL] [--key KEY] "
+     "[--data-dir DIR]\n"
+     "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
+     "token inspect TOKEN|- [--json] [--data-dir DIR]",
+     "Mint a sync token for a client, or look into one and say whether it would be taken.",
+     "khala token mint --user u1 --scopes runtime.run_events\n"
+     "khala token mint --user u1 --scopes runtime.run_events | khala token inspect -",
+     cli_token, "mint|inspect",
+     OPTIONS({"--user", "ID", "the user it speaks for"}, {"--guest", "SCOPE", "the guest instead"},
+             {"--org", "ID", "the organisation"}, {"--scopes", "A,B", "what it may read"},
+             {"--topics", "A,B", "topics it is granted, and then no others"},
+             {"--streams", "A,B", "the same by stream id"},
+             {"--ttl", "SECONDS", "how long it lives, 300 unless said"},
+             {"--device", "ID", "the device it is for"},
+             {"--session", "ID", "the session it is of"},
+             {"--offline", NULL, "sign here, without a server"}, JSON_ROW, REMOTE_ROWS),
+     false},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
      "Translate between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,

@@ -76,6 +76,8 @@ int cli_restore(int argc, char **argv);
 int cli_retention(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
+int cli_tail(int argc, char **argv);
+int cli_token(int argc, char **argv);
 int cli_topic(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_why(int argc, char **argv);

@@ -56,12 +56,12 @@ void page_free(struct page *page) {
     free(page);
 }
 
-bool page_suits(const struct page *page, const struct principal *principal) {
+bool page_suits(const struct page *page, const struct principal *principal, enum grant_view view) {
     const struct delivery_batch *batch = &page->batch;
     if (batch->count != batch->through_seq - batch->after_seq)
         return false;
-    for (size_t i = 0; !principal->read_all && i < batch->count; i++)
-        if (!principal_may_read(principal, &batch->frames[i]->content.owner))
+    for (size_t i = 0; view != GRANT_VIEW_ALL && i < batch->count; i++)
+        if (!grant_may_read(principal, view, &batch->frames[i]->content.owner))
             return false;
     return true;
 }

@@ -42,7 +42,7 @@ MUST_CHECK enum status page_make(struct page **page, struct slice topic, uint64_
                                  struct delivery_batch *batch);
 void page_free(struct page *page);
 /* Whether nothing in it is hidden from the principal, and it hides nothing. */
-bool page_suits(const struct page *page, const struct principal *principal);
+bool page_suits(const struct page *page, const struct principal *principal, enum grant_view view);
 /* The page in that form; a reference for the caller. */
 MUST_CHECK enum status page_push(struct page *page, const struct page_form *form, void *tools,
                                  struct push **push);

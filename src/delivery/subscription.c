@@ -95,7 +95,7 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
 }
 
 static bool is_for(const struct subscription_options *options, const struct frame *frame) {
-    return principal_may_read(options->principal, &frame->content.owner) &&
+    return grant_may_read(options->principal, options->view, &frame->content.owner) &&
            (!options->wants || options->wants(options->wants_user, &frame->content));
 }
 

@@ -9,7 +9,7 @@
 #ifndef DELIVERY_SUBSCRIPTION_H
 #define DELIVERY_SUBSCRIPTION_H
 
-#include "auth/principal.h"
+#include "auth/grant.h"
 #include "delivery/journal_read.h"
 #include "hub/hub.h"
 
@@ -20,7 +20,8 @@ struct subscription_options {
     struct slice topic;
     const struct policy *policy;
     const struct principal *principal;
-    bool has_cursor; /* without any it begins with a bootstrap; the log at its first event */
+    enum grant_view view; /* which frames it gets */
+    bool has_cursor;      /* without any it begins with a bootstrap; the log at its first event */
     uint64_t after_seq;
     bool epoch_differs;    /* the cursor is of another epoch */
     bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */

@@ -34,7 +34,7 @@ struct topic_activity {
 
 enum status topic_activity_open(struct topic_activity **activity, size_t capacity) {
     assert(capacity > 0);
-    struct topic_activity *made = calloc(1, sizeof(*made) + capacity * sizeof(made->entries[0]));
+    struct topic_activity *made = calloc(1, sizeof(*made) + capacity * sizeof(void *));
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->capacity = capacity;

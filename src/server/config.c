@@ -3,7 +3,9 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <strings.h>
 
+#include "auth/origin.h"
 #include "base/decimal.h"
 #include "base/utf8.h"
 #include "wire/http1.h"
@@ -11,10 +13,13 @@
 
 enum setting_type {
     SETTING_TEXT,
-    SETTING_SECRET, /* may be left empty */
+    SETTING_OPTIONAL, /* text that may be left empty */
+    SETTING_ORIGINS,  /* the same, a list of origins */
+    SETTING_SECRET,   /* may be left empty */
     SETTING_ADDRESS,
     SETTING_NUMBER,
     SETTING_CHOICE,
+    SETTING_FLAG,
 };
 
 struct setting {
@@ -295,6 +300,90 @@ static const struct setting settings[] = {
      .fallback = "0",
      .max = 315360000000,
      .help = "a test aid: how far ahead of the system's clock the server believes to be"},
+    {.name = "RUNTIME_SYNC_TOKEN_SIGNING_KEY",
+     .type = SETTING_SECRET,
+     .offset = FIELD(token_signing_key),
+     .fallback = "",
+     .max = 256,
+     .help = "the HS256 secret that signs and checks tokens, key id `sync-auth-v1`, 32 characters "
+             "or more; with neither this nor a file of keys, the one in `sync-signing.jwk` of the "
+             "data folder, which is made at first start"},
+    {.name = "RUNTIME_SYNC_JWKS_FILE",
+     .type = SETTING_OPTIONAL,
+     .offset = FIELD(jwks_file),
+     .fallback = "",
+     .help = "a file of keys that check tokens (JWKS; HS256, RS256, ES256), by key id; read again "
+             "when it changes and on SIGHUP; its first private key signs where there is no secret"},
+    {.name = "RUNTIME_SYNC_TOKEN_ISSUER",
+     .type = SETTING_OPTIONAL,
+     .offset = FIELD(token_issuer),
+     .fallback = "",
+     .help = "who must have issued a token, and issues here; empty: anybody who has a key"},
+    {.name = "RUNTIME_SYNC_TOKEN_AUDIENCE",
+     .type = SETTING_TEXT,
+     .offset = FIELD(token_audience),
+     .fallback = "openagents-sync",
+     .help = "for whom a token must be meant"},
+    {.name = "RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(token_max_age_s),
+     .fallback = "900",
+     .min = 60,
+     .max = 31536000,
+     .help = "how long ago a token may have been issued, whatever its expiry says"},
+    {.name = "RUNTIME_SYNC_TOKEN_REQUIRE_JTI",
+     .type = SETTING_FLAG,
+     .offset = FIELD(token_require_jti),
+     .fallback = "true",
+     .help = "refuse tokens without an id: they could not be revoked one by one"},
+    {.name = "RUNTIME_SYNC_TOKEN_SINGLE_USE",
+     .type = SETTING_FLAG,
+     .offset = FIELD(token_single_use),
+     .fallback = "false",
+     .help = "a token opens one WebSocket or event stream, once"},
+    {.name = "RUNTIME_KHALA_ENFORCE_ORIGIN",
+     .type = SETTING_FLAG,
+     .offset = FIELD(enforce_origin),
+     .fallback = "true",
+     .help = "refuse browsers on pages of other origins than the allowed ones"},
+    {.name = "RUNTIME_KHALA_ALLOWED_ORIGINS",
+     .type = SETTING_ORIGINS,
+     .offset = FIELD(allowed_origins),
+     .fallback = "",
+     .help = "origins of pages that may connect, comma-separated: `https://app.example`, "
+             "`https://*.example` for any host below, `*` for all"},
+    {.name = "OA_COMPAT_KHALA_ENFORCED",
+     .type = SETTING_FLAG,
+     .offset = FIELD(compatibility_enforced),
+     .fallback = "false",
+     .help = "refuse clients outside of the window that the next five describe"},
+    {.name = "OA_COMPAT_KHALA_PROTOCOL_VERSION",
+     .type = SETTING_TEXT,
+     .offset = FIELD(compatibility_protocol_version),
+     .fallback = "khala.ws.v1",
+     .help = "the protocol version that clients must speak"},
+    {.name = "OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID",
+     .type = SETTING_TEXT,
+     .offset = FIELD(compatibility_min_client_build_id),
+     .fallback = "00000000T000000Z",
+     .help = "the oldest client build"},
+    {.name = "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID",
+     .type = SETTING_OPTIONAL,
+     .offset = FIELD(compatibility_max_client_build_id),
+     .fallback = "",
+     .help = "the newest client build; empty: any"},
+    {.name = "OA_COMPAT_KHALA_MIN_SCHEMA_VERSION",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(compatibility_min_schema_version),
+     .fallback = "1",
+     .max = 1000000,
+     .help = "the oldest schema version of clients"},
+    {.name = "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(compatibility_max_schema_version),
+     .fallback = "1",
+     .max = 1000000,
+     .help = "the newest schema version of clients"},
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
@@ -357,6 +446,30 @@ static bool choice_index(const char *choices, const char *text, uint64_t *index)
     return false;
 }
 
+static bool flag_parse(const char *text, bool *flag) {
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *flag = i % 2 == 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status set_text(const struct setting *setting, char *field, const char *text,
+                            struct config_error *error) {
+    bool is_optional = setting->type != SETTING_TEXT;
+    if ((*text == '\0' && !is_optional) || strlen(text) >= CONFIG_TEXT_MAX)
+        return refuse(error, "%s must be %d to %d characters", setting->name, is_optional ? 0 : 1,
+                      CONFIG_TEXT_MAX - 1);
+    if (setting->type == SETTING_ORIGINS && !origin_list_check(slice_of(text)))
+        return refuse(error, "%s='%.200s' is not a list of origins like https://app.example",
+                      setting->name, text);
+    strcpy(field, text);
+    return STATUS_OK;
+}
+
 static enum status setting_apply(const struct setting *setting, struct config *config,
                                  const char *text, struct config_error *error) {
     void *field = (char *)config + setting->offset;
@@ -365,10 +478,12 @@ static enum status setting_apply(const struct setting *setting, struct config *c
         return refuse(error, "%s has a control character in it", setting->name);
     switch (setting->type) {
     case SETTING_TEXT:
-        if (*text == '\0' || strlen(text) >= CONFIG_TEXT_MAX)
-            return refuse(error, "%s must be 1 to %d characters", setting->name,
-                          CONFIG_TEXT_MAX - 1);
-        strcpy(field, text);
+    case SETTING_OPTIONAL:
+    case SETTING_ORIGINS:
+        return set_text(setting, field, text, error);
+    case SETTING_FLAG:
+        if (!flag_parse(text, field))
+            return refuse(error, "%s='%.200s' is not true or false", setting->name, text);
         return STATUS_OK;
     case SETTING_SECRET:
         /* Not shown: a message may be read by whoever reads logs. */
@@ -465,6 +580,8 @@ static const char *takes_of(const struct setting *setting) {
     const char *last = strrchr(setting->name, '_') + 1;
     switch (setting->type) {
     case SETTING_TEXT:
+    case SETTING_OPTIONAL:
+    case SETTING_ORIGINS:
         return strcmp(last, "DIR") == 0 || strcmp(last, "FILE") == 0 ? last : "TEXT";
     case SETTING_SECRET:
         return "SECRET";
@@ -472,6 +589,8 @@ static const char *takes_of(const struct setting *setting) {
         return "HOST:PORT";
     case SETTING_NUMBER:
         return "N";
+    case SETTING_FLAG:
+        return "true|false";
     case SETTING_CHOICE:
         return setting->choices;
     }
@@ -500,10 +619,15 @@ static void setting_text(const struct setting *setting, const struct config *con
     uint64_t index = 0;
     switch (setting->type) {
     case SETTING_TEXT:
+    case SETTING_OPTIONAL:
+    case SETTING_ORIGINS:
         snprintf(text, CONFIG_TEXT_MAX, "%s", (const char *)field);
         return;
     case SETTING_SECRET:
         snprintf(text, CONFIG_TEXT_MAX, "%s", *(const char *)field ? "********" : "");
+        return;
+    case SETTING_FLAG:
+        snprintf(text, CONFIG_TEXT_MAX, "%s", *(const bool *)field ? "true" : "false");
         return;
     case SETTING_ADDRESS:
         *text = '\0';
@@ -587,6 +711,12 @@ void config_print_markdown(FILE *out) {
             fputs("host:port", out);
         if (setting->type == SETTING_TEXT)
             fputs("text", out);
+        if (setting->type == SETTING_OPTIONAL)
+            fputs("text or nothing", out);
+        if (setting->type == SETTING_ORIGINS)
+            fputs("origins", out);
+        if (setting->type == SETTING_FLAG)
+            fputs("true, false", out);
         if (setting->type == SETTING_SECRET)
             fputs("secret", out);
         fprintf(out, " | %s |\n", setting->help);

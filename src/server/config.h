@@ -64,6 +64,21 @@ struct config {
     uint64_t snapshots_bytes_max;
     uint64_t retention_interval_ms;
     uint64_t clock_offset_ms;
+    char token_signing_key[CONFIG_TEXT_MAX]; /* empty: not given, like the texts below */
+    char jwks_file[CONFIG_TEXT_MAX];
+    char token_issuer[CONFIG_TEXT_MAX];
+    char token_audience[CONFIG_TEXT_MAX];
+    uint64_t token_max_age_s;
+    bool token_require_jti;
+    bool token_single_use;
+    bool enforce_origin;
+    char allowed_origins[CONFIG_TEXT_MAX];
+    bool compatibility_enforced;
+    char compatibility_protocol_version[CONFIG_TEXT_MAX];
+    char compatibility_min_client_build_id[CONFIG_TEXT_MAX];
+    char compatibility_max_client_build_id[CONFIG_TEXT_MAX];
+    uint64_t compatibility_min_schema_version;
+    uint64_t compatibility_max_schema_version;
     struct policy_table policies;
     enum config_source sources[CONFIG_SETTINGS_MAX];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "server/development_gate.h"
+#include "server/entitle.h"
 #include "server/link.h"
 #include "server/operator_key.h"
 #include "server/route.h"
@@ -379,9 +379,31 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 
-static bool needs_key(const struct conn *conn) {
+/* The operator key is the operator's own: in the header, and never as a token. */
+static bool is_operator(const struct conn *conn, const struct http1_request *request) {
+    const struct server *server = conn->loop->server;
     unsigned flags = conn->exchange->route->flags;
-    return flags & ROUTE_OPERATOR && !(conn->is_operators && flags & ROUTE_KEYLESS);
+    return flags & ROUTE_EITHER && operator_key_check(&server->operator_key, request) == STATUS_OK;
+}
+
+static enum status admit_reader(struct conn *conn, const struct http1_request *request) {
+    struct gate *gate = &conn->loop->server->gate;
+    struct exchange *exchange = conn->exchange;
+    if (is_operator(conn, request)) {
+        exchange->principal = &principal_operator;
+        return STATUS_OK;
+    }
+    enum status status = gate_check_origin(gate, request);
+    return status == STATUS_OK
+               ? gate_admit(gate, request, clock_wall_ms(&conn->loop->clock), &exchange->principal)
+               : status;
+}
+
+static enum status conn_admit(struct conn *conn, const struct http1_request *request) {
+    unsigned flags = conn->exchange->route->flags;
+    if (flags & ROUTE_OPERATOR && !(conn->is_operators && flags & ROUTE_KEYLESS))
+        return operator_key_check(&conn->loop->server->operator_key, request);
+    return flags & (ROUTE_READER | ROUTE_EITHER) ? admit_reader(conn, request) : STATUS_OK;
 }
 
 /* Finds the route before any of the body is taken. */
@@ -394,10 +416,8 @@ static void conn_head(struct conn *conn) {
     }
     conn->keep_alive = request->keep_alive && !atomic_load(&conn->loop->server->draining);
     enum status status = route_find(conn->exchange);
-    if (status == STATUS_OK && needs_key(conn))
-        status = operator_key_check(&conn->loop->server->operator_key, request);
-    if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_READER)
-        status = development_gate_check(&conn->loop->server->operator_key, request);
+    if (status == STATUS_OK)
+        status = conn_admit(conn, request);
     if (status == STATUS_OK)
         status = conn_allow_body(conn, request);
     if (status == STATUS_OK) {
@@ -415,6 +435,19 @@ static void conn_head(struct conn *conn) {
         conn->exchange->refused = status;
 }
 
+/* Who may not read what the route reads does not come as far as its handler. */
+static void conn_dispatch(struct exchange *exchange) {
+    const struct route *route = exchange->route;
+    if (route->flags & ROUTE_AUDIT)
+        entitle(exchange, SLICE("runtime.audit"), route->handle);
+    else if (!(route->flags & ROUTE_TOPIC))
+        route->handle(exchange);
+    else if (topic_name_check(exchange->parameters[0]) == STATUS_OK)
+        entitle(exchange, exchange->parameters[0], route->handle);
+    else
+        exchange_answer_status(exchange, STATUS_INVALID_TOPIC);
+}
+
 static void conn_request_done(struct conn *conn) {
     struct exchange *exchange = conn->exchange;
     deadline_drop(&conn->deadline);
@@ -422,7 +455,7 @@ static void conn_request_done(struct conn *conn) {
     if (exchange->refused != STATUS_OK)
         exchange_answer_status(exchange, exchange->refused);
     else
-        exchange->route->handle(exchange);
+        conn_dispatch(exchange);
 }
 
 static void stream_event(struct conn *conn, const struct http1_event *event) {

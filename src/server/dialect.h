@@ -7,6 +7,7 @@
 #define SERVER_DIALECT_H
 
 #include "server/link.h"
+#include "spec/metrics.h"
 
 enum page_form_index {
     PAGE_FORM_SSE,
@@ -26,7 +27,7 @@ enum page_form_index {
 _Static_assert(PAGE_FORM_COUNT <= PAGE_FORMS_MAX, "a page has room for each");
 
 struct dialect {
-    const char *name;
+    enum label_dialect label; /* what it is counted as */
     /* A message of the peer, from a WebSocket. */
     enum status (*receive)(struct link *link, struct slice text);
     /* The opening was looked at. The dialect starts its readers, or drops them. */
@@ -43,8 +44,11 @@ struct dialect {
     enum status (*stale)(struct link_reader *reader, struct buffer *out);
     bool restarts_stale;
     bool page_says_caught_up;
-    /* A reader cannot go on; its link is closed afterwards. */
+    /* Why it ends: a reader that cannot go on, a token that expired or was revoked. The link is
+     * closed afterwards. */
     enum status (*failed)(struct link *link, enum status status, struct buffer *out);
+    /* The token ends in so long, and nothing is delivered after it. */
+    enum status (*reauth)(struct link *link, uint64_t left_ms, struct buffer *out);
     enum status (*heartbeat)(struct link *link, struct buffer *out);
     /* The last strike: the error, before the close. */
     enum status (*slow)(struct link *link, struct buffer *out);

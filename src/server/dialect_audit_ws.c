@@ -7,7 +7,6 @@
 #include "hub/frame_row.h"
 #include "server/audit_init.h"
 #include "server/conn.h"
-#include "server/development_gate.h"
 #include "server/dialect.h"
 #include "server/handlers.h"
 #include "server/log_place.h"
@@ -229,6 +228,7 @@ static enum status begin(struct link *link) {
     struct audit *audit = link->state;
     bool is_choosy = audit->place.is_future || audit_init_filters(&audit->init);
     const struct subscription_options options = {
+        .view = grant_check(link->principal, SLICE("runtime.audit"), NULL).view,
         .has_event_cursor = audit->place.asked.given,
         .event_cursor = audit->place.asked.cursor,
         .wants = is_choosy ? wants : NULL,
@@ -248,10 +248,10 @@ static enum status admit(struct link *link) {
     const struct audit_init *init = &audit->init;
     uint64_t now_ms = clock_wall_ms(&link->loop->clock);
     enum status status =
-        development_gate_check_token(&link->server->operator_key, init->capability);
+        gate_admit_token(&link->server->gate, init->capability, now_ms, &link->principal);
     if (status == STATUS_OK)
-        link->principal = &principal_operator;
-    else
+        status = grant_check(link->principal, SLICE("runtime.audit"), NULL).status;
+    if (status != STATUS_OK)
         return refuse(link, status, "reason", status_code(status));
     status = nonces_use(link->server->nonces, init->nonce, init->at_ms, now_ms);
     /* A nonce is no token: what is wrong with it is a failed authentication, whatever it is. */
@@ -283,7 +283,7 @@ static enum status receive(struct link *link, struct slice text) {
 }
 
 static const struct dialect audit_ws_dialect = {
-    .name = "audit_ws",
+    .label = LABEL_DIALECT_AUDIT_WS,
     .receive = receive,
     .opened = opened,
     .caught_up = tell_caught_up,

@@ -79,7 +79,7 @@ static bool wants(const void *user, const struct frame_content *content) {
 }
 
 static const struct dialect log_sse_dialect = {
-    .name = "log_sse",
+    .label = LABEL_DIALECT_AUDIT_SSE,
     .opened = event_stream_opened,
     .restarts_stale = true,
     .failed = event_stream_failed,
@@ -117,9 +117,10 @@ static bool read_place(struct exchange *exchange, struct log_place *place, bool 
     return true;
 }
 
-static void begin(struct link *link, bool from_head) {
+static void begin(struct link *link, bool from_head, enum grant_view view) {
     struct log_stream *state = link->state;
     struct subscription_options options = {
+        .view = view,
         .has_event_cursor = state->place.asked.given,
         .event_cursor = state->place.asked.cursor,
         .wants = state->place.is_future ? wants : NULL,
@@ -136,6 +137,7 @@ void handle_log_sse(struct exchange *exchange) {
     struct log_stream *state;
     struct log_place place = {0};
     bool from_head = false;
+    enum grant_view view = exchange->view;
     if (!read_place(exchange, &place, &from_head))
         return;
     if (atomic_load(&exchange->server->draining)) {
@@ -154,5 +156,5 @@ void handle_log_sse(struct exchange *exchange) {
     state->place = place;
     struct link *link = event_stream_make(exchange, &log_sse_dialect, &state->stream);
     if (link && link->conn)
-        begin(link, from_head);
+        begin(link, from_head, view);
 }

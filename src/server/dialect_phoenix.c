@@ -36,6 +36,7 @@ struct phoenix {
 struct phoenix_request {
     struct link_call call; /* first */
     struct subscribe subscribe;
+    const struct principal *principal; /* the link's, while the link waits for this */
     enum status status;
     bool has_join_ref;
     bool has_ref;
@@ -170,6 +171,8 @@ static void call_free(struct link_call *call) {
 static void call_run(struct link_call *call, struct store_session *session) {
     struct phoenix_request *request = (struct phoenix_request *)call;
     request->status = subscribe_resolve(&request->subscribe, session);
+    if (request->status == STATUS_OK)
+        request->status = subscribe_entitle(&request->subscribe, session, request->principal);
 }
 
 /* A reply that cannot be written ends the link: its client would wait for ever. */
@@ -195,6 +198,7 @@ static enum status make_readers(struct link *link, const struct subscribe *subsc
         const struct subscribe_item *item = &subscribe->items[i];
         bool has_cursor = item->has_cursor && !subscribe->bootstrap;
         const struct subscription_options options = {
+            .view = item->grant.view,
             .has_cursor = has_cursor,
             .after_seq = has_cursor ? item->after_seq : 0,
             .epoch_differs = has_cursor && subscribe->epoch_differs,
@@ -225,6 +229,56 @@ static size_t count_others(const struct link *link, const struct subscribe *subs
     return count;
 }
 
+static bool has_forbidden(const struct subscribe *subscribe) {
+    for (size_t i = 0; i < subscribe->count; i++)
+        if (subscribe->items[i].grant.status != STATUS_OK)
+            return true;
+    return false;
+}
+
+/* Names every topic that may not be read, with the reason of the first. */
+static enum status write_forbidden(struct link *link, const struct subscribe *subscribe,
+                                   struct buffer *out) {
+    struct buffer names;
+    const char *reason = NULL;
+    buffer_init(&names, REPLY_BYTES_MAX);
+    enum status status = buffer_append_byte(&names, '[');
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
+        const struct subscribe_item *item = &subscribe->items[i];
+        if (item->grant.status == STATUS_OK)
+            continue;
+        link_tell_denied(link, item->topic, item->grant.status);
+        if (reason)
+            status = buffer_append_byte(&names, ',');
+        else
+            reason = status_code(item->grant.status);
+        if (status == STATUS_OK)
+            status = json_write_string(&names, item->name);
+    }
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&names, ']');
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_FORBIDDEN_TOPIC)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_FORBIDDEN_TOPIC)));
+    object_text(&object, SLICE("reason_code"), slice_of(reason));
+    object_json(&object, SLICE("forbidden_topics"), buffer_slice(&names));
+    enum status ended = object_end(&object);
+    buffer_release(&names);
+    return status == STATUS_OK ? ended : status;
+}
+
+static void refuse_forbidden(struct link *link, struct phoenix_request *request) {
+    struct phoenix_address to = address_of(request);
+    struct buffer body;
+    buffer_init(&body, REPLY_BYTES_MAX);
+    enum status status = write_forbidden(link, &request->subscribe, &body);
+    if (status == STATUS_OK)
+        status = say_reply(link, &to, false, buffer_slice(&body));
+    buffer_release(&body);
+    request_free(request);
+    settle(link, status);
+}
+
 /* The names are topics now: watch them, then look where the cursors stand. */
 static void call_done(struct link *link, struct link_call *call, enum status status) {
     struct phoenix_request *request = (struct phoenix_request *)call;
@@ -232,6 +286,10 @@ static void call_done(struct link *link, struct link_call *call, enum status sta
     struct link_opening *opening = NULL;
     if (status == STATUS_OK)
         status = request->status;
+    if (status == STATUS_OK && has_forbidden(&request->subscribe)) {
+        refuse_forbidden(link, request);
+        return;
+    }
     if (status == STATUS_OK &&
         count_others(link, &request->subscribe) + count > link->server->config.subscriptions_max)
         status = STATUS_LIMIT_REACHED;
@@ -347,10 +405,11 @@ static enum status say_stale(struct link *link, const struct link_opening *openi
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < opening->count; i++) {
         const struct subscription *subscription = &opening->readers[i]->subscription;
-        if (subscription->is_stale)
-            stale[count++] =
-                (struct stale_topic){subscription->options.topic, subscription->options.policy,
-                                     &subscription->continuity};
+        if (!subscription->is_stale)
+            continue;
+        link_tell_stale(opening->readers[i]);
+        stale[count++] = (struct stale_topic){
+            subscription->options.topic, subscription->options.policy, &subscription->continuity};
     }
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);
@@ -425,6 +484,7 @@ static enum status subscribe(struct link *link, const struct phoenix_message *me
     if (!request)
         return say_refusal(link, to, STATUS_OUT_OF_MEMORY);
     request->call = (struct link_call){call_run, call_done, call_free};
+    request->principal = link->principal;
     keep_references(request, message);
     enum status status =
         subscribe_read(&request->subscribe, message->payload, slice_of(link->server->epoch),
@@ -500,6 +560,40 @@ static enum status answer_heartbeat(struct link *link, const struct phoenix_mess
     return status;
 }
 
+/* A new token for the one the connection came with: of the same principal, or it is refused. What
+ * was subscribed to stays; what the new token may not read is dropped. */
+static enum status refresh(struct link *link, const struct phoenix_message *message,
+                           const struct phoenix_address *to) {
+    struct json_field field = {.name = SLICE("token")};
+    struct buffer token;
+    struct buffer body;
+    const struct principal *principal = NULL;
+    buffer_init(&token, TOKEN_BYTES_MAX);
+    enum status status = json_read_members(message->payload, &field, 1);
+    if (status == STATUS_OK && field.present)
+        status = json_string_decode(field.value, &token);
+    if (status != STATUS_OK || !field.present)
+        status = STATUS_INVALID_MESSAGE;
+    if (status == STATUS_OK)
+        status = gate_admit_token(&link->server->gate, buffer_slice(&token),
+                                  clock_wall_ms(&link->loop->clock), &principal);
+    buffer_release(&token);
+    if (status == STATUS_OK)
+        status = link_refresh(link, principal);
+    principal_unref(principal);
+    if (status != STATUS_OK) {
+        if (status_http(status) == 401 || status_http(status) == 403)
+            link_tell_denied(link, (struct slice){NULL, 0}, status);
+        return say_refusal(link, to, status);
+    }
+    buffer_init(&body, 256);
+    status = buffer_printf(&body, "{\"expires_at\":%" PRIu64 "}", link->principal->expires_at_ms);
+    if (status == STATUS_OK)
+        status = say_reply(link, to, true, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
 static enum status on_channel(struct link *link, const struct phoenix_message *message,
                               const struct phoenix_address *to) {
     static const struct {
@@ -510,6 +604,7 @@ static enum status on_channel(struct link *link, const struct phoenix_message *m
         {SLICE("sync:subscribe"), subscribe},
         {SLICE("sync:unsubscribe"), unsubscribe},
         {SLICE("sync:heartbeat"), answer_heartbeat},
+        {SLICE("sync:refresh"), refresh},
     };
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
         if (slice_equal(message->event, events[i].event))
@@ -628,6 +723,21 @@ static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, stru
     return status == STATUS_OK ? ws_close_write(out, CLOSE_RESTARTING, slice_of(reason)) : status;
 }
 
+static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+    struct buffer body;
+    (void)out;
+    buffer_init(&body, 4096);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_REAUTH_REQUIRED)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_REAUTH_REQUIRED)));
+    object_number(&object, SLICE("expires_in_ms"), left_ms);
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = say_error(link, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
 static enum status tell_failed(struct link *link, enum status failed, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 4096);
@@ -635,13 +745,13 @@ static enum status tell_failed(struct link *link, enum status failed, struct buf
     if (status == STATUS_OK)
         status = say_error(link, buffer_slice(&body));
     buffer_release(&body);
-    return status == STATUS_OK
-               ? ws_close_write(out, CLOSE_INTERNAL_ERROR, slice_of(status_message(failed)))
-               : status;
+    return status == STATUS_OK ? ws_close_write(out, (unsigned)ws_close_code(failed),
+                                                slice_of(status_message(failed)))
+                               : status;
 }
 
 static const struct dialect phoenix_dialect = {
-    .name = "phoenix",
+    .label = LABEL_DIALECT_PHOENIX,
     .receive = receive,
     .opened = opened,
     .opening_gone = opening_gone,
@@ -650,6 +760,7 @@ static const struct dialect phoenix_dialect = {
     .page_says_caught_up = true,
     .stale = tell_stale,
     .failed = tell_failed,
+    .reauth = tell_reauth,
     .heartbeat = heartbeat,
     .slow = tell_slow,
     .leaving = tell_leaving,

@@ -107,7 +107,7 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
 }
 
 static const struct dialect sse_dialect = {
-    .name = "sse",
+    .label = LABEL_DIALECT_SSE,
     .opened = event_stream_opened,
     .bootstrap = tell_bootstrap,
     .snapshot = tell_snapshot,
@@ -150,11 +150,9 @@ static enum status read_cursor(const struct exchange *exchange,
 }
 
 void handle_sse(struct exchange *exchange) {
-    struct subscription_options options = {0};
+    struct subscription_options options = {.view = exchange->view};
     char topic[TOPIC_NAME_BYTES_MAX];
-    enum status status = topic_name_check(exchange->parameters[0]);
-    if (status == STATUS_OK)
-        status = read_cursor(exchange, &options);
+    enum status status = read_cursor(exchange, &options);
     if (status == STATUS_OK && atomic_load(&exchange->server->draining))
         status = STATUS_SHUTTING_DOWN;
     if (status != STATUS_OK) {

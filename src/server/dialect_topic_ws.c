@@ -212,7 +212,7 @@ static void opened(struct link *link, struct link_opening *opening) {
 }
 
 static const struct dialect topic_ws_dialect = {
-    .name = "topic_ws",
+    .label = LABEL_DIALECT_TOPIC_WS,
     .receive = receive,
     .opened = opened,
     .bootstrap = tell_hello,
@@ -241,12 +241,10 @@ static void begin(struct link *link, struct slice topic, const struct subscripti
 }
 
 void handle_topic_ws(struct exchange *exchange) {
-    struct subscription_options options = {0};
+    struct subscription_options options = {.view = exchange->view};
     char topic[TOPIC_NAME_BYTES_MAX];
     uint64_t limit = DELIVERY_FRAMES_MAX;
-    enum status status = topic_name_check(exchange->parameters[0]);
-    if (status == STATUS_OK)
-        status = query_topic_cursor(exchange, &options);
+    enum status status = query_topic_cursor(exchange, &options);
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &limit);
     if (status != STATUS_OK) {

@@ -31,7 +31,6 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
         exchange->routes_hidden = conn->is_operators ? ROUTE_READER : ROUTE_OPERATOR;
     exchange->begun_ns = clock_mono_ns(&conn->loop->clock);
     exchange->refused = STATUS_OK;
-    exchange->principal = &principal_operator;
     buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
     buffer_init(&exchange->body, BODY_BYTES_MAX);
     return exchange;
@@ -40,6 +39,7 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
 static void exchange_free(struct exchange *exchange) {
     if (exchange->work)
         exchange->work_free(exchange->work);
+    principal_unref(exchange->principal);
     buffer_release(&exchange->parameter_memory);
     buffer_release(&exchange->body);
     free(exchange);

@@ -7,6 +7,7 @@
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
 
+#include "auth/grant.h"
 #include "base/buffer.h"
 #include "wire/http1.h"
 
@@ -35,7 +36,8 @@ struct exchange {
     struct server *server;
     const struct http1_request *request; /* NULL with conn, or when there was none */
     const struct route *route;
-    const struct principal *principal; /* who asks */
+    const struct principal *principal; /* behind a reader's route; a reference. NULL: nobody yet */
+    enum grant_view view;              /* which frames of its topic the principal gets */
     unsigned routes_hidden;            /* flags of those that are not served where it came in */
     uint64_t begun_ns;                 /* when its head was read */
     struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */

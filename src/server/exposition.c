@@ -1,5 +1,6 @@
 #include "server/exposition.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #define NS_PER_SECOND UINT64_C(1000000000)
@@ -75,6 +76,7 @@ static void put_histogram(struct page *page, const struct metric_row *row, size_
                           const uint64_t *numbers) {
     const struct metric_buckets *buckets = row->buckets;
     uint64_t count = 0;
+    assert(buckets);
     for (size_t i = 0; i <= buckets->count; i++) {
         count += numbers[i];
         put_sample(page, row, series, "_bucket", i < buckets->count ? buckets->texts[i] : "+Inf");

@@ -55,7 +55,7 @@ static void work_free(void *memory) {
  */
 static struct principal principal_of(const struct exchange *exchange) {
     (void)exchange;
-    return (struct principal){.read_all = true};
+    return *exchange->principal;
 }
 
 /* ---- what the bytes are ------------------------------------------------------------------- */

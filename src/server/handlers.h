@@ -58,6 +58,9 @@ void handle_retention_run(struct exchange *exchange);
 /* handle_messages.c */
 void handle_messages(struct exchange *exchange);
 
+/* handle_token.c */
+void handle_token(struct exchange *exchange);
+
 /* dialect_phoenix.c, dialect_sse.c, dialect_log_sse.c, dialect_topic_ws.c, dialect_audit_ws.c; they
  * become links */
 void handle_phoenix(struct exchange *exchange);

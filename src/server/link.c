@@ -6,11 +6,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "hub/frame_row.h"
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/link_snapshot.h"
 #include "server/server.h"
+#include "server/telemetry.h"
 #include "server/websocket.h"
 
 /* Replies to the largest message there can be. */
@@ -24,9 +25,76 @@ static void job_back(struct loop_task *task);
 
 /* ---- life ---- */
 
-static struct slice principal_text(const struct principal *principal) {
-    (void)principal;
-    return SLICE("operator");
+/* The text is the caller's, and lives as long as the cause. */
+static struct cause cause_of(const struct link *link, const struct link_reader *reader,
+                             char text[PRINCIPAL_NAME_BYTES_MAX]) {
+    struct slice who = {NULL, 0};
+    if (link->principal)
+        who = (struct slice){text, principal_name(link->principal, text)};
+    return (struct cause){
+        .connection = slice_of(link->name),
+        .principal = who,
+        .topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0},
+        .dialect = link->dialect->label,
+    };
+}
+
+void link_tell_why(struct link *link, enum status status, unsigned close_code) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct cause cause = cause_of(link, NULL, who);
+    link->close_code = close_code;
+    cause.status = status;
+    cause.close_code = close_code;
+    telemetry_disconnected(link->server, cause);
+}
+
+void link_tell_stale(const struct link_reader *reader) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    telemetry_stale(reader->link->server, cause_of(reader->link, reader, who),
+                    &reader->subscription.continuity);
+}
+
+void link_tell_denied(struct link *link, struct slice topic, enum status status) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct cause cause = cause_of(link, NULL, who);
+    cause.topic = topic;
+    telemetry_denied(link->server, cause, status);
+}
+
+static void count(const struct link *link, enum metric metric) {
+    metrics_add(metric, METRIC_LABELS(link->dialect->label), 1);
+}
+
+/* ---- the token's end ---- */
+
+/* How long before its token ends a link is told. */
+#define REAUTH_MS 30000
+
+/* Only what comes before the next heartbeat gets a deadline: those with many different delays would
+ * otherwise be many. */
+static void watch_expiry(struct link *link) {
+    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
+    uint64_t end_ms = link->principal ? link->principal->expires_at_ms : 0;
+    if (end_ms == 0)
+        return;
+    uint64_t next_ms = end_ms;
+    if (!link->is_reauth_told && link->dialect->reauth)
+        next_ms = end_ms > REAUTH_MS ? end_ms - REAUTH_MS : 0;
+    uint64_t delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
+    if (delay_ms <= link->loop->config->heartbeat_ms)
+        io_loop_deadline_in(link->loop, &link->expiry, DEADLINE_EXPIRY, delay_ms);
+}
+
+static bool is_expired(const struct link *link) {
+    return principal_is_expired(link->principal, clock_wall_ms(&link->loop->clock));
+}
+
+void link_end(struct link *link, enum status status) {
+    link_tell_why(link, status, (unsigned)ws_close_code(status));
+    if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
+        conn_close(link->conn);
+    else
+        link_close(link);
 }
 
 struct link *link_make(struct exchange *exchange, const struct link_options *options) {
@@ -43,15 +111,18 @@ struct link *link_make(struct exchange *exchange, const struct link_options *opt
     link->server = exchange->server;
     link->dialect = options->dialect;
     link->state = options->state;
-    link->principal = options->principal;
+    link->principal = options->principal ? principal_ref(options->principal) : NULL;
     link->task.run = job_run;
     link->back.run = job_back;
-    link->id = ++loop->link_count_ever;
+    (void)snprintf(link->name, sizeof(link->name), "%s", exchange_request_id(exchange).data);
     buffer_init(&link->own, OWN_BYTES_MAX);
     enum status status = buffer_append_slice(&link->own, options->head);
     conn_link(link->conn, link);
+    count(link, METRIC_SYNC_SOCKET_CONNECTIONS);
+    count(link, METRIC_SYNC_SOCKET_OPENED);
     if (link->dialect->heartbeat)
         io_loop_deadline(loop, &link->pulse, DEADLINE_PULSE);
+    watch_expiry(link);
     if (status != STATUS_OK)
         conn_close(link->conn);
     return link;
@@ -68,6 +139,8 @@ static void reader_free(struct link_reader *reader) {
     if (reader->next)
         reader->next->previous = reader->previous;
     link->reader_count--;
+    metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
+                METRIC_LABELS(reader->subscription.options.policy->topic_class), 1);
     scheduler_leave(&link->loop->scheduler, &reader->turn);
     subscription_release(&reader->subscription);
     link_snapshot_drop(reader);
@@ -104,8 +177,12 @@ void link_gone(struct link *link) {
     if (!link->conn)
         return;
     link->conn = NULL;
+    metrics_sub(METRIC_SYNC_SOCKET_CONNECTIONS, METRIC_LABELS(link->dialect->label), 1);
+    metrics_add(METRIC_SYNC_SOCKET_CLOSED,
+                METRIC_LABELS(link->dialect->label, label_close_code(link->close_code)), 1);
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
+    deadline_drop(&link->expiry);
     if (link->opening && link->job != LINK_JOB_OPEN) {
         opening_free(link, link->opening);
         link->opening = NULL;
@@ -125,6 +202,7 @@ void link_free(struct link *link) {
     assert(!link->readers && !link->opening);
     if (link->dialect->state_free)
         link->dialect->state_free(link->state);
+    principal_unref(link->principal);
     if (link->websocket)
         websocket_free(link->websocket);
     buffer_release(&link->own);
@@ -182,6 +260,7 @@ void link_close(struct link *link) {
     link->is_closing = true;
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
+    deadline_drop(&link->expiry);
     drop_readers(link);
     conn_widen(link->conn);
     /* Whoever does not read its last words is closed without. */
@@ -226,6 +305,7 @@ static void member_advanced(struct feed_reader *member) {
 enum status link_reader_make(struct link *link, struct slice topic,
                              const struct subscription_options *options,
                              struct link_reader **made) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
     struct link_reader *reader = calloc(1, sizeof(*reader));
     if (!reader)
         return STATUS_OUT_OF_MEMORY;
@@ -239,7 +319,8 @@ enum status link_reader_make(struct link *link, struct slice topic,
     }
     reader->turn.topic = reader->member.feed;
     reader->turn.tier = policy_of(&link->server->config.policies, topic)->qos_tier;
-    status = scheduler_join(&link->loop->scheduler, principal_text(link->principal), &reader->turn);
+    struct slice name = {who, principal_name(link->principal, who)};
+    status = scheduler_join(&link->loop->scheduler, name, &reader->turn);
     if (status != STATUS_OK) {
         feed_leave(&reader->member);
         free(reader);
@@ -256,6 +337,7 @@ enum status link_reader_make(struct link *link, struct slice topic,
         link->readers->previous = reader;
     link->readers = reader;
     link->reader_count++;
+    metrics_add(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(own.policy->topic_class), 1);
     *made = reader;
     return STATUS_OK;
 }
@@ -281,7 +363,11 @@ static void begin_anew(struct link_reader *reader) {
 }
 
 void link_reader_start(struct link_reader *reader) {
+    const struct subscription *subscription = &reader->subscription;
     reader->is_open = true;
+    metrics_add(
+        subscription->is_bootstrap ? METRIC_SYNC_REPLAY_BOOTSTRAP : METRIC_SYNC_REPLAY_STARTED,
+        METRIC_LABELS(reader->link->dialect->label, subscription->options.policy->topic_class), 1);
     if (reader->subscription.is_bootstrap)
         begin_anew(reader);
     scheduler_add(&reader->link->loop->scheduler, &reader->turn);
@@ -332,7 +418,7 @@ static void next_job(struct link *link) {
         reader->wants_read = false;
         link->reading = reader;
         if (reader->snapshot)
-            reader->snapshot->is_reading = true;
+            link_snapshot_read_begin(reader->snapshot, link->principal);
         job_post(link, reader->snapshot ? LINK_JOB_PART : LINK_JOB_READ);
         return;
     }
@@ -371,7 +457,7 @@ static void job_run(struct reader_task *task, struct store_session *session) {
     if (link->job == LINK_JOB_READ)
         journal_read_run(link->reading->subscription.read, session);
     else if (link->job == LINK_JOB_PART)
-        link_snapshot_read(link->reading->snapshot, link->principal);
+        link_snapshot_read(link->reading->snapshot);
     else if (link->job == LINK_JOB_CALL)
         link->call->run(link->call, session);
     else
@@ -429,8 +515,7 @@ static void job_back(struct loop_task *task) {
         struct link_reader *reader = link->reading;
         link->reading = NULL;
         if (job == LINK_JOB_PART) {
-            reader->snapshot->is_reading = false;
-            reader->snapshot->has_part = true;
+            link_snapshot_read_end(reader->snapshot);
         }
         reader_back(reader, STATUS_OK);
     } else if (job == LINK_JOB_CALL) {
@@ -457,18 +542,13 @@ static uint64_t reader_lag(const struct link_reader *reader) {
 
 static void fail(struct link_reader *reader) {
     struct link *link = reader->link;
-    enum status status = reader->subscription.status;
-    log_event(LOG_WARN, "link.failed", log_str("dialect", link->dialect->name),
-              log_str("status", status_code(status)));
-    if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
-        conn_close(link->conn);
-    else
-        link_close(link);
+    link_end(link, reader->subscription.status);
 }
 
 static void tell_stale(struct link_reader *reader) {
     struct link *link = reader->link;
     enum status status = link->dialect->stale(reader, &link->own);
+    link_tell_stale(reader);
     if (link->dialect->restarts_stale) {
         subscription_restart(&reader->subscription);
         begin_anew(reader);
@@ -512,14 +592,19 @@ static void serve_snapshot(struct link_reader *reader) {
         next_job(link);
         return;
     }
-    enum status status = link->dialect->snapshot(reader, &link->own);
+    bool is_last = link_snapshot_is_last(snapshot);
+    enum status status = STATUS_OK;
+    /* Parts that are empty for this principal would say how many documents others have. */
+    if (snapshot->documents.size > 0 || is_last) {
+        status = link->dialect->snapshot(reader, &link->own);
+        snapshot->parts_told++;
+    }
     buffer_clear(&snapshot->documents);
     snapshot->has_part = false;
-    if (link_snapshot_is_last(snapshot)) {
+    snapshot->part++;
+    if (is_last) {
         subscription_place(&reader->subscription, snapshot->snapshot->watermark);
         link_snapshot_drop(reader);
-    } else {
-        snapshot->part++;
     }
     scheduler_add(&link->loop->scheduler, &reader->turn);
     send_own(link, status);
@@ -532,7 +617,7 @@ static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
     /* What one reader did not ask for would be missing for the others. */
     if (!page || subscription->options.wants || page->batch.count > frames_max ||
         !subscription_stands_at(subscription, page->batch.after_seq) ||
-        !page_suits(page, subscription->options.principal))
+        !page_suits(page, subscription->options.principal, subscription->options.view))
         return NULL;
     subscription_pass(subscription, &page->batch, page->head_seq);
     return page;
@@ -541,19 +626,22 @@ static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
 static void send_page(struct link_reader *reader, struct page *page, bool is_shared) {
     struct link *link = reader->link;
     struct push *push = NULL;
-    size_t count = page->batch.count;
+    size_t frames = page->batch.count;
     bool is_last = page->batch.through_seq >= page->head_seq;
     bool has_more = reader_lag(reader) > 0;
     enum status status = page_push(page, reader->form, link->loop, &push);
+    if (status == STATUS_OK)
+        telemetry_handed(link->dialect->label, reader->subscription.options.policy,
+                         page->batch.frames, frames, clock_now().mono_ns);
     if (!is_shared)
         page_free(page);
-    if (scheduler_served(&link->loop->scheduler, &reader->turn, count, has_more))
-        link->loop->fairness_limited++;
+    count(link, METRIC_KHALA_FANOUT_POLLS);
+    if (scheduler_served(&link->loop->scheduler, &reader->turn, frames, has_more))
+        count(link, METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
     if (status != STATUS_OK) {
         conn_close(link->conn);
         return;
     }
-    link->loop->served_frames += count;
     if (is_last && link->dialect->page_says_caught_up)
         reader->is_caught_up = true;
     /* Or it is said next. */
@@ -605,6 +693,12 @@ static void serve(struct link_reader *reader, size_t frames_max) {
         serve_snapshot(reader);
         return;
     }
+    /* Whatever its deadline does: nothing is delivered after the token's end. */
+    if (is_expired(link)) {
+        (void)scheduler_served(scheduler, &reader->turn, 0, false);
+        link_end(link, STATUS_TOKEN_EXPIRED);
+        return;
+    }
     struct page *page = shared_page(reader, batch.count_max);
     if (page) {
         send_page(reader, page, true);
@@ -654,12 +748,68 @@ struct link *link_of_pulse(struct deadline *deadline) {
     return (struct link *)((char *)deadline - offsetof(struct link, pulse));
 }
 
+struct link *link_of_expiry(struct deadline *deadline) {
+    return (struct link *)((char *)deadline - offsetof(struct link, expiry));
+}
+
 struct link *link_of_look(struct deadline *deadline) {
     return (struct link *)((char *)deadline - offsetof(struct link, look));
 }
 
+static bool same_text(struct slice a, struct slice b) {
+    return !a.data == !b.data && slice_equal(a, b);
+}
+
+static bool is_same(const struct principal *a, const struct principal *b) {
+    return same_text(a->who.user_id, b->who.user_id) &&
+           same_text(a->who.guest_scope, b->who.guest_scope) &&
+           same_text(a->who.org_id, b->who.org_id) && a->read_all == b->read_all;
+}
+
+/* Owners of runs and workers were looked up when the reader began, and do not change. */
+static bool still_may_read(const struct link_reader *reader, const struct principal *principal) {
+    const struct subscription_options *options = &reader->subscription.options;
+    struct slice topic = topic_is_log(options->topic) ? SLICE("runtime.audit") : options->topic;
+    struct grant before = grant_check(options->principal, topic, NULL);
+    struct grant after = grant_check(principal, topic, NULL);
+    return after.status == before.status &&
+           (after.status != STATUS_OK || after.view == options->view);
+}
+
+enum status link_refresh(struct link *link, const struct principal *principal) {
+    if (!is_same(link->principal, principal))
+        return STATUS_OWNER_MISMATCH;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (!still_may_read(reader, principal))
+            return STATUS_FORBIDDEN_TOPIC;
+    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
+        reader->subscription.options.principal = principal;
+    principal_unref(link->principal);
+    link->principal = principal_ref(principal);
+    link->is_reauth_told = false;
+    deadline_drop(&link->expiry);
+    watch_expiry(link);
+    return STATUS_OK;
+}
+
+static void expiry_near(struct link *link) {
+    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
+    if (is_expired(link)) {
+        link_end(link, STATUS_TOKEN_EXPIRED);
+        return;
+    }
+    if (!link->is_reauth_told && link->dialect->reauth) {
+        link->is_reauth_told = true;
+        send_own(link,
+                 link->dialect->reauth(link, link->principal->expires_at_ms - now_ms, &link->own));
+    }
+    if (link->conn && !link->is_closing)
+        watch_expiry(link);
+}
+
 static void pulse(struct link *link) {
     io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
+    watch_expiry(link);
     /* What fills the socket is sign of life enough. */
     if (!is_blocked(link))
         send_own(link, link->dialect->heartbeat(link, &link->own));
@@ -672,9 +822,29 @@ static uint64_t link_lag(const struct link *link) {
     return lag;
 }
 
+static const struct link_reader *furthest_behind(const struct link *link) {
+    const struct link_reader *worst = NULL;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (reader->is_open && (!worst || reader_lag(reader) > reader_lag(worst)))
+            worst = reader;
+    return worst;
+}
+
+static void evict(struct link *link) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct cause cause = cause_of(link, furthest_behind(link), who);
+    cause.close_code = link->close_code = CLOSE_SLOW_CONSUMER;
+    telemetry_evicted(link->server, cause);
+    if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)
+        conn_close(link->conn);
+    else
+        link_close(link);
+}
+
 static void look(struct link *link) {
     const struct config *config = &link->server->config;
     bool blocked = is_blocked(link);
+    uint64_t strikes_before = link->strikes.count;
     const struct strikes_look seen = {
         .was_blocked = link->was_blocked,
         .is_blocked = blocked,
@@ -684,22 +854,17 @@ static void look(struct link *link) {
         .strikes_max = config->slow_consumer_max_strikes,
     };
     link->was_blocked = blocked;
-    if (strikes_look(&link->strikes, &seen)) {
-        link->loop->evicted++;
-        log_event(LOG_INFO, "link.evicted", log_str("dialect", link->dialect->name),
-                  log_int("lag", (int64_t)seen.lag),
-                  log_int("strikes", (int64_t)link->strikes.count));
-        if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)
-            conn_close(link->conn);
-        else
-            link_close(link);
-        return;
-    }
-    if (blocked || seen.was_blocked || link->strikes.count > 0)
+    bool is_over = strikes_look(&link->strikes, &seen);
+    if (link->strikes.count > strikes_before)
+        count(link, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
+    if (is_over)
+        evict(link);
+    else if (blocked || seen.was_blocked || link->strikes.count > 0)
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
 static void leave(struct link *link) {
+    link->close_code = CLOSE_RESTARTING;
     const struct config *config = &link->server->config;
     uint64_t retry_ms =
         config->reconnect_base_backoff_ms + io_loop_chance(link->loop, config->reconnect_jitter_ms);
@@ -714,6 +879,8 @@ void link_expired(struct link *link, enum deadline_kind kind) {
         pulse(link);
     else if (kind == DEADLINE_LOOK)
         look(link);
+    else if (kind == DEADLINE_EXPIRY)
+        expiry_near(link);
     else if (kind == DEADLINE_LEAVE)
         leave(link);
     else if (kind == DEADLINE_SILENCE && !link->is_closing)

@@ -78,11 +78,14 @@ struct link {
     struct link_reader *reading;
     struct reader_task task;
     struct loop_task back;
-    struct deadline pulse; /* heartbeats */
-    struct deadline look;  /* strikes */
+    struct deadline pulse;  /* heartbeats */
+    struct deadline look;   /* strikes */
+    struct deadline expiry; /* of the token, when it is near */
     struct strikes strikes;
     uint64_t sent_bytes;
-    uint64_t id; /* of the connection, for people */
+    unsigned close_code;                 /* that the server gave; 0: none yet */
+    char name[REQUEST_ID_BYTES_MAX + 1]; /* of the connection, for people: its request's id */
+    bool is_reauth_told;
     bool was_blocked;
     bool is_closing; /* nothing is sent any more but own */
     bool is_ended;   /* own is out too */
@@ -110,6 +113,7 @@ void link_writable(struct link *link);
 void link_expired(struct link *link, enum deadline_kind kind);
 struct link *link_of_pulse(struct deadline *deadline);
 struct link *link_of_look(struct deadline *deadline);
+struct link *link_of_expiry(struct deadline *deadline);
 /* The server ends; the link leaves after the delay. */
 void link_drain(struct link *link, uint64_t delay_ms);
 
@@ -117,6 +121,18 @@ void link_drain(struct link *link, uint64_t delay_ms);
 
 /* Sends what is in own, as far as the socket takes it now. */
 void link_flush(struct link *link);
+/* For the log, the counters and `khala why`: the server is about to end it. */
+void link_tell_why(struct link *link, enum status status, unsigned close_code);
+/* Somebody asked for what it may not have; topic data NULL: none. */
+void link_tell_denied(struct link *link, struct slice topic, enum status status);
+/* A new token in place of the link's: takes a reference of its own. STATUS_OWNER_MISMATCH for one
+ * of another principal; STATUS_FORBIDDEN_TOPIC for one that may read less than what is subscribed
+ * to. */
+MUST_CHECK enum status link_refresh(struct link *link, const struct principal *principal);
+/* Ends it for the status: the dialect says so, with the status's close code. */
+void link_end(struct link *link, enum status status);
+/* The same for a reader whose cursor is stale. */
+void link_tell_stale(const struct link_reader *reader);
 /* The last words are in own: sends them and ends. */
 void link_close(struct link *link);
 /* Answers whether the topic's reader could be made; it does not read yet. */

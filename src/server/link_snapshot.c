@@ -58,12 +58,24 @@ void link_snapshot_drop(struct link_reader *reader) {
         snapshot_free(snapshot);
 }
 
-void link_snapshot_read(struct link_snapshot *snapshot, const struct principal *principal) {
+void link_snapshot_read_begin(struct link_snapshot *snapshot, const struct principal *principal) {
+    snapshot->is_reading = true;
+    snapshot->principal = principal_ref(principal);
+}
+
+void link_snapshot_read_end(struct link_snapshot *snapshot) {
+    snapshot->is_reading = false;
+    snapshot->has_part = true;
+    principal_unref(snapshot->principal);
+    snapshot->principal = NULL;
+}
+
+void link_snapshot_read(struct link_snapshot *snapshot) {
     size_t count;
     /* A topic without documents has one empty part. */
     if (snapshot->snapshot->part_count > 0)
-        snapshot->status = snapshot_part_read(snapshot->snapshot, snapshot->part, principal,
-                                              &snapshot->documents, &count);
+        snapshot->status = snapshot_part_read(snapshot->snapshot, snapshot->part,
+                                              snapshot->principal, &snapshot->documents, &count);
 }
 
 bool link_snapshot_is_last(const struct link_snapshot *snapshot) {
@@ -76,12 +88,13 @@ enum status link_snapshot_write(const struct link_snapshot *snapshot, struct buf
     if (status == STATUS_OK)
         status = json_write_string(out, source->topic);
     if (status == STATUS_OK)
-        status = buffer_printf(out,
-                               ",\"format\":\"" SNAPSHOT_FORMAT
-                               "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
-                               ",\"part\":%zu,\"last\":%s,\"documents\":[",
-                               SNAPSHOT_SCHEMA_VERSION, source->epoch, source->watermark,
-                               snapshot->part, link_snapshot_is_last(snapshot) ? "true" : "false");
+        status =
+            buffer_printf(out,
+                          ",\"format\":\"" SNAPSHOT_FORMAT
+                          "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
+                          ",\"part\":%zu,\"last\":%s,\"documents\":[",
+                          SNAPSHOT_SCHEMA_VERSION, source->epoch, source->watermark,
+                          snapshot->parts_told, link_snapshot_is_last(snapshot) ? "true" : "false");
     if (status == STATUS_OK)
         status = buffer_append_slice(out, buffer_slice(&snapshot->documents));
     return status == STATUS_OK ? buffer_append_slice(out, SLICE("]}")) : status;

@@ -15,10 +15,12 @@ struct link_snapshot {
     struct link_reader *reader; /* NULL: gone */
     struct snapshot *snapshot;
     enum status status;
-    size_t part; /* the next to be told */
+    size_t part; /* the next to be read */
+    size_t parts_told;
     bool is_waiting;
     bool is_reading;
-    bool has_part; /* its documents are here */
+    bool has_part;                     /* its documents are here */
+    const struct principal *principal; /* of the read under way */
     struct buffer documents;
 };
 
@@ -26,8 +28,10 @@ struct link_snapshot {
 MUST_CHECK enum status link_snapshot_begin(struct link_reader *reader, enum policy_row row);
 /* Not while it is being read. */
 void link_snapshot_drop(struct link_reader *reader);
-/* Reads the next part. */
-void link_snapshot_read(struct link_snapshot *snapshot, const struct principal *principal);
+/* Around a read of the next part, for the principal as it is now. */
+void link_snapshot_read_begin(struct link_snapshot *snapshot, const struct principal *principal);
+void link_snapshot_read(struct link_snapshot *snapshot);
+void link_snapshot_read_end(struct link_snapshot *snapshot);
 bool link_snapshot_is_last(const struct link_snapshot *snapshot);
 /* {"topic","format","schema_version","epoch","watermark","part","last","documents":[…]} of the part
  * that is here. */

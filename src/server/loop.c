@@ -26,6 +26,10 @@ static void expired(struct deadline *deadline) {
         link_expired(link_of_pulse(deadline), deadline->kind);
         return;
     }
+    if (deadline->kind == DEADLINE_EXPIRY) {
+        link_expired(link_of_expiry(deadline), deadline->kind);
+        return;
+    }
     if (deadline->kind == DEADLINE_LOOK) {
         link_expired(link_of_look(deadline), deadline->kind);
         return;

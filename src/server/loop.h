@@ -56,10 +56,6 @@ struct io_loop {
     struct ws_deflater *deflater; /* NULL until a peer wants it */
     uv_prepare_t serve;           /* before the loop sleeps, who is in line is served */
     uv_idle_t busy;               /* active while somebody is left in line: no sleep */
-    uint64_t link_count_ever;
-    uint64_t served_frames;
-    uint64_t fairness_limited;
-    uint64_t evicted;
     struct conn *conns;
     size_t conn_count;
     size_t owed_count; /* what other threads owe to exchanges of this loop */

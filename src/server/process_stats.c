@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,16 +29,15 @@ static uint64_t count_fds(void) {
     return entries_of("/proc/self/fd");
 }
 
+/* The second number of statm, in pages. */
 static uint64_t resident_bytes(void) {
-    unsigned long long size = 0;
-    unsigned long long resident = 0;
+    char line[256] = "";
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file)
         return 0;
-    if (fscanf(file, "%llu %llu", &size, &resident) != 2)
-        resident = 0;
+    const char *second = fgets(line, sizeof(line), file) ? strchr(line, ' ') : NULL;
     fclose(file);
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return second ? strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
 static uint64_t count_threads(void) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "server/handlers.h"
+#include "server/mint.h"
 
 /* The backend's and the operator's, which need the operator key. */
 #define OPERATOR_GET(path, handle)                                                                 \
@@ -44,15 +45,19 @@ static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0, ROUTE_OPERATOR},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
      ROUTE_OPERATOR},
-    OPERATOR_GET("/khala/topics/{topic}/messages", handle_messages),
+    {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR},
+    {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/messages", handle_messages, 0,
+     ROUTE_EITHER | ROUTE_TOPIC},
     {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0, ROUTE_READER},
-    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER},
-    {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0, ROUTE_READER},
-    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER | ROUTE_TOPIC},
+    {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0,
+     ROUTE_READER | ROUTE_TOPIC},
+    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_READER | ROUTE_AUDIT},
     /* Its first message carries the token. */
     {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, 0},
-    {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0, ROUTE_READER},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0,
+     ROUTE_EITHER | ROUTE_TOPIC},
     OPERATOR_GET("/khala/snapshots", handle_snapshots),
     {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS},
     OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks),

@@ -20,6 +20,7 @@
 #define TOPICS_KEPT      1024
 #define STORE_FAILED_MS  5000
 #define KEY_BYTES_SHORT  16
+#define LOOK_MS          1000
 #define ITEM_BYTES       (512u << 10)
 #define BODY_BYTES       (1u << 20)
 #define TAIL_EVENTS      256
@@ -89,11 +90,24 @@ static void on_signal(uv_signal_t *handle, int number) {
     uv_timer_start(&server->grace, on_grace_over, server->config.shutdown_grace_ms, 0);
 }
 
+static void on_hang_up(uv_signal_t *handle, int number) {
+    struct server *server = handle->data;
+    (void)number;
+    gate_reload(&server->gate, true);
+}
+
+static void on_look(uv_timer_t *look) {
+    struct server *server = look->data;
+    gate_reload(&server->gate, false);
+}
+
 static void control_close(struct server *server) {
     uv_close((uv_handle_t *)&server->terminate, NULL);
     uv_close((uv_handle_t *)&server->interrupt, NULL);
+    uv_close((uv_handle_t *)&server->hang_up, NULL);
     uv_close((uv_handle_t *)&server->grace, NULL);
     uv_close((uv_handle_t *)&server->snapshot_service.timer, NULL);
+    uv_close((uv_handle_t *)&server->look, NULL);
     uv_close((uv_handle_t *)&server->loop_ended, NULL);
     watchdog_close(&server->watchdog);
 }
@@ -114,14 +128,19 @@ static enum status control_init(struct server *server) {
         return STATUS_SYSTEM_ERROR;
     uv_signal_init(&server->control, &server->terminate);
     uv_signal_init(&server->control, &server->interrupt);
+    uv_signal_init(&server->control, &server->hang_up);
     uv_timer_init(&server->control, &server->grace);
+    uv_timer_init(&server->control, &server->look);
     uv_async_init(&server->control, &server->loop_ended, on_loop_ended);
     snapshot_service_timer(&server->snapshot_service, &server->control);
     watchdog_init(&server->watchdog, &server->control);
     server->terminate.data = server->interrupt.data = server;
+    server->hang_up.data = server->look.data = server;
     server->grace.data = server->loop_ended.data = server;
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
     uv_signal_start(&server->interrupt, on_signal, SIGINT);
+    uv_signal_start(&server->hang_up, on_hang_up, SIGHUP);
+    uv_timer_start(&server->look, on_look, LOOK_MS, LOOK_MS);
     return STATUS_OK;
 }
 
@@ -140,8 +159,6 @@ static enum status addresses_open(struct server *server, const struct config_add
 
 static enum status listeners_open(struct server *server, int *fds, int *operator_fds) {
     const struct config *config = &server->config;
-    for (size_t i = 0; i < server->loop_count; i++)
-        operator_fds[i] = -1;
     enum status status =
         addresses_open(server, &config->bind, "--bind or RUNTIME_BIND_ADDR", fds, &server->port);
     if (status == STATUS_OK && *config->operator_bind.host)
@@ -153,6 +170,8 @@ static enum status listeners_open(struct server *server, int *fds, int *operator
 static enum status loops_start(struct server *server) {
     int fds[CONFIG_LOOPS_MAX];
     int operator_fds[CONFIG_LOOPS_MAX];
+    for (size_t i = 0; i < CONFIG_LOOPS_MAX; i++)
+        fds[i] = operator_fds[i] = -1;
     server->loop_count = loop_count_wanted(&server->config);
     enum status status = listeners_open(server, fds, operator_fds);
     if (status != STATUS_OK)
@@ -194,6 +213,35 @@ static enum status key_start(struct server *server) {
     if (strlen(key->text) < KEY_BYTES_SHORT)
         log_event(LOG_WARN, "operator_key.short",
                   log_int("characters", (int64_t)strlen(key->text)));
+    return STATUS_OK;
+}
+
+static enum status add_revocation(void *user, const struct store_revocation *revocation) {
+    struct server *server = user;
+    return revocations_add(server->gate.revocations, revocation->kind, revocation->id,
+                           revocation->expires_at_ms, revocation->revoked_at_ms);
+}
+
+/* Before anybody can connect: what was revoked stays so. */
+static enum status revocations_load(struct server *server) {
+    struct store_session *session = NULL;
+    struct clock clock;
+    clock_init(&clock);
+    enum status status = store_session_open(server->store, STORE_READ, &session);
+    if (status == STATUS_OK)
+        status = store_walk_revocations(session, clock_wall_ms(&clock), server, add_revocation);
+    store_session_close(session);
+    return status;
+}
+
+static enum status gate_start(struct server *server) {
+    struct key_message message = {""};
+    enum status status = gate_init(&server->gate, &server->config, &message);
+    if (status != STATUS_OK)
+        return refuse(server, status, "no keys for tokens: %.900s", message.text);
+    status = revocations_load(server);
+    if (status != STATUS_OK)
+        return refuse(server, status, "cannot read what was revoked: %s", status_message(status));
     return STATUS_OK;
 }
 
@@ -317,6 +365,8 @@ static enum status store_start(struct server *server) {
     if (status != STATUS_OK)
         return refuse(server, status, "%s", message.text);
     status = key_start(server);
+    if (status == STATUS_OK)
+        status = gate_start(server);
     if (status != STATUS_OK)
         return status;
     status = tail_check(server);
@@ -358,6 +408,7 @@ static void store_stop(struct server *server) {
         nonces_close(server->nonces);
     if (server->hub)
         hub_close(server->hub);
+    gate_release(&server->gate);
     if (server->store)
         store_close(server->store);
 }

@@ -2,8 +2,9 @@
  * server_run belongs to the main thread, which watches for signals; loops only read the struct.
  * Process lifetime: the struct outlives every thread.
  * What could not be had (the address, the store, the key) is said in message, and logged.
- * SIGTERM or SIGINT drains within the grace; a second one ends at once. Loops end first, since
- * they use the rest; then the keeper, the writer, the readers, the store. */
+ * SIGTERM or SIGINT drains within the grace; a second one ends at once. SIGHUP reads the keys
+ * again. Loops end first, since they use the rest; then the keeper, the writer, the readers, the
+ * store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -17,6 +18,7 @@
 #include "projector/projector.h"
 #include "retention/retention.h"
 #include "server/config.h"
+#include "server/gate.h"
 #include "server/loop.h"
 #include "server/nonces.h"
 #include "server/operator_key.h"
@@ -36,6 +38,7 @@ struct server {
     uint16_t port;           /* the one in force, also when 0 was asked for */
     uint16_t operator_port;  /* the same of the operator's listener; 0: there is none */
     struct operator_key operator_key;
+    struct gate gate;
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
     struct projector *projector;
@@ -59,7 +62,9 @@ struct server {
     uv_loop_t control;
     uv_signal_t terminate;
     uv_signal_t interrupt;
+    uv_signal_t hang_up;
     uv_timer_t grace;
+    uv_timer_t look; /* at files that may have changed */
     uv_async_t loop_ended;
     struct watchdog watchdog;
     char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */

@@ -9,6 +9,7 @@
 #ifndef SERVER_SUBSCRIBE_H
 #define SERVER_SUBSCRIBE_H
 
+#include "auth/grant.h"
 #include "base/arena.h"
 #include "store/store.h"
 #include "wire/json.h"
@@ -20,6 +21,7 @@ struct subscribe_item {
     struct slice stream; /* only while cursors are placed */
     bool has_cursor;
     uint64_t after_seq;
+    struct grant grant; /* what the principal gets of it, once entitled */
 };
 
 struct subscribe {
@@ -37,6 +39,10 @@ MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_v
 /* Finds the topics of streams; afterwards each topic is there once. */
 MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
                                          struct store_session *session);
+/* Looks what the principal gets of each topic: the grants of the items say. The status is the
+ * store's. */
+MUST_CHECK enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
+                                         const struct principal *principal);
 void subscribe_release(struct subscribe *subscribe);
 
 #endif

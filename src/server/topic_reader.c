@@ -55,6 +55,7 @@ enum status topic_reader_open(struct topic_reader *reader, struct exchange *exch
                           .topic = topic,
                           .policy = policy_of(&exchange->server->config.policies, topic),
                           .principal = exchange->principal,
+                          .view = exchange->view,
                           .has_cursor = has_cursor,
                           .after_seq = after_seq,
                       });

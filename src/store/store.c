@@ -62,6 +62,19 @@ void store_read_end(struct store_session *session) {
     session->engine->read_end(session);
 }
 
+enum status store_put_revocations(struct store_session *session,
+                                  const struct store_revocation *revocations, size_t count,
+                                  uint64_t now_ms) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->put_revocations(session, revocations, count, now_ms);
+}
+
+enum status store_use_once(struct store_session *session, enum single_use_kind kind,
+                           struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->use_once(session, kind, id, expires_at_ms, now_ms);
+}
+
 enum status store_read_state(struct store_session *session, struct store_state *state) {
     return session->engine->read_state(session, state);
 }
@@ -166,6 +179,11 @@ enum status store_walk_journal(struct store_session *session, uint64_t topic_ref
 enum status store_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                               store_drift_cb *callback) {
     return session->engine->walk_drifts(session, limit, user, callback);
+}
+
+enum status store_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
+                                   store_revocation_cb *callback) {
+    return session->engine->walk_revocations(session, now_ms, user, callback);
 }
 
 const char *entity_kind_name(enum entity_kind kind) {

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "auth/revocation.h"
 #include "base/arena.h"
 #include "base/sha256.h"
 #include "base/slice.h"
@@ -16,7 +17,7 @@
 #include "topic/event_cursor.h"
 #include "topic/owner.h"
 
-#define STORE_SCHEMA_VERSION 1
+#define STORE_SCHEMA_VERSION 2
 #define STORE_EPOCH_SIZE     36
 #define STORE_MESSAGE_MAX    512
 
@@ -135,6 +136,17 @@ struct store_drift {
     uint64_t seen_at_ms;
 };
 
+struct store_revocation {
+    enum revocation_kind kind;
+    struct slice id;
+    struct slice reason; /* may be absent */
+    uint64_t revoked_at_ms;
+    uint64_t expires_at_ms;
+};
+
+/* What may be used once: a token that opens a connection, a nonce of the audit stream. */
+enum single_use_kind { SINGLE_USE_TOKEN, SINGLE_USE_NONCE };
+
 /* What replaying frames would cost. */
 struct store_replay {
     uint64_t frame_count;
@@ -236,6 +248,14 @@ MUST_CHECK enum status store_prune(struct store_session *session, uint64_t topic
 MUST_CHECK enum status store_prune_topics(struct store_session *session, struct store_prune *prunes,
                                           size_t count);
 
+/* All or nothing. One that is there keeps the later expiry. Those that have expired go. */
+MUST_CHECK enum status store_put_revocations(struct store_session *session,
+                                             const struct store_revocation *revocations,
+                                             size_t count, uint64_t now_ms);
+/* STATUS_ALREADY_EXISTS: it was used before, and is remembered until that use's expiry. */
+MUST_CHECK enum status store_use_once(struct store_session *session, enum single_use_kind kind,
+                                      struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+
 /* ---- reading (any session) ---------------------------------------------------------------- */
 
 /* Between these two a read session sees the store as it was at the first, whatever is committed
@@ -290,6 +310,7 @@ typedef enum status store_document_cb(void *user, const struct store_document *d
 typedef enum status store_journal_cb(void *user, const struct store_journal_row *row,
                                      const struct store_event *event);
 typedef enum status store_drift_cb(void *user, const struct store_drift *drift);
+typedef enum status store_revocation_cb(void *user, const struct store_revocation *revocation);
 
 MUST_CHECK enum status store_walk_entity_events(struct store_session *session, uint64_t entity_ref,
                                                 uint64_t after_seq, uint64_t limit, void *user,
@@ -312,6 +333,9 @@ MUST_CHECK enum status store_walk_journal(struct store_session *session, uint64_
 /* The most recent first. */
 MUST_CHECK enum status store_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                                          store_drift_cb *callback);
+/* Those that have not expired. */
+MUST_CHECK enum status store_walk_revocations(struct store_session *session, uint64_t now_ms,
+                                              void *user, store_revocation_cb *callback);
 
 const char *entity_kind_name(enum entity_kind kind);
 /* "run_summary", "codex_worker_summary": the projection's name. */

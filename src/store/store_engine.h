@@ -18,6 +18,11 @@ struct store_engine {
 
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);
+    enum status (*put_revocations)(struct store_session *session,
+                                   const struct store_revocation *revocations, size_t count,
+                                   uint64_t now_ms);
+    enum status (*use_once)(struct store_session *session, enum single_use_kind kind,
+                            struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
 
     enum status (*read_begin)(struct store_session *session);
     void (*read_end)(struct store_session *session);
@@ -67,6 +72,8 @@ struct store_engine {
                                 store_journal_cb *callback);
     enum status (*walk_drifts)(struct store_session *session, uint64_t limit, void *user,
                                store_drift_cb *callback);
+    enum status (*walk_revocations)(struct store_session *session, uint64_t now_ms, void *user,
+                                    store_revocation_cb *callback);
 };
 
 struct store {

@@ -97,6 +97,8 @@ const struct store_engine store_engine_sqlite = {
     .prune = sqlite_prune,
     .read_begin = sqlite_read_begin,
     .read_end = sqlite_read_end,
+    .put_revocations = sqlite_put_revocations,
+    .use_once = sqlite_use_once,
     .read_state = sqlite_read_state,
     .load_entity = sqlite_load_entity,
     .load_entity_ref = sqlite_load_entity_ref,
@@ -117,4 +119,5 @@ const struct store_engine store_engine_sqlite = {
     .walk_documents = sqlite_walk_documents,
     .walk_journal = sqlite_walk_journal,
     .walk_drifts = sqlite_walk_drifts,
+    .walk_revocations = sqlite_walk_revocations,
 };

@@ -49,6 +49,10 @@ enum statement_id {
     STATEMENT_ADD_JOURNAL,
     STATEMENT_ADD_DRIFT,
     STATEMENT_DROP_OLD_DRIFTS,
+    STATEMENT_PUT_REVOCATION,
+    STATEMENT_DROP_REVOCATIONS,
+    STATEMENT_ADD_SINGLE_USE,
+    STATEMENT_DROP_SINGLE_USES,
     STATEMENT_PRUNE_JOURNAL,
     STATEMENT_RAISE_OLDEST,
     STATEMENT_STATE,
@@ -79,6 +83,7 @@ enum statement_id {
     STATEMENT_WALK_WORKER_SUMMARIES,
     STATEMENT_WALK_JOURNAL,
     STATEMENT_WALK_DRIFTS,
+    STATEMENT_WALK_REVOCATIONS,
     STATEMENT_COUNT,
 };
 
@@ -190,6 +195,9 @@ MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *dr
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
 /* store_sqlite_commit.c */
+/* A transaction of the write session; end answers the status of the work, or of the commit. */
+MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
+MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
 enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
 
@@ -200,6 +208,15 @@ enum status sqlite_find_expired(struct store_session *base, const struct store_t
 /* store_sqlite_read.c */
 enum status sqlite_read_begin(struct store_session *base);
 void sqlite_read_end(struct store_session *base);
+
+/* store_sqlite_auth.c */
+enum status sqlite_put_revocations(struct store_session *base,
+                                   const struct store_revocation *revocations, size_t count,
+                                   uint64_t now_ms);
+enum status sqlite_use_once(struct store_session *base, enum single_use_kind kind, struct slice id,
+                            uint64_t expires_at_ms, uint64_t now_ms);
+enum status sqlite_walk_revocations(struct store_session *base, uint64_t now_ms, void *user,
+                                    store_revocation_cb *callback);
 
 /* store_sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);

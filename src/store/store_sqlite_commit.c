@@ -319,7 +319,7 @@ static enum status check_wal(struct sqlite_session *session) {
     return STATUS_STORE_UNAVAILABLE;
 }
 
-static enum status begin(struct sqlite_session *session) {
+enum status sqlite_begin(struct sqlite_session *session) {
     assert(sqlite3_get_autocommit(session->database));
     sqlite3_stmt *rollback = NULL;
     enum status status = check_place(session);
@@ -336,7 +336,7 @@ static enum status begin(struct sqlite_session *session) {
 }
 
 /* The status of the work decides; a failure's own sentence is kept over that of the rollback. */
-static enum status end(struct sqlite_session *session, enum status status) {
+enum status sqlite_end(struct sqlite_session *session, enum status status) {
     if (status == STATUS_OK)
         status = sqlite_execute(session, STATEMENT_COMMIT);
     if (status == STATUS_OK)
@@ -386,12 +386,12 @@ static enum status write_derived(struct sqlite_session *session, const struct st
 
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch) {
     struct sqlite_session *session = sqlite_session_of(base);
-    enum status status = begin(session);
+    enum status status = sqlite_begin(session);
     if (status == STATUS_OK)
         status = write_authority(session, batch);
     if (status == STATUS_OK)
         status = write_derived(session, batch);
-    return end(session, status);
+    return sqlite_end(session, status);
 }
 
 /* ---- pruning --------------------------------------------------------------------------------- */
@@ -456,8 +456,8 @@ static enum status prune_topic(struct sqlite_session *session, struct store_prun
 
 enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count) {
     struct sqlite_session *session = sqlite_session_of(base);
-    enum status status = begin(session);
+    enum status status = sqlite_begin(session);
     for (size_t i = 0; status == STATUS_OK && i < count; i++)
         status = prune_topic(session, &prunes[i]);
-    return end(session, status);
+    return sqlite_end(session, status);
 }

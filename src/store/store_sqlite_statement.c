@@ -99,6 +99,18 @@ static const char *const texts[STATEMENT_COUNT] = {
         "actual_seq, seen_at) VALUES (?, ?, ?, ?, ?, ?)",
     [STATEMENT_DROP_OLD_DRIFTS] = "DELETE FROM khala_projection_drifts WHERE id <= "
                                   "(SELECT max(id) FROM khala_projection_drifts) - ?",
+    [STATEMENT_PUT_REVOCATION] =
+        "INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) "
+        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, id) DO UPDATE SET "
+        "expires_at = max(expires_at, excluded.expires_at)",
+    [STATEMENT_DROP_REVOCATIONS] =
+        "DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT kind, id FROM sync_revocations "
+        "WHERE expires_at <= ? LIMIT 1000)",
+    [STATEMENT_ADD_SINGLE_USE] =
+        "INSERT INTO sync_single_uses (kind, id, expires_at) VALUES (?, ?, ?)",
+    [STATEMENT_DROP_SINGLE_USES] =
+        "DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT kind, id FROM sync_single_uses "
+        "WHERE expires_at <= ? LIMIT 1000)",
     [STATEMENT_PRUNE_JOURNAL] = "DELETE FROM sync_stream_events WHERE topic_ref = ? AND seq < ?",
     [STATEMENT_RAISE_OLDEST] = "UPDATE sync_topic_sequences SET oldest_seq = ? WHERE ref = ?",
     [STATEMENT_STATE] = "SELECT (SELECT value FROM meta WHERE name = 'epoch'), "
@@ -157,6 +169,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
         "d.seen_at FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref = d.entity_ref "
         "ORDER BY d.id DESC LIMIT ?",
+    [STATEMENT_WALK_REVOCATIONS] = "SELECT kind, id, reason, revoked_at, expires_at FROM "
+                                   "sync_revocations WHERE expires_at > ? ORDER BY kind, id",
 };
 
 enum status sqlite_fault(struct sqlite_session *session) {

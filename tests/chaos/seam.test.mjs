@@ -158,7 +158,7 @@ const guarded = (run, take) => (...given) => {
 
 function socket(operator, path, options = {}) {
   const ws = new WebSocket(`ws://${operator.server.host}:${operator.server.port}${path}`,
-    { perMessageDeflate: random() < 0.5, headers: { authorization: `Bearer ${operator.key}` }, ...options });
+    { perMessageDeflate: random() < 0.5, headers: { authorization: `Bearer ${operator.reader}` }, ...options });
   operator.server.peers.push({ close: () => ws.terminate() });
   ws.on("error", () => {});
   return ws;
@@ -262,7 +262,7 @@ const dialects = {
       } else assert.fail(`${run.topic}: ${JSON.stringify(event)}`);
     };
     const path = `/v1/topics/${encodeURIComponent(run.topic)}/sse${after === null ? "" : `?after_seq=${after}`}`;
-    Stream.open(operator, path, { authorization: `Bearer ${operator.key}` }).then(async (opened) => {
+    Stream.open(operator, path, { authorization: `Bearer ${operator.reader}` }).then(async (opened) => {
       stream = opened;
       if (run.over) stream.close();
       while (!run.over) {
@@ -306,7 +306,7 @@ const dialects = {
 
   audit(operator, run, after) {
     const ws = socket(operator, "/api/events/stream");
-    ws.on("open", () => ws.send(JSON.stringify({ type: "init", version: 1, capability: operator.key, nonce: randomUUID(),
+    ws.on("open", () => ws.send(JSON.stringify({ type: "init", version: 1, capability: operator.reader, nonce: randomUUID(),
       ts: Date.now(), ...(after === null ? {} : { after_cursor: after }) })));
     ws.on("message", guarded(run, (data) => {
       const one = JSON.parse(data);

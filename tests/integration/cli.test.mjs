@@ -57,7 +57,7 @@ test("a verb takes the options its help lists, and its usage names no other", ()
 
 test("the examples of the help work", (t) => {
   // Those that need a server or a store are tried in append.test.mjs and backup.test.mjs.
-  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject", "backup", "restore", "doctor", "retention", "why"];
+  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject", "backup", "restore", "doctor", "retention", "why", "tail"];
   for (const verb of VERBS.filter((name) => !needy.includes(name))) {
     const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
     for (const example of examples) {
@@ -289,6 +289,8 @@ function documented() {
 function samples({ takes, fallback }) {
   if (takes === "host:port") return { good: "localhost:80", bad: "localhost" };
   if (takes === "secret") return { good: "s3cret", bad: "two words", shown: "********" };
+  if (takes === "text or nothing") return { good: "somewhere", bad: "x".repeat(512) };
+  if (takes === "origins") return { good: "https://app.example, http://localhost:3000", bad: "app.example" };
   if (takes === "text") return { good: "/somewhere else", bad: "" };
   const range = takes.match(/^(\d+) to (\d+)$/);
   if (!range) return { good: takes.split(", ").find((choice) => choice !== fallback), bad: "loud" };

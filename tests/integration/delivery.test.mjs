@@ -24,9 +24,9 @@ function events(count, run_id = "a", payload = (i) => ({ i })) {
   return Array.from({ length: count }, (_, i) => ({ run_id, event_type: "run.log", payload: payload(i) }));
 }
 
-function sse(operator, topic, query = "", headers = {}) {
+async function sse(operator, topic, query = "", headers = {}) {
   return Stream.open(operator, `/v1/topics/${encodeURIComponent(topic)}/sse${query}`,
-    { authorization: `Bearer ${operator.key}`, ...headers });
+    { authorization: `Bearer ${await operator.token()}`, ...headers });
 }
 
 const sequences = (messages) => messages.map((one) => (one.data ?? one).sequence);
@@ -103,8 +103,9 @@ test("what is asked wrongly is refused", async (t) => {
   assert.equal((await operator.ask("GET", streams, undefined, { authorization: "Bearer wrong" })).status, 401);
   assert.equal((await operator.ask("GET", `${streams}?token=wrong`)).status, 401);
   assert.equal((await operator.ask("GET", `${streams}?token=${"x".repeat(300)}`)).status, 401);
-  assert.equal((await operator.ask("GET", streams, undefined, { "last-event-id": "seven" })).status, 400);
-  assert.equal((await operator.ask("GET", `${streams}?after_seq=-1`)).status, 400);
+  const token = await operator.token();
+  assert.equal((await operator.ask("GET", `${streams}?token=${token}`, undefined, { "last-event-id": "seven" })).status, 400);
+  assert.equal((await operator.ask("GET", `${streams}?after_seq=-1&token=${token}`)).status, 400);
 });
 
 test("a poll too soon is told when, and does not push the clock", async (t) => {
@@ -187,7 +188,7 @@ test("a stream replays, follows, and resumes by id; the header wins", async (t) 
   await resumed.until((one) => one.messages.length === 10, "the rest");
   assert.deepEqual(sequences(resumed.messages), range(1041, 1050));
   assert.deepEqual(resumed.events.map((one) => one.type), Array(10).fill("message"));
-  const gate = await Stream.open(operator, `/v1/topics/${TOPIC}/sse?after_seq=1049&token=${operator.key}`);
+  const gate = await Stream.open(operator, `/v1/topics/${TOPIC}/sse?after_seq=1049&token=${await operator.token()}`);
   await gate.until((one) => one.messages.length === 1, "the last");
 });
 
@@ -196,7 +197,7 @@ test("curl reads a stream as it is", async (t) => {
   await operator.did("runs", { run_id: "a" }, 201);
   let out = "";
   try {
-    execFileSync("curl", ["-sN", "--max-time", "1", "-H", `Authorization: Bearer ${operator.key}`,
+    execFileSync("curl", ["-sN", "--max-time", "1", "-H", `Authorization: Bearer ${await operator.token()}`,
       `${operator.server.url}/v1/topics/${TOPIC}/sse?after_seq=0`]);
   } catch (error) {
     out = error.stdout.toString();
@@ -286,10 +287,11 @@ async function beside(t, count) {
   await healthy.until((one) => one.messages.length === 501, "the first events");
   const few = open();
   const stuck = [];
+  const token = await operator.token();
   for (let i = 0; i < count; i++) {
     const peer = await connect(operator.server);
     peer.socket.pause();
-    await peer.send(`GET /v1/topics/${TOPIC}/sse?after_seq=0&token=${operator.key} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    await peer.send(`GET /v1/topics/${TOPIC}/sse?after_seq=0&token=${token} HTTP/1.1\r\nHost: x\r\n\r\n`);
     stuck.push(peer);
   }
   const before = memory();

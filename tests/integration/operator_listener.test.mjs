@@ -46,7 +46,7 @@ test("health is served on both, streams for readers outside only", async (t) => 
     assert.equal((await operator.get("/healthz/live")).status, 200);
     assert.equal((await operator.get("/healthz/ready")).status, 200);
   }
-  const query = `/v1/topics/t/sse?token=${outside.key}`;
+  const query = `/v1/topics/t/sse?token=${outside.reader}`;
   assert.equal((await outside.ask("HEAD", query)).status, 200);
   assert.equal((await inside.ask("HEAD", query)).status, 404);
 });

@@ -28,7 +28,7 @@ function findings(t, changes) {
   for (const path of ["tools", "spec", ".clang-format", ".clang-tidy", "docs/codes.md", "docs/metrics.md"]) {
     cpSync(join(root, path), join(tree, path), { recursive: true });
   }
-  const files = { "src/base/thing.c": GOOD, "docs/configuration.md": PAGE, ".gitignore": "/build/\n", ...changes };
+  const files = { "src/base/thing.c": GOOD, "docs/configuration.md": PAGE, "docs/khala.1": PAGE, ".gitignore": "/build/\n", ...changes };
   files["build/khala"] = `#!/bin/sh\nprintf '${PAGE.replace("\n", "\\n")}'\n`;
   const sources = Object.keys(files).filter((path) => path.endsWith(".c"));
   files["build/compile_commands.json"] ??= JSON.stringify(sources.map((path) => (
@@ -87,6 +87,8 @@ const faults = {
     { "docs/metrics.md": "# Metrics\n" }, /^docs\/metrics\.md: fell behind; run .*tools\/generate metrics/],
   "a page of settings that fell behind": [
     { "docs/configuration.md": "# Old\n" }, /^docs\/configuration\.md: fell behind; run .*khala config --markdown/],
+  "a manual page that fell behind": [
+    { "docs/khala.1": ".TH OLD\n" }, /^docs\/khala\.1: fell behind; run .*khala man/],
   "code in another format": [
     { "src/base/thing.c": GOOD.replace("    return", "  return") },
     /^src\/base\/thing\.c:\d+: not as clang-format writes it$/],

@@ -1,5 +1,6 @@
 // A backend as the tests play it: the operator key, JSON over kept connections, a look into the
 // store behind the server's back.
+import { createHmac, randomUUID } from "node:crypto";
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -20,7 +21,22 @@ export class Operator {
     this.server = server;
     this.data = data;
     this.key = readFileSync(join(data, "operator.key"), "utf8").trim();
+    this.offsetMs = Number(server.settings?.KHALA_CLOCK_OFFSET_MS ?? 0);
     this.agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
+  }
+
+  /** A token for whoever reads everything, signed here with the server's own key. */
+  get reader() {
+    const key = JSON.parse(readFileSync(join(this.data, "sync-signing.jwk"), "utf8"));
+    const now = Math.floor((Date.now() + this.offsetMs) / 1000);
+    const encode = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
+    const head = encode({ alg: "HS256", typ: "JWT", kid: key.kid });
+    const claims = encode({
+      aud: "openagents-sync", sub: "service", iat: now, exp: now + 900, jti: randomUUID(),
+      oa_sync_scopes: ["runtime.read_all"], oa_claims_version: "oa_sync_claims_v1",
+    });
+    const seal = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${claims}`).digest("base64url");
+    return `${head}.${claims}.${seal}`;
   }
 
   /** A request under way: write to it, end it; answer resolves with the head, body still to come. */
@@ -77,6 +93,11 @@ export class Operator {
       { "content-type": "application/x-ndjson" });
     assert.equal(response.status, 200, response.body);
     return response.body.trim().split("\n").map((line) => JSON.parse(line));
+  }
+
+  /** A subscriber's token: for whatever is asked, or to read everything. */
+  async token(request = { scopes: ["runtime.read_all"] }) {
+    return (await this.did("/api/sync/token", request)).token;
   }
 
   /** All events of a run, by its pages. */

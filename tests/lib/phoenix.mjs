@@ -46,7 +46,7 @@ export class Client {
   constructor(operator, { transport = WebSocket, heartbeatIntervalMs = 30_000, path = "/socket", channel = "sync:v1" } = {}) {
     const { host, port } = operator.server;
     this.socket = new Socket(`ws://${host}:${port}${path}`, {
-      transport, heartbeatIntervalMs, params: () => ({ token: operator.key }),
+      transport, heartbeatIntervalMs, params: () => ({ token: operator.reader }),
       reconnectAfterMs: () => 10, rejoinAfterMs: () => 10,
     });
     this.socket.onOpen(() => this.#did(() => { this.opened++; }));

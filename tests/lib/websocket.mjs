@@ -38,7 +38,7 @@ export function message(value) {
 }
 
 export function handshake(operator, { path = "/socket/websocket", query = "&vsn=2.0.0", extra = "" } = {}) {
-  return `GET ${path}?token=${operator.key}${query} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n`
+  return `GET ${path}?token=${operator.reader}${query} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n`
     + `Sec-WebSocket-Key: ${randomBytes(16).toString("base64")}\r\nSec-WebSocket-Version: 13\r\n${extra}\r\n`;
 }
 

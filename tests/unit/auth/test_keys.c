@@ -144,6 +144,11 @@ static void a_key_without_id_is_known_by_its_thumbprint(void **state) {
 
 static void texts_that_are_no_key_set_are_refused_in_words(void **state) {
     (void)state;
+    static const char off_curve[] = "{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"a\","
+                                    "\"x\":\"aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4\","
+                                    "\"y\":\"aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4\"}";
+    static const char twice[] = "{\"keys\":[{\"kty\":\"oct\",\"k\":\"YQ\",\"kid\":\"a\"},"
+                                "{\"kty\":\"oct\",\"k\":\"Yg\",\"kid\":\"a\"}]}";
     static const char *const bad[] = {
         "",
         "[]",
@@ -164,11 +169,8 @@ static void texts_that_are_no_key_set_are_refused_in_words(void **state) {
         "{\"kty\":\"oct\",\"k\":\"c2VjcmV0\",\"kid\":\"a\",\"alg\":\"none\"}",
         "{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\",\"kid\":\"small\"}",
         "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"AQAB\",\"y\":\"AQAB\",\"kid\":\"a\"}",
-        "{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"a\","
-        "\"x\":\"aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4\","
-        "\"y\":\"aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4\"}",
-        "{\"keys\":[{\"kty\":\"oct\",\"k\":\"YQ\",\"kid\":\"a\"},"
-        "{\"kty\":\"oct\",\"k\":\"Yg\",\"kid\":\"a\"}]}",
+        off_curve,
+        twice,
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct key_set *set = key_set_new();

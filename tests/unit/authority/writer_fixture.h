@@ -25,7 +25,7 @@ struct asked {
 };
 
 /* Holds the writer inside a commit, so that what is posted meanwhile becomes one batch. */
-struct gate {
+struct writer_gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_shut;
@@ -40,14 +40,14 @@ struct fixture {
     struct policy_table policies;
     struct clock_manual clock;
     struct append_reader reader;
-    struct gate gate;
+    struct writer_gate gate;
     struct asked *asked;
 };
 
 static inline void fixture_on_commit(void *user, const struct store_batch *batch,
                                      const struct store_entity *states) {
     struct fixture *fixture = user;
-    struct gate *gate = &fixture->gate;
+    struct writer_gate *gate = &fixture->gate;
     assert_non_null(batch);
     for (size_t i = 0; i < batch->event_count; i++)
         assert_int_equal(states[i].ref, batch->events[i].entity_ref);
@@ -202,7 +202,7 @@ static inline void refused(struct fixture *fixture, enum append_kind kind, const
 
 /* Everything posted between gate_shut and gate_open is one batch. */
 static inline void gate_shut(struct fixture *fixture) {
-    struct gate *gate = &fixture->gate;
+    struct writer_gate *gate = &fixture->gate;
     pthread_mutex_lock(&gate->lock);
     gate->is_shut = true;
     pthread_mutex_unlock(&gate->lock);
@@ -214,7 +214,7 @@ static inline void gate_shut(struct fixture *fixture) {
 }
 
 static inline void gate_open(struct fixture *fixture) {
-    struct gate *gate = &fixture->gate;
+    struct writer_gate *gate = &fixture->gate;
     pthread_mutex_lock(&gate->lock);
     gate->is_shut = false;
     pthread_cond_broadcast(&gate->changed);

@@ -90,16 +90,16 @@ static void a_form_that_cannot_be_made_is_tried_again(void **state) {
 static void a_page_suits_those_who_may_read_all_of_it(void **state) {
     (void)state;
     struct page *mixed = make_page(2);
-    assert_true(page_suits(mixed, &operator_all));
-    assert_false(page_suits(mixed, &user));
-    assert_false(page_suits(mixed, &guest));
+    assert_true(page_suits(mixed, &operator_all, GRANT_VIEW_ALL));
+    assert_false(page_suits(mixed, &user, GRANT_VIEW_OWN));
+    assert_false(page_suits(mixed, &guest, GRANT_VIEW_OWN));
     page_free(mixed);
     struct page *guests = make_page(1);
-    assert_true(page_suits(guests, &guest));
-    assert_false(page_suits(guests, &user));
+    assert_true(page_suits(guests, &guest, GRANT_VIEW_OWN));
+    assert_false(page_suits(guests, &user, GRANT_VIEW_OWN));
     page_free(guests);
     struct page *empty = make_page(0);
-    assert_true(page_suits(empty, &guest));
+    assert_true(page_suits(empty, &guest, GRANT_VIEW_OWN));
     page_free(empty);
 }
 
@@ -112,8 +112,8 @@ static void a_page_that_hides_something_suits_nobody(void **state) {
     batch.frames[1] = batch.frames[2];
     batch.count = 2;
     assert_ok(page_make(&page, SLICE("t"), 13, &batch));
-    assert_false(page_suits(page, &operator_all));
-    assert_false(page_suits(page, &guest));
+    assert_false(page_suits(page, &operator_all, GRANT_VIEW_ALL));
+    assert_false(page_suits(page, &guest, GRANT_VIEW_OWN));
     page_free(page);
 }
 

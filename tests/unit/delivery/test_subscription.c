@@ -31,6 +31,7 @@ static void reader_open(struct reader *reader, struct publisher *publisher,
     assert_ok(hub_watch(&reader->listener, given.topic, &reader->watch));
     given.watch = &reader->watch;
     given.principal = given.principal ? given.principal : &operator_all;
+    given.view = GRANT_VIEW_OWN;
     given.policy = given.policy ? given.policy : &policy;
     subscription_init(&reader->subscription, &given);
     reader->batch.count_max = 16;
@@ -224,6 +225,53 @@ static void frames_of_others_are_covered_and_not_given(void **state) {
     }
 }
 
+static struct event_cursor cursor_behind(uint64_t log_id) {
+    struct event_cursor cursor = {.timestamp_ms = 1700000000000 + log_id};
+    memset(cursor.uuid.bytes, 0xff, sizeof(cursor.uuid.bytes));
+    return cursor;
+}
+
+static bool is_even(const void *user, const struct frame_content *content) {
+    (void)user;
+    return content->seq % 2 == 0;
+}
+
+static void what_was_not_asked_for_is_covered_and_the_cursor_goes_with_it(void **state) {
+    (void)state;
+    static const struct uuid none;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 101);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){
+                    .topic = SLICE(LOG_TOPIC), .wants = is_even, .has_cursor = true});
+    assert_int_equal(uuid_compare(&bench.reader.subscription.cursor, &none), 0);
+    assert_int_equal(drain(&bench.reader, &given), 101);
+    assert_int_equal(given, 50);
+    /* The last one is hidden, and its cursor known. */
+    struct event_cursor at = event_cursor_of(&bench.reader.subscription.cursor);
+    assert_int_equal(at.timestamp_ms, cursor_behind(101).timestamp_ms);
+    bench_close(&bench);
+}
+
+static void a_reader_may_begin_at_the_head(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){
+                    .topic = SLICE(SUMMARIES), .policy = &frugal, .from_head = true});
+    assert_int_equal(drain(&bench.reader, &given), 0);
+    assert_int_equal(given, 0);
+    assert_int_equal(bench.reader.subscription.bootstrap.from_seq, 101);
+    assert_true(bench.reader.subscription.bootstrap.truncated);
+    publisher_commit(bench.publisher, 3);
+    assert_int_equal(drain(&bench.reader, &given), 103);
+    assert_int_equal(given, 3);
+    bench_close(&bench);
+}
+
 static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state) {
     (void)state;
     const char *const topics[] = {SUMMARIES, RUN_TOPIC, LOG_TOPIC};
@@ -265,12 +313,6 @@ static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state)
 /* ---- the log ---- */
 
 /* Behind event log_id and before the next one. */
-static struct event_cursor cursor_behind(uint64_t log_id) {
-    struct event_cursor cursor = {.timestamp_ms = 1700000000000 + log_id};
-    memset(cursor.uuid.bytes, 0xff, sizeof(cursor.uuid.bytes));
-    return cursor;
-}
-
 static void the_log_without_a_cursor_is_all_of_it_and_then_live(void **state) {
     (void)state;
     struct bench bench;
@@ -513,6 +555,8 @@ int main(void) {
         cmocka_unit_test(the_floor_is_told_to_the_cursor_right_below_it_and_not_to_the_one_at_it),
         cmocka_unit_test(a_reader_that_retention_overtakes_is_told),
         cmocka_unit_test(frames_of_others_are_covered_and_not_given),
+        cmocka_unit_test(what_was_not_asked_for_is_covered_and_the_cursor_goes_with_it),
+        cmocka_unit_test(a_reader_may_begin_at_the_head),
         cmocka_unit_test(a_frame_is_the_same_from_the_store_and_from_the_window),
         cmocka_unit_test(the_log_without_a_cursor_is_all_of_it_and_then_live),
         cmocka_unit_test(the_log_by_event_cursor_opens_with_one_read),

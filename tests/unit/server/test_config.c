@@ -172,8 +172,52 @@ static void a_bad_value_of_any_length_fits_its_message(void **state) {
     assert_refused("RUNTIME_KHALA_FALLBACK_RETENTION_SECONDS", text);
 }
 
+static void a_flag_is_yes_or_no_in_any_of_its_words(void **state) {
+    (void)state;
+    static const char *const yes[] = {"1", "true", "yes", "on", "TRUE", "On"};
+    static const char *const no[] = {"0", "false", "no", "off"};
+    static const char *const bad[] = {"", "2", "tru", "y", "true ", "enabled"};
+    struct config config;
+    struct config_error error;
+    for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++) {
+        assert_ok(load(&config, "RUNTIME_SYNC_TOKEN_SINGLE_USE", yes[i], &error));
+        assert_true(config.token_single_use);
+    }
+    for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++) {
+        assert_ok(load(&config, "RUNTIME_KHALA_ENFORCE_ORIGIN", no[i], &error));
+        assert_false(config.enforce_origin);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_refused("OA_COMPAT_KHALA_ENFORCED", bad[i]);
+}
+
+static void what_guards_is_on_unless_said_otherwise(void **state) {
+    (void)state;
+    struct config config;
+    struct config_error error;
+    assert_ok(load(&config, NULL, NULL, &error));
+    assert_true(config.token_require_jti);
+    assert_true(config.enforce_origin);
+    assert_string_equal(config.allowed_origins, "");
+    assert_false(config.token_single_use);
+    assert_false(config.compatibility_enforced);
+    assert_int_equal(config.token_max_age_s, 900);
+    assert_string_equal(config.token_audience, "openagents-sync");
+}
+
+static void origins_are_checked_at_start(void **state) {
+    (void)state;
+    assert_taken("RUNTIME_KHALA_ALLOWED_ORIGINS", "");
+    assert_taken("RUNTIME_KHALA_ALLOWED_ORIGINS", "https://a.example, http://localhost:3000");
+    assert_refused("RUNTIME_KHALA_ALLOWED_ORIGINS", "a.example");
+    assert_refused("RUNTIME_KHALA_ALLOWED_ORIGINS", "https://a.example/path");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_flag_is_yes_or_no_in_any_of_its_words),
+        cmocka_unit_test(what_guards_is_on_unless_said_otherwise),
+        cmocka_unit_test(origins_are_checked_at_start),
         cmocka_unit_test(an_empty_environment_gives_the_defaults),
         cmocka_unit_test(a_flag_wins_over_the_environment),
         cmocka_unit_test(a_bad_flag_is_refused_even_where_the_environment_is_good),

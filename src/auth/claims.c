@@ -1,0 +1,150 @@
+#include "auth/claims.h"
+
+#include <assert.h>
+
+#include "base/utf8.h"
+
+enum claim {
+    CLAIM_ISS,
+    CLAIM_AUD,
+    CLAIM_SUB,
+    CLAIM_IAT,
+    CLAIM_NBF,
+    CLAIM_EXP,
+    CLAIM_JTI,
+    CLAIM_USER_ID,
+    CLAIM_ORG_ID,
+    CLAIM_GUEST_SCOPE,
+    CLAIM_SESSION_ID,
+    CLAIM_DEVICE_ID,
+    CLAIM_SCOPES,
+    CLAIM_TOPICS,
+    CLAIM_STREAMS,
+    CLAIM_VERSION,
+    CLAIM_COUNT,
+};
+
+bool claims_given(const struct json_field *field) {
+    return field->present && field->value.kind != JSON_KIND_NULL;
+}
+
+/* Escaped or not. The buffer has room for all of the payload: what it holds never moves. */
+static bool string_text(struct json_value value, struct buffer *memory, struct slice *text) {
+    if (value.kind != JSON_KIND_STRING)
+        return false;
+    if (!json_string_slice(value, text)) {
+        size_t begin = memory->size;
+        if (buffer_reserve(memory, CLAIMS_BYTES_MAX - begin) != STATUS_OK ||
+            json_string_decode(value, memory) != STATUS_OK)
+            return false;
+        *text = slice_from(buffer_slice(memory), begin);
+    }
+    return text->size > 0 && text->size <= CLAIMS_TEXT_BYTES_MAX && !utf8_has_control(*text);
+}
+
+bool claims_text(const struct json_field *field, struct buffer *memory, struct slice *text) {
+    return !claims_given(field) || string_text(field->value, memory, text);
+}
+
+/* Issuers that number their users say so in numbers. */
+bool claims_id(const struct json_field *field, struct buffer *memory, struct slice *text) {
+    uint64_t number;
+    if (claims_given(field) && json_u64(field->value, JSON_INTEGER_MAX, &number)) {
+        *text = field->value.raw;
+        return true;
+    }
+    return claims_text(field, memory, text);
+}
+
+static bool read_time(const struct json_field *field, uint64_t *time_s, bool *has_time) {
+    *has_time = claims_given(field);
+    return !*has_time || json_u64(field->value, JSON_INTEGER_MAX, time_s);
+}
+
+bool claims_names(const struct json_field *field, struct buffer *memory, struct claims_list *list) {
+    struct json_value element;
+    list->count = 0;
+    if (!claims_given(field))
+        return true;
+    if (field->value.kind != JSON_KIND_ARRAY)
+        return false;
+    struct json_iterator iterator = json_iterate(field->value);
+    while (json_next_element(&iterator, &element)) {
+        if (list->count == CLAIMS_LIST_MAX ||
+            !string_text(element, memory, &list->names[list->count]))
+            return false;
+        list->count++;
+    }
+    return true;
+}
+
+/* One audience is text, several are a list (RFC 7519 section 4.1.3). */
+static bool read_audiences(const struct json_field *field, struct buffer *memory,
+                           struct claims_list *list) {
+    if (field->present && field->value.kind == JSON_KIND_STRING) {
+        list->count = 1;
+        return string_text(field->value, memory, &list->names[0]);
+    }
+    return claims_names(field, memory, list);
+}
+
+static bool read_who(const struct json_field *fields, struct claims *claims,
+                     struct buffer *memory) {
+    return claims_id(&fields[CLAIM_USER_ID], memory, &claims->who.user_id) &&
+           claims_id(&fields[CLAIM_ORG_ID], memory, &claims->who.org_id) &&
+           claims_text(&fields[CLAIM_GUEST_SCOPE], memory, &claims->who.guest_scope) &&
+           claims_text(&fields[CLAIM_SESSION_ID], memory, &claims->session_id) &&
+           claims_text(&fields[CLAIM_DEVICE_ID], memory, &claims->device_id) &&
+           !(claims->who.user_id.data && claims->who.guest_scope.data);
+}
+
+static bool read_fields(const struct json_field *fields, struct claims *claims,
+                        struct buffer *memory) {
+    bool has_not_before;
+    return claims_text(&fields[CLAIM_ISS], memory, &claims->issuer) &&
+           claims_text(&fields[CLAIM_SUB], memory, &claims->subject) &&
+           claims_text(&fields[CLAIM_JTI], memory, &claims->token_id) &&
+           claims_text(&fields[CLAIM_VERSION], memory, &claims->version) &&
+           read_audiences(&fields[CLAIM_AUD], memory, &claims->audiences) &&
+           read_time(&fields[CLAIM_IAT], &claims->issued_at_s, &claims->has_issued_at) &&
+           read_time(&fields[CLAIM_NBF], &claims->not_before_s, &has_not_before) &&
+           read_time(&fields[CLAIM_EXP], &claims->expires_at_s, &claims->has_expires_at) &&
+           read_who(fields, claims, memory) &&
+           claims_names(&fields[CLAIM_SCOPES], memory, &claims->scopes) &&
+           claims_names(&fields[CLAIM_TOPICS], memory, &claims->topics) &&
+           claims_names(&fields[CLAIM_STREAMS], memory, &claims->streams);
+}
+
+static void clear(struct claims *claims) {
+    claims->issuer = claims->subject = claims->token_id = claims->version = (struct slice){0};
+    claims->session_id = claims->device_id = (struct slice){0};
+    claims->who = (struct owner){.user_id = {NULL, 0}};
+    claims->issued_at_s = claims->not_before_s = claims->expires_at_s = 0;
+}
+
+enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory) {
+    const struct json_limits limits = {CLAIMS_BYTES_MAX, 8};
+    struct json_field fields[CLAIM_COUNT] = {
+        [CLAIM_ISS] = {.name = SLICE("iss")},
+        [CLAIM_AUD] = {.name = SLICE("aud")},
+        [CLAIM_SUB] = {.name = SLICE("sub")},
+        [CLAIM_IAT] = {.name = SLICE("iat")},
+        [CLAIM_NBF] = {.name = SLICE("nbf")},
+        [CLAIM_EXP] = {.name = SLICE("exp")},
+        [CLAIM_JTI] = {.name = SLICE("jti")},
+        [CLAIM_USER_ID] = {.name = SLICE("oa_user_id")},
+        [CLAIM_ORG_ID] = {.name = SLICE("oa_org_id")},
+        [CLAIM_GUEST_SCOPE] = {.name = SLICE("oa_guest_scope")},
+        [CLAIM_SESSION_ID] = {.name = SLICE("oa_session_id")},
+        [CLAIM_DEVICE_ID] = {.name = SLICE("oa_device_id")},
+        [CLAIM_SCOPES] = {.name = SLICE("oa_sync_scopes")},
+        [CLAIM_TOPICS] = {.name = SLICE("oa_sync_topics")},
+        [CLAIM_STREAMS] = {.name = SLICE("oa_sync_streams")},
+        [CLAIM_VERSION] = {.name = SLICE("oa_claims_version")},
+    };
+    assert(memory->size == 0 && memory->size_max >= CLAIMS_BYTES_MAX);
+    clear(claims);
+    if (json_read_object(json, &limits, fields, CLAIM_COUNT) != STATUS_OK)
+        return STATUS_INVALID_TOKEN;
+    return read_fields(fields, claims, memory) ? STATUS_OK : STATUS_INVALID_TOKEN;
+}

@@ -1,0 +1,54 @@
+/* The claims of a sync token: its payload's members, checked for shape and bounds only.
+ * Any thread. Texts point into the payload or, where they were escaped, into the caller's buffer.
+ * A codec: no time, no keys, no allocation but the buffer's.
+ * Whatever is wrong is STATUS_INVALID_TOKEN: who forges learns nothing from how it is wrong.
+ * Every list and text is within its maximum; a claim given twice is refused. */
+#ifndef AUTH_CLAIMS_H
+#define AUTH_CLAIMS_H
+
+#include "base/buffer.h"
+#include "topic/owner.h"
+#include "wire/json.h"
+
+#define CLAIMS_VERSION        "oa_sync_claims_v1"
+#define CLAIMS_BYTES_MAX      8192
+#define CLAIMS_TEXT_BYTES_MAX 640
+#define CLAIMS_LIST_MAX       256
+
+struct claims_list {
+    struct slice names[CLAIMS_LIST_MAX];
+    size_t count;
+};
+
+/* Absent texts have data NULL; null is absent. Times are seconds since 1970. */
+struct claims {
+    struct slice issuer;
+    struct slice subject;
+    struct slice token_id;
+    struct slice version;
+    struct owner who;
+    struct slice session_id;
+    struct slice device_id;
+    struct claims_list audiences;
+    struct claims_list scopes;
+    struct claims_list topics;
+    struct claims_list streams;
+    bool has_issued_at;
+    bool has_expires_at;
+    uint64_t issued_at_s;
+    uint64_t not_before_s; /* 0: from the start */
+    uint64_t expires_at_s;
+};
+
+/* memory has room for CLAIMS_BYTES_MAX, is empty, and lives as long as the claims. */
+MUST_CHECK enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory);
+
+/* The same for one member, for requests that ask for claims: false when it is wrong, and untouched
+ * when it is absent. */
+bool claims_given(const struct json_field *field);
+bool claims_text(const struct json_field *field, struct buffer *memory, struct slice *text);
+/* Text, or a whole number taken as its text. */
+bool claims_id(const struct json_field *field, struct buffer *memory, struct slice *text);
+bool claims_names(const struct json_field *field, struct buffer *memory, struct claims_list *list);
+
+#endif

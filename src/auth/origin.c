@@ -1,0 +1,116 @@
+#include "auth/origin.h"
+
+#include <ctype.h>
+#include <strings.h>
+
+struct origin {
+    struct slice scheme;
+    struct slice host;
+    struct slice port; /* empty: the scheme's own */
+};
+
+static bool equal_any_case(struct slice a, struct slice b) {
+    return a.size == b.size && strncasecmp(a.data, b.data, a.size) == 0;
+}
+
+static bool all_of(struct slice text, const char *characters) {
+    for (size_t i = 0; i < text.size; i++)
+        if (!isalnum((unsigned char)text.data[i]) && !strchr(characters, text.data[i]))
+            return false;
+    return text.size > 0;
+}
+
+static bool is_digits(struct slice text) {
+    for (size_t i = 0; i < text.size; i++)
+        if (text.data[i] < '0' || text.data[i] > '9')
+            return false;
+    return text.size > 0 && text.size <= 5;
+}
+
+static bool host_is_sound(struct slice host) {
+    if (host.size > 2 && host.data[0] == '[' && host.data[host.size - 1] == ']')
+        return all_of((struct slice){host.data + 1, host.size - 2}, ":.");
+    return all_of(host, "-._");
+}
+
+/* The host keeps the "*." it may begin with. */
+static bool origin_read(struct slice text, struct origin *origin) {
+    const char *mark = memmem(text.data, text.size, "://", 3);
+    if (!mark)
+        return false;
+    origin->scheme = (struct slice){text.data, (size_t)(mark - text.data)};
+    struct slice rest = slice_from(text, origin->scheme.size + 3);
+    const char *bracket = memrchr(rest.data, ']', rest.size);
+    const char *colon = memrchr(rest.data, ':', rest.size);
+    bool has_port = colon && (!bracket || colon > bracket);
+    origin->host = (struct slice){rest.data, has_port ? (size_t)(colon - rest.data) : rest.size};
+    origin->port = has_port ? slice_from(rest, origin->host.size + 1) : (struct slice){"", 0};
+    if (has_port && !is_digits(origin->port))
+        return false;
+    bool is_default =
+        (equal_any_case(origin->scheme, SLICE("https")) &&
+         slice_equal(origin->port, SLICE("443"))) ||
+        (equal_any_case(origin->scheme, SLICE("http")) && slice_equal(origin->port, SLICE("80")));
+    if (is_default)
+        origin->port = (struct slice){"", 0};
+    return all_of(origin->scheme, "+-.");
+}
+
+static bool has_wildcard(const struct origin *origin) {
+    return slice_starts(origin->host, SLICE("*."));
+}
+
+/* Cuts an entry off the front, without the spaces around it. */
+static struct slice next_entry(struct slice *list) {
+    const char *comma = memchr(list->data, ',', list->size);
+    struct slice entry = {list->data, comma ? (size_t)(comma - list->data) : list->size};
+    *list = slice_from(*list, entry.size + (comma ? 1 : 0));
+    while (entry.size > 0 && entry.data[0] == ' ')
+        entry = slice_from(entry, 1);
+    while (entry.size > 0 && entry.data[entry.size - 1] == ' ')
+        entry.size--;
+    return entry;
+}
+
+static bool entry_is_sound(struct slice entry) {
+    struct origin origin;
+    if (slice_equal(entry, SLICE("*")) || slice_equal(entry, SLICE("null")))
+        return true;
+    if (!origin_read(entry, &origin))
+        return false;
+    return host_is_sound(has_wildcard(&origin) ? slice_from(origin.host, 2) : origin.host);
+}
+
+bool origin_list_check(struct slice list) {
+    bool sound = true;
+    while (sound && list.size > 0)
+        sound = entry_is_sound(next_entry(&list));
+    return sound;
+}
+
+static bool host_matches(const struct origin *entry, struct slice host) {
+    if (!has_wildcard(entry))
+        return equal_any_case(entry->host, host);
+    struct slice suffix = slice_from(entry->host, 1);
+    return host.size > suffix.size &&
+           equal_any_case(slice_from(host, host.size - suffix.size), suffix);
+}
+
+bool origin_is_allowed(struct slice list, struct slice origin) {
+    struct origin given = {.scheme = {NULL, 0}};
+    bool is_null = slice_equal(origin, SLICE("null"));
+    if (!is_null &&
+        (origin.size == 0 || !origin_read(origin, &given) || !host_is_sound(given.host)))
+        return false;
+    while (list.size > 0) {
+        struct slice entry = next_entry(&list);
+        struct origin allowed;
+        if (slice_equal(entry, SLICE("*")) || (is_null && slice_equal(entry, SLICE("null"))))
+            return true;
+        if (!is_null && entry.size > 0 && origin_read(entry, &allowed) &&
+            equal_any_case(allowed.scheme, given.scheme) && slice_equal(allowed.port, given.port) &&
+            host_matches(&allowed, given.host))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,253 @@
+#include "auth/token.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/base64url.h"
+
+#define HEADER_BYTES_MAX 1024
+#define MS_PER_S         1000
+
+/* ---- the signature ---- */
+
+struct header {
+    struct slice algorithm;
+    struct slice key_id; /* data NULL: none */
+};
+
+/* Names without escapes only: nobody who means well writes them otherwise. */
+static bool header_read(struct slice json, struct header *header) {
+    const struct json_limits limits = {HEADER_BYTES_MAX, 4};
+    struct json_field fields[] = {{.name = SLICE("alg")},
+                                  {.name = SLICE("kid")},
+                                  {.name = SLICE("crit")},
+                                  {.name = SLICE("b64")}};
+    header->key_id = (struct slice){NULL, 0};
+    if (json_read_object(json, &limits, fields, 4) != STATUS_OK || !fields[0].present)
+        return false;
+    /* Extensions that must be understood (RFC 7515 section 4.1.11): none is. */
+    if (fields[2].present || fields[3].present)
+        return false;
+    if (fields[1].present && !json_string_slice(fields[1].value, &header->key_id))
+        return false;
+    return json_string_slice(fields[0].value, &header->algorithm);
+}
+
+static enum status decode(struct slice text, void *data, size_t size_max, struct slice *decoded) {
+    size_t size = 0;
+    enum status status = base64url_decode(text, data, size_max, &size);
+    *decoded = (struct slice){data, size};
+    return status == STATUS_OK ? STATUS_OK : STATUS_INVALID_TOKEN;
+}
+
+static enum status check_signature(const struct key_set *keys, const struct jws *jws) {
+    char memory[HEADER_BYTES_MAX];
+    struct slice json;
+    struct header header;
+    enum status status = decode(jws->header, memory, sizeof(memory), &json);
+    if (status != STATUS_OK || !header_read(json, &header))
+        return STATUS_INVALID_TOKEN;
+    const struct key *key = key_set_find(keys, header.key_id);
+    if (!key || !slice_equal(header.algorithm, slice_of(key_algorithm_name(key->algorithm))))
+        return STATUS_INVALID_TOKEN;
+    return key_verify(key, jws) ? STATUS_OK : STATUS_INVALID_TOKEN;
+}
+
+/* ---- the claims ---- */
+
+static bool list_has(const struct claims_list *list, struct slice name) {
+    for (size_t i = 0; i < list->count; i++)
+        if (slice_equal(list->names[i], name))
+            return true;
+    return false;
+}
+
+static enum status check_times(const struct token_policy *policy, const struct claims *claims,
+                               uint64_t now_s) {
+    /* Times are at most 2^53 - 1 and so is the maximum age: no sum here can overflow. */
+    if (now_s >= claims->expires_at_s + TOKEN_SKEW_S)
+        return STATUS_TOKEN_EXPIRED;
+    if (claims->not_before_s > now_s + TOKEN_SKEW_S || claims->issued_at_s > now_s + TOKEN_SKEW_S)
+        return STATUS_TOKEN_NOT_YET_VALID;
+    if (now_s > claims->issued_at_s + policy->max_age_s + TOKEN_SKEW_S)
+        return STATUS_TOKEN_TOO_OLD;
+    return STATUS_OK;
+}
+
+static enum status check_claims(const struct token_policy *policy, const struct claims *claims,
+                                uint64_t now_s) {
+    if (policy->issuer.size > 0 && !slice_equal(policy->issuer, claims->issuer))
+        return STATUS_INVALID_TOKEN;
+    if (!list_has(&claims->audiences, policy->audience) || !claims->has_expires_at ||
+        !slice_equal(claims->version, SLICE(CLAIMS_VERSION)))
+        return STATUS_INVALID_TOKEN;
+    if (!claims->has_issued_at)
+        return STATUS_MISSING_IAT;
+    if (policy->require_token_id && !claims->token_id.data)
+        return STATUS_MISSING_JTI;
+    return check_times(policy, claims, now_s);
+}
+
+static enum status make_principal(const struct token_policy *policy, const struct claims *claims,
+                                  const struct principal **made) {
+    uint64_t oldest_s = claims->issued_at_s + policy->max_age_s;
+    struct principal principal = {
+        .who = claims->who,
+        .session_id = claims->session_id,
+        .device_id = claims->device_id,
+        .token_id = claims->token_id,
+        .topics = {claims->topics.names, claims->topics.count},
+        .streams = {claims->streams.names, claims->streams.count},
+    };
+    for (size_t i = 0; i < claims->scopes.count; i++)
+        principal.scopes |= scope_of(claims->scopes.names[i]);
+    principal.read_all = list_has(&claims->scopes, SLICE(TOKEN_READ_ALL_NAME));
+    principal.expires_at_ms =
+        (claims->expires_at_s < oldest_s ? claims->expires_at_s : oldest_s) * MS_PER_S;
+    return principal_new(&principal, made);
+}
+
+enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
+                         struct slice token, uint64_t now_ms, const struct principal **principal) {
+    struct jws jws;
+    struct claims claims;
+    struct slice json;
+    struct buffer memory;
+    char payload[CLAIMS_BYTES_MAX];
+    if (token.size > TOKEN_BYTES_MAX || !jws_split(token, &jws))
+        return STATUS_INVALID_TOKEN;
+    enum status status = check_signature(keys, &jws);
+    if (status == STATUS_OK)
+        status = decode(jws.payload, payload, sizeof(payload), &json);
+    if (status != STATUS_OK)
+        return status;
+    buffer_init(&memory, CLAIMS_BYTES_MAX);
+    status = claims_read(json, &claims, &memory);
+    if (status == STATUS_OK)
+        status = check_claims(policy, &claims, now_ms / MS_PER_S);
+    if (status == STATUS_OK)
+        status = make_principal(policy, &claims, principal);
+    buffer_release(&memory);
+    return status;
+}
+
+enum status token_peek(struct slice token, struct buffer *header, struct buffer *claims) {
+    char memory[TOKEN_BYTES_MAX];
+    const struct json_limits limits = {TOKEN_BYTES_MAX, 8};
+    struct json_value value;
+    struct slice json;
+    struct jws jws;
+    if (token.size > TOKEN_BYTES_MAX || !jws_split(token, &jws))
+        return STATUS_INVALID_TOKEN;
+    for (int i = 0; i < 2; i++) {
+        struct slice part = i == 0 ? jws.header : jws.payload;
+        if (decode(part, memory, sizeof(memory), &json) != STATUS_OK ||
+            json_parse(json, &limits, &value) != STATUS_OK || value.kind != JSON_KIND_OBJECT)
+            return STATUS_INVALID_TOKEN;
+        enum status status = buffer_append_slice(i == 0 ? header : claims, value.raw);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+/* ---- minting ---- */
+
+enum status token_subject(const struct owner *who, struct buffer *out) {
+    struct slice id = {"", 0};
+    struct slice kind = SLICE("service");
+    if (who->user_id.data) {
+        kind = SLICE("user:");
+        id = who->user_id;
+    } else if (who->guest_scope.data) {
+        kind = SLICE("guest:");
+        id = who->guest_scope;
+    } else if (who->org_id.data) {
+        kind = SLICE("org:");
+        id = who->org_id;
+    }
+    enum status status = buffer_append_slice(out, kind);
+    return status == STATUS_OK ? buffer_append_slice(out, id) : status;
+}
+
+static bool put_text(json_t *object, const char *name, struct slice text) {
+    return !text.data || json_object_set_new(object, name, json_stringn(text.data, text.size)) == 0;
+}
+
+static bool put_number(json_t *object, const char *name, uint64_t number) {
+    return json_object_set_new(object, name, json_integer((json_int_t)number)) == 0;
+}
+
+static bool put_list(json_t *object, const char *name, const struct grant_list *list) {
+    json_t *array = json_array();
+    bool whole = array != NULL;
+    for (size_t i = 0; whole && i < list->count; i++)
+        whole = json_array_append_new(array,
+                                      json_stringn(list->names[i].data, list->names[i].size)) == 0;
+    return json_object_set_new(object, name, array) == 0 && whole;
+}
+
+static char *claims_json(const struct token_policy *policy, const struct token_request *request,
+                         struct slice subject) {
+    json_t *object = json_object();
+    struct slice issuer = policy->issuer.size > 0 ? policy->issuer : (struct slice){NULL, 0};
+    bool whole = object && put_text(object, "iss", issuer) &&
+                 put_text(object, "aud", policy->audience) && put_text(object, "sub", subject) &&
+                 put_number(object, "iat", request->issued_at_s) &&
+                 put_number(object, "nbf", request->issued_at_s) &&
+                 put_number(object, "exp", request->issued_at_s + request->ttl_s) &&
+                 put_text(object, "jti", request->token_id) &&
+                 put_text(object, "oa_user_id", request->who.user_id) &&
+                 put_text(object, "oa_org_id", request->who.org_id) &&
+                 put_text(object, "oa_guest_scope", request->who.guest_scope) &&
+                 put_text(object, "oa_session_id", request->session_id) &&
+                 put_text(object, "oa_device_id", request->device_id) &&
+                 put_list(object, "oa_sync_scopes", &request->scopes) &&
+                 put_list(object, "oa_sync_topics", &request->topics) &&
+                 put_list(object, "oa_sync_streams", &request->streams) &&
+                 put_text(object, "oa_claims_version", SLICE(CLAIMS_VERSION));
+    char *text = whole ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    return text;
+}
+
+static enum status sign_claims(const struct key *key, const char *claims, struct buffer *out) {
+    json_t *object = json_pack("{s:s, s:s, s:s}", "alg", key_algorithm_name(key->algorithm), "kid",
+                               key->id, "typ", "JWT");
+    char *header = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    size_t begin = out->size;
+    enum status status =
+        header ? key_sign(key, slice_of(header), slice_of(claims), out) : STATUS_OUT_OF_MEMORY;
+    if (status == STATUS_OK && out->size - begin > TOKEN_BYTES_MAX) {
+        out->size = begin;
+        status = STATUS_PAYLOAD_TOO_LARGE;
+    }
+    free(header);
+    json_decref(object);
+    return status;
+}
+
+uint64_t token_ttl_s_max(const struct token_policy *policy) {
+    return policy->max_age_s < TOKEN_TTL_S_MAX ? policy->max_age_s : TOKEN_TTL_S_MAX;
+}
+
+enum status token_mint(const struct token_policy *policy, const struct key_set *keys,
+                       const struct token_request *request, struct buffer *out) {
+    const struct key *key = key_set_signer(keys);
+    struct buffer subject;
+    assert(request->scopes.count <= CLAIMS_LIST_MAX && request->topics.count <= CLAIMS_LIST_MAX &&
+           request->streams.count <= CLAIMS_LIST_MAX);
+    if (request->ttl_s < TOKEN_TTL_S_MIN || request->ttl_s > token_ttl_s_max(policy))
+        return STATUS_INVALID_TTL;
+    if (!key)
+        return STATUS_SIGNING_KEY_MISSING;
+    buffer_init(&subject, 2 * CLAIMS_TEXT_BYTES_MAX);
+    enum status status = token_subject(&request->who, &subject);
+    char *claims =
+        status == STATUS_OK ? claims_json(policy, request, buffer_slice(&subject)) : NULL;
+    if (status == STATUS_OK)
+        status = claims ? sign_claims(key, claims, out) : STATUS_OUT_OF_MEMORY;
+    free(claims);
+    buffer_release(&subject);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* Entitlement to one topic: asked before a handler begins to read it, with a look into the store
+ * where the topic's owner decides.
+ * Belongs to the exchange's loop; the look runs on a reader's thread.
+ * Uses the exchange's work while it looks, and gives it back empty.
+ * Who may not is answered 403 with the reason, logged and counted; the handler then never runs.
+ * next runs with exchange->view set, at most once. */
+#ifndef SERVER_ENTITLE_H
+#define SERVER_ENTITLE_H
+
+#include "server/exchange.h"
+
+/* The topic is in the exchange's parameters. */
+void entitle(struct exchange *exchange, struct slice topic,
+             void (*next)(struct exchange *exchange));
+
+#endif

@@ -1,0 +1,103 @@
+/* Revocations and single uses: durable, and gone when they have expired. */
+#include "backend.h"
+
+struct seen {
+    size_t count;
+    struct store_revocation last;
+    char id[64];
+    char reason[64];
+};
+
+static enum status see(void *user, const struct store_revocation *revocation) {
+    struct seen *seen = user;
+    seen->count++;
+    seen->last = *revocation;
+    snprintf(seen->id, sizeof(seen->id), "%.*s", (int)revocation->id.size, revocation->id.data);
+    snprintf(seen->reason, sizeof(seen->reason), "%.*s", (int)revocation->reason.size,
+             revocation->reason.data ? revocation->reason.data : "");
+    return STATUS_OK;
+}
+
+static struct seen walk(struct fixture *fixture, uint64_t now_ms) {
+    struct seen seen = {.count = 0};
+    assert_ok(store_walk_revocations(fixture->reader, now_ms, &seen, see));
+    return seen;
+}
+
+static void revocations_are_there_after_a_reopen(void **state) {
+    struct fixture *fixture = *state;
+    const struct store_revocation rows[] = {
+        {REVOCATION_SESSION, SLICE("s"), SLICE("stolen"), 10, 100},
+        {REVOCATION_DEVICE, SLICE("s"), {NULL, 0}, 10, 200},
+        {REVOCATION_TOKEN, SLICE("s"), {NULL, 0}, 10, 300},
+    };
+    assert_ok(store_put_revocations(fixture->writer, rows, 3, 10));
+    fixture_reopen(fixture);
+    struct seen seen = walk(fixture, 10);
+    assert_int_equal(seen.count, 3);
+    assert_int_equal(seen.last.kind, REVOCATION_TOKEN);
+    assert_int_equal(seen.last.expires_at_ms, 300);
+    assert_int_equal(seen.last.revoked_at_ms, 10);
+    assert_string_equal(seen.id, "s");
+    assert_int_equal(walk(fixture, 199).count, 2);
+    assert_int_equal(walk(fixture, 200).count, 1);
+    assert_int_equal(walk(fixture, 300).count, 0);
+}
+
+static void the_reason_is_kept_and_the_later_expiry_counts(void **state) {
+    struct fixture *fixture = *state;
+    struct store_revocation row = {REVOCATION_SESSION, SLICE("s"), SLICE("stolen"), 10, 200};
+    assert_ok(store_put_revocations(fixture->writer, &row, 1, 10));
+    row.expires_at_ms = 100;
+    assert_ok(store_put_revocations(fixture->writer, &row, 1, 10));
+    assert_int_equal(walk(fixture, 10).last.expires_at_ms, 200);
+    row.expires_at_ms = 300;
+    assert_ok(store_put_revocations(fixture->writer, &row, 1, 10));
+    struct seen seen = walk(fixture, 10);
+    assert_int_equal(seen.last.expires_at_ms, 300);
+    assert_string_equal(seen.reason, "stolen");
+    assert_int_equal(seen.count, 1);
+}
+
+static void expired_revocations_go_with_the_next_write(void **state) {
+    struct fixture *fixture = *state;
+    struct store_revocation row = {REVOCATION_SESSION, SLICE("a"), {NULL, 0}, 10, 100};
+    assert_ok(store_put_revocations(fixture->writer, &row, 1, 10));
+    row.id = SLICE("b");
+    row.expires_at_ms = 200;
+    assert_ok(store_put_revocations(fixture->writer, &row, 1, 100));
+    assert_int_equal(walk(fixture, 0).count, 1);
+    assert_ok(store_put_revocations(fixture->writer, NULL, 0, 200));
+    assert_int_equal(walk(fixture, 0).count, 0);
+}
+
+static void a_single_use_is_one_also_after_a_reopen(void **state) {
+    struct fixture *fixture = *state;
+    assert_ok(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 100, 10));
+    assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 100, 10),
+                     STATUS_ALREADY_EXISTS);
+    fixture_reopen(fixture);
+    assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 900, 99),
+                     STATUS_ALREADY_EXISTS);
+    assert_ok(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("j"), 100, 10));
+    assert_ok(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("k"), 100, 10));
+}
+
+static void a_use_is_forgotten_when_it_has_expired(void **state) {
+    struct fixture *fixture = *state;
+    assert_ok(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("n"), 100, 10));
+    assert_ok(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("n"), 400, 100));
+    assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_NONCE, SLICE("n"), 400, 100),
+                     STATUS_ALREADY_EXISTS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(revocations_are_there_after_a_reopen),
+        cmocka_unit_test(the_reason_is_kept_and_the_later_expiry_counts),
+        cmocka_unit_test(expired_revocations_go_with_the_next_write),
+        cmocka_unit_test(a_single_use_is_one_also_after_a_reopen),
+        cmocka_unit_test(a_use_is_forgotten_when_it_has_expired),
+    };
+    return CONTRACT_RUN("auth", tests);
+}

@@ -1,0 +1,53 @@
+/* Any bytes as a request for a token. What is minted is taken back, by its own server, for whom it
+ * was minted. */
+#include <stdlib.h>
+
+#include "server/mint.h"
+#include "wire/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds) {
+    if (!holds)
+        abort();
+}
+
+static const char *environment(const char *name) {
+    return strcmp(name, "RUNTIME_SYNC_TOKEN_SIGNING_KEY") == 0 ? "0123456789abcdef0123456789abcdef"
+                                                               : NULL;
+}
+
+static struct gate *make_gate(void) {
+    static struct config config;
+    static struct gate gate;
+    struct config_error error;
+    struct key_message message;
+    require(config_load(&config, environment, NULL, 0, &error) == STATUS_OK);
+    require(gate_init(&gate, &config, &message) == STATUS_OK);
+    return &gate;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct gate *gate;
+    const struct json_limits limits = {1 << 20, 8};
+    const struct mint_moment moment = {.now_ms = UINT64_C(1800000000000)};
+    const char *why;
+    struct buffer out;
+    if (!gate)
+        gate = make_gate();
+    buffer_init(&out, 1 << 20);
+    enum status status = mint(gate, (struct slice){(const char *)data, size}, &moment, &out, &why);
+    if (status == STATUS_OK) {
+        struct json_field token = {.name = SLICE("token")};
+        struct slice text;
+        const struct principal *who;
+        require(json_read_object(buffer_slice(&out), &limits, &token, 1) == STATUS_OK);
+        require(json_string_slice(token.value, &text));
+        require(gate_admit_token(gate, text, moment.now_ms, &who) == STATUS_OK);
+        principal_unref(who);
+    } else {
+        require(out.size == 0);
+    }
+    buffer_release(&out);
+    return 0;
+}

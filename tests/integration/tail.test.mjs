@@ -1,0 +1,179 @@
+// khala tail: the verb against the real server, across stale cursors, restarts and signals.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { test } from "node:test";
+import { binary, environment, folder, run, within } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+
+const TOPIC = "run:a:events";
+const events = (count) => Array.from({ length: count }, (_, i) => ({ run_id: "a", event_type: "run.log", payload: { i } }));
+const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+/** The verb under way: its lines, what it said beside, its end. */
+function tail(t, operator, args, settings = {}) {
+  const child = spawn(binary, ["tail", ...args, "--url", operator.server.url, "--key", operator.key],
+    { env: environment(settings), stdio: ["ignore", "pipe", "pipe"] });
+  const one = { child, out: "", problem: "", over: null };
+  const watchers = new Set();
+  const grew = (which) => (data) => {
+    one[which] += data;
+    for (const watcher of [...watchers]) watcher();
+  };
+  child.stdout.on("data", grew("out"));
+  child.stderr.on("data", grew("problem"));
+  one.ended = new Promise((resolve) => child.on("close", (code, signal) => {
+    one.over = { code, signal };
+    resolve(one.over);
+    grew("out")("");
+  }));
+  one.until = (ready, what) => {
+    let watcher;
+    return within(new Promise((resolve, reject) => {
+      watcher = () => {
+        if (ready(one)) resolve();
+        else if (one.over) reject(new Error(`ended ${JSON.stringify(one.over)} before ${what}: ${one.problem}`));
+      };
+      watchers.add(watcher);
+      watcher();
+    }), what).finally(() => watchers.delete(watcher));
+  };
+  one.stop = async (signal = "SIGINT") => {
+    child.kill(signal);
+    return within(one.ended, "the end of the verb");
+  };
+  t.after(() => { if (!one.over) child.kill("SIGKILL"); });
+  return one;
+}
+
+const lines = (one) => one.out.split("\n").slice(0, -1);
+const json = (one) => lines(one).map((line) => JSON.parse(line));
+const seqs = (one) => lines(one).map((line) => Number(line.split("\t")[0]));
+
+test("tail follows a topic from its start, from a position, or from what comes", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(300));
+  const whole = tail(t, operator, [TOPIC, "--from-start"]);
+  const behind = tail(t, operator, [TOPIC, "--after", "290", "--json"]);
+  await whole.until((one) => lines(one).length === 301, "the replay");
+  await behind.until((one) => lines(one).length === 11, "the rest");
+  const now = tail(t, operator, [TOPIC]);
+  // Nothing shows that it stands at the head but that it shows what comes from then on.
+  await operator.batch(events(1));
+  while (lines(now).length === 0) await operator.batch(events(1));
+  const log = await operator.events("a");
+  for (const one of [whole, now]) await one.until(() => seqs(one).at(-1) === log.length, "what is live");
+  await behind.until(() => json(behind).at(-1).sequence === log.length, "what is live");
+  assert.deepEqual(seqs(whole), range(1, log.length));
+  assert.deepEqual(json(behind).map((one) => one.sequence), range(291, log.length));
+  assert.deepEqual(seqs(now), range(seqs(now)[0], log.length));
+  assert.ok(seqs(now)[0] > 301, "the past was replayed");
+  assert.match(lines(whole)[1], /^2\t\d{13}\trun\.log\t\{"i":0\}$/);
+  for (const one of [whole, behind, now]) {
+    assert.deepEqual(await one.stop(), { code: 0, signal: null });
+    assert.equal(one.problem, "");
+  }
+});
+
+test("tail comes back behind what it printed, whatever happens to the server", async (t) => {
+  const data = folder(t);
+  let operator = await operate(t, { data });
+  const { port } = operator.server;
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(100));
+  const topic = tail(t, operator, [TOPIC, "--from-start", "--json"]);
+  const audit = tail(t, operator, ["--audit", "--from-start", "--json"]);
+  for (let round = 1; round <= 3; round++) {
+    for (const one of [topic, audit]) await one.until(() => lines(one).length >= 51 + round * 50, "the replay");
+    if (round === 2) {
+      await operator.server.stop();
+      operator.server.crashed = true;
+    } else {
+      await operator.server.crash();
+    }
+    operator = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
+    await operator.batch(events(50));
+  }
+  for (const one of [topic, audit]) await one.until(() => lines(one).length >= 251, "the end");
+  const log = await operator.events("a");
+  assert.deepEqual(json(topic).map((one) => one.event_id), log.map((one) => one.event_id));
+  assert.deepEqual(json(audit), log);
+  assert.match(topic.problem, /comes back\n/);
+  for (const one of [topic, audit]) assert.equal((await one.stop("SIGTERM")).code, 0);
+});
+
+test("tail of a stale position says so and goes on with what is left", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "20" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(99));
+  const one = tail(t, operator, [TOPIC, "--after", "5"]);
+  await one.until(() => lines(one).length === 20, "the bootstrap");
+  await operator.batch(events(1));
+  await one.until(() => lines(one).length === 21, "what is live");
+  assert.deepEqual(seqs(one), range(81, 101));
+  assert.match(one.problem, /^khala: the cursor 5 is stale \["replay_budget_exceeded"\]: events were missed/);
+  const start = tail(t, operator, [TOPIC, "--from-start"]);
+  await start.until(() => lines(start).length === 20, "the bootstrap");
+  assert.match(start.problem, /^khala: what came before 82 is not replayed any more\n$/);
+});
+
+test("tail of a summary topic begins with its documents", async (t) => {
+  const operator = await operate(t);
+  for (const run_id of ["a", "b"]) await operator.did("runs", { run_id }, 201);
+  const one = tail(t, operator, ["runtime.run_summaries", "--from-start"]);
+  await one.until(() => lines(one).length === 2, "the documents");
+  await operator.batch(events(1));
+  await one.until(() => lines(one).length === 3, "what is live");
+  assert.deepEqual(lines(one).map((line) => line.split("\t")[0]).slice(0, 2).sort(),
+    ["runtime/run_summary:a", "runtime/run_summary:b"]);
+  assert.match(lines(one)[2], /^3\t\d{13}\trun_summary\t/);
+});
+
+test("tail of the log prints what comes, and resumes by its cursor", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(10));
+  const { items } = await operator.read("/api/events");
+  const one = tail(t, operator, ["--audit", "--after", items[4].cursor]);
+  await one.until(() => lines(one).length === 6, "the rest");
+  assert.match(lines(one)[0], /^\d{13}\trun\ta\t6\trun\.log\t\{"i":4\}$/);
+  const now = tail(t, operator, ["--audit", "--json"]);
+  while (lines(now).length === 0) await operator.batch(events(1));
+  const all = [];
+  for (let query = ""; ;) {
+    const page = await operator.read(`/api/events?limit=200${query}`);
+    all.push(...page.items);
+    if (!page.has_more) break;
+    query = `&after_cursor=${page.next_cursor}`;
+  }
+  await now.until(() => json(now).at(-1).cursor === all.at(-1).cursor, "the last");
+  assert.deepEqual(json(now), all.slice(-json(now).length));
+  assert.ok(json(now).length < all.length - 10, "the past was replayed");
+});
+
+test("tail says no to what is wrong, and does not wait for a server that is not there", async (t) => {
+  const operator = await operate(t);
+  const remote = ["--url", operator.server.url, "--key", operator.key];
+  for (const args of [[], ["a", "b"], ["a", "--after", "x"], ["a", "--after", "1", "--from-start"], ["--audit", "a"]]) {
+    assert.equal(run(["tail", ...args, ...remote]).code, 2, args.join(" "));
+  }
+  const wrong = run(["tail", "a", "--url", operator.server.url, "--key", "wrong"]);
+  assert.equal(wrong.code, 1);
+  assert.match(wrong.problem, /^khala: invalid_token: /);
+  assert.equal(run(["tail", "--audit", "--after", "x", ...remote]).code, 1);
+  const absent = run(["tail", "a", "--url", "http://127.0.0.1:1", "--key", "x"]);
+  assert.equal(absent.code, 3);
+  assert.match(absent.problem, /cannot connect/);
+});
+
+test("tail ends where nobody reads along", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(10));
+  const one = tail(t, operator, [TOPIC, "--from-start"]);
+  await one.until(() => lines(one).length === 11, "the replay");
+  one.child.stdout.destroy();
+  let over = false;
+  one.child.on("exit", () => { over = true; });
+  while (!over) await operator.batch(events(1));
+});

@@ -1,0 +1,162 @@
+// Tokens: minted with the operator key, over HTTP and from the command line; keys that change
+// under a running server.
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { assertError, folder, run } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+
+const decode = (part) => JSON.parse(Buffer.from(part, "base64url").toString("utf8"));
+
+function claimsOf(token) {
+  const [header, claims] = token.split(".");
+  return { header: decode(header), claims: decode(claims) };
+}
+
+test("a token says who it is for, what it opens, and for how long", async (t) => {
+  const operator = await operate(t);
+  const answer = await operator.did("/api/sync/token", {
+    user_id: "u1", org_id: "o1", scopes: ["runtime.run_events"], topics: ["run:a:events"],
+    streams: ["runtime.run.b.events"], ttl_seconds: 120, device_id: "d1", session_id: "s1",
+  });
+  assert.deepEqual(Object.keys(answer), ["token", "token_type", "expires_in", "issued_at", "expires_at",
+    "refresh_after_in", "issuer", "audience", "subject", "claims_version", "scopes", "granted_topics",
+    "granted_streams", "kid", "token_id", "session_id", "device_id"]);
+  assert.equal(answer.token_type, "Bearer");
+  assert.equal(answer.expires_in, 120);
+  assert.equal(answer.expires_at - answer.issued_at, 120000);
+  assert.ok(answer.refresh_after_in > 0 && answer.refresh_after_in < 120);
+  assert.equal(answer.subject, "user:u1");
+  const { header, claims } = claimsOf(answer.token);
+  assert.deepEqual(header, { alg: "HS256", kid: answer.kid, typ: "JWT" });
+  assert.deepEqual(claims, {
+    aud: "openagents-sync", sub: "user:u1", iat: answer.issued_at / 1000, nbf: answer.issued_at / 1000,
+    exp: answer.expires_at / 1000, jti: answer.token_id, oa_user_id: "u1", oa_org_id: "o1",
+    oa_session_id: "s1", oa_device_id: "d1", oa_sync_scopes: ["runtime.run_events"],
+    oa_sync_topics: ["run:a:events"], oa_sync_streams: ["runtime.run.b.events"],
+    oa_claims_version: "oa_sync_claims_v1",
+  });
+});
+
+test("a token has an id and a session of its own, and five minutes, when nothing is asked for", async (t) => {
+  const operator = await operate(t);
+  const one = await operator.did("/api/sync/token", { guest_scope: "g" });
+  const two = await operator.did("/api/sync/token", { guest_scope: "g" });
+  assert.equal(one.expires_in, 300);
+  assert.equal(one.subject, "guest:g");
+  assert.equal(one.device_id, null);
+  assert.notEqual(one.token_id, two.token_id);
+  assert.notEqual(one.session_id, two.session_id);
+});
+
+test("a lifetime outside its bounds is 422 with the bounds", async (t) => {
+  const operator = await operate(t);
+  for (const ttl_seconds of [0, 59, 901, -1, 1e300]) {
+    const body = assertError(await operator.post("/api/sync/token", { ttl_seconds }), 422, "invalid_ttl");
+    assert.deepEqual(body.details, { ttl_seconds_min: 60, ttl_seconds_max: 900 });
+  }
+  for (const ttl_seconds of [60, 900]) await operator.did("/api/sync/token", { ttl_seconds });
+});
+
+test("only the operator key mints, and a token is not one", async (t) => {
+  const operator = await operate(t);
+  const { token } = await operator.did("/api/sync/token", { user_id: "u" });
+  for (const authorization of [`Bearer ${token}`, "Bearer x", "Basic x"]) {
+    const response = await operator.ask("POST", "/api/sync/token", "{}", { authorization });
+    assert.equal(response.status, 401, authorization);
+  }
+  const response = await operator.ask("GET", "runs/x", undefined, { authorization: `Bearer ${token}` });
+  assertError(response, 401, "invalid_token");
+});
+
+test("the key is made once, for its owner only, and signs after a restart", async (t) => {
+  const data = folder(t);
+  const first = await operate(t, { data });
+  const path = join(data, "sync-signing.jwk");
+  assert.equal(statSync(path).mode & 0o777, 0o600);
+  const key = readFileSync(path, "utf8");
+  const { token } = await first.did("/api/sync/token", { user_id: "u" });
+  await first.server.stop();
+  await operate(t, { data });
+  assert.equal(readFileSync(path, "utf8"), key);
+  assert.equal(run(["token", "inspect", token, "--data-dir", data]).code, 0);
+});
+
+test("a given secret signs as everybody knows it", async (t) => {
+  const secret = "a-secret-of-more-than-32-characters-in-all";
+  const operator = await operate(t, { settings: {
+    RUNTIME_SYNC_TOKEN_SIGNING_KEY: secret, RUNTIME_SYNC_TOKEN_ISSUER: "https://issuer.example" } });
+  const { token, kid, issuer } = await operator.did("/api/sync/token", { user_id: "u" });
+  const [header, claims, signature] = token.split(".");
+  assert.equal(createHmac("sha256", secret).update(`${header}.${claims}`).digest("base64url"), signature);
+  assert.equal(kid, "sync-auth-v1");
+  assert.equal(issuer, "https://issuer.example");
+  assert.equal(claimsOf(token).claims.iss, issuer);
+});
+
+test("keys change under a running server: the new one signs, a bad file changes nothing", async (t) => {
+  const place = folder(t);
+  const path = join(place, "keys.json");
+  const key = (kid) => ({ kty: "oct", kid, k: Buffer.from(`${kid} secret of thirty-two characters`).toString("base64url") });
+  const write = (text) => {
+    writeFileSync(`${path}.new`, text);
+    renameSync(`${path}.new`, path);
+  };
+  write(JSON.stringify({ keys: [key("one")] }));
+  const operator = await operate(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+  const kid = async () => (await operator.did("/api/sync/token", {})).kid;
+  assert.equal(await kid(), "one");
+  write(JSON.stringify({ keys: [key("two"), key("one")] }));
+  await operator.server.saw("log", /signing_keys\.loaded/);
+  assert.equal(await kid(), "two");
+  write("{");
+  await operator.server.saw("log", /signing_keys\.kept/);
+  assert.equal(await kid(), "two");
+  write(JSON.stringify({ keys: [key("three")] }));
+  operator.server.kill("SIGHUP");
+  await operator.server.saw("log", /signing_keys\.loaded[\s\S]*signing_keys\.loaded/);
+  assert.equal(await kid(), "three");
+});
+
+test("a server without usable keys does not start, and says which file", async (t) => {
+  const path = join(folder(t), "keys.json");
+  writeFileSync(path, '{"keys":[]}');
+  const { code, problem } = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", folder(t)], { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+  assert.equal(code, 3);
+  assert.match(problem, /keys\.json/);
+});
+
+test("keys that only check cannot mint: 501", async (t) => {
+  const path = join(folder(t), "keys.json");
+  writeFileSync(path, JSON.stringify({ kty: "EC", crv: "P-256", kid: "public",
+    x: "aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4", y: "1NDYQeI7grkNN5XKTE4_r63YlkBUoykHJ6kMoyqei8I" }));
+  const operator = await operate(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+  assertError(await operator.post("/api/sync/token", {}), 501, "signing_key_missing");
+});
+
+test("khala token mints through the server or without it, and looks into what it gets", async (t) => {
+  const operator = await operate(t);
+  const at = ["--data-dir", operator.data];
+  const url = `http://${operator.server.host}:${operator.server.port}`;
+  const options = ["--user", "u", "--scopes", "runtime.run_events,runtime.audit", "--topics", "a,b", "--ttl", "60"];
+  for (const how of [["--url", url], ["--offline"]]) {
+    const minted = run(["token", "mint", ...options, ...how, ...at]);
+    assert.equal(minted.code, 0, minted.problem);
+    const { claims } = claimsOf(minted.out.trim());
+    assert.deepEqual(claims.oa_sync_scopes, ["runtime.run_events", "runtime.audit"]);
+    assert.deepEqual(claims.oa_sync_topics, ["a", "b"]);
+    const inspected = run(["token", "inspect", minted.out.trim(), "--json", ...at]);
+    assert.equal(inspected.code, 0);
+    assert.deepEqual(JSON.parse(inspected.out).claims, claims);
+    assert.equal(JSON.parse(inspected.out).status, "ok");
+    const touched = run(["token", "inspect", `${minted.out.trim()}A`, "--json", ...at]);
+    assert.equal(touched.code, 1);
+    assert.equal(JSON.parse(touched.out).status, "invalid_token");
+    assert.equal(run(["token", "mint", "--ttl", "5", ...how, ...at]).code, 1);
+  }
+  assert.equal(run(["token", "inspect", "no token", ...at]).code, 1);
+  assert.equal(run(["token", "mint", "--ttl", "x", ...at]).code, 2);
+  assert.equal(run(["token"]).code, 2);
+});

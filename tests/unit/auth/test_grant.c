@@ -1,0 +1,232 @@
+#include "auth/grant.h"
+
+#include "test.h"
+#include "topic/topic_name.h"
+
+static const struct owner owner_u = {.user_id = {"u", 1}};
+static const struct owner owner_v = {.user_id = {"v", 1}};
+static const struct owner owner_org = {.org_id = {"o", 1}};
+static const struct owner owner_nobody = {.user_id = {NULL, 0}};
+
+#define ALL_SCOPES ((1u << SCOPE_COUNT) - 1)
+
+/* ---- the matrix: kind of topic x who asks x scopes x grants ---- */
+
+static const struct topic_row {
+    const char *topic;
+    unsigned scopes;   /* any of them opens it */
+    const char *other; /* a pattern that matches it */
+    enum { ENTITY, FLEET, SHARED, APPLICATION, RESERVED } kind;
+} topics[] = {
+    {"run:r:events", SCOPE_RUN_EVENTS, "run:*:events", ENTITY},
+    {"run:r:x:events", SCOPE_RUN_EVENTS, "run:r:*", ENTITY},
+    {"worker:w:lifecycle", SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS, "worker:*",
+     ENTITY},
+    {"fleet:user:u:workers", SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS,
+     "fleet:user:*:workers", FLEET},
+    {"runtime.run_summaries", SCOPE_RUN_EVENTS, "runtime.*", SHARED},
+    {"runtime.codex_worker_summaries", SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS,
+     "runtime.*", SHARED},
+    {"runtime.codex_worker_events", SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS,
+     "runtime.*", SHARED},
+    {"runtime.notifications", SCOPE_NOTIFICATIONS, "runtime.*", SHARED},
+    {"runtime.audit", SCOPE_AUDIT, "runtime.*", SHARED},
+    {"room:1", 0, "room:*", APPLICATION},
+    {"room.1", 0, "room.*", APPLICATION},
+    {"runtime.other", 0, "runtime.*", RESERVED},
+    {"run:r", 0, "run:*", RESERVED},
+    {"run::events", 0, "run:*", RESERVED},
+};
+
+enum grants { GRANTS_NONE, GRANTS_EXACT, GRANTS_PATTERN, GRANTS_OTHER, GRANTS_COUNT };
+
+/* What should come out, from the row alone. */
+static struct grant expected(const struct topic_row *row, const struct principal *who,
+                             enum grants grants, const struct owner *owner) {
+    const struct grant forbidden = {STATUS_FORBIDDEN_TOPIC, GRANT_VIEW_NONE};
+    if (grants == GRANTS_OTHER)
+        return forbidden;
+    if (who->read_all)
+        return (struct grant){STATUS_OK, GRANT_VIEW_ALL};
+    if (row->kind == RESERVED || (row->kind == APPLICATION && grants == GRANTS_NONE))
+        return forbidden;
+    if (row->scopes && !(row->scopes & who->scopes))
+        return (struct grant){STATUS_MISSING_SCOPE, GRANT_VIEW_NONE};
+    if (row->kind == APPLICATION)
+        return (struct grant){STATUS_OK, GRANT_VIEW_OWN_OR_UNOWNED};
+    if (row->kind == SHARED)
+        return (struct grant){STATUS_OK, GRANT_VIEW_OWN};
+    if (grants == GRANTS_EXACT)
+        return (struct grant){STATUS_OK, GRANT_VIEW_ALL};
+    const struct owner *decisive = row->kind == FLEET ? &owner_u : owner;
+    bool is_own = decisive && principal_may_read(who, decisive);
+    return is_own ? (struct grant){STATUS_OK, GRANT_VIEW_OWN}
+                  : (struct grant){STATUS_OWNER_MISMATCH, GRANT_VIEW_NONE};
+}
+
+static void check_row(const struct topic_row *row, struct principal who, enum grants grants) {
+    const struct owner *const owners[] = {NULL, &owner_u, &owner_v, &owner_org, &owner_nobody};
+    struct slice name = grants == GRANTS_EXACT     ? slice_of(row->topic)
+                        : grants == GRANTS_PATTERN ? slice_of(row->other)
+                                                   : SLICE("elsewhere");
+    if (grants != GRANTS_NONE)
+        who.topics = (struct grant_list){&name, 1};
+    for (size_t i = 0; i < sizeof(owners) / sizeof(owners[0]); i++) {
+        struct grant wanted = expected(row, &who, grants, owners[i]);
+        struct grant got = grant_check(&who, slice_of(row->topic), owners[i]);
+        if (got.status != wanted.status || got.view != wanted.view)
+            fail_msg("%s scopes %u grants %d owner %zu: %s, view %d; wanted %s, view %d",
+                     row->topic, who.scopes, (int)grants, i, status_code(got.status), (int)got.view,
+                     status_code(wanted.status), (int)wanted.view);
+    }
+}
+
+static void every_kind_of_topic_principal_scope_and_grant_has_its_answer(void **state) {
+    (void)state;
+    static const struct owner people[] = {{.user_id = {"u", 1}},
+                                          {.user_id = {"v", 1}},
+                                          {.guest_scope = {"u", 1}},
+                                          {.user_id = {"v", 1}, .org_id = {"o", 1}},
+                                          {.user_id = {NULL, 0}}};
+    for (size_t i = 0; i < sizeof(topics) / sizeof(topics[0]); i++)
+        for (size_t j = 0; j < sizeof(people) / sizeof(people[0]); j++)
+            for (unsigned scopes = 0; scopes <= ALL_SCOPES; scopes++)
+                for (int grants = 0; grants < GRANTS_COUNT; grants++)
+                    for (int read_all = 0; read_all < 2; read_all++)
+                        check_row(&topics[i],
+                                  (struct principal){.who = people[j],
+                                                     .scopes = scopes,
+                                                     .read_all = read_all == 1},
+                                  (enum grants)grants);
+}
+
+static void an_unknown_run_answers_like_somebody_elses(void **state) {
+    (void)state;
+    const struct principal who = {.who = owner_u, .scopes = ALL_SCOPES};
+    struct grant unknown = grant_check(&who, SLICE("run:none:events"), NULL);
+    struct grant foreign = grant_check(&who, SLICE("run:none:events"), &owner_v);
+    assert_int_equal(unknown.status, foreign.status);
+    assert_int_equal(unknown.status, STATUS_OWNER_MISMATCH);
+}
+
+static void fleets_belong_to_whom_they_name(void **state) {
+    (void)state;
+    const struct principal user = {.who.user_id = SLICE("a:b"), .scopes = ALL_SCOPES};
+    const struct principal guest = {.who.guest_scope = SLICE("a:b"), .scopes = ALL_SCOPES};
+    assert_ok(grant_check(&user, SLICE("fleet:user:a:b:workers"), NULL).status);
+    assert_ok(grant_check(&guest, SLICE("fleet:guest:a:b:workers"), NULL).status);
+    assert_int_equal(grant_check(&user, SLICE("fleet:guest:a:b:workers"), NULL).status,
+                     STATUS_OWNER_MISMATCH);
+    assert_int_equal(grant_check(&guest, SLICE("fleet:user:a:b:workers"), NULL).status,
+                     STATUS_OWNER_MISMATCH);
+    assert_int_equal(grant_check(&user, SLICE("fleet:user:a:workers"), &owner_u).status,
+                     STATUS_OWNER_MISMATCH);
+}
+
+static void streams_grant_as_topics_do(void **state) {
+    (void)state;
+    struct slice exact = SLICE("runtime.run.r.events");
+    struct slice pattern = SLICE("runtime.run.*.events");
+    struct slice other = SLICE("runtime.topic.room.1");
+    struct principal who = {.who = owner_u, .scopes = ALL_SCOPES, .streams = {&exact, 1}};
+    assert_int_equal(grant_check(&who, SLICE("run:r:events"), &owner_v).view, GRANT_VIEW_ALL);
+    assert_int_equal(grant_check(&who, SLICE("run:s:events"), &owner_u).status,
+                     STATUS_FORBIDDEN_TOPIC);
+    who.streams.names = &pattern;
+    assert_int_equal(grant_check(&who, SLICE("run:r:events"), &owner_v).status,
+                     STATUS_OWNER_MISMATCH);
+    assert_int_equal(grant_check(&who, SLICE("run:r:events"), &owner_u).view, GRANT_VIEW_OWN);
+    who.streams.names = &other;
+    assert_ok(grant_check(&who, SLICE("room:1"), NULL).status);
+}
+
+static void patterns_are_whole_parts(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern;
+        const char *topic;
+        bool matches;
+    } rows[] = {
+        {"room:*", "room:1", true},
+        {"room:*", "room:1:2", true},
+        {"room:*", "room:", false},
+        {"room:*", "room", false},
+        {"room:*", "zoom:1", false},
+        {"room:*:log", "room:1:log", true},
+        {"room:*:log", "room::log", false},
+        {"room:*:log", "room:log", false},
+        {"*", "room", false},
+        {"*:log", "room:log", false},
+        {"ro*", "room", false},
+        {"room:1*", "room:12", false},
+        {"room:*2", "room:12", false},
+        {"a:*:b:*", "a:1:b:2", false},
+        {"a:*b", "a:*b", true},
+        {"*", "*", true},
+        {"a.*.c", "a.b.c", true},
+        {"a.*", "a:b", false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct slice name = slice_of(rows[i].pattern);
+        const struct principal who = {.topics = {&name, 1}};
+        if ((grant_check(&who, slice_of(rows[i].topic), NULL).status == STATUS_OK) !=
+            rows[i].matches)
+            fail_msg("%s on %s", rows[i].pattern, rows[i].topic);
+    }
+}
+
+static void names_that_cannot_be_topics_are_forbidden(void **state) {
+    (void)state;
+    char name[TOPIC_NAME_BYTES_MAX + 1];
+    memset(name, 'n', sizeof(name));
+    assert_int_equal(
+        grant_check(&principal_operator, (struct slice){name, sizeof(name)}, NULL).status,
+        STATUS_FORBIDDEN_TOPIC);
+    assert_int_equal(grant_check(&principal_operator, SLICE(""), NULL).status,
+                     STATUS_FORBIDDEN_TOPIC);
+    assert_ok(
+        grant_check(&principal_operator, (struct slice){name, TOPIC_NAME_BYTES_MAX}, NULL).status);
+}
+
+static void frames_are_filtered_by_view(void **state) {
+    (void)state;
+    const struct principal who = {.who = owner_u};
+    static const struct {
+        enum grant_view view;
+        bool own, other, unowned;
+    } rows[] = {{GRANT_VIEW_NONE, false, false, false},
+                {GRANT_VIEW_OWN, true, false, false},
+                {GRANT_VIEW_OWN_OR_UNOWNED, true, false, true},
+                {GRANT_VIEW_ALL, true, true, true}};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(grant_may_read(&who, rows[i].view, &owner_u), rows[i].own);
+        assert_int_equal(grant_may_read(&who, rows[i].view, &owner_v), rows[i].other);
+        assert_int_equal(grant_may_read(&who, rows[i].view, &owner_nobody), rows[i].unowned);
+    }
+}
+
+static void the_entity_behind_a_topic_is_named(void **state) {
+    (void)state;
+    struct slice id;
+    assert_int_equal(grant_entity_of(SLICE("run:a:b:events"), &id), GRANT_ENTITY_RUN);
+    assert_slice(id, "a:b");
+    assert_int_equal(grant_entity_of(SLICE("worker:w:lifecycle"), &id), GRANT_ENTITY_WORKER);
+    assert_slice(id, "w");
+    assert_int_equal(grant_entity_of(SLICE("run::events"), &id), GRANT_ENTITY_NONE);
+    assert_int_equal(grant_entity_of(SLICE("runtime.audit"), &id), GRANT_ENTITY_NONE);
+    assert_int_equal(grant_entity_of(SLICE("room:1"), &id), GRANT_ENTITY_NONE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_topic_principal_scope_and_grant_has_its_answer),
+        cmocka_unit_test(an_unknown_run_answers_like_somebody_elses),
+        cmocka_unit_test(fleets_belong_to_whom_they_name),
+        cmocka_unit_test(streams_grant_as_topics_do),
+        cmocka_unit_test(patterns_are_whole_parts),
+        cmocka_unit_test(names_that_cannot_be_topics_are_forbidden),
+        cmocka_unit_test(frames_are_filtered_by_view),
+        cmocka_unit_test(the_entity_behind_a_topic_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
