@@ -472,9 +472,9 @@ static void keep_references(struct phoenix_request *request,
     request->has_ref = message->ref.data != NULL;
     request->join_ref_size = message->join_ref.size;
     request->ref_size = message->ref.size;
-    if (message->join_ref.size > 0)
+    if (request->has_join_ref)
         memcpy(request->join_ref, message->join_ref.data, message->join_ref.size);
-    if (message->ref.size > 0)
+    if (request->has_ref)
         memcpy(request->ref, message->ref.data, message->ref.size);
 }
 
