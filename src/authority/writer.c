@@ -11,6 +11,7 @@
 #include "authority/ledger.h"
 #include "authority/projection.h"
 #include "base/log.h"
+#include "base/metrics.h"
 
 #define BATCH_PAYLOAD_BYTES_MAX  ((size_t)16 << 20)
 #define ENTITY_COUNT_MAX_DEFAULT 65536
@@ -82,6 +83,21 @@ static struct mailbox_item *batch_end(struct mailbox_item *first) {
 
 /* ---- committing ---- */
 
+static enum status commit_rows(struct writer *writer, const struct store_batch *rows) {
+    uint64_t begun_ns = clock_now().mono_ns;
+    enum status status = store_commit(writer->session, rows);
+    bool failed = status != STATUS_OK;
+    metrics_observe(METRIC_STORE_COMMIT_DURATION_SECONDS, METRIC_PLAIN,
+                    clock_now().mono_ns - begun_ns, 1);
+    metrics_add(METRIC_STORE_COMMITS,
+                METRIC_LABELS(failed ? LABEL_OUTCOME_FAILED : LABEL_OUTCOME_OK), 1);
+    if (failed)
+        return status;
+    metrics_observe(METRIC_STORE_COMMIT_EVENTS, METRIC_PLAIN, rows->event_count, 1);
+    metrics_add(METRIC_APPEND_EVENTS, METRIC_PLAIN, rows->event_count);
+    return STATUS_OK;
+}
+
 static void fold(const struct projection *projection, struct ledger *ledger,
                  struct store_batch *rows) {
     struct batch *batch = &ledger->batch;
@@ -134,7 +150,7 @@ static void note_derived(struct writer *writer, bool is_underived) {
  * its checkpoints behind the log, and folds what it missed from there. */
 static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
     batch_fill(&writer->ledger.batch, rows);
-    enum status status = store_commit(writer->session, rows);
+    enum status status = commit_rows(writer, rows);
     if (status == STATUS_OK)
         note_derived(writer, true);
     return status;
@@ -145,11 +161,11 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
     const struct projection *projection = writer->options.projection;
     batch_fill(&ledger->batch, rows);
     if (!projection || ledger->now.mono_ns < writer->derive_at_ns)
-        return store_commit(writer->session, rows);
+        return commit_rows(writer, rows);
     uint64_t topic_ref = ledger->state.topic_ref;
     fold(projection, ledger, rows);
     bool is_derived = has_derived(&ledger->batch, rows);
-    enum status status = store_commit(writer->session, rows);
+    enum status status = commit_rows(writer, rows);
     if (status == STATUS_OK) {
         projection->committed(projection->user);
         if (is_derived)
@@ -195,14 +211,51 @@ static void apply_group(struct ledger *ledger, struct append_group *group) {
             ledger_apply(ledger, &group->requests[i], &group->arena);
 }
 
+static enum entity_kind entity_of(enum append_kind kind) {
+    switch (kind) {
+    case APPEND_RUN_CREATE:
+    case APPEND_RUN_EVENT:
+        return ENTITY_RUN;
+    case APPEND_WORKER_CREATE:
+    case APPEND_WORKER_HEARTBEAT:
+    case APPEND_WORKER_STATUS:
+    case APPEND_WORKER_EVENT:
+        return ENTITY_WORKER;
+    case APPEND_AUDIT_EVENT:
+        return ENTITY_AUDIT;
+    case APPEND_TOPIC_EVENT:
+    case APPEND_NOTIFICATION:
+    case APPEND_KIND_COUNT:
+        break;
+    }
+    return ENTITY_TOPIC;
+}
+
+static uint64_t waits(struct writer *writer, uint64_t bytes) {
+    metrics_add(METRIC_STORE_QUEUE_GROUPS, METRIC_PLAIN, 1);
+    metrics_add(METRIC_STORE_QUEUE_BYTES, METRIC_PLAIN, bytes);
+    return atomic_fetch_add(&writer->bytes_waiting, bytes);
+}
+
+static void waits_no_more(struct writer *writer, uint64_t bytes) {
+    metrics_sub(METRIC_STORE_QUEUE_GROUPS, METRIC_PLAIN, 1);
+    metrics_sub(METRIC_STORE_QUEUE_BYTES, METRIC_PLAIN, bytes);
+    atomic_fetch_sub(&writer->bytes_waiting, bytes);
+}
+
 static void answer_group(struct writer *writer, struct append_group *group) {
-    atomic_fetch_sub(&writer->bytes_waiting, group->bytes_waiting);
+    waits_no_more(writer, group->bytes_waiting);
     uint64_t refused = 0;
     uint64_t deduplicated = 0;
     for (size_t i = 0; i < group->request_count; i++) {
-        refused += group->requests[i].status != STATUS_OK;
-        deduplicated += group->requests[i].deduplicated;
+        const struct append_request *request = &group->requests[i];
+        refused += request->status != STATUS_OK;
+        deduplicated += request->deduplicated;
+        metrics_add(METRIC_APPENDS, METRIC_LABELS(entity_of(request->kind), request->status), 1);
+        if (writer->options.on_refused && request->status != STATUS_OK)
+            writer->options.on_refused(writer->options.on_commit_user, request);
     }
+    metrics_add(METRIC_APPEND_DEDUPLICATED, METRIC_PLAIN, deduplicated);
     if (refused > 0)
         count(&writer->counters.refused, refused);
     if (deduplicated > 0)
@@ -309,14 +362,16 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
 enum status writer_post(struct writer *writer, struct append_group *group) {
     assert(group->done && group->request_count <= APPEND_GROUP_REQUESTS_MAX);
     uint64_t bytes = group->arena.bytes_held + group->request_count * sizeof(group->requests[0]);
-    uint64_t before = atomic_fetch_add(&writer->bytes_waiting, bytes);
+    uint64_t before = waits(writer, bytes);
     enum status status = STATUS_LIMIT_REACHED;
     group->bytes_waiting = bytes;
     group->posted.is_job = false;
     if (before == 0 || before + bytes <= writer->options.bytes_max)
         status = mailbox_post(&writer->mailbox, &group->posted.item);
-    if (status != STATUS_OK)
-        atomic_fetch_sub(&writer->bytes_waiting, bytes);
+    if (status != STATUS_OK) {
+        waits_no_more(writer, bytes);
+        metrics_add(METRIC_APPEND_OVERLOAD, METRIC_LABELS(status), 1);
+    }
     return status;
 }
 

@@ -31,9 +31,11 @@ struct writer_options {
      * entity of batch->events[i] as of that event. May be NULL. */
     void (*on_commit)(void *user, const struct store_batch *batch,
                       const struct store_entity *states);
-    void *on_commit_user;
-    uint64_t group_max; /* groups that may wait */
-    uint64_t bytes_max; /* memory that waiting groups may hold; one alone may always wait */
+    /* A request is refused, on the writer's thread, before it is answered. May be NULL. */
+    void (*on_refused)(void *user, const struct append_request *request);
+    void *on_commit_user; /* of both */
+    uint64_t group_max;   /* groups that may wait */
+    uint64_t bytes_max;   /* memory that waiting groups may hold; one alone may always wait */
     /* Time from elsewhere, for tests. NULL: the system's. */
     clock_read_cb *clock_read;
     void *clock_user;

@@ -31,6 +31,8 @@ void clock_move_wall_ms(uint64_t ahead_ms);
 /* Time from elsewhere: tests and simulations. */
 void clock_init_source(struct clock *clock, void *user, clock_read_cb *read);
 void clock_tick(struct clock *clock);
+/* The system's clocks this moment: to measure how long something took, never to decide by. */
+struct clock_reading clock_now(void);
 
 static inline uint64_t clock_wall_ms(const struct clock *clock) {
     return clock->reading.wall_ms;

@@ -300,10 +300,14 @@ static bool sink_confess(void) {
     return true;
 }
 
+bool log_wants(enum log_level level) {
+    return level >= sink.level;
+}
+
 void log_emit(enum log_level level, const char *event, const struct log_field *fields,
               size_t field_count) {
     assert(level < LOG_OFF);
-    if (level < sink.level)
+    if (!log_wants(level))
         return;
     int error = errno;
     struct line line;

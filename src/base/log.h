@@ -33,6 +33,8 @@ void log_configure(enum log_level level, enum log_format format, int fd);
 /* debug info warn error off, text json; anything else: STATUS_INVALID_CONFIG. */
 MUST_CHECK enum status log_level_parse(struct slice text, enum log_level *level);
 MUST_CHECK enum status log_format_parse(struct slice text, enum log_format *format);
+/* Whether a line of the level would be written: for fields that cost something to make. */
+bool log_wants(enum log_level level);
 /* Keeps errno, so that an error can be logged before it is looked at. Never log a secret: a
  * value may be read by whoever reads logs. */
 void log_emit(enum log_level level, const char *event, const struct log_field *fields,

@@ -89,6 +89,16 @@ const struct cli_command cli_commands[] = {
      "khala snapshot runtime.run_summaries\n"
      "khala snapshot runtime.codex_worker_summaries --json > workers.json",
      cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS), false},
+    {"why",
+     "why [--connection ID] [--principal WHO] [--topic TOPIC] [--json]\n"
+     "why … [--url URL] [--key KEY] [--data-dir DIR]",
+     "Say why clients were denied or disconnected, the latest first; a request's ID is its "
+     "request_id.",
+     "khala why --topic run:abc:events\nkhala why --principal user:42 --json", cli_why, NULL,
+     OPTIONS({"--connection", "ID", "only this connection"},
+             {"--principal", "WHO", "only this principal"}, {"--topic", "TOPIC", "only this topic"},
+             JSON_ROW, REMOTE_ROWS),
+     false},
     {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
      "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(DATA_DIR_ROW), false},
     {"verify", "verify [--json] [--data-dir DIR]",

@@ -79,6 +79,7 @@ int cli_snapshot(int argc, char **argv);
 int cli_tail(int argc, char **argv);
 int cli_topic(int argc, char **argv);
 int cli_verify(int argc, char **argv);
+int cli_why(int argc, char **argv);
 int cli_version(int argc, char **argv);
 
 #endif

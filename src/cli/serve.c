@@ -8,6 +8,7 @@
 #include "server/server.h"
 
 #define COMMAND_BYTES_MAX 32768
+#define URL_BYTES_MAX     300
 
 /* $(cat 'PATH'), whatever the path holds. */
 static enum status write_cat(struct buffer *out, const char *path) {
@@ -47,14 +48,21 @@ static void print_key_file(const struct operator_key *key, const char *url) {
     free(whole);
 }
 
+static void write_url(char url[URL_BYTES_MAX], const char *host, uint16_t port) {
+    bool bare = strchr(host, ':') == NULL;
+    snprintf(url, URL_BYTES_MAX, "http://%s%s%s:%u", bare ? "" : "[", host, bare ? "" : "]",
+             (unsigned)port);
+}
+
 static void print_welcome(const struct server *server) {
     const struct operator_key *key = &server->operator_key;
-    const char *host = server->config.bind.host;
-    bool bare = strchr(host, ':') == NULL;
-    char url[300];
-    snprintf(url, sizeof(url), "http://%s%s%s:%u", bare ? "" : "[", host, bare ? "" : "]",
-             (unsigned)server->port);
+    char url[URL_BYTES_MAX];
+    write_url(url, server->config.bind.host, server->port);
     printf("Khala %s listens on %s\n", KHALA_VERSION, url);
+    if (server->operator_port > 0) {
+        write_url(url, server->config.operator_bind.host, server->operator_port);
+        printf("Operator routes and /metrics are on %s\n", url);
+    }
     if (key->source == OPERATOR_KEY_GIVEN) {
         printf("The operator key is KHALA_OPERATOR_KEY.\n");
         print_examples(url, "$KHALA_OPERATOR_KEY");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/metrics.h"
 
 struct consumer {
     struct consumer *newer;
@@ -135,8 +136,10 @@ static enum status judge(struct consumers *consumers, struct consumer *consumer,
     consumer->lag = lag;
     if (!is_behind)
         consumer->strikes = 0;
-    else if (!catches_up)
+    else if (!catches_up) {
         consumer->strikes++;
+        metrics_add(METRIC_SYNC_SLOW_CONSUMER_STRIKES, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
+    }
     return consumer->strikes < consumers->options.strikes_max ? STATUS_OK
                                                               : STATUS_SLOW_CONSUMER_EVICTED;
 }
@@ -155,4 +158,14 @@ enum status consumers_served(struct consumers *consumers, const struct consumer_
         consumer->lag = consumer->strikes = 0;
     pthread_mutex_unlock(&consumers->lock);
     return status;
+}
+
+size_t consumers_active(struct consumers *consumers, uint64_t since_mono_ms) {
+    size_t count = 0;
+    pthread_mutex_lock(&consumers->lock);
+    for (const struct consumer *one = consumers->newest; one && one->polled_at_ms >= since_mono_ms;
+         one = one->older)
+        count++;
+    pthread_mutex_unlock(&consumers->lock);
+    return count;
 }

@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
+#include "base/metrics.h"
 #include "hub/frame_row.h"
 
 #define ARENA_BYTES_MAX (1u << 20)
@@ -193,6 +195,7 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
 void journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
+    uint64_t begun_ns = clock_now().mono_ns;
     unsigned attempt = 0;
     do
         read->status = run_once(read, session);
@@ -202,6 +205,9 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
         read->status = STATUS_STORE_UNAVAILABLE;
     if (read->status != STATUS_OK)
         release_frames(read);
+    metrics_observe(METRIC_SYNC_REPLAY_READ_DURATION_SECONDS, METRIC_PLAIN,
+                    clock_now().mono_ns - begun_ns, 1);
+    metrics_add(METRIC_SYNC_REPLAY_FRAMES, METRIC_LABELS(read->policy->topic_class), read->count);
 }
 
 void journal_read_release(struct journal_read *read) {

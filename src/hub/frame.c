@@ -42,6 +42,7 @@ enum status frame_make(struct frame **frame, const struct frame_content *content
         at += texts[i]->size;
     }
     made->content = copy;
+    made->committed_ns = 0;
     made->bytes = size + FORMS_RESERVED * (size - sizeof(*made) + FORM_FIXED_BYTES);
     atomic_init(&made->references, 1);
     for (size_t i = 0; i < FRAME_FORMS_MAX; i++)

@@ -33,6 +33,7 @@ struct frame_text;
 
 struct frame {
     struct frame_content content;
+    uint64_t committed_ns; /* by the monotonic clock; 0: read from the store */
     atomic_uint references;
     size_t bytes; /* of the frame, and of two forms, reserved before they are made */
     _Atomic(struct frame_text *) forms[FRAME_FORMS_MAX];

@@ -92,7 +92,7 @@ void hub_publish(struct hub *hub, const struct store_batch *batch,
 
 /* On the writer's thread, after frames below oldest_seq were pruned: they leave the window, so that
  * a reader below the floor asks the store, which tells it, wherever it was about to read. */
-void hub_prune(struct hub *hub, struct slice topic, uint64_t oldest_seq);
+void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq);
 
 struct hub_stats {
     size_t topics;

@@ -6,12 +6,20 @@
 #include <assert.h>
 
 #include "authority/topics.h"
+#include "base/clock.h"
 #include "hub/frame_row.h"
 #include "hub/hub.h"
 
+/* A commit as the hub sees it; states[i] is the entity of events[i]. */
+struct commit {
+    const struct store_batch *batch;
+    const struct store_entity *states;
+    uint64_t now_ns; /* when it was durable */
+};
+
 /* Runs of events of one entity are added under one lock. */
-static size_t publish_entity(struct hub *hub, const struct store_batch *batch,
-                             const struct store_entity *states, size_t begin) {
+static size_t publish_entity(struct hub *hub, const struct commit *commit, size_t begin) {
+    const struct store_batch *batch = commit->batch;
     const struct store_event *first = &batch->events[begin];
     size_t end = begin;
     struct slice name;
@@ -28,7 +36,9 @@ static size_t publish_entity(struct hub *hub, const struct store_batch *batch,
         return end;
     for (size_t i = begin; i < end; i++) {
         struct frame *frame = NULL;
-        if (frame_of_event(name, &batch->events[i], &states[i].owner, &frame) != STATUS_OK)
+        if (frame_of_event(name, &batch->events[i], &commit->states[i].owner, &frame) == STATUS_OK)
+            frame->committed_ns = commit->now_ns;
+        else
             frame = NULL;
         hub_topic_add(hub, topic, batch->events[i].seq, frame);
     }
@@ -36,23 +46,27 @@ static size_t publish_entity(struct hub *hub, const struct store_batch *batch,
     return end;
 }
 
-static struct frame *row_frame(const struct store_batch *batch, const struct store_entity *states,
-                               struct slice name, const struct store_journal_row *row) {
+static struct frame *row_frame(const struct commit *commit, struct slice name,
+                               const struct store_journal_row *row) {
+    const struct store_batch *batch = commit->batch;
     struct frame *frame = NULL;
     uint64_t first_log_id = batch->event_count > 0 ? batch->events[0].log_id : UINT64_MAX;
     /* A row of an event of long ago: the store knows it. */
     if (row->log_id < first_log_id || row->log_id - first_log_id >= batch->event_count)
         return NULL;
     size_t index = (size_t)(row->log_id - first_log_id);
-    if (frame_of_row(name, row, &batch->events[index], &states[index].owner, &frame) != STATUS_OK)
+    if (frame_of_row(name, row, &batch->events[index], &commit->states[index].owner, &frame) !=
+        STATUS_OK)
         return NULL;
+    frame->committed_ns = commit->now_ns;
     return frame;
 }
 
 /* Rows of a topic come in order and end with its new head; so each topic somebody wants is one
  * walk over the rows, which needs no memory that could lack. */
-static void publish_rows(struct hub *hub, const struct store_batch *batch,
-                         const struct store_entity *states, const struct store_topic *advanced) {
+static void publish_rows(struct hub *hub, const struct commit *commit,
+                         const struct store_topic *advanced) {
+    const struct store_batch *batch = commit->batch;
     struct hub_topic *topic = hub_topic_lock(hub, advanced->name);
     bool is_last = false;
     if (!topic)
@@ -61,20 +75,22 @@ static void publish_rows(struct hub *hub, const struct store_batch *batch,
         const struct store_journal_row *row = &batch->journal[i];
         if (row->topic_ref != advanced->ref)
             continue;
-        hub_topic_add(hub, topic, row->seq, row_frame(batch, states, advanced->name, row));
+        hub_topic_add(hub, topic, row->seq, row_frame(commit, advanced->name, row));
         is_last = row->seq == advanced->head_seq;
     }
     hub_topic_unlock(hub, topic);
 }
 
-static void publish_log(struct hub *hub, const struct store_batch *batch,
-                        const struct store_entity *states) {
+static void publish_log(struct hub *hub, const struct commit *commit) {
+    const struct store_batch *batch = commit->batch;
     struct hub_topic *topic = batch->event_count > 0 ? hub_topic_lock(hub, SLICE(LOG_TOPIC)) : NULL;
     if (!topic)
         return;
     for (size_t i = 0; i < batch->event_count; i++) {
         struct frame *frame = NULL;
-        if (frame_of_log(&batch->events[i], &states[i].owner, &frame) != STATUS_OK)
+        if (frame_of_log(&batch->events[i], &commit->states[i].owner, &frame) == STATUS_OK)
+            frame->committed_ns = commit->now_ns;
+        else
             frame = NULL;
         hub_topic_add(hub, topic, batch->events[i].log_id, frame);
     }
@@ -85,11 +101,12 @@ void hub_publish(struct hub *hub, const struct store_batch *batch,
                  const struct store_entity *states) {
     if (hub_is_empty(hub))
         return;
+    const struct commit commit = {batch, states, clock_now().mono_ns};
     for (size_t i = 0; i < batch->event_count;)
-        i = publish_entity(hub, batch, states, i);
+        i = publish_entity(hub, &commit, i);
     for (size_t i = 0; i < batch->topic_count; i++)
         if (batch->topics[i].entity_ref == 0)
-            publish_rows(hub, batch, states, &batch->topics[i]);
-    publish_log(hub, batch, states);
+            publish_rows(hub, &commit, &batch->topics[i]);
+    publish_log(hub, &commit);
     hub_wake_listeners(hub);
 }

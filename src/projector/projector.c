@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "projector/checkpoint.h"
 #include "projector/summary_cache.h"
 #include "projector/update.h"
@@ -456,8 +457,10 @@ static void change_settle(struct projector *projector, struct change *change, bo
     }
     if (committed) {
         bump(change->is_skipped ? &projector->counters.skipped : &projector->counters.updates);
-        if (change->has_drift)
+        if (change->has_drift) {
             bump(&projector->counters.drifts);
+            metrics_add(METRIC_KHALA_PROJECTION_DRIFT, METRIC_LABELS(change->drift), 1);
+        }
     }
     summary_cache_settle(&projector->cache, entry, committed);
 }

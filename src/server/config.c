@@ -38,6 +38,12 @@ static const struct setting settings[] = {
      .offset = FIELD(bind),
      .fallback = "127.0.0.1:4100",
      .help = "where clients and backends connect, host:port; port 0 picks a free one"},
+    {.name = "KHALA_OPERATOR_BIND_ADDR",
+     .type = SETTING_ADDRESS,
+     .offset = FIELD(operator_bind),
+     .fallback = "",
+     .help = "where operator routes and /metrics are served instead, host:port; unset: with the "
+             "others"},
     {.name = "KHALA_DATA_DIR",
      .flag = "--data-dir",
      .type = SETTING_TEXT,
@@ -372,6 +378,9 @@ static enum status setting_apply(const struct setting *setting, struct config *c
         strcpy(field, text);
         return STATUS_OK;
     case SETTING_ADDRESS:
+        /* Only where there is none by default may there be none. */
+        if (*text == '\0' && *setting->fallback == '\0')
+            return STATUS_OK;
         if (set_address(field, text) != STATUS_OK)
             return refuse(error, "%s='%.200s' is not host:port", setting->name, text);
         return STATUS_OK;
@@ -497,8 +506,10 @@ static void setting_text(const struct setting *setting, const struct config *con
         snprintf(text, CONFIG_TEXT_MAX, "%s", *(const char *)field ? "********" : "");
         return;
     case SETTING_ADDRESS:
-        snprintf(text, CONFIG_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u",
-                 address->host, (unsigned)address->port);
+        *text = '\0';
+        if (*address->host)
+            snprintf(text, CONFIG_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u",
+                     address->host, (unsigned)address->port);
         return;
     case SETTING_CHOICE: {
         const char *choice = setting->choices;

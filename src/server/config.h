@@ -27,6 +27,7 @@ struct config_address {
 
 struct config {
     struct config_address bind;
+    struct config_address operator_bind; /* no host: operator routes are on the other */
     char data_dir[CONFIG_TEXT_MAX];
     uint64_t log_format;
     uint64_t log_level;

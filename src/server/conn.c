@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "server/development_gate.h"
 #include "server/link.h"
 #include "server/operator_key.h"
@@ -20,6 +21,7 @@
 /* What a peer may still send while its last answer travels. */
 #define LINGER_BYTES_MAX (4u << 20)
 #define SPREAD_MS_MAX    5000
+#define OPERATOR_PLACES  64
 
 static void conn_consume(struct conn *conn, struct slice input);
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
@@ -377,6 +379,11 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 
+static bool needs_key(const struct conn *conn) {
+    unsigned flags = conn->exchange->route->flags;
+    return flags & ROUTE_OPERATOR && !(conn->is_operators && flags & ROUTE_KEYLESS);
+}
+
 /* Finds the route before any of the body is taken. */
 static void conn_head(struct conn *conn) {
     const struct http1_request *request = http1_parser_request(&conn->parser);
@@ -387,7 +394,7 @@ static void conn_head(struct conn *conn) {
     }
     conn->keep_alive = request->keep_alive && !atomic_load(&conn->loop->server->draining);
     enum status status = route_find(conn->exchange);
-    if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_OPERATOR)
+    if (status == STATUS_OK && needs_key(conn))
         status = operator_key_check(&conn->loop->server->operator_key, request);
     if (status == STATUS_OK && conn->exchange->route->flags & ROUTE_READER)
         status = development_gate_check(&conn->loop->server->operator_key, request);
@@ -531,9 +538,12 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
 }
 
 /* Counts first, so that loops that accept at the same time cannot exceed the maximum together. */
-static bool take_place(struct io_loop *loop) {
+static bool take_place(struct io_loop *loop, bool is_operators) {
     struct server *server = loop->server;
-    bool taken = atomic_fetch_add(&server->conn_count, 1) < server->config.connections_max;
+    size_t count_max = server->config.connections_max + (is_operators ? OPERATOR_PLACES : 0);
+    bool taken = atomic_fetch_add(&server->conn_count, 1) < count_max;
+    metrics_add(taken ? METRIC_HTTP_CONNECTIONS_ACCEPTED : METRIC_HTTP_CONNECTIONS_REFUSED,
+                METRIC_PLAIN, 1);
     if (!taken)
         atomic_fetch_sub(&server->conn_count, 1);
     /* One line for a flood of them. */
@@ -544,9 +554,9 @@ static bool take_place(struct io_loop *loop) {
     return taken;
 }
 
-void conn_accept(struct io_loop *loop) {
+static void accept_from(struct io_loop *loop, uv_tcp_t *listener, bool *owed) {
     struct conn *conn = calloc(1, sizeof(*conn));
-    loop->accept_owed = conn == NULL;
+    *owed = conn == NULL;
     if (!conn) {
         log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
         return;
@@ -557,19 +567,27 @@ void conn_accept(struct io_loop *loop) {
         loop->conns->previous = conn;
     loop->conns = conn;
     loop->conn_count++;
-    conn->has_place = take_place(loop);
+    conn->is_operators = listener == &loop->operator_listener;
+    conn->has_place = take_place(loop, conn->is_operators);
     http1_parser_init(&conn->parser, &loop->limits);
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
     buffer_init(&conn->out, OUT_BYTES_MAX);
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
-    if (uv_accept((uv_stream_t *)&loop->listener, (uv_stream_t *)&conn->tcp) != 0 ||
-        !conn->has_place) {
+    if (uv_accept((uv_stream_t *)listener, (uv_stream_t *)&conn->tcp) != 0 || !conn->has_place) {
         conn_close(conn);
         return;
     }
     uv_tcp_nodelay(&conn->tcp, 1);
     conn_await(conn);
+}
+
+void conn_accept(struct io_loop *loop) {
+    accept_from(loop, &loop->listener, &loop->accept_owed);
+}
+
+void conn_accept_operator(struct io_loop *loop) {
+    accept_from(loop, &loop->operator_listener, &loop->operator_accept_owed);
 }
 
 struct conn *conn_of_deadline(struct deadline *deadline) {

@@ -36,10 +36,11 @@ struct conn {
     uv_shutdown_t shutdown;
     size_t lingered_bytes; /* thrown away since the last answer */
     enum conn_state state;
-    bool has_place;   /* among the server's connections_max */
-    bool keep_alive;  /* after the answer under way */
-    bool watches_end; /* reads on while the answer is due, to see the peer go */
-    bool consuming;   /* inside conn_consume, which goes on by itself after an answer */
+    bool is_operators; /* came in by the operator's own listener */
+    bool has_place;    /* among the server's connections_max */
+    bool keep_alive;   /* after the answer under way */
+    bool watches_end;  /* reads on while the answer is due, to see the peer go */
+    bool consuming;    /* inside conn_consume, which goes on by itself after an answer */
     /* These four while streaming. */
     bool paused;    /* the handler takes no more of the body for now */
     bool body_done; /* the whole body was read */
@@ -49,6 +50,9 @@ struct conn {
 
 /* Accepts what the loop's listener has; beyond the server's maximum it is closed at once. */
 void conn_accept(struct io_loop *loop);
+/* The same for its operator's listener, which has some places beyond the maximum: whoever looks
+ * after a server that clients have filled must get in. */
+void conn_accept_operator(struct io_loop *loop);
 struct conn *conn_of_deadline(struct deadline *deadline);
 /* Its deadline has passed. */
 void conn_expired(struct conn *conn);

@@ -7,6 +7,7 @@
 #define SERVER_DIALECT_H
 
 #include "server/link.h"
+#include "spec/metrics.h"
 
 enum page_form_index {
     PAGE_FORM_SSE,
@@ -27,6 +28,7 @@ _Static_assert(PAGE_FORM_COUNT <= PAGE_FORMS_MAX, "a page has room for each");
 
 struct dialect {
     const char *name;
+    enum label_dialect label; /* what it is counted as */
     /* A message of the peer, from a WebSocket. */
     enum status (*receive)(struct link *link, struct slice text);
     /* The opening was looked at. The dialect starts its readers, or drops them. */

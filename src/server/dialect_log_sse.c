@@ -80,6 +80,7 @@ static bool wants(const void *user, const struct frame_content *content) {
 
 static const struct dialect log_sse_dialect = {
     .name = "log_sse",
+    .label = LABEL_DIALECT_AUDIT_SSE,
     .opened = event_stream_opened,
     .restarts_stale = true,
     .failed = event_stream_failed,

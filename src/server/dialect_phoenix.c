@@ -336,10 +336,11 @@ static enum status say_stale(struct link *link, const struct link_opening *openi
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < opening->count; i++) {
         const struct subscription *subscription = &opening->readers[i]->subscription;
-        if (subscription->is_stale)
-            stale[count++] =
-                (struct stale_topic){subscription->options.topic, subscription->options.policy,
-                                     &subscription->continuity};
+        if (!subscription->is_stale)
+            continue;
+        link_tell_stale(opening->readers[i]);
+        stale[count++] = (struct stale_topic){
+            subscription->options.topic, subscription->options.policy, &subscription->continuity};
     }
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);
@@ -615,6 +616,7 @@ static enum status tell_failed(struct link *link, enum status failed, struct buf
 
 static const struct dialect phoenix_dialect = {
     .name = "phoenix",
+    .label = LABEL_DIALECT_PHOENIX,
     .receive = receive,
     .opened = opened,
     .opening_gone = opening_gone,

@@ -108,6 +108,7 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
 
 static const struct dialect sse_dialect = {
     .name = "sse",
+    .label = LABEL_DIALECT_SSE,
     .opened = event_stream_opened,
     .bootstrap = tell_bootstrap,
     .snapshot = tell_snapshot,

@@ -192,6 +192,7 @@ static enum status tell_failed(struct link *link, enum status why, struct buffer
 /* The socket goes one way. */
 static enum status receive(struct link *link, struct slice text) {
     (void)text;
+    link_tell_why(link, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
     enum status status = tell_error(link, STATUS_INVALID_MESSAGE, 0, &link->own);
     if (status == STATUS_OK)
         link_close(link);
@@ -213,6 +214,7 @@ static void opened(struct link *link, struct link_opening *opening) {
 
 static const struct dialect topic_ws_dialect = {
     .name = "topic_ws",
+    .label = LABEL_DIALECT_TOPIC_WS,
     .receive = receive,
     .opened = opened,
     .bootstrap = tell_hello,

@@ -10,6 +10,7 @@
 #include "server/conn.h"
 #include "server/route.h"
 #include "server/server.h"
+#include "server/telemetry.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
@@ -26,6 +27,9 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     exchange->loop = conn->loop;
     exchange->server = conn->loop->server;
     exchange->request = request;
+    if (*exchange->server->config.operator_bind.host)
+        exchange->routes_hidden = conn->is_operators ? ROUTE_READER : ROUTE_OPERATOR;
+    exchange->begun_ns = clock_mono_ns(&conn->loop->clock);
     exchange->refused = STATUS_OK;
     exchange->principal = &principal_operator;
     buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
@@ -95,15 +99,21 @@ struct slice exchange_request_id(struct exchange *exchange) {
     return slice_of(exchange->request_id);
 }
 
+static struct slice date_now(const struct exchange *exchange) {
+    return http_date_at(&exchange->loop->date, clock_wall_ms(&exchange->loop->clock));
+}
+
 static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
     assert(!exchange->answered);
+    telemetry_answered(exchange, response->http_status);
     exchange->answered = exchange->whole = true;
     /* The rest of a body that comes in pieces is not wanted any more, and is not read. */
     if (conn->state == CONN_STREAMING && !conn->body_done)
         conn->keep_alive = false;
     response->keep_alive = conn->keep_alive;
     response->to_head = exchange_is_head(exchange);
+    response->date = date_now(exchange);
     if (http1_response_write(&conn->out, response) != STATUS_OK) {
         conn_close(conn);
         return;
@@ -115,10 +125,14 @@ bool exchange_is_head(const struct exchange *exchange) {
     return exchange->request && exchange->request->method == HTTP1_METHOD_HEAD;
 }
 
+void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
+                     struct slice body) {
+    answer(exchange, &(struct http1_response){
+                         .http_status = http_status, .content_type = content_type, .body = body});
+}
+
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body) {
-    answer(exchange, &(struct http1_response){.http_status = http_status,
-                                              .content_type = SLICE("application/json"),
-                                              .body = body});
+    exchange_answer(exchange, http_status, SLICE("application/json"), body);
 }
 
 void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
@@ -177,10 +191,12 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     char allowed[64] = "";
     struct buffer body;
     buffer_init(&body, ERROR_BYTES_MAX);
+    if (status_http(error->status) == 401 || status_http(error->status) == 403)
+        telemetry_exchange_denied(exchange, error->status);
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
         /* The parser refuses CONNECT before there is a request, and nothing takes it. */
         if (exchange->request)
-            route_allowed(exchange->request->path, allowed);
+            route_allowed(exchange->request->path, exchange->routes_hidden, allowed);
         headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
     }
     if (status_http(error->status) == 401)
@@ -216,7 +232,10 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     exchange->chunked = exchange->request->version_minor > 0;
     if (!exchange->chunked)
         conn->keep_alive = false;
+    telemetry_answered(exchange, http_status);
     enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
+    if (status == STATUS_OK)
+        status = http1_response_header(&conn->out, SLICE("Date"), date_now(exchange));
     for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
         status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
     if (status == STATUS_OK)

@@ -35,7 +35,9 @@ struct exchange {
     struct server *server;
     const struct http1_request *request; /* NULL with conn, or when there was none */
     const struct route *route;
-    const struct principal *principal;                /* who asks */
+    const struct principal *principal; /* who asks */
+    unsigned routes_hidden;            /* flags of those that are not served where it came in */
+    uint64_t begun_ns;                 /* when its head was read */
     struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */
     size_t parameter_count;
     struct buffer parameter_memory;
@@ -75,6 +77,8 @@ MUST_CHECK bool exchange_unref(struct exchange *exchange);
 struct slice exchange_request_id(struct exchange *exchange);
 bool exchange_is_head(const struct exchange *exchange);
 
+void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
+                     struct slice body);
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body);
 /* An answer that has only a head: 304. */
 void exchange_answer_bare(struct exchange *exchange, unsigned http_status,

@@ -7,6 +7,7 @@
 #include "server/handlers.h"
 #include "server/server.h"
 #include "server/store_read.h"
+#include "server/telemetry.h"
 #include "server/topic_reader.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
@@ -40,11 +41,24 @@ static struct consumer_key consumer_key(const struct exchange *exchange) {
     return (struct consumer_key){PRINCIPAL, exchange->parameters[0]};
 }
 
+static void count_poll(enum metric metric) {
+    metrics_add(metric, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
+}
+
+static struct cause cause_of(struct exchange *exchange) {
+    return (struct cause){.connection = exchange_request_id(exchange),
+                          .principal = PRINCIPAL,
+                          .topic = exchange->parameters[0],
+                          .dialect = LABEL_DIALECT_POLL};
+}
+
 /* ---- answers ---- */
 
 static void answer_stale(struct poll *poll) {
     const struct subscription *subscription = &poll->reader.subscription;
     struct buffer details;
+    telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange),
+                    &subscription->continuity);
     buffer_init(&details, 32768);
     enum status status = stale_write_json(&details,
                                           &(struct stale_topic){subscription->options.topic,
@@ -64,6 +78,9 @@ static void answer_stale(struct poll *poll) {
 static void answer_evicted(struct poll *poll, uint64_t lag) {
     struct exchange *exchange = poll->reader.exchange;
     struct buffer details;
+    struct cause cause = cause_of(exchange);
+    cause.status = STATUS_SLOW_CONSUMER_EVICTED;
+    telemetry_evicted(exchange->server, cause);
     buffer_init(&details, 4096);
     struct object_writer object = object_begin(&details);
     object_text(&object, SLICE("topic"), poll->reader.subscription.options.topic);
@@ -173,6 +190,8 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
             status = buffer_append_slice(&poll->messages, text);
         poll->count++;
     }
+    telemetry_handed(LABEL_DIALECT_POLL, poll->reader.subscription.options.policy, batch->frames,
+                     batch->count, clock_now().mono_ns);
     delivery_batch_release(batch);
     return status;
 }
@@ -248,6 +267,10 @@ static void limit_apply(struct poll *poll, uint64_t wanted) {
         poll->consumer.active_topics > 1 && poll->limit > config->fair_topic_slice_limit;
     if (poll->fairness_applied)
         poll->limit = config->fair_topic_slice_limit;
+    if (poll->limit_capped)
+        count_poll(METRIC_KHALA_FANOUT_LIMITED_POLLS);
+    if (poll->fairness_applied)
+        count_poll(METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
 }
 
 static void answer_limited(struct exchange *exchange, uint64_t retry_after_ms) {
@@ -301,6 +324,11 @@ static enum status poll_begin(struct exchange *exchange, const struct question *
                                            question->after_seq != UINT64_MAX, question->after_seq);
     if (status != STATUS_OK)
         return status;
+    metrics_add(
+        question->after_seq != UINT64_MAX ? METRIC_SYNC_REPLAY_STARTED
+                                          : METRIC_SYNC_REPLAY_BOOTSTRAP,
+        METRIC_LABELS(LABEL_DIALECT_POLL, poll->reader.subscription.options.policy->topic_class),
+        1);
     limit_apply(poll, question->limit);
     gather(&poll->reader);
     return STATUS_OK;
@@ -320,9 +348,12 @@ void handle_messages(struct exchange *exchange) {
         return;
     }
     if (status == STATUS_OK)
+        count_poll(METRIC_KHALA_FANOUT_POLLS);
+    if (status == STATUS_OK)
         status = consumers_admit(exchange->server->consumers, &key,
                                  clock_mono_ms(&exchange->loop->clock), &consumer);
     if (status == STATUS_RATE_LIMITED) {
+        count_poll(METRIC_KHALA_FANOUT_THROTTLED_POLLS);
         answer_limited(exchange, consumer.retry_after_ms);
         return;
     }

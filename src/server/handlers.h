@@ -70,5 +70,12 @@ void handle_audit_ws(struct exchange *exchange);
 void handle_snapshot(struct exchange *exchange);
 /* handle_snapshots.c */
 void handle_snapshots(struct exchange *exchange);
+/* handle_metrics.c */
+void handle_metrics(struct exchange *exchange);
+/* handle_fanout.c */
+void handle_fanout_hooks(struct exchange *exchange);
+void handle_fanout_metrics(struct exchange *exchange);
+/* handle_why.c */
+void handle_why(struct exchange *exchange);
 
 #endif

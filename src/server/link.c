@@ -6,11 +6,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "hub/frame_row.h"
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/link_snapshot.h"
 #include "server/server.h"
+#include "server/telemetry.h"
 #include "server/websocket.h"
 
 /* Replies to the largest message there can be. */
@@ -27,6 +28,34 @@ static void job_back(struct loop_task *task);
 static struct slice principal_text(const struct principal *principal) {
     (void)principal;
     return SLICE("operator");
+}
+
+static struct cause cause_of(const struct link *link, const struct link_reader *reader) {
+    struct slice topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0};
+    return (struct cause){
+        .connection = slice_of(link->name),
+        .principal = principal_text(link->principal),
+        /* People know the whole log by its address. */
+        .topic = reader && topic_is_log(topic) ? SLICE("/api/events") : topic,
+        .dialect = link->dialect->label,
+    };
+}
+
+void link_tell_why(struct link *link, enum status status, unsigned close_code) {
+    struct cause cause = cause_of(link, NULL);
+    link->close_code = close_code;
+    cause.status = status;
+    cause.close_code = close_code;
+    telemetry_disconnected(link->server, cause);
+}
+
+void link_tell_stale(const struct link_reader *reader) {
+    telemetry_stale(reader->link->server, cause_of(reader->link, reader),
+                    &reader->subscription.continuity);
+}
+
+static void count(const struct link *link, enum metric metric) {
+    metrics_add(metric, METRIC_LABELS(link->dialect->label), 1);
 }
 
 struct link *link_make(struct exchange *exchange, const struct link_options *options) {
@@ -46,10 +75,12 @@ struct link *link_make(struct exchange *exchange, const struct link_options *opt
     link->principal = options->principal;
     link->task.run = job_run;
     link->back.run = job_back;
-    link->id = ++loop->link_count_ever;
+    (void)snprintf(link->name, sizeof(link->name), "%s", exchange_request_id(exchange).data);
     buffer_init(&link->own, OWN_BYTES_MAX);
     enum status status = buffer_append_slice(&link->own, options->head);
     conn_link(link->conn, link);
+    count(link, METRIC_SYNC_SOCKET_CONNECTIONS);
+    count(link, METRIC_SYNC_SOCKET_OPENED);
     if (link->dialect->heartbeat)
         io_loop_deadline(loop, &link->pulse, DEADLINE_PULSE);
     if (status != STATUS_OK)
@@ -68,6 +99,8 @@ static void reader_free(struct link_reader *reader) {
     if (reader->next)
         reader->next->previous = reader->previous;
     link->reader_count--;
+    metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
+                METRIC_LABELS(reader->subscription.options.policy->topic_class), 1);
     scheduler_leave(&link->loop->scheduler, &reader->turn);
     subscription_release(&reader->subscription);
     link_snapshot_drop(reader);
@@ -100,6 +133,9 @@ void link_gone(struct link *link) {
     if (!link->conn)
         return;
     link->conn = NULL;
+    metrics_sub(METRIC_SYNC_SOCKET_CONNECTIONS, METRIC_LABELS(link->dialect->label), 1);
+    metrics_add(METRIC_SYNC_SOCKET_CLOSED,
+                METRIC_LABELS(link->dialect->label, label_close_code(link->close_code)), 1);
     deadline_drop(&link->pulse);
     deadline_drop(&link->look);
     if (link->opening && link->job != LINK_JOB_OPEN) {
@@ -248,6 +284,7 @@ enum status link_reader_make(struct link *link, struct slice topic,
         link->readers->previous = reader;
     link->readers = reader;
     link->reader_count++;
+    metrics_add(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(own.policy->topic_class), 1);
     *made = reader;
     return STATUS_OK;
 }
@@ -273,7 +310,11 @@ static void begin_anew(struct link_reader *reader) {
 }
 
 void link_reader_start(struct link_reader *reader) {
+    const struct subscription *subscription = &reader->subscription;
     reader->is_open = true;
+    metrics_add(
+        subscription->is_bootstrap ? METRIC_SYNC_REPLAY_BOOTSTRAP : METRIC_SYNC_REPLAY_STARTED,
+        METRIC_LABELS(reader->link->dialect->label, subscription->options.policy->topic_class), 1);
     if (reader->subscription.is_bootstrap)
         begin_anew(reader);
     scheduler_add(&reader->link->loop->scheduler, &reader->turn);
@@ -450,8 +491,7 @@ static uint64_t reader_lag(const struct link_reader *reader) {
 static void fail(struct link_reader *reader) {
     struct link *link = reader->link;
     enum status status = reader->subscription.status;
-    log_event(LOG_WARN, "link.failed", log_str("dialect", link->dialect->name),
-              log_str("status", status_code(status)));
+    link_tell_why(link, status, CLOSE_INTERNAL_ERROR);
     if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
         conn_close(link->conn);
     else
@@ -461,6 +501,7 @@ static void fail(struct link_reader *reader) {
 static void tell_stale(struct link_reader *reader) {
     struct link *link = reader->link;
     enum status status = link->dialect->stale(reader, &link->own);
+    link_tell_stale(reader);
     if (link->dialect->restarts_stale) {
         subscription_restart(&reader->subscription);
         begin_anew(reader);
@@ -533,19 +574,22 @@ static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
 static void send_page(struct link_reader *reader, struct page *page, bool is_shared) {
     struct link *link = reader->link;
     struct push *push = NULL;
-    size_t count = page->batch.count;
+    size_t frames = page->batch.count;
     bool is_last = page->batch.through_seq >= page->head_seq;
     bool has_more = reader_lag(reader) > 0;
     enum status status = page_push(page, reader->form, link->loop, &push);
+    if (status == STATUS_OK)
+        telemetry_handed(link->dialect->label, reader->subscription.options.policy,
+                         page->batch.frames, frames, clock_now().mono_ns);
     if (!is_shared)
         page_free(page);
-    if (scheduler_served(&link->loop->scheduler, &reader->turn, count, has_more))
-        link->loop->fairness_limited++;
+    count(link, METRIC_KHALA_FANOUT_POLLS);
+    if (scheduler_served(&link->loop->scheduler, &reader->turn, frames, has_more))
+        count(link, METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
     if (status != STATUS_OK) {
         conn_close(link->conn);
         return;
     }
-    link->loop->served_frames += count;
     if (is_last && link->dialect->page_says_caught_up)
         reader->is_caught_up = true;
     /* Or it is said next. */
@@ -664,9 +708,28 @@ static uint64_t link_lag(const struct link *link) {
     return lag;
 }
 
+static const struct link_reader *furthest_behind(const struct link *link) {
+    const struct link_reader *worst = NULL;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (reader->is_open && (!worst || reader_lag(reader) > reader_lag(worst)))
+            worst = reader;
+    return worst;
+}
+
+static void evict(struct link *link) {
+    struct cause cause = cause_of(link, furthest_behind(link));
+    cause.close_code = link->close_code = CLOSE_SLOW_CONSUMER;
+    telemetry_evicted(link->server, cause);
+    if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)
+        conn_close(link->conn);
+    else
+        link_close(link);
+}
+
 static void look(struct link *link) {
     const struct config *config = &link->server->config;
     bool blocked = is_blocked(link);
+    uint64_t strikes_before = link->strikes.count;
     const struct strikes_look seen = {
         .was_blocked = link->was_blocked,
         .is_blocked = blocked,
@@ -676,22 +739,17 @@ static void look(struct link *link) {
         .strikes_max = config->slow_consumer_max_strikes,
     };
     link->was_blocked = blocked;
-    if (strikes_look(&link->strikes, &seen)) {
-        link->loop->evicted++;
-        log_event(LOG_INFO, "link.evicted", log_str("dialect", link->dialect->name),
-                  log_int("lag", (int64_t)seen.lag),
-                  log_int("strikes", (int64_t)link->strikes.count));
-        if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)
-            conn_close(link->conn);
-        else
-            link_close(link);
-        return;
-    }
-    if (blocked || seen.was_blocked || link->strikes.count > 0)
+    bool is_over = strikes_look(&link->strikes, &seen);
+    if (link->strikes.count > strikes_before)
+        count(link, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
+    if (is_over)
+        evict(link);
+    else if (blocked || seen.was_blocked || link->strikes.count > 0)
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
 static void leave(struct link *link) {
+    link->close_code = CLOSE_RESTARTING;
     const struct config *config = &link->server->config;
     uint64_t retry_ms =
         config->reconnect_base_backoff_ms + io_loop_chance(link->loop, config->reconnect_jitter_ms);

@@ -82,7 +82,8 @@ struct link {
     struct deadline look;  /* strikes */
     struct strikes strikes;
     uint64_t sent_bytes;
-    uint64_t id; /* of the connection, for people */
+    unsigned close_code;                 /* that the server gave; 0: none yet */
+    char name[REQUEST_ID_BYTES_MAX + 1]; /* of the connection, for people: its request's id */
     bool was_blocked;
     bool is_closing; /* nothing is sent any more but own */
     bool is_lingering;
@@ -116,6 +117,10 @@ void link_drain(struct link *link, uint64_t delay_ms);
 
 /* Sends what is in own, as far as the socket takes it now. */
 void link_flush(struct link *link);
+/* For the log, the counters and `khala why`: the server is about to end it. */
+void link_tell_why(struct link *link, enum status status, unsigned close_code);
+/* The same for a reader whose cursor is stale. */
+void link_tell_stale(const struct link_reader *reader);
 /* The last words are in own: sends them and ends. */
 void link_close(struct link *link);
 /* Answers whether the topic's reader could be made; it does not read yet. */

@@ -95,6 +95,8 @@ void io_loop_conn_closed(struct io_loop *loop) {
     loop->conn_count--;
     if (loop->accept_owed && loop->state == LOOP_SERVING)
         conn_accept(loop);
+    if (loop->operator_accept_owed && loop->state == LOOP_SERVING)
+        conn_accept_operator(loop);
     close_handles_when_empty(loop);
 }
 
@@ -111,7 +113,10 @@ static void on_connection(uv_stream_t *listener, int error) {
         log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
         return;
     }
-    conn_accept(loop);
+    if (listener == (uv_stream_t *)&loop->operator_listener)
+        conn_accept_operator(loop);
+    else
+        conn_accept(loop);
 }
 
 static void on_wake(uv_async_t *wake) {
@@ -157,6 +162,8 @@ static void run_drain(struct loop_task *task) {
         return;
     loop->state = LOOP_DRAINING;
     uv_close((uv_handle_t *)&loop->listener, NULL);
+    if (loop->has_operator_listener)
+        uv_close((uv_handle_t *)&loop->operator_listener, NULL);
     conn_drain_all(loop);
     close_handles_when_empty(loop);
 }
@@ -176,24 +183,34 @@ static void loop_thread(void *user) {
     server_loop_ended_post(loop->server);
 }
 
-static enum status handles_init(struct io_loop *loop, int listen_fd) {
+static enum status listener_open(struct io_loop *loop, uv_tcp_t *listener, int fd) {
+    uv_tcp_init(&loop->uv, listener);
+    listener->data = loop;
+    if (uv_tcp_open(listener, fd) != 0 ||
+        uv_listen((uv_stream_t *)listener, BACKLOG, on_connection) != 0)
+        return STATUS_SYSTEM_ERROR;
+    return STATUS_OK;
+}
+
+static enum status handles_init(struct io_loop *loop, int listen_fd, int operator_fd) {
     if (uv_loop_init(&loop->uv) != 0)
         return STATUS_SYSTEM_ERROR;
-    uv_tcp_init(&loop->uv, &loop->listener);
     uv_timer_init(&loop->uv, &loop->timer);
     uv_async_init(&loop->uv, &loop->wake, on_wake);
     uv_prepare_init(&loop->uv, &loop->serve);
     uv_idle_init(&loop->uv, &loop->busy);
     loop->serve.data = loop;
     uv_prepare_start(&loop->serve, on_serve);
-    loop->listener.data = loop->timer.data = loop->wake.data = loop;
-    if (uv_tcp_open(&loop->listener, listen_fd) != 0 ||
-        uv_listen((uv_stream_t *)&loop->listener, BACKLOG, on_connection) != 0)
-        return STATUS_SYSTEM_ERROR;
-    return STATUS_OK;
+    loop->timer.data = loop->wake.data = loop;
+    enum status status = listener_open(loop, &loop->listener, listen_fd);
+    if (status != STATUS_OK || operator_fd < 0)
+        return status;
+    loop->has_operator_listener = true;
+    return listener_open(loop, &loop->operator_listener, operator_fd);
 }
 
-enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd) {
+enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd,
+                          int operator_fd) {
     const struct config *config = &server->config;
     loop->server = server;
     loop->config = config;
@@ -220,7 +237,7 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     if (status == STATUS_OK)
-        status = handles_init(loop, listen_fd);
+        status = handles_init(loop, listen_fd, operator_fd);
     if (status != STATUS_OK)
         return status;
     feeds_open(&loop->feeds, loop, server->hub);

@@ -1,4 +1,4 @@
-/* An io loop: one thread, its listener, its connections and their deadlines.
+/* An io loop: one thread, its listeners, its connections and their deadlines.
  * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
  * Owns its connections; they return their memory when libuv has let go of their handles.
  * A connection beyond the server's maximum is closed at accept. While draining nothing new is
@@ -17,6 +17,7 @@
 #include "server/config.h"
 #include "server/deadline.h"
 #include "server/feeds.h"
+#include "server/http_date.h"
 #include "wire/http1.h"
 #include "wire/ws_decoder.h"
 
@@ -39,11 +40,13 @@ struct io_loop {
     uv_loop_t uv;
     uv_thread_t thread;
     uv_tcp_t listener;
+    uv_tcp_t operator_listener; /* where operators have an address of their own */
     uv_async_t wake;
     uv_timer_t timer;
     struct mailbox mailbox;
     struct clock clock;
     struct uuid7_generator ids; /* of requests */
+    struct http_date date;
     struct deadline_queue deadlines;
     struct http1_limits limits;
     struct append_reader reader; /* of the bodies of appends */
@@ -53,15 +56,13 @@ struct io_loop {
     struct ws_deflater *deflater; /* NULL until a peer wants it */
     uv_prepare_t serve;           /* before the loop sleeps, who is in line is served */
     uv_idle_t busy;               /* active while somebody is left in line: no sleep */
-    uint64_t link_count_ever;
-    uint64_t served_frames;
-    uint64_t fairness_limited;
-    uint64_t evicted;
     struct conn *conns;
     size_t conn_count;
     size_t owed_count; /* what other threads owe to exchanges of this loop */
     bool refusing;     /* the last connection was one too many */
     bool accept_owed;  /* there was no memory to take one; libuv waits until it is taken */
+    bool operator_accept_owed;
+    bool has_operator_listener;
     enum loop_state state;
     struct loop_task advanced; /* the hub's word that topics did */
     struct loop_task drain;
@@ -71,8 +72,9 @@ struct io_loop {
     char read_memory[LOOP_READ_BYTES];
 };
 
-/* Takes over the listening socket. */
-MUST_CHECK enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd);
+/* Takes over the listening sockets; operator_fd is -1 where there is none. */
+MUST_CHECK enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd,
+                                     int operator_fd);
 /* Any thread: no more accepts; idle connections close, others finish their request. */
 void io_loop_drain_post(struct io_loop *loop);
 /* Any thread: every connection closes now. */

@@ -4,6 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/metrics.h"
+
 struct reader {
     pthread_t thread;
     struct mailbox mailbox;
@@ -23,8 +26,12 @@ static void *reader_thread(void *user) {
         while (item) {
             struct reader_task *task = (struct reader_task *)item;
             item = item->next;
+            uint64_t begun_ns = clock_now().mono_ns;
             task->run(task, reader->session);
             atomic_fetch_sub(&reader->waiting, 1);
+            metrics_observe(METRIC_STORE_READ_DURATION_SECONDS, METRIC_PLAIN,
+                            clock_now().mono_ns - begun_ns, 1);
+            metrics_add(METRIC_STORE_READS, METRIC_PLAIN, 1);
         }
     }
     return NULL;
@@ -77,6 +84,13 @@ uint64_t readers_rows_read(const struct readers *readers) {
     for (size_t i = 0; i < readers->count; i++)
         rows_read += store_session_rows_read(readers->threads[i].session);
     return rows_read;
+}
+
+size_t readers_waiting(const struct readers *readers) {
+    size_t waiting = 0;
+    for (size_t i = 0; i < readers->count; i++)
+        waiting += atomic_load(&readers->threads[i].waiting);
+    return waiting;
 }
 
 void readers_stop(struct readers *readers) {

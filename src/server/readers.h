@@ -25,6 +25,8 @@ MUST_CHECK enum status readers_start(struct readers **readers, struct store *sto
 MUST_CHECK enum status readers_post(struct readers *readers, struct reader_task *task);
 /* Any thread: how many rows of the store they have read. */
 uint64_t readers_rows_read(const struct readers *readers);
+/* Any thread: tasks that wait or run. */
+size_t readers_waiting(const struct readers *readers);
 /* Runs what was posted, then ends the threads. */
 void readers_stop(struct readers *readers);
 

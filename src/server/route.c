@@ -54,6 +54,10 @@ static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, 0},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0, ROUTE_READER},
     OPERATOR_GET("/khala/snapshots", handle_snapshots),
+    {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS},
+    OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks),
+    OPERATOR_GET("/khala/fanout/metrics", handle_fanout_metrics),
+    OPERATOR_GET("/khala/why", handle_why),
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
@@ -116,7 +120,8 @@ enum status route_find(struct exchange *exchange) {
     struct slice raw[EXCHANGE_PARAMETERS_MAX];
     bool path_known = false;
     for (size_t i = 0; i < ROUTE_COUNT; i++) {
-        if (!route_path_matches(routes[i].path, exchange->request->path, raw,
+        if (routes[i].flags & exchange->routes_hidden ||
+            !route_path_matches(routes[i].path, exchange->request->path, raw,
                                 &exchange->parameter_count))
             continue;
         path_known = true;
@@ -128,7 +133,7 @@ enum status route_find(struct exchange *exchange) {
     return path_known ? STATUS_METHOD_NOT_ALLOWED : STATUS_NOT_FOUND;
 }
 
-void route_allowed(struct slice path, char text[64]) {
+void route_allowed(struct slice path, unsigned hidden, char text[64]) {
     static const char *const names[] = {"GET, HEAD", "HEAD",   "POST",    "PUT",
                                         "PATCH",     "DELETE", "OPTIONS", ""};
     struct slice raw[EXCHANGE_PARAMETERS_MAX];
@@ -136,7 +141,8 @@ void route_allowed(struct slice path, char text[64]) {
     size_t size = 0;
     text[0] = '\0';
     for (size_t i = 0; i < ROUTE_COUNT; i++)
-        if (route_path_matches(routes[i].path, path, raw, &count) && size < 64)
+        if (!(routes[i].flags & hidden) && size < 64 &&
+            route_path_matches(routes[i].path, path, raw, &count))
             size += (size_t)snprintf(text + size, 64 - size, size ? ", %s" : "%s",
                                      names[routes[i].method]);
 }

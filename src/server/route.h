@@ -12,6 +12,7 @@ enum route_flag {
     ROUTE_STREAM = 2,   /* called with the head; the body comes in pieces */
     ROUTE_READER = 8,   /* a subscriber's: passes the development gate, until there are tokens */
     ROUTE_APPEND = 4,   /* the body may be as large as an append's, which is a setting */
+    ROUTE_KEYLESS = 64, /* an operator's, that needs no key on the operator's own listener */
 };
 
 struct route {
@@ -23,8 +24,8 @@ struct route {
 };
 
 MUST_CHECK enum status route_find(struct exchange *exchange);
-/* "GET, HEAD": the methods of the request's path. */
-void route_allowed(struct slice path, char text[64]);
+/* "GET, HEAD": the methods of the path, but for routes with one of the flags hidden. */
+void route_allowed(struct slice path, unsigned hidden, char text[64]);
 
 /* Whether the path has the pattern's segments, no fewer and no more (a slash at the end is one
  * more); the {…} ones, still encoded, go to parameters[0..EXCHANGE_PARAMETERS_MAX). */

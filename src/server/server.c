@@ -16,6 +16,8 @@
 #include "server/notify.h"
 
 #define READER_TASKS_MAX 100000
+#define CAUSES_KEPT      1024
+#define TOPICS_KEPT      1024
 #define STORE_FAILED_MS  5000
 #define KEY_BYTES_SHORT  16
 #define ITEM_BYTES       (512u << 10)
@@ -123,25 +125,44 @@ static enum status control_init(struct server *server) {
     return STATUS_OK;
 }
 
+static enum status addresses_open(struct server *server, const struct config_address *address,
+                                  const char *setting, int *fds, uint16_t *port) {
+    enum status status = listen_open(address, fds, server->loop_count, port);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    const char *reason =
+        status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
+    bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
+    return refuse(server, status, "cannot listen on %s:%u: %s%s%s%s", address->host,
+                  (unsigned)address->port, reason, is_taken ? "; " : "", is_taken ? setting : "",
+                  is_taken ? " names another" : "");
+}
+
+static enum status listeners_open(struct server *server, int *fds, int *operator_fds) {
+    const struct config *config = &server->config;
+    for (size_t i = 0; i < server->loop_count; i++)
+        operator_fds[i] = -1;
+    enum status status =
+        addresses_open(server, &config->bind, "--bind or RUNTIME_BIND_ADDR", fds, &server->port);
+    if (status == STATUS_OK && *config->operator_bind.host)
+        status = addresses_open(server, &config->operator_bind, "KHALA_OPERATOR_BIND_ADDR",
+                                operator_fds, &server->operator_port);
+    return status;
+}
+
 static enum status loops_start(struct server *server) {
     int fds[CONFIG_LOOPS_MAX];
-    const struct config_address *address = &server->config.bind;
+    int operator_fds[CONFIG_LOOPS_MAX];
     server->loop_count = loop_count_wanted(&server->config);
-    enum status status = listen_open(address, fds, server->loop_count, &server->port);
-    if (status != STATUS_OK) {
-        const char *reason =
-            status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
-        bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
-        return refuse(server, status, "cannot listen on %s:%u: %s%s", address->host,
-                      (unsigned)address->port, reason,
-                      is_taken ? "; --bind or RUNTIME_BIND_ADDR names another" : "");
-    }
+    enum status status = listeners_open(server, fds, operator_fds);
+    if (status != STATUS_OK)
+        return status;
     server->loops = calloc(server->loop_count, sizeof(*server->loops));
     if (!server->loops)
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < server->loop_count; i++) {
         atomic_fetch_add(&server->loops_running, 1);
-        status = io_loop_start(&server->loops[i], server, fds[i]);
+        status = io_loop_start(&server->loops[i], server, fds[i], operator_fds[i]);
         if (status != STATUS_OK) {
             atomic_fetch_sub(&server->loops_running, 1);
             return refuse(server, status, "cannot start io loop %zu", i);
@@ -180,6 +201,17 @@ static void on_commit(void *user, const struct store_batch *batch,
                       const struct store_entity *states) {
     struct server *server = user;
     hub_publish(server->hub, batch, states);
+    topic_activity_committed(server->activity, batch);
+}
+
+static void on_refused(void *user, const struct append_request *request) {
+    const struct server *server = user;
+    if (!request->refusal.topic.data)
+        return;
+    if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
+        topic_activity_violated(server->activity, request->refusal.topic, VIOLATION_PUBLISH_RATE);
+    else if (request->status == STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE)
+        topic_activity_violated(server->activity, request->refusal.topic, VIOLATION_FRAME_SIZE);
 }
 
 static enum status delivery_start(struct server *server) {
@@ -197,7 +229,11 @@ static enum status delivery_start(struct server *server) {
     enum status status = hub_open(&server->hub, &hub);
     if (status == STATUS_OK)
         status = nonces_open(&server->nonces);
-    return status == STATUS_OK ? consumers_open(&server->consumers, &consumers) : status;
+    if (status == STATUS_OK)
+        status = consumers_open(&server->consumers, &consumers);
+    if (status == STATUS_OK)
+        status = causes_open(&server->causes, CAUSES_KEPT);
+    return status == STATUS_OK ? topic_activity_open(&server->activity, TOPICS_KEPT) : status;
 }
 
 static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
@@ -226,6 +262,7 @@ static enum status writer_and_readers_start(struct server *server) {
                                            .policies = &server->config.policies,
                                            .projection = projector_projection(server->projector),
                                            .on_commit = on_commit,
+                                           .on_refused = on_refused,
                                            .on_commit_user = server,
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max};
@@ -317,6 +354,8 @@ static void store_stop(struct server *server) {
         consumers_close(server->consumers);
     if (server->nonces)
         nonces_close(server->nonces);
+    causes_close(server->causes);
+    topic_activity_close(server->activity);
     if (server->hub)
         hub_close(server->hub);
     if (server->store)
@@ -360,6 +399,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     signal(SIGPIPE, SIG_IGN);
     /* A file that may not grow is a full disk like any other, which the store answers for. */
     signal(SIGXFSZ, SIG_IGN);
+    server->started = clock_now();
     body_limits_set(server);
     descriptors_raise(&server->config);
     enum status status = store_start(server);

@@ -10,7 +10,9 @@
 #include <stdatomic.h>
 
 #include "authority/writer.h"
+#include "delivery/causes.h"
 #include "delivery/consumers.h"
+#include "delivery/topic_activity.h"
 #include "hub/hub.h"
 #include "projector/projector.h"
 #include "retention/retention.h"
@@ -32,6 +34,7 @@ struct server {
     uint64_t body_bytes_max; /* of a single append */
     uint64_t item_bytes_max; /* of an item of a batch */
     uint16_t port;           /* the one in force, also when 0 was asked for */
+    uint16_t operator_port;  /* the same of the operator's listener; 0: there is none */
     struct operator_key operator_key;
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
@@ -39,6 +42,9 @@ struct server {
     struct hub *hub;
     struct consumers *consumers;
     struct nonces *nonces;
+    struct causes *causes;
+    struct topic_activity *activity;
+    struct clock_reading started;
     struct writer *writer;
     struct readers *readers;
     struct snapshot_service snapshot_service;

@@ -139,9 +139,11 @@ void snapshot_wait_begin(struct snapshot_wait *wait, struct io_loop *loop, enum 
     wait->asked_at_ms = clock_mono_ms(&loop->clock);
     wait->snapshot = NULL;
     loop->owed_count++;
-    wait->status = readers_post(loop->server->readers, &wait->task);
-    if (wait->status == STATUS_OK)
+    enum status status = readers_post(loop->server->readers, &wait->task);
+    /* Once posted it is the reader's, and may even be answered by now. */
+    if (status == STATUS_OK)
         return;
+    wait->status = status;
     wait->done(wait);
     io_loop_owed_back(loop);
 }

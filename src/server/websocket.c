@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/metrics.h"
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/server.h"
@@ -177,6 +177,7 @@ enum status websocket_ping(struct link *link, struct buffer *out) {
 void websocket_close(struct link *link, enum close_code code, struct slice reason) {
     if (!link->conn || link->is_closing)
         return;
+    link->close_code = (unsigned)code;
     if (ws_close_write(&link->own, (unsigned)code, reason) != STATUS_OK)
         conn_close(link->conn);
     else
@@ -184,13 +185,14 @@ void websocket_close(struct link *link, enum close_code code, struct slice reaso
 }
 
 void websocket_silent(struct link *link) {
+    link_tell_why(link, STATUS_REQUEST_TIMEOUT, CLOSE_GOING_AWAY);
     websocket_close(link, CLOSE_GOING_AWAY, SLICE("nothing was heard for too long"));
 }
 
 /* ---- in ---- */
 
 static void fail(struct link *link, enum status status) {
-    log_event(LOG_DEBUG, "websocket.refused", log_str("status", status_code(status)));
+    link_tell_why(link, status, (unsigned)ws_close_code(status));
     websocket_close(link, ws_close_code(status), slice_of(status_message(status)));
 }
 
@@ -199,6 +201,7 @@ static bool must_wait(const struct link *link) {
 }
 
 static enum status hand_on(struct link *link, struct slice text) {
+    metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(link->dialect->label), 1);
     enum status status = link->dialect->receive(link, text);
     if (status == STATUS_RATE_LIMITED && ++link->websocket->flooded < FLOODED_MAX)
         status = STATUS_OK;

@@ -82,6 +82,8 @@ bool http1_status_has_body(unsigned http_status) {
 
 static enum status write_head(struct buffer *buffer, const struct http1_response *response) {
     enum status status = http1_response_begin(buffer, response->http_status, response->keep_alive);
+    if (status == STATUS_OK && response->date.size > 0)
+        status = http1_response_header(buffer, SLICE("Date"), response->date);
     for (size_t i = 0; i < response->header_count && status == STATUS_OK; i++)
         status =
             http1_response_header(buffer, response->headers[i].name, response->headers[i].value);

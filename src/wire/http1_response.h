@@ -1,5 +1,5 @@
 /* HTTP/1.1 responses, written into a caller's buffer: begin, fields, one of the ends, the body.
- * Any thread; pure functions; no clock, so a Date field is the caller's to add.
+ * Any thread; pure functions; no clock, so the Date is the caller's to give.
  * Memory is the buffer's, within its maximum.
  * A call that fails has written nothing; only a full buffer, no memory or an unclean value fails.
  * No input can add a line: a value with a control character is refused. */
@@ -11,7 +11,8 @@
 struct http1_response {
     unsigned http_status;
     bool keep_alive;
-    bool to_head; /* the request was HEAD: all fields, no body */
+    bool to_head;      /* the request was HEAD: all fields, no body */
+    struct slice date; /* empty: none is written */
     struct slice content_type;
     struct slice body;
     const struct http1_header *headers; /* further ones, or NULL */

@@ -25,10 +25,10 @@ function functionOf(count, signature = "int thing(int number) {") {
 /** Writes the tree with the changes, runs tools/tidy in it, answers its findings. */
 function findings(t, changes) {
   const tree = folder(t);
-  for (const path of ["tools", "spec", ".clang-format", ".clang-tidy", "docs/codes.md"]) {
+  for (const path of ["tools", "spec", ".clang-format", ".clang-tidy", "docs/codes.md", "docs/metrics.md"]) {
     cpSync(join(root, path), join(tree, path), { recursive: true });
   }
-  const files = { "src/base/thing.c": GOOD, "docs/configuration.md": PAGE, ".gitignore": "/build/\n", ...changes };
+  const files = { "src/base/thing.c": GOOD, "docs/configuration.md": PAGE, "docs/khala.1": PAGE, ".gitignore": "/build/\n", ...changes };
   files["build/khala"] = `#!/bin/sh\nprintf '${PAGE.replace("\n", "\\n")}'\n`;
   const sources = Object.keys(files).filter((path) => path.endsWith(".c"));
   files["build/compile_commands.json"] ??= JSON.stringify(sources.map((path) => (
@@ -83,8 +83,12 @@ const faults = {
     { "tools/other": `# FIX${"ME"}\n` }, /^tools\/other:1: left-over marker/],
   "a page of codes that fell behind": [
     { "docs/codes.md": "# Codes\n" }, /^docs\/codes\.md: fell behind; run .*tools\/generate docs/],
+  "a page of metrics that fell behind": [
+    { "docs/metrics.md": "# Metrics\n" }, /^docs\/metrics\.md: fell behind; run .*tools\/generate metrics/],
   "a page of settings that fell behind": [
     { "docs/configuration.md": "# Old\n" }, /^docs\/configuration\.md: fell behind; run .*khala config --markdown/],
+  "a manual page that fell behind": [
+    { "docs/khala.1": ".TH OLD\n" }, /^docs\/khala\.1: fell behind; run .*khala man/],
   "code in another format": [
     { "src/base/thing.c": GOOD.replace("    return", "  return") },
     /^src\/base\/thing\.c:\d+: not as clang-format writes it$/],

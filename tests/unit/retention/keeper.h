@@ -54,7 +54,8 @@ static inline void keeper_pruned(void *user, struct slice topic, uint64_t oldest
         keeper->on_pruned(keeper, topic);
 }
 
-static inline struct keeper *keeper_open(uint64_t interval_ms) {
+/* Every class keeps its frames for retention_s; 0: as the table says. */
+static inline struct keeper *keeper_open_with(uint64_t interval_ms, uint64_t retention_s) {
     struct keeper *keeper = calloc(1, sizeof(*keeper));
     const struct hub_options hub = {{64, 1u << 20}, 64u << 20};
     const struct projector_options derive = {.sink = NULL};
@@ -62,8 +63,11 @@ static inline struct keeper *keeper_open(uint64_t interval_ms) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     keeper->wall_ms = 1700000000000;
     keeper->mono_ns = 1000000000;
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
+    for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
         fixture->policies.rows[row].publish_rate_per_second = 1000000;
+        if (retention_s > 0)
+            fixture->policies.rows[row].retention_seconds = retention_s;
+    }
     assert_ok(hub_open(&keeper->hub, &hub));
     assert_ok(projector_open(&keeper->projector, &derive));
     fixture->options.projection = projector_projection(keeper->projector);
@@ -84,6 +88,10 @@ static inline struct keeper *keeper_open(uint64_t interval_ms) {
                                                  .clock_user = keeper};
     assert_ok(retention_start(&keeper->retention, &keeper->options));
     return keeper;
+}
+
+static inline struct keeper *keeper_open(uint64_t interval_ms) {
+    return keeper_open_with(interval_ms, 0);
 }
 
 static inline void keeper_close(struct keeper *keeper) {

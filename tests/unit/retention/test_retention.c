@@ -311,10 +311,9 @@ static void *pin_and_look(void *user) {
 
 static void a_pin_that_finds_the_floor_low_enough_can_be_relied_on(void **state) {
     (void)state;
-    struct keeper *keeper = keeper_open(10);
+    struct keeper *keeper = keeper_open_with(10, 1);
     struct pinner pinner = {.keeper = keeper};
     pthread_t thread;
-    keeper->fixture->policies.rows[POLICY_RUN_SUMMARIES].retention_seconds = 1;
     new_run(keeper, "r");
     assert_int_equal(pthread_create(&thread, NULL, pin_and_look, &pinner), 0);
     for (size_t i = 0; i < 200; i++) {

@@ -142,14 +142,12 @@ static void append_some(struct keeper *keeper, uint64_t *seq, size_t count) {
 static void readers_see_everything_or_are_told_while_the_job_prunes(void **state) {
     (void)state;
     const char *rounds = getenv("KHALA_SEAM_ROUNDS");
-    struct keeper *keeper = keeper_open(10);
+    struct keeper *keeper = keeper_open_with(10, 1);
     struct seam seam = {.keeper = keeper,
                         .rounds = rounds ? strtoul(rounds, NULL, 10) : ROUNDS_DEFAULT};
     static struct reader readers[READERS];
     uint64_t seq = 1;
     uint64_t seed = 9;
-    for (size_t row = 0; row < POLICY_ROW_COUNT; row++)
-        keeper->fixture->policies.rows[row].retention_seconds = 1;
     new_run(keeper, "r");
     for (size_t i = 0; i < READERS; i++) {
         readers[i] = (struct reader){.seam = &seam, .seed = 77 + i};

@@ -100,9 +100,13 @@ static void a_route_is_found_by_path_and_method(void **state) {
 static void the_methods_of_a_path_are_named(void **state) {
     (void)state;
     char text[64];
-    route_allowed(SLICE("/healthz/live"), text);
+    route_allowed(SLICE("/healthz/live"), ROUTE_OPERATOR, text);
     assert_string_equal(text, "GET, HEAD");
-    route_allowed(SLICE("/nowhere"), text);
+    route_allowed(SLICE("/nowhere"), 0, text);
+    assert_string_equal(text, "");
+    route_allowed(SLICE("/metrics"), 0, text);
+    assert_string_equal(text, "GET, HEAD");
+    route_allowed(SLICE("/metrics"), ROUTE_OPERATOR, text);
     assert_string_equal(text, "");
 }
 

@@ -1,0 +1,164 @@
+#include "base/metrics.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHE_LINE_BYTES 64
+
+/* One thread writes to a shard at a time, so it need not do so atomically against others; that
+ * readers see whole numbers is all that is asked for. */
+struct shard {
+    _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t numbers[METRIC_SLOT_COUNT];
+    struct shard *next;      /* of all, for good */
+    struct shard *next_idle; /* under the lock */
+};
+
+/* What is set, and what is counted by threads that have no shard: the only one written by many. */
+static struct shard common;
+static _Atomic(struct shard *) shards = &common;
+static struct shard *idle;
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end;
+static bool has_key;
+static _Thread_local struct shard *own;
+
+/* ---- the shard of a thread ---- */
+
+static void shard_give_back(void *memory) {
+    struct shard *shard = memory;
+    own = NULL;
+    pthread_mutex_lock(&idle_lock);
+    shard->next_idle = idle;
+    idle = shard;
+    pthread_mutex_unlock(&idle_lock);
+}
+
+static void key_make(void) {
+    has_key = pthread_key_create(&thread_end, shard_give_back) == 0;
+}
+
+static struct shard *shard_reuse(void) {
+    pthread_mutex_lock(&idle_lock);
+    struct shard *shard = idle;
+    if (shard)
+        idle = shard->next_idle;
+    pthread_mutex_unlock(&idle_lock);
+    return shard;
+}
+
+static struct shard *shard_make(void) {
+    struct shard *shard = aligned_alloc(CACHE_LINE_BYTES, sizeof(*shard));
+    if (!shard)
+        return NULL;
+    memset(shard, 0, sizeof(*shard));
+    struct shard *first = atomic_load(&shards);
+    do
+        shard->next = first;
+    while (!atomic_compare_exchange_weak(&shards, &first, shard));
+    return shard;
+}
+
+static struct shard *shard_take(void) {
+    pthread_once(&once, key_make);
+    struct shard *shard = has_key ? shard_reuse() : NULL;
+    if (!shard && has_key)
+        shard = shard_make();
+    if (!shard)
+        return &common;
+    /* Without the word of its end the shard would be lost to the next thread, not to the sum. */
+    (void)pthread_setspecific(thread_end, shard);
+    own = shard;
+    return shard;
+}
+
+/* ---- counting ---- */
+
+static size_t series_index(const struct metric_row *row, struct metric_labels labels) {
+    size_t index = 0;
+    for (size_t i = 0; i < METRIC_POSITIONS_MAX; i++) {
+        assert(labels.at[i] < row->sizes[i]);
+        index = index * row->sizes[i] + labels.at[i];
+    }
+    return index;
+}
+
+static size_t slot_of(const struct metric_row *row, struct metric_labels labels) {
+    return row->first_slot + series_index(row, labels) * row->series_slots;
+}
+
+static void count(size_t slot, uint64_t more) {
+    struct shard *shard = own ? own : shard_take();
+    _Atomic uint64_t *number = &shard->numbers[slot];
+    if (shard == &common)
+        atomic_fetch_add_explicit(number, more, memory_order_relaxed);
+    else
+        atomic_store_explicit(number, atomic_load_explicit(number, memory_order_relaxed) + more,
+                              memory_order_relaxed);
+}
+
+void metrics_add(enum metric metric, struct metric_labels labels, uint64_t more) {
+    const struct metric_row *row = metric_row(metric);
+    assert(row->kind != METRIC_KIND_HISTOGRAM);
+    count(slot_of(row, labels), more);
+}
+
+/* A shard may go below zero where another thread added: the sum wraps back. */
+void metrics_sub(enum metric metric, struct metric_labels labels, uint64_t less) {
+    const struct metric_row *row = metric_row(metric);
+    assert(row->kind == METRIC_KIND_GAUGE);
+    count(slot_of(row, labels), -less);
+}
+
+void metrics_set(enum metric metric, struct metric_labels labels, uint64_t value) {
+    const struct metric_row *row = metric_row(metric);
+    assert(row->kind != METRIC_KIND_HISTOGRAM);
+    atomic_store_explicit(&common.numbers[slot_of(row, labels)], value, memory_order_relaxed);
+}
+
+void metrics_observe(enum metric metric, struct metric_labels labels, uint64_t value,
+                     uint64_t times) {
+    const struct metric_row *row = metric_row(metric);
+    assert(row->kind == METRIC_KIND_HISTOGRAM);
+    const struct metric_buckets *buckets = row->buckets;
+    size_t slot = slot_of(row, labels);
+    size_t bucket = 0;
+    while (bucket < buckets->count && value > buckets->bounds[bucket])
+        bucket++;
+    count(slot + bucket, times);
+    count(slot + buckets->count + 1, value * times);
+}
+
+/* ---- reading ---- */
+
+static uint64_t number_of(size_t slot) {
+    uint64_t sum = 0;
+    for (const struct shard *shard = atomic_load(&shards); shard; shard = shard->next)
+        sum += atomic_load_explicit(&shard->numbers[slot], memory_order_relaxed);
+    return sum;
+}
+
+uint64_t metrics_get(enum metric metric, struct metric_labels labels) {
+    const struct metric_row *row = metric_row(metric);
+    assert(row->kind != METRIC_KIND_HISTOGRAM);
+    return number_of(slot_of(row, labels));
+}
+
+uint64_t metrics_get_all(enum metric metric) {
+    const struct metric_row *row = metric_row(metric);
+    assert(row->kind != METRIC_KIND_HISTOGRAM);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < row->series_count; i++)
+        sum += number_of(row->first_slot + i);
+    return sum;
+}
+
+void metrics_read(uint64_t numbers[METRIC_SLOT_COUNT]) {
+    memset(numbers, 0, METRIC_SLOT_COUNT * sizeof(numbers[0]));
+    for (const struct shard *shard = atomic_load(&shards); shard; shard = shard->next)
+        for (size_t i = 0; i < METRIC_SLOT_COUNT; i++)
+            numbers[i] += atomic_load_explicit(&shard->numbers[i], memory_order_relaxed);
+}

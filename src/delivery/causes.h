@@ -1,0 +1,56 @@
+/* Why clients were denied or disconnected: a ring of the latest decisions, for people who ask.
+ * Any thread; the lock is held for one copy. Memory: taken at opening, and never more; the oldest
+ * decision gives way. STATUS_OUT_OF_MEMORY at opening; adding cannot fail.
+ * Texts are copied, cut where they are longer than their room, and always UTF-8. Never a secret: a
+ * principal is named by what its token says, not by the token. */
+#ifndef DELIVERY_CAUSES_H
+#define DELIVERY_CAUSES_H
+
+#include <stdbool.h>
+
+#include "base/slice.h"
+#include "spec/codes.h"
+#include "spec/metrics.h"
+#include "topic/topic_name.h"
+
+#define CAUSE_CONNECTION_BYTES_MAX 64
+#define CAUSE_PRINCIPAL_BYTES_MAX  192
+
+enum cause_kind {
+    CAUSE_DENIED,       /* told no: the connection may live on */
+    CAUSE_DISCONNECTED, /* the server ended the connection, or an HTTP consumer's turn */
+};
+
+struct cause {
+    enum cause_kind kind;
+    uint64_t at_ms;          /* since 1970 */
+    struct slice connection; /* what answers and logs call it; a request's is its request id */
+    struct slice principal;  /* "user:42", "operator"; absent: not known */
+    struct slice topic;      /* absent: none */
+    enum status status;
+    const char *reason;  /* static: a reason code that says more, or NULL */
+    unsigned close_code; /* 0: none was given */
+    enum label_dialect dialect;
+};
+
+struct causes;
+
+MUST_CHECK enum status causes_open(struct causes **causes, size_t capacity);
+void causes_close(struct causes *causes);
+void causes_add(struct causes *causes, const struct cause *cause);
+
+/* What to look for: all that is given must be equal. */
+struct cause_filter {
+    struct slice connection; /* absent: any */
+    struct slice principal;
+    struct slice topic;
+    bool disconnected_only;
+};
+
+/* The latest first; texts live during the call, which holds the lock: it may write to memory only.
+ * False ends the walk. */
+typedef bool cause_cb(void *user, const struct cause *cause);
+void causes_walk(struct causes *causes, const struct cause_filter *filter, void *user,
+                 cause_cb *callback);
+
+#endif

@@ -1,0 +1,359 @@
+// What the server tells of itself: /metrics, the fan-out endpoints, `khala why`, its log.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { run } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { parseMetrics } from "../lib/prometheus.mjs";
+
+const P = "openagents_runtime_";
+
+async function scrape(operator) {
+  const response = await operator.get("/metrics");
+  assert.equal(response.status, 200, response.body);
+  assert.equal(response.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+  return Object.assign(parseMetrics(response.body), { text: response.body });
+}
+
+function poll(operator, topic, query) {
+  return operator.get(`khala/topics/${encodeURIComponent(topic)}/messages?${query}`);
+}
+
+async function grow(operator, run, count) {
+  await operator.did("runs", { run_id: run }, 201);
+  await operator.batch(Array.from({ length: count }, (_, n) => ({ run_id: run, event_type: "run.log", payload: { n } })));
+}
+
+const HEAD = "# HELP a_total A.\n# TYPE a_total counter\n";
+const HISTOGRAM = "# HELP h H.\n# TYPE h histogram\n";
+const REFUSED = {
+  "a sample without its TYPE": "a_total 1\n",
+  "a TYPE before its HELP": "# TYPE a_total counter\n# HELP a_total A.\na_total 1\n",
+  "a counter without _total": "# HELP a A.\n# TYPE a counter\na 1\n",
+  "a gauge with _total": "# HELP a_total A.\n# TYPE a_total gauge\na_total 1\n",
+  "the same series twice": `${HEAD}a_total{b="1",c="2"} 1\na_total{c="2",b="1"} 1\n`,
+  "a family in two pieces": `${HEAD}a_total 1\n# HELP b B.\n# TYPE b gauge\nb 1\n${HEAD}`,
+  "a bad name": "# HELP a-b A.\n# TYPE a-b gauge\na-b 1\n",
+  "a bad label": `${HEAD}a_total{b-c="1"} 1\n`,
+  "a bare quote in a value": `${HEAD}a_total{b="""} 1\n`,
+  "an unknown escape": `${HEAD}a_total{b="\\t"} 1\n`,
+  "a value that is no number": `${HEAD}a_total 1x\n`,
+  "a negative counter": `${HEAD}a_total -1\n`,
+  "an empty line": `${HEAD}\na_total 1\n`,
+  "a last line that does not end": `${HEAD}a_total 1`,
+  "buckets that fall": `${HISTOGRAM}h_bucket{le="1"} 2\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 1\n`,
+  "a count that is not +Inf's": `${HISTOGRAM}h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 2\n`,
+  "a histogram without +Inf": `${HISTOGRAM}h_bucket{le="1"} 1\nh_sum 1\nh_count 1\n`,
+  "a histogram without its sum": `${HISTOGRAM}h_bucket{le="+Inf"} 1\nh_count 1\n`,
+};
+
+test("the parser of these tests refuses what Prometheus' own tool would", async (t) => {
+  parseMetrics(`${HEAD}a_total{b="x\\"y\\\\"} 1\n${HISTOGRAM}h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 2\nh_sum 3.5\nh_count 2\n`);
+  for (const [what, text] of Object.entries(REFUSED)) {
+    await t.test(what, () => assert.throws(() => parseMetrics(text), assert.AssertionError));
+  }
+});
+
+test("the numbers of a fresh server are in order, and the families are those promised", async (t) => {
+  const operator = await operate(t);
+  const metrics = await scrape(operator);
+  for (const part of ["sync_retention_cycle_", "sync_retention_topic_", "khala_projection_", "sync_socket_", "sync_replay_",
+    "sync_slow_consumer_", "store_", "khala_fanout_", "auth_denials", "appends", "http_requests", "build_info"]) {
+    assert.ok([...metrics.families.keys()].some((name) => name.startsWith(P + part)), part);
+  }
+  for (const name of ["store_commit_duration_seconds", "khala_fanout_latency_seconds"]) {
+    assert.equal(metrics.families.get(P + name).kind, "histogram");
+  }
+  assert.ok(metrics.get("process_resident_memory_bytes") > 1 << 20);
+  assert.ok(metrics.get("process_open_fds") > 3);
+  assert.ok(metrics.get("process_max_fds") >= metrics.get("process_open_fds"));
+  assert.ok(metrics.get("process_threads") >= 3);
+  assert.ok(metrics.get("process_cpu_seconds_total") > 0);
+  assert.ok(Math.abs(metrics.get("process_start_time_seconds") - Date.now() / 1000) < 3600);
+  const [{ labels, value }] = metrics.families.get(`${P}build_info`).samples;
+  assert.equal(value, 1);
+  assert.equal(labels.get("version"), JSON.parse(run(["version", "--json"]).out).version);
+  for (const name of ["runs", "deleted"]) {
+    const retention = metrics.families.get(`${P}sync_retention_topic_${name}_total`);
+    for (const sample of retention.samples) assert.equal(sample.labels.get("event_type"), sample.labels.get("topic_class"));
+  }
+});
+
+test("what happens is counted", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
+  const before = await scrape(operator);
+  const run = { entity: "run", status: "ok" };
+  await grow(operator, "counted", 9);
+  await operator.did("topics/app/events", { event_type: "a" });
+  assert.equal((await operator.post("runs/none/events", { event_type: "a" })).status, 404);
+  assert.equal((await operator.post("runs/counted/events", { event_type: "run.finished", payload: { status: "failed" } })).status, 200);
+  assert.equal((await operator.post("runs/counted/events", { event_type: "run.finished", payload: { status: "failed" } })).status, 409);
+  assert.equal((await poll(operator, "run:counted:events", "after_seq=0")).status, 200);
+  assert.equal((await poll(operator, "run:counted:events", "")).status, 200);
+  assert.equal((await operator.ask("GET", "runs/counted", undefined, { authorization: "Bearer wrong" })).status, 401);
+  const after = await scrape(operator);
+  const moved = (name, labels) => after.get(P + name, labels) - before.get(P + name, labels);
+  assert.equal(moved("appends_total", run), 11);
+  assert.equal(moved("appends_total", { entity: "topic", status: "ok" }), 1);
+  assert.equal(moved("appends_total", { status: "run_not_found" }), 1);
+  assert.equal(moved("appends_total", { status: "invalid_transition" }), 1);
+  assert.equal(moved("append_events_total"), 12);
+  assert.equal(moved("store_commit_events_sum"), 12);
+  assert.ok(moved("store_commits_total", { status: "ok" }) >= 3);
+  assert.equal(moved("store_commit_duration_seconds_count"), moved("store_commits_total"));
+  assert.ok(moved("store_commit_duration_seconds_sum") > 0);
+  assert.equal(after.get(`${P}store_queue_groups`), 0);
+  assert.equal(after.get(`${P}store_queue_bytes`), 0);
+  assert.ok(moved("khala_projection_updates_total") >= 3);
+  assert.equal(moved("khala_fanout_polls_total", { dialect: "poll" }), 2);
+  assert.equal(moved("khala_fanout_frames_total", { dialect: "poll", topic_class: "run_events" }), 22);
+  assert.equal(moved("sync_replay_started_total"), 1);
+  assert.equal(moved("sync_replay_bootstrap_total"), 1);
+  assert.equal(moved("sync_replay_frames_total", { topic_class: "run_events" }), 22);
+  assert.equal(moved("auth_denials_total", { reason: "invalid_token", topic_class: "none" }), 1);
+  assert.equal(moved("http_requests_total", { route: "append", status: "409" }), 1);
+  assert.equal(moved("http_requests_total", { route: "batch", status: "200" }), 1);
+  assert.equal(moved("http_requests_total", { route: "poll", status: "200" }), 2);
+  assert.equal(moved("http_requests_total", { status: "401" }), 1);
+  assert.equal(moved("http_requests_total", { route: "metrics" }), 1);
+  assert.equal(moved("http_request_duration_seconds_count", { route: "poll" }), 2);
+  assert.ok(moved("store_reads_total") >= 2);
+});
+
+test("a message that waited for its event tells how long the event took to reach it", async (t) => {
+  const operator = await operate(t);
+  await operator.did("topics/live/events", { event_type: "a" });
+  const waiting = poll(operator, "live", "after_seq=1&wait_ms=30000");
+  for (let watched = 0; watched === 0;) watched = (await scrape(operator)).get(`${P}khala_fanout_window_topics`);
+  await operator.did("topics/live/events", { event_type: "b" });
+  assert.equal((await waiting).status, 200);
+  const metrics = await scrape(operator);
+  assert.equal(metrics.get(`${P}khala_fanout_latency_seconds_count`, { dialect: "poll" }), 1);
+  assert.ok(metrics.get(`${P}khala_fanout_latency_seconds_sum`, { dialect: "poll" }) > 0);
+});
+
+test("no topic, user or run becomes a series, however many there are", async (t) => {
+  const operator = await operate(t);
+  const items = (word) => Array.from({ length: 300 }, (_, n) => ({ topic: `${word}:secretive-${n}`, event_type: "a", owner_user_id: `somebody-${n}` }));
+  await operator.batch(items("first"));
+  await scrape(operator); // which is itself counted in what the next one shows
+  const first = await scrape(operator);
+  await operator.batch(items("second"));
+  const second = await scrape(operator);
+  assert.deepEqual([...second.series].sort(), [...first.series].sort());
+  assert.doesNotMatch(second.text, /secretive-|somebody-/);
+});
+
+test("scrapes beside a load agree with themselves and never count back", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "load" }, 201);
+  let loading = true;
+  const load = (async () => {
+    while (loading) await operator.batch(Array.from({ length: 200 }, () => ({ run_id: "load", event_type: "run.log" })));
+  })();
+  let before = await scrape(operator);
+  for (let i = 0; i < 40; i++) {
+    const after = await scrape(operator);
+    for (const { name, kind, samples } of before.families.values()) {
+      if (kind === "gauge") continue;
+      for (const { name: sample, labels, value } of samples) {
+        assert.ok(after.get(sample, Object.fromEntries(labels)) >= value, `${name} ${[...labels]}`);
+      }
+    }
+    before = after;
+  }
+  loading = false;
+  await load;
+});
+
+test("/metrics is the operator's", async (t) => {
+  const operator = await operate(t);
+  const response = await operator.ask("GET", "/metrics", undefined, { authorization: "" });
+  assert.equal(response.status, 401);
+  assert.doesNotMatch(response.body, /openagents/);
+});
+
+const DELIVERY = ["active_consumers", "fairness_limited_polls", "limited_polls", "recent_disconnect_causes", "served_messages",
+  "slow_consumer_evictions", "throttled_polls", "total_polls"];
+const WINDOW = ["dropped_messages", "frame_size_rejected_count", "head_sequence", "last_violation_reason", "max_payload_bytes",
+  "oldest_sequence", "publish_rate_limit_per_second", "publish_rate_limited_count", "qos_tier", "queue_depth",
+  "replay_budget_events", "stale_cursor_budget_exceeded_count", "stale_cursor_retention_floor_count", "topic", "topic_class"];
+
+function windowOf(fanout, topic) {
+  const found = fanout.topic_windows.find((window) => window.topic === topic);
+  assert.ok(found, `${topic} in ${JSON.stringify(fanout.topic_windows.map((window) => window.topic))}`);
+  return found;
+}
+
+test("the fan-out endpoints have the promised fields", async (t) => {
+  const operator = await operate(t);
+  await grow(operator, "a", 3);
+  const metrics = await operator.read("khala/fanout/metrics");
+  assert.deepEqual(Object.keys(metrics).sort(), ["delivery_metrics", "driver", "topic_windows"]);
+  assert.deepEqual(Object.keys(metrics.delivery_metrics).sort(), DELIVERY);
+  assert.equal(metrics.driver, "memory");
+  for (const window of metrics.topic_windows) assert.deepEqual(Object.keys(window).sort(), WINDOW);
+  assert.deepEqual(windowOf(metrics, "run:a:events"), {
+    topic: "run:a:events", topic_class: "run_events", qos_tier: "warm", replay_budget_events: 20000, oldest_sequence: 1,
+    head_sequence: 4, queue_depth: 4, dropped_messages: 0, publish_rate_limit_per_second: 1000000, max_payload_bytes: 262144,
+    publish_rate_limited_count: 0, frame_size_rejected_count: 0, stale_cursor_budget_exceeded_count: 0,
+    stale_cursor_retention_floor_count: 0, last_violation_reason: null,
+  });
+  assert.equal(windowOf(metrics, "runtime.run_summaries").topic_class, "durable_summary");
+  const hooks = await operator.read("khala/fanout/hooks");
+  assert.deepEqual(Object.keys(hooks).sort(), ["delivery_metrics", "driver", "hooks", "topic_windows"]);
+  assert.deepEqual(hooks.hooks.filter((hook) => hook.status === "active").map((hook) => hook.backend), [hooks.driver]);
+  for (const hook of hooks.hooks) assert.deepEqual(Object.keys(hook).sort(), ["backend", "note", "status"]);
+});
+
+test("the busiest topics are shown, as many as are asked for", async (t) => {
+  const operator = await operate(t);
+  await operator.batch(Array.from({ length: 250 }, (_, n) => ({ topic: `t:${n % 50}`, event_type: "a" })));
+  await operator.batch(Array.from({ length: 100 }, () => ({ topic: "busy", event_type: "a" })));
+  const shown = async (query) => (await operator.read(`khala/fanout/metrics${query}`)).topic_windows;
+  assert.equal((await shown("")).length, 20);
+  assert.equal((await shown("?topic_limit=1"))[0].topic, "busy");
+  assert.equal((await shown("?topic_limit=200")).length, 51);
+  for (const limit of ["0", "201", "x", "-1"]) {
+    const response = await operator.get(`khala/fanout/metrics?topic_limit=${limit}`);
+    assert.equal(response.status, 400);
+    assert.equal(JSON.parse(response.body).error, "invalid_request");
+  }
+});
+
+test("polls, throttling, capped and fair limits are counted", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000", RUNTIME_KHALA_FAIR_TOPIC_SLICE_LIMIT: "2" } });
+  await operator.batch(["one", "two"].flatMap((topic) => Array.from({ length: 5 }, () => ({ topic, event_type: "a" }))));
+  assert.equal((await poll(operator, "one", "after_seq=0&limit=5000")).status, 200);
+  assert.equal((await poll(operator, "one", "after_seq=0")).status, 429);
+  assert.equal(JSON.parse((await poll(operator, "two", "after_seq=0&limit=4")).body).fairness_applied, true);
+  const { delivery_metrics: counted } = await operator.read("khala/fanout/metrics");
+  assert.deepEqual(counted, {
+    total_polls: 3, throttled_polls: 1, limited_polls: 1, fairness_limited_polls: 1, slow_consumer_evictions: 0,
+    served_messages: 7, active_consumers: 2, recent_disconnect_causes: [],
+  });
+});
+
+test("limits and stale cursors are counted for their topic, and the last reason is named", async (t) => {
+  const operator = await operate(t, { settings: {
+    RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "3", RUNTIME_KHALA_FALLBACK_MAX_PAYLOAD_BYTES: "1024",
+    RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "5" } });
+  const answers = await operator.batch(Array.from({ length: 8 }, () => ({ topic: "quick", event_type: "a" })));
+  const limited = answers.filter((answer) => answer.status === 429).length;
+  assert.ok(limited > 0);
+  assert.equal((await operator.post("topics/never/events", { event_type: "a", payload: { text: "x".repeat(2000) } })).status, 413);
+  await grow(operator, "old", 20);
+  assert.equal((await poll(operator, "run:old:events", "after_seq=1")).status, 410);
+  const fanout = await operator.read("khala/fanout/metrics");
+  const quick = windowOf(fanout, "quick");
+  assert.equal(quick.publish_rate_limited_count, limited);
+  assert.equal(quick.last_violation_reason, "khala_publish_rate_limited");
+  assert.equal(quick.head_sequence, 8 - limited);
+  const never = windowOf(fanout, "never");
+  assert.equal(never.frame_size_rejected_count, 1);
+  assert.equal(never.last_violation_reason, "khala_frame_payload_too_large");
+  assert.equal(never.head_sequence, 0);
+  const old = windowOf(fanout, "run:old:events");
+  assert.equal(old.stale_cursor_budget_exceeded_count, 1);
+  assert.equal(old.stale_cursor_retention_floor_count, 0);
+  assert.equal(old.last_violation_reason, "replay_budget_exceeded");
+  assert.deepEqual(fanout.delivery_metrics.recent_disconnect_causes, ["stale_cursor"]);
+  const metrics = await scrape(operator);
+  assert.equal(metrics.get(`${P}sync_replay_stale_total`, { topic_class: "run_events", reason: "replay_budget_exceeded" }), 1);
+  assert.equal(metrics.get(`${P}appends_total`, { status: "khala_publish_rate_limited" }), limited);
+});
+
+test("a consumer that falls behind is counted, and its eviction remembered", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
+    RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "2", RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: "2" } });
+  await grow(operator, "slow", 20);
+  const statuses = [];
+  for (let i = 0; i < 3; i++) statuses.push((await poll(operator, "run:slow:events", "after_seq=0&limit=1")).status);
+  assert.deepEqual(statuses, [200, 200, 409]);
+  const { delivery_metrics: counted } = await operator.read("khala/fanout/metrics");
+  assert.equal(counted.slow_consumer_evictions, 1);
+  assert.deepEqual(counted.recent_disconnect_causes, ["slow_consumer_evicted"]);
+  const metrics = await scrape(operator);
+  assert.equal(metrics.get(`${P}sync_slow_consumer_strikes_total`, { dialect: "poll" }), 2);
+  assert.equal(metrics.get(`${P}sync_slow_consumer_evictions_total`, { dialect: "poll", topic_class: "run_events" }), 1);
+});
+
+function why(operator, ...args) {
+  return run(["why", "--url", operator.server.url, "--data-dir", operator.data, ...args]);
+}
+
+test("why tells who was denied what, by request, principal and topic", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "2" } });
+  assert.equal(why(operator).code, 1, "nothing happened yet");
+  await grow(operator, "a", 9);
+  const denied = await operator.ask("GET", "khala/topics/run:a:events/messages", undefined,
+    { authorization: "Bearer nonsense", "x-request-id": "ask-1" });
+  assert.equal(denied.status, 401);
+  const stale = await operator.ask("GET", "khala/topics/run:a:events/messages?after_seq=0", undefined, { "x-request-id": "ask-2" });
+  assert.equal(stale.status, 410);
+
+  const { decisions } = await operator.read("khala/why?topic=run:a:events");
+  assert.deepEqual(decisions.map(({ at, message, ...rest }) => rest), [
+    { decision: "disconnected", code: "stale_cursor", reason_code: "replay_budget_exceeded", connection: "ask-2",
+      principal: "operator", topic: "run:a:events", dialect: "poll", close_code: null },
+    { decision: "denied", code: "invalid_token", reason_code: null, connection: "ask-1", principal: null,
+      topic: "run:a:events", dialect: "http", close_code: null },
+  ]);
+  assert.ok(Math.abs(decisions[0].at - Date.now()) < 3_600_000);
+  const one = why(operator, "--connection", "ask-1", "--json");
+  assert.equal(one.code, 0);
+  assert.deepEqual(JSON.parse(one.out).decisions.map((decision) => decision.code), ["invalid_token"]);
+  const people = why(operator, "--principal", "operator");
+  assert.match(people.out, /^\d{4}-\S+Z {2}disconnected stale_cursor {2}reason=replay_budget_exceeded .*connection=ask-2 /);
+  assert.equal(why(operator, "--topic", "other").code, 1);
+  assert.equal(why(operator, "--topic", "run:a:events", "--connection", "ask-3").code, 1);
+  assert.equal(why(operator, "surplus").code, 2);
+  assert.equal((await operator.read("khala/why?limit=1")).decisions.length, 1);
+  assert.equal((await operator.get("khala/why?limit=0")).status, 400);
+});
+
+test("what is no text in a denied request is remembered as text", async (t) => {
+  const operator = await operate(t);
+  const denied = await operator.ask("GET", "khala/topics/a%ff%22/messages", undefined, { authorization: "Bearer nonsense" });
+  assert.equal(denied.status, 401);
+  const { decisions } = await operator.read("khala/why");
+  assert.equal(decisions[0].topic, 'a?"');
+});
+
+test("the log names requests by their id and never shows a key, a token or a query", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_LOG: "json", KHALA_LOG_LEVEL: "debug" } });
+  const secret = "s3cr3t-t0k3n";
+  await operator.ask("GET", "runs/none", undefined, { "x-request-id": "mine" });
+  await operator.ask("GET", "/metrics", undefined, { authorization: `Bearer ${secret}` });
+  await operator.ask("GET", `/v1/topics/t/sse?token=${secret}`, undefined, { authorization: "" });
+  await operator.ask("GET", `/nowhere?token=${secret}&key=${operator.key}`);
+  await operator.server.saw("log", /"path":"\/nowhere"/);
+  const lines = operator.server.log.trim().split("\n").map((line) => JSON.parse(line));
+  const mine = lines.find((line) => line.request_id === "mine");
+  assert.deepEqual([mine.level, mine.event, mine.method, mine.status, mine.path], ["debug", "http.request", "GET", 404, "/internal/v1/runs/none"]);
+  const denials = lines.filter((line) => line.event === "client.denied");
+  assert.deepEqual(denials.map((line) => [line.level, line.code, line.topic]), [["info", "invalid_token", undefined], ["info", "invalid_token", "t"]]);
+  for (const line of denials) assert.match(line.request_id, /^[0-9a-f-]{36}$/);
+  assert.ok(!operator.server.log.includes(secret));
+  assert.ok(!operator.server.log.includes(operator.key));
+  const { decisions } = await operator.read("khala/why");
+  assert.ok(!JSON.stringify(decisions).includes(secret));
+});
+
+test("requests are silent above debug, denials are not", async (t) => {
+  const operator = await operate(t);
+  await operator.read("khala/fanout/metrics");
+  await operator.ask("GET", "/metrics", undefined, { authorization: "" });
+  await operator.server.saw("log", /client\.denied code=missing_authorization request_id=/);
+  assert.doesNotMatch(operator.server.log, /http\.request/);
+});
+
+test("every answer says when it was given", async (t) => {
+  const operator = await operate(t);
+  const began = Math.floor(Date.now() / 1000) * 1000;
+  for (const path of ["/healthz/live", "/nowhere", "/metrics", "/api/events/export"]) {
+    const { date } = (await operator.get(path)).headers;
+    assert.match(date, /^(Sun|Mon|Tue|Wed|Thu|Fri|Sat), \d\d [A-Z][a-z][a-z] \d{4} \d\d:\d\d:\d\d GMT$/, path);
+    const at = Date.parse(date);
+    assert.ok(at >= began && at <= Date.now(), `${date} is between the question and the answer`);
+  }
+});

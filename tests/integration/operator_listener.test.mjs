@@ -1,0 +1,95 @@
+// The operator's own listener: what is served where, with which key.
+import assert from "node:assert/strict";
+import net from "node:net";
+import { test } from "node:test";
+import { connect, folder, run } from "../lib/khala.mjs";
+import { Operator, operate } from "../lib/operator.mjs";
+import { parseMetrics } from "../lib/prometheus.mjs";
+
+/** A server with two addresses, and the operator at each: outside, inside. */
+async function operateBoth(t, settings = {}) {
+  const outside = await operate(t, { settings: { KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", ...settings } });
+  const [, url] = outside.server.out.match(/Operator routes and \/metrics are on (http:\S+)\n/);
+  const { hostname, port } = new URL(url);
+  const inside = new Operator({ host: hostname, port: Number(port), url, peers: outside.server.peers }, outside.data);
+  t.after(() => inside.close());
+  return { outside, inside };
+}
+
+test("operator routes are served inside only", async (t) => {
+  const { outside, inside } = await operateBoth(t);
+  await inside.did("runs", { run_id: "a" }, 201);
+  assert.equal((await inside.read("runs/a")).run.run_id, "a");
+  for (const [method, path] of [["POST", "runs"], ["GET", "runs/a"], ["GET", "/metrics"], ["POST", "/metrics"],
+    ["GET", "khala/fanout/metrics"], ["GET", "khala/why"], ["PUT", "runs"]]) {
+    const response = await outside.ask(method, path, method === "POST" ? "{}" : undefined);
+    assert.equal(response.status, 404, `${method} ${path}`);
+    assert.equal(JSON.parse(response.body).error, "not_found");
+    assert.equal(response.headers.allow, undefined);
+  }
+  assert.equal((await inside.ask("PUT", "runs")).status, 405);
+});
+
+test("inside, /metrics needs no key and the rest does", async (t) => {
+  const { inside } = await operateBoth(t);
+  const metrics = await inside.ask("GET", "/metrics", undefined, { authorization: "" });
+  assert.equal(metrics.status, 200);
+  assert.ok(parseMetrics(metrics.body).get("process_resident_memory_bytes") > 0);
+  for (const path of ["runs/a", "khala/why", "khala/fanout/hooks"]) {
+    assert.equal((await inside.ask("GET", path, undefined, { authorization: "" })).status, 401, path);
+  }
+});
+
+test("health is served on both, streams for readers outside only", async (t) => {
+  const { outside, inside } = await operateBoth(t);
+  for (const operator of [outside, inside]) {
+    assert.equal((await operator.get("/healthz/live")).status, 200);
+    assert.equal((await operator.get("/healthz/ready")).status, 200);
+  }
+  const query = `/v1/topics/t/sse?token=${outside.key}`;
+  assert.equal((await outside.ask("HEAD", query)).status, 200);
+  assert.equal((await inside.ask("HEAD", query)).status, 404);
+});
+
+test("without an address of its own everything is on the one listener", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_OPERATOR_BIND_ADDR: "" } });
+  assert.doesNotMatch(operator.server.out, /Operator routes/);
+  assert.equal((await operator.get("/metrics")).status, 200);
+  assert.equal((await operator.ask("GET", "/metrics", undefined, { authorization: "" })).status, 401);
+});
+
+test("the operator gets in when clients have taken every place", async (t) => {
+  const { outside, inside } = await operateBoth(t, { KHALA_CONNECTIONS_MAX: "3" });
+  const peers = [];
+  for (let i = 0; i < 3; i++) {
+    const peer = await connect(outside.server);
+    await peer.send("GET /healthz/live HTTP/1.1\r\nHost: khala\r\n\r\n");
+    assert.equal((await peer.response()).status, 200);
+    peers.push(peer);
+  }
+  const refused = await connect(outside.server);
+  assert.equal(await refused.answered(), false);
+  const metrics = parseMetrics((await inside.get("/metrics")).body);
+  assert.ok(metrics.get("openagents_runtime_http_connections_refused_total") >= 1);
+  assert.ok(metrics.get("openagents_runtime_http_connections") >= 4);
+});
+
+test("verbs work with the operator's address", async (t) => {
+  const { outside, inside } = await operateBoth(t);
+  const append = (url) => run(["append", "--run", "a", "--create", "--type", "run.log", "--url", url, "--data-dir", inside.data]);
+  assert.equal(append(inside.server.url).code, 0);
+  assert.equal(append(outside.server.url).code, 1);
+});
+
+test("an address that is taken or wrong is refused by its name", async (t) => {
+  const holder = net.createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => holder.once("listening", resolve));
+  t.after(() => holder.close());
+  const taken = `127.0.0.1:${holder.address().port}`;
+  const refused = run(["serve", "--bind", "127.0.0.1:0"], { settings: { KHALA_OPERATOR_BIND_ADDR: taken }, cwd: folder(t) });
+  assert.equal(refused.code, 3);
+  assert.match(refused.problem, /cannot listen on 127\.0\.0\.1:\d+: .*KHALA_OPERATOR_BIND_ADDR names another/);
+  const wrong = run(["config", "--check"], { settings: { KHALA_OPERATOR_BIND_ADDR: "nowhere" } });
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.problem, /KHALA_OPERATOR_BIND_ADDR='nowhere' is not host:port/);
+});
