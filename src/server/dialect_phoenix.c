@@ -215,6 +215,16 @@ static void drop_opening(struct link_opening *opening) {
         link_reader_drop(opening->readers[i]);
 }
 
+/* Subscriptions that stay beside those asked for, which take the place of their like. */
+static size_t count_others(const struct link *link, const struct subscribe *subscribe) {
+    size_t count = 0;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        count += reader->is_leaving ? 0 : 1;
+    for (size_t i = 0; i < subscribe->count; i++)
+        count -= link_reader_find(link, subscribe->items[i].topic) ? 1 : 0;
+    return count;
+}
+
 /* The names are topics now: watch them, then look where the cursors stand. */
 static void call_done(struct link *link, struct link_call *call, enum status status) {
     struct phoenix_request *request = (struct phoenix_request *)call;
@@ -222,7 +232,8 @@ static void call_done(struct link *link, struct link_call *call, enum status sta
     struct link_opening *opening = NULL;
     if (status == STATUS_OK)
         status = request->status;
-    if (status == STATUS_OK && link->reader_count + count > link->server->config.subscriptions_max)
+    if (status == STATUS_OK &&
+        count_others(link, &request->subscribe) + count > link->server->config.subscriptions_max)
         status = STATUS_LIMIT_REACHED;
     if (status == STATUS_OK) {
         opening = malloc(sizeof(*opening) + count * sizeof(struct link_reader *));
@@ -429,6 +440,22 @@ static enum status subscribe(struct link *link, const struct phoenix_message *me
 
 /* ---- the other messages ---- */
 
+/* Of one that is subscribed to, the stream's name follows from the topic's. */
+static struct link_reader *find_named(const struct link *link, const struct subscribe_item *item) {
+    struct link_reader *reader = link->readers;
+    if (!item->is_stream)
+        return link_reader_find(link, item->topic);
+    for (; reader; reader = reader->next) {
+        char text[STREAM_ID_BYTES_MAX];
+        struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        if (!reader->is_leaving &&
+            topic_to_stream(reader->subscription.options.topic, &stream) == STATUS_OK &&
+            slice_equal(buffer_slice(&stream), item->name))
+            break;
+    }
+    return reader;
+}
+
 static enum status unsubscribe(struct link *link, const struct phoenix_message *message,
                                const struct phoenix_address *to) {
     struct subscribe wanted;
@@ -436,7 +463,7 @@ static enum status unsubscribe(struct link *link, const struct phoenix_message *
     enum status status = subscribe_read(&wanted, message->payload, slice_of(link->server->epoch),
                                         link->server->config.subscriptions_max);
     for (size_t i = 0; status == STATUS_OK && i < wanted.count; i++) {
-        struct link_reader *reader = link_reader_find(link, wanted.items[i].topic);
+        struct link_reader *reader = find_named(link, &wanted.items[i]);
         if (reader)
             link_reader_drop(reader);
     }

@@ -109,8 +109,12 @@ static void reader_free(struct link_reader *reader) {
 }
 
 void link_reader_drop(struct link_reader *reader) {
-    reader->is_open = reader->wants_read = false;
+    reader->is_open = false;
     reader->is_leaving = true;
+    /* Its read waits for another of the link: nobody would bring it back. */
+    if (reader->wants_read && reader->subscription.is_reading)
+        subscription_read_failed(&reader->subscription, STATUS_SHUTTING_DOWN);
+    reader->wants_read = false;
     if (!reader_is_at_work(reader))
         reader_free(reader);
 }
@@ -180,10 +184,14 @@ static void note_put(struct link *link, enum conn_put put, size_t size) {
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
-/* A WebSocket waits for the peer's close as long as link_close lets it: were that begun anew here,
- * a peer that keeps talking would stay for ever. */
+/* The last words are out, once: each time would give a peer that goes on sending new time. */
 static void finish(struct link *link) {
-    if (!link->websocket)
+    if (link->is_ended)
+        return;
+    link->is_ended = true;
+    if (link->websocket)
+        websocket_ended(link);
+    else
         conn_linger(link->conn);
 }
 
@@ -545,14 +553,19 @@ static void serve_snapshot(struct link_reader *reader) {
         next_job(link);
         return;
     }
-    enum status status = link->dialect->snapshot(reader, &link->own);
+    bool is_last = link_snapshot_is_last(snapshot);
+    enum status status = STATUS_OK;
+    /* Parts that are empty for this principal would say how many documents others have. */
+    if (snapshot->documents.size > 0 || is_last) {
+        status = link->dialect->snapshot(reader, &link->own);
+        snapshot->parts_told++;
+    }
     buffer_clear(&snapshot->documents);
     snapshot->has_part = false;
-    if (link_snapshot_is_last(snapshot)) {
+    snapshot->part++;
+    if (is_last) {
         subscription_place(&reader->subscription, snapshot->snapshot->watermark);
         link_snapshot_drop(reader);
-    } else {
-        snapshot->part++;
     }
     scheduler_add(&link->loop->scheduler, &reader->turn);
     send_own(link, status);

@@ -86,6 +86,7 @@ struct link {
     char name[REQUEST_ID_BYTES_MAX + 1]; /* of the connection, for people: its request's id */
     bool was_blocked;
     bool is_closing; /* nothing is sent any more but own */
+    bool is_ended;   /* own is out too */
     bool is_lingering;
 };
 

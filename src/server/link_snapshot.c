@@ -76,12 +76,13 @@ enum status link_snapshot_write(const struct link_snapshot *snapshot, struct buf
     if (status == STATUS_OK)
         status = json_write_string(out, source->topic);
     if (status == STATUS_OK)
-        status = buffer_printf(out,
-                               ",\"format\":\"" SNAPSHOT_FORMAT
-                               "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
-                               ",\"part\":%zu,\"last\":%s,\"documents\":[",
-                               SNAPSHOT_SCHEMA_VERSION, source->epoch, source->watermark,
-                               snapshot->part, link_snapshot_is_last(snapshot) ? "true" : "false");
+        status =
+            buffer_printf(out,
+                          ",\"format\":\"" SNAPSHOT_FORMAT
+                          "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
+                          ",\"part\":%zu,\"last\":%s,\"documents\":[",
+                          SNAPSHOT_SCHEMA_VERSION, source->epoch, source->watermark,
+                          snapshot->parts_told, link_snapshot_is_last(snapshot) ? "true" : "false");
     if (status == STATUS_OK)
         status = buffer_append_slice(out, buffer_slice(&snapshot->documents));
     return status == STATUS_OK ? buffer_append_slice(out, SLICE("]}")) : status;

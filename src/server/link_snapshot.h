@@ -15,7 +15,8 @@ struct link_snapshot {
     struct link_reader *reader; /* NULL: gone */
     struct snapshot *snapshot;
     enum status status;
-    size_t part; /* the next to be told */
+    size_t part; /* the next to be read */
+    size_t parts_told;
     bool is_waiting;
     bool is_reading;
     bool has_part; /* its documents are here */

@@ -141,9 +141,8 @@ static void on_busy(uv_idle_t *busy) {
 
 static void on_serve(uv_prepare_t *serve) {
     struct io_loop *loop = serve->data;
-    if (loop->scheduler.line_count == 0)
-        return;
     link_serve(loop);
+    /* Also when everybody left since: the loop would turn for nothing. */
     if (loop->scheduler.line_count > 0)
         uv_idle_start(&loop->busy, on_busy);
     else

@@ -352,10 +352,10 @@ static void store_stop(struct server *server) {
         projector_close(server->projector);
     if (server->consumers)
         consumers_close(server->consumers);
-    if (server->nonces)
-        nonces_close(server->nonces);
     causes_close(server->causes);
     topic_activity_close(server->activity);
+    if (server->nonces)
+        nonces_close(server->nonces);
     if (server->hub)
         hub_close(server->hub);
     if (server->store)

@@ -41,10 +41,10 @@ struct server {
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
-    struct nonces *nonces;
     struct causes *causes;
     struct topic_activity *activity;
     struct clock_reading started;
+    struct nonces *nonces;
     struct writer *writer;
     struct readers *readers;
     struct snapshot_service snapshot_service;

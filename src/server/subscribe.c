@@ -23,6 +23,16 @@ void subscribe_release(struct subscribe *subscribe) {
     arena_release(&subscribe->arena);
 }
 
+static enum status copy_text(struct arena *arena, struct slice text, struct slice *copy) {
+    char *memory = arena_alloc(arena, text.size + 1);
+    if (!memory)
+        return STATUS_OUT_OF_MEMORY;
+    if (text.size > 0)
+        memcpy(memory, text.data, text.size);
+    *copy = (struct slice){memory, text.size};
+    return STATUS_OK;
+}
+
 static enum status copy_name(struct arena *arena, struct json_value value, struct slice *name) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer decoded = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
@@ -30,12 +40,7 @@ static enum status copy_name(struct arena *arena, struct json_value value, struc
         return STATUS_BAD_SUBSCRIPTION;
     if (json_string_decode(value, &decoded) != STATUS_OK)
         return STATUS_BAD_TOPIC;
-    char *copy = arena_alloc(arena, decoded.size + 1);
-    if (!copy)
-        return STATUS_OUT_OF_MEMORY;
-    memcpy(copy, decoded.data, decoded.size);
-    *name = (struct slice){copy, decoded.size};
-    return STATUS_OK;
+    return copy_text(arena, buffer_slice(&decoded), name);
 }
 
 static struct subscribe_item *find(struct subscribe *subscribe, struct slice name, bool is_stream) {
@@ -79,22 +84,40 @@ static enum status read_names(struct subscribe *subscribe, const struct json_fie
     return status;
 }
 
+/* The text rule from topic to stream loses nothing when it is asked whether two names can be one;
+ * the way back would take a.b for a:b. */
+static enum status name_streams(struct subscribe *subscribe) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
+        char text[STREAM_ID_BYTES_MAX];
+        struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        struct subscribe_item *item = &subscribe->items[i];
+        if (!item->is_stream)
+            status = topic_to_stream(item->name, &stream);
+        item->stream = item->is_stream ? item->name : buffer_slice(&stream);
+        if (status == STATUS_OK && !item->is_stream)
+            status = copy_text(&subscribe->arena, buffer_slice(&stream), &item->stream);
+    }
+    return status;
+}
+
 /* A cursor may name a topic by its stream, and the other way round. */
 static void place_cursor(struct subscribe *subscribe, const struct topic_cursor *cursor) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer other = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    bool is_stream = cursor->kind == TOPIC_CURSOR_STREAM;
-    struct subscribe_item *item = find(subscribe, cursor->name, is_stream);
-    enum status status = STATUS_OK;
-    if (!item) {
-        status = is_stream ? stream_to_topic(cursor->name, &other)
-                           : topic_to_stream(cursor->name, &other);
-        item = status == STATUS_OK ? find(subscribe, buffer_slice(&other), !is_stream) : NULL;
+    bool by_stream = cursor->kind == TOPIC_CURSOR_STREAM;
+    struct slice stream = cursor->name;
+    if (!by_stream && topic_to_stream(cursor->name, &other) == STATUS_OK)
+        stream = buffer_slice(&other);
+    for (size_t i = 0; i < subscribe->count; i++) {
+        struct subscribe_item *item = &subscribe->items[i];
+        bool is_meant = by_stream || item->is_stream ? slice_equal(item->stream, stream)
+                                                     : slice_equal(item->name, cursor->name);
+        if (!is_meant)
+            continue;
+        item->has_cursor = true;
+        item->after_seq = cursor->after_seq;
     }
-    if (!item)
-        return;
-    item->has_cursor = true;
-    item->after_seq = cursor->after_seq;
 }
 
 static enum status read_cursors(struct subscribe *subscribe, const struct json_field *field) {
@@ -106,7 +129,9 @@ static enum status read_cursors(struct subscribe *subscribe, const struct json_f
     if (field->value.kind != JSON_KIND_ARRAY && field->value.kind != JSON_KIND_OBJECT)
         return STATUS_BAD_SUBSCRIPTION;
     cursor_list_init(&list);
-    enum status status = cursor_list_begin(&list, field->value.raw, &limits);
+    enum status status = name_streams(subscribe);
+    if (status == STATUS_OK)
+        status = cursor_list_begin(&list, field->value.raw, &limits);
     while (status == STATUS_OK && cursor_list_next(&list, &item)) {
         status = item.status;
         if (status == STATUS_OK)
@@ -189,12 +214,23 @@ static enum status resolve(struct subscribe *subscribe, struct store_session *se
     if (stream_to_topic(item->name, &named) != STATUS_OK ||
         topic_name_check(buffer_slice(&named)) != STATUS_OK)
         return STATUS_BAD_TOPIC;
-    char *copy = arena_alloc(&subscribe->arena, named.size);
-    if (!copy)
-        return STATUS_OUT_OF_MEMORY;
-    memcpy(copy, named.data, named.size);
-    item->topic = (struct slice){copy, named.size};
-    return STATUS_OK;
+    return copy_text(&subscribe->arena, buffer_slice(&named), &item->topic);
+}
+
+/* Names of one topic become one: of two readers of it, one would take the place of the other. */
+static void merge(struct subscribe *subscribe) {
+    size_t kept = 0;
+    for (size_t i = 0; i < subscribe->count; i++) {
+        const struct subscribe_item *item = &subscribe->items[i];
+        size_t same = 0;
+        while (same < kept && !slice_equal(subscribe->items[same].topic, item->topic))
+            same++;
+        if (same == kept)
+            subscribe->items[kept++] = *item;
+        else if (!subscribe->items[same].has_cursor && item->has_cursor)
+            subscribe->items[same] = *item;
+    }
+    subscribe->count = kept;
 }
 
 enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *session) {
@@ -202,5 +238,7 @@ enum status subscribe_resolve(struct subscribe *subscribe, struct store_session 
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
         if (subscribe->items[i].is_stream)
             status = resolve(subscribe, session, &subscribe->items[i]);
+    if (status == STATUS_OK)
+        merge(subscribe);
     return status;
 }

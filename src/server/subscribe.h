@@ -16,7 +16,8 @@
 struct subscribe_item {
     struct slice name;
     bool is_stream;
-    struct slice topic; /* known once resolved */
+    struct slice topic;  /* known once resolved */
+    struct slice stream; /* only while cursors are placed */
     bool has_cursor;
     uint64_t after_seq;
 };
@@ -33,7 +34,7 @@ struct subscribe {
 
 MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
                                       struct slice epoch, size_t topics_max);
-/* Finds the topics of streams. */
+/* Finds the topics of streams; afterwards each topic is there once. */
 MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
                                          struct store_session *session);
 void subscribe_release(struct subscribe *subscribe);

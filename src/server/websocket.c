@@ -16,15 +16,17 @@
 #define DEFLATE_BYTES_MIN 128
 /* Replies that wait for the peer to read; then its messages wait too. */
 #define OWN_BYTES_BUSY (64u << 10)
-#define FLOODED_MAX    1000
+/* A peer may save up so much, and is forgiven once it has. */
+#define CREDIT_US_MAX (2 * UINT64_C(1000000))
+#define FLOODED_MAX   1000
 #define WAITING_BYTES  (sizeof(uint32_t))
 
 struct websocket {
     struct ws_decoder decoder;
     struct buffer waiting; /* messages not handed on yet, each behind its size */
-    uint64_t credit_ms;    /* of messages: each costs its share of a second */
+    uint64_t credit_us;    /* of messages: each costs its share of a second */
     uint64_t credited_at_ms;
-    unsigned flooded;
+    unsigned flooded; /* messages refused */
     bool deflate;
     bool is_held;
     bool peer_closed;
@@ -97,7 +99,7 @@ struct link *websocket_open(struct exchange *exchange, const struct dialect *dia
         return NULL;
     }
     websocket->deflate = agreement.deflate;
-    websocket->credit_ms = 2000;
+    websocket->credit_us = CREDIT_US_MAX;
     websocket->credited_at_ms = clock_mono_ms(&loop->clock);
     buffer_init(&websocket->waiting, LOOP_READ_BYTES + config->message_bytes_max * 2 + 1024);
     ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, link,
@@ -122,15 +124,16 @@ bool websocket_deflates(const struct link *link) {
 bool websocket_is_flooding(struct link *link) {
     struct websocket *websocket = link->websocket;
     uint64_t now_ms = clock_mono_ms(&link->loop->clock);
-    uint64_t cost_ms = 1000 / link->loop->config->messages_per_second;
-    websocket->credit_ms += now_ms - websocket->credited_at_ms;
+    uint64_t cost_us = 1000000 / link->loop->config->messages_per_second;
+    websocket->credit_us += (now_ms - websocket->credited_at_ms) * 1000;
     websocket->credited_at_ms = now_ms;
-    if (websocket->credit_ms > 2000)
-        websocket->credit_ms = 2000;
-    if (websocket->credit_ms < cost_ms)
+    if (websocket->credit_us >= CREDIT_US_MAX) {
+        websocket->credit_us = CREDIT_US_MAX;
+        websocket->flooded = 0;
+    }
+    if (websocket->credit_us < cost_us)
         return true;
-    websocket->credit_ms -= cost_ms;
-    websocket->flooded = 0;
+    websocket->credit_us -= cost_us;
     return false;
 }
 
@@ -208,12 +211,21 @@ static enum status hand_on(struct link *link, struct slice text) {
     return status;
 }
 
+/* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
+static void heard(struct link *link) {
+    const struct deadline *deadline = &link->conn->deadline;
+    bool is_leaving = deadline->at_ms > 0 && deadline->kind == DEADLINE_LEAVE;
+    if (!is_leaving)
+        io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
+}
+
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
     struct link *link = user;
     struct buffer *waiting = &link->websocket->waiting;
     uint32_t size = (uint32_t)message.size;
     if (!link->conn || link->is_closing)
         return STATUS_OK;
+    heard(link);
     if (opcode != WS_TEXT)
         return STATUS_INVALID_MESSAGE;
     if (waiting->size == 0 && !must_wait(link))
@@ -228,14 +240,17 @@ static enum status on_ping(void *user, struct slice payload) {
     struct link *link = user;
     if (!link->conn || link->is_closing)
         return STATUS_OK;
+    heard(link);
     /* Of pings faster than they can be answered, the last ones are not. */
     return link->own.size > OWN_BYTES_BUSY ? STATUS_OK
                                            : ws_frame_write(&link->own, WS_PONG, false, payload);
 }
 
 static enum status on_pong(void *user, struct slice payload) {
-    (void)user;
+    struct link *link = user;
     (void)payload;
+    if (link->conn && !link->is_closing)
+        heard(link);
     return STATUS_OK;
 }
 
@@ -265,6 +280,17 @@ static void unhold(struct link *link) {
     if (link->websocket->is_held)
         conn_unhold(link->conn);
     link->websocket->is_held = false;
+}
+
+/* A peer that has closed waits for the server to end the connection; one that has not is listened
+ * to until it does. */
+void websocket_ended(struct link *link) {
+    if (link->websocket->peer_closed) {
+        conn_linger(link->conn);
+        return;
+    }
+    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_LINGER);
+    unhold(link);
 }
 
 /* What waited, as far as it may go on now. */
@@ -301,10 +327,7 @@ static void settle(struct link *link, enum status status) {
 }
 
 void websocket_received(struct link *link, struct slice bytes) {
-    struct websocket *websocket = link->websocket;
-    if (!link->is_closing)
-        io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
-    settle(link, ws_feed(&websocket->decoder, bytes));
+    settle(link, ws_feed(&link->websocket->decoder, bytes));
 }
 
 void websocket_go_on(struct link *link) {

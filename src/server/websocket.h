@@ -32,5 +32,7 @@ void websocket_close(struct link *link, enum close_code code, struct slice reaso
 void websocket_received(struct link *link, struct slice bytes);
 void websocket_go_on(struct link *link);
 void websocket_silent(struct link *link);
+/* Everything is sent, the close too. */
+void websocket_ended(struct link *link);
 
 #endif

@@ -198,6 +198,24 @@ export class Peer {
     return cut.response;
   }
 
+  /** The head of an answer whose body is something else. */
+  async head() {
+    const end = () => this.#received.indexOf("\r\n\r\n");
+    await this.#until(() => end() >= 0 || this.ended, "the head of an answer");
+    assert.ok(end() >= 0, `the connection ended before an answer: ${this.#received} ${this.error ?? ""}`);
+    const head = this.#received.subarray(0, end() + 4).toString("latin1");
+    this.#received = this.#received.subarray(end() + 4);
+    return head;
+  }
+
+  /** What cut({size, …} or null) takes from the front; null when the server ended before it could. */
+  async part(cut) {
+    let found = null;
+    await this.#until(() => (found = cut(this.#received)) !== null || this.ended, "more bytes");
+    if (found) this.#received = this.#received.subarray(found.size);
+    return found;
+  }
+
   /** Whether an answer comes before the end. */
   async answered() {
     await this.#until(() => this.#received.length > 0 || this.ended, "an answer or the end");

@@ -1,0 +1,429 @@
+// The seam between what is replayed and what is live: clients of every dialect begin at random
+// places while events are appended at full speed, windows are tiny, and retention prunes a second
+// behind the head. Each must see a run without a gap or a repetition from where it began, or be
+// told that its cursor is stale and get back in one step; and those that stay end equal to the log.
+// Repeats by KHALA_CHAOS_SEED; KHALA_CHAOS_SUBSCRIPTIONS and KHALA_CHAOS_SECONDS set how many and
+// for how long at most.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import WebSocket from "ws";
+import { within } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { Stream } from "../lib/sse.mjs";
+
+const SUBSCRIPTIONS = Number(process.env.KHALA_CHAOS_SUBSCRIPTIONS ?? 3000);
+const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 14);
+const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
+const CLIENTS = 32;
+const WRITERS = 2;
+const BUDGET = 4000;
+const RUNS = ["a", "b", "c"];
+const TOPICS = [...RUNS.map((run) => `run:${run}:events`), "chat:room", "runtime.run_summaries"];
+const LOG = "log";
+
+const SETTINGS = {
+  KHALA_WINDOW_FRAMES_MAX: "50",
+  KHALA_WINDOWS_BYTES_MAX: "1048576",
+  KHALA_WS_MESSAGES_PER_SECOND: "100000",
+  RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
+  RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "1000000",
+  RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20",
+  RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1",
+  RUNTIME_KHALA_FALLBACK_RETENTION_SECONDS: "1",
+  RUNTIME_KHALA_RUN_SUMMARIES_RETENTION_SECONDS: "1",
+  RUNTIME_KHALA_RUN_SUMMARIES_SNAPSHOT_CADENCE_SECONDS: "1",
+  RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: String(BUDGET),
+  RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: String(BUDGET),
+};
+
+function generator(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const random = generator(SEED);
+const below = (count) => Math.floor(random() * count);
+const pick = (list) => list[below(list.length)];
+
+/** What was appended, as it was acknowledged: the oracle. */
+class Authority {
+  ids = new Map(TOPICS.map((topic) => [topic, []])); // by seq - 1; of summaries what the first client saw
+  heads = new Map(TOPICS.map((topic) => [topic, 0]));
+  cursors = [];
+
+  acknowledge(topic, event) {
+    this.ids.get(topic)[event.seq - 1] = event.event_id;
+    this.heads.set(topic, Math.max(this.heads.get(topic), event.seq));
+    this.cursors.push(event.cursor);
+  }
+
+  /** Two who saw the same place saw the same event. */
+  agree(topic, seq, id) {
+    const ids = this.ids.get(topic);
+    this.heads.set(topic, Math.max(this.heads.get(topic), seq));
+    ids[seq - 1] ??= id;
+    assert.equal(id, ids[seq - 1], `${topic} at ${seq} is another event`);
+  }
+}
+
+/** One client's run of one topic. */
+class Run {
+  count = 0;
+  at = null;
+  stale = 0;
+  begun = 0;
+  documents = new Map();
+  #waiting = [];
+
+  constructor(authority, topic) {
+    this.authority = authority;
+    this.topic = topic;
+  }
+
+  /** Begins behind that place, by a cursor or a bootstrap. */
+  begin(after) {
+    this.at = after;
+    this.begun++;
+    this.tell();
+  }
+
+  /** A bootstrap that names its first event; behind a snapshot its last part names it. */
+  bootstrap({ from_seq }) {
+    this.at = null;
+    if (from_seq !== undefined) this.begin(from_seq - 1);
+  }
+
+  snapshot(part) {
+    for (const one of part.documents) this.documents.set(one.payload.run_id, one.payload);
+    if (part.last) this.begin(part.watermark);
+  }
+
+  /** A batch, or a message, that says what it covers. */
+  covers(after, through) {
+    assert.equal(after, this.at, `${this.topic}: a range begins behind ${after}, the one before ended at ${this.at}`);
+    this.covered = through;
+  }
+
+  take(seq, id, payload) {
+    assert.ok(this.at !== null, `${this.topic}: an event before the beginning`);
+    assert.equal(seq, this.at + 1, `${this.topic}: ${seq} follows ${this.at}`);
+    this.at = seq;
+    this.count++;
+    this.authority.agree(this.topic, seq, id);
+    if (this.topic === "runtime.run_summaries") this.documents.set(payload.run_id, payload);
+    this.tell();
+  }
+
+  tell() {
+    this.#waiting = this.#waiting.filter((one) => !one());
+  }
+
+  fail(error) {
+    this.problem ??= error;
+    this.tell();
+  }
+
+  until(ready, what) {
+    const done = new Promise((resolve, reject) => {
+      const look = () => {
+        if (this.problem) reject(this.problem);
+        else if (ready()) resolve();
+        else return false;
+        return true;
+      };
+      if (!look()) this.#waiting.push(look);
+    });
+    return within(done, `${this.topic} ${what()}`).catch((error) => {
+      const { at, count, stale, begun } = this;
+      throw Object.assign(error, { message: `${error.message}; ${JSON.stringify({ at, count, stale, begun })}` });
+    });
+  }
+}
+
+/** A message handler whose mistakes are the run's. */
+const guarded = (run, take) => (...given) => {
+  try {
+    take(...given);
+  } catch (error) {
+    run.fail(error);
+  }
+};
+
+function socket(operator, path, options = {}) {
+  const ws = new WebSocket(`ws://${operator.server.host}:${operator.server.port}${path}`,
+    { perMessageDeflate: random() < 0.5, headers: { authorization: `Bearer ${operator.key}` }, ...options });
+  operator.server.peers.push({ close: () => ws.terminate() });
+  ws.on("error", () => {});
+  return ws;
+}
+
+/** Says it when a connection ends that should not. */
+function watchEnd(ws, run) {
+  ws.on("close", (code, reason) => { if (!run.over) run.fail(new Error(`${run.topic}: closed ${code} ${reason}`)); });
+}
+
+const dialects = {
+  phoenix(operator, run, after) {
+    const ws = socket(operator, `/socket/websocket?vsn=2.0.0`);
+    const replies = new Map();
+    let ref = 0;
+    const ask = (event, payload) => new Promise((resolve) => {
+      replies.set(String(++ref), resolve);
+      ws.send(JSON.stringify(["1", String(ref), "sync:v1", event, payload]));
+    });
+    const frames = random() < 0.3;
+    const subscribe = async (from) => {
+      const cursor = from === null ? {} : { resume_after: { [run.topic]: from } };
+      const { status, response } = await ask("sync:subscribe", { topics: [run.topic], frames, replay_batch_size: 1 + below(1000), ...cursor });
+      if (run.over) return;
+      if (status === "error") {
+        assert.equal(response.code, "stale_cursor");
+        assert.notEqual(from, null, "a bootstrap is never stale");
+        run.stale++;
+        await subscribe(null);
+      }
+    };
+    const begin = ({ status, response }) => {
+      if (status !== "ok" || !response.windows) return;
+      const [window] = response.windows;
+      if (window.bootstrap) run.bootstrap(window.bootstrap);
+      else if (window.resume_after !== undefined) run.begin(window.resume_after);
+    };
+    const take = (event, payload) => {
+      if (event === "sync:update_batch") {
+        if (!frames) run.covers(payload.after, payload.through);
+        for (const one of payload.updates) run.take(one.watermark, one.event_id, one.payload);
+        assert.equal(payload.through, run.at, "a batch covers what it brings");
+      } else if (event === "sync:frame") {
+        run.take(payload.seq, run.authority.ids.get(run.topic)[payload.seq - 1], JSON.parse(Buffer.from(payload.payload_bytes, "base64")));
+      } else if (event === "sync:snapshot") {
+        run.snapshot(payload);
+      } else if (event === "sync:error") {
+        assert.equal(payload.code, "stale_cursor", JSON.stringify(payload));
+        run.stale++;
+        subscribe(null).catch((error) => run.fail(error));
+      }
+    };
+    ws.on("message", guarded(run, (data) => {
+      if (run.over) return;
+      const [, answered, , event, payload] = JSON.parse(data);
+      // In the order of the wire: what follows the reply is not to be seen before it.
+      if (event === "phx_reply") {
+        begin(payload);
+        replies.get(answered)(payload);
+      } else take(event, payload);
+    }));
+    ws.on("open", () => { ask("phx_join", {}).then(() => subscribe(after)).catch((error) => run.fail(error)); });
+    watchEnd(ws, run);
+    return () => ws.terminate();
+  },
+
+  topic_ws(operator, run, after) {
+    const query = `limit=${1 + below(1000)}${after === null ? "" : `&after_seq=${after}`}`;
+    const ws = socket(operator, `/internal/v1/khala/topics/${encodeURIComponent(run.topic)}/ws?${query}`);
+    ws.on("message", guarded(run, (data) => {
+      const one = JSON.parse(data);
+      if (one.type === "hello" && one.bootstrap) run.bootstrap(one.bootstrap);
+      else if (one.type === "hello") run.begin(one.after_seq);
+      else if (one.type === "stale_cursor") run.stale++;
+      else if (one.type === "snapshot") run.snapshot(one);
+      else if (one.type === "message") {
+        run.covers(one.after, one.sequence);
+        run.take(one.sequence, one.event_id, one.payload);
+      } else assert.fail(`${run.topic}: ${data}`);
+    }));
+    watchEnd(ws, run);
+    return () => ws.terminate();
+  },
+
+  sse(operator, run, after) {
+    let stream;
+    let looked = 0;
+    const take = (event) => {
+      if (event.type === "stale_cursor") {
+        run.stale++;
+        run.at = null;
+      } else if (event.type === "bootstrap") run.bootstrap(event.data);
+      else if (event.type === "snapshot") run.snapshot(event.data);
+      else if (event.type === "message") {
+        if (run.begun === 0 && run.stale === 0) run.begin(after);
+        run.take(event.data.sequence, event.data.event_id, event.data.payload);
+      } else assert.fail(`${run.topic}: ${JSON.stringify(event)}`);
+    };
+    const path = `/v1/topics/${encodeURIComponent(run.topic)}/sse${after === null ? "" : `?after_seq=${after}`}`;
+    Stream.open(operator, path, { authorization: `Bearer ${operator.key}` }).then(async (opened) => {
+      stream = opened;
+      if (run.over) stream.close();
+      while (!run.over) {
+        await stream.until((one) => one.events.length > looked || run.over, "events");
+        for (; looked < stream.events.length; looked++) take(stream.events[looked]);
+        stream.events.splice(0, looked);
+        looked = 0;
+      }
+    }).catch((error) => { if (!run.over) run.fail(error); });
+    return () => stream?.close();
+  },
+
+  poll(operator, run, after) {
+    const limit = 1 + below(200);
+    (async () => {
+      for (let cursor = after; !run.over;) {
+        const query = `limit=${limit}&wait_ms=${below(3) * 500}${cursor === null ? "" : `&after_seq=${cursor}`}`;
+        const response = await operator.get(`khala/topics/${encodeURIComponent(run.topic)}/messages?${query}`);
+        if (run.over) return;
+        if (response.status === 410) {
+          assert.notEqual(cursor, null, "a bootstrap is never stale");
+          run.stale++;
+          cursor = null;
+          continue;
+        }
+        assert.equal(response.status, 200, response.body);
+        const page = JSON.parse(response.body);
+        if (page.bootstrap) run.begin(page.bootstrap.from_seq - 1);
+        else if (run.at === null) run.begin(cursor);
+        for (const one of page.messages) run.take(one.sequence, one.event_id, one.payload);
+        assert.equal(page.next_cursor, run.at);
+        cursor = page.next_cursor;
+      }
+    })().catch((error) => run.fail(error));
+    return () => {};
+  },
+
+  audit(operator, run, after) {
+    const ws = socket(operator, "/api/events/stream");
+    ws.on("open", () => ws.send(JSON.stringify({ type: "init", version: 1, capability: operator.key, nonce: randomUUID(),
+      ts: Date.now(), ...(after === null ? {} : { after_cursor: after }) })));
+    ws.on("message", guarded(run, (data) => {
+      const one = JSON.parse(data);
+      if (one.type === "event") run.event(one.event);
+      else assert.ok(["init_ack", "replay_complete", "heartbeat"].includes(one.type), data.toString());
+    }));
+    watchEnd(ws, run);
+    return () => ws.terminate();
+  },
+};
+
+/** A run of the whole log: each entity's events continue each other. */
+class LogRun extends Run {
+  entities = new Map();
+  cursor = null;
+
+  event(event) {
+    const key = `${event.entity}:${event.entity_id}`;
+    const before = this.entities.get(key);
+    if (before !== undefined) assert.equal(event.seq, before + 1, `the log: ${key}`);
+    this.entities.set(key, event.seq);
+    if (event.entity === "run") this.authority.agree(`run:${event.entity_id}:events`, event.seq, event.event_id);
+    this.cursor = event.cursor;
+    this.at = this.count++;
+    this.tell();
+  }
+}
+
+async function write(operator, authority, state) {
+  while (!state.over) {
+    const items = Array.from({ length: 1 + below(80) }, () => (random() < 0.8
+      ? { run_id: pick(RUNS), event_type: "step", payload: { pad: "x".repeat(below(60)) } }
+      : { topic: "chat:room", event_type: "said", payload: { n: below(1000) } }));
+    const answers = await operator.batch(items);
+    answers.forEach((answer, i) => {
+      assert.equal(answer.status, 200, JSON.stringify(answer));
+      authority.acknowledge(items[i].run_id ? `run:${items[i].run_id}:events` : "chat:room", answer.event);
+    });
+    state.appended += items.length;
+  }
+}
+
+/** Where a client begins: anywhere, near the head, at it, or nowhere. */
+function place(head) {
+  const chance = random();
+  if (chance < 0.15) return null;
+  if (chance < 0.3) return below(head + 1);
+  if (chance < 0.5) return head;
+  return Math.max(0, head - below(chance < 0.75 ? 200 : BUDGET + 500));
+}
+
+function follow(operator, authority, dialect, topic) {
+  const run = dialect === "audit" ? new LogRun(authority, LOG) : new Run(authority, topic);
+  const after = dialect === "audit" ? (random() < 0.02 ? null : authority.cursors.at(-1 - below(Math.min(2000, authority.cursors.length))) ?? null)
+    : place(authority.heads.get(topic));
+  const close = dialects[dialect](operator, run, after);
+  run.end = () => {
+    run.over = true;
+    close();
+  };
+  return run;
+}
+
+/** One after the other, each followed for a random number of events. */
+async function subscribe(operator, authority, state) {
+  while (state.begun < SUBSCRIPTIONS && !state.over) {
+    const dialect = pick(Object.keys(dialects));
+    state.begun++;
+    const run = follow(operator, authority, dialect, pick(TOPICS));
+    const wanted = 1 + below(120);
+    try {
+      await run.until(() => run.count >= wanted || (run.stale > 0 && run.begun > 0 && run.count >= 20) || state.over, () => `for ${wanted} events by ${dialect}`);
+    } finally {
+      run.end();
+    }
+    const kept = state.by.get(dialect) ?? { runs: 0, events: 0, stale: 0 };
+    state.by.set(dialect, { runs: kept.runs + 1, events: kept.events + run.count, stale: kept.stale + (run.stale > 0 ? 1 : 0) });
+  }
+}
+
+/** Those that stay: after the storm, each of single events reaches each of them. */
+async function settle(operator, authority, runs) {
+  for (let round = 0; round < 10; round++) {
+    for (const run of RUNS) authority.acknowledge(`run:${run}:events`, (await operator.did(`runs/${run}/events`, { event_type: "last", payload: { round } })).event);
+    authority.acknowledge("chat:room", (await operator.did("topics/chat:room/events", { event_type: "last", payload: { round } })).event);
+    const { head_cursor } = await operator.read("khala/topics/runtime.run_summaries/messages?limit=1");
+    authority.heads.set("runtime.run_summaries", head_cursor);
+    const last = authority.cursors.at(-1);
+    for (const { dialect, run } of runs) {
+      await run.until(() => (run instanceof LogRun ? run.cursor === last : run.at === authority.heads.get(run.topic)),
+        () => `${dialect} to the end, ${authority.heads.get(run.topic)}`);
+    }
+  }
+}
+
+test(`${SUBSCRIPTIONS} subscriptions while events come and go, seed ${SEED}`, { timeout: 230_000 + SECONDS * 1000 }, async (t) => {
+  const operator = await operate(t, { settings: SETTINGS });
+  const authority = new Authority();
+  for (const run_id of RUNS) authority.acknowledge(`run:${run_id}:events`, (await operator.did("runs", { run_id, owner_user_id: "u" }, 201)).event);
+  const state = { begun: 0, appended: 0, over: false, by: new Map() };
+  const staying = Object.keys(dialects).flatMap((dialect) =>
+    (dialect === "audit" ? [LOG, LOG] : TOPICS).map((topic) => ({ dialect, run: follow(operator, authority, dialect, topic) })));
+  const begun = Date.now();
+  const writing = Array.from({ length: WRITERS }, () => write(operator, authority, state));
+  const timer = setTimeout(() => { state.over = true; }, SECONDS * 1000);
+  try {
+    await Promise.race([Promise.all(Array.from({ length: CLIENTS }, () => subscribe(operator, authority, state))),
+      Promise.all(writing).then(() => new Promise(() => {}))]);
+  } finally {
+    state.over = true;
+    clearTimeout(timer);
+  }
+  await within(Promise.all(writing), "the writers' end");
+  await settle(operator, authority, staying);
+  for (const run of RUNS) {
+    const document = await operator.read(`projectors/run-summary/${run}`);
+    for (const one of staying.filter(({ run: { topic } }) => topic === "runtime.run_summaries")) {
+      assert.deepEqual(one.run.documents.get(run), document, `${one.dialect} has another summary of ${run}`);
+    }
+  }
+  for (const { run } of staying) run.end();
+  const all = [...state.by.values()];
+  const stale = all.reduce((sum, one) => sum + one.stale, 0);
+  const pruned = await operator.read("khala/topics/run:a:events/messages?limit=1");
+  t.diagnostic(`seed ${SEED}: ${state.begun} subscriptions in ${Date.now() - begun} ms, ${state.appended} appended, floor ${pruned.oldest_available_cursor} `
+    + `of ${pruned.head_cursor}, ${JSON.stringify(Object.fromEntries(state.by))}`);
+  assert.ok(state.by.size === Object.keys(dialects).length && stale > 0, "every dialect, and some were told");
+  assert.ok(pruned.oldest_available_cursor > 0, "retention pruned");
+});

@@ -1,0 +1,146 @@
+// The unmodified Phoenix client over the unmodified ws, wrapped so that a test can wait for what
+// it is pushed; and a follower that checks the one rule of delivery while it reads.
+import assert from "node:assert/strict";
+import { Socket } from "phoenix";
+import WebSocket from "ws";
+import { within } from "./khala.mjs";
+
+export const PUSHES = ["sync:update_batch", "sync:snapshot", "sync:frame", "sync:heartbeat", "sync:error"];
+
+/** What a client of one topic saw: its batches must continue each other. */
+export class Run {
+  updates = [];
+  completes = 0;
+  at = null;
+  head = 0;
+
+  take(batch) {
+    if (this.at !== null) assert.equal(batch.after, this.at, `a batch of ${batch.topic} begins behind ${batch.after}`);
+    assert.ok(batch.through >= batch.after);
+    this.at = batch.through;
+    this.head = batch.head_watermarks[0].watermark;
+    this.completes += batch.replay_complete ? 1 : 0;
+    this.updates.push(...batch.updates);
+  }
+
+  get sequences() {
+    return this.updates.map((one) => one.watermark);
+  }
+}
+
+export class Client {
+  pushes = [];
+  runs = new Map();
+  closes = [];
+  opened = 0;
+  #watchers = new Set();
+  #problem = null;
+
+  /** A socket that is open and has joined. */
+  static async join(operator, options = {}) {
+    const client = new Client(operator, options);
+    await client.joined(options.payload);
+    return client;
+  }
+
+  constructor(operator, { transport = WebSocket, heartbeatIntervalMs = 30_000, path = "/socket", channel = "sync:v1" } = {}) {
+    const { host, port } = operator.server;
+    this.socket = new Socket(`ws://${host}:${port}${path}`, {
+      transport, heartbeatIntervalMs, params: () => ({ token: operator.key }),
+      reconnectAfterMs: () => 10, rejoinAfterMs: () => 10,
+    });
+    this.socket.onOpen(() => this.#did(() => { this.opened++; }));
+    this.socket.onClose((event) => this.#did(() => this.closes.push({ code: event.code, reason: String(event.reason) })));
+    this.socket.onError(() => this.#did(() => {}));
+    this.channel = this.socket.channel(channel, () => this.payload ?? {});
+    for (const event of PUSHES) this.channel.on(event, (payload) => this.#did(() => this.#pushed(event, payload)));
+    operator.server.peers.push(this);
+    this.socket.connect();
+  }
+
+  #did(change) {
+    try {
+      change();
+    } catch (error) {
+      this.#problem ??= error;
+    }
+    for (const watcher of [...this.#watchers]) watcher();
+  }
+
+  #pushed(event, payload) {
+    this.pushes.push({ event, payload });
+    if (event !== "sync:update_batch") return;
+    if (!this.runs.has(payload.topic)) this.runs.set(payload.topic, new Run());
+    this.runs.get(payload.topic).take(payload);
+  }
+
+  async joined(payload) {
+    this.payload = payload;
+    const answer = new Promise((resolve, reject) => {
+      const welcomed = (welcome) => this.#did(() => resolve(welcome));
+      this.channel.join().receive("ok", welcomed).receive("error", (body) => reject(Object.assign(new Error("refused"), { body })));
+    });
+    this.welcome = await within(answer, "the reply to a join");
+    return this.welcome;
+  }
+
+  /** Sends an event and answers {status, response}. */
+  ask(event, payload) {
+    const answer = new Promise((resolve) => {
+      const push = this.channel.push(event, payload);
+      for (const status of ["ok", "error"]) push.receive(status, (response) => resolve({ status, response }));
+    });
+    return within(answer, `the reply to ${event}`);
+  }
+
+  async subscribe(payload) {
+    const { status, response } = await this.ask("sync:subscribe", payload);
+    assert.equal(status, "ok", JSON.stringify(response));
+    return response;
+  }
+
+  async refused(event, payload) {
+    const { status, response } = await this.ask(event, payload);
+    assert.equal(status, "error", JSON.stringify(response));
+    return response;
+  }
+
+  async leave() {
+    await within(new Promise((resolve) => this.channel.leave().receive("ok", resolve)), "the reply to a leave");
+  }
+
+  run(topic) {
+    return this.runs.get(topic) ?? new Run();
+  }
+
+  /** Forgets what it saw of a topic, as a client that begins anew does. */
+  forget(topic) {
+    this.runs.delete(topic);
+  }
+
+  of(event) {
+    return this.pushes.filter((one) => one.event === event).map((one) => one.payload);
+  }
+
+  until(ready, what) {
+    let watcher;
+    const done = new Promise((resolve, reject) => {
+      watcher = () => {
+        if (this.#problem) reject(this.#problem);
+        else if (ready(this)) resolve();
+      };
+      this.#watchers.add(watcher);
+      watcher();
+    });
+    return within(done, what).finally(() => this.#watchers.delete(watcher));
+  }
+
+  reached(topic, seq) {
+    return this.until(() => this.run(topic).at === seq, `${topic} at ${seq}`);
+  }
+
+  close() {
+    this.socket.disconnect();
+    this.socket.reconnectTimer?.reset();
+  }
+}
