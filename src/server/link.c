@@ -29,12 +29,14 @@ static void job_back(struct loop_task *task);
 static struct cause cause_of(const struct link *link, const struct link_reader *reader,
                              char text[PRINCIPAL_NAME_BYTES_MAX]) {
     struct slice who = {NULL, 0};
+    struct slice topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0};
     if (link->principal)
         who = (struct slice){text, principal_name(link->principal, text)};
     return (struct cause){
         .connection = slice_of(link->name),
         .principal = who,
-        .topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0},
+        /* People know the whole log by its address. */
+        .topic = reader && topic_is_log(topic) ? SLICE("/api/events") : topic,
         .dialect = link->dialect->label,
     };
 }
