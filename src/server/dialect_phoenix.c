@@ -408,8 +408,9 @@ static enum status say_stale(struct link *link, const struct link_opening *openi
         if (!subscription->is_stale)
             continue;
         link_tell_stale(opening->readers[i]);
-        stale[count++] = (struct stale_topic){
-            subscription->options.topic, subscription->options.policy, &subscription->continuity};
+        stale[count++] =
+            (struct stale_topic){subscription->options.topic, subscription->options.policy,
+                                 subscription_continuity(subscription)};
     }
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);

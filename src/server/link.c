@@ -53,7 +53,7 @@ void link_tell_why(struct link *link, enum status status, unsigned close_code) {
 void link_tell_stale(const struct link_reader *reader) {
     char who[PRINCIPAL_NAME_BYTES_MAX];
     telemetry_stale(reader->link->server, cause_of(reader->link, reader, who),
-                    &reader->subscription.continuity);
+                    subscription_continuity(&reader->subscription));
 }
 
 void link_tell_denied(struct link *link, struct slice topic, enum status status) {

@@ -12,6 +12,7 @@
 #include "server/conn.h"
 #include "server/link.h"
 #include "server/server.h"
+#include "server/topic_reader.h"
 
 #define TASKS_MAX 1000000
 #define BACKLOG   4096
@@ -22,8 +23,7 @@ static void timer_arm(struct io_loop *loop);
 
 static void expired(struct deadline *deadline) {
     if (deadline->kind == DEADLINE_WAIT) {
-        struct feed_reader *reader = feed_reader_of_deadline(deadline);
-        reader->expired(reader);
+        topic_reader_expired(topic_reader_of_deadline(deadline));
         return;
     }
     if (deadline->kind == DEADLINE_PULSE) {
