@@ -386,11 +386,14 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 
-/* The operator key is the operator's own: in the header, and never as a token. */
+/* The operator key is the operator's own: in the header, never as a token, and not where the
+ * public comes in once operators have a listener of their own. */
 static bool is_operator(const struct conn *conn, const struct http1_request *request) {
     const struct server *server = conn->loop->server;
     unsigned flags = conn->exchange->route->flags;
-    return flags & ROUTE_EITHER && operator_key_check(&server->operator_key, request) == STATUS_OK;
+    bool is_taken_here = conn->is_operators || !*server->config.operator_bind.host;
+    return flags & ROUTE_EITHER && is_taken_here &&
+           operator_key_check(&server->operator_key, request) == STATUS_OK;
 }
 
 static enum status admit_reader(struct conn *conn, const struct http1_request *request) {

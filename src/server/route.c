@@ -50,10 +50,10 @@ static const struct route routes[] = {
      ROUTE_EITHER | ROUTE_TOPIC},
     {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0, ROUTE_READER},
     {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0, ROUTE_READER},
-    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER | ROUTE_TOPIC},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_EITHER | ROUTE_TOPIC},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0,
      ROUTE_READER | ROUTE_TOPIC},
-    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_READER | ROUTE_AUDIT},
+    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_EITHER | ROUTE_AUDIT},
     /* Its first message carries the token. */
     {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, 0},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0,

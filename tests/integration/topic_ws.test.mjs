@@ -127,7 +127,7 @@ test("what is asked wrongly is refused before the handshake", async (t) => {
   assert.equal(await refused("", 400, bearer(operator), "a\nb"), "invalid_topic");
   assert.equal(await refused("", 401, {}), "missing_authorization");
   assert.equal(await refused("token=wrong", 401, {}), "invalid_token");
-  const plain = await operator.get(path(TOPIC));
+  const plain = await operator.get(path(TOPIC, `token=${operator.reader}`));
   assert.equal(plain.status, 400);
   assert.equal(JSON.parse(plain.body).error, "ws_bad_handshake");
 });
