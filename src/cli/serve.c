@@ -48,19 +48,20 @@ static void print_key_file(const struct operator_key *key, const char *url) {
     free(whole);
 }
 
-static void write_url(char url[URL_BYTES_MAX], const char *host, uint16_t port) {
+static void write_url(char url[URL_BYTES_MAX], const struct server *server, const char *host,
+                      uint16_t port) {
     bool bare = strchr(host, ':') == NULL;
-    snprintf(url, URL_BYTES_MAX, "http://%s%s%s:%u", bare ? "" : "[", host, bare ? "" : "]",
-             (unsigned)port);
+    snprintf(url, URL_BYTES_MAX, "http%s://%s%s%s:%u", server->tls ? "s" : "", bare ? "" : "[",
+             host, bare ? "" : "]", (unsigned)port);
 }
 
 static void print_welcome(const struct server *server) {
     const struct operator_key *key = &server->operator_key;
     char url[URL_BYTES_MAX];
-    write_url(url, server->config.bind.host, server->port);
+    write_url(url, server, server->config.bind.host, server->port);
     printf("Khala %s listens on %s\n", KHALA_VERSION, url);
     if (server->operator_port > 0) {
-        write_url(url, server->config.operator_bind.host, server->operator_port);
+        write_url(url, server, server->config.operator_bind.host, server->operator_port);
         printf("Operator routes and /metrics are on %s\n", url);
     }
     if (key->source == OPERATOR_KEY_GIVEN) {

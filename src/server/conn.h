@@ -9,6 +9,7 @@
 
 #include "server/exchange.h"
 #include "server/loop.h"
+#include "server/transport.h"
 
 enum conn_state {
     CONN_READING,   /* waits for a request, or reads one */
@@ -22,6 +23,7 @@ enum conn_state {
 
 struct conn {
     uv_tcp_t tcp;
+    struct secure *secure; /* NULL: bytes go as they are */
     struct io_loop *loop;
     struct conn *previous;
     struct conn *next;
@@ -32,8 +34,6 @@ struct conn {
     struct push *pushed;       /* what the link's socket is still taking */
     struct buffer unread;      /* bytes behind the request being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
-    uv_write_t write;
-    uv_shutdown_t shutdown;
     size_t lingered_bytes; /* thrown away since the last answer */
     enum conn_state state;
     bool is_operators; /* came in by the operator's own listener */
@@ -71,6 +71,11 @@ void conn_watch_end(struct conn *conn);
 void conn_close(struct conn *conn);
 /* Ends our side, and reads on for a while so that the last words arrive. */
 void conn_linger(struct conn *conn);
+
+/* For transport.c: its handshake is over; bytes of the peer; what was being written is written. */
+void conn_opened(struct conn *conn);
+void conn_received(struct conn *conn, struct slice input);
+void conn_output_done(struct conn *conn, int error);
 
 /* The connection is a link's from now on; its exchange is gone. */
 void conn_link(struct conn *conn, struct link *link);

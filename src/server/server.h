@@ -3,8 +3,8 @@
  * Process lifetime: the struct outlives every thread.
  * What could not be had (the address, the store, the key) is said in message, and logged.
  * SIGTERM or SIGINT drains within the grace; a second one ends at once. SIGHUP reads the keys
- * again. Loops end first, since they use the rest; then the keeper, the writer, the readers, the
- * store. */
+ * and the certificate again. Loops end first, since they use the rest; then the keeper, the writer,
+ * the readers, the store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -24,6 +24,7 @@
 #include "server/operator_key.h"
 #include "server/readers.h"
 #include "server/snapshot_service.h"
+#include "server/tls.h"
 #include "server/watchdog.h"
 
 #define SERVER_MESSAGE_MAX 1024
@@ -39,6 +40,7 @@ struct server {
     uint16_t operator_port;  /* the same of the operator's listener; 0: there is none */
     struct operator_key operator_key;
     struct gate gate;
+    struct tls_context *tls; /* NULL: bytes go as they are, on both addresses */
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
     struct projector *projector;
