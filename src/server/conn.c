@@ -356,7 +356,8 @@ static bool is_operator(const struct conn *conn, const struct http1_request *req
     const struct server *server = conn->loop->server;
     unsigned flags = conn->exchange->route->flags;
     bool is_taken_here = conn->is_operators || !*server->config.operator_bind.host;
-    return flags & ROUTE_EITHER && is_taken_here &&
+    /* Who brings a token is who the token says. */
+    return flags & ROUTE_EITHER && is_taken_here && !gate_has_token(request) &&
            operator_key_check(&server->operator_key, request) == STATUS_OK;
 }
 
