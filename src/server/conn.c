@@ -1,10 +1,12 @@
 #include "server/conn.h"
 
 #include <assert.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -224,6 +226,22 @@ void conn_unhold(struct conn *conn) {
 
 size_t conn_unsent_bytes(const struct conn *conn) {
     return transport_unsent_bytes(conn);
+}
+
+bool conn_is_behind(const struct conn *conn) {
+    int unsent = 0;
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)ioctl(fd, SIOCOUTQNSD, &unsent);
+    return unsent > 0 || conn_unsent_bytes(conn) > 0;
+}
+
+void conn_cut(struct conn *conn) {
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    conn_close(conn);
 }
 
 static enum conn_put put_rest(struct conn *conn, struct push *push, size_t done) {

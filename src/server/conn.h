@@ -69,6 +69,10 @@ void conn_resume(struct conn *conn);
 /* Notices a peer that goes while its answer is due; bytes that come are kept, and end that. */
 void conn_watch_end(struct conn *conn);
 void conn_close(struct conn *conn);
+/* Closes it, and what its peer was not sent yet is not sent any more, by the kernel either. */
+void conn_cut(struct conn *conn);
+/* Whether there is such a thing. */
+bool conn_is_behind(const struct conn *conn);
 /* Ends our side, and reads on for a while so that the last words arrive. */
 void conn_linger(struct conn *conn);
 

@@ -12,6 +12,7 @@
 #include "server/dialect.h"
 #include "server/handlers.h"
 #include "server/link_snapshot.h"
+#include "server/link_token.h"
 #include "server/notices.h"
 #include "server/phoenix_form.h"
 #include "server/server.h"

@@ -125,10 +125,6 @@ void link_flush(struct link *link);
 void link_tell_why(struct link *link, enum status status, unsigned close_code);
 /* Somebody asked for what it may not have; topic data NULL: none. */
 void link_tell_denied(struct link *link, struct slice topic, enum status status);
-/* A new token in place of the link's: takes a reference of its own. STATUS_OWNER_MISMATCH for one
- * of another principal; STATUS_FORBIDDEN_TOPIC for one that may read less than what is subscribed
- * to. */
-MUST_CHECK enum status link_refresh(struct link *link, const struct principal *principal);
 /* Ends it for the status: the dialect says so, with the status's close code. */
 void link_end(struct link *link, enum status status);
 /* The same for a reader whose cursor is stale. */
