@@ -5,6 +5,7 @@
 
 #include "server/handlers.h"
 #include "server/mint.h"
+#include "server/revoke_request.h"
 
 /* The backend's and the operator's, which need the operator key. */
 #define OPERATOR_GET(path, handle)                                                                 \
@@ -63,6 +64,8 @@ static const struct route routes[] = {
     OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks),
     OPERATOR_GET("/khala/fanout/metrics", handle_fanout_metrics),
     OPERATOR_GET("/khala/why", handle_why),
+    {HTTP1_METHOD_POST, "/internal/v1/sync/sessions/revoke", handle_revoke, REVOKE_BYTES_MAX,
+     ROUTE_OPERATOR},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

@@ -33,7 +33,7 @@ struct server {
     struct config config;
     struct io_loop *loops;
     size_t loop_count;
-    size_t loops_started;
+    atomic_size_t loops_started; /* a request may come before the last has */
     uint64_t body_bytes_max; /* of a single append */
     uint64_t item_bytes_max; /* of an item of a batch */
     uint16_t port;           /* the one in force, also when 0 was asked for */
