@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "server/entitle.h"
 #include "server/link.h"
+#include "server/open_once.h"
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
@@ -427,15 +428,25 @@ static void conn_head(struct conn *conn) {
         conn->exchange->refused = status;
 }
 
+/* Skew lets a token in a little after its end, which is no use to what would end with it. */
+static bool opens_too_late(const struct exchange *exchange) {
+    return exchange->route->flags & ROUTE_OPENS &&
+           principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+}
+
 /* Who may not read what the route reads does not come as far as its handler. */
 static void conn_dispatch(struct exchange *exchange) {
     const struct route *route = exchange->route;
-    if (route->flags & ROUTE_AUDIT)
-        entitle(exchange, SLICE("runtime.audit"), route->handle);
+    bool is_once = route->flags & ROUTE_OPENS && exchange->loop->config->token_single_use;
+    void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
+    if (opens_too_late(exchange))
+        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
+    else if (route->flags & ROUTE_AUDIT)
+        entitle(exchange, SLICE("runtime.audit"), handle);
     else if (!(route->flags & ROUTE_TOPIC))
-        route->handle(exchange);
+        handle(exchange);
     else if (topic_name_check(exchange->parameters[0]) == STATUS_OK)
-        entitle(exchange, exchange->parameters[0], route->handle);
+        entitle(exchange, exchange->parameters[0], handle);
     else
         exchange_answer_status(exchange, STATUS_INVALID_TOPIC);
 }

@@ -485,7 +485,7 @@ static enum status subscribe(struct link *link, const struct phoenix_message *me
     struct phoenix_request *request = calloc(1, sizeof(*request));
     if (!request)
         return say_refusal(link, to, STATUS_OUT_OF_MEMORY);
-    request->call = (struct link_call){call_run, call_done, call_free};
+    request->call = (struct link_call){call_run, call_done, call_free, NULL};
     request->principal = link->principal;
     keep_references(request, message);
     enum status status =

@@ -354,10 +354,24 @@ void link_reader_start(struct link_reader *reader) {
 
 /* ---- jobs: reads of the store, one at a time ---- */
 
+static void use_done(struct single_use *use) {
+    struct link *link = ((struct link_use *)use)->link;
+    link->call_status = use->status;
+    job_back(&link->back);
+}
+
+static enum status use_post(struct link *link, struct link_use *use) {
+    use->link = link;
+    use->use.done = use_done;
+    return single_use_post(&use->use, link->server->writer, link->loop, use->id);
+}
+
 static void job_post(struct link *link, enum link_job job) {
     link->job = job;
     link->loop->owed_count++;
-    enum status status = readers_post(link->server->readers, &link->task);
+    enum status status = job == LINK_JOB_CALL && link->call->use
+                             ? use_post(link, link->call->use)
+                             : readers_post(link->server->readers, &link->task);
     if (status == STATUS_OK)
         return;
     /* Comes back by the same way, as what it would have read. */

@@ -95,6 +95,8 @@ static bool still_may_read(const struct link_reader *reader, const struct princi
 enum status link_refresh(struct link *link, const struct principal *principal) {
     if (!is_same(link->principal, principal))
         return STATUS_OWNER_MISMATCH;
+    if (principal_is_expired(principal, clock_wall_ms(&link->loop->clock)))
+        return STATUS_TOKEN_EXPIRED;
     for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
         if (!still_may_read(reader, principal))
             return STATUS_FORBIDDEN_TOPIC;

@@ -1,7 +1,7 @@
 /* The token behind a link: its end, a fresh one in its place, and what happens at its end.
  * Belongs to the link's loop. The link holds a reference to the principal.
- * STATUS_OWNER_MISMATCH for a token of another principal; STATUS_FORBIDDEN_TOPIC for one that may
- * read less than what is subscribed to.
+ * STATUS_OWNER_MISMATCH for a token of another principal; STATUS_TOKEN_EXPIRED for one at its end;
+ * STATUS_FORBIDDEN_TOPIC for one that may read less than what is subscribed to.
  * Nothing is delivered after the end, neither from our buffers nor from the kernel's. */
 #ifndef SERVER_LINK_TOKEN_H
 #define SERVER_LINK_TOKEN_H

@@ -20,7 +20,6 @@
 #include "server/config.h"
 #include "server/gate.h"
 #include "server/loop.h"
-#include "server/nonces.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
 #include "server/snapshot_service.h"
@@ -49,7 +48,6 @@ struct server {
     struct causes *causes;
     struct topic_activity *activity;
     struct clock_reading started;
-    struct nonces *nonces;
     struct writer *writer;
     struct readers *readers;
     struct snapshot_service snapshot_service;
