@@ -729,11 +729,7 @@ static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffe
     struct buffer body;
     (void)out;
     buffer_init(&body, 4096);
-    struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_REAUTH_REQUIRED)));
-    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_REAUTH_REQUIRED)));
-    object_number(&object, SLICE("expires_in_ms"), left_ms);
-    enum status status = object_end(&object);
+    enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
         status = say_error(link, buffer_slice(&body));
     buffer_release(&body);
