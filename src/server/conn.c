@@ -536,6 +536,18 @@ static void conn_linked(struct conn *conn, struct slice input) {
         link_received(conn->link, input);
 }
 
+/* Reading stopped when the request had to wait; a link reads on, from what came meanwhile. */
+void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange)) {
+    struct conn *conn = exchange->conn;
+    handle(exchange);
+    if (conn->consuming || conn->state != CONN_LINKED)
+        return;
+    struct buffer unread = conn->unread;
+    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    conn_linked(conn, buffer_slice(&unread));
+    buffer_release(&unread);
+}
+
 static void conn_consume(struct conn *conn, struct slice input) {
     struct http1_event event = {HTTP1_EVENT_BODY, {NULL, 0}};
     conn->consuming = true;

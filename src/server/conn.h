@@ -56,6 +56,8 @@ void conn_accept_operator(struct io_loop *loop);
 struct conn *conn_of_deadline(struct deadline *deadline);
 /* Its deadline has passed. */
 void conn_expired(struct conn *conn);
+/* Runs a handler for an exchange that had to wait for something first. */
+void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange));
 /* The exchange's answer is in conn->out: write it, then go on with the next request. */
 void conn_answered(struct conn *conn);
 /* The handler starts an answer in pieces. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "auth/principal.h"
+#include "server/conn.h"
 #include "server/route.h"
 #include "server/server.h"
 #include "server/single_use.h"
@@ -18,7 +19,7 @@ static void opening_done(struct opening *opening) {
     exchange->work = NULL;
     free(opening);
     if (status == STATUS_OK)
-        exchange->route->handle(exchange);
+        conn_handle(exchange, exchange->route->handle);
     else
         exchange_answer_status(exchange, status);
 }
