@@ -60,6 +60,16 @@ static enum status remember(const struct revoke_work *work) {
     return status;
 }
 
+/* Before the sweep, whose many lines a reader of the log may not keep up with. */
+static void tell(const struct revoke_work *work) {
+    const struct revoke_request *request = &work->request;
+    log_event(LOG_INFO, "sessions.revoked", log_str("request_id", work->exchange->request_id),
+              log_int("sessions", (int64_t)request->counts[REVOCATION_SESSION]),
+              log_int("devices", (int64_t)request->counts[REVOCATION_DEVICE]),
+              log_int("tokens", (int64_t)request->counts[REVOCATION_TOKEN]),
+              log_slice("reason", request->reason.data ? request->reason : SLICE("-")));
+}
+
 static void job_run(struct writer_job *job, struct store_session *session) {
     struct revoke_work *work =
         (struct revoke_work *)((char *)job - offsetof(struct revoke_work, job));
@@ -70,26 +80,22 @@ static void job_run(struct writer_job *job, struct store_session *session) {
         return;
     }
     work->status = remember(work);
+    tell(work);
     sweep_post(&work->sweep);
 }
 
 /* ---- on the loop ---- */
 
-static void tell(struct revoke_work *work) {
-    const size_t *counts = work->request.counts;
+static void count(struct revoke_work *work) {
     size_t links = atomic_load(&work->sweep.link_count);
     size_t requests = atomic_load(&work->sweep.request_count);
     for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
-        if (counts[kind] > 0)
-            metrics_add(METRIC_AUTH_REVOCATIONS, METRIC_LABELS(kind), counts[kind]);
+        if (work->request.counts[kind] > 0)
+            metrics_add(METRIC_AUTH_REVOCATIONS, METRIC_LABELS(kind), work->request.counts[kind]);
     metrics_add(METRIC_AUTH_REVOKED_CONNECTIONS, METRIC_PLAIN, links + requests);
-    log_event(LOG_INFO, "sessions.revoked",
+    log_event(LOG_INFO, "sessions.swept",
               log_slice("request_id", exchange_request_id(work->exchange)),
-              log_int("sessions", (int64_t)counts[REVOCATION_SESSION]),
-              log_int("devices", (int64_t)counts[REVOCATION_DEVICE]),
-              log_int("tokens", (int64_t)counts[REVOCATION_TOKEN]),
-              log_int("connections", (int64_t)links), log_int("requests", (int64_t)requests),
-              log_slice("reason", work->request.reason.data ? work->request.reason : SLICE("-")));
+              log_int("connections", (int64_t)links), log_int("requests", (int64_t)requests));
 }
 
 static void answer(struct revoke_work *work) {
@@ -117,7 +123,7 @@ static void done_on_loop(struct loop_task *task) {
     struct revoke_work *work =
         (struct revoke_work *)((char *)task - offsetof(struct revoke_work, done));
     if (work->status == STATUS_OK)
-        tell(work);
+        count(work);
     if (!exchange_unref(work->exchange))
         return;
     if (work->status == STATUS_OK)
@@ -153,6 +159,8 @@ void handle_revoke(struct exchange *exchange) {
         exchange_answer_error(exchange, &(struct exchange_error){.status = status, .message = why});
         return;
     }
+    /* Made here: the writer only reads it. */
+    (void)exchange_request_id(exchange);
     work->exchange = exchange;
     work->job.run = job_run;
     work->sweep.server = server;

@@ -57,12 +57,12 @@ static bool knows_all(struct slice text, const struct json_limits *limits,
 static enum status read_fields(struct revoke_request *request, const struct json_field *fields,
                                const char **why) {
     const struct json_field *reason = &fields[FIELD_REASON];
-    *why = "reason is text of 1 to 512 bytes.";
+    *why = "The reason is text of 1 to 512 bytes.";
     if (reason->present && reason->value.kind != JSON_KIND_NULL &&
         !decode(request, reason->value, REVOKE_REASON_BYTES_MAX, &request->reason))
         return STATUS_INVALID_REQUEST;
-    *why = "session_ids, device_ids and jtis are lists of texts of 1 to 640 bytes, together at "
-           "most 1000.";
+    *why = "Ids are texts of 1 to 640 bytes in the lists session_ids, device_ids and jtis, at most "
+           "1000 of them.";
     for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
         if (fields[kind].present &&
             !read_list(request, (enum revocation_kind)kind, fields[kind].value))
