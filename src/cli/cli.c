@@ -141,18 +141,23 @@ const struct cli_command cli_commands[] = {
      "token mint … [--ttl SECONDS] [--device ID] [--session ID] [--json] [--url URL] [--key KEY] "
      "[--data-dir DIR]\n"
      "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
-     "token inspect TOKEN|- [--json] [--data-dir DIR]",
-     "Mint a sync token for a client, or look into one and say whether it would be taken.",
+     "token inspect TOKEN|- [--json] [--data-dir DIR]\n"
+     "token revoke [--session ID] [--device ID] [--jti ID] [--reason TEXT] [--json] [--url URL] "
+     "[--key KEY] [--data-dir DIR]",
+     "Mint a sync token for a client, look into one and say whether it would be taken, or revoke "
+     "a session, a device or a token at once.",
      "khala token mint --user u1 --scopes runtime.run_events\n"
-     "khala token mint --user u1 --scopes runtime.run_events | khala token inspect -",
-     cli_token, "mint|inspect",
+     "khala token mint --user u1 --scopes runtime.run_events | khala token inspect -\n"
+     "khala token revoke --session s1 --reason 'signed out'",
+     cli_token, "mint|inspect|revoke",
      OPTIONS({"--user", "ID", "the user it speaks for"}, {"--guest", "SCOPE", "the guest instead"},
              {"--org", "ID", "the organisation"}, {"--scopes", "A,B", "what it may read"},
              {"--topics", "A,B", "topics it is granted, and then no others"},
              {"--streams", "A,B", "the same by stream id"},
              {"--ttl", "SECONDS", "how long it lives, 300 unless said"},
              {"--device", "ID", "the device it is for"},
-             {"--session", "ID", "the session it is of"},
+             {"--session", "ID", "the session it is of"}, {"--jti", "ID", "the token's own id"},
+             {"--reason", "TEXT", "why, for the log"},
              {"--offline", NULL, "sign here, without a server"}, JSON_ROW, REMOTE_ROWS),
      false},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",

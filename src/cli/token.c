@@ -262,5 +262,7 @@ static int token_inspect_verb(int argc, char **argv) {
 int cli_token(int argc, char **argv) {
     if (argc > 0 && strcmp(argv[0], "inspect") == 0)
         return token_inspect_verb(argc - 1, argv + 1);
+    if (argc > 0 && strcmp(argv[0], "revoke") == 0)
+        return cli_token_revoke(argc - 1, argv + 1);
     return token_mint_verb(argc, argv);
 }

@@ -1,16 +1,19 @@
 #include "server/conn.h"
 
 #include <assert.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "server/entitle.h"
 #include "server/link.h"
+#include "server/open_once.h"
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
@@ -226,6 +229,22 @@ size_t conn_unsent_bytes(const struct conn *conn) {
     return transport_unsent_bytes(conn);
 }
 
+bool conn_is_behind(const struct conn *conn) {
+    int unsent = 0;
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)ioctl(fd, SIOCOUTQNSD, &unsent);
+    return unsent > 0 || conn_unsent_bytes(conn) > 0;
+}
+
+void conn_cut(struct conn *conn) {
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    conn_close(conn);
+}
+
 static enum conn_put put_rest(struct conn *conn, struct push *push, size_t done) {
     conn->pushed = push;
     if (transport_write(conn, slice_from((struct slice){push->data, push->size}, done)))
@@ -410,15 +429,25 @@ static void conn_head(struct conn *conn) {
         conn->exchange->refused = status;
 }
 
+/* Skew lets a token in a little after its end, which is no use to what would end with it. */
+static bool opens_too_late(const struct exchange *exchange) {
+    return exchange->route->flags & ROUTE_OPENS &&
+           principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+}
+
 /* Who may not read what the route reads does not come as far as its handler. */
 static void conn_dispatch(struct exchange *exchange) {
     const struct route *route = exchange->route;
-    if (route->flags & ROUTE_AUDIT)
-        entitle(exchange, SLICE("runtime.audit"), route->handle);
+    bool is_once = route->flags & ROUTE_OPENS && exchange->loop->config->token_single_use;
+    void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
+    if (opens_too_late(exchange))
+        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
+    else if (route->flags & ROUTE_AUDIT)
+        entitle(exchange, SLICE("runtime.audit"), handle);
     else if (!(route->flags & ROUTE_TOPIC))
-        route->handle(exchange);
+        handle(exchange);
     else if (topic_name_check(exchange->parameters[0]) == STATUS_OK)
-        entitle(exchange, exchange->parameters[0], route->handle);
+        entitle(exchange, exchange->parameters[0], handle);
     else
         exchange_answer_status(exchange, STATUS_INVALID_TOPIC);
 }
@@ -506,6 +535,18 @@ static void conn_linked(struct conn *conn, struct slice input) {
         conn_close(conn);
     else if (input.size > 0)
         link_received(conn->link, input);
+}
+
+/* Reading stopped when the request had to wait; a link reads on, from what came meanwhile. */
+void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange)) {
+    struct conn *conn = exchange->conn;
+    handle(exchange);
+    if (conn->consuming || conn->state != CONN_LINKED)
+        return;
+    struct buffer unread = conn->unread;
+    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    conn_linked(conn, buffer_slice(&unread));
+    buffer_release(&unread);
 }
 
 static void conn_consume(struct conn *conn, struct slice input) {

@@ -56,6 +56,8 @@ void conn_accept_operator(struct io_loop *loop);
 struct conn *conn_of_deadline(struct deadline *deadline);
 /* Its deadline has passed. */
 void conn_expired(struct conn *conn);
+/* Runs a handler for an exchange that had to wait for something first. */
+void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange));
 /* The exchange's answer is in conn->out: write it, then go on with the next request. */
 void conn_answered(struct conn *conn);
 /* The handler starts an answer in pieces. */
@@ -69,6 +71,10 @@ void conn_resume(struct conn *conn);
 /* Notices a peer that goes while its answer is due; bytes that come are kept, and end that. */
 void conn_watch_end(struct conn *conn);
 void conn_close(struct conn *conn);
+/* Closes it, and what its peer was not sent yet is not sent any more, by the kernel either. */
+void conn_cut(struct conn *conn);
+/* Whether there is such a thing. */
+bool conn_is_behind(const struct conn *conn);
 /* Ends our side, and reads on for a while so that the last words arrive. */
 void conn_linger(struct conn *conn);
 

@@ -323,8 +323,6 @@ static enum status delivery_start(struct server *server) {
     };
     enum status status = hub_open(&server->hub, &hub);
     if (status == STATUS_OK)
-        status = nonces_open(&server->nonces);
-    if (status == STATUS_OK)
         status = consumers_open(&server->consumers, &consumers);
     if (status == STATUS_OK)
         status = causes_open(&server->causes, CAUSES_KEPT);
@@ -453,8 +451,6 @@ static void store_stop(struct server *server) {
         consumers_close(server->consumers);
     causes_close(server->causes);
     topic_activity_close(server->activity);
-    if (server->nonces)
-        nonces_close(server->nonces);
     if (server->hub)
         hub_close(server->hub);
     gate_release(&server->gate);

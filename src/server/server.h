@@ -20,7 +20,6 @@
 #include "server/config.h"
 #include "server/gate.h"
 #include "server/loop.h"
-#include "server/nonces.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
 #include "server/snapshot_service.h"
@@ -33,7 +32,7 @@ struct server {
     struct config config;
     struct io_loop *loops;
     size_t loop_count;
-    size_t loops_started;
+    atomic_size_t loops_started; /* a request may come before the last has */
     uint64_t body_bytes_max; /* of a single append */
     uint64_t item_bytes_max; /* of an item of a batch */
     uint16_t port;           /* the one in force, also when 0 was asked for */
@@ -49,7 +48,6 @@ struct server {
     struct causes *causes;
     struct topic_activity *activity;
     struct clock_reading started;
-    struct nonces *nonces;
     struct writer *writer;
     struct readers *readers;
     struct snapshot_service snapshot_service;

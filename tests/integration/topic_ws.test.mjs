@@ -289,3 +289,18 @@ test("sockets that begin anywhere while events come at full speed see no gap", a
     assert.deepEqual(socket.of("message").map((one) => one.sequence), range(after + 1, head));
   }
 });
+
+test("a socket whose topic's owner had to be looked up hears its peer, from the first byte on", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "own", owner_user_id: "u" }, 201);
+  const token = operator.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events"] });
+  const path = `/internal/v1/khala/topics/${encodeURIComponent("run:own:events")}/ws?after_seq=0&token=${token}`;
+  const early = await connect(operator.server);
+  await early.send(Buffer.concat([Buffer.from(handshake(path)), frame(1, "words")]));
+  assert.equal(closeCode(await early.rest()), 4003);
+  const late = await Socket.open(operator, path);
+  await late.until((one) => one.of("hello").length === 1, "the hello");
+  late.say("words");
+  await late.until((one) => one.closed, "the close");
+  assert.equal(late.closed.code, 4003);
+});

@@ -25,18 +25,22 @@ export class Operator {
     this.agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
   }
 
-  /** A token for whoever reads everything, signed here with the server's own key. */
-  get reader() {
-    const key = JSON.parse(readFileSync(join(this.data, "sync-signing.jwk"), "utf8"));
+  /** A token with these claims beside the usual ones, signed here with the server's own key. */
+  sign(claims, key = JSON.parse(readFileSync(join(this.data, "sync-signing.jwk"), "utf8"))) {
     const now = Math.floor((Date.now() + this.offsetMs) / 1000);
     const encode = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
     const head = encode({ alg: "HS256", typ: "JWT", kid: key.kid });
-    const claims = encode({
+    const body = encode({
       aud: "openagents-sync", sub: "service", iat: now, exp: now + 900, jti: randomUUID(),
-      oa_sync_scopes: ["runtime.read_all"], oa_claims_version: "oa_sync_claims_v1",
+      oa_claims_version: "oa_sync_claims_v1", ...claims,
     });
-    const seal = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${claims}`).digest("base64url");
-    return `${head}.${claims}.${seal}`;
+    const seal = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${body}`).digest("base64url");
+    return `${head}.${body}.${seal}`;
+  }
+
+  /** A token for whoever reads everything. */
+  get reader() {
+    return this.sign({ oa_sync_scopes: ["runtime.read_all"] });
   }
 
   /** A request under way: write to it, end it; answer resolves with the head, body still to come. */
