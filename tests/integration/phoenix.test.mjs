@@ -287,8 +287,8 @@ test("compressed for who negotiated it, and the same content", async (t) => {
   for (const deflate of [true, false]) {
     let bytes = 0;
     class Transport extends WebSocket {
-      constructor(url) {
-        super(url, { perMessageDeflate: deflate });
+      constructor(url, protocols, options) {
+        super(url, { ...options, perMessageDeflate: deflate });
         this.on("upgrade", (response) => response.socket.on("data", (data) => { bytes += data.length; }));
       }
     }

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import http from "node:http";
+import https from "node:https";
 import { join } from "node:path";
 import { folder, serve } from "./khala.mjs";
 
@@ -22,7 +23,7 @@ export class Operator {
     this.data = data;
     this.key = readFileSync(join(data, "operator.key"), "utf8").trim();
     this.offsetMs = Number(server.settings?.KHALA_CLOCK_OFFSET_MS ?? 0);
-    this.agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
+    this.agent = new (server.ca ? https : http).Agent({ keepAlive: true, maxSockets: 64, ca: server.ca });
   }
 
   /** A token with these claims beside the usual ones, signed here with the server's own key. */
@@ -45,7 +46,7 @@ export class Operator {
 
   /** A request under way: write to it, end it; answer resolves with the head, body still to come. */
   begin(method, path, headers = {}) {
-    const request = http.request({
+    const request = (this.server.ca ? https : http).request({
       host: this.server.host,
       port: this.server.port,
       agent: this.agent,
@@ -131,8 +132,8 @@ export function sql(data, query) {
 }
 
 /** A server on a data folder, and the operator to go with it. */
-export async function operate(t, { settings = {}, data = folder(t), args = [] } = {}) {
-  const server = await serve(t, { args: ["--data-dir", data, ...args], settings: { ...UNHURRIED, ...settings } });
+export async function operate(t, { settings = {}, data = folder(t), args = [], ...rest } = {}) {
+  const server = await serve(t, { args: ["--data-dir", data, ...args], settings: { ...UNHURRIED, ...settings }, ...rest });
   const operator = new Operator(server, data);
   t.after(() => operator.close());
   return operator;
