@@ -379,14 +379,23 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 
-/* The operator key is the operator's own: in the header, never as a token, and not where the
- * public comes in once operators have a listener of their own. */
+static bool names_token(const struct http1_request *request) {
+    struct buffer none;
+    bool found = false;
+    buffer_init(&none, 1);
+    enum status status = http1_query_find(request->query, SLICE("token"), &none, &found);
+    buffer_release(&none);
+    return found || status != STATUS_OK;
+}
+
+/* The operator key is the operator's own: in the header, never as a token nor beside one, and not
+ * where the public comes in once operators have a listener of their own. */
 static bool is_operator(const struct conn *conn, const struct http1_request *request) {
     const struct server *server = conn->loop->server;
     unsigned flags = conn->exchange->route->flags;
     bool is_taken_here = conn->is_operators || !*server->config.operator_bind.host;
     return flags & ROUTE_EITHER && is_taken_here &&
-           operator_key_check(&server->operator_key, request) == STATUS_OK;
+           operator_key_check(&server->operator_key, request) == STATUS_OK && !names_token(request);
 }
 
 static enum status admit_reader(struct conn *conn, const struct http1_request *request) {
