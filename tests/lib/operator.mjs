@@ -1,12 +1,12 @@
 // A backend as the tests play it: the operator key, JSON over kept connections, a look into the
 // store behind the server's back.
-import { createHmac, randomUUID } from "node:crypto";
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { join } from "node:path";
 import { folder, serve } from "./khala.mjs";
+import { tokenFor } from "./token.mjs";
 
 /** No limit that a test would run into by being quick. */
 export const UNHURRIED = {
@@ -27,16 +27,7 @@ export class Operator {
 
   /** A token for whoever reads everything, signed here with the server's own key. */
   get reader() {
-    const key = JSON.parse(readFileSync(join(this.data, "sync-signing.jwk"), "utf8"));
-    const now = Math.floor((Date.now() + this.offsetMs) / 1000);
-    const encode = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
-    const head = encode({ alg: "HS256", typ: "JWT", kid: key.kid });
-    const claims = encode({
-      aud: "openagents-sync", sub: "service", iat: now, exp: now + 900, jti: randomUUID(),
-      oa_sync_scopes: ["runtime.read_all"], oa_claims_version: "oa_sync_claims_v1",
-    });
-    const seal = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${claims}`).digest("base64url");
-    return `${head}.${claims}.${seal}`;
+    return tokenFor(this, { scopes: ["runtime.read_all"] });
   }
 
   /** A request under way: write to it, end it; answer resolves with the head, body still to come. */
