@@ -85,6 +85,13 @@ uint64_t uuid7_timestamp_ms(const struct uuid *uuid) {
     return read_big_endian(uuid->bytes, 6);
 }
 
+struct uuid uuid7_first(uint64_t timestamp_ms) {
+    struct uuid first = {.bytes = {[6] = 0x70, [8] = 0x80}};
+    assert(timestamp_ms <= UUID7_TIMESTAMP_MS_MAX);
+    write_big_endian(first.bytes, 6, timestamp_ms);
+    return first;
+}
+
 static enum status pool_fill(struct uuid7_generator *generator) {
     size_t filled = 0;
     while (filled < sizeof(generator->pool)) {

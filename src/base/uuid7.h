@@ -28,6 +28,8 @@ void uuid_format(const struct uuid *uuid, char *text);
 bool uuid7_valid(const struct uuid *uuid);
 MUST_CHECK enum status uuid7_parse(struct slice text, struct uuid *uuid);
 uint64_t uuid7_timestamp_ms(const struct uuid *uuid);
+/* The least there can be of a millisecond, at most UUID7_TIMESTAMP_MS_MAX. */
+struct uuid uuid7_first(uint64_t timestamp_ms);
 
 struct uuid7_generator {
     uint64_t timestamp_ms;

@@ -95,18 +95,28 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
         subscription->window.head_seq = head_seq;
 }
 
-static bool is_for(const struct subscription_options *options, const struct frame *frame) {
-    return grant_may_read(options->principal, options->view, &frame->content.owner) &&
-           (!options->wants || options->wants(options->wants_user, &frame->content));
+static bool is_wanted(const struct subscription_options *options, const struct frame *frame) {
+    return !options->wants || options->wants(options->wants_user, &frame->content);
+}
+
+/* A position behind everything that was passed, but not the id of an event that is somebody
+ * else's: its millisecond, unless what came before lies in there. */
+static struct uuid hidden_cursor(const struct subscription *subscription,
+                                 const struct frame *frame) {
+    struct uuid first = uuid7_first(uuid7_timestamp_ms(&frame->content.cursor));
+    return uuid_compare(&first, &subscription->cursor) > 0 ? first : subscription->cursor;
 }
 
 static void give(struct subscription *subscription, struct delivery_batch *batch,
                  struct frame *frame) {
+    const struct subscription_options *options = &subscription->options;
     assert(frame->content.seq == subscription->next_seq);
+    bool may_read = grant_may_read(options->principal, options->view, &frame->content.owner);
     subscription->next_seq++;
     batch->through_seq++;
-    subscription->cursor = batch->through_cursor = frame->content.cursor;
-    if (is_for(&subscription->options, frame))
+    subscription->cursor = batch->through_cursor =
+        may_read ? frame->content.cursor : hidden_cursor(subscription, frame);
+    if (may_read && is_wanted(options, frame))
         batch->frames[batch->count++] = frame;
     else
         frame_unref(frame);

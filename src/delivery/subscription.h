@@ -36,7 +36,7 @@ struct subscription {
     struct subscription_options options;
     uint64_t next_seq;
     struct topic_window window; /* as last seen in the store, with the newest head known */
-    struct uuid cursor;         /* of the last frame that was given or hidden; 0: none yet */
+    struct uuid cursor;         /* a position behind the last frame passed; 0: none yet */
     struct continuity_bootstrap bootstrap;
     /* Asked for, under way, or with frames to be taken; while it is stale, what says why. */
     struct journal_read *read;
@@ -60,7 +60,7 @@ struct delivery_batch {
     size_t bytes_max; /* of payloads; one frame is given whatever its size */
     uint64_t after_seq;
     uint64_t through_seq;
-    struct uuid through_cursor; /* of the frame at through_seq */
+    struct uuid through_cursor; /* the position there: names no event that is not the principal's */
     size_t count;
     struct frame *frames[DELIVERY_FRAMES_MAX];
 };

@@ -11,7 +11,7 @@
 #define LOG_FIXED_BYTES   1024
 #define ESCAPED_BYTES_MAX 6
 
-static struct owner owner_of(const struct store_event *event, const struct owner *entity_owner) {
+struct owner frame_owner(const struct store_event *event, const struct owner *entity_owner) {
     const struct owner *own = &event->owner;
     bool has_own = own->user_id.data || own->guest_scope.data || own->org_id.data;
     return has_own || !entity_owner ? *own : *entity_owner;
@@ -42,7 +42,7 @@ static struct frame_content content_of(struct slice topic, const struct store_ev
         .event_id = event->event_id,
         .cursor = event->cursor,
         .published_at_ms = uuid7_timestamp_ms(&event->cursor),
-        .owner = owner_of(event, entity_owner),
+        .owner = frame_owner(event, entity_owner),
     };
     memcpy(content.payload_hash, event->payload_hash, SHA256_BYTES);
     return content;

@@ -16,6 +16,8 @@ static inline bool topic_is_log(struct slice topic) {
     return slice_equal(topic, SLICE(LOG_TOPIC));
 }
 
+/* Whose a frame of the event is; the texts are theirs. */
+struct owner frame_owner(const struct store_event *event, const struct owner *entity_owner);
 /* An event on its own entity's topic: the topic's seq is the event's. */
 MUST_CHECK enum status frame_of_event(struct slice topic, const struct store_event *event,
                                       const struct owner *entity_owner, struct frame **frame);

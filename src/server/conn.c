@@ -369,8 +369,8 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 
-/* The operator key is the operator's own: in the header, never as a token, and not where the
- * public comes in once operators have a listener of their own. */
+/* The operator key is the operator's own: in the header, never as a token nor beside one, and not
+ * where the public comes in once operators have a listener of their own. */
 static bool is_operator(const struct conn *conn, const struct http1_request *request) {
     const struct server *server = conn->loop->server;
     unsigned flags = conn->exchange->route->flags;

@@ -371,6 +371,12 @@ static const struct dialect audit_ws_dialect = {
 void handle_audit_ws(struct exchange *exchange) {
     struct query_cursor after;
     struct io_loop *loop = exchange->loop;
+    /* The token comes in the first message, where the page came from in the handshake. */
+    enum status status = gate_check_origin(&exchange->server->gate, exchange->request);
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
     if (!query_cursor_read(exchange, "after_cursor", &after))
         return;
     struct audit *audit = calloc(1, sizeof(*audit));

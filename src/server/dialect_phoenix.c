@@ -18,6 +18,7 @@
 #include "server/server.h"
 #include "server/subscribe.h"
 #include "server/websocket.h"
+#include "server/welcome.h"
 #include "topic/stream_id.h"
 #include "wire/phoenix.h"
 
@@ -37,6 +38,8 @@ struct phoenix {
 struct phoenix_request {
     struct link_call call; /* first */
     struct subscribe subscribe;
+    struct buffer topics; /* of a join: what may be read, and how far that is */
+    struct buffer watermarks;
     const struct principal *principal; /* the link's, while the link waits for this */
     enum status status;
     bool has_join_ref;
@@ -92,6 +95,62 @@ static enum status say_refusal(struct link *link, const struct phoenix_address *
     return status;
 }
 
+/* ---- requests that are answered later ---- */
+
+static struct phoenix_address address_of(const struct phoenix_request *request) {
+    return (struct phoenix_address){
+        request->has_join_ref ? (struct slice){request->join_ref, request->join_ref_size}
+                              : PHOENIX_NULL,
+        request->has_ref ? (struct slice){request->ref, request->ref_size} : PHOENIX_NULL,
+        PHOENIX_CHANNEL};
+}
+
+static void request_free(struct phoenix_request *request) {
+    subscribe_release(&request->subscribe);
+    buffer_release(&request->topics);
+    buffer_release(&request->watermarks);
+    free(request);
+}
+
+static void call_free(struct link_call *call) {
+    request_free((struct phoenix_request *)call);
+}
+
+static struct phoenix_request *request_make(const struct link *link,
+                                            const struct phoenix_address *to) {
+    struct phoenix_request *request = calloc(1, sizeof(*request));
+    if (!request)
+        return NULL;
+    request->principal = link->principal;
+    request->has_join_ref = to->join_ref.data != NULL;
+    request->has_ref = to->ref.data != NULL;
+    request->join_ref_size = to->join_ref.size;
+    request->ref_size = to->ref.size;
+    if (to->join_ref.size > 0)
+        memcpy(request->join_ref, to->join_ref.data, to->join_ref.size);
+    if (to->ref.size > 0)
+        memcpy(request->ref, to->ref.data, to->ref.size);
+    arena_init(&request->subscribe.arena, 1);
+    buffer_init(&request->topics, REPLY_BYTES_MAX);
+    buffer_init(&request->watermarks, REPLY_BYTES_MAX);
+    return request;
+}
+
+/* A reply that cannot be written ends the link: its client would wait for ever. */
+static void settle(struct link *link, enum status status) {
+    if (status == STATUS_OK)
+        link_flush(link);
+    else
+        websocket_close(link, CLOSE_INTERNAL_ERROR, slice_of(status_message(status)));
+}
+
+static void refuse(struct link *link, struct phoenix_request *request, enum status error) {
+    struct phoenix_address to = address_of(request);
+    enum status status = say_refusal(link, &to, error);
+    request_free(request);
+    settle(link, status);
+}
+
 /* ---- joining ---- */
 
 static void drop_all(struct link *link) {
@@ -109,29 +168,59 @@ static void put_server(struct object_writer *object, const struct link *link) {
     object_json(object, SLICE("server"), (struct slice){text, (size_t)size});
 }
 
-static enum status join(struct link *link, const struct phoenix_address *to) {
+/* The reply, once what may be read was looked up. */
+static enum status say_joined(struct link *link, const struct phoenix_request *request) {
+    struct phoenix_address to = address_of(request);
     struct phoenix *phoenix = link->state;
     struct uuid id = uuid7_next(&link->loop->ids, clock_wall_ms(&link->loop->clock));
     struct buffer body;
-    drop_all(link);
     phoenix->is_joined = true;
-    phoenix->join_ref_size = to->join_ref.size;
-    if (to->join_ref.size > 0)
-        memcpy(phoenix->join_ref, to->join_ref.data, to->join_ref.size);
+    phoenix->join_ref_size = to.join_ref.size;
+    if (to.join_ref.size > 0)
+        memcpy(phoenix->join_ref, to.join_ref.data, to.join_ref.size);
     uuid_format(&id, phoenix->subscription_id);
     buffer_init(&body, REPLY_BYTES_MAX);
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("subscription_id"),
                 (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
     object_text(&object, SLICE("epoch"), slice_of(link->server->epoch));
-    object_json(&object, SLICE("allowed_topics"), SLICE("[\"*\"]"));
-    object_json(&object, SLICE("current_watermarks"), SLICE("[]"));
+    object_json(&object, SLICE("allowed_topics"), buffer_slice(&request->topics));
+    object_json(&object, SLICE("current_watermarks"), buffer_slice(&request->watermarks));
     put_server(&object, link);
     enum status status = object_end(&object);
     if (status == STATUS_OK)
-        status = say_reply(link, to, true, buffer_slice(&body));
+        status = say_reply(link, &to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
+}
+
+static void join_run(struct link_call *call, struct store_session *session) {
+    struct phoenix_request *request = (struct phoenix_request *)call;
+    request->status =
+        welcome_write(session, request->principal, &request->topics, &request->watermarks);
+}
+
+static void join_done(struct link *link, struct link_call *call, enum status status) {
+    struct phoenix_request *request = (struct phoenix_request *)call;
+    if (status == STATUS_OK)
+        status = request->status;
+    if (status != STATUS_OK) {
+        refuse(link, request, status);
+        return;
+    }
+    status = say_joined(link, request);
+    request_free(request);
+    settle(link, status);
+}
+
+static enum status join(struct link *link, const struct phoenix_address *to) {
+    struct phoenix_request *request = request_make(link, to);
+    if (!request)
+        return say_refusal(link, to, STATUS_OUT_OF_MEMORY);
+    drop_all(link);
+    request->call = (struct link_call){.run = join_run, .done = join_done, .free = call_free};
+    link_call(link, &request->call);
+    return STATUS_OK;
 }
 
 static enum status leave(struct link *link, const struct phoenix_address *to) {
@@ -152,43 +241,11 @@ static enum status leave(struct link *link, const struct phoenix_address *to) {
 
 /* ---- subscribing ---- */
 
-static struct phoenix_address address_of(const struct phoenix_request *request) {
-    return (struct phoenix_address){
-        request->has_join_ref ? (struct slice){request->join_ref, request->join_ref_size}
-                              : PHOENIX_NULL,
-        request->has_ref ? (struct slice){request->ref, request->ref_size} : PHOENIX_NULL,
-        PHOENIX_CHANNEL};
-}
-
-static void request_free(struct phoenix_request *request) {
-    subscribe_release(&request->subscribe);
-    free(request);
-}
-
-static void call_free(struct link_call *call) {
-    request_free((struct phoenix_request *)call);
-}
-
 static void call_run(struct link_call *call, struct store_session *session) {
     struct phoenix_request *request = (struct phoenix_request *)call;
     request->status = subscribe_resolve(&request->subscribe, session);
     if (request->status == STATUS_OK)
         request->status = subscribe_entitle(&request->subscribe, session, request->principal);
-}
-
-/* A reply that cannot be written ends the link: its client would wait for ever. */
-static void settle(struct link *link, enum status status) {
-    if (status == STATUS_OK)
-        link_flush(link);
-    else
-        websocket_close(link, CLOSE_INTERNAL_ERROR, slice_of(status_message(status)));
-}
-
-static void refuse(struct link *link, struct phoenix_request *request, enum status error) {
-    struct phoenix_address to = address_of(request);
-    enum status status = say_refusal(link, &to, error);
-    request_free(request);
-    settle(link, status);
 }
 
 static enum status make_readers(struct link *link, const struct subscribe *subscribe,
@@ -468,26 +525,12 @@ static void opening_gone(struct link_opening *opening) {
     request_free(opening->user);
 }
 
-static void keep_references(struct phoenix_request *request,
-                            const struct phoenix_message *message) {
-    request->has_join_ref = message->join_ref.data != NULL;
-    request->has_ref = message->ref.data != NULL;
-    request->join_ref_size = message->join_ref.size;
-    request->ref_size = message->ref.size;
-    if (request->has_join_ref)
-        memcpy(request->join_ref, message->join_ref.data, message->join_ref.size);
-    if (request->has_ref)
-        memcpy(request->ref, message->ref.data, message->ref.size);
-}
-
 static enum status subscribe(struct link *link, const struct phoenix_message *message,
                              const struct phoenix_address *to) {
-    struct phoenix_request *request = calloc(1, sizeof(*request));
+    struct phoenix_request *request = request_make(link, to);
     if (!request)
         return say_refusal(link, to, STATUS_OUT_OF_MEMORY);
     request->call = (struct link_call){call_run, call_done, call_free, NULL};
-    request->principal = link->principal;
-    keep_references(request, message);
     enum status status =
         subscribe_read(&request->subscribe, message->payload, slice_of(link->server->epoch),
                        link->server->config.subscriptions_max);

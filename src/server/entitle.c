@@ -9,17 +9,35 @@
 
 #define ARENA_BYTES_MAX (1u << 20)
 
+enum status entitle_look(struct store_session *session, const struct principal *principal,
+                         struct slice topic, struct arena *arena, struct grant *grant) {
+    struct store_entity entity;
+    struct slice id;
+    bool is_narrowed = principal->topics.count + principal->streams.count > 0;
+    enum grant_entity kind = GRANT_ENTITY_NONE;
+    *grant = grant_check(principal, topic, NULL);
+    if (topic.data)
+        kind = grant_entity_of(topic, &id);
+    else if (principal->read_all && !is_narrowed)
+        *grant = (struct grant){STATUS_OK, GRANT_VIEW_ALL};
+    if (grant->status != STATUS_OWNER_MISMATCH || kind == GRANT_ENTITY_NONE)
+        return STATUS_OK;
+    enum status status = store_load_entity(
+        session, kind == GRANT_ENTITY_RUN ? ENTITY_RUN : ENTITY_WORKER, id, arena, &entity);
+    if (status == STATUS_OK)
+        *grant = grant_check(principal, topic, &entity.owner);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
 struct look {
     struct reader_task task;
     struct loop_task back;
     struct exchange *exchange;
     struct slice topic;
     void (*next)(struct exchange *exchange);
-    enum entity_kind kind;
-    struct slice id;
     enum status status;
     struct arena arena;
-    struct store_entity entity;
+    struct grant grant;
 };
 
 static void look_free(void *memory) {
@@ -40,7 +58,8 @@ static void decide(struct exchange *exchange, const struct grant *grant,
 
 static void look_run(struct reader_task *task, struct store_session *session) {
     struct look *look = (struct look *)task;
-    look->status = store_load_entity(session, look->kind, look->id, &look->arena, &look->entity);
+    look->status =
+        entitle_look(session, look->exchange->principal, look->topic, &look->arena, &look->grant);
     enum status status = io_loop_post(look->exchange->loop, &look->back);
     assert(status == STATUS_OK);
     (void)status;
@@ -49,13 +68,11 @@ static void look_run(struct reader_task *task, struct store_session *session) {
 static void look_done(struct look *look) {
     struct exchange *exchange = look->exchange;
     enum status status = look->status;
-    struct slice topic = look->topic;
+    struct grant grant = look->grant;
     void (*next)(struct exchange * exchange) = look->next;
-    struct grant grant =
-        grant_check(exchange->principal, topic, status == STATUS_OK ? &look->entity.owner : NULL);
     exchange->work = NULL;
     look_free(look);
-    if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+    if (status == STATUS_OK)
         decide(exchange, &grant, next);
     else
         exchange_answer_status(exchange, status);
@@ -97,9 +114,7 @@ void entitle(struct exchange *exchange, struct slice topic,
                           .back.run = look_back,
                           .exchange = exchange,
                           .topic = topic,
-                          .next = next,
-                          .kind = entity == GRANT_ENTITY_RUN ? ENTITY_RUN : ENTITY_WORKER,
-                          .id = id};
+                          .next = next};
     arena_init(&look->arena, ARENA_BYTES_MAX);
     exchange->work = look;
     exchange->work_free = look_free;

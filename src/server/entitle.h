@@ -8,9 +8,16 @@
 #define SERVER_ENTITLE_H
 
 #include "server/exchange.h"
+#include "store/store.h"
 
 /* The topic is in the exchange's parameters. */
 void entitle(struct exchange *exchange, struct slice topic,
              void (*next)(struct exchange *exchange));
+
+/* On a reader's thread: what the principal gets of a topic. One without a name (a stream that no
+ * topic has) is for those who read everything. The status is the store's; texts go to the arena. */
+MUST_CHECK enum status entitle_look(struct store_session *session,
+                                    const struct principal *principal, struct slice topic,
+                                    struct arena *arena, struct grant *grant);
 
 #endif

@@ -299,6 +299,10 @@ void exchange_abort(struct exchange *exchange) {
     conn_close(exchange->conn);
 }
 
+bool exchange_outlives_token(const struct exchange *exchange) {
+    return principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+}
+
 bool exchange_is_sending(const struct exchange *exchange) {
     return exchange->conn->state == CONN_STREAMING && exchange->conn->sending;
 }

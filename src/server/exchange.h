@@ -102,6 +102,8 @@ MUST_CHECK bool exchange_send(struct exchange *exchange, struct slice piece);
 void exchange_end(struct exchange *exchange, struct slice piece);
 /* Breaks off: closes the connection, so that nobody takes the answer for a whole one. */
 void exchange_abort(struct exchange *exchange);
+/* The token it came with has ended meanwhile: nothing more may be answered of what it opened. */
+bool exchange_outlives_token(const struct exchange *exchange);
 /* A piece is still being written. */
 bool exchange_is_sending(const struct exchange *exchange);
 /* The answer may be long in coming: a peer that goes meanwhile is noticed. */

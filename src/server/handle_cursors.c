@@ -1,11 +1,17 @@
-/* POST /v1/cursors/plan: what resuming from each of many topic cursors would do and cost. */
+/* POST /v1/cursors/plan: what resuming from each of many topic cursors would do and cost.
+ *
+ * A cursor of a topic that its reader may not read is answered "denied" with the names by the text
+ * rule: nothing in it comes from the store, so what exists and what does not look the same. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "delivery/viewer.h"
+#include "server/entitle.h"
 #include "server/handlers.h"
 #include "server/server.h"
 #include "server/store_read.h"
+#include "server/telemetry.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
@@ -30,6 +36,7 @@ struct plan_row {
     struct store_topic topic;
     bool has_window;
     struct topic_window window;
+    struct grant grant; /* what its reader gets of it */
     struct continuity continuity;
     struct store_replay replay;
     const struct policy *policy;
@@ -44,10 +51,21 @@ static void plan_free(void *memory) {
 
 /* ---- what the store knows ----------------------------------------------------------------- */
 
+static enum status name_by_rule(struct plan *plan, const struct topic_cursor *cursor,
+                                struct plan_row *row) {
+    bool by_topic = cursor->kind == TOPIC_CURSOR_TOPIC;
+    buffer_clear(&plan->name);
+    enum status status = by_topic ? topic_to_stream(cursor->name, &plan->name)
+                                  : stream_to_topic(cursor->name, &plan->name);
+    struct slice other = status == STATUS_OK ? buffer_slice(&plan->name) : (struct slice){NULL, 0};
+    row->stream_id = by_topic ? other : cursor->name;
+    row->topic_name = by_topic ? cursor->name : other;
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
 /* The store first: the text rule cannot tell a.b from a:b. */
 static enum status find_topic(struct store_read *read, struct store_session *session,
                               const struct topic_cursor *cursor, struct plan_row *row) {
-    struct plan *plan = read->more;
     bool by_topic = cursor->kind == TOPIC_CURSOR_TOPIC;
     enum status status = by_topic
                              ? store_load_topic(session, cursor->name, &read->arena, &row->topic)
@@ -58,21 +76,72 @@ static enum status find_topic(struct store_read *read, struct store_session *ses
         row->topic_name = row->topic.name;
         return STATUS_OK;
     }
-    if (status != STATUS_NOT_FOUND)
-        return status;
-    buffer_clear(&plan->name);
-    status = by_topic ? topic_to_stream(cursor->name, &plan->name)
-                      : stream_to_topic(cursor->name, &plan->name);
-    struct slice other = status == STATUS_OK ? buffer_slice(&plan->name) : (struct slice){NULL, 0};
-    row->stream_id = by_topic ? other : cursor->name;
-    row->topic_name = by_topic ? cursor->name : other;
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    return status == STATUS_NOT_FOUND ? name_by_rule(read->more, cursor, row) : status;
+}
+
+static enum status deny(struct store_read *read, const struct topic_cursor *cursor,
+                        struct plan_row *row) {
+    struct exchange *exchange = read->exchange;
+    const struct cause cause = {.connection = slice_of(exchange->request_id),
+                                .topic = row->topic_name,
+                                .dialect = LABEL_DIALECT_HTTP};
+    telemetry_denied(exchange->server, cause, row->grant.status);
+    row->has_window = false;
+    return name_by_rule(read->more, cursor, row);
+}
+
+/* ---- what the replay costs ---------------------------------------------------------------- */
+
+/* Where not every frame of a topic is its reader's, only those that are count. */
+struct measure {
+    struct viewer viewer;
+    struct store_replay *replay;
+};
+
+static enum status measure_event(void *user, const struct store_event *event) {
+    struct measure *measure = user;
+    bool may_read;
+    enum status status = viewer_look(&measure->viewer, event->entity_ref, event, &may_read);
+    if (status == STATUS_OK && may_read) {
+        measure->replay->frame_count++;
+        measure->replay->payload_bytes += event->payload.size;
+    }
+    return status;
+}
+
+static enum status measure_row(void *user, const struct store_journal_row *row,
+                               const struct store_event *event) {
+    struct measure *measure = user;
+    bool may_read;
+    enum status status = viewer_look(&measure->viewer, row->entity_ref, event, &may_read);
+    if (status == STATUS_OK && may_read) {
+        measure->replay->frame_count++;
+        measure->replay->payload_bytes +=
+            row->payload.data ? row->payload.size : event->payload.size;
+    }
+    return status;
+}
+
+static enum status measure_own(const struct store_read *read, struct store_session *session,
+                               uint64_t after_seq, struct plan_row *row) {
+    const struct store_topic *topic = &row->topic;
+    uint64_t count = row->window.head_seq - after_seq;
+    struct measure measure = {.replay = &row->replay};
+    viewer_init(&measure.viewer, session, read->exchange->principal, row->grant.view);
+    enum status status =
+        topic->entity_ref > 0
+            ? store_walk_entity_events(session, topic->entity_ref, after_seq, count, &measure,
+                                       measure_event)
+            : store_walk_journal(session, topic->ref, after_seq, count, &measure, measure_row);
+    viewer_release(&measure.viewer);
+    return status;
 }
 
 /* Who must begin anew is sent what the topic still holds within the budget; with a snapshot, that
  * instead. */
-static enum status measure(struct store_session *session, uint64_t after_seq,
-                           struct plan_row *row) {
+static enum status measure(struct store_read *read, struct store_session *session,
+                           uint64_t after_seq, struct plan_row *row) {
+    struct plan *plan = read->more;
     uint64_t from_seq = after_seq;
     if (row->continuity.decision == CONTINUITY_REBOOTSTRAP) {
         if (policy_has_snapshot(row->policy))
@@ -81,6 +150,9 @@ static enum status measure(struct store_session *session, uint64_t after_seq,
     }
     if (from_seq >= row->window.head_seq)
         return STATUS_OK;
+    plan->frames += row->window.head_seq - from_seq;
+    if (row->grant.view != GRANT_VIEW_ALL)
+        return measure_own(read, session, from_seq, row);
     return store_measure_replay(session, &row->topic, from_seq, row->window.head_seq - from_seq,
                                 &row->replay);
 }
@@ -89,8 +161,13 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
                                const struct topic_cursor *cursor, struct plan_row *row) {
     const struct plan *plan = read->more;
     enum status status = find_topic(read, session, cursor, row);
+    if (status == STATUS_OK)
+        status = entitle_look(session, read->exchange->principal, row->topic_name, &read->arena,
+                              &row->grant);
     if (status != STATUS_OK)
         return status;
+    if (row->grant.status != STATUS_OK)
+        return deny(read, cursor, row);
     if (row->has_window) {
         row->policy = policy_of(&read->exchange->server->config.policies, row->topic_name);
         row->window = (struct topic_window){row->topic.oldest_seq, row->topic.head_seq,
@@ -98,7 +175,7 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
     }
     row->continuity = continuity_plan(row->has_window ? &row->window : NULL, cursor->after_seq,
                                       plan->epoch_differs);
-    return row->has_window ? measure(session, cursor->after_seq, row) : STATUS_OK;
+    return row->has_window ? measure(read, session, cursor->after_seq, row) : STATUS_OK;
 }
 
 /* ---- the answer --------------------------------------------------------------------------- */
@@ -108,6 +185,13 @@ static enum status write_name(struct buffer *out, const char *before, struct sli
     if (status != STATUS_OK)
         return status;
     return name.data ? json_write_string(out, name) : buffer_append_slice(out, SLICE("null"));
+}
+
+static enum status write_denied(struct buffer *out, const struct plan_row *row,
+                                uint64_t after_seq) {
+    return buffer_printf(out,
+                         ",\"after_seq\":%llu,\"decision\":\"denied\",\"reason_codes\":[\"%s\"",
+                         (unsigned long long)after_seq, status_code(row->grant.status));
 }
 
 static enum status write_decision(struct buffer *out, const struct continuity *continuity) {
@@ -121,12 +205,13 @@ static enum status write_decision(struct buffer *out, const struct continuity *c
     return status;
 }
 
-static enum status write_row(struct buffer *out, const struct plan_row *row) {
+static enum status write_row(struct buffer *out, const struct plan_row *row, uint64_t after_seq) {
     enum status status = write_name(out, "{\"stream_id\":", row->stream_id);
     if (status == STATUS_OK)
         status = write_name(out, ",\"topic\":", row->topic_name);
     if (status == STATUS_OK)
-        status = write_decision(out, &row->continuity);
+        status = row->grant.status == STATUS_OK ? write_decision(out, &row->continuity)
+                                                : write_denied(out, row, after_seq);
     if (status == STATUS_OK)
         status = buffer_printf(out, "],\"replay_events\":%llu,\"replay_bytes\":%llu,\"window\":",
                                (unsigned long long)row->replay.frame_count,
@@ -168,8 +253,7 @@ static void read_plan(struct store_read *read, struct store_session *session) {
         if (status == STATUS_OK && plan->count++ > 0)
             status = buffer_append_byte(&read->out, ',');
         if (status == STATUS_OK)
-            status = write_row(&read->out, &row);
-        plan->frames += row.replay.frame_count;
+            status = write_row(&read->out, &row, item.cursor.after_seq);
         read->has_more = plan->frames >= PAGE_FRAMES;
         if (read->has_more)
             break;
@@ -246,5 +330,6 @@ void handle_cursors_plan(struct exchange *exchange) {
     }
     status = cursor_list_begin(&plan->list, text, &limits);
     assert(status == STATUS_OK);
+    (void)exchange_request_id(exchange); /* the readers' log lines name it */
     store_read_post(read);
 }

@@ -3,13 +3,15 @@
  *   reader: page ──▶ hash ──▶ loop: send ──sent──▶ reader: next page … ──▶ manifest
  *
  * One page is in memory at a time, and the next is read when it is written: a client that reads
- * slowly costs a page. What was appended after the export began does not belong to it, or a log
+ * slowly costs a page. A page is what was looked at, so for who may read little of it there may be
+ * nothing to send. What was appended after the export began does not belong to it, or a log
  * that grows faster than it is read would never end. */
 #include <stdlib.h>
 
 #include "authority/event_csv.h"
 #include "authority/event_json.h"
 #include "base/sha256.h"
+#include "delivery/viewer.h"
 #include "server/handlers.h"
 #include "server/query_cursor.h"
 #include "server/store_read.h"
@@ -26,6 +28,7 @@ struct export_work {
     bool begun;
     uint64_t log_id;       /* of the last event read */
     uint64_t until_log_id; /* of the last event wanted */
+    struct viewer *viewer;
     uint64_t count;
     uint64_t bytes; /* hashed */
     struct query_cursor first;
@@ -39,24 +42,28 @@ static void export_free(void *memory) {
     free(work);
 }
 
-static enum status export_event(void *user, const struct store_event *event) {
-    struct store_read *read = user;
-    struct export_work *work = read->more;
-    enum status status;
-    if (event->log_id > work->until_log_id || read->out.size >= PAGE_BYTES)
-        return STATUS_LIMIT_REACHED;
-    if (work->format == EXPORT_CSV) {
-        status = event_write_csv(&read->out, event);
-    } else {
-        status = event_write_json(&read->out, event);
-        if (status == STATUS_OK)
-            status = buffer_append_byte(&read->out, '\n');
-    }
-    work->log_id = event->log_id;
+static enum status put_event(struct export_work *work, const struct store_event *event,
+                             struct buffer *out) {
     work->last = (struct query_cursor){true, event_cursor_of(&event->cursor)};
     if (work->count++ == 0)
         work->first = work->last;
-    return status;
+    if (work->format == EXPORT_CSV)
+        return event_write_csv(out, event);
+    enum status status = event_write_json(out, event);
+    return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
+}
+
+static enum status export_event(void *user, const struct store_event *event) {
+    struct store_read *read = user;
+    struct export_work *work = read->more;
+    bool may_read;
+    if (event->log_id > work->until_log_id || read->out.size >= PAGE_BYTES)
+        return STATUS_LIMIT_REACHED;
+    enum status status = viewer_look(work->viewer, event->entity_ref, event, &may_read);
+    if (status != STATUS_OK)
+        return status;
+    work->log_id = event->log_id;
+    return may_read ? put_event(work, event, &read->out) : STATUS_OK;
 }
 
 static enum status export_begin(struct export_work *work, struct store_session *session,
@@ -106,8 +113,11 @@ static enum status write_manifest(struct export_work *work, struct buffer *out) 
 /* One page. */
 static void read_export(struct store_read *read, struct store_session *session) {
     struct export_work *work = read->more;
+    struct viewer viewer;
     enum status status = STATUS_OK;
     buffer_clear(&read->out);
+    viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
+    work->viewer = &viewer;
     if (!work->begun)
         status = export_begin(work, session, &read->out);
     uint64_t before = work->log_id;
@@ -123,12 +133,16 @@ static void read_export(struct store_read *read, struct store_session *session) 
     work->bytes += read->out.size;
     if (status == STATUS_OK && !read->has_more)
         status = write_manifest(work, &read->out);
+    viewer_release(&viewer);
+    work->viewer = NULL;
     read->status = status;
 }
 
 static void export_answer(struct store_read *read) {
     const struct export_work *work = read->more;
     struct exchange *exchange = read->exchange;
+    if (read->status == STATUS_OK && exchange_outlives_token(exchange))
+        read->status = STATUS_TOKEN_EXPIRED;
     if (read->status != STATUS_OK && exchange->answered) {
         exchange_abort(exchange);
         return;
@@ -143,7 +157,7 @@ static void export_answer(struct store_read *read) {
                                                   : SLICE("application/x-ndjson"));
     if (!read->has_more || exchange_is_head(exchange))
         exchange_end(exchange, buffer_slice(&read->out));
-    else if (exchange_send(exchange, buffer_slice(&read->out)))
+    else if (read->out.size == 0 || exchange_send(exchange, buffer_slice(&read->out)))
         store_read_post(read);
 }
 

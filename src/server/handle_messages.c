@@ -17,7 +17,6 @@
 #define PAGE_BYTES     (1u << 20)
 #define PAGE_BYTES_MAX (160u << 20)
 #define DRIVER         SLICE("memory")
-#define PRINCIPAL      SLICE("operator")
 
 struct poll {
     struct topic_reader reader; /* first: the work of the exchange */
@@ -30,6 +29,12 @@ struct poll {
     struct consumer_state consumer;
 };
 
+/* Who polls, in the registry and for people. */
+struct poller {
+    size_t size;
+    char name[PRINCIPAL_NAME_BYTES_MAX];
+};
+
 static void poll_free(void *work) {
     struct poll *poll = work;
     topic_reader_release(&poll->reader);
@@ -37,17 +42,34 @@ static void poll_free(void *work) {
     free(poll);
 }
 
-static struct consumer_key consumer_key(const struct exchange *exchange) {
-    return (struct consumer_key){PRINCIPAL, exchange->parameters[0]};
+/* Tokens that speak for nobody are told apart by what else they say: one of them polling must not
+ * hold up the others. */
+static struct slice poller_name(const struct exchange *exchange, struct poller *poller) {
+    const struct principal *principal = exchange->principal;
+    const struct owner *who = &principal->who;
+    struct slice id = principal->session_id.data ? principal->session_id : principal->token_id;
+    poller->size = principal_name(principal, poller->name);
+    if (principal != &principal_operator && id.data && !who->user_id.data &&
+        !who->guest_scope.data && !who->org_id.data) {
+        int size =
+            snprintf(poller->name, sizeof(poller->name), "service:%.*s", (int)id.size, id.data);
+        poller->size =
+            (size_t)size < sizeof(poller->name) ? (size_t)size : sizeof(poller->name) - 1;
+    }
+    return (struct slice){poller->name, poller->size};
+}
+
+static struct consumer_key consumer_key(const struct exchange *exchange, struct poller *poller) {
+    return (struct consumer_key){poller_name(exchange, poller), exchange->parameters[0]};
 }
 
 static void count_poll(enum metric metric) {
     metrics_add(metric, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
 }
 
-static struct cause cause_of(struct exchange *exchange) {
+static struct cause cause_of(struct exchange *exchange, struct poller *poller) {
     return (struct cause){.connection = exchange_request_id(exchange),
-                          .principal = PRINCIPAL,
+                          .principal = poller_name(exchange, poller),
                           .topic = exchange->parameters[0],
                           .dialect = LABEL_DIALECT_POLL};
 }
@@ -57,7 +79,8 @@ static struct cause cause_of(struct exchange *exchange) {
 static void answer_stale(struct poll *poll) {
     const struct subscription *subscription = &poll->reader.subscription;
     struct buffer details;
-    telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange),
+    struct poller poller;
+    telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange, &poller),
                     subscription_continuity(subscription));
     buffer_init(&details, 32768);
     enum status status = stale_write_json(
@@ -79,7 +102,8 @@ static void answer_stale(struct poll *poll) {
 static void answer_evicted(struct poll *poll, uint64_t lag) {
     struct exchange *exchange = poll->reader.exchange;
     struct buffer details;
-    struct cause cause = cause_of(exchange);
+    struct poller poller;
+    struct cause cause = cause_of(exchange, &poller);
     cause.status = STATUS_SLOW_CONSUMER_EVICTED;
     telemetry_evicted(exchange->server, cause);
     buffer_init(&details, 4096);
@@ -161,8 +185,13 @@ static void answer_page(struct poll *poll) {
     uint64_t next = subscription->next_seq - 1;
     uint64_t head = subscription->window.head_seq;
     uint64_t lag = head > next ? head - next : 0;
-    struct consumer_key key = consumer_key(exchange);
+    struct poller poller;
+    struct consumer_key key = consumer_key(exchange, &poller);
     struct buffer out;
+    if (exchange_outlives_token(exchange)) {
+        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
+        return;
+    }
     buffer_init(&out, PAGE_BYTES_MAX + 65536);
     enum status status = consumers_served(exchange->server->consumers, &key, lag, &poll->consumer);
     if (status == STATUS_SLOW_CONSUMER_EVICTED) {
@@ -347,7 +376,8 @@ static enum status poll_begin(struct exchange *exchange, const struct question *
 void handle_messages(struct exchange *exchange) {
     struct question question;
     struct consumer_state consumer = {0};
-    struct consumer_key key = consumer_key(exchange);
+    struct poller poller;
+    struct consumer_key key = consumer_key(exchange, &poller);
     enum status status = question_read(exchange, &question);
     if (status == STATUS_INVALID_REQUEST) {
         exchange_answer_error(

@@ -30,7 +30,7 @@ struct snapshot_work {
     struct snapshot_wait wait;
     struct exchange *exchange;
     struct server *server;
-    struct principal principal;
+    const struct principal *principal; /* the exchange's, which lives as long */
     char etag[ETAG_BYTES_MAX];
     bool is_gzip; /* the state is there, and one of GZIPS_MAX */
     struct gzip gzip;
@@ -49,13 +49,6 @@ static void work_free(void *memory) {
     buffer_release(&work->plain);
     snapshot_unref(work->wait.snapshot);
     free(work);
-}
-
-/* Behind the operator key everything may be read; the one line to change when tokens say who asks.
- */
-static struct principal principal_of(const struct exchange *exchange) {
-    (void)exchange;
-    return *exchange->principal;
 }
 
 /* ---- what the bytes are ------------------------------------------------------------------- */
@@ -85,7 +78,7 @@ static void view_text(const struct principal *principal, char text[2 * VIEW_BYTE
 static void etag_set(struct snapshot_work *work, bool is_gzip) {
     const struct snapshot *snapshot = work->wait.snapshot;
     char view[2 * VIEW_BYTES + 1];
-    view_text(&work->principal, view);
+    view_text(work->principal, view);
     snprintf(work->etag, sizeof(work->etag), "\"%s-%llu-%s%s\"", snapshot->epoch,
              (unsigned long long)snapshot->watermark, view, is_gzip ? "-gzip" : "");
 }
@@ -110,7 +103,7 @@ static enum status append_part(struct snapshot_work *work, struct buffer *out) {
     size_t count = 0;
     enum status status = work->has_documents ? buffer_append_byte(out, ',') : STATUS_OK;
     if (status == STATUS_OK)
-        status = snapshot_part_read(work->wait.snapshot, work->part, &work->principal, out, &count);
+        status = snapshot_part_read(work->wait.snapshot, work->part, work->principal, out, &count);
     if (status != STATUS_OK)
         return status;
     if (count == 0)
@@ -162,6 +155,8 @@ static void begin(struct exchange *exchange, const struct snapshot_work *work) {
 
 static void page_answer(struct store_read *read) {
     struct exchange *exchange = read->exchange;
+    if (read->status == STATUS_OK && exchange_outlives_token(exchange))
+        read->status = STATUS_TOKEN_EXPIRED;
     if (read->status != STATUS_OK && exchange->answered)
         exchange_abort(exchange);
     else if (read->status != STATUS_OK)
@@ -257,7 +252,7 @@ void handle_snapshot(struct exchange *exchange) {
     }
     work->exchange = exchange;
     work->server = exchange->server;
-    work->principal = principal_of(exchange);
+    work->principal = exchange->principal;
     work->wait.done = snapshot_ready;
     buffer_init(&work->plain, PART_BYTES_MAX);
     read->more = work;

@@ -11,11 +11,7 @@ void log_place_set(struct log_place *place, const struct event_cursor *cursor, u
 }
 
 void log_place_set_head(struct log_place *place, uint64_t now_ms) {
-    struct uuid first = {{0}};
-    for (unsigned i = 0; i < 6; i++)
-        first.bytes[i] = (uint8_t)(now_ms >> (8 * (5 - i)));
-    first.bytes[6] = 0x70;
-    first.bytes[8] = 0x80;
+    struct uuid first = uuid7_first(now_ms);
     struct event_cursor cursor = event_cursor_of(&first);
     log_place_set(place, &cursor, now_ms);
 }
@@ -31,8 +27,9 @@ struct query_cursor log_place_now(const struct log_place *place, const struct li
     if (!reader || uuid_compare(&reader->subscription.cursor, &none) == 0)
         return place->asked;
     struct event_cursor at = event_cursor_of(&reader->subscription.cursor);
-    /* What it stepped over on the way to a place in the future does not take it back. */
-    if (place->is_future && event_cursor_compare(&at, &place->asked.cursor) < 0)
+    /* What it stepped over does not take it back: on the way to a place in the future, or what is
+     * hidden in the millisecond of the place. */
+    if (place->asked.given && event_cursor_compare(&at, &place->asked.cursor) < 0)
         return place->asked;
     return (struct query_cursor){true, at};
 }

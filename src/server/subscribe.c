@@ -1,5 +1,6 @@
 #include "server/subscribe.h"
 
+#include "server/entitle.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 
@@ -246,20 +247,8 @@ enum status subscribe_resolve(struct subscribe *subscribe, struct store_session 
 enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
                               const struct principal *principal) {
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
-        struct subscribe_item *item = &subscribe->items[i];
-        struct store_entity entity;
-        struct slice id;
-        enum grant_entity kind = grant_entity_of(item->topic, &id);
-        item->grant = grant_check(principal, item->topic, NULL);
-        if (item->grant.status != STATUS_OWNER_MISMATCH || kind == GRANT_ENTITY_NONE)
-            continue;
-        status = store_load_entity(session, kind == GRANT_ENTITY_RUN ? ENTITY_RUN : ENTITY_WORKER,
-                                   id, &subscribe->arena, &entity);
-        if (status == STATUS_OK)
-            item->grant = grant_check(principal, item->topic, &entity.owner);
-        else if (status == STATUS_NOT_FOUND)
-            status = STATUS_OK;
-    }
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
+        status = entitle_look(session, principal, subscribe->items[i].topic, &subscribe->arena,
+                              &subscribe->items[i].grant);
     return status;
 }

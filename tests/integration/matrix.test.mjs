@@ -1,0 +1,375 @@
+// Who reads what, from one table: every kind of topic, principal and grant, over every dialect. What
+// is told apart is the answer, and whose things are in it: each entity's name says whose it is.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { operate } from "../lib/operator.mjs";
+import { Socket } from "../lib/socket.mjs";
+import { Stream } from "../lib/sse.mjs";
+import { tokenFor } from "../lib/token.mjs";
+
+// ---- the table ----
+
+/** By what a topic is to who asks, and how its token names topics. Without the scope it needs, what
+ * is not forbidden_topic is missing_scope. */
+const ANSWERS = {
+  //             no grants          its name           a pattern         another name
+  own:         { none: "ok",              exact: "ok",              pattern: "ok",              elsewhere: "forbidden_topic" },
+  foreign:     { none: "owner_mismatch",  exact: "all",             pattern: "owner_mismatch",  elsewhere: "forbidden_topic" },
+  shared:      { none: "ok",              exact: "ok",              pattern: "ok",              elsewhere: "forbidden_topic" },
+  application: { none: "forbidden_topic", exact: "ok",              pattern: "ok",              elsewhere: "forbidden_topic" },
+  reserved:    { none: "forbidden_topic", exact: "forbidden_topic", pattern: "forbidden_topic", elsewhere: "forbidden_topic" },
+  everything:  { none: "all",             exact: "all",             pattern: "all",             elsewhere: "forbidden_topic" },
+};
+
+const RUN = ["runtime.run_events"];
+const WORKER = ["runtime.codex_worker_events", "runtime.worker_lifecycle_events"];
+const NOTIFICATIONS = ["runtime.notifications"];
+const AUDIT = ["runtime.audit"];
+const SCOPES = [...RUN, ...WORKER, ...NOTIFICATIONS, ...AUDIT];
+
+/** Who may own something, as the backend says it. */
+const OWNERS = {
+  alice: { owner_user_id: "alice" },
+  bob: { owner_user_id: "bob", org_id: "acme" },
+  guest: { owner_guest_scope: "guest" },
+  org: { org_id: "acme" },
+  nobody: {},
+};
+
+/** Who asks, and whose things are its own. */
+const PRINCIPALS = {
+  alice: { request: { user_id: "alice" }, owns: ["alice"] },
+  bob: { request: { user_id: "bob", org_id: "acme" }, owns: ["bob", "org"] },
+  guest: { request: { guest_scope: "guest" }, owns: ["guest"] },
+  impostor: { request: { guest_scope: "alice" }, owns: ["impostor"] }, // a guest named like a user
+  org: { request: { org_id: "acme" }, owns: ["org"] },
+  service: { request: {}, owns: [] },
+  everything: { request: {}, owns: Object.keys(OWNERS), scopes: ["runtime.read_all"] },
+};
+
+const WORKER_OWNERS = ["alice", "bob", "guest"]; // a worker has a user or a guest
+
+const TOPICS = [
+  ...Object.keys(OWNERS).map((owner) => ({ topic: `run:run-${owner}:events`, owner, needs: RUN, marks: [`run-${owner}`] })),
+  { topic: "run:unknown:events", owner: "unknown", needs: RUN, marks: [] },
+  ...WORKER_OWNERS.map((owner) => ({ topic: `worker:worker-${owner}:lifecycle`, owner, needs: WORKER, marks: [`worker-${owner}`] })),
+  { topic: "worker:unknown:lifecycle", owner: "unknown", needs: WORKER, marks: [] },
+  { topic: "fleet:user:alice:workers", owner: "alice", needs: WORKER, marks: ["worker-alice"] },
+  { topic: "fleet:user:bob:workers", owner: "bob", needs: WORKER, marks: ["worker-bob"] },
+  { topic: "fleet:guest:guest:workers", owner: "guest", needs: WORKER, marks: ["worker-guest"] },
+  { topic: "fleet:guest:alice:workers", owner: "impostor", needs: WORKER, marks: [] },
+  { topic: "fleet:user:unknown:workers", owner: "unknown", needs: WORKER, marks: [] },
+  { topic: "runtime.run_summaries", kind: "shared", needs: RUN, marks: Object.keys(OWNERS).map((owner) => `run-${owner}`), snapshot: true },
+  { topic: "runtime.codex_worker_summaries", kind: "shared", needs: WORKER, marks: WORKER_OWNERS.map((owner) => `worker-${owner}`), snapshot: true },
+  { topic: "runtime.codex_worker_events", kind: "shared", needs: WORKER, marks: WORKER_OWNERS.map((owner) => `worker-${owner}`) },
+  { topic: "runtime.notifications", kind: "shared", needs: NOTIFICATIONS, marks: Object.keys(OWNERS).map((owner) => `note-${owner}`) },
+  { topic: "room:1", kind: "application", needs: [], marks: Object.keys(OWNERS).map((owner) => `said-${owner}`) },
+  { topic: "runtime.unheard_of", kind: "reserved", needs: [], marks: [] },
+];
+const ALL_MARKS = [...new Set(TOPICS.flatMap(({ marks }) => marks))].sort();
+const LOG = { topic: "runtime.audit", kind: "shared", needs: AUDIT, marks: ALL_MARKS };
+
+const PATTERNS = ["run:*:events", "worker:*:lifecycle", "fleet:user:*:workers", "fleet:guest:*:workers", "runtime.*", "room:*"];
+const GRANTS = {
+  none: {},
+  topics: { topics: [...TOPICS, LOG].map(({ topic }) => topic) },
+  streams: { streams: [] }, // known once the server has named them
+  patterns: { topics: PATTERNS },
+  elsewhere: { topics: ["room:2"] },
+};
+const GRANT_KIND = { none: "none", topics: "exact", streams: "exact", patterns: "pattern", elsewhere: "elsewhere" };
+
+/** What the table says: "ok", with whose things; or why not. */
+function expectation(principal, grant, scopes, { kind, owner, needs, marks }) {
+  const own = principal.owns;
+  const relation = principal.scopes ? "everything" : kind ?? (own.includes(owner) ? "own" : "foreign");
+  const answer = ANSWERS[relation][GRANT_KIND[grant]];
+  if (answer === "forbidden_topic") return { refusal: answer };
+  if (!principal.scopes && needs.length > 0 && !needs.some((scope) => scopes.includes(scope))) return { refusal: "missing_scope" };
+  if (answer !== "ok" && answer !== "all") return { refusal: answer };
+  const readable = (mark) => answer === "all" || own.includes(mark.split("-")[1]) || (kind === "application" && mark.endsWith("-nobody"));
+  return { marks: marks.filter(readable).sort() };
+}
+
+// ---- the world ----
+
+const marksIn = (text) => [...new Set(text.match(/\b(run|worker|note|said)-(alice|bob|guest|org|nobody)\b/g) ?? [])].sort();
+
+async function world(t) {
+  const operator = await operate(t, {
+    settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", KHALA_WS_MESSAGES_PER_SECOND: "100000", KHALA_LOG_LEVEL: "warn" },
+  });
+  for (const [name, owner] of Object.entries(OWNERS)) {
+    await operator.did("runs", { run_id: `run-${name}`, ...owner }, 201);
+    if (WORKER_OWNERS.includes(name)) await operator.did("workers", { worker_id: `worker-${name}`, ...owner }, 201);
+    await operator.did("notifications", { payload: { mark: `note-${name}` }, ...owner });
+    await operator.did("topics/room:1/events", { event_type: "said", payload: { mark: `said-${name}` }, ...owner });
+  }
+  const { plans } = JSON.parse((await operator.post("/v1/cursors/plan", [...TOPICS, LOG].map(({ topic }) => ({ topic, watermark: 0 })))).body);
+  GRANTS.streams.streams = plans.map((plan) => plan.stream_id);
+  return operator;
+}
+
+/** Every token the table makes: all scopes with each grant, no scope, and each scope alone. */
+function cases() {
+  const list = [];
+  for (const [who, principal] of Object.entries(PRINCIPALS)) {
+    for (const grant of Object.keys(GRANTS)) list.push({ who, principal, grant, scopes: SCOPES });
+    if (principal.scopes) continue;
+    for (const grant of ["none", "topics"]) list.push({ who, principal, grant, scopes: [] });
+    for (const scope of SCOPES) list.push({ who, principal, grant: "none", scopes: [scope] });
+  }
+  return list;
+}
+
+/** What a case expects of a topic, and a name for people. */
+function each(one, topics) {
+  return topics.map((topic) => ({
+    ...topic,
+    expected: expectation(one.principal, one.grant, one.scopes, topic),
+    what: `${one.who} with ${one.grant} grants and ${one.scopes.length === SCOPES.length ? "all scopes" : one.scopes.join() || "no scope"} on ${topic.topic}`,
+  }));
+}
+
+const bearer = (token) => ({ authorization: `Bearer ${token}` });
+
+async function overHttp(operator, path, token, row) {
+  const response = await operator.ask("GET", path, undefined, bearer(token));
+  if (row.expected.refusal) {
+    assert.deepEqual([response.status, JSON.parse(response.body).reason_code], [403, row.expected.refusal], row.what);
+    return null;
+  }
+  assert.equal(response.status, 200, `${row.what}: ${response.body}`);
+  return response.body;
+}
+
+const seen = (row, text) => assert.deepEqual(marksIn(text), row.expected.marks, row.what);
+
+// ---- the dialects ----
+
+const messagesPath = (topic) => `/internal/v1/khala/topics/${encodeURIComponent(topic)}/messages?after_seq=0`;
+
+async function byPoll(operator, one, token) {
+  for (const row of each(one, TOPICS)) {
+    const body = await overHttp(operator, messagesPath(row.topic), token, row);
+    if (body !== null) seen(row, body);
+  }
+}
+
+async function bySnapshot(operator, one, token) {
+  for (const row of each(one, TOPICS.filter(({ snapshot }) => snapshot))) {
+    const body = await overHttp(operator, `/v1/topics/${row.topic}/snapshot`, token, row);
+    if (body !== null) seen(row, body);
+  }
+}
+
+async function byList(operator, one, token) {
+  const [row] = each(one, [LOG]);
+  const pages = [];
+  for (let query = ""; ;) {
+    const body = await overHttp(operator, `/api/events?limit=3${query}`, token, row);
+    if (body === null) return;
+    pages.push(body);
+    const page = JSON.parse(body);
+    if (!page.has_more) break;
+    query = `&after_cursor=${page.next_cursor}`;
+  }
+  seen(row, pages.join(""));
+}
+
+async function byExport(operator, one, token) {
+  const [row] = each(one, [LOG]);
+  const ndjson = await overHttp(operator, "/api/events/export", token, row);
+  const csv = await overHttp(operator, "/api/events/export?format=csv", token, row);
+  if (ndjson === null) return;
+  seen(row, ndjson);
+  seen(row, csv);
+  const lines = ndjson.trim().split("\n").map((line) => JSON.parse(line));
+  const { manifest } = lines.pop();
+  assert.equal(manifest.count, lines.length);
+  assert.equal(manifest.first_cursor, lines[0]?.cursor ?? null);
+  assert.equal(manifest.last_cursor, lines.at(-1)?.cursor ?? null);
+}
+
+async function byPlan(operator, one, token) {
+  const rows = each(one, TOPICS);
+  const response = await operator.ask("POST", "/v1/cursors/plan", JSON.stringify(rows.map(({ topic }) => ({ topic, watermark: 0 }))), bearer(token));
+  assert.equal(response.status, 200, response.body);
+  const { plans } = JSON.parse(response.body);
+  for (const [i, row] of rows.entries()) {
+    const { decision, reason_codes, replay_events, replay_bytes, window } = plans[i];
+    if (row.expected.refusal) {
+      assert.deepEqual({ decision, reason_codes, replay_events, replay_bytes, window },
+        { decision: "denied", reason_codes: [row.expected.refusal], replay_events: 0, replay_bytes: 0, window: null }, row.what);
+      continue;
+    }
+    assert.equal(decision, "resume", row.what);
+    const { messages } = JSON.parse(await overHttp(operator, messagesPath(row.topic), token, row));
+    assert.equal(replay_events, messages.length, row.what);
+  }
+}
+
+async function bySse(operator, one, token) {
+  for (const row of each(one, TOPICS)) {
+    await streamed(operator, `/v1/topics/${encodeURIComponent(row.topic)}/sse?after_seq=0&token=${token}`, row);
+  }
+  const [row] = each(one, [LOG]);
+  await streamed(operator, `/events?token=${token}`, row);
+}
+
+async function streamed(operator, path, row) {
+  const stream = await Stream.open(operator, path);
+  const text = () => JSON.stringify(stream.events);
+  if (row.expected.refusal) {
+    const pieces = [];
+    for await (const piece of stream.response) pieces.push(piece);
+    assert.deepEqual([stream.status, JSON.parse(pieces.join("")).reason_code], [403, row.expected.refusal], row.what);
+    return;
+  }
+  assert.equal(stream.status, 200, row.what);
+  await stream.until(() => row.expected.marks.every((mark) => marksIn(text()).includes(mark)), `what is ${row.what}`);
+  seen(row, text());
+  stream.close();
+}
+
+async function byTopicSocket(operator, one, token) {
+  for (const row of each(one, TOPICS)) {
+    const path = `/internal/v1/khala/topics/${encodeURIComponent(row.topic)}/ws?after_seq=0&token=${token}`;
+    if (row.expected.refusal) {
+      const error = await Socket.open(operator, path).then(() => assert.fail(row.what), (refusal) => refusal);
+      assert.deepEqual([error.status, JSON.parse(error.body).reason_code], [403, row.expected.refusal], row.what);
+      continue;
+    }
+    const socket = await Socket.open(operator, path);
+    const text = () => JSON.stringify(socket.of("message"));
+    await socket.until(() => row.expected.marks.every((mark) => marksIn(text()).includes(mark)), `what is ${row.what}`);
+    seen(row, text());
+    socket.close();
+  }
+}
+
+async function byAuditSocket(operator, one, token) {
+  const [row] = each(one, [LOG]);
+  const socket = await Socket.open(operator, "/api/events/stream");
+  socket.say({ type: "init", version: 1, capability: token, nonce: randomUUID(), ts: Date.now() });
+  if (row.expected.refusal) {
+    await socket.until(() => socket.closed, "the close");
+    const [error] = socket.of("error");
+    assert.deepEqual([error.code, error.details.reason], ["AUTH_FAILED", row.expected.refusal], row.what);
+    assert.equal(socket.of("event").length, 0);
+    return;
+  }
+  await socket.until(() => socket.of("replay_complete").length === 1, "the replay");
+  seen(row, JSON.stringify(socket.messages));
+  socket.close();
+}
+
+async function byPhoenix(operator, one, token) {
+  const socket = await Socket.open(operator, `/socket/websocket?vsn=2.0.0&token=${token}`);
+  const ask = async (event, payload) => {
+    const ref = randomUUID();
+    socket.say(["1", ref, "sync:v1", event, payload]);
+    const reply = () => socket.messages.find((message) => message[1] === ref && message[3] === "phx_reply");
+    await socket.until(reply, `the reply to ${event}`);
+    return reply()[4];
+  };
+  const joined = await ask("phx_join", {});
+  assert.equal(joined.status, "ok");
+  const rows = each(one, TOPICS);
+  checkWelcome(one, rows, joined.response);
+  for (const row of rows) {
+    const { status, response } = await ask("sync:subscribe", { topics: [row.topic], resume_after: { [row.topic]: 0 } });
+    if (row.expected.refusal) {
+      assert.deepEqual([status, response.code, response.reason_code, response.forbidden_topics],
+        ["error", "forbidden_topic", row.expected.refusal, [row.topic]], row.what);
+      continue;
+    }
+    assert.equal(status, "ok", `${row.what}: ${JSON.stringify(response)}`);
+    const batches = () => socket.messages.filter((message) => message[3] === "sync:update_batch" && message[4].topic === row.topic);
+    await socket.until(() => batches().some((batch) => batch[4].replay_complete), "the replay");
+    seen(row, JSON.stringify(batches().map((batch) => batch[4].updates)));
+    assert.deepEqual(batches().map((batch) => batch[4].after), [0, ...batches().map((batch) => batch[4].through)].slice(0, -1));
+  }
+  socket.close();
+}
+
+/** Of the topics a join calls open, each is; and it names no watermark of one that is not. */
+function checkWelcome(one, rows, { allowed_topics, current_watermarks }) {
+  // Of a stream that is not there yet, the name is guessed: it may be that of an application's topic.
+  const isOpen = (topic) => topic === LOG.topic || topic.startsWith("runtime:") || rows.some((row) => row.topic === topic && !row.expected.refusal);
+  if (one.principal.scopes && one.grant === "none") assert.deepEqual(allowed_topics, ["*"]);
+  else if (one.grant === "elsewhere") assert.deepEqual(allowed_topics, ["room:2"]);
+  else if (one.grant !== "patterns") assert.ok(allowed_topics.every(isOpen), `${one.who} ${one.grant}: ${allowed_topics}`);
+  for (const { topic, watermark } of current_watermarks) {
+    assert.ok(isOpen(topic) && watermark > 0, `${one.who} ${one.grant}: ${topic}`);
+  }
+  if (one.grant === "none" && !one.principal.scopes) {
+    const shared = rows.filter((row) => row.kind === "shared" && !row.expected.refusal).map((row) => row.topic);
+    assert.deepEqual(shared.filter((topic) => !allowed_topics.includes(topic)), []);
+  }
+}
+
+const DIALECTS = {
+  "a subscribe of the main dialect": byPhoenix,
+  "a snapshot": bySnapshot,
+  "a poll": byPoll,
+  "an event stream": bySse,
+  "a topic's WebSocket": byTopicSocket,
+  "a list": byList,
+  "an export": byExport,
+  "a plan": byPlan,
+  "the audit socket": byAuditSocket,
+};
+
+test("every kind of topic, principal and grant is answered as the table says", async (t) => {
+  const operator = await world(t);
+  const all = cases();
+  for (const [name, ask] of Object.entries(DIALECTS)) {
+    await t.test(name, async () => {
+      const left = all.map((one) => ({ one, token: tokenFor(operator, { ...one.principal.request, scopes: one.principal.scopes ?? one.scopes, ...GRANTS[one.grant] }) }));
+      const work = async () => {
+        for (let next = left.pop(); next; next = left.pop()) await ask(operator, next.one, next.token);
+      };
+      await Promise.all(Array.from({ length: 6 }, work));
+    });
+  }
+});
+
+test("the operator key reads everything by request, and opens no socket", async (t) => {
+  const operator = await world(t);
+  for (const { topic, marks, kind } of TOPICS) {
+    const response = await operator.get(messagesPath(topic));
+    assert.equal(response.status, 200, topic);
+    assert.deepEqual(marksIn(response.body), [...marks].sort(), `${topic} ${kind}`);
+    const path = `/internal/v1/khala/topics/${encodeURIComponent(topic)}/ws`;
+    const refusal = await Socket.open(operator, path, { headers: bearer(operator.key) }).then(() => assert.fail(topic), (error) => error);
+    assert.deepEqual([refusal.status, JSON.parse(refusal.body).reason_code], [401, "invalid_token"]);
+  }
+  assert.deepEqual(marksIn((await operator.get("/api/events?limit=200")).body), ALL_MARKS);
+  assert.deepEqual(marksIn((await operator.get("/api/events/export")).body), ALL_MARKS);
+  const socket = await Socket.open(operator, "/api/events/stream");
+  socket.say({ type: "init", version: 1, capability: operator.key, nonce: randomUUID(), ts: Date.now() });
+  await socket.until(() => socket.closed, "the close");
+  assert.equal(socket.closed.code, 4001);
+});
+
+test("what exists and is somebody else's is answered like what does not exist", async (t) => {
+  const operator = await world(t);
+  const token = tokenFor(operator, { user_id: "alice", scopes: SCOPES });
+  const twins = [["run:run-bob:events", "run:run-xxx:events"], ["worker:worker-bob:lifecycle", "worker:worker-xxx:lifecycle"],
+    ["fleet:user:bob:workers", "fleet:user:xxx:workers"], ["room:1", "room:9"]];
+  const blind = (text, name) => text.replaceAll(name, "T").replaceAll(name.replaceAll(":", "."), "S")
+    .replace(/"request_id":"[^"]+"/, "");
+  for (const pair of twins) {
+    const answers = await Promise.all(pair.map(async (topic) => {
+      const poll = await operator.ask("GET", messagesPath(topic), undefined, bearer(token));
+      const plan = await operator.ask("POST", "/v1/cursors/plan", JSON.stringify([{ topic, watermark: 1 },
+        { stream_id: `runtime.${topic.startsWith("room") ? "topic." : ""}${topic.replaceAll(":", ".")}`, after_seq: 1 }]), bearer(token));
+      return [poll.status, blind(poll.body, topic), plan.status, blind(plan.body, topic)];
+    }));
+    assert.deepEqual(answers[0], answers[1], pair.join());
+    assert.equal(answers[0][0], 403);
+    assert.match(answers[0][3], /"decision":"denied"/);
+  }
+});
