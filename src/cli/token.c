@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/remote.h"
 #include "cli/settings.h"
+#include "cli/token_revoke.h"
 #include "server/mint.h"
 
 #define ANSWER_BYTES_MAX (16 * MINT_BYTES_MAX)
@@ -167,35 +168,54 @@ static int mint_offline(const struct mint_options *options, struct slice request
     return code;
 }
 
-static int token_mint_verb(int argc, char **argv) {
-    struct mint_options options = {.user = NULL};
-    const struct cli_option rows[] = {
-        REMOTE_OPTIONS(&options.remote),       {"--user", NULL, &options.user},
-        {"--guest", NULL, &options.guest},     {"--org", NULL, &options.org},
-        {"--scopes", NULL, &options.scopes},   {"--topics", NULL, &options.topics},
-        {"--streams", NULL, &options.streams}, {"--ttl", NULL, &options.ttl},
-        {"--device", NULL, &options.device},   {"--session", NULL, &options.session},
-        {"--offline", &options.offline, NULL}, {"--json", &options.json, NULL},
-    };
+static int mint_token(const struct mint_options *options) {
     struct buffer request;
     uint64_t ttl_s;
-    if (!cli_options(&argc, argv, rows, sizeof(rows) / sizeof(rows[0])))
-        return EXIT_CODE_USAGE;
-    if (argc != 1 || strcmp(argv[0], "mint") != 0)
-        return cli_usage("token");
-    if (options.ttl && !cli_number(options.ttl, &ttl_s))
+    if (options->ttl && !cli_number(options->ttl, &ttl_s))
         return cli_fail(EXIT_CODE_USAGE, "--ttl '%s' is not a whole number of seconds",
-                        options.ttl);
+                        options->ttl);
     buffer_init(&request, MINT_BYTES_MAX);
-    enum status status = write_request(&options, &request);
+    enum status status = write_request(options, &request);
     int code;
     if (status != STATUS_OK)
         code = cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
     else
-        code = options.offline ? mint_offline(&options, buffer_slice(&request))
-                               : mint_remote(&options, buffer_slice(&request));
+        code = options->offline ? mint_offline(options, buffer_slice(&request))
+                                : mint_remote(options, buffer_slice(&request));
     buffer_release(&request);
     return code;
+}
+
+/* What only the other of the two takes would be ignored without a word. */
+static bool has_mints_own(const struct mint_options *options) {
+    return options->user || options->guest || options->org || options->scopes || options->topics ||
+           options->streams || options->ttl || options->offline;
+}
+
+/* mint or revoke, with its name anywhere among the options. */
+static int token_server_verb(int argc, char **argv) {
+    struct mint_options mint = {.user = NULL};
+    struct token_revocation revocation = {.reason = NULL};
+    const struct cli_option rows[] = {
+        REMOTE_OPTIONS(&mint.remote),          {"--user", NULL, &mint.user},
+        {"--guest", NULL, &mint.guest},        {"--org", NULL, &mint.org},
+        {"--scopes", NULL, &mint.scopes},      {"--topics", NULL, &mint.topics},
+        {"--streams", NULL, &mint.streams},    {"--ttl", NULL, &mint.ttl},
+        {"--device", NULL, &mint.device},      {"--session", NULL, &mint.session},
+        {"--jti", NULL, &revocation.token_id}, {"--reason", NULL, &revocation.reason},
+        {"--offline", &mint.offline, NULL},    {"--json", &mint.json, NULL},
+    };
+    if (!cli_options(&argc, argv, rows, sizeof(rows) / sizeof(rows[0])))
+        return EXIT_CODE_USAGE;
+    revocation.remote = mint.remote;
+    revocation.session = mint.session;
+    revocation.device = mint.device;
+    revocation.json = mint.json;
+    if (argc == 1 && strcmp(argv[0], "mint") == 0 && !revocation.token_id && !revocation.reason)
+        return mint_token(&mint);
+    if (argc == 1 && strcmp(argv[0], "revoke") == 0 && !has_mints_own(&mint))
+        return token_revoke(&revocation);
+    return cli_usage("token");
 }
 
 /* ---- inspect ---- */
@@ -262,7 +282,5 @@ static int token_inspect_verb(int argc, char **argv) {
 int cli_token(int argc, char **argv) {
     if (argc > 0 && strcmp(argv[0], "inspect") == 0)
         return token_inspect_verb(argc - 1, argv + 1);
-    if (argc > 0 && strcmp(argv[0], "revoke") == 0)
-        return cli_token_revoke(argc - 1, argv + 1);
-    return token_mint_verb(argc, argv);
+    return token_server_verb(argc, argv);
 }

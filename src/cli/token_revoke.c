@@ -1,19 +1,10 @@
+#include "cli/token_revoke.h"
+
 #include <stdio.h>
 
 #include "base/utf8.h"
-#include "cli/cli.h"
-#include "cli/remote.h"
 #include "server/revoke_request.h"
 #include "wire/json.h"
-
-struct revoke_options {
-    struct remote_options remote;
-    const char *session;
-    const char *device;
-    const char *token_id;
-    const char *reason;
-    bool json;
-};
 
 static enum status put_member(struct buffer *out, const char *name, const char *text,
                               bool is_list) {
@@ -28,7 +19,7 @@ static enum status put_member(struct buffer *out, const char *name, const char *
     return status == STATUS_OK && is_list ? buffer_append_byte(out, ']') : status;
 }
 
-static enum status write_request(const struct revoke_options *options, struct buffer *out) {
+static enum status write_request(const struct token_revocation *options, struct buffer *out) {
     enum status status = buffer_append_byte(out, '{');
     if (status == STATUS_OK)
         status = put_member(out, "session_ids", options->session, true);
@@ -58,7 +49,7 @@ static int print_revoked(struct slice answer, bool json) {
     return EXIT_CODE_DONE;
 }
 
-static int revoke(const struct revoke_options *options, struct slice request) {
+static int revoke(const struct token_revocation *options, struct slice request) {
     struct remote remote;
     unsigned http_status = 0;
     int code = remote_open(&remote, &options->remote);
@@ -71,21 +62,13 @@ static int revoke(const struct revoke_options *options, struct slice request) {
     return code;
 }
 
-int cli_token_revoke(int argc, char **argv) {
-    struct revoke_options options = {.json = false};
-    const struct cli_option rows[] = {
-        REMOTE_OPTIONS(&options.remote),     {"--session", NULL, &options.session},
-        {"--device", NULL, &options.device}, {"--jti", NULL, &options.token_id},
-        {"--reason", NULL, &options.reason}, {"--json", &options.json, NULL},
-    };
+int token_revoke(const struct token_revocation *options) {
     struct buffer request;
-    if (!cli_options(&argc, argv, rows, sizeof(rows) / sizeof(rows[0])))
-        return EXIT_CODE_USAGE;
-    if (argc != 0 || (!options.session && !options.device && !options.token_id))
+    if (!options->session && !options->device && !options->token_id)
         return cli_usage("token");
     buffer_init(&request, REVOKE_BYTES_MAX);
-    enum status status = write_request(&options, &request);
-    int code = status == STATUS_OK ? revoke(&options, buffer_slice(&request))
+    enum status status = write_request(options, &request);
+    int code = status == STATUS_OK ? revoke(options, buffer_slice(&request))
                                    : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
     buffer_release(&request);
     return code;

@@ -310,15 +310,20 @@ test("what is under way for a revoked token ends too: a poll that waits, an answ
   assert.equal(await within(ended, "the end of the snapshot"), false, "the answer was not whole");
 });
 
-/** Bytes the kernel holds for whoever has that port and does not read. */
-function unread(port) {
-  const hex = port.toString(16).toUpperCase().padStart(4, "0");
-  const line = readFileSync("/proc/net/tcp", "utf8").split("\n").find((one) => one.trim().split(/\s+/)[1]?.endsWith(`:${hex}`));
-  return line ? parseInt(line.trim().split(/\s+/)[4].split(":")[1], 16) : 0;
+/** Bytes the kernel holds for who is connected between these ports and does not read. */
+function unread(...ports) {
+  const [here, there] = ports.map((port) => `:${port.toString(16).toUpperCase().padStart(4, "0")}`);
+  // The kernel lists while the list changes, and may skip a row.
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const rows = readFileSync("/proc/net/tcp", "utf8").split("\n").map((row) => row.trim().split(/\s+/));
+    const row = rows.find((fields) => fields[1]?.endsWith(here) && fields[2].endsWith(there) && fields[3] === "01");
+    if (row) return parseInt(row[4].split(":")[1], 16);
+  }
+  return assert.fail(`no socket has the ports ${ports}`);
 }
 
 test("a peer that does not read gets nothing of what its socket still held", async (t) => {
-  const operator = await begin(t, { settings: { RUNTIME_KHALA_SLOW_CONSUMER_CHECK_MS: "60000" } });
+  const operator = await begin(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "60000" } });
   const token = operator.sign({ ...ALICE, jti: "stuck" });
   const socket = await Socket.open(operator, `${WS}?after_seq=0&token=${token}`, { perMessageDeflate: false });
   await socket.until((one) => one.messages.length > 1, "the first message");
@@ -330,7 +335,7 @@ test("a peer that does not read gets nothing of what its socket still held", asy
     await operator.batch(Array.from({ length: 20 }, () => ({ run_id: "r", event_type: "run.log", payload: { text } })));
   }
   const before = raw.bytesRead;
-  const held = unread(raw.localPort);
+  const held = unread(raw.localPort, operator.server.port);
   const answer = await operator.did(REVOKE, { jtis: ["stuck"] });
   assert.equal(answer.connections_dropped, 1);
   assert.ok(held > 0);
