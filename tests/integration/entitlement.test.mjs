@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operate, sql } from "../lib/operator.mjs";
+import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
 
 const RUNS = ["runtime.run_events"];
@@ -114,4 +115,71 @@ test("a session revoked in the store stays revoked after a restart", async (t) =
   assert.equal(sql(operator.data, "SELECT count(*) FROM sync_revocations"), "1");
   const again = await operate(t, { data: operator.data });
   assert.deepEqual(await refusal(again, "run:a:events", token), [401, "token_revoked"]);
+});
+
+test("a list goes on over any number of others' events, by cursors that name none of them", async (t) => {
+  const operator = await tenants(t);
+  const logs = (count, run_id) => Array.from({ length: count }, (_, i) => ({ run_id, event_type: "run.log", payload: { i } }));
+  await operator.batch(logs(25_000, "b"));
+  await operator.batch(logs(2, "a"));
+  const token = await operator.token({ user_id: "alice", scopes: ["runtime.audit"] });
+  const ids = [];
+  const cursors = [];
+  for (let query = ""; ;) {
+    const response = await operator.ask("GET", `/api/events?limit=2${query}`, undefined, { authorization: `Bearer ${token}` });
+    assert.equal(response.status, 200, response.body);
+    const page = JSON.parse(response.body);
+    ids.push(...page.items.map((one) => `${one.entity_id}:${one.seq}`));
+    cursors.push(page.next_cursor);
+    if (!page.has_more) break;
+    query = `&after_cursor=${page.next_cursor}`;
+  }
+  assert.deepEqual(ids, ["a:1", "a:2", "a:3"]);
+  assert.ok(cursors.length >= 2, "in bounded pages");
+  const foreign = (await operator.get("/api/events/export")).body.trim().split("\n").map((line) => JSON.parse(line))
+    .filter((event) => event.entity_id !== "a").map((event) => event.cursor);
+  assert.deepEqual(cursors.filter((cursor) => foreign.includes(cursor)), []);
+});
+
+test("who polls too soon holds up only itself", async (t) => {
+  const operator = await tenants(t, { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" });
+  const topic = "/internal/v1/khala/topics/runtime.run_summaries/messages?after_seq=0";
+  const ask = async (request) => {
+    const token = await operator.token({ scopes: RUNS, ...request });
+    return (await operator.ask("GET", topic, undefined, { authorization: `Bearer ${token}` })).status;
+  };
+  for (const request of [{ user_id: "alice" }, { user_id: "bob" }, { guest_scope: "alice" }, { org_id: "acme" }, {}, {}]) {
+    assert.equal(await ask(request), 200, JSON.stringify(request));
+  }
+  assert.equal(await ask({ user_id: "alice" }), 429);
+  assert.equal(await ask({ user_id: "alice", org_id: "acme" }), 429, "the same user");
+  assert.equal((await operator.get(topic)).status, 200);
+  assert.equal((await operator.get(topic)).status, 429);
+});
+
+test("the audit socket is refused to a page of another origin before it is opened", async (t) => {
+  const operator = await tenants(t, { RUNTIME_KHALA_ALLOWED_ORIGINS: "https://app.example" });
+  const open = (origin) => Socket.open(operator, "/api/events/stream", { origin });
+  (await open("https://app.example")).close();
+  const refusal = await open("https://evil.example").then(() => assert.fail(), (error) => error);
+  assert.deepEqual([refusal.status, JSON.parse(refusal.body).reason_code], [403, "origin_not_allowed"]);
+});
+
+test("a join says which topics are open, and how far they are", async (t) => {
+  const operator = await tenants(t);
+  const welcome = async (request) => {
+    const socket = await Socket.open(operator, `/socket/websocket?vsn=2.0.0&token=${await operator.token(request)}`);
+    socket.say(["1", "1", "sync:v1", "phx_join", {}]);
+    await socket.until(() => socket.messages.length > 0, "the reply");
+    const { allowed_topics, current_watermarks } = socket.messages[0][4].response;
+    return [allowed_topics, Object.fromEntries(current_watermarks.filter(({ watermark }) => watermark > 0).map(({ topic, watermark }) => [topic, watermark]))];
+  };
+  const summaries = { "runtime.run_summaries": 4 };
+  assert.deepEqual(await welcome({ user_id: "alice", scopes: RUNS }), [["runtime.run_summaries"], summaries]);
+  assert.deepEqual(await welcome({ user_id: "alice", scopes: ["runtime.worker_lifecycle_events", "runtime.audit"] }),
+    [["runtime.codex_worker_summaries", "runtime.codex_worker_events", "runtime.audit", "fleet:user:alice:workers"], {}]);
+  assert.deepEqual(await welcome({ user_id: "alice" }), [[], {}]);
+  assert.deepEqual(await welcome({ scopes: ["runtime.read_all"] }), [["*"], summaries]);
+  assert.deepEqual(await welcome({ scopes: RUNS, topics: ["room:1", "room:2", "run:*:events", "worker:w:lifecycle"], streams: ["runtime.run.b.events"] }),
+    [["room:1", "room:2", "run:*:events", "run:b:events"], { "room:1": 1, "run:b:events": 1 }]);
 });

@@ -249,8 +249,30 @@ static void text_order_is_byte_order(void **state) {
     }
 }
 
+static void the_first_of_a_millisecond_is_below_all_of_it_and_above_all_before(void **state) {
+    (void)state;
+    static const uint64_t times_ms[] = {0, 1, 1700000000000, UUID7_TIMESTAMP_MS_MAX};
+    for (size_t i = 0; i < sizeof(times_ms) / sizeof(times_ms[0]); i++) {
+        struct uuid first = uuid7_first(times_ms[i]);
+        struct uuid last = first;
+        assert_true(uuid7_valid(&first));
+        assert_int_equal(uuid7_timestamp_ms(&first), times_ms[i]);
+        last.bytes[15] = 1;
+        assert_true(uuid_compare(&first, &last) < 0);
+        if (times_ms[i] == 0)
+            continue;
+        last = uuid7_first(times_ms[i] - 1);
+        memset(last.bytes + 9, 0xff, 7);
+        last.bytes[6] = 0x7f;
+        last.bytes[7] = 0xff;
+        last.bytes[8] = 0xbf;
+        assert_true(uuid_compare(&last, &first) < 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_of_a_millisecond_is_below_all_of_it_and_above_all_before),
         cmocka_unit_test(reads_and_writes_canonical_text),
         cmocka_unit_test(refuses_any_other_text_and_keeps_the_value),
         cmocka_unit_test(takes_every_variant_nibble_of_the_rfc),

@@ -254,6 +254,21 @@ static void what_was_not_asked_for_is_covered_and_the_cursor_goes_with_it(void *
     bench_close(&bench);
 }
 
+static void a_position_behind_others_events_names_none_of_them(void **state) {
+    (void)state;
+    const struct principal user = {.who.user_id = SLICE("u")};
+    struct bench bench;
+    size_t given;
+    bench_open(&bench, 100); /* the last is g's, a millisecond after u's last */
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .principal = &user});
+    assert_int_equal(drain(&bench.reader, &given), 100);
+    assert_int_equal(given, 50);
+    struct uuid first = uuid7_first(1700000000000 + 100);
+    assert_int_equal(uuid_compare(&bench.reader.subscription.cursor, &first), 0);
+    bench_close(&bench);
+}
+
 static void a_reader_may_begin_at_the_head(void **state) {
     (void)state;
     struct bench bench;
@@ -557,6 +572,7 @@ int main(void) {
         cmocka_unit_test(a_reader_that_retention_overtakes_is_told),
         cmocka_unit_test(frames_of_others_are_covered_and_not_given),
         cmocka_unit_test(what_was_not_asked_for_is_covered_and_the_cursor_goes_with_it),
+        cmocka_unit_test(a_position_behind_others_events_names_none_of_them),
         cmocka_unit_test(a_reader_may_begin_at_the_head),
         cmocka_unit_test(a_frame_is_the_same_from_the_store_and_from_the_window),
         cmocka_unit_test(the_log_without_a_cursor_is_all_of_it_and_then_live),
