@@ -238,7 +238,7 @@ test("unsubscribing by topic or stream ends what is sent of it", async (t) => {
   for (const names of [{ topics: [TOPIC] }, { streams: [STREAM] }]) {
     client.forget(TOPIC);
     await client.subscribe({ topics: [TOPIC, "run:b:events"], resume_after: { [TOPIC]: 0 } });
-    await client.until(() => client.run(TOPIC).at > 0, "the replay");
+    await client.until(() => client.run(TOPIC).at > 0 && client.run("run:b:events").at > 0, "both replays");
     const { status, response } = await client.ask("sync:unsubscribe", names);
     assert.equal(status, "ok");
     assert.deepEqual(response, { topics: ["run:b:events"] });
