@@ -216,17 +216,12 @@ static void an_answer_that_comes_before_the_body_is_sent_is_read(void **state) {
 
 static void a_url_is_a_host_and_maybe_a_port(void **state) {
     (void)state;
-    static const char *const good[] = {"http://localhost", "http://localhost:4100",
-                                       "http://127.0.0.1:80/", "http://[::1]:4100"};
-    static const char *const bad[] = {"",
-                                      "localhost:4100",
-                                      "https://localhost",
-                                      "http://",
-                                      "http://a/b",
-                                      "http://a?x=1",
-                                      "http://u:p@a",
-                                      "ftp://a",
-                                      "http://a:99999"};
+    static const char *const good[] = {"http://localhost",     "http://localhost:4100",
+                                       "http://127.0.0.1:80/", "http://[::1]:4100",
+                                       "https://localhost",    "https://[::1]:4100/"};
+    static const char *const bad[] = {
+        "",           "localhost:4100", "https://",     "httpx://a", "https://a/b",   "http://",
+        "http://a/b", "http://a?x=1",   "http://u:p@a", "ftp://a",   "http://a:99999"};
     struct http_client *client;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         assert_ok(http_client_open(&client, good[i]));
