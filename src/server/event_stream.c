@@ -85,6 +85,7 @@ enum status event_stream_leaving(struct link *link, uint64_t retry_after_ms, str
 enum status event_stream_failed(struct link *link, enum status failed, struct buffer *out) {
     char body[96];
     int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
+    link_tell_error(link, failed);
     return event_stream_tell(link, out, "error", (struct slice){body, (size_t)size});
 }
 
