@@ -2,7 +2,7 @@
  * server for each, and its CPU with the heartbeats of both sides on.
  *
  * --connections N  default 15000
- * --loops N        io loops of the server (default: its own)
+ * --loops N        io loops of the server (default: its own), each with descriptors of its own
  * --seconds N      how long to look (default 30, two heartbeats of the server) */
 #include <poll.h>
 #include <stdio.h>
@@ -49,6 +49,7 @@ int main(int count, char **arguments) {
     struct bench_setting settings[] = {
         {"KHALA_CONNECTIONS_MAX", connections_max},
         {"KHALA_IO_LOOPS", bench_option_text(arguments, "--loops", "0")},
+        {"KHALA_LOOPS_OWN_DESCRIPTORS", wanted > PROCESS_CONNECTIONS ? "true" : "false"},
         {NULL, NULL}};
     (void)count;
     snprintf(connections_max, sizeof(connections_max), "%u", wanted + 100);

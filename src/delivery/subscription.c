@@ -24,6 +24,7 @@ void subscription_release(struct subscription *subscription) {
 
 void subscription_restart(struct subscription *subscription) {
     assert(subscription->is_stale);
+    drop_read(subscription);
     subscription->is_stale = subscription->is_open = false;
     subscription->options.has_cursor = subscription->options.has_event_cursor = false;
     subscription->options.from_head = false;
@@ -195,8 +196,6 @@ void subscription_read_done(struct subscription *subscription) {
         subscription->is_stale = read->is_stale;
         subscription->is_open = !read->is_stale;
     }
-    if (read->status == STATUS_OK && read->is_stale)
-        subscription->continuity = read->continuity;
     if (read->status == STATUS_OK && read->mode == JOURNAL_READ_BOOTSTRAP) {
         subscription->is_bootstrap = true;
         subscription->bootstrap = read->bootstrap;
@@ -205,8 +204,13 @@ void subscription_read_done(struct subscription *subscription) {
         subscription->next_seq = read->next_seq;
     if (subscription->is_open && options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
         begin_at_head(subscription);
-    if (read->count == 0)
+    if (read->count == 0 && !subscription->is_stale)
         drop_read(subscription);
+}
+
+const struct continuity *subscription_continuity(const struct subscription *subscription) {
+    assert(subscription->is_stale && subscription->read);
+    return &subscription->read->continuity;
 }
 
 void subscription_read_failed(struct subscription *subscription, enum status status) {

@@ -37,9 +37,9 @@ struct subscription {
     uint64_t next_seq;
     struct topic_window window; /* as last seen in the store, with the newest head known */
     struct uuid cursor;         /* of the last frame that was given or hidden; 0: none yet */
-    struct continuity continuity;
     struct continuity_bootstrap bootstrap;
-    struct journal_read *read; /* asked for, under way, or with frames to be taken */
+    /* Asked for, under way, or with frames to be taken; while it is stale, what says why. */
+    struct journal_read *read;
     enum status status;
     bool is_open;
     bool is_reading;
@@ -85,6 +85,8 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
                        uint64_t head_seq);
 /* It has everything up to after_seq from elsewhere, and goes on behind it. */
 void subscription_place(struct subscription *subscription, uint64_t after_seq);
+/* Why it is stale. */
+const struct continuity *subscription_continuity(const struct subscription *subscription);
 /* After SUBSCRIPTION_STALE: begins anew with a bootstrap. */
 void subscription_restart(struct subscription *subscription);
 

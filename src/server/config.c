@@ -76,6 +76,12 @@ static const struct setting settings[] = {
      .fallback = "0",
      .max = CONFIG_LOOPS_MAX,
      .help = "io loops; 0 means one per core"},
+    {.name = "KHALA_LOOPS_OWN_DESCRIPTORS",
+     .type = SETTING_FLAG,
+     .offset = FIELD(own_descriptors),
+     .fallback = "false",
+     .help = "each io loop has a descriptor table of its own, and so the process's limit of "
+             "descriptors for its own connections"},
     {.name = "KHALA_CONNECTIONS_MAX",
      .type = SETTING_NUMBER,
      .offset = FIELD(connections_max),

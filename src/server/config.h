@@ -32,6 +32,7 @@ struct config {
     uint64_t log_format;
     uint64_t log_level;
     uint64_t io_loops;
+    bool own_descriptors;
     uint64_t connections_max;
     uint64_t request_head_bytes_max;
     uint64_t request_timeout_ms;

@@ -123,6 +123,7 @@ static enum status refuse(struct link *link, enum status why, const char *name,
                           const char *detail) {
     char details[256];
     int size = snprintf(details, sizeof(details), "{\"%s\":\"%s\"}", name, detail);
+    link_tell_why(link, why, ws_close_code(why));
     enum status status = tell_error(link, why, (struct slice){details, (size_t)size}, &link->own);
     if (status == STATUS_OK)
         link_close(link);

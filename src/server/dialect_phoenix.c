@@ -453,8 +453,9 @@ static enum status say_stale(struct link *link, const struct link_opening *openi
         if (!subscription->is_stale)
             continue;
         link_tell_stale(opening->readers[i]);
-        stale[count++] = (struct stale_topic){
-            subscription->options.topic, subscription->options.policy, &subscription->continuity};
+        stale[count++] =
+            (struct stale_topic){subscription->options.topic, subscription->options.policy,
+                                 subscription_continuity(subscription)};
     }
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);
@@ -517,9 +518,9 @@ static void keep_references(struct phoenix_request *request,
     request->has_ref = message->ref.data != NULL;
     request->join_ref_size = message->join_ref.size;
     request->ref_size = message->ref.size;
-    if (message->join_ref.size > 0)
+    if (request->has_join_ref)
         memcpy(request->join_ref, message->join_ref.data, message->join_ref.size);
-    if (message->ref.size > 0)
+    if (request->has_ref)
         memcpy(request->ref, message->ref.data, message->ref.size);
 }
 

@@ -195,6 +195,7 @@ static enum status tell_failed(struct link *link, enum status why, struct buffer
 /* The socket goes one way. */
 static enum status receive(struct link *link, struct slice text) {
     (void)text;
+    link_tell_why(link, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
     enum status status = tell_error(link, STATUS_INVALID_MESSAGE, 0, &link->own);
     if (status == STATUS_OK)
         link_close(link);

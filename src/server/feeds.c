@@ -103,7 +103,6 @@ enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_reade
 
 void feed_leave(struct feed_reader *reader) {
     struct feed *feed = reader->feed;
-    deadline_drop(&reader->deadline);
     *(reader->previous ? &reader->previous->next : &feed->readers) = reader->next;
     if (reader->next)
         reader->next->previous = reader->previous;
@@ -144,8 +143,4 @@ void feeds_forget_pages(struct feeds *feeds) {
 
 struct hub_watch *feed_watch(struct feed *feed) {
     return &feed->watch;
-}
-
-struct feed_reader *feed_reader_of_deadline(struct deadline *deadline) {
-    return (struct feed_reader *)((char *)deadline - offsetof(struct feed_reader, deadline));
 }

@@ -20,10 +20,8 @@ struct feed_reader {
     struct feed *feed;
     struct feed_reader *previous;
     struct feed_reader *next;
-    struct deadline deadline;
-    /* There is more, or the reader's time is up. May end this reader, and no other. */
+    /* There is more. May end this reader, and no other. */
     void (*advanced)(struct feed_reader *reader);
-    void (*expired)(struct feed_reader *reader);
 };
 
 struct feeds {
@@ -49,6 +47,5 @@ struct slice feed_name(const struct feed *feed);
 struct page *feed_page(const struct feed *feed);
 void feed_page_set(struct feed *feed, struct page *page);
 void feeds_forget_pages(struct feeds *feeds);
-struct feed_reader *feed_reader_of_deadline(struct deadline *deadline);
 
 #endif

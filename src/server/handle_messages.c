@@ -58,16 +58,17 @@ static void answer_stale(struct poll *poll) {
     const struct subscription *subscription = &poll->reader.subscription;
     struct buffer details;
     telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange),
-                    &subscription->continuity);
+                    subscription_continuity(subscription));
     buffer_init(&details, 32768);
-    enum status status = stale_write_json(&details,
-                                          &(struct stale_topic){subscription->options.topic,
-                                                                subscription->options.policy,
-                                                                &subscription->continuity},
-                                          1);
-    struct exchange_error error = {.status = STATUS_STALE_CURSOR,
-                                   .reason_code = reason_code(subscription->continuity.reasons[0]),
-                                   .details = buffer_slice(&details)};
+    enum status status = stale_write_json(
+        &details,
+        &(struct stale_topic){subscription->options.topic, subscription->options.policy,
+                              subscription_continuity(subscription)},
+        1);
+    struct exchange_error error = {
+        .status = STATUS_STALE_CURSOR,
+        .reason_code = reason_code(subscription_continuity(subscription)->reasons[0]),
+        .details = buffer_slice(&details)};
     if (status == STATUS_OK)
         exchange_answer_error(poll->reader.exchange, &error);
     else
@@ -202,11 +203,10 @@ static bool is_full(const struct poll *poll) {
 
 static void await_news(struct poll *poll) {
     struct exchange *exchange = poll->reader.exchange;
-    if (poll->reader.member.deadline.at_ms != 0)
+    if (poll->reader.deadline.at_ms != 0)
         return;
     exchange_watch_end(exchange);
-    io_loop_deadline_in(exchange->loop, &poll->reader.member.deadline, DEADLINE_WAIT,
-                        poll->wait_ms);
+    io_loop_deadline_in(exchange->loop, &poll->reader.deadline, DEADLINE_WAIT, poll->wait_ms);
 }
 
 static void gather(struct topic_reader *reader) {
@@ -248,7 +248,7 @@ static void poll_over(struct topic_reader *reader) {
 static void poll_drain(struct exchange *exchange) {
     struct poll *poll = exchange->work;
     poll->wait_ms = 0;
-    if (poll->reader.member.deadline.at_ms != 0 && !poll->reader.subscription.is_reading)
+    if (poll->reader.deadline.at_ms != 0 && !poll->reader.subscription.is_reading)
         poll_over(&poll->reader);
 }
 

@@ -1,16 +1,19 @@
 #include "server/link_tell.h"
 
+#include "hub/frame_row.h"
 #include "server/dialect.h"
 
 struct cause link_cause(const struct link *link, const struct link_reader *reader,
                         char text[PRINCIPAL_NAME_BYTES_MAX]) {
     struct slice who = {NULL, 0};
+    struct slice topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0};
     if (link->principal)
         who = (struct slice){text, principal_name(link->principal, text)};
     return (struct cause){
         .connection = slice_of(link->name),
         .principal = who,
-        .topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0},
+        /* People know the whole log by its address. */
+        .topic = reader && topic_is_log(topic) ? SLICE("/api/events") : topic,
         .dialect = link->dialect->label,
     };
 }
@@ -27,7 +30,7 @@ void link_tell_why(struct link *link, enum status status, unsigned close_code) {
 void link_tell_stale(const struct link_reader *reader) {
     char who[PRINCIPAL_NAME_BYTES_MAX];
     telemetry_stale(reader->link->server, link_cause(reader->link, reader, who),
-                    &reader->subscription.continuity);
+                    subscription_continuity(&reader->subscription));
 }
 
 void link_tell_denied(struct link *link, struct slice topic, enum status status) {

@@ -1,5 +1,6 @@
 /* What is said of a link, to the counters, the log and `khala why`.
- * Belongs to the link's loop. Allocates nothing.
+ * Belongs to the link's loop.
+ * Allocates nothing.
  * Cannot fail.
  * Each call is one decision, made by the caller: nothing here is sent to the peer. */
 #ifndef SERVER_LINK_TELL_H

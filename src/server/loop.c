@@ -1,13 +1,18 @@
 #include "server/loop.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "server/conn.h"
 #include "server/link.h"
 #include "server/server.h"
+#include "server/topic_reader.h"
 
 #define TASKS_MAX 1000000
 #define BACKLOG   4096
@@ -18,8 +23,7 @@ static void timer_arm(struct io_loop *loop);
 
 static void expired(struct deadline *deadline) {
     if (deadline->kind == DEADLINE_WAIT) {
-        struct feed_reader *reader = feed_reader_of_deadline(deadline);
-        reader->expired(reader);
+        topic_reader_expired(topic_reader_of_deadline(deadline));
         return;
     }
     if (deadline->kind == DEADLINE_PULSE) {
@@ -114,9 +118,14 @@ static void on_connection(uv_stream_t *listener, int error) {
     struct io_loop *loop = listener->data;
     clock_tick(&loop->clock);
     if (error != 0) {
-        log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
+        /* One line for a flood of them, which no descriptor is left for. */
+        if (!loop->accept_fails)
+            log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
+        loop->accept_fails = true;
+        metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_PLAIN, 1);
         return;
     }
+    loop->accept_fails = false;
     if (listener == (uv_stream_t *)&loop->operator_listener)
         conn_accept_operator(loop);
     else
@@ -180,8 +189,32 @@ static void run_end(struct loop_task *task) {
     close_handles_when_empty(loop);
 }
 
+/* A descriptor table is as large as a process may have descriptors; with one of its own each loop
+ * has that many connections. What listens must be in one table only, or it would go on after its
+ * loop has closed it. */
+static void take_own_descriptors(struct io_loop *loop) {
+    const struct server *server = loop->server;
+    if (unshare(CLONE_FILES) != 0) {
+        log_event(LOG_WARN, "loop.descriptors_shared", log_str("error", strerror(errno)));
+        return;
+    }
+    loop->has_own_descriptors = true;
+    for (size_t i = 0; i < server->loop_count; i++) {
+        const struct io_loop *other = &server->loops[i];
+        /* Those before have closed theirs in the table this one was copied from. */
+        if (other <= loop)
+            continue;
+        close(other->listen_fd);
+        if (other->operator_fd >= 0)
+            close(other->operator_fd);
+    }
+}
+
 static void loop_thread(void *user) {
     struct io_loop *loop = user;
+    if (loop->config->own_descriptors)
+        take_own_descriptors(loop);
+    uv_sem_post(&loop->begun);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     server_loop_ended_post(loop->server);
 }
@@ -212,12 +245,14 @@ static enum status handles_init(struct io_loop *loop, int listen_fd, int operato
     return listener_open(loop, &loop->operator_listener, operator_fd);
 }
 
-enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd,
-                          int operator_fd) {
+enum status io_loop_open(struct io_loop *loop, struct server *server, int listen_fd,
+                         int operator_fd) {
     const struct config *config = &server->config;
     loop->server = server;
     loop->config = config;
     loop->state = LOOP_SERVING;
+    loop->listen_fd = listen_fd;
+    loop->operator_fd = operator_fd;
     loop->limits = HTTP1_LIMITS_DEFAULT;
     loop->limits.head_bytes_max = config->request_head_bytes_max;
     if (loop->limits.line_bytes_max > loop->limits.head_bytes_max)
@@ -241,13 +276,19 @@ enum status io_loop_start(struct io_loop *loop, struct server *server, int liste
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     if (status == STATUS_OK)
         status = handles_init(loop, listen_fd, operator_fd);
-    if (status != STATUS_OK)
-        return status;
-    feeds_open(&loop->feeds, loop, server->hub);
-    if (uv_thread_create(&loop->thread, loop_thread, loop) == 0)
-        return STATUS_OK;
-    feeds_close(&loop->feeds);
-    return STATUS_SYSTEM_ERROR;
+    if (status == STATUS_OK)
+        feeds_open(&loop->feeds, loop, server->hub);
+    return status;
+}
+
+enum status io_loop_start(struct io_loop *loop) {
+    if (uv_sem_init(&loop->begun, 0) != 0)
+        return STATUS_SYSTEM_ERROR;
+    bool started = uv_thread_create(&loop->thread, loop_thread, loop) == 0;
+    if (started)
+        uv_sem_wait(&loop->begun);
+    uv_sem_destroy(&loop->begun);
+    return started ? STATUS_OK : STATUS_SYSTEM_ERROR;
 }
 
 enum status io_loop_post(struct io_loop *loop, struct loop_task *task) {

@@ -60,7 +60,12 @@ struct io_loop {
     size_t conn_count;
     size_t owed_count; /* what other threads owe to exchanges of this loop */
     bool refusing;     /* the last connection was one too many */
-    bool accept_owed;  /* there was no memory to take one; libuv waits until it is taken */
+    bool accept_fails; /* the last one could not be taken */
+    bool has_own_descriptors;
+    int listen_fd;
+    int operator_fd;
+    uv_sem_t begun;   /* the thread runs, with its own table where it wants one */
+    bool accept_owed; /* there was no memory to take one; libuv waits until it is taken */
     bool operator_accept_owed;
     bool has_operator_listener;
     enum loop_state state;
@@ -72,9 +77,11 @@ struct io_loop {
     char read_memory[LOOP_READ_BYTES];
 };
 
-/* Takes over the listening sockets; operator_fd is -1 where there is none. */
-MUST_CHECK enum status io_loop_start(struct io_loop *loop, struct server *server, int listen_fd,
-                                     int operator_fd);
+/* Takes over the listening sockets; operator_fd is -1 where there is none. All loops are opened
+ * before the first is started: one with descriptors of its own knows only what was open by then. */
+MUST_CHECK enum status io_loop_open(struct io_loop *loop, struct server *server, int listen_fd,
+                                    int operator_fd);
+MUST_CHECK enum status io_loop_start(struct io_loop *loop);
 /* Any thread: no more accepts; idle connections close, others finish their request. */
 void io_loop_drain_post(struct io_loop *loop);
 /* Any thread: every connection closes now. */

@@ -80,7 +80,7 @@ enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
     return stale_write_json(out,
                             &(struct stale_topic){subscription->options.topic,
                                                   subscription->options.policy,
-                                                  &subscription->continuity},
+                                                  subscription_continuity(subscription)},
                             1);
 }
 

@@ -167,6 +167,23 @@ static enum status listeners_open(struct server *server, int *fds, int *operator
     return status;
 }
 
+static enum status loop_start(struct server *server, struct io_loop *loop) {
+    atomic_fetch_add(&server->loops_running, 1);
+    enum status status = io_loop_start(loop);
+    if (status != STATUS_OK) {
+        atomic_fetch_sub(&server->loops_running, 1);
+        return status;
+    }
+    server->loops_started++;
+    /* It listens in its own table; here it would go on listening after the loop has ended. */
+    if (loop->has_own_descriptors) {
+        close(loop->listen_fd);
+        if (loop->operator_fd >= 0)
+            close(loop->operator_fd);
+    }
+    return STATUS_OK;
+}
+
 static enum status loops_start(struct server *server) {
     int fds[CONFIG_LOOPS_MAX];
     int operator_fds[CONFIG_LOOPS_MAX];
@@ -179,16 +196,13 @@ static enum status loops_start(struct server *server) {
     server->loops = calloc(server->loop_count, sizeof(*server->loops));
     if (!server->loops)
         return STATUS_OUT_OF_MEMORY;
-    for (size_t i = 0; i < server->loop_count; i++) {
-        atomic_fetch_add(&server->loops_running, 1);
-        status = io_loop_start(&server->loops[i], server, fds[i], operator_fds[i]);
-        if (status != STATUS_OK) {
-            atomic_fetch_sub(&server->loops_running, 1);
-            return refuse(server, status, "cannot start io loop %zu", i);
-        }
-        server->loops_started++;
-    }
-    return STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < server->loop_count; i++)
+        status = io_loop_open(&server->loops[i], server, fds[i], operator_fds[i]);
+    for (size_t i = 0; status == STATUS_OK && i < server->loop_count; i++)
+        status = loop_start(server, &server->loops[i]);
+    return status == STATUS_OK ? status
+                               : refuse(server, status, "cannot start io loop %zu of %zu",
+                                        server->loops_started + 1, server->loop_count);
 }
 
 /* Room for the largest payload there may be, written less tersely than canonical JSON. */

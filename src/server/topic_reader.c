@@ -13,8 +13,11 @@ static void member_advanced(struct feed_reader *member) {
         reader->go_on(reader);
 }
 
-static void member_expired(struct feed_reader *member) {
-    struct topic_reader *reader = (struct topic_reader *)member;
+struct topic_reader *topic_reader_of_deadline(struct deadline *deadline) {
+    return (struct topic_reader *)((char *)deadline - offsetof(struct topic_reader, deadline));
+}
+
+void topic_reader_expired(struct topic_reader *reader) {
     if (reader->exchange->conn && !reader->subscription.is_reading)
         reader->timed_out(reader);
 }
@@ -42,7 +45,6 @@ enum status topic_reader_open(struct topic_reader *reader, struct exchange *exch
     struct slice topic = exchange->parameters[0];
     reader->exchange = exchange;
     reader->member.advanced = member_advanced;
-    reader->member.expired = member_expired;
     reader->task.run = read_run;
     reader->back.run = read_back;
     enum status status = feed_join(&exchange->loop->feeds, topic, &reader->member);
@@ -75,6 +77,7 @@ void topic_reader_read(struct topic_reader *reader) {
 void topic_reader_release(struct topic_reader *reader) {
     if (!reader->is_open)
         return;
+    deadline_drop(&reader->deadline);
     subscription_release(&reader->subscription);
     feed_leave(&reader->member);
 }

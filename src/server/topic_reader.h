@@ -15,6 +15,7 @@
 
 struct topic_reader {
     struct feed_reader member;
+    struct deadline deadline; /* of one that waits */
     struct exchange *exchange;
     struct subscription subscription;
     struct reader_task task;
@@ -29,6 +30,8 @@ MUST_CHECK enum status topic_reader_open(struct topic_reader *reader, struct exc
                                          bool has_cursor, uint64_t after_seq);
 /* After SUBSCRIPTION_READ. */
 void topic_reader_read(struct topic_reader *reader);
+struct topic_reader *topic_reader_of_deadline(struct deadline *deadline);
+void topic_reader_expired(struct topic_reader *reader);
 /* For the work's end. */
 void topic_reader_release(struct topic_reader *reader);
 

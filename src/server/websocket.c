@@ -19,7 +19,7 @@
 /* A peer may save up so much, and is forgiven once it has. */
 #define CREDIT_US_MAX (2 * UINT64_C(1000000))
 #define FLOODED_MAX   1000
-#define WAITING_BYTES  (sizeof(uint32_t))
+#define WAITING_BYTES (sizeof(uint32_t))
 
 struct websocket {
     struct ws_decoder decoder;

@@ -214,3 +214,26 @@ for (const [places, loops] of [[1, 1], [1, 4], [5, 2], [7, 4]]) {
     await Promise.all(Array.from({ length: places }, () => connectWhenFree(server)));
   });
 }
+
+test("loops with descriptors of their own serve, stop listening, and end", async (t) => {
+  const settings = { ...PATIENT, KHALA_LOOPS_OWN_DESCRIPTORS: "true" };
+  const server = await serve(t, { settings, args: ["--loops", "4"] });
+  const peers = await Promise.all(Array.from({ length: 64 }, () => connect(server)));
+  for (const peer of peers) await peer.send(get("/healthz/ready"));
+  for (const peer of peers) assert.equal((await peer.response()).status, 200);
+  // Under way, so that the server lives on while it listens no more.
+  await peers[0].send("GET /healthz/live HTTP/1.1\r\n");
+  server.kill("SIGTERM");
+  await server.saw("log", /server\.draining/);
+  await within((async () => {
+    for (;;) {
+      const late = await connect(server).catch((error) => error);
+      if (late.code === "ECONNREFUSED") return;
+      late.close?.();
+    }
+  })(), "nobody listens any more");
+  await peers[0].send("Host: x\r\n\r\n");
+  assert.equal((await peers[0].response()).status, 200);
+  for (const peer of peers) peer.close();
+  await within(server.ended, "the end of the server");
+});

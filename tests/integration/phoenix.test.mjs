@@ -247,7 +247,7 @@ test("unsubscribing by topic or stream ends what is sent of it", async (t) => {
     await operator.batch(events(1, "b"));
     await client.until(() => client.of("sync:update_batch").length > length, "what is still subscribed to");
     await client.ask("sync:heartbeat", {});
-    assert.deepEqual(client.of("sync:update_batch").slice(length).map((one) => one.topic), ["run:b:events"]);
+    for (const one of client.of("sync:update_batch").slice(length)) assert.equal(one.topic, "run:b:events");
     await client.ask("sync:unsubscribe", { topics: ["run:b:events", "run:never:events"] });
     client.forget("run:b:events");
   }
@@ -380,7 +380,7 @@ test("a handshake that is none is answered as HTTP", async (t) => {
   const cases = [
     [good.replace("Upgrade: websocket\r\n", ""), 426], [good.replace(/Sec-WebSocket-Key: \S+/, "Sec-WebSocket-Key: x"), 400],
     [good.replace("Version: 13", "Version: 8"), 426], [good.replace("vsn=2.0.0", "vsn=1.0.0"), 400],
-    [good.replace(operator.reader, "wrong"), 401], [good.replace("GET", "HEAD"), 400],
+    [good.replace(/token=[^&]+/, "token=wrong"), 401], [good.replace("GET", "HEAD"), 400],
   ];
   for (const [text, status] of cases) {
     const peer = await connect(operator.server);
@@ -480,9 +480,11 @@ test("a server that ends tells every client, spread over time, also those that t
     const raw = await RawSocket.open(operator);
     await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC], resume_after: { [TOPIC]: 0 } }]));
     await raw.reply("2");
+    await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[4].through === 5);
     clients.push(raw);
   }
   const timer = setInterval(() => {
+    if (operator.server.over) clearInterval(timer);
     for (const raw of clients) raw.send(message(["1", "9", "sync:v1", "sync:heartbeat", {}])).catch(() => {});
   }, 20);
   t.after(() => clearInterval(timer));

@@ -152,7 +152,7 @@ static void a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart(void *
                 &(struct subscription_options){
                     .topic = SLICE(SUMMARIES), .policy = &frugal, .has_cursor = true});
     assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
-    const struct continuity *why = &bench.reader.subscription.continuity;
+    const struct continuity *why = subscription_continuity(&bench.reader.subscription);
     assert_int_equal(why->reason_count, 2);
     assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
     assert_int_equal(why->reasons[1], REASON_REPLAY_BUDGET_EXCEEDED);
@@ -195,7 +195,7 @@ static void a_reader_that_retention_overtakes_is_told(void **state) {
         publisher_prune(bench.publisher, i == 0 ? bench.publisher->summaries_ref : RUN_TOPIC_REF,
                         18);
         assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
-        const struct continuity *why = &bench.reader.subscription.continuity;
+        const struct continuity *why = subscription_continuity(&bench.reader.subscription);
         assert_int_equal(why->after_seq, 16);
         assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
         bench_close(&bench);
@@ -407,7 +407,8 @@ static void a_cursor_of_another_epoch_is_told_and_a_restart_forgets_it(void **st
                                                    .has_event_cursor = i == 2,
                                                    .event_cursor = cursor_behind(7)});
         assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
-        assert_int_equal(bench.reader.subscription.continuity.reasons[0], REASON_EPOCH_MISMATCH);
+        assert_int_equal(subscription_continuity(&bench.reader.subscription)->reasons[0],
+                         REASON_EPOCH_MISMATCH);
         subscription_restart(&bench.reader.subscription);
         (void)drain(&bench.reader, &given);
         assert_int_equal(given, i == 1 ? 0 : 40);
@@ -473,7 +474,7 @@ static void seam_round(struct seam_reader *me) {
         if (step == SUBSCRIPTION_STALE) {
             assert_true(topic < SEAM_LOG);
             me->stale++;
-            assert_true(reader.subscription.continuity.reason_count > 0);
+            assert_true(subscription_continuity(&reader.subscription)->reason_count > 0);
             subscription_restart(&reader.subscription);
             is_placed = false;
             continue;

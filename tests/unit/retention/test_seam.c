@@ -70,7 +70,7 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
     while (me->last < goal) {
         enum subscription_step step = next(me);
         if (step == SUBSCRIPTION_STALE) {
-            assert_true(me->subscription.continuity.reason_count > 0);
+            assert_true(subscription_continuity(&me->subscription)->reason_count > 0);
             assert_true(me->subscription.window.oldest_seq > me->last + 1);
             subscription_restart(&me->subscription);
             me->told++;
@@ -201,7 +201,8 @@ static void a_reader_in_memory_is_told_like_one_of_the_store(void **state) {
     assert_true(run_deleted(keeper) >= 10);
     assert_int_equal(hub_first_seq(&me.watch), 11);
     assert_int_equal(next(&me), SUBSCRIPTION_STALE);
-    assert_int_equal(me.subscription.continuity.reasons[0], REASON_RETENTION_FLOOR_BREACH);
+    assert_int_equal(subscription_continuity(&me.subscription)->reasons[0],
+                     REASON_RETENTION_FLOOR_BREACH);
     assert_int_equal(me.subscription.window.oldest_seq, 11);
     subscription_restart(&me.subscription);
     me.is_placed = false;

@@ -28,7 +28,8 @@ static int start_loop(void **state) {
     uv_loop_init(&server.control);
     uv_async_init(&server.control, &server.loop_ended, on_loop_ended);
     assert_ok(listen_open(&server.config.bind, &fd, 1, &server.port));
-    assert_ok(io_loop_start(&loop, &server, fd, -1));
+    assert_ok(io_loop_open(&loop, &server, fd, -1));
+    assert_ok(io_loop_start(&loop));
     return 0;
 }
 
