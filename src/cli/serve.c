@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/examples.h"
 #include "cli/settings.h"
 #include "server/server.h"
 
@@ -19,20 +20,8 @@ static enum status write_cat(struct buffer *out, const char *path) {
     return status == STATUS_OK ? buffer_append(out, "')", sizeof("')")) : status;
 }
 
-/* What a person pastes to see it work: create a run, append to it, read it back. */
-static void print_examples(const char *url, const char *key) {
-    printf("\n  curl -fsS %s/internal/v1/runs -H \"Authorization: Bearer %s\" "
-           "-d '{\"run_id\":\"demo\"}'\n",
-           url, key);
-    printf("  curl -fsS %s/internal/v1/runs/demo/events -H \"Authorization: Bearer %s\" "
-           "-d '{\"event_type\":\"run.log\",\"payload\":{\"line\":\"hello\"}}'\n",
-           url, key);
-    printf("  curl -fsS %s/internal/v1/runs/demo/events -H \"Authorization: Bearer %s\"\n", url,
-           key);
-}
-
 /* The key's file by its whole name: what is shown here is pasted in another folder's shell. */
-static void print_key_file(const struct operator_key *key, const char *url) {
+static void print_key_file(const struct operator_key *key, struct examples *examples) {
     char *whole = realpath(key->path, NULL);
     const char *path = whole ? whole : key->path;
     struct buffer command;
@@ -42,8 +31,10 @@ static void print_key_file(const struct operator_key *key, const char *url) {
         printf("The operator key is %s, kept in %s\n", key->text, path);
     else
         printf("The operator key is in %s\n", path);
-    if (write_cat(&command, path) == STATUS_OK)
-        print_examples(url, command.data);
+    if (write_cat(&command, path) == STATUS_OK) {
+        examples->key = command.data;
+        examples_print(examples);
+    }
     buffer_release(&command);
     free(whole);
 }
@@ -57,17 +48,21 @@ static void write_url(char url[URL_BYTES_MAX], const char *host, uint16_t port) 
 static void print_welcome(const struct server *server) {
     const struct operator_key *key = &server->operator_key;
     char url[URL_BYTES_MAX];
+    char operator_url[URL_BYTES_MAX];
+    struct examples examples = {.server = server, .url = url, .operator_url = url};
     write_url(url, server->config.bind.host, server->port);
     printf("Khala %s listens on %s\n", KHALA_VERSION, url);
     if (server->operator_port > 0) {
-        write_url(url, server->config.operator_bind.host, server->operator_port);
-        printf("Operator routes and /metrics are on %s\n", url);
+        write_url(operator_url, server->config.operator_bind.host, server->operator_port);
+        printf("Operator routes and /metrics are on %s\n", operator_url);
+        examples.operator_url = operator_url;
     }
     if (key->source == OPERATOR_KEY_GIVEN) {
         printf("The operator key is KHALA_OPERATOR_KEY.\n");
-        print_examples(url, "$KHALA_OPERATOR_KEY");
+        examples.key = "$KHALA_OPERATOR_KEY";
+        examples_print(&examples);
     } else {
-        print_key_file(key, url);
+        print_key_file(key, &examples);
     }
     fflush(stdout);
 }
