@@ -425,8 +425,11 @@ static enum status conn_admit(struct conn *conn, const struct http1_request *req
     unsigned flags = conn->exchange->route->flags;
     if (flags & ROUTE_OPERATOR && !(conn->is_operators && flags & ROUTE_KEYLESS))
         return operator_key_check(&conn->loop->server->operator_key, request);
-    enum status status =
-        flags & (ROUTE_READER | ROUTE_EITHER) ? admit_reader(conn, request) : STATUS_OK;
+    enum status status = STATUS_OK;
+    if (flags & (ROUTE_READER | ROUTE_EITHER))
+        status = admit_reader(conn, request);
+    else if (flags & ROUTE_TOLD)
+        status = gate_check_origin(&conn->loop->server->gate, request);
     return status == STATUS_OK && has_versions(conn->exchange) ? version_gate_check(conn->exchange)
                                                                : status;
 }
