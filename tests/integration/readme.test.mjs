@@ -21,12 +21,21 @@ test("each client of the README prints what is there and what comes", async (t) 
     const child = spawn(process.execPath, ["--input-type=module", "-e", program],
       { cwd: fileURLToPath(new URL("..", import.meta.url)), stdio: ["ignore", "pipe", "pipe"] });
     operator.server.peers.push({ close: () => child.kill() });
-    const client = { out: "" };
+    const client = { out: "", over: null };
+    const watchers = new Set();
+    const grew = (data) => {
+      client.out += data;
+      for (const watcher of [...watchers]) watcher();
+    };
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", grew);
+    child.on("close", (end) => { client.over = end; grew(""); });
     client.saw = (text) => within(new Promise((resolve, reject) => {
-      const look = () => { if (client.out.includes(text)) resolve(); };
-      for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => { client.out += data; look(); });
-      child.on("close", (code) => reject(new Error(`ended with ${code}: ${client.out}`)));
-      look();
+      const watcher = () => {
+        if (client.out.includes(text)) resolve();
+        else if (client.over !== null) reject(new Error(`ended with ${client.over}: ${client.out}`));
+      };
+      watchers.add(watcher);
+      watcher();
     }), `'${text}' of ${code}`);
     return client;
   });
