@@ -18,9 +18,10 @@
 #define OPTIONS(...) (const struct cli_option_row[]){__VA_ARGS__, {NULL, NULL, NULL}}
 #define JSON_ROW     {"--json", NULL, "answer in JSON"}
 #define DATA_DIR_ROW {"--data-dir", "DIR", "the data folder, also KHALA_DATA_DIR"}
-#define URL_ROW      {"--url", "URL", "where the server is, also KHALA_URL"}
+#define URL_ROW      {"--url", "URL", "where the server is, http or https, also KHALA_URL"}
 #define KEY_ROW      {"--key", "KEY", "the operator key, also KHALA_OPERATOR_KEY, else the data folder's"}
-#define REMOTE_ROWS  URL_ROW, KEY_ROW, DATA_DIR_ROW
+#define CA_ROW       {"--ca", "FILE", "authorities to trust for https, PEM, also KHALA_CA_FILE; else the system's"}
+#define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
 #define READER_ROWS  {"--operator-url", "URL", "where tokens are made, also KHALA_OPERATOR_URL; else the same server"}, \
                      {"--client-build-id", "ID", "what to tell a compatibility gate; else when this was built"}
 /* clang-format on */
@@ -34,7 +35,7 @@ const struct cli_command cli_commands[] = {
      "append --worker ID | --topic TOPIC  (with the same options)\n"
      "append --notification [--type TYPE] [--payload JSON|-] [--event-id UUID]\n"
      "append --batch FILE|-   (a JSON object a line, as events:batch takes them)\n"
-     "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--key KEY] "
+     "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--ca FILE] [--key KEY] "
      "[--data-dir DIR] [--json]",
      "Append events to the server at --url, KHALA_URL or http://127.0.0.1:4100.",
      "khala append --run demo --create --type run.log --payload '{\"line\":\"hello\"}'\n"
@@ -58,7 +59,7 @@ const struct cli_command cli_commands[] = {
      "get summary run|worker ID\n"
      "get checkpoint run_summary|codex_worker_summary ID\n"
      "get drift\n"
-     "get … [--url URL] [--key KEY] [--data-dir DIR] [--json]",
+     "get … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--json]",
      "Read runs, workers, events and summaries from the server at --url (see append).",
      "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get,
      "run|worker|receipt|replay|events|summary|checkpoint|drift",
@@ -68,8 +69,9 @@ const struct cli_command cli_commands[] = {
              {"--limit", "N", "at most so many, 100 unless said"}, REMOTE_ROWS, JSON_ROW),
      false},
     {"tail",
-     "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--key KEY] [--data-dir DIR]\n"
-     "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--key KEY] "
+     "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
+     "[--data-dir DIR]\n"
+     "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
      "[--data-dir DIR]\n"
      "tail … [--operator-url URL] [--client-build-id ID]",
      "Follow a topic, or the whole log, for ever: comes back by itself, behind what it printed.",
@@ -79,7 +81,8 @@ const struct cli_command cli_commands[] = {
              {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, READER_ROWS, JSON_ROW),
      false},
     {"export",
-     "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--key KEY] "
+     "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
+     "[--key KEY] "
      "[--data-dir DIR]",
      "Write the whole log, or the part between two event cursors, with a manifest at its end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
@@ -88,7 +91,7 @@ const struct cli_command cli_commands[] = {
              {"--format", "ndjson|csv", "how they are written, ndjson unless said"}, REMOTE_ROWS),
      false},
     {"snapshot",
-     "snapshot TOPIC [--json] [--url URL] [--key KEY] [--data-dir DIR]\n"
+     "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]\n"
      "snapshot … [--operator-url URL] [--client-build-id ID]",
      "Print all documents of a summary topic, and the sequence to follow it from.",
      "khala snapshot runtime.run_summaries\n"
@@ -96,7 +99,7 @@ const struct cli_command cli_commands[] = {
      cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS, READER_ROWS), false},
     {"why",
      "why [--connection ID] [--principal WHO] [--topic TOPIC] [--json]\n"
-     "why … [--url URL] [--key KEY] [--data-dir DIR]",
+     "why … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]",
      "Say why clients were denied or disconnected, the latest first; a request's ID is its "
      "request_id.",
      "khala why --topic run:abc:events\nkhala why --principal user:42 --json", cli_why, NULL,
@@ -111,7 +114,7 @@ const struct cli_command cli_commands[] = {
      "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"reproject",
      "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]\n"
-     "reproject … [--url URL] [--key KEY]",
+     "reproject … [--url URL] [--ca FILE] [--key KEY]",
      "Rebuild documents from the log and write those that differ, through the server where one "
      "runs; with --verify only name them.",
      "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject, NULL,
@@ -130,34 +133,41 @@ const struct cli_command cli_commands[] = {
      "Check a backup and put it in the store's place, with the server stopped; the old is kept.",
      "khala restore khala-backup.db\nkhala restore khala-backup.db --data-dir ./elsewhere",
      cli_restore, "FILE", OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
-    {"doctor", "doctor [--json] [--url URL] [--data-dir DIR]",
-     "Look at files, store, chains, server, clock, disk and limits, and say what to do.",
+    {"doctor", "doctor [--json] [--url URL] [--ca FILE] [--data-dir DIR]",
+     "Look at settings, certificate, files, store, chains, server, clock, disk and limits, and say "
+     "what to do.",
      "khala doctor\nkhala doctor --json", cli_doctor, NULL,
-     OPTIONS(JSON_ROW, URL_ROW, DATA_DIR_ROW), false},
+     OPTIONS(JSON_ROW, URL_ROW, CA_ROW, DATA_DIR_ROW), false},
     {"retention",
      "retention run-once [--json] [--data-dir DIR]\n"
-     "retention … [--url URL] [--key KEY]",
+     "retention … [--url URL] [--ca FILE] [--key KEY]",
      "Prune frames older than their class keeps now, through the server where one runs.",
      "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
      OPTIONS(JSON_ROW, REMOTE_ROWS), false},
     {"token",
      "token mint [--user ID | --guest SCOPE] [--org ID] [--scopes A,B] [--topics A,B] "
      "[--streams A,B]\n"
-     "token mint … [--ttl SECONDS] [--device ID] [--session ID] [--json] [--url URL] [--key KEY] "
+     "token mint … [--ttl SECONDS] [--device ID] [--session ID] [--json] [--url URL] [--ca FILE] "
+     "[--key KEY] "
      "[--data-dir DIR]\n"
      "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
-     "token inspect TOKEN|- [--json] [--data-dir DIR]",
-     "Mint a sync token for a client, or look into one and say whether it would be taken.",
+     "token inspect TOKEN|- [--json] [--data-dir DIR]\n"
+     "token revoke [--session ID] [--device ID] [--jti ID] [--reason TEXT] [--json] [--url URL] "
+     "[--key KEY] [--data-dir DIR]",
+     "Mint a sync token for a client, look into one and say whether it would be taken, or revoke "
+     "a session, a device or a token at once.",
      "khala token mint --user u1 --scopes runtime.run_events\n"
-     "khala token mint --user u1 --scopes runtime.run_events | khala token inspect -",
-     cli_token, "mint|inspect",
+     "khala token mint --user u1 --scopes runtime.run_events | khala token inspect -\n"
+     "khala token revoke --session s1 --reason 'signed out'",
+     cli_token, "mint|inspect|revoke",
      OPTIONS({"--user", "ID", "the user it speaks for"}, {"--guest", "SCOPE", "the guest instead"},
              {"--org", "ID", "the organisation"}, {"--scopes", "A,B", "what it may read"},
              {"--topics", "A,B", "topics it is granted, and then no others"},
              {"--streams", "A,B", "the same by stream id"},
              {"--ttl", "SECONDS", "how long it lives, 300 unless said"},
              {"--device", "ID", "the device it is for"},
-             {"--session", "ID", "the session it is of"},
+             {"--session", "ID", "the session it is of"}, {"--jti", "ID", "the token's own id"},
+             {"--reason", "TEXT", "why, for the log"},
              {"--offline", NULL, "sign here, without a server"}, JSON_ROW, REMOTE_ROWS),
      false},
     {"topic", "topic map TOPIC\ntopic unmap STREAM",
@@ -186,7 +196,9 @@ const struct cli_command cli_commands[] = {
     {"config", "config [--json] [--check] [--markdown] [settings as for serve]",
      "Show the effective settings and where each comes from.",
      "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config, NULL,
-     OPTIONS(JSON_ROW, {"--check", NULL, "only check: silent and 0 when all values are good"},
+     OPTIONS(JSON_ROW,
+             {"--check", NULL,
+              "only check: silent and 0 when all values are good and files can be read"},
              {"--markdown", NULL, "write docs/configuration.md"}),
      true},
     {"completion", "completion bash|zsh", "Write what a shell needs to complete verbs and options.",

@@ -78,6 +78,8 @@ int cli_serve(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
 int cli_tail(int argc, char **argv);
 int cli_token(int argc, char **argv);
+/* token_revoke.c: its revoke */
+int cli_token_revoke(int argc, char **argv);
 int cli_topic(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_why(int argc, char **argv);

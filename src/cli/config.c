@@ -5,10 +5,24 @@
 
 #include "cli/cli.h"
 #include "cli/settings.h"
+#include "server/tls.h"
 
 static const char *environment_none(const char *name) {
     (void)name;
     return NULL;
+}
+
+/* The files that a server would not start without. */
+static int check_files(const struct config *config) {
+    const struct tls_options options = tls_options_of(config);
+    struct tls_context *context = NULL;
+    struct tls_message message = {""};
+    if (!*options.certificate_file)
+        return EXIT_CODE_DONE;
+    if (tls_context_open(&context, &options, &message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "%s", message.text);
+    tls_context_close(context);
+    return EXIT_CODE_DONE;
 }
 
 int cli_config(int argc, char **argv) {
@@ -32,5 +46,5 @@ int cli_config(int argc, char **argv) {
     } else if (!check) {
         config_print(&config, stdout, json);
     }
-    return EXIT_CODE_DONE;
+    return check ? check_files(&config) : EXIT_CODE_DONE;
 }

@@ -62,13 +62,10 @@ static const struct {
     const char *name;
     void (*run)(struct doctor *doctor);
 } checks[] = {
-    {"settings", check_settings},
-    {"folder", doctor_check_folder},
-    {"server", doctor_check_server},
-    {"files", doctor_check_files},
-    {"descriptors", doctor_check_descriptors},
-    {"disk", doctor_check_disk},
-    {"store", doctor_check_store},
+    {"settings", check_settings},    {"tls", doctor_check_tls},
+    {"folder", doctor_check_folder}, {"server", doctor_check_server},
+    {"files", doctor_check_files},   {"descriptors", doctor_check_descriptors},
+    {"disk", doctor_check_disk},     {"store", doctor_check_store},
 };
 
 int cli_doctor(int argc, char **argv) {
@@ -76,8 +73,9 @@ int cli_doctor(int argc, char **argv) {
     const struct cli_option own[] = {
         {"--json", &doctor.json, NULL},
         {"--url", NULL, &doctor.remote.url},
+        {"--ca", NULL, &doctor.remote.ca_file},
     };
-    int code = cli_settings(&argc, argv, own, 2, &doctor.config);
+    int code = cli_settings(&argc, argv, own, sizeof(own) / sizeof(own[0]), &doctor.config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)

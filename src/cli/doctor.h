@@ -29,6 +29,7 @@ void doctor_say(struct doctor *doctor, enum finding finding, const char *advice,
                 ...) __attribute__((format(printf, 4, 5)));
 
 /* doctor_host.c: the machine and the process. */
+void doctor_check_tls(struct doctor *doctor);
 void doctor_check_folder(struct doctor *doctor);
 void doctor_check_files(struct doctor *doctor);
 void doctor_check_server(struct doctor *doctor);

@@ -7,9 +7,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/decimal.h"
 #include "cli/doctor.h"
 #include "server/limits.h"
+#include "server/tls.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
 /* The write-ahead log may grow to 64 MB before it is cut; less room than twice that is none. */
@@ -18,6 +20,50 @@
 #define PATH_BYTES_MAX       1024
 #define LOCK_FILE            "khala.lock"
 #define OPEN_TO_OTHERS       0077
+#define DAY_S                86400
+/* Those that renew themselves do so a month before. */
+#define CERTIFICATE_DAYS_WARNING 14
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static void check_certificate_end(struct doctor *doctor, int64_t not_after_s) {
+    const char *path = doctor->config.tls_cert_file;
+    const char *advice = "get a new one, put it there, and send the server SIGHUP";
+    int64_t days = (not_after_s - (int64_t)(clock_now().wall_ms / 1000)) / DAY_S;
+    if (days < 0)
+        doctor_say(doctor, FINDING_WRONG, advice, "the certificate in %s has expired", path);
+    else if (days < CERTIFICATE_DAYS_WARNING)
+        doctor_say(doctor, FINDING_WARNING, advice, "the certificate in %s ends in %lld days", path,
+                   (long long)days);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "the certificate in %s is good for %lld days", path,
+                   (long long)days);
+}
+
+void doctor_check_tls(struct doctor *doctor) {
+    const struct tls_options options = tls_options_of(&doctor->config);
+    struct tls_context *context = NULL;
+    struct tls_message message = {""};
+    char advice[PATH_BYTES_MAX];
+    struct stat found;
+    if (!*options.certificate_file) {
+        doctor_say(doctor, FINDING_OK, NULL, "off");
+        return;
+    }
+    if (tls_context_open(&context, &options, &message) != STATUS_OK) {
+        doctor_say(doctor, FINDING_WRONG,
+                   "set KHALA_TLS_CERT_FILE and KHALA_TLS_KEY_FILE to files the server can read",
+                   "%s", message.text);
+        return;
+    }
+    if (stat(options.key_file, &found) == 0 && (found.st_mode & OPEN_TO_OTHERS)) {
+        snprintf(advice, sizeof(advice), "chmod 600 '%s'", options.key_file);
+        doctor_say(doctor, FINDING_WARNING, advice, "%s is open to other users (mode %04o)",
+                   options.key_file, (unsigned)found.st_mode & 07777);
+    }
+    check_certificate_end(doctor, tls_context_not_after_s(context));
+    tls_context_close(context);
+}
 
 /* ---- folder and files -------------------------------------------------------------------------
  */
@@ -148,8 +194,10 @@ static void ask_server(struct doctor *doctor, const char *url) {
     const struct http_client_request request = {
         .method = "GET", .target = "/healthz/ready", .on_body = ignore_body};
     enum status status = http_client_open(&client, url);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        http_client_trust(client, remote_ca_file(&doctor->remote));
         status = http_client_exchange(client, &request, &http_status);
+    }
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG,
                    "give its address with --url; look at its log; it may be another verb at work",

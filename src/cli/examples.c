@@ -43,9 +43,9 @@ static enum status write_query(const struct server *server, struct buffer *targe
 }
 
 static void print_append(const struct examples *examples) {
-    printf("  curl -fsS %s/internal/v1/topics/" TOPIC "/events -H \"Authorization: Bearer %s\" "
+    printf("  curl -fsS%s %s/internal/v1/topics/" TOPIC "/events -H \"Authorization: Bearer %s\" "
            "-d '{\"event_type\":\"said\",\"payload\":{\"text\":\"hello\"}}'\n",
-           examples->operator_url, examples->key);
+           examples->trust, examples->operator_url, examples->key);
 }
 
 static void print_follow(const struct examples *examples, struct slice token) {
@@ -55,20 +55,20 @@ static void print_follow(const struct examples *examples, struct slice token) {
     if (status == STATUS_OK)
         status = write_query(examples->server, &target);
     if (status == STATUS_OK)
-        printf("  curl -fsSN '%s%.*s' -H 'Authorization: Bearer %.*s'\n", examples->url,
-               (int)target.size, target.data, (int)token.size, token.data);
+        printf("  curl -fsSN%s '%s%.*s' -H 'Authorization: Bearer %.*s'\n", examples->trust,
+               examples->url, (int)target.size, target.data, (int)token.size, token.data);
     buffer_release(&target);
 }
 
 static void print_mint(const struct examples *examples) {
-    printf("  curl -fsS %s/api/sync/token -H \"Authorization: Bearer %s\" "
+    printf("  curl -fsS%s %s/api/sync/token -H \"Authorization: Bearer %s\" "
            "-d '{\"user_id\":\"ada\",\"scopes\":[\"runtime.run_events\"]}'\n",
-           examples->operator_url, examples->key);
+           examples->trust, examples->operator_url, examples->key);
 }
 
 static void print_read(const struct examples *examples) {
-    printf("  curl -fsS %s/internal/v1/topics/" TOPIC "/events -H \"Authorization: Bearer %s\"\n",
-           examples->operator_url, examples->key);
+    printf("  curl -fsS%s %s/internal/v1/topics/" TOPIC "/events -H \"Authorization: Bearer %s\"\n",
+           examples->trust, examples->operator_url, examples->key);
 }
 
 void examples_print(const struct examples *examples) {

@@ -12,6 +12,7 @@ struct examples {
     const char *url;          /* of readers */
     const char *operator_url; /* of backends */
     const char *key;          /* the operator key, as a shell comes by it */
+    const char *trust;        /* what curl needs to be told of the certificate; "" for nothing */
 };
 
 void examples_print(const struct examples *examples);

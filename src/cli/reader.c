@@ -17,7 +17,7 @@ static const char *issuer_url(const struct reader_options *options) {
 }
 
 int reader_open(struct reader *reader, struct remote *remote,
-                const struct reader_options *options) {
+                const struct remote_options *remote_options, const struct reader_options *options) {
     const char *url = issuer_url(options);
     *reader = (struct reader){.remote = remote,
                               .issuer = remote->client,
@@ -30,9 +30,11 @@ int reader_open(struct reader *reader, struct remote *remote,
     reader->issuer = NULL;
     enum status status = http_client_open(&reader->issuer, url);
     if (status == STATUS_INVALID_REQUEST)
-        return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT]", url);
+        return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT] or https://HOST[:PORT]",
+                        url);
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(status));
+    http_client_trust(reader->issuer, remote_ca_file(remote_options));
     return EXIT_CODE_DONE;
 }
 

@@ -28,7 +28,9 @@ struct reader {
     struct buffer token;
 };
 
+/* The remote, which was opened with those options of its own, outlives the reader. */
 MUST_CHECK int reader_open(struct reader *reader, struct remote *remote,
+                           const struct remote_options *remote_options,
                            const struct reader_options *options);
 void reader_close(struct reader *reader);
 /* Appends what the compatibility gate asks for to a path with or without a query. */

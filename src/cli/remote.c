@@ -33,9 +33,14 @@ static int key_load(struct remote *remote, const struct remote_options *options)
 }
 
 const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]) {
-    int size = snprintf(bound, REMOTE_URL_BYTES_MAX, "http://%s",
+    int size = snprintf(bound, REMOTE_URL_BYTES_MAX, "http%s://%s",
+                        first_of(NULL, "KHALA_TLS_CERT_FILE", NULL) ? "s" : "",
                         first_of(NULL, "RUNTIME_BIND_ADDR", "127.0.0.1:4100"));
     return first_of(options->url, "KHALA_URL", size < REMOTE_URL_BYTES_MAX ? bound : "http://");
+}
+
+const char *remote_ca_file(const struct remote_options *options) {
+    return first_of(options->ca_file, "KHALA_CA_FILE", NULL);
 }
 
 int remote_open(struct remote *remote, const struct remote_options *options) {
@@ -48,9 +53,11 @@ int remote_open(struct remote *remote, const struct remote_options *options) {
         return code;
     enum status status = http_client_open(&remote->client, url);
     if (status == STATUS_INVALID_REQUEST)
-        return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT]", url);
+        return cli_fail(EXIT_CODE_USAGE, "'%s' is not http://HOST[:PORT] or https://HOST[:PORT]",
+                        url);
     if (status != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(status));
+    http_client_trust(remote->client, remote_ca_file(options));
     return EXIT_CODE_DONE;
 }
 

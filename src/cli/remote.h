@@ -15,18 +15,21 @@ struct remote_options {
     const char *url;
     const char *key;
     const char *data_dir;
+    const char *ca_file;
 };
 
-#define REMOTE_OPTION_COUNT 3
 /* Rows for cli_options. */
 #define REMOTE_OPTIONS(options)                                                                    \
-    {"--url", NULL, &(options)->url}, {"--key", NULL, &(options)->key}, {                          \
-        "--data-dir", NULL, &(options)->data_dir                                                   \
+    {"--url", NULL, &(options)->url}, {"--key", NULL, &(options)->key},                            \
+        {"--data-dir", NULL, &(options)->data_dir}, {                                              \
+        "--ca", NULL, &(options)->ca_file                                                          \
     }
 
 #define REMOTE_URL_BYTES_MAX 512
 /* --url, KHALA_URL, or the server that these very settings would start; bound is memory for it. */
 const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]);
+/* --ca, KHALA_CA_FILE, or NULL for the system's authorities. */
+const char *remote_ca_file(const struct remote_options *options);
 
 struct remote {
     struct http_client *client;

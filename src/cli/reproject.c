@@ -240,7 +240,7 @@ int cli_reproject(int argc, char **argv) {
         {"--run", NULL, &request.run},        {"--worker", NULL, &request.worker},
         {"--all", &request.all, NULL},        {"--verify", &request.verify, NULL},
         {"--json", &request.json, NULL},      {"--url", NULL, &request.remote.url},
-        {"--key", NULL, &request.remote.key},
+        {"--key", NULL, &request.remote.key}, {"--ca", NULL, &request.remote.ca_file},
     };
     int code = cli_settings(&argc, argv, own, sizeof(own) / sizeof(own[0]), &config);
     if (code != EXIT_CODE_DONE)

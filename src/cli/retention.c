@@ -133,6 +133,7 @@ int cli_retention(int argc, char **argv) {
         {"--json", &request.json, NULL},
         {"--url", NULL, &request.remote.url},
         {"--key", NULL, &request.remote.key},
+        {"--ca", NULL, &request.remote.ca_file},
     };
     int code = cli_settings(&argc, argv, own, sizeof(own) / sizeof(own[0]), &config);
     if (code != EXIT_CODE_DONE)

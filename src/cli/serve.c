@@ -11,13 +11,14 @@
 #define COMMAND_BYTES_MAX 32768
 #define URL_BYTES_MAX     300
 
-/* $(cat 'PATH'), whatever the path holds. */
-static enum status write_cat(struct buffer *out, const char *path) {
-    enum status status = buffer_append_slice(out, SLICE("$(cat '"));
+/* BEFORE'PATH'AFTER, as a shell reads it, whatever the path holds. */
+static enum status write_quoted(struct buffer *out, const char *before, const char *path,
+                                const char *after) {
+    enum status status = buffer_printf(out, "%s'", before);
     for (; *path && status == STATUS_OK; path++)
         status = *path == '\'' ? buffer_append_slice(out, SLICE("'\\''"))
                                : buffer_append_byte(out, *path);
-    return status == STATUS_OK ? buffer_append(out, "')", sizeof("')")) : status;
+    return status == STATUS_OK ? buffer_printf(out, "'%s%c", after, '\0') : status;
 }
 
 /* The key's file by its whole name: what is shown here is pasted in another folder's shell. */
@@ -31,7 +32,7 @@ static void print_key_file(const struct operator_key *key, struct examples *exam
         printf("The operator key is %s, kept in %s\n", key->text, path);
     else
         printf("The operator key is in %s\n", path);
-    if (write_cat(&command, path) == STATUS_OK) {
+    if (write_quoted(&command, "$(cat ", path, ")") == STATUS_OK) {
         examples->key = command.data;
         examples_print(examples);
     }
@@ -39,31 +40,44 @@ static void print_key_file(const struct operator_key *key, struct examples *exam
     free(whole);
 }
 
-static void write_url(char url[URL_BYTES_MAX], const char *host, uint16_t port) {
+static void write_url(char url[URL_BYTES_MAX], const struct server *server, const char *host,
+                      uint16_t port) {
     bool bare = strchr(host, ':') == NULL;
-    snprintf(url, URL_BYTES_MAX, "http://%s%s%s:%u", bare ? "" : "[", host, bare ? "" : "]",
-             (unsigned)port);
+    snprintf(url, URL_BYTES_MAX, "http%s://%s%s%s:%u", server->tls ? "s" : "", bare ? "" : "[",
+             host, bare ? "" : "]", (unsigned)port);
+}
+
+static void print_key(const struct operator_key *key, struct examples *examples) {
+    if (key->source == OPERATOR_KEY_GIVEN) {
+        printf("The operator key is KHALA_OPERATOR_KEY.\n");
+        examples->key = "$KHALA_OPERATOR_KEY";
+        examples_print(examples);
+    } else {
+        print_key_file(key, examples);
+    }
 }
 
 static void print_welcome(const struct server *server) {
-    const struct operator_key *key = &server->operator_key;
+    const char *certificate = server->config.tls_cert_file;
+    char *whole = *certificate ? realpath(certificate, NULL) : NULL;
     char url[URL_BYTES_MAX];
     char operator_url[URL_BYTES_MAX];
-    struct examples examples = {.server = server, .url = url, .operator_url = url};
-    write_url(url, server->config.bind.host, server->port);
+    struct examples examples = {.server = server, .url = url, .operator_url = url, .trust = ""};
+    struct buffer trust;
+    write_url(url, server, server->config.bind.host, server->port);
     printf("Khala %s listens on %s\n", KHALA_VERSION, url);
     if (server->operator_port > 0) {
-        write_url(operator_url, server->config.operator_bind.host, server->operator_port);
+        write_url(operator_url, server, server->config.operator_bind.host, server->operator_port);
         printf("Operator routes and /metrics are on %s\n", operator_url);
         examples.operator_url = operator_url;
     }
-    if (key->source == OPERATOR_KEY_GIVEN) {
-        printf("The operator key is KHALA_OPERATOR_KEY.\n");
-        examples.key = "$KHALA_OPERATOR_KEY";
-        examples_print(&examples);
-    } else {
-        print_key_file(key, &examples);
-    }
+    /* Whoever issued the certificate need not be known to this machine. */
+    buffer_init(&trust, COMMAND_BYTES_MAX);
+    if (whole && write_quoted(&trust, " --cacert ", whole, "") == STATUS_OK)
+        examples.trust = trust.data;
+    print_key(&server->operator_key, &examples);
+    buffer_release(&trust);
+    free(whole);
     fflush(stdout);
 }
 

@@ -173,7 +173,7 @@ int cli_snapshot(int argc, char **argv) {
         return cli_usage("snapshot");
     int code = remote_open(&remote, &options);
     if (code == EXIT_CODE_DONE)
-        code = reader_open(&reader, &remote, &as_reader);
+        code = reader_open(&reader, &remote, &options, &as_reader);
     if (code == EXIT_CODE_DONE)
         code = snapshot_run(&reader, argv[0], json);
     reader_close(&reader);

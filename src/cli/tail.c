@@ -203,10 +203,11 @@ static void take_notice(struct tail *tail, const struct sse_message *message,
                         struct json_value body) {
     struct json_field code = {.name = SLICE("code")};
     if (json_read_members(body, &code, 1) == STATUS_OK && code.present &&
-        json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED)))) {
+        json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED))))
         tail->is_expired = true;
+    /* It has another before anybody needs to know. */
+    if (tail->is_expired || slice_equal(message->event, SLICE("reauth_required")))
         return;
-    }
     fprintf(stderr, "khala: %.*s: %.*s\n", (int)message->event.size, message->event.data,
             (int)message->data.size, message->data.data);
 }
@@ -365,7 +366,7 @@ struct tail_options {
 static int tail_run(struct tail *tail, const struct tail_options *options) {
     int code = remote_open(&tail->remote, &options->remote);
     if (code == EXIT_CODE_DONE)
-        code = reader_open(&tail->reader, &tail->remote, &options->reader);
+        code = reader_open(&tail->reader, &tail->remote, &options->remote, &options->reader);
     if (code == EXIT_CODE_DONE && !signals_watch())
         code = cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
     tail->stop_fd = stop_pipe[0];

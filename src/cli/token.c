@@ -181,7 +181,7 @@ static int token_mint_verb(int argc, char **argv) {
     uint64_t ttl_s;
     if (!cli_options(&argc, argv, rows, sizeof(rows) / sizeof(rows[0])))
         return EXIT_CODE_USAGE;
-    if (argc != 0)
+    if (argc != 1 || strcmp(argv[0], "mint") != 0)
         return cli_usage("token");
     if (options.ttl && !cli_number(options.ttl, &ttl_s))
         return cli_fail(EXIT_CODE_USAGE, "--ttl '%s' is not a whole number of seconds",
@@ -260,9 +260,9 @@ static int token_inspect_verb(int argc, char **argv) {
 }
 
 int cli_token(int argc, char **argv) {
-    if (argc > 0 && strcmp(argv[0], "mint") == 0)
-        return token_mint_verb(argc - 1, argv + 1);
     if (argc > 0 && strcmp(argv[0], "inspect") == 0)
         return token_inspect_verb(argc - 1, argv + 1);
-    return cli_usage("token");
+    if (argc > 0 && strcmp(argv[0], "revoke") == 0)
+        return cli_token_revoke(argc - 1, argv + 1);
+    return token_mint_verb(argc, argv);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "client/tls_stream.h"
 #include "wire/http1_response.h"
 
 #define SILENCE_MS_MAX 60000
@@ -26,7 +27,10 @@
 struct http_client {
     char host[256];
     char port[8];
-    int socket; /* -1: not connected */
+    bool is_secure; /* https */
+    const char *ca_file;
+    int socket;             /* -1: not connected */
+    struct tls_stream *tls; /* NULL: not connected, or plain */
     http_parser parser;
     const struct http_client_request *request;
     enum status callback_status;
@@ -61,14 +65,16 @@ static bool read_url(struct http_client *client, const char *url) {
         !(parts.field_set & (1 << UF_SCHEMA)) || !(parts.field_set & (1 << UF_HOST)))
         return false;
     size_t host_size = parts.field_data[UF_HOST].len;
-    bool plain = parts.field_data[UF_SCHEMA].len == 4 && strncmp(url, "http", 4) == 0;
+    size_t scheme_size = parts.field_data[UF_SCHEMA].len;
+    bool plain = scheme_size == 4 && strncmp(url, "http", 4) == 0;
     bool root = !(parts.field_set & (1 << UF_PATH)) || parts.field_data[UF_PATH].len == 1;
     bool extra = parts.field_set & (1 << UF_QUERY | 1 << UF_FRAGMENT | 1 << UF_USERINFO);
-    if (!plain || !root || extra || host_size >= sizeof(client->host))
+    client->is_secure = scheme_size == 5 && strncmp(url, "https", 5) == 0;
+    if ((!plain && !client->is_secure) || !root || extra || host_size >= sizeof(client->host))
         return false;
     memcpy(client->host, url + parts.field_data[UF_HOST].off, host_size);
     client->host[host_size] = '\0';
-    unsigned port = parts.field_set & (1 << UF_PORT) ? parts.port : 80;
+    unsigned port = parts.field_set & (1 << UF_PORT) ? parts.port : client->is_secure ? 443 : 80;
     snprintf(client->port, sizeof(client->port), "%u", port % 65536);
     return true;
 }
@@ -87,7 +93,13 @@ enum status http_client_open(struct http_client **client, const char *url) {
     return STATUS_OK;
 }
 
+void http_client_trust(struct http_client *client, const char *ca_file) {
+    client->ca_file = ca_file;
+}
+
 static void disconnect(struct http_client *client) {
+    tls_stream_close(client->tls);
+    client->tls = NULL;
     if (client->socket >= 0)
         close(client->socket);
     client->socket = -1;
@@ -127,6 +139,16 @@ static int connect_address(const struct addrinfo *address) {
     return -1;
 }
 
+static enum status secure_client(struct http_client *client) {
+    struct tls_stream_message message = {""};
+    const struct tls_stream_options options = {.socket = client->socket,
+                                               .host = client->host,
+                                               .ca_file = client->ca_file,
+                                               .timeout_ms = CONNECT_MS_MAX};
+    enum status status = tls_stream_open(&client->tls, &options, &message);
+    return status == STATUS_OK ? STATUS_OK : fail(client, "%s", message.text);
+}
+
 static enum status connect_client(struct http_client *client) {
     const struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *addresses = NULL;
@@ -141,7 +163,7 @@ static enum status connect_client(struct http_client *client) {
     if (client->socket < 0)
         return fail(client, "cannot connect to %s port %s: %s", client->host, client->port,
                     strerror(errno));
-    return STATUS_OK;
+    return client->is_secure ? secure_client(client) : STATUS_OK;
 }
 
 /* ---- the answer --------------------------------------------------------------------------- */
@@ -186,7 +208,8 @@ static enum status feed(struct http_client *client, const char *data, size_t siz
 
 static enum status receive(struct http_client *client) {
     char memory[READ_BYTES];
-    ssize_t size = recv(client->socket, memory, sizeof(memory), 0);
+    ssize_t size = client->tls ? tls_stream_recv(client->tls, memory, sizeof(memory))
+                               : recv(client->socket, memory, sizeof(memory), 0);
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
         return STATUS_OK;
     if (size < 0)
@@ -236,8 +259,9 @@ static enum status take_piece(struct http_client *client, bool idle) {
 }
 
 static enum status send_some(struct http_client *client) {
-    ssize_t size = send(client->socket, client->out.data + client->out_sent,
-                        client->out.size - client->out_sent, MSG_NOSIGNAL);
+    struct slice unsent = slice_from(buffer_slice(&client->out), client->out_sent);
+    ssize_t size = client->tls ? tls_stream_send(client->tls, unsent.data, unsent.size)
+                               : send(client->socket, unsent.data, unsent.size, MSG_NOSIGNAL);
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
         return STATUS_OK;
     /* A server that refuses early has answered, and that answer may still be read. */

@@ -1,7 +1,7 @@
 /* A small blocking HTTP/1.1 client: one request at a time, bodies of any length both ways at once.
  * Belongs to one thread. Opening takes no connection; the first request does, and the connection
  * is kept for the next one where the server allows it.
- * STATUS_INVALID_REQUEST for a URL that is not http://host[:port]; STATUS_SYSTEM_ERROR when the
+ * STATUS_INVALID_REQUEST for a URL that is not http[s]://host[:port]; STATUS_SYSTEM_ERROR when the
  * server cannot be reached, says nothing for too long or does not speak HTTP: the reason is in
  * http_client_error. What a callback answers other than STATUS_OK ends the exchange with it.
  * Memory is bounded, however long the bodies are: the answer is handed on as it arrives, also
@@ -37,6 +37,9 @@ struct http_client_request {
 };
 
 MUST_CHECK enum status http_client_open(struct http_client **client, const char *url);
+/* Whom to trust for https, a file of certificates as PEM that outlives the client; NULL, as at the
+ * beginning: the system's authorities. */
+void http_client_trust(struct http_client *client, const char *ca_file);
 void http_client_close(struct http_client *client);
 MUST_CHECK enum status http_client_exchange(struct http_client *client,
                                             const struct http_client_request *request,

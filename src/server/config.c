@@ -124,6 +124,23 @@ static const struct setting settings[] = {
      .help =
          "who may use the operator routes, 1 to 256 visible ASCII characters; when not set, the "
          "one in `operator.key` of the data folder, which is made at first start"},
+    {.name = "KHALA_TLS_CERT_FILE",
+     .type = SETTING_OPTIONAL,
+     .offset = FIELD(tls_cert_file),
+     .fallback = "",
+     .help = "the certificate, PEM, its issuers behind it; with it both addresses speak TLS and "
+             "nothing else; read again on SIGHUP"},
+    {.name = "KHALA_TLS_KEY_FILE",
+     .type = SETTING_OPTIONAL,
+     .offset = FIELD(tls_key_file),
+     .fallback = "",
+     .help = "the certificate's private key, PEM, without a passphrase"},
+    {.name = "KHALA_TLS_MIN_VERSION",
+     .type = SETTING_CHOICE,
+     .offset = FIELD(tls_version_min),
+     .fallback = "1.2",
+     .choices = "1.2|1.3",
+     .help = "the oldest TLS that clients may speak"},
     {.name = "KHALA_READERS",
      .type = SETTING_NUMBER,
      .offset = FIELD(readers),
@@ -571,6 +588,11 @@ enum status config_load(struct config *config, const char *(*environment)(const 
                         struct config_error *error) {
     *config = (struct config){0};
     enum status status = settings_load(config, environment, flags, flag_count, error);
+    if (status == STATUS_OK && !*config->tls_cert_file != !*config->tls_key_file)
+        status = refuse(error,
+                        "KHALA_TLS_CERT_FILE and KHALA_TLS_KEY_FILE go together: %s is not "
+                        "set",
+                        *config->tls_cert_file ? "KHALA_TLS_KEY_FILE" : "KHALA_TLS_CERT_FILE");
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 

@@ -38,7 +38,10 @@ struct config {
     uint64_t request_timeout_ms;
     uint64_t idle_timeout_ms;
     uint64_t shutdown_grace_ms;
-    char operator_key[CONFIG_TEXT_MAX]; /* empty: the one of the data folder */
+    char operator_key[CONFIG_TEXT_MAX];  /* empty: the one of the data folder */
+    char tls_cert_file[CONFIG_TEXT_MAX]; /* empty, both: no TLS */
+    char tls_key_file[CONFIG_TEXT_MAX];
+    uint64_t tls_version_min; /* enum tls_version */
     uint64_t readers;
     uint64_t writer_queue_max;
     uint64_t writer_queue_bytes_max;

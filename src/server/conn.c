@@ -1,17 +1,19 @@
 #include "server/conn.h"
 
 #include <assert.h>
-#include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "server/entitle.h"
 #include "server/link.h"
+#include "server/open_once.h"
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
@@ -26,13 +28,12 @@
 #define OPERATOR_PLACES  64
 
 static void conn_consume(struct conn *conn, struct slice input);
-static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory);
 
 static void set_state(struct conn *conn, enum conn_state state) {
     /* Which state may follow which, one row a state. */
     static const unsigned allowed[] = {
-        [CONN_READING] =
-            1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_CLOSED,
+        [CONN_READING] = 1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_STREAMING |
+                         1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_HANDLING] =
             1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_LINKED | 1u << CONN_CLOSED,
         [CONN_STREAMING] = 1u << CONN_READING | 1u << CONN_HANDLING | 1u << CONN_WRITING |
@@ -54,6 +55,7 @@ static void on_closed(uv_handle_t *handle) {
         atomic_fetch_sub(&loop->server->conn_count, 1);
     /* Not before: a write under way reads it until libuv has cancelled the write. */
     buffer_release(&conn->out);
+    transport_release(conn);
     if (conn->pushed)
         push_unref(conn->pushed);
     if (conn->link)
@@ -75,6 +77,7 @@ void conn_close(struct conn *conn) {
     if (conn->link)
         link_gone(conn->link);
     set_state(conn, CONN_CLOSED);
+    transport_close(conn);
     deadline_drop(&conn->deadline);
     if (conn->next)
         conn->next->previous = conn->previous;
@@ -84,24 +87,6 @@ void conn_close(struct conn *conn) {
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
-    const struct conn *conn = handle->data;
-    (void)suggested;
-    *memory = uv_buf_init(conn->loop->read_memory, LOOP_READ_BYTES);
-}
-
-/* Reading on while reading is no error. */
-static int read_start(struct conn *conn) {
-    int error = uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
-    return error == UV_EALREADY ? 0 : error;
-}
-
-static void on_shutdown(uv_shutdown_t *request, int error) {
-    struct conn *conn = request->data;
-    if (error != 0)
-        conn_close(conn);
-}
-
 /* Closing at once with bytes unread would make the kernel send a reset, which can overtake the
  * answer. So: end our side, and read on until the peer ends too, its time is up, or it has sent
  * more than anybody who listens would. */
@@ -109,13 +94,10 @@ void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
     http1_parser_release(&conn->parser);
     buffer_release(&conn->unread);
-    conn->shutdown.data = conn;
-    if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0 ||
-        read_start(conn) != 0) {
+    if (transport_end(conn))
+        io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_LINGER);
+    else
         conn_close(conn);
-        return;
-    }
-    io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_LINGER);
 }
 
 static void conn_lingers(struct conn *conn, size_t size) {
@@ -177,11 +159,7 @@ static void conn_pushed(struct conn *conn) {
         link_writable(conn->link);
 }
 
-static void on_write(uv_write_t *request, int error) {
-    struct conn *conn = request->data;
-    if (conn->state == CONN_CLOSED)
-        return;
-    clock_tick(&conn->loop->clock);
+void conn_output_done(struct conn *conn, int error) {
     if (error != 0)
         conn_close(conn);
     else if (conn->pushed)
@@ -192,21 +170,23 @@ static void on_write(uv_write_t *request, int error) {
         conn->exchange->stream->sent(conn->exchange);
 }
 
-/* True when all of conn->out went at once; else on_write follows, or the connection is closed. */
+static bool is_sent(const struct conn *conn, ssize_t done, size_t size) {
+    return done == (ssize_t)size && transport_is_clear(conn);
+}
+
+/* True when all of conn->out went at once; else conn_output_done follows, or the connection is
+ * closed. */
 static bool conn_write(struct conn *conn) {
-    uv_buf_t whole = uv_buf_init(conn->out.data, (unsigned)conn->out.size);
-    int written = uv_try_write((uv_stream_t *)&conn->tcp, &whole, 1);
-    if (written == (int)conn->out.size)
+    struct slice whole = buffer_slice(&conn->out);
+    ssize_t done = transport_try(conn, whole);
+    if (is_sent(conn, done, whole.size))
         return true;
-    if (written < 0 && written != UV_EAGAIN) {
+    if (done < 0) {
         conn_close(conn);
         return false;
     }
-    size_t done = written > 0 ? (size_t)written : 0;
-    uv_buf_t rest = uv_buf_init(conn->out.data + done, (unsigned)(conn->out.size - done));
-    conn->write.data = conn;
     io_loop_deadline(conn->loop, &conn->deadline, DEADLINE_REQUEST);
-    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) != 0)
+    if (!transport_write(conn, slice_from(whole, (size_t)done)))
         conn_close(conn);
     return false;
 }
@@ -238,50 +218,54 @@ void conn_widen(struct conn *conn) {
 }
 
 void conn_hold(struct conn *conn) {
-    uv_read_stop((uv_stream_t *)&conn->tcp);
+    transport_read_stop(conn);
 }
 
 void conn_unhold(struct conn *conn) {
-    if (conn->state == CONN_LINKED && read_start(conn) != 0)
+    if (conn->state == CONN_LINKED && !transport_read_start(conn))
         conn_close(conn);
 }
 
 size_t conn_unsent_bytes(const struct conn *conn) {
-    return uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
+    return transport_unsent_bytes(conn);
+}
+
+bool conn_is_behind(const struct conn *conn) {
+    int unsent = 0;
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)ioctl(fd, SIOCOUTQNSD, &unsent);
+    return unsent > 0 || conn_unsent_bytes(conn) > 0;
+}
+
+void conn_cut(struct conn *conn) {
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    conn_close(conn);
 }
 
 static enum conn_put put_rest(struct conn *conn, struct push *push, size_t done) {
-    uv_buf_t rest = uv_buf_init(push->data + done, (unsigned)(push->size - done));
-    conn->write.data = conn;
     conn->pushed = push;
-    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_write) == 0)
+    if (transport_write(conn, slice_from((struct slice){push->data, push->size}, done)))
         return CONN_PUT_BLOCKED;
     conn_close(conn);
     return CONN_PUT_CLOSED;
 }
 
-/* How many bytes the socket took; negative: the peer is gone, and so is the connection. */
+/* How many bytes were taken; negative: the peer is gone, and so is the connection. */
 static ssize_t put_now(struct conn *conn, struct slice bytes) {
     assert(conn->state == CONN_LINKED && !conn->pushed);
-    uv_os_fd_t fd;
-    ssize_t written = -1;
-    /* Straight to the socket, of which nothing waits in libuv now: write() costs 4 % more of the
-     * CPU of a small frame. */
-    if (uv_fileno((uv_handle_t *)&conn->tcp, &fd) == 0)
-        do
-            written = send(fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        while (written < 0 && errno == EINTR);
-    if (written >= 0)
-        return written;
-    if (errno == EAGAIN || errno == EWOULDBLOCK)
-        return 0;
-    conn_close(conn);
-    return -1;
+    ssize_t done = transport_try(conn, bytes);
+    if (done < 0)
+        conn_close(conn);
+    return done;
 }
 
 enum conn_put conn_put(struct conn *conn, struct push *push) {
     ssize_t done = put_now(conn, (struct slice){push->data, push->size});
-    if (done >= 0 && (size_t)done < push->size)
+    if (done >= 0 && !is_sent(conn, done, push->size))
         return put_rest(conn, push, (size_t)done);
     push_unref(push);
     return done < 0 ? CONN_PUT_CLOSED : CONN_PUT_SENT;
@@ -292,7 +276,7 @@ enum conn_put conn_put_bytes(struct conn *conn, struct slice bytes) {
     ssize_t done = put_now(conn, bytes);
     if (done < 0)
         return CONN_PUT_CLOSED;
-    if ((size_t)done == bytes.size)
+    if (is_sent(conn, done, bytes.size))
         return CONN_PUT_SENT;
     if (push_make(&rest, slice_from(bytes, (size_t)done)) == STATUS_OK)
         return put_rest(conn, rest, 0);
@@ -360,10 +344,9 @@ static bool conn_wants_bytes(const struct conn *conn) {
 }
 
 static void answer_continue(struct conn *conn) {
-    static char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    uv_buf_t interim = uv_buf_init(text, sizeof(text) - 1);
+    struct slice interim = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
     /* 25 bytes into an empty socket; if even that is refused the peer is gone. */
-    if (uv_try_write((uv_stream_t *)&conn->tcp, &interim, 1) != (int)interim.len)
+    if (transport_try(conn, interim) != (ssize_t)interim.size)
         conn_close(conn);
 }
 
@@ -394,11 +377,15 @@ static enum status conn_allow_body(struct conn *conn, const struct http1_request
     return http1_allow_body(&conn->parser, body_bytes_max);
 }
 
-/* The operator key is the operator's own: in the header, and never as a token. */
+/* The operator key is the operator's own: in the header, never as a token, and not where the
+ * public comes in once operators have a listener of their own. */
 static bool is_operator(const struct conn *conn, const struct http1_request *request) {
     const struct server *server = conn->loop->server;
     unsigned flags = conn->exchange->route->flags;
-    return flags & ROUTE_EITHER && operator_key_check(&server->operator_key, request) == STATUS_OK;
+    bool is_taken_here = conn->is_operators || !*server->config.operator_bind.host;
+    /* Who brings a token is who the token says. */
+    return flags & ROUTE_EITHER && is_taken_here && !gate_has_token(request) &&
+           operator_key_check(&server->operator_key, request) == STATUS_OK;
 }
 
 static enum status admit_reader(struct conn *conn, const struct http1_request *request) {
@@ -463,15 +450,25 @@ static void conn_head(struct conn *conn) {
         conn->exchange->refused = status;
 }
 
+/* Skew lets a token in a little after its end, which is no use to what would end with it. */
+static bool opens_too_late(const struct exchange *exchange) {
+    return exchange->route->flags & ROUTE_OPENS &&
+           principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+}
+
 /* Who may not read what the route reads does not come as far as its handler. */
 static void conn_dispatch(struct exchange *exchange) {
     const struct route *route = exchange->route;
-    if (route->flags & ROUTE_AUDIT)
-        entitle(exchange, SLICE("runtime.audit"), route->handle);
+    bool is_once = route->flags & ROUTE_OPENS && exchange->loop->config->token_single_use;
+    void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
+    if (opens_too_late(exchange))
+        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
+    else if (route->flags & ROUTE_AUDIT)
+        entitle(exchange, SLICE("runtime.audit"), handle);
     else if (!(route->flags & ROUTE_TOPIC))
-        route->handle(exchange);
+        handle(exchange);
     else if (topic_name_check(exchange->parameters[0]) == STATUS_OK)
-        entitle(exchange, exchange->parameters[0], route->handle);
+        entitle(exchange, exchange->parameters[0], handle);
     else
         exchange_answer_status(exchange, STATUS_INVALID_TOPIC);
 }
@@ -523,11 +520,11 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
 
 static void conn_keep_unread(struct conn *conn, struct slice input) {
     if (conn->watches_end && input.size == 0 && conn->unread.size == 0) {
-        if (read_start(conn) != 0)
+        if (!transport_read_start(conn))
             conn_close(conn);
         return;
     }
-    uv_read_stop((uv_stream_t *)&conn->tcp);
+    transport_read_stop(conn);
     if (input.size > 0 && buffer_append_slice(&conn->unread, input) != STATUS_OK)
         conn_close(conn);
 }
@@ -539,14 +536,15 @@ void conn_watch_end(struct conn *conn) {
 }
 
 static bool is_idle(const struct conn *conn) {
-    return conn->state == CONN_READING && http1_parser_bytes(&conn->parser) == 0;
+    return conn->state == CONN_READING && http1_parser_bytes(&conn->parser) == 0 &&
+           transport_is_open(conn);
 }
 
 /* A request's time begins with its first byte and is not prolonged by the next ones, so that one
  * byte a second does not hold a connection for ever. */
 static void conn_await(struct conn *conn) {
     enum deadline_kind kind = is_idle(conn) ? DEADLINE_IDLE : DEADLINE_REQUEST;
-    if (read_start(conn) != 0)
+    if (!transport_read_start(conn))
         conn_close(conn);
     else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
         io_loop_deadline(conn->loop, &conn->deadline, kind);
@@ -554,10 +552,22 @@ static void conn_await(struct conn *conn) {
 
 /* What came behind the request is the link's already. */
 static void conn_linked(struct conn *conn, struct slice input) {
-    if (read_start(conn) != 0)
+    if (!transport_read_start(conn))
         conn_close(conn);
     else if (input.size > 0)
         link_received(conn->link, input);
+}
+
+/* Reading stopped when the request had to wait; a link reads on, from what came meanwhile. */
+void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange)) {
+    struct conn *conn = exchange->conn;
+    handle(exchange);
+    if (conn->consuming || conn->state != CONN_LINKED)
+        return;
+    struct buffer unread = conn->unread;
+    buffer_init(&conn->unread, UNREAD_BYTES_MAX);
+    conn_linked(conn, buffer_slice(&unread));
+    buffer_release(&unread);
 }
 
 static void conn_consume(struct conn *conn, struct slice input) {
@@ -579,23 +589,17 @@ static void conn_consume(struct conn *conn, struct slice input) {
         conn_keep_unread(conn, input);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
-    struct conn *conn = stream->data;
-    if (size == 0)
-        return;
-    clock_tick(&conn->loop->clock);
-    if (size < 0) {
-        conn_close(conn);
-        return;
-    }
-    if (conn->state == CONN_LINGERING) {
-        conn_lingers(conn, (size_t)size);
-        return;
-    }
-    if (conn->state == CONN_LINKED)
-        link_received(conn->link, (struct slice){memory->base, (size_t)size});
+void conn_received(struct conn *conn, struct slice input) {
+    if (conn->state == CONN_LINGERING)
+        conn_lingers(conn, input.size);
+    else if (conn->state == CONN_LINKED)
+        link_received(conn->link, input);
     else
-        conn_consume(conn, (struct slice){memory->base, (size_t)size});
+        conn_consume(conn, input);
+}
+
+void conn_opened(struct conn *conn) {
+    conn_await(conn);
 }
 
 /* Counts first, so that loops that accept at the same time cannot exceed the maximum together. */
@@ -635,7 +639,8 @@ static void accept_from(struct io_loop *loop, uv_tcp_t *listener, bool *owed) {
     buffer_init(&conn->out, OUT_BYTES_MAX);
     uv_tcp_init(&loop->uv, &conn->tcp);
     conn->tcp.data = conn;
-    if (uv_accept((uv_stream_t *)listener, (uv_stream_t *)&conn->tcp) != 0 || !conn->has_place) {
+    if (uv_accept((uv_stream_t *)listener, (uv_stream_t *)&conn->tcp) != 0 || !conn->has_place ||
+        (loop->server->tls && transport_secure(conn, loop->server->tls) != STATUS_OK)) {
         conn_close(conn);
         return;
     }
@@ -662,7 +667,8 @@ void conn_expired(struct conn *conn) {
     }
     bool arriving =
         conn->state == CONN_STREAMING || (conn->state == CONN_READING && !is_idle(conn));
-    if (arriving)
+    /* Who has not got as far as TLS would not understand. */
+    if (arriving && transport_is_open(conn))
         conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
     else
         conn_close(conn);
@@ -677,7 +683,7 @@ void conn_drain_all(struct io_loop *loop) {
     for (struct conn *conn = loop->conns, *next; conn; conn = next) {
         next = conn->next;
         conn->keep_alive = false;
-        if (is_idle(conn))
+        if (is_idle(conn) || !transport_is_open(conn))
             conn_close(conn);
         else if (conn->state == CONN_LINKED)
             link_drain(conn->link, spread_ms * left++ / (loop->conn_count + 1));

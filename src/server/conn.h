@@ -9,6 +9,7 @@
 
 #include "server/exchange.h"
 #include "server/loop.h"
+#include "server/transport.h"
 
 enum conn_state {
     CONN_READING,   /* waits for a request, or reads one */
@@ -22,6 +23,7 @@ enum conn_state {
 
 struct conn {
     uv_tcp_t tcp;
+    struct secure *secure; /* NULL: bytes go as they are */
     struct io_loop *loop;
     struct conn *previous;
     struct conn *next;
@@ -32,8 +34,6 @@ struct conn {
     struct push *pushed;       /* what the link's socket is still taking */
     struct buffer unread;      /* bytes behind the request being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
-    uv_write_t write;
-    uv_shutdown_t shutdown;
     size_t lingered_bytes; /* thrown away since the last answer */
     enum conn_state state;
     bool is_operators; /* came in by the operator's own listener */
@@ -56,6 +56,8 @@ void conn_accept_operator(struct io_loop *loop);
 struct conn *conn_of_deadline(struct deadline *deadline);
 /* Its deadline has passed. */
 void conn_expired(struct conn *conn);
+/* Runs a handler for an exchange that had to wait for something first. */
+void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange));
 /* The exchange's answer is in conn->out: write it, then go on with the next request. */
 void conn_answered(struct conn *conn);
 /* The handler starts an answer in pieces. */
@@ -69,8 +71,17 @@ void conn_resume(struct conn *conn);
 /* Notices a peer that goes while its answer is due; bytes that come are kept, and end that. */
 void conn_watch_end(struct conn *conn);
 void conn_close(struct conn *conn);
+/* Closes it, and what its peer was not sent yet is not sent any more, by the kernel either. */
+void conn_cut(struct conn *conn);
+/* Whether there is such a thing. */
+bool conn_is_behind(const struct conn *conn);
 /* Ends our side, and reads on for a while so that the last words arrive. */
 void conn_linger(struct conn *conn);
+
+/* For transport.c: its handshake is over; bytes of the peer; what was being written is written. */
+void conn_opened(struct conn *conn);
+void conn_received(struct conn *conn, struct slice input);
+void conn_output_done(struct conn *conn, int error);
 
 /* The connection is a link's from now on; its exchange is gone. */
 void conn_link(struct conn *conn, struct link *link);

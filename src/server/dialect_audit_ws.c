@@ -9,6 +9,7 @@
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/handlers.h"
+#include "server/link_token.h"
 #include "server/log_place.h"
 #include "server/server.h"
 #include "server/tagged.h"
@@ -19,11 +20,16 @@
 #define BODY_BYTES_MAX    4096
 #define SMALL_BYTES_MAX   512
 
+/* How far a client's clock may be off. */
+#define NONCE_SKEW_MS_MAX UINT64_C(300000)
+
 struct audit {
     struct log_place place;
     struct audit_init init; /* the filters are in use as long as the link */
     bool is_told;           /* the init was taken */
     bool has_begun;         /* init_ack is out */
+    struct link_call call;
+    struct link_use use; /* of the nonce, then of the token */
 };
 
 static void audit_free(void *state) {
@@ -142,7 +148,23 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
 }
 
 static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
-    return tell_error(link, why, (struct slice){NULL, 0}, out);
+    const struct audit *audit = link->state;
+    struct query_cursor now = log_place_now(&audit->place, link);
+    struct buffer cursor, details;
+    buffer_init(&cursor, SMALL_BYTES_MAX);
+    buffer_init(&details, SMALL_BYTES_MAX);
+    enum status status = query_cursor_write(&cursor, &now);
+    struct object_writer object = object_begin(&details);
+    object_text(&object, SLICE("reason"), slice_of(status_code(why)));
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
+    enum status ended = object_end(&object);
+    if (status == STATUS_OK)
+        status = ended;
+    if (status == STATUS_OK)
+        status = tell_error(link, why, buffer_slice(&details), out);
+    buffer_release(&cursor);
+    buffer_release(&details);
+    return status;
 }
 
 static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
@@ -244,30 +266,81 @@ static enum status begin(struct link *link) {
     return link_open_one(link, reader);
 }
 
-/* The capability first: who has none cannot use up nonces. */
+/* Who asks is not who it says, or may not: counted, logged, and told. */
+static enum status deny(struct link *link, enum status why, const char *reason) {
+    if (status_http(why) == 401 || status_http(why) == 403)
+        link_tell_denied(link, (struct slice){NULL, 0}, why);
+    link->close_code = (unsigned)ws_close_code(why);
+    return refuse(link, why, "reason", reason);
+}
+
+static void call_free(struct link_call *call) {
+    (void)call;
+}
+
+static void call_use(struct link *link, enum single_use_kind kind, struct slice id,
+                     uint64_t until_ms,
+                     void (*done)(struct link *link, struct link_call *call, enum status status)) {
+    struct audit *audit = link->state;
+    audit->use = (struct link_use){.use = {.kind = kind, .expires_at_ms = until_ms}, .id = id};
+    audit->call = (struct link_call){NULL, done, call_free, &audit->use};
+    link_call(link, &audit->call);
+}
+
+static void admitted(struct link *link, enum status status, const char *reason) {
+    if (status == STATUS_OK) {
+        status = begin(link);
+        reason = status_code(status);
+    }
+    if (status != STATUS_OK && deny(link, status, reason) != STATUS_OK)
+        conn_close(link->conn);
+}
+
+static void token_used(struct link *link, struct link_call *call, enum status status) {
+    (void)call;
+    admitted(link, status, status_code(status));
+}
+
+static void nonce_used(struct link *link, struct link_call *call, enum status status) {
+    struct slice id = link->principal->token_id;
+    (void)call;
+    if (status != STATUS_OK || !link->loop->config->token_single_use)
+        admitted(link, status,
+                 status == STATUS_TOKEN_REPLAYED ? "nonce_used" : status_code(status));
+    else if (!id.data)
+        admitted(link, STATUS_MISSING_JTI, status_code(STATUS_MISSING_JTI));
+    else
+        call_use(link, SINGLE_USE_TOKEN, id, single_use_token_until_ms(link->principal),
+                 token_used);
+}
+
+static enum status check_capability(struct link *link, struct slice capability, uint64_t now_ms) {
+    const struct principal *principal = NULL;
+    enum status status = gate_admit_token(&link->server->gate, capability, now_ms, &principal);
+    if (status != STATUS_OK)
+        return status;
+    link_admitted(link, principal);
+    if (principal_is_expired(principal, now_ms))
+        return STATUS_TOKEN_EXPIRED;
+    return grant_check(principal, SLICE("runtime.audit"), NULL).status;
+}
+
+/* The capability first: who has none cannot use up nonces. A nonce is no token: what is wrong with
+ * it is a failed authentication, whatever it is. */
 static enum status admit(struct link *link) {
     struct audit *audit = link->state;
     const struct audit_init *init = &audit->init;
     uint64_t now_ms = clock_wall_ms(&link->loop->clock);
-    enum status status =
-        gate_admit_token(&link->server->gate, init->capability, now_ms, &link->principal);
-    if (status == STATUS_OK)
-        status = grant_check(link->principal, SLICE("runtime.audit"), NULL).status;
+    enum status status = check_capability(link, init->capability, now_ms);
     if (status != STATUS_OK)
-        return refuse(link, status, "reason", status_code(status));
-    status = nonces_use(link->server->nonces, init->nonce, init->at_ms, now_ms);
-    /* A nonce is no token: what is wrong with it is a failed authentication, whatever it is. */
-    if (status == STATUS_TOKEN_EXPIRED || status == STATUS_TOKEN_NOT_YET_VALID)
-        return refuse(link, STATUS_INVALID_TOKEN, "reason", "ts_out_of_skew");
-    if (status == STATUS_TOKEN_REPLAYED)
-        return refuse(link, status, "reason", "nonce_used");
-    if (status != STATUS_OK)
-        return refuse(link, status, "reason", status_code(status));
+        return deny(link, status, status_code(status));
+    if (init->at_ms > now_ms + NONCE_SKEW_MS_MAX || now_ms > init->at_ms + NONCE_SKEW_MS_MAX)
+        return deny(link, STATUS_INVALID_TOKEN, "ts_out_of_skew");
     if (init->has_cursor)
         log_place_set(&audit->place, &init->cursor, now_ms);
     io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
-    status = begin(link);
-    return status == STATUS_OK ? status : refuse(link, status, "reason", status_code(status));
+    call_use(link, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1, nonce_used);
+    return STATUS_OK;
 }
 
 static enum status receive(struct link *link, struct slice text) {

@@ -84,6 +84,7 @@ static const struct dialect log_sse_dialect = {
     .opened = event_stream_opened,
     .restarts_stale = true,
     .failed = event_stream_failed,
+    .reauth = event_stream_reauth,
     .heartbeat = event_stream_heartbeat,
     .slow = tell_slow,
     .leaving = event_stream_leaving,

@@ -13,6 +13,7 @@
 #include "server/dialect.h"
 #include "server/handlers.h"
 #include "server/link_snapshot.h"
+#include "server/link_token.h"
 #include "server/notices.h"
 #include "server/phoenix_form.h"
 #include "server/server.h"
@@ -529,7 +530,7 @@ static enum status subscribe(struct link *link, const struct phoenix_message *me
     struct phoenix_request *request = calloc(1, sizeof(*request));
     if (!request)
         return say_refusal(link, to, STATUS_OUT_OF_MEMORY);
-    request->call = (struct link_call){call_run, call_done, call_free};
+    request->call = (struct link_call){call_run, call_done, call_free, NULL};
     request->principal = link->principal;
     keep_references(request, message);
     enum status status =
@@ -774,11 +775,7 @@ static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffe
     struct buffer body;
     (void)out;
     buffer_init(&body, 4096);
-    struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_REAUTH_REQUIRED)));
-    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_REAUTH_REQUIRED)));
-    object_number(&object, SLICE("expires_in_ms"), left_ms);
-    enum status status = object_end(&object);
+    enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
         status = say_error(link, STATUS_REAUTH_REQUIRED, buffer_slice(&body));
     buffer_release(&body);

@@ -116,6 +116,7 @@ static const struct dialect sse_dialect = {
     .stale = tell_stale,
     .restarts_stale = true,
     .failed = event_stream_failed,
+    .reauth = event_stream_reauth,
     .heartbeat = event_stream_heartbeat,
     .slow = tell_slow,
     .leaving = event_stream_leaving,

@@ -192,6 +192,18 @@ static enum status tell_failed(struct link *link, enum status why, struct buffer
     return tell_error(link, why, 0, out);
 }
 
+/* Who has a fresh token comes back with it: nothing can be said here. */
+static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, 4096);
+    link_tell_error(link, STATUS_REAUTH_REQUIRED);
+    enum status status = notice_reauth(left_ms, &body);
+    if (status == STATUS_OK)
+        status = tagged_say(link, out, "error", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
 /* The socket goes one way. */
 static enum status receive(struct link *link, struct slice text) {
     (void)text;
@@ -224,6 +236,7 @@ static const struct dialect topic_ws_dialect = {
     .stale = tell_stale,
     .restarts_stale = true,
     .failed = tell_failed,
+    .reauth = tell_reauth,
     .heartbeat = websocket_ping,
     .slow = tell_slow,
     .leaving = tell_leaving,

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "server/conn.h"
 #include "server/readers.h"
 #include "server/server.h"
 
@@ -31,7 +32,7 @@ static void decide(struct exchange *exchange, const struct grant *grant,
                    void (*next)(struct exchange *exchange)) {
     exchange->view = grant->view;
     if (grant->status == STATUS_OK) {
-        next(exchange);
+        conn_handle(exchange, next);
         return;
     }
     exchange_answer_status(exchange, grant->status);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "server/dialect.h"
+#include "server/notices.h"
 #include "server/topic_reader.h"
 #include "wire/http1_response.h"
 #include "wire/sse.h"
@@ -78,6 +79,17 @@ enum status event_stream_leaving(struct link *link, uint64_t retry_after_ms, str
     if (status == STATUS_OK)
         status = event_stream_end(link, out);
     buffer_release(&piece);
+    return status;
+}
+
+enum status event_stream_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, 4096);
+    link_tell_error(link, STATUS_REAUTH_REQUIRED);
+    enum status status = notice_reauth(left_ms, &body);
+    if (status == STATUS_OK)
+        status = event_stream_tell(link, out, "reauth_required", buffer_slice(&body));
+    buffer_release(&body);
     return status;
 }
 

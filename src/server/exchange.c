@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "auth/principal.h"
+#include "auth/token.h"
 #include "base/log.h"
 #include "base/uuid7.h"
 #include "server/conn.h"
@@ -259,9 +260,21 @@ static enum status append_piece(struct exchange *exchange, struct slice piece) {
     return exchange->chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
+/* An answer that takes longer than its token lasts breaks off, as one of a revoked token does. The
+ * skew is given, as it was when the token was taken. */
+static bool outlived_token(const struct exchange *exchange) {
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    return exchange->principal && now_ms > UINT64_C(1000) * TOKEN_SKEW_S &&
+           principal_is_expired(exchange->principal, now_ms - UINT64_C(1000) * TOKEN_SKEW_S);
+}
+
 bool exchange_send(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
     assert(exchange->answered && !conn->ending);
+    if (outlived_token(exchange)) {
+        conn_cut(conn);
+        return false;
+    }
     if (append_piece(exchange, piece) == STATUS_OK)
         return conn_send(conn);
     conn_close(conn);

@@ -100,6 +100,15 @@ enum status gate_admit(struct gate *gate, const struct http1_request *request, u
     return status;
 }
 
+bool gate_has_token(const struct http1_request *request) {
+    struct buffer token;
+    bool found = false;
+    buffer_init(&token, TOKEN_BYTES_MAX);
+    enum status status = http1_query_find(request->query, SLICE("token"), &token, &found);
+    buffer_release(&token);
+    return status != STATUS_OK || found;
+}
+
 enum status gate_check_origin(const struct gate *gate, const struct http1_request *request) {
     struct slice origin;
     if (!gate->enforces_origin || !http1_header_find(request, SLICE("origin"), &origin))

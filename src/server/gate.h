@@ -34,6 +34,8 @@ void gate_reload(struct gate *gate, bool always);
 /* By ?token=, since browsers can put it nowhere else, or by Authorization: Bearer. */
 MUST_CHECK enum status gate_admit(struct gate *gate, const struct http1_request *request,
                                   uint64_t now_ms, const struct principal **principal);
+/* Whether the query brings one, whatever it is. */
+bool gate_has_token(const struct http1_request *request);
 /* A token that came another way: a refresh, a capability. */
 MUST_CHECK enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
                                         const struct principal **principal);

@@ -201,12 +201,22 @@ static bool is_full(const struct poll *poll) {
     return poll->count >= poll->limit || poll->messages.size >= PAGE_BYTES;
 }
 
+/* No longer than the token lasts. */
+static uint64_t wait_of(const struct poll *poll) {
+    const struct exchange *exchange = poll->reader.exchange;
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    uint64_t end_ms = exchange->principal->expires_at_ms;
+    if (end_ms == 0 || end_ms > now_ms + poll->wait_ms)
+        return poll->wait_ms;
+    return end_ms > now_ms ? end_ms - now_ms : 0;
+}
+
 static void await_news(struct poll *poll) {
     struct exchange *exchange = poll->reader.exchange;
     if (poll->reader.deadline.at_ms != 0)
         return;
     exchange_watch_end(exchange);
-    io_loop_deadline_in(exchange->loop, &poll->reader.deadline, DEADLINE_WAIT, poll->wait_ms);
+    io_loop_deadline_in(exchange->loop, &poll->reader.deadline, DEADLINE_WAIT, wait_of(poll));
 }
 
 static void gather(struct topic_reader *reader) {

@@ -80,5 +80,7 @@ void handle_fanout_hooks(struct exchange *exchange);
 void handle_fanout_metrics(struct exchange *exchange);
 /* handle_why.c */
 void handle_why(struct exchange *exchange);
+/* handle_revoke.c */
+void handle_revoke(struct exchange *exchange);
 
 #endif

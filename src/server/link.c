@@ -10,6 +10,7 @@
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/link_snapshot.h"
+#include "server/link_token.h"
 #include "server/server.h"
 #include "server/websocket.h"
 
@@ -26,30 +27,6 @@ static void job_back(struct loop_task *task);
 
 static void count(const struct link *link, enum metric metric) {
     metrics_add(metric, METRIC_LABELS(link->dialect->label), 1);
-}
-
-/* ---- the token's end ---- */
-
-/* How long before its token ends a link is told. */
-#define REAUTH_MS 30000
-
-/* Only what comes before the next heartbeat gets a deadline: those with many different delays would
- * otherwise be many. */
-static void watch_expiry(struct link *link) {
-    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
-    uint64_t end_ms = link->principal ? link->principal->expires_at_ms : 0;
-    if (end_ms == 0)
-        return;
-    uint64_t next_ms = end_ms;
-    if (!link->is_reauth_told && link->dialect->reauth)
-        next_ms = end_ms > REAUTH_MS ? end_ms - REAUTH_MS : 0;
-    uint64_t delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
-    if (delay_ms <= link->loop->config->heartbeat_ms)
-        io_loop_deadline_in(link->loop, &link->expiry, DEADLINE_EXPIRY, delay_ms);
-}
-
-static bool is_expired(const struct link *link) {
-    return principal_is_expired(link->principal, clock_wall_ms(&link->loop->clock));
 }
 
 void link_end(struct link *link, enum status status) {
@@ -85,7 +62,7 @@ struct link *link_make(struct exchange *exchange, const struct link_options *opt
     count(link, METRIC_SYNC_SOCKET_OPENED);
     if (link->dialect->heartbeat)
         io_loop_deadline(loop, &link->pulse, DEADLINE_PULSE);
-    watch_expiry(link);
+    link_watch_expiry(link);
     if (status != STATUS_OK)
         conn_close(link->conn);
     return link;
@@ -338,10 +315,24 @@ void link_reader_start(struct link_reader *reader) {
 
 /* ---- jobs: reads of the store, one at a time ---- */
 
+static void use_done(struct single_use *use) {
+    struct link *link = ((struct link_use *)use)->link;
+    link->call_status = use->status;
+    job_back(&link->back);
+}
+
+static enum status use_post(struct link *link, struct link_use *use) {
+    use->link = link;
+    use->use.done = use_done;
+    return single_use_post(&use->use, link->server->writer, link->loop, use->id);
+}
+
 static void job_post(struct link *link, enum link_job job) {
     link->job = job;
     link->loop->owed_count++;
-    enum status status = readers_post(link->server->readers, &link->task);
+    enum status status = job == LINK_JOB_CALL && link->call->use
+                             ? use_post(link, link->call->use)
+                             : readers_post(link->server->readers, &link->task);
     if (status == STATUS_OK)
         return;
     /* Comes back by the same way, as what it would have read. */
@@ -473,6 +464,8 @@ static void job_back(struct loop_task *task) {
     struct link *link = (struct link *)((char *)task - offsetof(struct link, back));
     struct io_loop *loop = link->loop;
     enum link_job job = link->job;
+    /* While the job still counts as under way: what it brings is taken back below. */
+    (void)link_ends_with_token(link);
     link->job = LINK_JOB_NONE;
     if (job == LINK_JOB_READ || job == LINK_JOB_PART) {
         struct link_reader *reader = link->reading;
@@ -645,6 +638,11 @@ static void serve(struct link_reader *reader, size_t frames_max) {
         (void)scheduler_served(scheduler, &reader->turn, 0, false);
         return;
     }
+    if (link_is_expired(link)) {
+        (void)scheduler_served(scheduler, &reader->turn, 0, false);
+        link_cut(link, STATUS_TOKEN_EXPIRED);
+        return;
+    }
     bool knows_place = reader->subscription.is_open || reader->snapshot;
     if (reader->is_bootstrap_due && knows_place) {
         (void)scheduler_served(scheduler, &reader->turn, 0, false);
@@ -654,12 +652,6 @@ static void serve(struct link_reader *reader, size_t frames_max) {
     if (reader->snapshot) {
         (void)scheduler_served(scheduler, &reader->turn, 0, false);
         serve_snapshot(reader);
-        return;
-    }
-    /* Whatever its deadline does: nothing is delivered after the token's end. */
-    if (is_expired(link)) {
-        (void)scheduler_served(scheduler, &reader->turn, 0, false);
-        link_end(link, STATUS_TOKEN_EXPIRED);
         return;
     }
     struct page *page = shared_page(reader, frames_max);
@@ -705,8 +697,9 @@ void link_serve(struct io_loop *loop) {
 /* ---- the peer, and time ---- */
 
 void link_received(struct link *link, struct slice bytes) {
+    (void)link_ends_with_token(link);
     /* A peer of an event stream has nothing to say. */
-    if (link->websocket)
+    if (link->conn && link->websocket)
         websocket_received(link, bytes);
 }
 
@@ -722,60 +715,11 @@ struct link *link_of_look(struct deadline *deadline) {
     return (struct link *)((char *)deadline - offsetof(struct link, look));
 }
 
-static bool same_text(struct slice a, struct slice b) {
-    return !a.data == !b.data && slice_equal(a, b);
-}
-
-static bool is_same(const struct principal *a, const struct principal *b) {
-    return same_text(a->who.user_id, b->who.user_id) &&
-           same_text(a->who.guest_scope, b->who.guest_scope) &&
-           same_text(a->who.org_id, b->who.org_id) && a->read_all == b->read_all;
-}
-
-/* Owners of runs and workers were looked up when the reader began, and do not change. */
-static bool still_may_read(const struct link_reader *reader, const struct principal *principal) {
-    const struct subscription_options *options = &reader->subscription.options;
-    struct slice topic = topic_is_log(options->topic) ? SLICE("runtime.audit") : options->topic;
-    struct grant before = grant_check(options->principal, topic, NULL);
-    struct grant after = grant_check(principal, topic, NULL);
-    return after.status == before.status &&
-           (after.status != STATUS_OK || after.view == options->view);
-}
-
-enum status link_refresh(struct link *link, const struct principal *principal) {
-    if (!is_same(link->principal, principal))
-        return STATUS_OWNER_MISMATCH;
-    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
-        if (!still_may_read(reader, principal))
-            return STATUS_FORBIDDEN_TOPIC;
-    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
-        reader->subscription.options.principal = principal;
-    principal_unref(link->principal);
-    link->principal = principal_ref(principal);
-    link->is_reauth_told = false;
-    deadline_drop(&link->expiry);
-    watch_expiry(link);
-    return STATUS_OK;
-}
-
-static void expiry_near(struct link *link) {
-    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
-    if (is_expired(link)) {
-        link_end(link, STATUS_TOKEN_EXPIRED);
-        return;
-    }
-    if (!link->is_reauth_told && link->dialect->reauth) {
-        link->is_reauth_told = true;
-        send_own(link,
-                 link->dialect->reauth(link, link->principal->expires_at_ms - now_ms, &link->own));
-    }
-    if (link->conn && !link->is_closing)
-        watch_expiry(link);
-}
-
 static void pulse(struct link *link) {
+    if (link_ends_with_token(link))
+        return;
     io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
-    watch_expiry(link);
+    link_watch_expiry(link);
     /* What fills the socket is sign of life enough. */
     if (!is_blocked(link))
         send_own(link, link->dialect->heartbeat(link, &link->own));
@@ -846,7 +790,7 @@ void link_expired(struct link *link, enum deadline_kind kind) {
     else if (kind == DEADLINE_LOOK)
         look(link);
     else if (kind == DEADLINE_EXPIRY)
-        expiry_near(link);
+        link_expiry_near(link);
     else if (kind == DEADLINE_LEAVE)
         leave(link);
     else if (kind == DEADLINE_SILENCE && !link->is_closing)

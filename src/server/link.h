@@ -17,6 +17,7 @@
 #include "server/link_tell.h"
 #include "server/loop.h"
 #include "server/readers.h"
+#include "server/single_use.h"
 
 struct dialect;
 struct link;
@@ -49,14 +50,22 @@ struct link_opening {
     struct link_reader *readers[];
 };
 
+/* A use that is to be the first of its kind and id. */
+struct link_use {
+    struct single_use use; /* first; kind and expires_at_ms are set */
+    struct slice id;
+    struct link *link;
+};
+
 /* Something else to look up in the store; the beginning of the dialect's own object. */
 struct link_call {
     /* On a reader's thread. */
     void (*run)(struct link_call *call, struct store_session *session);
-    /* On the loop; status: whether it was run. */
+    /* On the loop; status: whether it was run, or what became of the use. */
     void (*done)(struct link *link, struct link_call *call, enum status status);
     /* In place of done, when the link is gone. */
     void (*free)(struct link_call *call);
+    struct link_use *use; /* that the writer decides in place of run; NULL: none */
 };
 
 enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ, LINK_JOB_PART, LINK_JOB_CALL };
@@ -122,10 +131,6 @@ void link_drain(struct link *link, uint64_t delay_ms);
 
 /* Sends what is in own, as far as the socket takes it now. */
 void link_flush(struct link *link);
-/* A new token in place of the link's: takes a reference of its own. STATUS_OWNER_MISMATCH for one
- * of another principal; STATUS_FORBIDDEN_TOPIC for one that may read less than what is subscribed
- * to. */
-MUST_CHECK enum status link_refresh(struct link *link, const struct principal *principal);
 /* Ends it for the status: the dialect says so, with the status's close code. */
 void link_end(struct link *link, enum status status);
 /* The last words are in own: sends them and ends. */

@@ -75,6 +75,7 @@ struct io_loop {
     bool drain_posted; /* these two belong to the control loop */
     bool end_posted;
     char read_memory[LOOP_READ_BYTES];
+    char plain_memory[LOOP_READ_BYTES]; /* what was read, decrypted */
 };
 
 /* Takes over the listening sockets; operator_fd is -1 where there is none. All loops are opened

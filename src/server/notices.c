@@ -92,6 +92,14 @@ enum status notice_bootstrap(const struct link_reader *reader, struct buffer *ou
                          bootstrap->truncated ? "true" : "false");
 }
 
+enum status notice_reauth(uint64_t left_ms, struct buffer *out) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_REAUTH_REQUIRED)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_REAUTH_REQUIRED)));
+    object_number(&object, SLICE("expires_in_ms"), left_ms);
+    return object_end(&object);
+}
+
 void notice_resume(const struct link *link, char text[124]) {
     const struct link_reader *reader = link->readers;
     struct slice topic = {"", 0};

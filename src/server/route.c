@@ -5,6 +5,7 @@
 
 #include "server/handlers.h"
 #include "server/mint.h"
+#include "server/revoke_request.h"
 
 /* The backend's and the operator's, which need the operator key. */
 #define OPERATOR_GET(path, handle)                                                                 \
@@ -48,12 +49,15 @@ static const struct route routes[] = {
     {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/messages", handle_messages, 0,
      ROUTE_EITHER | ROUTE_TOPIC},
-    {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0, ROUTE_READER | ROUTE_JOINED},
-    {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0, ROUTE_READER | ROUTE_JOINED},
-    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0, ROUTE_READER | ROUTE_TOPIC},
+    {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0,
+     ROUTE_READER | ROUTE_JOINED | ROUTE_OPENS},
+    {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0,
+     ROUTE_READER | ROUTE_JOINED | ROUTE_OPENS},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0,
+     ROUTE_EITHER | ROUTE_TOPIC | ROUTE_OPENS},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0,
-     ROUTE_READER | ROUTE_TOPIC},
-    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_READER | ROUTE_AUDIT},
+     ROUTE_READER | ROUTE_TOPIC | ROUTE_OPENS},
+    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0, ROUTE_EITHER | ROUTE_AUDIT | ROUTE_OPENS},
     /* Its first message carries the token. */
     {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, ROUTE_TOLD},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0,
@@ -63,6 +67,8 @@ static const struct route routes[] = {
     OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks),
     OPERATOR_GET("/khala/fanout/metrics", handle_fanout_metrics),
     OPERATOR_GET("/khala/why", handle_why),
+    {HTTP1_METHOD_POST, "/internal/v1/sync/sessions/revoke", handle_revoke, REVOKE_BYTES_MAX,
+     ROUTE_OPERATOR},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))

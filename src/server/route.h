@@ -15,7 +15,8 @@ enum route_flag {
     ROUTE_TOPIC = 256,   /* its parameter is a topic, which who asks must be entitled to */
     ROUTE_AUDIT = 512,   /* reads the whole log, which who asks must be entitled to */
     ROUTE_EITHER = 128,  /* takes a client's token, or the operator key in its header */
-    ROUTE_JOINED = 1024, /* a subscriber's, whose versions come when it joins */
+    ROUTE_OPENS = 1024,  /* becomes a connection that stays open */
+    ROUTE_JOINED = 4096, /* a subscriber's, whose versions come when it joins */
     ROUTE_TOLD = 2048,   /* a subscriber's, whose token comes in its first message */
     ROUTE_KEYLESS = 64,  /* an operator's, that needs no key on the operator's own listener */
 };

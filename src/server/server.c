@@ -24,6 +24,7 @@
 #define ITEM_BYTES       (512u << 10)
 #define BODY_BYTES       (1u << 20)
 #define TAIL_EVENTS      256
+#define MS_PER_S         1000
 
 __attribute__((format(printf, 3, 4))) static enum status
 refuse(struct server *server, enum status status, const char *format, ...) {
@@ -90,10 +91,29 @@ static void on_signal(uv_signal_t *handle, int number) {
     uv_timer_start(&server->grace, on_grace_over, server->config.shutdown_grace_ms, 0);
 }
 
+static void tell_certificate(const struct server *server, const char *event) {
+    int64_t not_after_s = tls_context_not_after_s(server->tls);
+    bool is_over = not_after_s <= (int64_t)(clock_now().wall_ms / MS_PER_S);
+    log_event(is_over ? LOG_WARN : LOG_INFO, is_over ? "tls.certificate_expired" : event,
+              log_str("certificate", server->config.tls_cert_file),
+              log_int("not_after_s", not_after_s));
+}
+
+/* Connections keep what they began with; a certificate that cannot be used changes nothing. */
+static void tls_reload(struct server *server) {
+    struct tls_message message = {""};
+    if (tls_context_reload(server->tls, &message) == STATUS_OK)
+        tell_certificate(server, "tls.reloaded");
+    else
+        log_event(LOG_ERROR, "tls.reload_failed", log_str("reason", message.text));
+}
+
 static void on_hang_up(uv_signal_t *handle, int number) {
     struct server *server = handle->data;
     (void)number;
     gate_reload(&server->gate, true);
+    if (server->tls)
+        tls_reload(server);
 }
 
 static void on_look(uv_timer_t *look) {
@@ -259,6 +279,19 @@ static enum status gate_start(struct server *server) {
     return STATUS_OK;
 }
 
+static enum status tls_start(struct server *server) {
+    struct tls_message message = {""};
+    const struct tls_options options = tls_options_of(&server->config);
+    if (!*options.certificate_file)
+        return STATUS_OK;
+    enum status status = tls_context_open(&server->tls, &options, &message);
+    if (status != STATUS_OK)
+        return refuse(server, status, "no TLS: %s",
+                      *message.text ? message.text : status_message(status));
+    tell_certificate(server, "tls.ready");
+    return STATUS_OK;
+}
+
 static void on_commit(void *user, const struct store_batch *batch,
                       const struct store_entity *states) {
     struct server *server = user;
@@ -289,8 +322,6 @@ static enum status delivery_start(struct server *server) {
         .strikes_max = config->slow_consumer_max_strikes,
     };
     enum status status = hub_open(&server->hub, &hub);
-    if (status == STATUS_OK)
-        status = nonces_open(&server->nonces);
     if (status == STATUS_OK)
         status = consumers_open(&server->consumers, &consumers);
     if (status == STATUS_OK)
@@ -381,6 +412,8 @@ static enum status store_start(struct server *server) {
     status = key_start(server);
     if (status == STATUS_OK)
         status = gate_start(server);
+    if (status == STATUS_OK)
+        status = tls_start(server);
     if (status != STATUS_OK)
         return status;
     status = tail_check(server);
@@ -418,11 +451,10 @@ static void store_stop(struct server *server) {
         consumers_close(server->consumers);
     causes_close(server->causes);
     topic_activity_close(server->activity);
-    if (server->nonces)
-        nonces_close(server->nonces);
     if (server->hub)
         hub_close(server->hub);
     gate_release(&server->gate);
+    tls_context_close(server->tls);
     if (server->store)
         store_close(server->store);
 }

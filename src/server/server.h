@@ -3,8 +3,8 @@
  * Process lifetime: the struct outlives every thread.
  * What could not be had (the address, the store, the key) is said in message, and logged.
  * SIGTERM or SIGINT drains within the grace; a second one ends at once. SIGHUP reads the keys
- * again. Loops end first, since they use the rest; then the keeper, the writer, the readers, the
- * store. */
+ * and the certificate again. Loops end first, since they use the rest; then the keeper, the writer,
+ * the readers, the store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -20,10 +20,10 @@
 #include "server/config.h"
 #include "server/gate.h"
 #include "server/loop.h"
-#include "server/nonces.h"
 #include "server/operator_key.h"
 #include "server/readers.h"
 #include "server/snapshot_service.h"
+#include "server/tls.h"
 #include "server/watchdog.h"
 
 #define SERVER_MESSAGE_MAX 1024
@@ -32,13 +32,14 @@ struct server {
     struct config config;
     struct io_loop *loops;
     size_t loop_count;
-    size_t loops_started;
+    atomic_size_t loops_started; /* a request may come before the last has */
     uint64_t body_bytes_max; /* of a single append */
     uint64_t item_bytes_max; /* of an item of a batch */
     uint16_t port;           /* the one in force, also when 0 was asked for */
     uint16_t operator_port;  /* the same of the operator's listener; 0: there is none */
     struct operator_key operator_key;
     struct gate gate;
+    struct tls_context *tls; /* NULL: bytes go as they are, on both addresses */
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
     struct projector *projector;
@@ -47,7 +48,6 @@ struct server {
     struct causes *causes;
     struct topic_activity *activity;
     struct clock_reading started;
-    struct nonces *nonces;
     struct writer *writer;
     struct readers *readers;
     struct snapshot_service snapshot_service;

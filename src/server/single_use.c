@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "auth/token.h"
+
 static void run_back(struct loop_task *task) {
     struct single_use *use =
         (struct single_use *)((char *)task - offsetof(struct single_use, back));
@@ -29,4 +31,8 @@ enum status single_use_post(struct single_use *use, struct writer *writer, struc
     use->job.run = run_job;
     use->back.run = run_back;
     return writer_post_job(writer, &use->job);
+}
+
+uint64_t single_use_token_until_ms(const struct principal *principal) {
+    return principal->expires_at_ms + UINT64_C(2000) * TOKEN_SKEW_S;
 }

@@ -6,6 +6,10 @@ import { openPage, until } from "../lib/browser.mjs";
 import { folder } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 
+// Pages are on a port that is not known before the server has it.
+const operateFor = (t, { settings, ...rest } = {}) =>
+  operate(t, { settings: { RUNTIME_KHALA_ALLOWED_ORIGINS: "*", ...settings }, ...rest });
+
 const TOPIC = "run:a:events";
 const events = (count) => Array.from({ length: count }, (_, i) => ({ run_id: "a", event_type: "run.log", payload: { i } }));
 const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
@@ -31,7 +35,7 @@ const address = (operator, query) =>
   `${operator.server.url.replace("http", "ws")}/internal/v1/khala/topics/${TOPIC}/ws?token=${operator.reader}&${query}`;
 
 test("a browser's WebSocket follows a topic, compressed, and resumes", async (t) => {
-  const operator = await operate(t);
+  const operator = await operateFor(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(500));
   const page = await openPage(t, operator);
@@ -53,7 +57,7 @@ test("a browser's WebSocket follows a topic, compressed, and resumes", async (t)
 });
 
 test("a browser that resets to zero beyond the budget recovers on the same socket, and does not loop", async (t) => {
-  const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
+  const operator = await operateFor(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(99));
   const page = await openPage(t, operator);
@@ -68,7 +72,7 @@ test("a browser that resets to zero beyond the budget recovers on the same socke
 });
 
 test("a browser sees the close code and the position of a server that ends", async (t) => {
-  const operator = await operate(t);
+  const operator = await operateFor(t);
   await operator.did("runs", { run_id: "a" }, 201);
   const page = await openPage(t, operator);
   await openSocket(page, address(operator, "after_seq=0"));
@@ -81,7 +85,7 @@ test("a browser sees the close code and the position of a server that ends", asy
 });
 
 test("a browser's audit socket says who it is and is sent the log", async (t) => {
-  const operator = await operate(t);
+  const operator = await operateFor(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(50));
   const page = await openPage(t, operator);
@@ -99,7 +103,7 @@ test("a browser's audit socket says who it is and is sent the log", async (t) =>
 
 test("a browser's EventSource follows topic and log over a crash, without loss or repetition", async (t) => {
   const data = folder(t);
-  const first = await operate(t, { data });
+  const first = await operateFor(t, { data });
   await first.did("runs", { run_id: "a" }, 201);
   await first.batch(events(100));
   const page = await openPage(t, first);
@@ -115,7 +119,7 @@ test("a browser's EventSource follows topic and log over a crash, without loss o
   await both(101);
   const { port } = first.server;
   await first.server.crash();
-  const second = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
+  const second = await operateFor(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
   await second.batch(events(60));
   await both(161);
   const log = await second.events("a");
@@ -126,7 +130,7 @@ test("a browser's EventSource follows topic and log over a crash, without loss o
 });
 
 test("a browser's EventSource beyond the budget is told inside the stream, then caught up", async (t) => {
-  const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
+  const operator = await operateFor(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(99));
   const page = await openPage(t, operator);
@@ -141,4 +145,14 @@ test("a browser's EventSource beyond the budget is told inside the stream, then 
   const types = await page.evaluate(() => window.seen.map((one) => one.type));
   assert.deepEqual(types, ["stale_cursor", "bootstrap", ...Array(30).fill("message")]);
   assert.deepEqual((await of(page, "message")).map((one) => one.sequence), range(71, 100));
+});
+
+test("a page whose origin is not allowed gets neither a socket nor a stream", async (t) => {
+  const operator = await operateFor(t, { settings: { RUNTIME_KHALA_ALLOWED_ORIGINS: "https://app.example" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const page = await openPage(t, operator);
+  await openSocket(page, address(operator, "after_seq=0"));
+  await until(page, () => window.wasClosed, null, "the close");
+  assert.deepEqual(await page.evaluate(() => [window.wasClosed.code, window.seen.length]), [1006, 0]);
+  await operator.server.saw("log", /client\.denied code=origin_not_allowed .*topic=run:a:events/);
 });

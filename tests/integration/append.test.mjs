@@ -637,10 +637,10 @@ test("the command line appends a batch, from a file and as it comes", async (t) 
   assert.equal(code, 0);
 });
 
-test("the examples of append, get and export work", async (t) => {
+test("the examples of append, get, export and token work", async (t) => {
   const operator = await operate(t);
   const env = environment({ KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data });
-  for (const verb of ["append", "get", "export"]) {
+  for (const verb of ["append", "get", "export", "token"]) {
     const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
     for (const example of examples) {
       const done = spawnSync("bash", ["-c", `khala() { "${binary}" "$@"; }\n${example}`], { encoding: "utf8", env, cwd: folder(t) });

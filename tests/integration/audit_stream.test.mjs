@@ -1,5 +1,6 @@
 // The whole log followed: as an event stream and as the audit socket, over the real binary.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { EventSource } from "eventsource";
@@ -356,4 +357,14 @@ test("a page of another origin gets no handshake, though its token would come la
   assert.equal(JSON.parse(refused.body).error, "origin_not_allowed");
   await Socket.open(operator, "/api/events/stream", { origin: "https://app.example" });
   await Socket.open(operator, "/api/events/stream");
+});
+
+test("curl reads the log as it is", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "a" }, 201);
+  const [event] = await log(operator);
+  const done = spawnSync("curl", ["-sN", "--max-time", "1", "-H", `Authorization: Bearer ${operator.reader}`,
+    `${operator.server.url}/events`], { encoding: "utf8" });
+  assert.match(done.stdout, /^retry: \d+\n\n/);
+  assert.equal(done.stdout.split("\n\n")[1], `id: ${event.cursor}\ndata: ${JSON.stringify(event)}`);
 });

@@ -57,7 +57,7 @@ test("a verb takes the options its help lists, and its usage names no other", ()
 
 test("the examples of the help work", (t) => {
   // Those that need a server or a store are tried in append.test.mjs and backup.test.mjs.
-  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject", "backup", "restore", "doctor", "retention", "why", "tail"];
+  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject", "backup", "restore", "doctor", "retention", "why", "tail", "token"];
   for (const verb of VERBS.filter((name) => !needy.includes(name))) {
     const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
     for (const example of examples) {

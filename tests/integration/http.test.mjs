@@ -186,7 +186,7 @@ test("nobody is told to continue with a body nobody takes", async (t) => {
 test("the server speaks IPv6", async (t) => {
   if (!(await available("::1"))) return t.skip("this machine has no ::1");
   const server = await serve(t, { bind: "[::1]:0" });
-  assert.match(server.url, /^http:\/\/\[::1\]:\d+$/);
+  assert.match(server.url, /^https?:\/\/\[::1\]:\d+$/);
   assert.equal(await curl("-f", `${server.url}/healthz/ready`), READY);
 });
 

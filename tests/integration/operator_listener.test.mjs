@@ -40,15 +40,19 @@ test("inside, /metrics needs no key and the rest does", async (t) => {
   }
 });
 
-test("health is served on both, streams for readers outside only", async (t) => {
+test("health is served on both, sockets outside only, and the operator key opens streams inside only", async (t) => {
   const { outside, inside } = await operateBoth(t);
   for (const operator of [outside, inside]) {
     assert.equal((await operator.get("/healthz/live")).status, 200);
     assert.equal((await operator.get("/healthz/ready")).status, 200);
   }
-  const query = `/v1/topics/t/sse?token=${outside.reader}`;
-  assert.equal((await outside.ask("HEAD", query)).status, 200);
-  assert.equal((await inside.ask("HEAD", query)).status, 404);
+  assert.equal((await outside.ask("HEAD", `/v1/topics/t/sse?token=${outside.reader}`)).status, 200);
+  assert.equal((await inside.get(`/socket/websocket?token=${outside.reader}`)).status, 404);
+  for (const path of ["/v1/topics/t/sse", "/events", "/internal/v1/khala/topics/t/messages", "/v1/topics/runtime.run_summaries/snapshot"]) {
+    assert.equal((await inside.ask("HEAD", path)).status, 200, path);
+    const refused = await outside.get(path);
+    assert.deepEqual([refused.status, JSON.parse(refused.body).reason_code], [401, "invalid_token"], path);
+  }
 });
 
 test("without an address of its own everything is on the one listener", async (t) => {

@@ -21,7 +21,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _khala; printf '%s\\n' "\${COMPREPLY[
 
 test("bash completes verbs, operands, options and their values", (t) => {
   assert.deepEqual(offered([""]), VERBS);
-  assert.deepEqual(offered(["re"]), ["reproject", "restore"]);
+  assert.deepEqual(offered(["re"]), ["reproject", "restore", "retention"]);
   assert.deepEqual(offered(["help", "mig"]), ["migrate"]);
   assert.deepEqual(offered(["topic", ""]), ["map", "unmap"]);
   assert.deepEqual(offered(["completion", "z"]), ["zsh"]);

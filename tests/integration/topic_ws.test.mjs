@@ -127,7 +127,7 @@ test("what is asked wrongly is refused before the handshake", async (t) => {
   assert.equal(await refused("", 400, bearer(operator), "a\nb"), "invalid_topic");
   assert.equal(await refused("", 401, {}), "missing_authorization");
   assert.equal(await refused("token=wrong", 401, {}), "invalid_token");
-  const plain = await operator.get(path(TOPIC));
+  const plain = await operator.get(path(TOPIC, `token=${operator.reader}`));
   assert.equal(plain.status, 400);
   assert.equal(JSON.parse(plain.body).error, "ws_bad_handshake");
 });
@@ -255,4 +255,52 @@ test("a summary topic begins with its snapshot, and goes on behind its watermark
   const late = await open(operator, "runtime.run_summaries", "from=head");
   await late.until((one) => one.of("hello").length === 1, "the hello");
   assert.deepEqual(late.messages[0].bootstrap, { from_seq: 5, truncated: true });
+});
+
+test("what belongs to others is not sent, and its range is announced", async (t) => {
+  const operator = await operate(t);
+  const owners = ["ada", "bob", "ada", "bob", "bob"];
+  for (const [i, owner_user_id] of owners.entries()) await operator.did("runs", { run_id: `r${i}`, owner_user_id }, 201);
+  const token = await operator.token({ user_id: "ada", scopes: ["runtime.run_events"] });
+  const socket = await Socket.open(operator, path("runtime.run_summaries", `after_seq=0&token=${token}`));
+  await socket.until((one) => assertContiguous(one) === 5, "all of it");
+  assert.deepEqual(socket.of("message").map((one) => [one.after, one.sequence]), [[0, 1], [1, 3]]);
+  assert.deepEqual(socket.of("progress"), [{ type: "progress", after: 3, through: 5 }]);
+  await operator.did("runs", { run_id: "more", owner_user_id: "bob" }, 201);
+  await operator.did("runs", { run_id: "mine", owner_user_id: "ada" }, 201);
+  await socket.until((one) => assertContiguous(one) === 7, "what is live");
+  assert.equal(socket.of("message").at(-1).payload.run_id, "mine");
+});
+
+test("sockets that begin anywhere while events come at full speed see no gap", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WINDOW_FRAMES_MAX: "256" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const sockets = [];
+  let head = 1;
+  for (let i = 0; i < 30; i++) {
+    const written = operator.batch(events(100));
+    const after = Math.floor(Math.random() * head);
+    sockets.push({ after, socket: await open(operator, TOPIC, `after_seq=${after}&limit=${1 + (i % 7) * 50}`) });
+    await written;
+    head += 100;
+  }
+  for (const { after, socket } of sockets) {
+    await socket.until((one) => assertContiguous(one) === head, `everything behind ${after}`);
+    assert.deepEqual(socket.of("message").map((one) => one.sequence), range(after + 1, head));
+  }
+});
+
+test("a socket whose topic's owner had to be looked up hears its peer, from the first byte on", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "own", owner_user_id: "u" }, 201);
+  const token = operator.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events"] });
+  const path = `/internal/v1/khala/topics/${encodeURIComponent("run:own:events")}/ws?after_seq=0&token=${token}`;
+  const early = await connect(operator.server);
+  await early.send(Buffer.concat([Buffer.from(handshake(path)), frame(1, "words")]));
+  assert.equal(closeCode(await early.rest()), 4003);
+  const late = await Socket.open(operator, path);
+  await late.until((one) => one.of("hello").length === 1, "the hello");
+  late.say("words");
+  await late.until((one) => one.closed, "the close");
+  assert.equal(late.closed.code, 4003);
 });

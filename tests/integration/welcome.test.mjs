@@ -5,6 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { folder, serve, within } from "../lib/khala.mjs";
+import { Authority } from "../lib/tls.mjs";
 
 const LINES = /\n {2}(curl .*)\n {2}(curl .*)\n {2}(curl .*)\n/;
 
@@ -61,6 +62,12 @@ test("they work with a key that was given, an address for the operator, and a co
   assert.ok(!lines.append.includes(server.url));
   assert.ok(lines.sse.includes(server.url));
   await server.saw("out", /A token that reads the topic demo, for 1 minutes: \S+\n/);
+});
+
+test("they work over TLS, whoever issued the certificate", async (t) => {
+  const authority = new Authority(folder(t));
+  const server = await serve(t, { settings: Authority.settings(authority.issue("it's ours")) });
+  assert.match((await pasteAll(t, server)).append, /https:/);
 });
 
 test("the token that is shown reads the topic of the examples and nothing else", async (t) => {

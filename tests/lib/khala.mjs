@@ -7,6 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import tls from "node:tls";
 
 const WAIT_MS_MAX = 30_000;
 const SANITIZER_REPORT = /(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:/;
@@ -18,10 +19,13 @@ export function vectors(name) {
   return JSON.parse(readFileSync(new URL(`../../spec/vectors/${name}.json`, import.meta.url), "utf8"));
 }
 
+/** What every process is given besides; tests/lib/secure.mjs puts TLS here. */
+export const defaults = { settings: {}, authority: null };
+
 /** The environment without any setting of Khala's, plus the given ones. */
 export function environment(settings = {}) {
   const plain = Object.entries(process.env).filter(([name]) => !/^(KHALA|RUNTIME|OA|DB)_/.test(name));
-  return { ...Object.fromEntries(plain), ...settings };
+  return { ...Object.fromEntries(plain), ...defaults.settings, ...settings };
 }
 
 /** Runs a verb to its end: its exit code, its answer and what it said beside it. */
@@ -105,7 +109,7 @@ class Process {
  * A server in a folder of its own, ready. When the test ends it is asked to end too, and must do
  * so cleanly: exit code 0 and no word from a sanitizer.
  */
-export async function serve(t, { args = [], settings = {}, bind = "127.0.0.1:0" } = {}) {
+export async function serve(t, { args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority } = {}) {
   const server = new Process(["serve", "--bind", bind, ...args], { settings, cwd: folder(t) });
   /** Gone without a word, as by the kernel or a power cut. */
   server.crash = async () => {
@@ -125,8 +129,9 @@ export async function serve(t, { args = [], settings = {}, bind = "127.0.0.1:0" 
     for (const peer of server.peers) peer.close();
     return server.stop();
   });
-  const [, url] = await server.saw("out", /listens on (http:\S+)\n/);
+  const [, url] = await server.saw("out", /listens on (https?:\S+)\n/);
   server.url = url;
+  server.ca = authority?.pem; // of whoever speaks TLS to it
   server.host = new URL(url).hostname.replace(/^\[|\]$/g, "");
   server.port = Number(new URL(url).port);
   return server;
@@ -139,7 +144,8 @@ export class Peer {
 
   static async connect(server) {
     const peer = new Peer();
-    peer.socket = net.connect({ port: server.port, host: server.host, allowHalfOpen: true, noDelay: true });
+    peer.tcp = net.connect({ port: server.port, host: server.host, allowHalfOpen: true, noDelay: true });
+    peer.socket = server.ca ? tls.connect({ socket: peer.tcp, ca: server.ca, host: server.host }) : peer.tcp;
     peer.ended = false; // the server sends no more
     peer.error = null;
     peer.socket.on("data", (data) => peer.#grew(() => { peer.#received = Buffer.concat([peer.#received, data]); }));
@@ -147,8 +153,9 @@ export class Peer {
     peer.socket.on("error", (error) => peer.#grew(() => { peer.error = error.code; }));
     peer.socket.on("close", () => peer.#grew(() => { peer.ended = true; }));
     await within(new Promise((resolve, reject) => {
-      peer.socket.once("connect", resolve);
-      peer.socket.once("error", reject);
+      peer.tcp.once("error", reject);
+      peer.tcp.once("connect", server.ca ? () => peer.socket.once("close", resolve) : resolve);
+      peer.socket.once("secureConnect", resolve);
     }), "a connection");
     return peer;
   }
@@ -181,7 +188,7 @@ export class Peer {
 
   /** Gone without a word: the server sees a reset. */
   reset() {
-    this.socket.resetAndDestroy();
+    this.tcp.resetAndDestroy();
   }
 
   close() {

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import http from "node:http";
+import https from "node:https";
 import { join } from "node:path";
 import { folder, serve } from "./khala.mjs";
 
@@ -22,26 +23,30 @@ export class Operator {
     this.data = data;
     this.key = readFileSync(join(data, "operator.key"), "utf8").trim();
     this.offsetMs = Number(server.settings?.KHALA_CLOCK_OFFSET_MS ?? 0);
-    this.agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
+    this.agent = new (server.ca ? https : http).Agent({ keepAlive: true, maxSockets: 64, ca: server.ca });
   }
 
-  /** A token for whoever reads everything, signed here with the server's own key. */
-  get reader() {
-    const key = JSON.parse(readFileSync(join(this.data, "sync-signing.jwk"), "utf8"));
+  /** A token with these claims beside the usual ones, signed here with the server's own key. */
+  sign(claims, key = JSON.parse(readFileSync(join(this.data, "sync-signing.jwk"), "utf8"))) {
     const now = Math.floor((Date.now() + this.offsetMs) / 1000);
     const encode = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
     const head = encode({ alg: "HS256", typ: "JWT", kid: key.kid });
-    const claims = encode({
+    const body = encode({
       aud: "openagents-sync", sub: "service", iat: now, exp: now + 900, jti: randomUUID(),
-      oa_sync_scopes: ["runtime.read_all"], oa_claims_version: "oa_sync_claims_v1",
+      oa_claims_version: "oa_sync_claims_v1", ...claims,
     });
-    const seal = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${claims}`).digest("base64url");
-    return `${head}.${claims}.${seal}`;
+    const seal = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${body}`).digest("base64url");
+    return `${head}.${body}.${seal}`;
+  }
+
+  /** A token for whoever reads everything. */
+  get reader() {
+    return this.sign({ oa_sync_scopes: ["runtime.read_all"] });
   }
 
   /** A request under way: write to it, end it; answer resolves with the head, body still to come. */
   begin(method, path, headers = {}) {
-    const request = http.request({
+    const request = (this.server.ca ? https : http).request({
       host: this.server.host,
       port: this.server.port,
       agent: this.agent,
@@ -127,8 +132,8 @@ export function sql(data, query) {
 }
 
 /** A server on a data folder, and the operator to go with it. */
-export async function operate(t, { settings = {}, data = folder(t), args = [] } = {}) {
-  const server = await serve(t, { args: ["--data-dir", data, ...args], settings: { ...UNHURRIED, ...settings } });
+export async function operate(t, { settings = {}, data = folder(t), args = [], ...rest } = {}) {
+  const server = await serve(t, { args: ["--data-dir", data, ...args], settings: { ...UNHURRIED, ...settings }, ...rest });
   const operator = new Operator(server, data);
   t.after(() => operator.close());
   return operator;

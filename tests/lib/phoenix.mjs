@@ -44,9 +44,14 @@ export class Client {
   }
 
   constructor(operator, { transport = WebSocket, heartbeatIntervalMs = 30_000, path = "/socket", channel = "sync:v1" } = {}) {
-    const { host, port } = operator.server;
-    this.socket = new Socket(`ws://${host}:${port}${path}`, {
-      transport, heartbeatIntervalMs, params: () => ({ token: operator.reader }),
+    const { host, port, ca } = operator.server;
+    const trusting = class extends transport {
+      constructor(url, protocols) {
+        super(url, protocols, { ca });
+      }
+    };
+    this.socket = new Socket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, {
+      transport: ca ? trusting : transport, heartbeatIntervalMs, params: () => ({ token: operator.reader }),
       reconnectAfterMs: () => 10, rejoinAfterMs: () => 10,
     });
     this.socket.onOpen(() => this.#did(() => { this.opened++; }));

@@ -11,7 +11,8 @@ export class Socket {
 
   static async open(operator, path, options = {}) {
     const socket = new Socket();
-    socket.ws = new WebSocket(`ws://${operator.server.host}:${operator.server.port}${path}`, options);
+    const { host, port, ca } = operator.server;
+    socket.ws = new WebSocket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, { ca, ...options });
     operator.server.peers.push(socket);
     socket.ws.on("message", (data, binary) => socket.#grew(() => {
       if (binary) throw new Error("a binary message");

@@ -1,6 +1,7 @@
 // An event stream as the WHATWG rules read it, over a raw HTTP response: events, ids, retry,
 // comments. It can stop reading, as a peer that hangs does.
 import http from "node:http";
+import https from "node:https";
 import { within } from "./khala.mjs";
 
 export class Stream {
@@ -20,7 +21,8 @@ export class Stream {
 
   static async open(operator, path, headers = {}) {
     const stream = new Stream();
-    stream.request = http.get({ host: operator.server.host, port: operator.server.port, path, agent: false, headers });
+    const { host, port, ca } = operator.server;
+    stream.request = (ca ? https : http).get({ host, port, ca, path, agent: false, headers });
     stream.request.on("error", () => stream.#end());
     stream.response = await within(new Promise((resolve, reject) => {
       stream.request.once("response", resolve);

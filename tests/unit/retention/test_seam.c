@@ -107,6 +107,7 @@ static void one_round(struct reader *me) {
                                                                         .topic = topic,
                                                                         .policy = &policy,
                                                                         .principal = &everybody,
+                                                                        .view = GRANT_VIEW_ALL,
                                                                         .has_cursor = me->is_placed,
                                                                         .after_seq = me->last});
     me->batch.count_max = 1 + test_random(&me->seed) % 32;
@@ -191,6 +192,7 @@ static void a_reader_in_memory_is_told_like_one_of_the_store(void **state) {
                                                                        .topic = SLICE(RUN_TOPIC),
                                                                        .policy = &policy,
                                                                        .principal = &everybody,
+                                                                       .view = GRANT_VIEW_ALL,
                                                                        .has_cursor = true});
     me.batch.count_max = 4;
     me.batch.bytes_max = 4096;

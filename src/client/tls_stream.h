@@ -1,0 +1,41 @@
+/* TLS on a connected socket, for a client: send and recv as the C library has them.
+ * Belongs to one thread. Owns its session, not the socket, which does not block and outlives it.
+ * STATUS_INVALID_CONFIG for authorities that cannot be read, STATUS_SYSTEM_ERROR for a server that
+ * cannot be reached or trusted; the reason is in the message.
+ * Nothing is sent to a server whose certificate was not verified, for the very host asked for. */
+#ifndef CLIENT_TLS_STREAM_H
+#define CLIENT_TLS_STREAM_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+#define TLS_STREAM_MESSAGE_MAX 400
+
+struct tls_stream;
+
+struct tls_stream_message {
+    char text[TLS_STREAM_MESSAGE_MAX];
+};
+
+struct tls_stream_options {
+    int socket;
+    const char *host;    /* a name or an address, as in the URL */
+    const char *ca_file; /* PEM of the authorities to trust; NULL: the system's */
+    int timeout_ms;
+};
+
+/* Shakes hands. */
+MUST_CHECK enum status tls_stream_open(struct tls_stream **stream,
+                                       const struct tls_stream_options *options,
+                                       struct tls_stream_message *message);
+/* Says so to the server where that goes at once. */
+void tls_stream_close(struct tls_stream *stream);
+/* errno says why not: EAGAIN to ask again when the socket is ready, EPROTO when TLS is broken. */
+MUST_CHECK ssize_t tls_stream_recv(struct tls_stream *stream, char *memory, size_t size);
+/* After EAGAIN the same bytes must come again. */
+MUST_CHECK ssize_t tls_stream_send(struct tls_stream *stream, const char *data, size_t size);
+
+#endif

@@ -1,0 +1,5 @@
+// The suites of the dialects once more, over TLS.
+import "../lib/secure.mjs";
+import "./delivery.test.mjs";
+import "./phoenix.test.mjs";
+import "./topic_ws.test.mjs";

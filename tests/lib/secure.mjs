@@ -1,0 +1,12 @@
+// Imported before a suite: every server it starts speaks TLS, and every client of the tests does.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { defaults } from "./khala.mjs";
+import { Authority } from "./tls.mjs";
+
+const folder = mkdtempSync(join(tmpdir(), "khala-tls-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+process.env.CURL_CA_BUNDLE = join(folder, "authority.pem");
+defaults.authority = new Authority(folder);
+defaults.settings = { ...Authority.settings(defaults.authority.issue("khala")), KHALA_CA_FILE: defaults.authority.file };

@@ -1,0 +1,46 @@
+// Certificates made by openssl for one test run: an authority and what it issues.
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1";
+
+function openssl(...args) {
+  execFileSync("openssl", args, { stdio: ["ignore", "ignore", "pipe"] });
+}
+
+export class Authority {
+  constructor(folder) {
+    this.folder = folder;
+    this.file = join(folder, "authority.pem");
+    this.#make("authority", ["-subj", "/CN=an authority of the tests"]);
+    this.pem = readFileSync(this.file, "utf8");
+  }
+
+  #path(name, kind) {
+    return join(this.folder, `${name}.${kind}`);
+  }
+
+  #make(name, args) {
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+      "-keyout", this.#path(name, "key"), "-out", this.#path(name, "pem"), ...args);
+  }
+
+  /** A certificate for this machine; the paths of it and of its key. */
+  issue(name, { days = 30, names = NAMES } = {}) {
+    this.#make(name, ["-subj", `/CN=${name}`, "-days", String(days), "-addext", names,
+      "-addext", "basicConstraints=critical,CA:FALSE", "-CA", this.file, "-CAkey", this.#path("authority", "key")]);
+    return { certificate: this.#path(name, "pem"), key: this.#path(name, "key") };
+  }
+
+  /** The settings of a server that uses it. */
+  static settings({ certificate, key }) {
+    return { KHALA_TLS_CERT_FILE: certificate, KHALA_TLS_KEY_FILE: key };
+  }
+
+  /** Puts one pair in the other's place. */
+  static replace(pair, by) {
+    writeFileSync(pair.certificate, readFileSync(by.certificate));
+    writeFileSync(pair.key, readFileSync(by.key));
+  }
+}
