@@ -22,6 +22,8 @@
 #define KEY_ROW      {"--key", "KEY", "the operator key, also KHALA_OPERATOR_KEY, else the data folder's"}
 #define CA_ROW       {"--ca", "FILE", "authorities to trust for https, PEM, also KHALA_CA_FILE; else the system's"}
 #define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
+#define READER_ROWS  {"--operator-url", "URL", "where tokens are made, also KHALA_OPERATOR_URL; else the same server"}, \
+                     {"--client-build-id", "ID", "what to tell a compatibility gate; else when this was built"}
 /* clang-format on */
 
 const struct cli_command cli_commands[] = {
@@ -70,12 +72,13 @@ const struct cli_command cli_commands[] = {
      "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
      "[--data-dir DIR]\n"
      "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
-     "[--data-dir DIR]",
+     "[--data-dir DIR]\n"
+     "tail … [--operator-url URL] [--client-build-id ID]",
      "Follow a topic, or the whole log, for ever: comes back by itself, behind what it printed.",
      "khala tail run:demo:events --from-start\nkhala tail --audit --json", cli_tail, "TOPIC",
      OPTIONS({"--after", "SEQ|CURSOR", "begin behind this position; without it, with what comes"},
              {"--from-start", NULL, "begin with the oldest that can still be replayed"},
-             {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, JSON_ROW),
+             {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, READER_ROWS, JSON_ROW),
      false},
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
@@ -87,11 +90,13 @@ const struct cli_command cli_commands[] = {
              {"--until", "CURSOR", "only events up to this cursor, and it"},
              {"--format", "ndjson|csv", "how they are written, ndjson unless said"}, REMOTE_ROWS),
      false},
-    {"snapshot", "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]",
+    {"snapshot",
+     "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]\n"
+     "snapshot … [--operator-url URL] [--client-build-id ID]",
      "Print all documents of a summary topic, and the sequence to follow it from.",
      "khala snapshot runtime.run_summaries\n"
      "khala snapshot runtime.codex_worker_summaries --json > workers.json",
-     cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS), false},
+     cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS, READER_ROWS), false},
     {"why",
      "why [--connection ID] [--principal WHO] [--topic TOPIC] [--json]\n"
      "why … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]",

@@ -4,35 +4,25 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/examples.h"
 #include "cli/settings.h"
 #include "server/server.h"
 
 #define COMMAND_BYTES_MAX 32768
 #define URL_BYTES_MAX     300
 
-/* $(cat 'PATH'), whatever the path holds. */
-static enum status write_cat(struct buffer *out, const char *path) {
-    enum status status = buffer_append_slice(out, SLICE("$(cat '"));
+/* BEFORE'PATH'AFTER, as a shell reads it, whatever the path holds. */
+static enum status write_quoted(struct buffer *out, const char *before, const char *path,
+                                const char *after) {
+    enum status status = buffer_printf(out, "%s'", before);
     for (; *path && status == STATUS_OK; path++)
         status = *path == '\'' ? buffer_append_slice(out, SLICE("'\\''"))
                                : buffer_append_byte(out, *path);
-    return status == STATUS_OK ? buffer_append(out, "')", sizeof("')")) : status;
-}
-
-/* What a person pastes to see it work: create a run, append to it, read it back. */
-static void print_examples(const char *url, const char *key) {
-    printf("\n  curl -fsS %s/internal/v1/runs -H \"Authorization: Bearer %s\" "
-           "-d '{\"run_id\":\"demo\"}'\n",
-           url, key);
-    printf("  curl -fsS %s/internal/v1/runs/demo/events -H \"Authorization: Bearer %s\" "
-           "-d '{\"event_type\":\"run.log\",\"payload\":{\"line\":\"hello\"}}'\n",
-           url, key);
-    printf("  curl -fsS %s/internal/v1/runs/demo/events -H \"Authorization: Bearer %s\"\n", url,
-           key);
+    return status == STATUS_OK ? buffer_printf(out, "'%s%c", after, '\0') : status;
 }
 
 /* The key's file by its whole name: what is shown here is pasted in another folder's shell. */
-static void print_key_file(const struct operator_key *key, const char *url) {
+static void print_key_file(const struct operator_key *key, struct examples *examples) {
     char *whole = realpath(key->path, NULL);
     const char *path = whole ? whole : key->path;
     struct buffer command;
@@ -42,8 +32,10 @@ static void print_key_file(const struct operator_key *key, const char *url) {
         printf("The operator key is %s, kept in %s\n", key->text, path);
     else
         printf("The operator key is in %s\n", path);
-    if (write_cat(&command, path) == STATUS_OK)
-        print_examples(url, command.data);
+    if (write_quoted(&command, "$(cat ", path, ")") == STATUS_OK) {
+        examples->key = command.data;
+        examples_print(examples);
+    }
     buffer_release(&command);
     free(whole);
 }
@@ -55,21 +47,37 @@ static void write_url(char url[URL_BYTES_MAX], const struct server *server, cons
              host, bare ? "" : "]", (unsigned)port);
 }
 
+static void print_key(const struct operator_key *key, struct examples *examples) {
+    if (key->source == OPERATOR_KEY_GIVEN) {
+        printf("The operator key is KHALA_OPERATOR_KEY.\n");
+        examples->key = "$KHALA_OPERATOR_KEY";
+        examples_print(examples);
+    } else {
+        print_key_file(key, examples);
+    }
+}
+
 static void print_welcome(const struct server *server) {
-    const struct operator_key *key = &server->operator_key;
+    const char *certificate = server->config.tls_cert_file;
+    char *whole = *certificate ? realpath(certificate, NULL) : NULL;
     char url[URL_BYTES_MAX];
+    char operator_url[URL_BYTES_MAX];
+    struct examples examples = {.server = server, .url = url, .operator_url = url, .trust = ""};
+    struct buffer trust;
     write_url(url, server, server->config.bind.host, server->port);
     printf("Khala %s listens on %s\n", KHALA_VERSION, url);
     if (server->operator_port > 0) {
-        write_url(url, server, server->config.operator_bind.host, server->operator_port);
-        printf("Operator routes and /metrics are on %s\n", url);
+        write_url(operator_url, server, server->config.operator_bind.host, server->operator_port);
+        printf("Operator routes and /metrics are on %s\n", operator_url);
+        examples.operator_url = operator_url;
     }
-    if (key->source == OPERATOR_KEY_GIVEN) {
-        printf("The operator key is KHALA_OPERATOR_KEY.\n");
-        print_examples(url, "$KHALA_OPERATOR_KEY");
-    } else {
-        print_key_file(key, url);
-    }
+    /* Whoever issued the certificate need not be known to this machine. */
+    buffer_init(&trust, COMMAND_BYTES_MAX);
+    if (whole && write_quoted(&trust, " --cacert ", whole, "") == STATUS_OK)
+        examples.trust = trust.data;
+    print_key(&server->operator_key, &examples);
+    buffer_release(&trust);
+    free(whole);
     fflush(stdout);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/remote.h"
+#include "cli/reader.h"
 #include "wire/json.h"
 
 #define TARGET_BYTES_MAX 4096
@@ -118,46 +118,65 @@ static enum status snapshot_body(void *user, unsigned http_status, struct slice 
                                                                    : STATUS_SYSTEM_ERROR;
 }
 
-static int print_snapshot(struct remote *remote, const char *target, bool passes) {
-    struct printing printing = {.remote = remote, .passes = passes};
+static int print_snapshot(struct reader *reader, const char *target, bool passes) {
+    struct printing printing = {.remote = reader->remote, .passes = passes};
     struct http_client_request request = {
         .method = "GET", .target = target, .user = &printing, .on_body = snapshot_body};
     unsigned http_status = 0;
+    int code = EXIT_CODE_DONE;
     buffer_init(&printing.text, PIECE_BYTES_MAX);
-    int code = remote_exchange(remote, &request, &http_status);
-    if (code == EXIT_CODE_DONE && http_status != 200)
-        code = remote_refused(remote, http_status);
-    else if (code == EXIT_CODE_DONE && !passes && printing.state != PRINT_END)
+    enum status status = reader_exchange(reader, &request, &http_status);
+    if (status != STATUS_OK)
+        code = cli_fail(EXIT_CODE_UNREACHABLE, "%s",
+                        *reader->error ? reader->error : status_message(status));
+    else if (http_status != 200)
+        code = remote_refused(reader->remote, http_status);
+    else if (!passes && printing.state != PRINT_END)
         code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is no snapshot");
     buffer_release(&printing.text);
     return code;
 }
 
-static enum status snapshot_target(struct buffer *target, const char *topic) {
+static enum status snapshot_target(const struct reader *reader, const char *topic,
+                                   struct buffer *target) {
     enum status status = buffer_append_slice(target, SLICE("/v1/topics/"));
     if (status == STATUS_OK)
         status = remote_encode(target, topic);
-    return status == STATUS_OK ? buffer_append(target, "/snapshot", sizeof("/snapshot")) : status;
+    if (status == STATUS_OK)
+        status = buffer_append_slice(target, SLICE("/snapshot"));
+    if (status == STATUS_OK)
+        status = reader_versions(reader, target);
+    return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
+}
+
+static int snapshot_run(struct reader *reader, const char *topic, bool json) {
+    struct buffer target;
+    buffer_init(&target, TARGET_BYTES_MAX);
+    enum status status = snapshot_target(reader, topic, &target);
+    int code = status == STATUS_OK ? print_snapshot(reader, target.data, json)
+                                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    buffer_release(&target);
+    return code;
 }
 
 int cli_snapshot(int argc, char **argv) {
     struct remote_options options = {.url = NULL};
+    struct reader_options as_reader = {.operator_url = NULL};
     bool json = false;
-    const struct cli_option table[] = {REMOTE_OPTIONS(&options), {"--json", &json, NULL}};
+    const struct cli_option table[] = {
+        REMOTE_OPTIONS(&options), READER_OPTIONS(&as_reader), {"--json", &json, NULL}};
     struct remote remote;
-    struct buffer target;
+    struct reader reader = {.remote = &remote};
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 1)
         return cli_usage("snapshot");
-    buffer_init(&target, TARGET_BYTES_MAX);
-    enum status status = snapshot_target(&target, argv[0]);
-    int code = status == STATUS_OK ? remote_open(&remote, &options)
-                                   : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
+    int code = remote_open(&remote, &options);
     if (code == EXIT_CODE_DONE)
-        code = print_snapshot(&remote, target.data, json);
-    if (status == STATUS_OK)
-        remote_close(&remote);
-    buffer_release(&target);
+        code = reader_open(&reader, &remote, &options, &as_reader);
+    if (code == EXIT_CODE_DONE)
+        code = snapshot_run(&reader, argv[0], json);
+    reader_close(&reader);
+    remote_close(&remote);
     return code;
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/remote.h"
+#include "cli/reader.h"
 #include "wire/json.h"
 #include "wire/sse_decoder.h"
 
@@ -30,6 +30,7 @@ enum tail_start {
 
 struct tail {
     struct remote remote;
+    struct reader reader;
     const char *topic; /* NULL: the whole log */
     bool json;
     enum tail_start start;
@@ -39,6 +40,7 @@ struct tail {
     int stop_fd; /* can be read when a signal came */
     uint64_t retry_ms;
     unsigned failures;  /* one after the other */
+    bool is_expired;    /* the token is over, and nothing else is wrong */
     bool is_connected;  /* an answer of 200 has begun */
     bool was_connected; /* ever */
 };
@@ -196,6 +198,20 @@ static enum status take_snapshot(struct tail *tail, const struct sse_message *me
     return STATUS_OK;
 }
 
+/* Said of the connection, not of an event. */
+static void take_notice(struct tail *tail, const struct sse_message *message,
+                        struct json_value body) {
+    struct json_field code = {.name = SLICE("code")};
+    if (json_read_members(body, &code, 1) == STATUS_OK && code.present &&
+        json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED))))
+        tail->is_expired = true;
+    /* It has another before anybody needs to know. */
+    if (tail->is_expired || slice_equal(message->event, SLICE("reauth_required")))
+        return;
+    fprintf(stderr, "khala: %.*s: %.*s\n", (int)message->event.size, message->event.data,
+            (int)message->data.size, message->data.data);
+}
+
 static enum status on_message(void *user, const struct sse_message *message) {
     const struct json_limits limits = {EVENT_BYTES_MAX, JSON_DEPTH_MAX};
     struct tail *tail = user;
@@ -215,8 +231,7 @@ static enum status on_message(void *user, const struct sse_message *message) {
     else if (slice_equal(message->event, SLICE("snapshot")))
         return take_snapshot(tail, message, body);
     else
-        fprintf(stderr, "khala: %.*s: %.*s\n", (int)message->event.size, message->event.data,
-                (int)message->data.size, message->data.data);
+        take_notice(tail, message, body);
     return STATUS_OK;
 }
 
@@ -272,6 +287,8 @@ static enum status write_target(struct tail *tail) {
         status = buffer_append_slice(&tail->target, SLICE("?from=head"));
     if (status == STATUS_OK && tail->start == TAIL_RESUME)
         status = write_resume(tail);
+    if (status == STATUS_OK)
+        status = reader_versions(&tail->reader, &tail->target);
     return status == STATUS_OK ? buffer_append_byte(&tail->target, '\0') : status;
 }
 
@@ -297,22 +314,20 @@ static bool may_retry(unsigned http_status) {
 static int follow_once(struct tail *tail) {
     struct http_client_request request = {.method = "GET",
                                           .target = tail->target.data,
-                                          .key = tail->remote.key.text,
                                           .stop_fd = tail->stop_fd,
                                           .user = tail,
                                           .on_body = on_body};
     unsigned http_status = 0;
-    tail->is_connected = false;
+    tail->is_connected = tail->is_expired = false;
     sse_decoder_restart(&tail->decoder);
-    buffer_clear(&tail->remote.answer);
-    enum status status = http_client_exchange(tail->remote.client, &request, &http_status);
+    enum status status = reader_exchange(&tail->reader, &request, &http_status);
     if (!pause_ms(tail, 0))
         return EXIT_CODE_DONE;
     if (ferror(stdout))
         return cli_fail(EXIT_CODE_NO, "cannot write to standard output");
     const char *reason = status == STATUS_OK ? "the stream ended" : status_message(status);
-    if (status != STATUS_OK && *http_client_error(tail->remote.client))
-        reason = http_client_error(tail->remote.client);
+    if (status != STATUS_OK && *tail->reader.error)
+        reason = tail->reader.error;
     bool is_refused = status == STATUS_OK && http_status != 200;
     if (is_refused && (!tail->was_connected || !may_retry(http_status)))
         return remote_refused(&tail->remote, http_status);
@@ -320,7 +335,8 @@ static int follow_once(struct tail *tail) {
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", reason);
     if (is_refused)
         reason = "the server cannot answer now";
-    fprintf(stderr, "khala: %s; comes back\n", reason);
+    if (!tail->is_expired)
+        fprintf(stderr, "khala: %s; comes back\n", reason);
     return -1;
 }
 
@@ -331,7 +347,7 @@ static int follow(struct tail *tail) {
         if (status != STATUS_OK)
             return cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
         code = follow_once(tail);
-        if (code < 0 && !pause_ms(tail, backoff_ms(tail)))
+        if (code < 0 && !pause_ms(tail, tail->is_expired ? 0 : backoff_ms(tail)))
             code = EXIT_CODE_DONE;
         tail->failures += !tail->is_connected;
     }
@@ -340,6 +356,7 @@ static int follow(struct tail *tail) {
 
 struct tail_options {
     struct remote_options remote;
+    struct reader_options reader;
     const char *after;
     bool from_start;
     bool audit;
@@ -348,6 +365,8 @@ struct tail_options {
 
 static int tail_run(struct tail *tail, const struct tail_options *options) {
     int code = remote_open(&tail->remote, &options->remote);
+    if (code == EXIT_CODE_DONE)
+        code = reader_open(&tail->reader, &tail->remote, &options->remote, &options->reader);
     if (code == EXIT_CODE_DONE && !signals_watch())
         code = cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
     tail->stop_fd = stop_pipe[0];
@@ -363,17 +382,17 @@ static int tail_run(struct tail *tail, const struct tail_options *options) {
     sse_decoder_release(&tail->decoder);
     buffer_release(&tail->target);
     buffer_release(&tail->position);
+    reader_close(&tail->reader);
     remote_close(&tail->remote);
     return code;
 }
 
 int cli_tail(int argc, char **argv) {
     struct tail_options options = {.after = NULL};
-    const struct cli_option table[] = {REMOTE_OPTIONS(&options.remote),
-                                       {"--after", NULL, &options.after},
-                                       {"--from-start", &options.from_start, NULL},
-                                       {"--audit", &options.audit, NULL},
-                                       {"--json", &options.json, NULL}};
+    const struct cli_option table[] = {
+        REMOTE_OPTIONS(&options.remote),   READER_OPTIONS(&options.reader),
+        {"--after", NULL, &options.after}, {"--from-start", &options.from_start, NULL},
+        {"--audit", &options.audit, NULL}, {"--json", &options.json, NULL}};
     uint64_t number;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;

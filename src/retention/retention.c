@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "retention/cycle.h"
 #include "retention/pace.h"
+#include "retention/pass_count.h"
 #include "retention/step_guard.h"
 
 #define NS_PER_SECOND     ((uint64_t)1000000000)
@@ -171,6 +172,7 @@ static enum status prune(void *user, struct prune_batch *batch) {
     if (job->status != STATUS_OK)
         return job->status;
     atomic_fetch_add(&retention->counters.batches, 1);
+    pass_count_batch();
     uint64_t commits = writer_stats(retention->options.writer).commits;
     uint64_t pause_ns = pace_note(&retention->pace, &job->pace, commits != retention->commits_seen);
     retention->commits_seen = commits;
@@ -261,6 +263,20 @@ static void count_classes(struct retention *retention, const struct retention_re
     }
 }
 
+/* A shutdown is no outcome of the job. */
+static void count_pass(const struct retention *retention, enum status status,
+                       const struct retention_report *report, uint64_t duration_ns) {
+    struct pass_count pass = {.report = report,
+                              .policies = retention->options.policies,
+                              .status = status,
+                              .duration_ns = duration_ns,
+                              .ended_at_ms = clock_wall_ms(&retention->clock)};
+    for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++)
+        pass.stale_risk_max[i] = atomic_load(&retention->counters.classes[i].stale_risk_max);
+    if (status != STATUS_SHUTTING_DOWN)
+        pass_count_add(&pass);
+}
+
 static enum status make_pass(struct retention *retention, struct retention_report *report) {
     uint64_t begun_ns = mono_ns();
     uint64_t now_ms = judge_time(retention);
@@ -284,10 +300,12 @@ static enum status make_pass(struct retention *retention, struct retention_repor
     if (status != STATUS_OK && retention->error[0] == '\0')
         snprintf(retention->error, sizeof(retention->error), "%s",
                  store_session_error(retention->session));
-    report->duration_ms = (mono_ns() - begun_ns) / CLOCK_NS_PER_MS;
+    uint64_t duration_ns = mono_ns() - begun_ns;
+    report->duration_ms = duration_ns / CLOCK_NS_PER_MS;
     if (is_full && status == STATUS_OK)
         retention->full_pass_at_ns = begun_ns + FULL_PASS_NS;
     count_classes(retention, report, is_full && status == STATUS_OK);
+    count_pass(retention, status, report, duration_ns);
     note_outcome(retention, status, report);
     return status;
 }

@@ -17,6 +17,7 @@
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
+#include "server/version_gate.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* One page of a streamed answer, or the largest event there can be. */
@@ -316,6 +317,13 @@ void conn_resume(struct conn *conn) {
     conn_consume_unread(conn);
 }
 
+static void answer_refused(struct exchange *exchange, enum status status) {
+    if (version_gate_refuses(status))
+        version_gate_answer(exchange, status);
+    else
+        exchange_answer_status(exchange, status);
+}
+
 /* The parser refused: answer what can be answered, interpret nothing more. */
 static void conn_refuse(struct conn *conn, enum status status) {
     conn->keep_alive = false;
@@ -327,7 +335,7 @@ static void conn_refuse(struct conn *conn, enum status status) {
         return;
     }
     set_state(conn, CONN_HANDLING);
-    exchange_answer_status(conn->exchange, status);
+    answer_refused(conn->exchange, status);
 }
 
 static bool conn_wants_bytes(const struct conn *conn) {
@@ -393,11 +401,24 @@ static enum status admit_reader(struct conn *conn, const struct http1_request *r
                : status;
 }
 
+/* The operator's own tools are no clients that could be too old. */
+static bool has_versions(const struct exchange *exchange) {
+    unsigned flags = exchange->route->flags;
+    return flags & (ROUTE_READER | ROUTE_EITHER | ROUTE_TOLD) && !(flags & ROUTE_JOINED) &&
+           exchange->principal != &principal_operator;
+}
+
 static enum status conn_admit(struct conn *conn, const struct http1_request *request) {
     unsigned flags = conn->exchange->route->flags;
     if (flags & ROUTE_OPERATOR && !(conn->is_operators && flags & ROUTE_KEYLESS))
         return operator_key_check(&conn->loop->server->operator_key, request);
-    return flags & (ROUTE_READER | ROUTE_EITHER) ? admit_reader(conn, request) : STATUS_OK;
+    enum status status = STATUS_OK;
+    if (flags & (ROUTE_READER | ROUTE_EITHER))
+        status = admit_reader(conn, request);
+    else if (flags & ROUTE_TOLD)
+        status = gate_check_origin(&conn->loop->server->gate, request);
+    return status == STATUS_OK && has_versions(conn->exchange) ? version_gate_check(conn->exchange)
+                                                               : status;
 }
 
 /* Finds the route before any of the body is taken. */
@@ -457,7 +478,7 @@ static void conn_request_done(struct conn *conn) {
     deadline_drop(&conn->deadline);
     set_state(conn, CONN_HANDLING);
     if (exchange->refused != STATUS_OK)
-        exchange_answer_status(exchange, exchange->refused);
+        answer_refused(exchange, exchange->refused);
     else
         conn_dispatch(exchange);
 }

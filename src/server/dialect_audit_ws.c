@@ -112,6 +112,7 @@ static enum status tell_error(struct link *link, enum status why, struct slice d
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
     log_place_reason(&audit->place, link, reason);
+    link_tell_error(link, why);
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("code"), slice_of(error_code(why)));
     object_text(&object, SLICE("message"), slice_of(status_message(why)));

@@ -44,6 +44,7 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
     struct buffer details, body;
     buffer_init(&details, 1024);
     buffer_init(&body, 2048);
+    link_tell_error(link, STATUS_SLOW_CONSUMER);
     enum status status = log_place_slow(&state->place, link, &details);
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, SLICE("{\"code\":\"slow_consumer\","));

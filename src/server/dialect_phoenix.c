@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "auth/compatibility_claim.h"
 #include "authority/object_writer.h"
 #include "delivery/stale.h"
 #include "server/dialect.h"
@@ -32,7 +33,14 @@ struct phoenix {
     size_t join_ref_size;
     char join_ref[PHOENIX_REF_BYTES_MAX];
     char subscription_id[UUID_TEXT_SIZE];
+    struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
 };
+
+static void phoenix_free(void *state) {
+    struct phoenix *phoenix = state;
+    free(phoenix->claim);
+    free(phoenix);
+}
 
 /* What a reply that comes later answers. */
 struct phoenix_request {
@@ -77,6 +85,13 @@ static enum status say_reply(struct link *link, const struct phoenix_address *to
     return status;
 }
 
+/* An error of that status, in reply; the body says it. */
+static enum status say_refused(struct link *link, const struct phoenix_address *to,
+                               enum status error, struct slice body) {
+    link_tell_error(link, error);
+    return say_reply(link, to, false, body);
+}
+
 static enum status write_error(enum status error, struct buffer *out) {
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(error)));
@@ -90,7 +105,7 @@ static enum status say_refusal(struct link *link, const struct phoenix_address *
     buffer_init(&body, 4096);
     enum status status = write_error(error, &body);
     if (status == STATUS_OK)
-        status = say_reply(link, to, false, buffer_slice(&body));
+        status = say_refused(link, to, error, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -223,6 +238,36 @@ static enum status join(struct link *link, const struct phoenix_address *to) {
     return STATUS_OK;
 }
 
+/* What the join says of its client wins over what the socket's query said. */
+static enum status check_client(const struct link *link, const struct phoenix_message *message) {
+    const struct phoenix *phoenix = link->state;
+    if (!phoenix->claim)
+        return STATUS_OK;
+    struct compatibility_claim claim = *phoenix->claim;
+    compatibility_claim_json(&claim, message->payload);
+    struct compatibility_client client = compatibility_claim_client(&claim);
+    return compatibility_check(&link->server->gate.compatibility, &client);
+}
+
+static enum status refuse_client(struct link *link, const struct phoenix_address *to,
+                                 enum status refusal) {
+    struct buffer body;
+    buffer_init(&body, 4096);
+    link_tell_incompatible(link, refusal);
+    enum status status =
+        compatibility_write_json(&link->server->gate.compatibility, refusal, &body);
+    if (status == STATUS_OK)
+        status = say_refused(link, to, refusal, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status ask_to_join(struct link *link, const struct phoenix_message *message,
+                               const struct phoenix_address *to) {
+    enum status refusal = check_client(link, message);
+    return refusal == STATUS_OK ? join(link, to) : refuse_client(link, to, refusal);
+}
+
 static enum status leave(struct link *link, const struct phoenix_address *to) {
     struct phoenix *phoenix = link->state;
     struct buffer text;
@@ -331,7 +376,7 @@ static void refuse_forbidden(struct link *link, struct phoenix_request *request)
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = write_forbidden(link, &request->subscribe, &body);
     if (status == STATUS_OK)
-        status = say_reply(link, &to, false, buffer_slice(&body));
+        status = say_refused(link, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
     buffer_release(&body);
     request_free(request);
     settle(link, status);
@@ -473,7 +518,7 @@ static enum status say_stale(struct link *link, const struct link_opening *openi
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);
     if (status == STATUS_OK)
-        status = say_reply(link, to, false, buffer_slice(&body));
+        status = say_refused(link, to, STATUS_STALE_CURSOR, buffer_slice(&body));
     buffer_release(&body);
     free(stale);
     return status;
@@ -675,7 +720,7 @@ static enum status receive(struct link *link, struct slice text) {
     if (!slice_equal(message.topic, PHOENIX_CHANNEL))
         return say_refusal(link, &to, STATUS_BAD_TOPIC);
     if (slice_equal(message.event, SLICE("phx_join")))
-        return join(link, &to);
+        return ask_to_join(link, &message, &to);
     if (slice_equal(message.event, SLICE("phx_leave")))
         return leave(link, &to);
     if (!phoenix->is_joined)
@@ -685,7 +730,8 @@ static enum status receive(struct link *link, struct slice text) {
 
 /* ---- notices ---- */
 
-static enum status say_error(struct link *link, struct slice body) {
+static enum status say_error(struct link *link, enum status error, struct slice body) {
+    link_tell_error(link, error);
     return say_push(link, SLICE("sync:error"), body);
 }
 
@@ -720,7 +766,7 @@ static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
     buffer_init(&body, 65536);
     enum status status = notice_stale(reader, &body);
     if (status == STATUS_OK)
-        status = say_error(reader->link, buffer_slice(&body));
+        status = say_error(reader->link, STATUS_STALE_CURSOR, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -745,7 +791,7 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = notice_slow(link, &body);
     if (status == STATUS_OK)
-        status = say_error(link, buffer_slice(&body));
+        status = say_error(link, STATUS_SLOW_CONSUMER, buffer_slice(&body));
     buffer_release(&body);
     notice_resume(link, reason);
     return status == STATUS_OK ? ws_close_write(out, CLOSE_SLOW_CONSUMER, slice_of(reason))
@@ -762,7 +808,7 @@ static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, stru
     object_number(&object, SLICE("reconnect_after_ms"), retry_after_ms);
     enum status status = object_end(&object);
     if (status == STATUS_OK)
-        status = say_error(link, buffer_slice(&body));
+        status = say_error(link, STATUS_SHUTTING_DOWN, buffer_slice(&body));
     buffer_release(&body);
     notice_resume(link, reason);
     return status == STATUS_OK ? ws_close_write(out, CLOSE_RESTARTING, slice_of(reason)) : status;
@@ -774,7 +820,7 @@ static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffe
     buffer_init(&body, 4096);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
-        status = say_error(link, buffer_slice(&body));
+        status = say_error(link, STATUS_REAUTH_REQUIRED, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -784,7 +830,7 @@ static enum status tell_failed(struct link *link, enum status failed, struct buf
     buffer_init(&body, 4096);
     enum status status = write_error(failed, &body);
     if (status == STATUS_OK)
-        status = say_error(link, buffer_slice(&body));
+        status = say_error(link, failed, buffer_slice(&body));
     buffer_release(&body);
     return status == STATUS_OK ? ws_close_write(out, (unsigned)ws_close_code(failed),
                                                 slice_of(status_message(failed)))
@@ -805,7 +851,7 @@ static const struct dialect phoenix_dialect = {
     .heartbeat = heartbeat,
     .slow = tell_slow,
     .leaving = tell_leaving,
-    .state_free = free,
+    .state_free = phoenix_free,
 };
 
 /* Only version 2 of the protocol is spoken; who does not say is taken to speak it. */
@@ -820,6 +866,19 @@ static enum status check_version(const struct exchange *exchange) {
     return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
 }
 
+static struct phoenix *phoenix_make(const struct exchange *exchange) {
+    struct phoenix *phoenix = calloc(1, sizeof(*phoenix));
+    if (!phoenix || !exchange->server->gate.compatibility.is_enforced)
+        return phoenix;
+    phoenix->claim = calloc(1, sizeof(*phoenix->claim));
+    if (!phoenix->claim) {
+        phoenix_free(phoenix);
+        return NULL;
+    }
+    compatibility_claim_query(phoenix->claim, exchange->request->query);
+    return phoenix;
+}
+
 void handle_phoenix(struct exchange *exchange) {
     enum status status = check_version(exchange);
     if (status != STATUS_OK) {
@@ -828,7 +887,7 @@ void handle_phoenix(struct exchange *exchange) {
                                                .message = "Only vsn=2.0.0 is spoken here."});
         return;
     }
-    struct phoenix *phoenix = calloc(1, sizeof(*phoenix));
+    struct phoenix *phoenix = phoenix_make(exchange);
     if (!phoenix)
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
     else

@@ -87,6 +87,7 @@ static enum status tell_snapshot(struct link_reader *reader, struct buffer *out)
 static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 65536);
+    link_tell_error(reader->link, STATUS_STALE_CURSOR);
     enum status status = notice_stale(reader, &body);
     if (status == STATUS_OK)
         status = event_stream_tell(reader->link, out, "stale_cursor", buffer_slice(&body));
@@ -97,6 +98,7 @@ static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
 static enum status tell_slow(struct link *link, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 65536);
+    link_tell_error(link, STATUS_SLOW_CONSUMER);
     enum status status = notice_slow(link, &body);
     if (status == STATUS_OK)
         status = event_stream_tell(link, out, "slow_consumer", buffer_slice(&body));

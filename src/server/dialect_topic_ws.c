@@ -126,6 +126,7 @@ static enum status tell_hello(struct link_reader *reader, struct buffer *out) {
 static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
+    link_tell_error(reader->link, STATUS_STALE_CURSOR);
     enum status status = notice_stale(reader, &body);
     if (status == STATUS_OK)
         status = tagged_say(reader->link, out, "stale_cursor", buffer_slice(&body));
@@ -152,6 +153,7 @@ static enum status tell_error(struct link *link, enum status why, uint64_t retry
     buffer_init(&body, BODY_BYTES_MAX);
     buffer_init(&positions, BODY_BYTES_MAX);
     notice_resume(link, reason);
+    link_tell_error(link, why);
     enum status status = notice_positions(link, &positions);
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("code"), slice_of(status_code(why)));
@@ -174,6 +176,7 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
     char reason[124];
     buffer_init(&body, BODY_BYTES_MAX);
     notice_resume(link, reason);
+    link_tell_error(link, STATUS_SLOW_CONSUMER);
     enum status status = notice_slow(link, &body);
     if (status == STATUS_OK)
         status = tagged_last(link, out, "error", buffer_slice(&body), CLOSE_SLOW_CONSUMER, reason);
@@ -193,6 +196,7 @@ static enum status tell_failed(struct link *link, enum status why, struct buffer
 static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 4096);
+    link_tell_error(link, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
         status = tagged_say(link, out, "error", buffer_slice(&body));

@@ -85,6 +85,7 @@ enum status event_stream_leaving(struct link *link, uint64_t retry_after_ms, str
 enum status event_stream_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 4096);
+    link_tell_error(link, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
         status = event_stream_tell(link, out, "reauth_required", buffer_slice(&body));
@@ -96,6 +97,7 @@ enum status event_stream_reauth(struct link *link, uint64_t left_ms, struct buff
 enum status event_stream_failed(struct link *link, enum status failed, struct buffer *out) {
     char body[96];
     int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
+    link_tell_error(link, failed);
     return event_stream_tell(link, out, "error", (struct slice){body, (size_t)size});
 }
 

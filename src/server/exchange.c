@@ -202,6 +202,11 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     }
     if (status_http(error->status) == 401)
         headers[header_count++] = challenge(error->status);
+    /* RFC 9110 wants a protocol named beside 426. */
+    if (status_http(error->status) == 426) {
+        headers[header_count++] = (struct http1_header){SLICE("Connection"), SLICE("Upgrade")};
+        headers[header_count++] = (struct http1_header){SLICE("Upgrade"), SLICE("websocket")};
+    }
     assert(header_count + error->header_count <= HEADERS_MAX);
     for (size_t i = 0; i < error->header_count; i++)
         headers[header_count++] = error->headers[i];

@@ -12,7 +12,6 @@
 #include "server/link_snapshot.h"
 #include "server/link_token.h"
 #include "server/server.h"
-#include "server/telemetry.h"
 #include "server/websocket.h"
 
 /* Replies to the largest message there can be. */
@@ -25,44 +24,6 @@ static void job_run(struct reader_task *task, struct store_session *session);
 static void job_back(struct loop_task *task);
 
 /* ---- life ---- */
-
-/* The text is the caller's, and lives as long as the cause. */
-static struct cause cause_of(const struct link *link, const struct link_reader *reader,
-                             char text[PRINCIPAL_NAME_BYTES_MAX]) {
-    struct slice who = {NULL, 0};
-    struct slice topic = reader ? reader->subscription.options.topic : (struct slice){NULL, 0};
-    if (link->principal)
-        who = (struct slice){text, principal_name(link->principal, text)};
-    return (struct cause){
-        .connection = slice_of(link->name),
-        .principal = who,
-        /* People know the whole log by its address. */
-        .topic = reader && topic_is_log(topic) ? SLICE("/api/events") : topic,
-        .dialect = link->dialect->label,
-    };
-}
-
-void link_tell_why(struct link *link, enum status status, unsigned close_code) {
-    char who[PRINCIPAL_NAME_BYTES_MAX];
-    struct cause cause = cause_of(link, NULL, who);
-    link->close_code = close_code;
-    cause.status = status;
-    cause.close_code = close_code;
-    telemetry_disconnected(link->server, cause);
-}
-
-void link_tell_stale(const struct link_reader *reader) {
-    char who[PRINCIPAL_NAME_BYTES_MAX];
-    telemetry_stale(reader->link->server, cause_of(reader->link, reader, who),
-                    subscription_continuity(&reader->subscription));
-}
-
-void link_tell_denied(struct link *link, struct slice topic, enum status status) {
-    char who[PRINCIPAL_NAME_BYTES_MAX];
-    struct cause cause = cause_of(link, NULL, who);
-    cause.topic = topic;
-    telemetry_denied(link->server, cause, status);
-}
 
 static void count(const struct link *link, enum metric metric) {
     metrics_add(metric, METRIC_LABELS(link->dialect->label), 1);
@@ -781,7 +742,7 @@ static const struct link_reader *furthest_behind(const struct link *link) {
 
 static void evict(struct link *link) {
     char who[PRINCIPAL_NAME_BYTES_MAX];
-    struct cause cause = cause_of(link, furthest_behind(link), who);
+    struct cause cause = link_cause(link, furthest_behind(link), who);
     cause.close_code = link->close_code = CLOSE_SLOW_CONSUMER;
     telemetry_evicted(link->server, cause);
     if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)

@@ -14,6 +14,7 @@
 #include "delivery/strikes.h"
 #include "server/exchange.h"
 #include "server/feeds.h"
+#include "server/link_tell.h"
 #include "server/loop.h"
 #include "server/readers.h"
 #include "server/single_use.h"
@@ -130,14 +131,8 @@ void link_drain(struct link *link, uint64_t delay_ms);
 
 /* Sends what is in own, as far as the socket takes it now. */
 void link_flush(struct link *link);
-/* For the log, the counters and `khala why`: the server is about to end it. */
-void link_tell_why(struct link *link, enum status status, unsigned close_code);
-/* Somebody asked for what it may not have; topic data NULL: none. */
-void link_tell_denied(struct link *link, struct slice topic, enum status status);
 /* Ends it for the status: the dialect says so, with the status's close code. */
 void link_end(struct link *link, enum status status);
-/* The same for a reader whose cursor is stale. */
-void link_tell_stale(const struct link_reader *reader);
 /* The last words are in own: sends them and ends. */
 void link_close(struct link *link);
 /* Answers whether the topic's reader could be made; it does not read yet. */

@@ -80,7 +80,6 @@ static enum status read_request(struct minting *minting, struct slice text, cons
     if (!read_lists(minting))
         return STATUS_INVALID_REQUEST;
     *why = "ttl_seconds is a whole number.";
-    request->ttl_s = TOKEN_TTL_S;
     if (claims_given(ttl) && ttl->value.kind != JSON_KIND_NUMBER)
         return STATUS_INVALID_REQUEST;
     *why = NULL;
@@ -171,7 +170,7 @@ static enum status sign_and_answer(const struct minting *minting, const struct g
     return status;
 }
 
-enum status mint(struct gate *gate, struct slice request, const struct mint_moment *moment,
+enum status mint(const struct gate *gate, struct slice request, const struct mint_moment *moment,
                  struct buffer *out, const char **why) {
     struct minting minting = {
         .fields = {[FIELD_USER_ID] = {.name = SLICE("user_id")},
@@ -184,6 +183,8 @@ enum status mint(struct gate *gate, struct slice request, const struct mint_mome
                    [FIELD_DEVICE_ID] = {.name = SLICE("device_id")},
                    [FIELD_SESSION_ID] = {.name = SLICE("session_id")}},
     };
+    uint64_t ttl_s_max = token_ttl_s_max(&gate->policy);
+    minting.request.ttl_s = TOKEN_TTL_S < ttl_s_max ? TOKEN_TTL_S : ttl_s_max;
     *why = NULL;
     buffer_init(&minting.memory, CLAIMS_BYTES_MAX);
     enum status status = read_request(&minting, request, why);

@@ -19,7 +19,7 @@ struct mint_moment {
 };
 
 /* why is static text, or NULL where the status says it all. */
-MUST_CHECK enum status mint(struct gate *gate, struct slice request,
+MUST_CHECK enum status mint(const struct gate *gate, struct slice request,
                             const struct mint_moment *moment, struct buffer *out, const char **why);
 
 #endif

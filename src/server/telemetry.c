@@ -43,6 +43,13 @@ void telemetry_denied(struct server *server, struct cause cause, enum status sta
     remember(server, cause, CAUSE_DENIED);
 }
 
+void telemetry_incompatible(struct server *server, struct cause cause, enum status status) {
+    cause.status = status;
+    metrics_add(METRIC_SYNC_SOCKET_COMPATIBILITY_REJECTED,
+                METRIC_LABELS(LABEL_SURFACE_KHALA_WEBSOCKET, status), 1);
+    remember(server, cause, CAUSE_DENIED);
+}
+
 /* A shutdown sends everybody away, which would push out all that is worth remembering. */
 void telemetry_disconnected(struct server *server, struct cause cause) {
     if (cause.status != STATUS_SHUTTING_DOWN)
@@ -149,12 +156,24 @@ void telemetry_answered(struct exchange *exchange, unsigned http_status) {
         log_answer(exchange, http_status, took_ns);
 }
 
-void telemetry_exchange_denied(struct exchange *exchange, enum status status) {
+static struct cause cause_of_exchange(struct exchange *exchange) {
     static const struct slice of_topic = SLICE("{topic}");
     struct cause cause = {.connection = exchange_request_id(exchange),
                           .dialect = LABEL_DIALECT_HTTP};
     if (exchange->route && exchange->parameter_count > 0 &&
         memmem(exchange->route->path, strlen(exchange->route->path), of_topic.data, of_topic.size))
         cause.topic = exchange->parameters[0];
-    telemetry_denied(exchange->server, cause, status);
+    return cause;
+}
+
+void telemetry_exchange_denied(struct exchange *exchange, enum status status) {
+    telemetry_denied(exchange->server, cause_of_exchange(exchange), status);
+}
+
+void telemetry_exchange_incompatible(struct exchange *exchange, enum status status) {
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct cause cause = cause_of_exchange(exchange);
+    if (exchange->principal)
+        cause.principal = (struct slice){who, principal_name(exchange->principal, who)};
+    telemetry_incompatible(exchange->server, cause, status);
 }

@@ -18,6 +18,9 @@ struct server;
 /* Somebody may not do or read something. The topic, where there is one, says the class; the cause's
  * kind, time and status are set here. */
 void telemetry_denied(struct server *server, struct cause cause, enum status status);
+/* A client is too old, too new or of another protocol. The cause's kind, time and status are set
+ * here. */
+void telemetry_incompatible(struct server *server, struct cause cause, enum status status);
 /* The server ends a connection. The cause's kind and time are set here. Counting the closed socket
  * is its owner's, who also sees those that went by themselves. */
 void telemetry_disconnected(struct server *server, struct cause cause);
@@ -34,5 +37,7 @@ void telemetry_handed(enum label_dialect dialect, const struct policy *policy,
 void telemetry_answered(struct exchange *exchange, unsigned http_status);
 /* An exchange is refused for who asks. */
 void telemetry_exchange_denied(struct exchange *exchange, enum status status);
+/* The same for what its client is. */
+void telemetry_exchange_incompatible(struct exchange *exchange, enum status status);
 
 #endif

@@ -391,19 +391,6 @@ test("the operator key: given, or made for its owner only, and never in the log"
   assert.ok(!`${given.out}${given.log}`.includes("given-by-the-test"));
 });
 
-test("the lines that the server shows do what they say, in any folder", async (t) => {
-  const server = await serve(t, { args: ["--data-dir", "it's \"our\" $data"] });
-  const [, ...lines] = await server.saw("out", /\n {2}(curl .*)\n {2}(curl .*)\n {2}(curl .*)\n/);
-  const answers = lines.map((line) => {
-    const done = spawnSync("sh", ["-c", line], { cwd: "/", encoding: "utf8" });
-    assert.equal(done.status, 0, `${line}: ${done.stderr}`);
-    return JSON.parse(done.stdout);
-  });
-  assert.equal(answers[0].run.run_id, "demo");
-  assert.equal(answers[1].event.seq, 2);
-  assert.equal(answers[2].events.length, 2);
-});
-
 test("the same id and the same key across a restart", async (t) => {
   const data = folder(t);
   const settings = {};

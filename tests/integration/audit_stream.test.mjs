@@ -350,6 +350,15 @@ test("followers of the log that begin anywhere while events come see no gap", as
   }
 });
 
+test("a page of another origin gets no handshake, though its token would come later", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_ALLOWED_ORIGINS: "https://app.example" } });
+  const refused = await Socket.open(operator, "/api/events/stream", { origin: "https://evil.example" }).then(() => assert.fail(), (error) => error);
+  assert.equal(refused.status, 403);
+  assert.equal(JSON.parse(refused.body).error, "origin_not_allowed");
+  await Socket.open(operator, "/api/events/stream", { origin: "https://app.example" });
+  await Socket.open(operator, "/api/events/stream");
+});
+
 test("curl reads the log as it is", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);

@@ -1,8 +1,11 @@
 // What the server tells of itself: /metrics, the fan-out endpoints, `khala why`, its log.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { run } from "../lib/khala.mjs";
+import WebSocket from "ws";
+import { folder, run, within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { Stream } from "../lib/sse.mjs";
 import { parseMetrics } from "../lib/prometheus.mjs";
 
 const P = "openagents_runtime_";
@@ -117,6 +120,68 @@ test("what happens is counted", async (t) => {
   assert.equal(moved("http_requests_total", { route: "metrics" }), 1);
   assert.equal(moved("http_request_duration_seconds_count", { route: "poll" }), 2);
   assert.ok(moved("store_reads_total") >= 2);
+});
+
+test("what retention does is counted, by the class of what it looked at", async (t) => {
+  const data = folder(t);
+  const never = { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000" };
+  const first = await operate(t, { data, settings: never });
+  await grow(first, "old", 4);
+  const fresh = await scrape(first);
+  assert.equal(fresh.get(`${P}sync_retention_cycle_total`), 0);
+  assert.equal(fresh.get(`${P}sync_retention_cycle_last_success_timestamp_seconds`), 0);
+  await first.did("retention/run", {});
+  const early = await scrape(first);
+  assert.equal(early.get(`${P}sync_retention_cycle_total`, { status: "ok" }), 1);
+  assert.equal(early.get(`${P}sync_retention_cycle_deleted_total`), 0);
+  assert.equal(early.get(`${P}sync_retention_topic_stale_risk_events`, { topic_class: "run_events" }), 4);
+  await first.server.stop();
+  const operator = await operate(t, { data, settings: { ...never, KHALA_CLOCK_OFFSET_MS: String(90_000_000) } });
+  const { deleted, topic_stats: stats } = await operator.did("retention/run", {});
+  assert.equal(deleted, 5);
+  const metrics = await scrape(operator);
+  const of = (name, labels) => metrics.get(`${P}sync_retention_${name}`, labels);
+  const ok = { status: "ok" };
+  assert.equal(of("cycle_total", ok), 1);
+  assert.equal(of("cycle_total", { status: "failed" }), 0);
+  assert.equal(of("cycle_duration_seconds_count"), 1);
+  assert.ok(of("cycle_duration_seconds_sum") > 0);
+  assert.equal(of("cycle_batches_total"), 1);
+  assert.equal(of("cycle_deleted_total"), deleted);
+  assert.ok(Math.abs(of("cycle_last_success_timestamp_seconds") - (Date.now() / 1000 + 90_000)) < 3600);
+  assert.equal(of("topic_runs_total", { ...ok, topic_class: "run_events", event_type: "run_events", snapshot: "false" }), 1);
+  assert.equal(of("topic_runs_total", { ...ok, topic_class: "durable_summary", snapshot: "true" }),
+    stats.filter((one) => one.class === "durable_summary").length);
+  assert.equal(of("topic_deleted_total", { ...ok, topic_class: "run_events" }), deleted);
+  assert.equal(of("topic_deleted_total", { topic_class: "durable_summary" }), 0);
+  assert.equal(of("topic_stale_risk_events", { topic_class: "run_events" }), 0);
+});
+
+/** A socket that says one thing, until the server closes it. */
+async function sayOnce(operator, path, text) {
+  const { host, port } = operator.server;
+  const socket = new WebSocket(`ws://${host}:${port}${path}`, { headers: { authorization: `Bearer ${operator.reader}` } });
+  operator.server.peers.push({ close: () => socket.terminate() });
+  socket.on("open", () => socket.send(text));
+  await within(new Promise((resolve) => { socket.on("close", resolve); }), "the close");
+}
+
+test("error messages are counted by dialect and code", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "2" } });
+  await grow(operator, "a", 9);
+  const client = await Client.join(operator);
+  await client.refused("sync:subscribe", { topics: [] });
+  await client.refused("sync:subscribe", { topics: ["run:a:events"], resume_after: { "run:a:events": 1 } });
+  await client.refused("sync:none-such", {});
+  const stream = await Stream.open(operator, "/v1/topics/run:a:events/sse?after_seq=1", { authorization: `Bearer ${operator.reader}` });
+  await stream.until(() => stream.events.some((event) => event.type === "stale_cursor"), "the stale cursor");
+  await sayOnce(operator, "/internal/v1/khala/topics/run:a:events/ws", "hello");
+  await sayOnce(operator, "/api/events/stream", "{}");
+  const metrics = await scrape(operator);
+  const errors = metrics.families.get(`${P}sync_socket_errors_total`).samples.filter((sample) => sample.value > 0);
+  assert.deepEqual(errors.map(({ labels, value }) => [labels.get("dialect"), labels.get("status"), value]).sort(), [
+    ["audit_ws", "invalid_message", 1], ["phoenix", "bad_subscription", 1], ["phoenix", "invalid_message", 1],
+    ["phoenix", "stale_cursor", 1], ["sse", "stale_cursor", 1], ["topic_ws", "invalid_message", 1]]);
 });
 
 test("a message that waited for its event tells how long the event took to reach it", async (t) => {

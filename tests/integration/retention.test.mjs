@@ -146,7 +146,7 @@ test("a stream that retention overtakes is told in the stream, and goes on witho
     RUNTIME_KHALA_RETENTION_INTERVAL_MS: "10", RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1" } });
   await operator.did("runs", { run_id: "a" }, 201);
   const path = `/v1/topics/${encodeURIComponent("run:a:events")}/sse?after_seq=0`;
-  const headers = { authorization: `Bearer ${operator.key}` };
+  const headers = { authorization: `Bearer ${operator.reader}` };
   const live = await Stream.open(operator, path, headers);
   const lines = Array.from({ length: 200 }, () => ({ run_id: "a", event_type: "x" }));
   let head = 1;

@@ -1,6 +1,7 @@
 // khala tail: the verb against the real server, across stale cursors, restarts and signals.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import http from "node:http";
 import { test } from "node:test";
 import { binary, environment, folder, run, within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
@@ -176,4 +177,61 @@ test("tail ends where nobody reads along", async (t) => {
   let over = false;
   one.child.on("exit", () => { over = true; });
   while (!over) await operator.batch(events(1));
+});
+
+/** A server that only plays its part: it hands out numbered tokens and ends its first stream as a token's end does. */
+async function impostor(t) {
+  const seen = [];
+  const server = http.createServer((request, response) => {
+    seen.push({ method: request.method, url: new URL(request.url, "http://x"), authorization: request.headers.authorization });
+    if (request.method === "POST") {
+      let body = "";
+      request.on("data", (piece) => { body += piece; });
+      request.on("end", () => {
+        seen.at(-1).body = JSON.parse(body);
+        response.end(JSON.stringify({ token: `token-${seen.length}` }));
+      });
+      return;
+    }
+    const is_first = seen.filter((one) => one.method === "GET").length === 1;
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(`retry: 600000\n\nid: ${is_first ? 1 : 2}@e\ndata: {"sequence":${is_first ? 1 : 2}}\n\n`);
+    if (is_first) response.write("event: error\ndata: {\"code\":\"token_expired\"}\n\n", () => request.socket.destroySoon());
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => { server.closeAllConnections(); server.close(); });
+  return { seen, url: `http://127.0.0.1:${server.address().port}` };
+}
+
+test("tail asks for a token before each connection, comes back at once when it ends, and shows the key to nobody else", async (t) => {
+  const { seen, url } = await impostor(t);
+  const one = tail(t, { server: { url }, key: "the-operator-key" }, ["a", "--after", "0", "--client-build-id", "20260101T000000Z"]);
+  await one.until(() => lines(one).length === 2, "both streams");
+  assert.deepEqual(seen.map(({ method, url: { pathname }, authorization }) => [method, pathname, authorization]), [
+    ["POST", "/api/sync/token", "Bearer the-operator-key"], ["GET", "/v1/topics/a/sse", "Bearer token-1"],
+    ["POST", "/api/sync/token", "Bearer the-operator-key"], ["GET", "/v1/topics/a/sse", "Bearer token-3"]]);
+  assert.deepEqual(seen[0].body, { scopes: ["runtime.read_all"] });
+  assert.equal(seen[3].url.searchParams.get("after_seq"), "1");
+  assert.equal(seen[3].url.searchParams.get("client_build_id"), "20260101T000000Z");
+  assert.equal(one.problem, "");
+  assert.equal((await one.stop()).code, 0);
+});
+
+test("tail and snapshot read where operator routes have an address of their own, and pass the compatibility gate", async (t) => {
+  const data = folder(t);
+  const operator = await operate(t, { data, settings: { KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", OA_COMPAT_KHALA_ENFORCED: "true",
+    OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "20200101T000000Z" } });
+  const [, url] = await operator.server.saw("out", /Operator routes and \/metrics are on (http:\S+)\n/);
+  const append = run(["append", "--run", "a", "--create", "--type", "run.log", "--url", url, "--key", operator.key]);
+  assert.equal(append.code, 0, append.problem);
+  const one = tail(t, operator, [TOPIC, "--from-start", "--operator-url", url]);
+  await one.until(() => lines(one).length === 2, "both events");
+  const remote = ["--url", operator.server.url, "--key", operator.key];
+  const snapshot = run(["snapshot", "runtime.run_summaries", ...remote], { settings: { KHALA_OPERATOR_URL: url } });
+  assert.equal(snapshot.code, 0, snapshot.problem);
+  assert.match(snapshot.out, /runtime\/run_summary:a/);
+  assert.equal(run(["snapshot", "runtime.run_summaries", ...remote]).code, 1);
+  const old = run(["tail", TOPIC, "--operator-url", url, "--client-build-id", "20190101T000000Z", ...remote]);
+  assert.equal(old.code, 1);
+  assert.match(old.problem, /^khala: upgrade_required: .*"min_client_build_id":"20200101T000000Z"/);
 });

@@ -1,0 +1,30 @@
+/* What is said of a link, to the counters, the log and `khala why`.
+ * Belongs to the link's loop.
+ * Allocates nothing.
+ * Cannot fail.
+ * Each call is one decision, made by the caller: nothing here is sent to the peer. */
+#ifndef SERVER_LINK_TELL_H
+#define SERVER_LINK_TELL_H
+
+#include "auth/principal.h"
+#include "server/telemetry.h"
+
+struct link;
+struct link_reader;
+
+/* Whose it is and which topic, where there is a reader. The text is the caller's, and lives as
+ * long as the cause. */
+struct cause link_cause(const struct link *link, const struct link_reader *reader,
+                        char text[PRINCIPAL_NAME_BYTES_MAX]);
+/* The server is about to end it. */
+void link_tell_why(struct link *link, enum status status, unsigned close_code);
+/* Somebody asked for what it may not have; topic data NULL: none. */
+void link_tell_denied(struct link *link, struct slice topic, enum status status);
+/* Its client is not one this server speaks with. */
+void link_tell_incompatible(struct link *link, enum status status);
+/* A reader's cursor is stale. */
+void link_tell_stale(const struct link_reader *reader);
+/* An error message is on its way to the peer. */
+void link_tell_error(const struct link *link, enum status status);
+
+#endif

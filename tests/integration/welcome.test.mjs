@@ -1,0 +1,94 @@
+// The lines that a server shows when it starts: pasted into a shell, as a person would, twice.
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { folder, serve, within } from "../lib/khala.mjs";
+import { Authority } from "../lib/tls.mjs";
+
+const LINES = /\n {2}(curl .*)\n {2}(curl .*)\n {2}(curl .*)\n/;
+
+/** A line to its end, anywhere: its answer is JSON. */
+function paste(line, settings) {
+  const done = spawnSync("sh", ["-c", line], { cwd: "/", encoding: "utf8", env: { ...process.env, ...settings } });
+  assert.equal(done.status, 0, `${line}: ${done.stderr}`);
+  return JSON.parse(done.stdout);
+}
+
+/** A line that follows, until what it prints has so many messages. */
+async function follow(t, line, count) {
+  const child = spawn("sh", ["-c", `exec ${line}`], { cwd: "/", stdio: ["ignore", "pipe", "pipe"] });
+  t.after(() => child.kill());
+  let text = "";
+  const messages = () => text.split("\n").filter((one) => one.startsWith("data: {\"topic\":\"demo\",\"sequence\""))
+    .map((one) => JSON.parse(one.slice(6)));
+  await within(new Promise((resolve, reject) => {
+    child.stderr.on("data", (data) => { text += data; });
+    child.stdout.on("data", (data) => {
+      text += data;
+      if (messages().length >= count) resolve();
+    });
+    child.on("close", (code) => reject(new Error(`ended with ${code}: ${text}`)));
+  }), `${count} messages of ${line}`);
+  child.kill();
+  return messages();
+}
+
+async function pasteAll(t, server, settings) {
+  const [, append, sse, mint] = await server.saw("out", LINES);
+  for (const round of [1, 2]) {
+    assert.equal(paste(append, settings).event.seq, round);
+    const messages = await follow(t, sse, round);
+    assert.deepEqual(messages.map((one) => one.sequence), Array.from({ length: round }, (_, i) => i + 1));
+    assert.deepEqual(messages[0].payload, { text: "hello" });
+    const minted = paste(mint, settings);
+    assert.equal(minted.subject, "user:ada");
+    assert.deepEqual(minted.scopes, ["runtime.run_events"]);
+  }
+  return { append, sse, mint };
+}
+
+test("the lines that the server shows do what they say, in any folder, and again", async (t) => {
+  const server = await serve(t, { args: ["--data-dir", "it's \"our\" $data"] });
+  await pasteAll(t, server);
+});
+
+test("they work with a key that was given, an address for the operator, and a compatibility gate", async (t) => {
+  const settings = { KHALA_OPERATOR_KEY: "given-by-the-test" };
+  const server = await serve(t, { settings: { ...settings, KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", OA_COMPAT_KHALA_ENFORCED: "1",
+    OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "a & b", RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS: "60" } });
+  const lines = await pasteAll(t, server, settings);
+  assert.ok(!lines.append.includes(server.url));
+  assert.ok(lines.sse.includes(server.url));
+  await server.saw("out", /A token that reads the topic demo, for 1 minutes: \S+\n/);
+});
+
+test("they work over TLS, whoever issued the certificate", async (t) => {
+  const authority = new Authority(folder(t));
+  const server = await serve(t, { settings: Authority.settings(authority.issue("it's ours")) });
+  assert.match((await pasteAll(t, server)).append, /https:/);
+});
+
+test("the token that is shown reads the topic of the examples and nothing else", async (t) => {
+  const server = await serve(t, { args: ["--data-dir", folder(t)] });
+  const [, token] = await server.saw("out", /A token that reads the topic demo, for 15 minutes: (\S+)\n/);
+  const ask = (path) => fetch(`${server.url}${path}`, { headers: { authorization: `Bearer ${token}` } });
+  for (const path of ["/v1/topics/other/sse", "/v1/topics/run:demo:events/sse", "/events", "/v1/topics/runtime.run_summaries/snapshot"]) {
+    assert.equal((await ask(path)).status, 403, path);
+  }
+  assert.equal((await ask("/internal/v1/topics/demo/events")).status, 401);
+});
+
+test("a server that only knows public keys shows what it can", async (t) => {
+  const data = folder(t);
+  const file = join(data, "keys.jwks");
+  writeFileSync(file, JSON.stringify({ keys: [{ kty: "EC", crv: "P-256", kid: "theirs", alg: "ES256",
+    x: "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", y: "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" }] }));
+  const server = await serve(t, { args: ["--data-dir", data], settings: { RUNTIME_SYNC_JWKS_FILE: file } });
+  const [, append, read] = await server.saw("out", /Tokens are made elsewhere.*\n\n {2}(curl .*)\n {2}(curl .*)\n/);
+  for (const round of [1, 2]) {
+    paste(append);
+    assert.equal(paste(read).events.length, round);
+  }
+});
