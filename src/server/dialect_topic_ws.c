@@ -146,25 +146,14 @@ static enum status tell_snapshot(struct link_reader *reader, struct buffer *out)
 /* The error that ends it, with the position to come back with. */
 static enum status tell_error(struct link *link, enum status why, uint64_t retry_after_ms,
                               struct buffer *out) {
-    struct buffer body, positions;
+    struct buffer body;
     char reason[124];
     enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
     buffer_init(&body, BODY_BYTES_MAX);
-    buffer_init(&positions, BODY_BYTES_MAX);
     notice_resume(link, reason);
-    enum status status = notice_positions(link, &positions);
-    struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("code"), slice_of(status_code(why)));
-    object_text(&object, SLICE("message"), slice_of(status_message(why)));
-    if (retry_after_ms > 0)
-        object_number(&object, SLICE("reconnect_after_ms"), retry_after_ms);
-    object_json(&object, SLICE("resume_after"), buffer_slice(&positions));
-    enum status ended = object_end(&object);
-    if (status == STATUS_OK)
-        status = ended;
+    enum status status = notice_end(link, why, retry_after_ms, &body);
     if (status == STATUS_OK)
         status = tagged_last(link, out, "error", buffer_slice(&body), code, reason);
-    buffer_release(&positions);
     buffer_release(&body);
     return status;
 }

@@ -508,6 +508,7 @@ test("a server that ends tells every client, spread over time, also those that t
     assert.equal(errors.length, 1);
     assert.equal(errors[0].code, "shutting_down");
     assert.ok(errors[0].reconnect_after_ms >= 400);
+    assert.deepEqual(errors[0].resume_after, [{ topic: TOPIC, watermark: 5 }]);
   }
   const times = ends.map((one) => one.at).sort((a, b) => a - b);
   assert.ok(times.at(-1) - times[0] > 500, `all at once: ${times}`);
