@@ -739,7 +739,9 @@ static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffe
 }
 
 static enum status tell_failed(struct link *link, enum status failed, struct buffer *out) {
-    return tell_end(link, failed, 0, ws_close_code(failed), out);
+    /* The dialect has one word for whatever is too large. */
+    enum status why = failed == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : failed;
+    return tell_end(link, why, 0, ws_close_code(why), out);
 }
 
 static const struct dialect phoenix_dialect = {

@@ -374,6 +374,21 @@ test("messages and frames that break the rules close with their code", async (t)
   assert.equal((await healthy.ask("sync:heartbeat", {})).status, "ok");
 });
 
+test("who is closed for what it sent is told where to resume", async (t) => {
+  const operator = await withRun(t, 5, { KHALA_WS_MESSAGE_BYTES_MAX: "4096" });
+  for (const [bytes, code, why] of [[frame(TEXT, "hello"), 4003, "invalid_message"],
+    [frame(TEXT, "x".repeat(4097)), 1009, "payload_too_large"], [frame(5, "x"), 1002, "ws_protocol_error"]]) {
+    const raw = await RawSocket.open(operator);
+    await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC], resume_after: { [TOPIC]: 0 } }]));
+    await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[4].through === 5);
+    await raw.send(bytes);
+    const [, , channel, event, body] = JSON.parse((await raw.frame()).payload);
+    assert.deepEqual([channel, event, body.code], ["sync:v1", "sync:error", why]);
+    assert.deepEqual(body.resume_after, [{ topic: TOPIC, watermark: 5 }]);
+    assert.deepEqual(await raw.closed(), { code, reason: `resume_after ${TOPIC}=5` });
+  }
+});
+
 test("a handshake that is none is answered as HTTP", async (t) => {
   const operator = await operate(t);
   const good = handshake(operator);
@@ -429,7 +444,9 @@ test("who sends too many messages is told so, and closed if it goes on", async (
       const next = await raw.frame();
       if (next === null) return null;
       if (next.opcode === CLOSE) return next.payload.readUInt16BE(0);
-      const [, , , , body] = JSON.parse(next.payload);
+      const [, , , event, body] = JSON.parse(next.payload);
+      if (event === "sync:error") assert.equal(body.code, "rate_limited");
+      if (event === "sync:error") continue;
       const code = body.status === "ok" ? "ok" : body.response.code;
       codes.set(code, (codes.get(code) ?? 0) + 1);
     }
