@@ -441,7 +441,8 @@ static void start_all(struct link *link, const struct link_opening *opening) {
                 slice_equal(reader->subscription.options.topic, topic))
                 link_reader_drop(reader);
         }
-        opening->readers[i]->is_open = true;
+        /* Before the reply, which says what it begins with; nothing is sent before that is. */
+        link_reader_start(opening->readers[i]);
     }
 }
 
@@ -453,8 +454,6 @@ static void opened(struct link *link, struct link_opening *opening) {
     if (found == STATUS_OK) {
         start_all(link, opening);
         status = say_subscribed(link, opening, &to);
-        for (size_t i = 0; i < opening->count; i++)
-            link_reader_start(opening->readers[i]);
     } else {
         status = found == STATUS_STALE_CURSOR ? say_stale(link, opening, &to)
                                               : say_refusal(link, &to, found);

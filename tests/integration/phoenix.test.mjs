@@ -374,6 +374,17 @@ test("messages and frames that break the rules close with their code", async (t)
   assert.equal((await healthy.ask("sync:heartbeat", {})).status, "ok");
 });
 
+test("the reply to a bootstrap says what it begins with", async (t) => {
+  const operator = await withRun(t, 3);
+  const client = await Client.join(operator);
+  const summaries = "runtime.run_summaries";
+  const reply = await client.subscribe({ topics: [TOPIC, summaries] });
+  const begins = Object.fromEntries(reply.windows.map((window) => [window.topic, window.bootstrap]));
+  assert.deepEqual(begins, { [TOPIC]: { from_seq: 1, truncated: false }, [summaries]: { snapshot: true, truncated: false } });
+  await client.until(() => client.of("sync:snapshot").some((part) => part.last), "the snapshot");
+  await client.reached(TOPIC, 3);
+});
+
 test("who is closed for what it sent is told where to resume", async (t) => {
   const operator = await withRun(t, 5, { KHALA_WS_MESSAGE_BYTES_MAX: "4096" });
   for (const [bytes, code, why] of [[frame(TEXT, "hello"), 4003, "invalid_message"],
