@@ -93,9 +93,12 @@ static struct consumer *add(struct consumers *consumers, struct slice key, size_
     return made;
 }
 
-static size_t count_topics(const struct consumers *consumers, struct slice principal) {
+/* Those polled of late, which stand in front. */
+static size_t count_topics(const struct consumers *consumers, struct slice principal,
+                           uint64_t since_mono_ms) {
     size_t count = 0;
-    for (const struct consumer *one = consumers->newest; one; one = one->older)
+    for (const struct consumer *one = consumers->newest; one && one->polled_at_ms >= since_mono_ms;
+         one = one->older)
         count += slice_equal(principal, (struct slice){one->text, one->principal_size});
     return count;
 }
@@ -110,6 +113,7 @@ static enum status admit(struct consumers *consumers, const struct consumer_key 
         state->retry_after_ms = interval_ms - (mono_ms - consumer->polled_at_ms);
         return STATUS_RATE_LIMITED;
     }
+    uint64_t since_ms = mono_ms > CONSUMER_ACTIVE_MS ? mono_ms - CONSUMER_ACTIVE_MS : 0;
     if (!consumer)
         consumer = add(consumers, joined, key->principal.size);
     if (!consumer)
@@ -117,7 +121,7 @@ static enum status admit(struct consumers *consumers, const struct consumer_key 
     consumer->polled_at_ms = mono_ms;
     list_remove(consumers, consumer);
     list_add(consumers, consumer);
-    state->active_topics = count_topics(consumers, key->principal);
+    state->active_topics = count_topics(consumers, key->principal, since_ms);
     state->strikes = consumer->strikes;
     return STATUS_OK;
 }

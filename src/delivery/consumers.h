@@ -12,6 +12,9 @@
 #include "base/slice.h"
 #include "spec/codes.h"
 
+/* How long a poll makes its topic an active one. */
+#define CONSUMER_ACTIVE_MS 60000
+
 struct consumers;
 
 struct consumers_options {
@@ -29,7 +32,7 @@ struct consumer_key {
 
 struct consumer_state {
     uint64_t retry_after_ms; /* with STATUS_RATE_LIMITED */
-    size_t active_topics;    /* that the principal polls */
+    size_t active_topics;    /* that the principal polled of late */
     uint64_t strikes;
 };
 

@@ -23,7 +23,7 @@
 #include "topic/stream_id.h"
 #include "wire/phoenix.h"
 
-#define REPLY_BYTES_MAX (4u << 20)
+#define REPLY_BYTES_MAX (32u << 20)
 #define DEPTH_MAX       16
 /* A part, which may be one document of any size. */
 #define SNAPSHOT_BYTES_MAX (160u << 20)
@@ -543,7 +543,8 @@ static void start_all(struct link *link, const struct link_opening *opening) {
                 slice_equal(reader->subscription.options.topic, topic))
                 link_reader_drop(reader);
         }
-        opening->readers[i]->is_open = true;
+        /* Before the reply, which says what it begins with; nothing is sent before that is. */
+        link_reader_start(opening->readers[i]);
     }
 }
 
@@ -555,8 +556,6 @@ static void opened(struct link *link, struct link_opening *opening) {
     if (found == STATUS_OK) {
         start_all(link, opening);
         status = say_subscribed(link, opening, &to);
-        for (size_t i = 0; i < opening->count; i++)
-            link_reader_start(opening->readers[i]);
     } else {
         status = found == STATUS_STALE_CURSOR ? say_stale(link, opening, &to)
                                               : say_refusal(link, &to, found);
@@ -798,20 +797,22 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
                                : status;
 }
 
-static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
+/* The error that ends it, with the positions to come back with. */
+static enum status tell_end(struct link *link, enum status why, uint64_t retry_after_ms,
+                            enum close_code code, struct buffer *out) {
     struct buffer body;
     char reason[124];
-    buffer_init(&body, 4096);
-    struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_SHUTTING_DOWN)));
-    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_SHUTTING_DOWN)));
-    object_number(&object, SLICE("reconnect_after_ms"), retry_after_ms);
-    enum status status = object_end(&object);
+    buffer_init(&body, REPLY_BYTES_MAX);
+    enum status status = notice_end(link, why, retry_after_ms, &body);
     if (status == STATUS_OK)
         status = say_error(link, STATUS_SHUTTING_DOWN, buffer_slice(&body));
     buffer_release(&body);
     notice_resume(link, reason);
-    return status == STATUS_OK ? ws_close_write(out, CLOSE_RESTARTING, slice_of(reason)) : status;
+    return status == STATUS_OK ? ws_close_write(out, (unsigned)code, slice_of(reason)) : status;
+}
+
+static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
+    return tell_end(link, STATUS_SHUTTING_DOWN, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
 static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
@@ -826,6 +827,7 @@ static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffe
 }
 
 static enum status tell_failed(struct link *link, enum status failed, struct buffer *out) {
+<<<<<<< HEAD
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = write_error(failed, &body);
@@ -835,6 +837,11 @@ static enum status tell_failed(struct link *link, enum status failed, struct buf
     return status == STATUS_OK ? ws_close_write(out, (unsigned)ws_close_code(failed),
                                                 slice_of(status_message(failed)))
                                : status;
+=======
+    /* The dialect has one word for whatever is too large. */
+    enum status why = failed == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : failed;
+    return tell_end(link, why, 0, ws_close_code(why), out);
+>>>>>>> review4
 }
 
 static const struct dialect phoenix_dialect = {

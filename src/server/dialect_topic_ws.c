@@ -147,12 +147,12 @@ static enum status tell_snapshot(struct link_reader *reader, struct buffer *out)
 /* The error that ends it, with the position to come back with. */
 static enum status tell_error(struct link *link, enum status why, uint64_t retry_after_ms,
                               struct buffer *out) {
-    struct buffer body, positions;
+    struct buffer body;
     char reason[124];
     enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
     buffer_init(&body, BODY_BYTES_MAX);
-    buffer_init(&positions, BODY_BYTES_MAX);
     notice_resume(link, reason);
+<<<<<<< HEAD
     link_tell_error(link, why);
     enum status status = notice_positions(link, &positions);
     struct object_writer object = object_begin(&body);
@@ -164,9 +164,11 @@ static enum status tell_error(struct link *link, enum status why, uint64_t retry
     enum status ended = object_end(&object);
     if (status == STATUS_OK)
         status = ended;
+=======
+    enum status status = notice_end(link, why, retry_after_ms, &body);
+>>>>>>> review4
     if (status == STATUS_OK)
         status = tagged_last(link, out, "error", buffer_slice(&body), code, reason);
-    buffer_release(&positions);
     buffer_release(&body);
     return status;
 }

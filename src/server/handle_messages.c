@@ -174,6 +174,7 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
         object.status = buffer_append_byte(out, ']');
     put_position(&object, subscription);
     put_consumer(&object, poll, lag);
+    object_text(&object, SLICE("epoch"), slice_of(poll->reader.exchange->server->epoch));
     put_bootstrap(&object, subscription);
     enum status status = object_end(&object);
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
@@ -329,10 +330,12 @@ struct question {
     uint64_t after_seq; /* UINT64_MAX: none, so that it is a bootstrap */
     uint64_t limit;
     uint64_t wait_ms;
+    bool epoch_differs;
 };
 
 static enum status question_read(const struct exchange *exchange, struct question *question) {
-    *question = (struct question){UINT64_MAX, exchange->server->config.poll_default_limit, 0};
+    *question =
+        (struct question){UINT64_MAX, exchange->server->config.poll_default_limit, 0, false};
     enum status status = topic_name_check(exchange->parameters[0]);
     if (status == STATUS_OK)
         status =
@@ -341,6 +344,8 @@ static enum status question_read(const struct exchange *exchange, struct questio
         status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &question->limit);
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &question->wait_ms);
+    if (status == STATUS_OK)
+        status = query_epoch(exchange, &question->epoch_differs);
     if (atomic_load(&exchange->server->draining))
         question->wait_ms = 0;
     return status;
@@ -363,6 +368,7 @@ static enum status poll_begin(struct exchange *exchange, const struct question *
                                            question->after_seq != UINT64_MAX, question->after_seq);
     if (status != STATUS_OK)
         return status;
+    poll->reader.subscription.options.epoch_differs = question->epoch_differs;
     metrics_add(
         question->after_seq != UINT64_MAX ? METRIC_SYNC_REPLAY_STARTED
                                           : METRIC_SYNC_REPLAY_BOOTSTRAP,

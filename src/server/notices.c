@@ -8,6 +8,9 @@
 #include "server/dialect.h"
 #include "server/server.h"
 
+/* As many topics as a connection may have, each with the longest name. */
+#define POSITIONS_BYTES_MAX (16u << 20)
+
 static uint64_t at(const struct link_reader *reader) {
     return reader->subscription.next_seq - 1;
 }
@@ -51,7 +54,7 @@ enum status notice_slow(const struct link *link, struct buffer *out) {
     const struct config *config = &link->server->config;
     const struct link_reader *worst = NULL;
     struct buffer cursors;
-    buffer_init(&cursors, 1u << 20);
+    buffer_init(&cursors, POSITIONS_BYTES_MAX);
     for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
         if (reader->is_open && (!worst || lag(reader) > lag(worst)))
             worst = reader;
@@ -70,6 +73,22 @@ enum status notice_slow(const struct link *link, struct buffer *out) {
     object_number(&object, SLICE("reconnect_after_ms"),
                   config->reconnect_base_backoff_ms +
                       io_loop_chance(link->loop, config->reconnect_jitter_ms));
+    enum status ended = object_end(&object);
+    buffer_release(&cursors);
+    return status == STATUS_OK ? ended : status;
+}
+
+enum status notice_end(const struct link *link, enum status why, uint64_t retry_after_ms,
+                       struct buffer *out) {
+    struct buffer cursors;
+    buffer_init(&cursors, POSITIONS_BYTES_MAX);
+    enum status status = notice_positions(link, &cursors);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(why)));
+    object_text(&object, SLICE("message"), slice_of(status_message(why)));
+    if (retry_after_ms > 0)
+        object_number(&object, SLICE("reconnect_after_ms"), retry_after_ms);
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
     enum status ended = object_end(&object);
     buffer_release(&cursors);
     return status == STATUS_OK ? ended : status;

@@ -17,6 +17,10 @@ MUST_CHECK enum status notice_positions(const struct link *link, struct buffer *
 MUST_CHECK enum status notice_stale(const struct link_reader *reader, struct buffer *out);
 /* {"from_seq","truncated"}; {"snapshot":true,…} where it begins with one. */
 MUST_CHECK enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out);
+/* {"code","message","resume_after":[…]} of what ends the link, and when to come back if that is not
+ * 0. */
+MUST_CHECK enum status notice_end(const struct link *link, enum status why, uint64_t retry_after_ms,
+                                  struct buffer *out);
 /* {"code":"reauth_required",…}: how long the token still lasts. */
 MUST_CHECK enum status notice_reauth(uint64_t left_ms, struct buffer *out);
 /* "topic=seq" of the first reader, for the reason of a close. */

@@ -195,8 +195,8 @@ void websocket_silent(struct link *link) {
 /* ---- in ---- */
 
 static void fail(struct link *link, enum status status) {
-    link_tell_why(link, status, (unsigned)ws_close_code(status));
-    websocket_close(link, ws_close_code(status), slice_of(status_message(status)));
+    if (!link->is_closing)
+        link_end(link, status);
 }
 
 static bool must_wait(const struct link *link) {

@@ -197,6 +197,7 @@ test("an audit socket that does not say who it is is closed in time, also when i
   binary.ws.send(Buffer.from([1, 2, 3]));
   await binary.until((one) => one.closed, "the close");
   assert.equal(binary.closed.code, 4003);
+  assert.deepEqual(binary.messages.map((one) => [one.type, one.code]), [["error", "INVALID_MESSAGE"]]);
 });
 
 test("an audit socket that stops reading is told where to resume, and resumes", async (t) => {

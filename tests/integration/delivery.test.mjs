@@ -40,7 +40,7 @@ test("a poll answers with every field, and the events of the log", async (t) => 
   assert.deepEqual(Object.keys(answer), ["topic", "driver", "messages", "oldest_available_cursor", "head_cursor",
     "queue_depth", "dropped_messages", "next_cursor", "replay_complete", "limit_applied", "limit_capped",
     "fairness_applied", "active_topic_count", "outbound_queue_limit", "consumer_lag", "slow_consumer_strikes",
-    "slow_consumer_max_strikes", "recommended_reconnect_backoff_ms"]);
+    "slow_consumer_max_strikes", "recommended_reconnect_backoff_ms", "epoch"]);
   assert.deepEqual(Object.keys(answer.messages[0]),
     ["topic", "sequence", "kind", "payload", "published_at", "event_id", "cursor"]);
   assert.equal(answer.messages[0].event_id, event.event_id);
@@ -58,6 +58,18 @@ test("a poll answers with every field, and the events of the log", async (t) => 
   const summaries = await page(operator, "runtime.run_summaries", "after_seq=0");
   assert.equal(summaries.messages.at(-1).kind, "run_summary");
   assert.equal(summaries.messages.at(-1).payload.latest_seq, 5);
+});
+
+test("a poll that names another epoch is stale, whatever its cursor", async (t) => {
+  const operator = await operate(t, { settings: PATIENT });
+  await operator.did("runs", { run_id: "a" }, 201);
+  const { epoch } = await page(operator, TOPIC, "after_seq=0");
+  assert.deepEqual(sequences((await page(operator, TOPIC, `after_seq=0&epoch=${epoch}`)).messages), [1]);
+  const other = await poll(operator, TOPIC, "after_seq=0&epoch=another");
+  assert.equal(other.status, 410, other.body);
+  const body = JSON.parse(other.body);
+  assert.deepEqual([body.error, body.reason_code], ["stale_cursor", "epoch_mismatch"]);
+  assert.deepEqual(body.details.reason_codes, ["epoch_mismatch"]);
 });
 
 test("a poll without a cursor is a bootstrap, and one of an unknown topic is empty", async (t) => {

@@ -374,6 +374,32 @@ test("messages and frames that break the rules close with their code", async (t)
   assert.equal((await healthy.ask("sync:heartbeat", {})).status, "ok");
 });
 
+test("the reply to a bootstrap says what it begins with", async (t) => {
+  const operator = await withRun(t, 3);
+  const client = await Client.join(operator);
+  const summaries = "runtime.run_summaries";
+  const reply = await client.subscribe({ topics: [TOPIC, summaries] });
+  const begins = Object.fromEntries(reply.windows.map((window) => [window.topic, window.bootstrap]));
+  assert.deepEqual(begins, { [TOPIC]: { from_seq: 1, truncated: false }, [summaries]: { snapshot: true, truncated: false } });
+  await client.until(() => client.of("sync:snapshot").some((part) => part.last), "the snapshot");
+  await client.reached(TOPIC, 3);
+});
+
+test("who is closed for what it sent is told where to resume", async (t) => {
+  const operator = await withRun(t, 5, { KHALA_WS_MESSAGE_BYTES_MAX: "4096" });
+  for (const [bytes, code, why] of [[frame(TEXT, "hello"), 4003, "invalid_message"],
+    [frame(TEXT, "x".repeat(4097)), 1009, "payload_too_large"], [frame(5, "x"), 1002, "ws_protocol_error"]]) {
+    const raw = await RawSocket.open(operator);
+    await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC], resume_after: { [TOPIC]: 0 } }]));
+    await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[4].through === 5);
+    await raw.send(bytes);
+    const [, , channel, event, body] = JSON.parse((await raw.frame()).payload);
+    assert.deepEqual([channel, event, body.code], ["sync:v1", "sync:error", why]);
+    assert.deepEqual(body.resume_after, [{ topic: TOPIC, watermark: 5 }]);
+    assert.deepEqual(await raw.closed(), { code, reason: `resume_after ${TOPIC}=5` });
+  }
+});
+
 test("a handshake that is none is answered as HTTP", async (t) => {
   const operator = await operate(t);
   const good = handshake(operator);
@@ -429,7 +455,9 @@ test("who sends too many messages is told so, and closed if it goes on", async (
       const next = await raw.frame();
       if (next === null) return null;
       if (next.opcode === CLOSE) return next.payload.readUInt16BE(0);
-      const [, , , , body] = JSON.parse(next.payload);
+      const [, , , event, body] = JSON.parse(next.payload);
+      if (event === "sync:error") assert.equal(body.code, "rate_limited");
+      if (event === "sync:error") continue;
       const code = body.status === "ok" ? "ok" : body.response.code;
       codes.set(code, (codes.get(code) ?? 0) + 1);
     }
@@ -508,6 +536,7 @@ test("a server that ends tells every client, spread over time, also those that t
     assert.equal(errors.length, 1);
     assert.equal(errors[0].code, "shutting_down");
     assert.ok(errors[0].reconnect_after_ms >= 400);
+    assert.deepEqual(errors[0].resume_after, [{ topic: TOPIC, watermark: 5 }]);
   }
   const times = ends.map((one) => one.at).sort((a, b) => a - b);
   assert.ok(times.at(-1) - times[0] > 500, `all at once: ${times}`);

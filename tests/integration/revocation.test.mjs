@@ -400,6 +400,7 @@ test("every dialect is told before its token ends, and hears nothing after it", 
     } else {
       assert.deepEqual(told, ["reauth_required", "token_expired"], dialect);
       assert.ok(one.notices[0].expires_in_ms > 0 && one.notices[0].expires_in_ms <= 30_000);
+      if (!dialect.endsWith("sse")) assert.ok(one.notices[1].resume_after[0].watermark > 0, dialect);
     }
     assert.equal(one.ended.code, dialect.endsWith("sse") ? 0 : 4002, dialect);
   }

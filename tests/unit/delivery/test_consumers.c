@@ -38,6 +38,15 @@ static void topics_and_principals_are_consumers_of_their_own(void **state) {
     assert_int_equal(seen.active_topics, 1);
 }
 
+static void a_topic_not_polled_for_a_minute_is_not_active(void **state) {
+    struct consumer_state seen = {0};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    assert_ok(consumers_admit(*state, &b, 1000 + CONSUMER_ACTIVE_MS, &seen));
+    assert_int_equal(seen.active_topics, 2);
+    assert_ok(consumers_admit(*state, &b, 1001 + CONSUMER_ACTIVE_MS + 250, &seen));
+    assert_int_equal(seen.active_topics, 1);
+}
+
 static void the_one_silent_longest_gives_way(void **state) {
     struct consumer_state seen = {0};
     const struct consumer_key c = {SLICE("p"), SLICE("c")};
@@ -84,6 +93,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_poll_too_soon_is_refused_and_does_not_push_the_clock,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(a_topic_not_polled_for_a_minute_is_not_active, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(topics_and_principals_are_consumers_of_their_own, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(the_one_silent_longest_gives_way, setup, teardown),
