@@ -416,6 +416,16 @@ test("bytes that come with the handshake are taken, and in order", async (t) => 
   assert.deepEqual(refs, ["1", "2", "3", "4", "5"]);
 });
 
+test("messages behind large replies are answered, all of them", async (t) => {
+  const operator = await withRun(t, 1);
+  const raw = await RawSocket.open(operator);
+  const topics = range(1, 1000).map((i) => `room:${"x".repeat(100)}:${i}`);
+  await raw.send(message(["1", "s", "sync:v1", "sync:subscribe", { topics }]));
+  assert.equal((await raw.reply("s")).status, "ok");
+  await raw.send(Buffer.concat(range(1, 20).map((i) => message(["1", `h${i}`, "sync:v1", "sync:heartbeat", {}]))));
+  for (const i of range(1, 20)) assert.equal((await raw.reply(`h${i}`)).status, "ok");
+});
+
 test("who sends too many messages is told so, and closed if it goes on", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WS_MESSAGES_PER_SECOND: "50" } });
   const healthy = await Client.join(operator);
