@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "auth/principal.h"
 #include "authority/object_writer.h"
 #include "delivery/stale.h"
 #include "server/handlers.h"
@@ -17,7 +18,6 @@
 #define PAGE_BYTES     (1u << 20)
 #define PAGE_BYTES_MAX (160u << 20)
 #define DRIVER         SLICE("memory")
-#define PRINCIPAL      SLICE("operator")
 
 struct poll {
     struct topic_reader reader; /* first: the work of the exchange */
@@ -37,17 +37,24 @@ static void poll_free(void *work) {
     free(poll);
 }
 
-static struct consumer_key consumer_key(const struct exchange *exchange) {
-    return (struct consumer_key){PRINCIPAL, exchange->parameters[0]};
+static struct slice name_of(const struct exchange *exchange, char text[PRINCIPAL_NAME_BYTES_MAX]) {
+    return (struct slice){text, principal_name(exchange->principal, text)};
+}
+
+/* The text is the caller's. Were the principal left out, whoever polls a topic would use up the
+ * turns of all the others there, and be struck for their lag. */
+static struct consumer_key consumer_key(const struct exchange *exchange,
+                                        char text[PRINCIPAL_NAME_BYTES_MAX]) {
+    return (struct consumer_key){name_of(exchange, text), exchange->parameters[0]};
 }
 
 static void count_poll(enum metric metric) {
     metrics_add(metric, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
 }
 
-static struct cause cause_of(struct exchange *exchange) {
+static struct cause cause_of(struct exchange *exchange, char text[PRINCIPAL_NAME_BYTES_MAX]) {
     return (struct cause){.connection = exchange_request_id(exchange),
-                          .principal = PRINCIPAL,
+                          .principal = name_of(exchange, text),
                           .topic = exchange->parameters[0],
                           .dialect = LABEL_DIALECT_POLL};
 }
@@ -56,8 +63,9 @@ static struct cause cause_of(struct exchange *exchange) {
 
 static void answer_stale(struct poll *poll) {
     const struct subscription *subscription = &poll->reader.subscription;
+    char who[PRINCIPAL_NAME_BYTES_MAX];
     struct buffer details;
-    telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange),
+    telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange, who),
                     subscription_continuity(subscription));
     buffer_init(&details, 32768);
     enum status status = stale_write_json(
@@ -78,8 +86,9 @@ static void answer_stale(struct poll *poll) {
 
 static void answer_evicted(struct poll *poll, uint64_t lag) {
     struct exchange *exchange = poll->reader.exchange;
+    char who[PRINCIPAL_NAME_BYTES_MAX];
     struct buffer details;
-    struct cause cause = cause_of(exchange);
+    struct cause cause = cause_of(exchange, who);
     cause.status = STATUS_SLOW_CONSUMER_EVICTED;
     telemetry_evicted(exchange->server, cause);
     buffer_init(&details, 4096);
@@ -161,7 +170,8 @@ static void answer_page(struct poll *poll) {
     uint64_t next = subscription->next_seq - 1;
     uint64_t head = subscription->window.head_seq;
     uint64_t lag = head > next ? head - next : 0;
-    struct consumer_key key = consumer_key(exchange);
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct consumer_key key = consumer_key(exchange, who);
     struct buffer out;
     buffer_init(&out, PAGE_BYTES_MAX + 65536);
     enum status status = consumers_served(exchange->server->consumers, &key, lag, &poll->consumer);
@@ -347,7 +357,8 @@ static enum status poll_begin(struct exchange *exchange, const struct question *
 void handle_messages(struct exchange *exchange) {
     struct question question;
     struct consumer_state consumer = {0};
-    struct consumer_key key = consumer_key(exchange);
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    struct consumer_key key = consumer_key(exchange, who);
     enum status status = question_read(exchange, &question);
     if (status == STATUS_INVALID_REQUEST) {
         exchange_answer_error(
