@@ -25,6 +25,8 @@
 #define DEPTH_MAX       16
 /* A part, which may be one document of any size. */
 #define SNAPSHOT_BYTES_MAX (160u << 20)
+/* The same, with its event and channel around it. */
+#define PUSH_BYTES_MAX (SNAPSHOT_BYTES_MAX + 4096)
 
 struct phoenix {
     bool is_joined;
@@ -55,7 +57,7 @@ static const struct page_form *form_of(const struct link *link, bool frames) {
 
 static enum status say_push(struct link *link, struct slice event, struct slice payload) {
     struct buffer text;
-    buffer_init(&text, REPLY_BYTES_MAX);
+    buffer_init(&text, PUSH_BYTES_MAX);
     enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
     if (status == STATUS_OK)
         status = websocket_say(link, buffer_slice(&text));

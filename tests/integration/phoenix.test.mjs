@@ -426,6 +426,19 @@ test("messages behind large replies are answered, all of them", async (t) => {
   for (const i of range(1, 20)) assert.equal((await raw.reply(`h${i}`)).status, "ok");
 });
 
+test("a snapshot with one very large document arrives whole", async (t) => {
+  const operator = await withRun(t, 1, { RUNTIME_KHALA_RUN_EVENTS_MAX_PAYLOAD_BYTES: "16777216" });
+  const reason = "x".repeat(5 << 20);
+  await operator.did("runs/a/events", { event_type: "run.finished", payload: { status: "failed", reason } });
+  const client = await Client.join(operator);
+  await client.subscribe({ topics: ["runtime.run_summaries"] });
+  await client.until(() => client.of("sync:snapshot").length === 1, "the snapshot");
+  const [{ documents, last }] = client.of("sync:snapshot");
+  assert.equal(last, true);
+  assert.equal(documents[0].payload.terminal_reason, reason);
+  assert.deepEqual(client.closes, []);
+});
+
 test("who sends too many messages is told so, and closed if it goes on", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WS_MESSAGES_PER_SECOND: "50" } });
   const healthy = await Client.join(operator);
