@@ -308,9 +308,12 @@ test("every setting has its documented default, and there is no other", () => {
 });
 
 test("the environment wins over the default, a flag over the environment", () => {
+  // One without the other is refused.
+  const pair = { KHALA_TLS_CERT_FILE: "somewhere", KHALA_TLS_KEY_FILE: "somewhere" };
   for (const row of documented()) {
     const { good, shown = good } = samples(row);
-    assert.deepEqual(config({ [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
+    const others = row.name in pair ? pair : {};
+    assert.deepEqual(config({ ...others, [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
     if (row.flag === "–") continue;
     assert.deepEqual(config({ [row.name]: row.fallback }, [row.flag, good])[row.name],
       { value: good, source: "flag" }, row.flag);
