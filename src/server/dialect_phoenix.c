@@ -805,7 +805,7 @@ static enum status tell_end(struct link *link, enum status why, uint64_t retry_a
     buffer_init(&body, REPLY_BYTES_MAX);
     enum status status = notice_end(link, why, retry_after_ms, &body);
     if (status == STATUS_OK)
-        status = say_error(link, STATUS_SHUTTING_DOWN, buffer_slice(&body));
+        status = say_error(link, why, buffer_slice(&body));
     buffer_release(&body);
     notice_resume(link, reason);
     return status == STATUS_OK ? ws_close_write(out, (unsigned)code, slice_of(reason)) : status;
@@ -827,21 +827,9 @@ static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffe
 }
 
 static enum status tell_failed(struct link *link, enum status failed, struct buffer *out) {
-<<<<<<< HEAD
-    struct buffer body;
-    buffer_init(&body, 4096);
-    enum status status = write_error(failed, &body);
-    if (status == STATUS_OK)
-        status = say_error(link, failed, buffer_slice(&body));
-    buffer_release(&body);
-    return status == STATUS_OK ? ws_close_write(out, (unsigned)ws_close_code(failed),
-                                                slice_of(status_message(failed)))
-                               : status;
-=======
     /* The dialect has one word for whatever is too large. */
     enum status why = failed == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : failed;
     return tell_end(link, why, 0, ws_close_code(why), out);
->>>>>>> review4
 }
 
 static const struct dialect phoenix_dialect = {

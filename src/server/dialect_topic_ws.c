@@ -152,21 +152,8 @@ static enum status tell_error(struct link *link, enum status why, uint64_t retry
     enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
     buffer_init(&body, BODY_BYTES_MAX);
     notice_resume(link, reason);
-<<<<<<< HEAD
     link_tell_error(link, why);
-    enum status status = notice_positions(link, &positions);
-    struct object_writer object = object_begin(&body);
-    object_text(&object, SLICE("code"), slice_of(status_code(why)));
-    object_text(&object, SLICE("message"), slice_of(status_message(why)));
-    if (retry_after_ms > 0)
-        object_number(&object, SLICE("reconnect_after_ms"), retry_after_ms);
-    object_json(&object, SLICE("resume_after"), buffer_slice(&positions));
-    enum status ended = object_end(&object);
-    if (status == STATUS_OK)
-        status = ended;
-=======
     enum status status = notice_end(link, why, retry_after_ms, &body);
->>>>>>> review4
     if (status == STATUS_OK)
         status = tagged_last(link, out, "error", buffer_slice(&body), code, reason);
     buffer_release(&body);

@@ -54,7 +54,7 @@ async function latencies(operator, client, topic, append, count) {
 const median = (times) => times[Math.floor(times.length / 2)];
 
 test("who catches up from 20 000 behind at full speed is not evicted, in any dialect", async (t) => {
-  const operator = await withRun(t, { KHALA_SLOW_CONSUMER_CHECK_MS: "250", RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "40000" });
+  const operator = await withRun(t, { KHALA_SLOW_CONSUMER_CHECK_MS: "2000", RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "40000" });
   for (let i = 0; i < 20; i++) await operator.batch(events(1000, (n) => ({ n, text: "x".repeat(300) })));
   const phoenix = await Client.join(operator);
   await phoenix.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });
