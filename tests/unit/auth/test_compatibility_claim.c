@@ -50,8 +50,9 @@ static void what_is_malformed_is_as_good_as_nothing(void **state) {
         "{\"client_build_id\":\"\",\"schema_version\":99999999999999999999999}",
         "{\"client_build_id\":\"\",\"schema_version\":\" 1\"}",
         "{\"client_build_id\":\"a\",\"client_build_id\":\"b\",\"schema_version\":1}",
-        "{\"client_build_id\":\"0123456789012345678901234567890123456789012345678901234567890123"
-        "4\",\"schema_version\":\"\"}",
+        ("{\"client_build_id\":"
+         "\"01234567890123456789012345678901234567890123456789012345678901234\","
+         "\"schema_version\":\"\"}"),
     };
     static const char *const queries[] = {
         "client_build_id=a&client_build_id=b&schema_version=1&schema_version=1",
