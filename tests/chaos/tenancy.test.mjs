@@ -18,6 +18,7 @@ const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 20);
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
 const CLIENTS = 24;
 const BATCH = 16;
+const EVENTS = 8000; // then they come one by one: what is searched stays bounded
 const LOBBY = "lobby:1";
 const SHARED = ["runtime.run_summaries", "runtime.codex_worker_summaries", "runtime.codex_worker_events", "runtime.notifications"];
 const SCOPES = ["runtime.run_events", "runtime.codex_worker_events", "runtime.worker_lifecycle_events", "runtime.notifications", "runtime.audit"];
@@ -141,7 +142,7 @@ async function write(operator, ledger, state) {
       const tenant = pick(TENANTS);
       await found(operator, ledger, tenant, pick(Object.values(tenant.identities)));
     }
-    const invented = Array.from({ length: BATCH }, invent);
+    const invented = Array.from({ length: ledger.owners.size < EVENTS ? BATCH : 1 }, invent);
     const answers = await operator.batch(invented.map(({ item }) => item));
     for (const [i, { status, event, error }] of answers.entries()) {
       assert.equal(status, 200, JSON.stringify(error));
@@ -211,12 +212,11 @@ async function request(operator, client, method, path, body) {
   const response = await operator.ask(method, path, body, { authorization: `Bearer ${client.token}` });
   client.receive(JSON.stringify(response.headers));
   client.receive(response.body);
-  if (response.status !== 200) {
-    assert.equal(response.status, 403, response.body);
-    client.refusals++;
-    return null;
-  }
-  return response.body;
+  if (response.status === 200) return response.body;
+  // A cursor beyond its topic's budget says nothing about who asks.
+  assert.ok(response.status === 403 || (response.status === 410 && path.includes("after_seq=")), response.body);
+  client.refusals += response.status === 403 ? 1 : 0;
+  return null;
 }
 
 /** A WebSocket, its messages searched and handed on; null when it was refused. */
