@@ -24,12 +24,14 @@ static enum status put_frame(const struct io_loop *loop, struct frame *frame, st
     return sse_event(out, &(struct sse_event){.id = {id, size}, .data = frame->content.payload});
 }
 
+static const struct event_stream_writer writer = {put_frame, NULL};
+
 static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, true, put_frame, out);
+    return event_stream_encode(page, tools, true, &writer, out);
 }
 
 static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, false, put_frame, out);
+    return event_stream_encode(page, tools, false, &writer, out);
 }
 
 static const struct page_form chunked_form = {PAGE_FORM_LOG_SSE, EVENT_STREAM_BYTES_MAX,

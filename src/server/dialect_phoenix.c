@@ -655,7 +655,7 @@ static enum status answer_heartbeat(struct link *link, const struct phoenix_mess
 }
 
 /* A new token for the one the connection came with: of the same principal, or it is refused. What
- * was subscribed to stays; what the new token may not read is dropped. */
+ * was subscribed to stays, and so does the old token where the new one may not read all of it. */
 static enum status refresh(struct link *link, const struct phoenix_message *message,
                            const struct phoenix_address *to) {
     struct json_field field = {.name = SLICE("token")};

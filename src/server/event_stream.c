@@ -18,17 +18,30 @@ static enum status put_piece(const struct link *link, struct buffer *out, struct
     return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
+/* Nothing is hidden between frames that follow each other. */
+static enum status pass(const struct event_stream_writer *writer, const struct io_loop *loop,
+                        uint64_t after, uint64_t through, struct buffer *out) {
+    return writer->pass && through > after ? writer->pass(loop, after, through, out) : STATUS_OK;
+}
+
 enum status event_stream_encode(const struct page *page, const struct io_loop *loop,
-                                bool is_chunked,
-                                enum status (*put)(const struct io_loop *loop, struct frame *frame,
-                                                   struct buffer *out),
+                                bool is_chunked, const struct event_stream_writer *writer,
                                 struct buffer *out) {
     struct buffer piece;
+    struct buffer *target = is_chunked ? &piece : out;
+    uint64_t after = page->batch.after_seq;
     enum status status = STATUS_OK;
     buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
-    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
-        status = put(loop, page->batch.frames[i], is_chunked ? &piece : out);
-    /* Of a page without a frame for its reader nothing is sent. */
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
+        struct frame *frame = page->batch.frames[i];
+        status = pass(writer, loop, after, frame->content.seq - 1, target);
+        if (status == STATUS_OK)
+            status = writer->put(loop, frame, target);
+        after = frame->content.seq;
+    }
+    if (status == STATUS_OK)
+        status = pass(writer, loop, after, page->batch.through_seq, target);
+    /* Of a page without a word for its reader nothing is sent. */
     if (status == STATUS_OK && piece.size > 0)
         status = http1_chunk(out, buffer_slice(&piece));
     buffer_release(&piece);

@@ -25,11 +25,19 @@ void event_stream_begin(struct link *link, struct slice topic,
 /* The answer to HEAD. */
 void event_stream_answer_head(struct exchange *exchange);
 
-/* For encoders: the frames of a page, each by put. */
-MUST_CHECK enum status event_stream_encode(
-    const struct page *page, const struct io_loop *loop, bool is_chunked,
-    enum status (*put)(const struct io_loop *loop, struct frame *frame, struct buffer *out),
-    struct buffer *out);
+/* How a page is written: its frames, and the ranges in which all is hidden; NULL: those are not
+ * told. */
+struct event_stream_writer {
+    enum status (*put)(const struct io_loop *loop, struct frame *frame, struct buffer *out);
+    enum status (*pass)(const struct io_loop *loop, uint64_t after, uint64_t through,
+                        struct buffer *out);
+};
+
+/* For encoders. */
+MUST_CHECK enum status event_stream_encode(const struct page *page, const struct io_loop *loop,
+                                           bool is_chunked,
+                                           const struct event_stream_writer *writer,
+                                           struct buffer *out);
 
 /* Notices. */
 MUST_CHECK enum status event_stream_tell(const struct link *link, struct buffer *out,

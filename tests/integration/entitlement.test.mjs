@@ -183,3 +183,16 @@ test("a join says which topics are open, and how far they are", async (t) => {
   assert.deepEqual(await welcome({ scopes: RUNS, topics: ["room:1", "room:2", "run:*:events", "worker:w:lifecycle"], streams: ["runtime.run.b.events"] }),
     [["room:1", "room:2", "run:*:events", "run:b:events"], { "room:1": 1, "run:b:events": 1 }]);
 });
+
+test("a stream says which range it covers where frames are hidden, and its id goes on", async (t) => {
+  const operator = await tenants(t);
+  const token = await operator.token({ user_id: "bob", scopes: RUNS });
+  // Summaries of a, b, o and n, of which bob sees the second.
+  const stream = await follow(operator, "runtime.run_summaries", token);
+  await stream.until((one) => one.lastSeq === 4, "the whole range");
+  assert.deepEqual(stream.events.map(({ type, data }) => [type, data.after ?? data.sequence, data.through]),
+    [["progress", 0, 1], ["message", 2, undefined], ["progress", 2, 4]]);
+  await operator.did("runs", { run_id: "a2", owner_user_id: "alice" }, 201);
+  await stream.until((one) => one.lastSeq === 5, "what is live and hidden");
+  assert.deepEqual(stream.events.at(-1).data, { after: 4, through: 5 });
+});
