@@ -34,7 +34,7 @@ struct conn {
     struct push *pushed;       /* what the link's socket is still taking */
     struct buffer unread;      /* bytes behind the request being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
-    size_t lingered_bytes; /* thrown away since the last answer */
+    size_t lingered_bytes;     /* thrown away since the last answer */
     enum conn_state state;
     bool is_operators; /* came in by the operator's own listener */
     bool has_place;    /* among the server's connections_max */

@@ -43,8 +43,7 @@ void event_stream_opened(struct link *link, struct link_opening *opening);
 MUST_CHECK enum status event_stream_heartbeat(struct link *link, struct buffer *out);
 MUST_CHECK enum status event_stream_leaving(struct link *link, uint64_t retry_after_ms,
                                             struct buffer *out);
-MUST_CHECK enum status event_stream_reauth(struct link *link, uint64_t left_ms,
-                                           struct buffer *out);
+MUST_CHECK enum status event_stream_reauth(struct link *link, uint64_t left_ms, struct buffer *out);
 MUST_CHECK enum status event_stream_failed(struct link *link, enum status failed,
                                            struct buffer *out);
 

@@ -33,10 +33,10 @@ struct server {
     struct io_loop *loops;
     size_t loop_count;
     atomic_size_t loops_started; /* a request may come before the last has */
-    uint64_t body_bytes_max; /* of a single append */
-    uint64_t item_bytes_max; /* of an item of a batch */
-    uint16_t port;           /* the one in force, also when 0 was asked for */
-    uint16_t operator_port;  /* the same of the operator's listener; 0: there is none */
+    uint64_t body_bytes_max;     /* of a single append */
+    uint64_t item_bytes_max;     /* of an item of a batch */
+    uint16_t port;               /* the one in force, also when 0 was asked for */
+    uint16_t operator_port;      /* the same of the operator's listener; 0: there is none */
     struct operator_key operator_key;
     struct gate gate;
     struct tls_context *tls; /* NULL: bytes go as they are, on both addresses */

@@ -30,7 +30,8 @@ struct single_use {
 MUST_CHECK enum status single_use_post(struct single_use *use, struct writer *writer,
                                        struct io_loop *loop, struct slice id);
 
-/* Until when a token's use is worth remembering: it is refused afterwards, whoever's clock it is. */
+/* Until when a token's use is worth remembering: it is refused afterwards, whoever's clock it is.
+ */
 uint64_t single_use_token_until_ms(const struct principal *principal);
 
 #endif
