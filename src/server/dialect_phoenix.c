@@ -27,6 +27,8 @@
 #define DEPTH_MAX       16
 /* A part, which may be one document of any size. */
 #define SNAPSHOT_BYTES_MAX (160u << 20)
+/* The same, with its event and channel around it. */
+#define PUSH_BYTES_MAX (SNAPSHOT_BYTES_MAX + 4096)
 
 struct phoenix {
     bool is_joined;
@@ -66,7 +68,7 @@ static const struct page_form *form_of(const struct link *link, bool frames) {
 
 static enum status say_push(struct link *link, struct slice event, struct slice payload) {
     struct buffer text;
-    buffer_init(&text, REPLY_BYTES_MAX);
+    buffer_init(&text, PUSH_BYTES_MAX);
     enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
     if (status == STATUS_OK)
         status = websocket_say(link, buffer_slice(&text));
@@ -588,20 +590,26 @@ static enum status subscribe(struct link *link, const struct phoenix_message *me
 
 /* ---- the other messages ---- */
 
-/* Of one that is subscribed to, the stream's name follows from the topic's. */
-static struct link_reader *find_named(const struct link *link, const struct subscribe_item *item) {
-    struct link_reader *reader = link->readers;
-    if (!item->is_stream)
-        return link_reader_find(link, item->topic);
-    for (; reader; reader = reader->next) {
+static bool names(const struct subscribe *wanted, struct slice topic, struct slice stream) {
+    for (size_t i = 0; i < wanted->count; i++)
+        if (slice_equal(wanted->items[i].name, wanted->items[i].is_stream ? stream : topic))
+            return true;
+    return false;
+}
+
+/* Of one that is subscribed to, the stream's name follows from the topic's: once for each, since
+ * once for each that is asked about would hold up the loop. */
+static void drop_named(struct link *link, const struct subscribe *wanted) {
+    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
         char text[STREAM_ID_BYTES_MAX];
         struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-        if (!reader->is_leaving &&
-            topic_to_stream(reader->subscription.options.topic, &stream) == STATUS_OK &&
-            slice_equal(buffer_slice(&stream), item->name))
-            break;
+        struct slice topic = reader->subscription.options.topic;
+        next = reader->next;
+        if (reader->is_leaving || topic_to_stream(topic, &stream) != STATUS_OK)
+            continue;
+        if (names(wanted, topic, buffer_slice(&stream)))
+            link_reader_drop(reader);
     }
-    return reader;
 }
 
 static enum status unsubscribe(struct link *link, const struct phoenix_message *message,
@@ -610,11 +618,8 @@ static enum status unsubscribe(struct link *link, const struct phoenix_message *
     struct buffer body;
     enum status status = subscribe_read(&wanted, message->payload, slice_of(link->server->epoch),
                                         link->server->config.subscriptions_max);
-    for (size_t i = 0; status == STATUS_OK && i < wanted.count; i++) {
-        struct link_reader *reader = find_named(link, &wanted.items[i]);
-        if (reader)
-            link_reader_drop(reader);
-    }
+    if (status == STATUS_OK)
+        drop_named(link, &wanted);
     subscribe_release(&wanted);
     if (status != STATUS_OK)
         return say_refusal(link, to, status);

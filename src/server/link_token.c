@@ -73,7 +73,7 @@ void link_admitted(struct link *link, const struct principal *principal) {
 /* ---- a fresh one ---- */
 
 static bool same_text(struct slice a, struct slice b) {
-    return !a.data == !b.data && slice_equal(a, b);
+    return a.data && b.data ? slice_equal(a, b) : a.data == b.data;
 }
 
 static bool is_same(const struct principal *a, const struct principal *b) {

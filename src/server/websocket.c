@@ -312,15 +312,24 @@ static enum status hand_on_waiting(struct link *link) {
     return status;
 }
 
+/* What the socket took at once makes room for what waits, and nobody else would say so. */
 static void settle(struct link *link, enum status status) {
+    const struct buffer *waiting = &link->websocket->waiting;
     if (!link->conn)
         return;
-    if (status != STATUS_OK)
-        fail(link, status);
-    link_flush(link);
-    if (!link->conn || link->is_closing)
-        return;
-    if (must_wait(link) || link->websocket->waiting.size > 0)
+    for (;;) {
+        if (status != STATUS_OK)
+            fail(link, status);
+        link_flush(link);
+        if (!link->conn || link->is_closing)
+            return;
+        if (waiting->size == 0 || must_wait(link))
+            break;
+        status = hand_on_waiting(link);
+        if (!link->conn)
+            return;
+    }
+    if (must_wait(link))
         hold(link);
     else
         unhold(link);

@@ -285,6 +285,9 @@ function documented() {
   });
 }
 
+/** Neither is taken without the other. */
+const TOGETHER = ["KHALA_TLS_CERT_FILE", "KHALA_TLS_KEY_FILE"];
+
 /** Another value the setting takes, and one it does not. */
 function samples({ takes, fallback }) {
   if (takes === "host:port") return { good: "localhost:80", bad: "localhost" };
@@ -310,7 +313,8 @@ test("every setting has its documented default, and there is no other", () => {
 test("the environment wins over the default, a flag over the environment", () => {
   for (const row of documented()) {
     const { good, shown = good } = samples(row);
-    assert.deepEqual(config({ [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
+    const beside = TOGETHER.includes(row.name) ? Object.fromEntries(TOGETHER.map((name) => [name, good])) : {};
+    assert.deepEqual(config({ ...beside, [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
     if (row.flag === "–") continue;
     assert.deepEqual(config({ [row.name]: row.fallback }, [row.flag, good])[row.name],
       { value: good, source: "flag" }, row.flag);

@@ -136,6 +136,22 @@ test("a poll too soon is told when, and does not push the clock", async (t) => {
   await page(operator, "run:other:events", "after_seq=0");
 });
 
+test("who polls a topic takes no turn of anybody else there", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" } });
+  const as = async (user_id) => {
+    const authorization = `Bearer ${await operator.token({ user_id, topics: ["room:1", "room:2"] })}`;
+    return (topic) => operator.ask("GET", `khala/topics/${topic}/messages`, undefined, { authorization });
+  };
+  const [alice, bob] = [await as("alice"), await as("bob")];
+  assert.equal((await alice("room:1")).status, 200);
+  assert.equal((await alice("room:2")).status, 200);
+  assert.equal((await alice("room:1")).status, 429);
+  const answer = await bob("room:1");
+  assert.equal(answer.status, 200, answer.body);
+  assert.equal(JSON.parse(answer.body).active_topic_count, 1);
+  assert.equal((await poll(operator, "room:1")).status, 200);
+});
+
 test("a stale cursor is 410 with all that is needed, and a bootstrap gets back in one step", async (t) => {
   const operator = await operate(t, { settings: { ...PATIENT, RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "3" } });
   await operator.did("runs", { run_id: "a" }, 201);

@@ -55,7 +55,7 @@ test("a healthy folder is found healthy, with and without a server", async (t) =
   operator.server.crashed = true;
   const idle = examine(operator.data);
   assert.equal(idle.ok, true);
-  assert.deepEqual(Object.keys(idle.found), ["settings", "folder", "server", "files", "descriptors", "disk", "store", "pages", "chains", "clock"]);
+  assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "folder", "server", "files", "descriptors", "disk", "store", "pages", "chains", "clock"]);
   assert.equal(idle.found.server[0].message, "none runs on this folder");
   const { code, out } = run(["doctor", "--data-dir", operator.data]);
   assert.equal(code, 0);

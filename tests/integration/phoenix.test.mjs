@@ -442,6 +442,29 @@ test("bytes that come with the handshake are taken, and in order", async (t) => 
   assert.deepEqual(refs, ["1", "2", "3", "4", "5"]);
 });
 
+test("messages behind large replies are answered, all of them", async (t) => {
+  const operator = await withRun(t, 1);
+  const raw = await RawSocket.open(operator);
+  const topics = range(1, 1000).map((i) => `room:${"x".repeat(100)}:${i}`);
+  await raw.send(message(["1", "s", "sync:v1", "sync:subscribe", { topics }]));
+  assert.equal((await raw.reply("s")).status, "ok");
+  await raw.send(Buffer.concat(range(1, 20).map((i) => message(["1", `h${i}`, "sync:v1", "sync:heartbeat", {}]))));
+  for (const i of range(1, 20)) assert.equal((await raw.reply(`h${i}`)).status, "ok");
+});
+
+test("a snapshot with one very large document arrives whole", async (t) => {
+  const operator = await withRun(t, 1, { RUNTIME_KHALA_RUN_EVENTS_MAX_PAYLOAD_BYTES: "16777216" });
+  const reason = "x".repeat(5 << 20);
+  await operator.did("runs/a/events", { event_type: "run.finished", payload: { status: "failed", reason } });
+  const client = await Client.join(operator);
+  await client.subscribe({ topics: ["runtime.run_summaries"] });
+  await client.until(() => client.of("sync:snapshot").length === 1, "the snapshot");
+  const [{ documents, last }] = client.of("sync:snapshot");
+  assert.equal(last, true);
+  assert.equal(documents[0].payload.terminal_reason, reason);
+  assert.deepEqual(client.closes, []);
+});
+
 test("who sends too many messages is told so, and closed if it goes on", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WS_MESSAGES_PER_SECOND: "50" } });
   const healthy = await Client.join(operator);

@@ -8,7 +8,7 @@ import { operate } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
-import { CLOSE, RawSocket, TEXT, handshake, message } from "../lib/websocket.mjs";
+import { CLOSE, PING, RawSocket, TEXT, frame, handshake, message } from "../lib/websocket.mjs";
 
 const TOPIC = "run:a:events";
 const PATH = encodeURIComponent(TOPIC);
@@ -131,6 +131,19 @@ async function beside(t, count) {
   assert.deepEqual(healthy.run(TOPIC).sequences, range(901, head));
   return { grown_kib: grown, median_ms: median(times), p99_ms: times.at(-1) };
 }
+
+test("who reads nothing and follows nothing is evicted too, and the server goes on", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "50" } });
+  const raw = await RawSocket.open(operator);
+  raw.peer.socket.pause();
+  // Pongs are all there is to send it: they fill its socket, then the strikes begin.
+  const pings = Buffer.concat(Array.from({ length: 2000 }, () => frame(PING, "x".repeat(125))));
+  const flood = () => raw.peer.socket.write(pings, (error) => !error && setImmediate(flood));
+  flood();
+  await operator.server.saw("log", /client\.disconnected code=slow_consumer .*close_code=4000/);
+  const { body } = await operator.get("/metrics");
+  assert.match(body, /slow_consumer_evictions_total\{dialect="phoenix",topic_class="none"\} 1\n/);
+});
 
 test("a thousand stuck clients cost no memory that grows, delay nobody, and are closed", async (t) => {
   const alone = await beside(t, 0);
