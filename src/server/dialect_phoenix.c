@@ -143,9 +143,9 @@ static struct phoenix_request *request_make(const struct link *link,
     request->has_ref = to->ref.data != NULL;
     request->join_ref_size = to->join_ref.size;
     request->ref_size = to->ref.size;
-    if (to->join_ref.size > 0)
+    if (request->has_join_ref)
         memcpy(request->join_ref, to->join_ref.data, to->join_ref.size);
-    if (to->ref.size > 0)
+    if (request->has_ref)
         memcpy(request->ref, to->ref.data, to->ref.size);
     arena_init(&request->subscribe.arena, 1);
     buffer_init(&request->topics, REPLY_BYTES_MAX);
@@ -345,7 +345,8 @@ static bool has_forbidden(const struct subscribe *subscribe) {
 static enum status write_forbidden(struct link *link, const struct subscribe *subscribe,
                                    struct buffer *out) {
     struct buffer names;
-    const char *reason = NULL;
+    /* That of the first takes its place, unless there was no memory to come that far. */
+    const char *reason = "";
     buffer_init(&names, REPLY_BYTES_MAX);
     enum status status = buffer_append_byte(&names, '[');
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
@@ -353,7 +354,7 @@ static enum status write_forbidden(struct link *link, const struct subscribe *su
         if (item->grant.status == STATUS_OK)
             continue;
         link_tell_denied(link, item->topic, item->grant.status);
-        if (reason)
+        if (*reason)
             status = buffer_append_byte(&names, ',');
         else
             reason = status_code(item->grant.status);
