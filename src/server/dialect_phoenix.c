@@ -714,7 +714,7 @@ static enum status receive(struct link *link, struct slice text) {
     if (status != STATUS_OK)
         return status == STATUS_OUT_OF_MEMORY ? status : STATUS_INVALID_MESSAGE;
     struct phoenix_address to = {message.join_ref, message.ref, message.topic};
-    if (websocket_is_flooding(link)) {
+    if (websocket_is_flooding(link, text.size)) {
         status = say_refusal(link, &to, STATUS_RATE_LIMITED);
         return status == STATUS_OK ? STATUS_RATE_LIMITED : status;
     }

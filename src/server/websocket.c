@@ -19,6 +19,7 @@
 /* A peer may save up so much, and is forgiven once it has. */
 #define CREDIT_US_MAX (2 * UINT64_C(1000000))
 #define FLOODED_MAX   1000
+#define WEIGHT_BYTES  4096
 #define WAITING_BYTES (sizeof(uint32_t))
 
 struct websocket {
@@ -121,10 +122,19 @@ bool websocket_deflates(const struct link *link) {
     return link->websocket->deflate;
 }
 
-bool websocket_is_flooding(struct link *link) {
+/* What a message counts for: a small one is one. A few hundred compressed bytes may be a message of
+ * the largest size, which takes as long to read as many small ones. */
+static unsigned weight_of(size_t message_bytes) {
+    return 1 + (unsigned)(message_bytes / WEIGHT_BYTES);
+}
+
+bool websocket_is_flooding(struct link *link, size_t message_bytes) {
     struct websocket *websocket = link->websocket;
     uint64_t now_ms = clock_mono_ms(&link->loop->clock);
-    uint64_t cost_us = 1000000 / link->loop->config->messages_per_second;
+    uint64_t cost_us =
+        weight_of(message_bytes) * UINT64_C(1000000) / link->loop->config->messages_per_second;
+    if (cost_us > CREDIT_US_MAX)
+        cost_us = CREDIT_US_MAX;
     websocket->credit_us += (now_ms - websocket->credited_at_ms) * 1000;
     websocket->credited_at_ms = now_ms;
     if (websocket->credit_us >= CREDIT_US_MAX) {
@@ -206,9 +216,10 @@ static bool must_wait(const struct link *link) {
 static enum status hand_on(struct link *link, struct slice text) {
     metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(link->dialect->label), 1);
     enum status status = link->dialect->receive(link, text);
-    if (status == STATUS_RATE_LIMITED && ++link->websocket->flooded < FLOODED_MAX)
-        status = STATUS_OK;
-    return status;
+    if (status != STATUS_RATE_LIMITED)
+        return status;
+    link->websocket->flooded += weight_of(text.size);
+    return link->websocket->flooded < FLOODED_MAX ? STATUS_OK : status;
 }
 
 /* Something whole came. Bytes alone would let one a minute hold a connection for ever. */

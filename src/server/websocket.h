@@ -15,8 +15,8 @@ struct link *websocket_open(struct exchange *exchange, const struct dialect *dia
                             const struct principal *principal, void *state);
 void websocket_free(struct websocket *websocket);
 bool websocket_deflates(const struct link *link);
-/* Whether the peer sent more messages than it may; each question counts one. */
-bool websocket_is_flooding(struct link *link);
+/* Whether the peer sent more than it may; each question counts a message of that size. */
+bool websocket_is_flooding(struct link *link, size_t message_bytes);
 
 /* For encoders: a text message as it goes to the socket. compress: for all who agreed on it. */
 MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,

@@ -496,6 +496,26 @@ test("who sends too many messages is told so, and closed if it goes on", async (
   assert.equal((await healthy.ask("sync:heartbeat", {})).status, "ok");
 });
 
+test("a large message counts as many, however few bytes it was sent in", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WS_MESSAGES_PER_SECOND: "50" } });
+  class Transport extends WebSocket {
+    constructor(url, protocols, options) {
+      super(url, { ...options, perMessageDeflate: { threshold: 0 } });
+    }
+  }
+  const client = await Client.join(operator, { transport: Transport });
+  const socket = client.socket.conn;
+  const closed = new Promise((resolve) => socket.on("close", resolve));
+  let replies = 0;
+  socket.on("message", (data) => { if (JSON.parse(data)[3] === "phx_reply") replies++; });
+  const padding = "x".repeat(200 * 1024);
+  const large = JSON.stringify(["1", "7", "sync:v1", "sync:heartbeat", { padding }]);
+  for (let i = 0; i < 200; i++) socket.send(large, () => {});
+  assert.equal(await within(closed, "the end of the flood"), 4005);
+  assert.ok(replies >= 2, "the first is answered, the next is told why it is not");
+  assert.ok(replies < 50, `${replies} replies to large messages within moments`);
+});
+
 test("a client that ends is let go at once, one that never does after a while", async (t) => {
   const operator = await withRun(t, 2);
   const raw = await RawSocket.open(operator);
