@@ -19,29 +19,33 @@
 
 /* ---- forms ---- */
 
-/* Of the default type, so that onmessage sees it, and a kind cannot pose as one of our own. The id
- * names the epoch too: without it a client would resume into another history after a restore. */
+#define POSITION_BYTES_MAX (20 + 1 + STORE_EPOCH_SIZE + 1)
+
+/* Names the epoch too: without it a client would resume into another history after a restore. */
+static struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]) {
+    int size = snprintf(text, POSITION_BYTES_MAX, "%" PRIu64 "@%s", seq, epoch);
+    return (struct slice){text, (size_t)size};
+}
+
+/* Of the default type, so that onmessage sees it, and a kind cannot pose as one of our own. */
 static enum status put_frame(const struct io_loop *loop, struct frame *frame, struct buffer *out) {
-    char id[24 + 1 + STORE_EPOCH_SIZE + 1];
-    struct slice text;
-    int size = snprintf(id, sizeof(id), "%" PRIu64 "@%s", frame->content.seq, loop->server->epoch);
-    enum status status = frame_encoded(frame, &message_form, &text);
-    return status == STATUS_OK
-               ? sse_event(out, &(struct sse_event){.id = {id, (size_t)size}, .data = text})
-               : status;
+    char text[POSITION_BYTES_MAX];
+    struct sse_event event = {.id = position_write(frame->content.seq, loop->server->epoch, text)};
+    enum status status = frame_encoded(frame, &message_form, &event.data);
+    return status == STATUS_OK ? sse_event(out, &event) : status;
 }
 
 /* What is hidden from the reader is covered all the same, and need not be looked at again. */
 static enum status put_progress(const struct io_loop *loop, uint64_t after, uint64_t through,
                                 struct buffer *out) {
-    char id[24 + 1 + STORE_EPOCH_SIZE + 1];
+    char id[POSITION_BYTES_MAX];
     char data[80];
-    int size = snprintf(id, sizeof(id), "%" PRIu64 "@%s", through, loop->server->epoch);
     int data_size = snprintf(data, sizeof(data), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
                              after, through);
-    return sse_event(out, &(struct sse_event){.id = {id, (size_t)size},
-                                              .event = SLICE("progress"),
-                                              .data = {data, (size_t)data_size}});
+    return sse_event(out,
+                     &(struct sse_event){.id = position_write(through, loop->server->epoch, id),
+                                         .event = SLICE("progress"),
+                                         .data = {data, (size_t)data_size}});
 }
 
 static const struct event_stream_writer writer = {put_frame, put_progress};
@@ -84,11 +88,10 @@ static enum status tell_bootstrap(struct link_reader *reader, struct buffer *out
  * need not begin again. */
 static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
     const struct link_snapshot *snapshot = reader->snapshot;
-    char id[24 + 1 + STORE_EPOCH_SIZE + 1];
+    char id[POSITION_BYTES_MAX];
     struct buffer body;
-    int size = snprintf(id, sizeof(id), "%" PRIu64 "@%s", snapshot->snapshot->watermark,
-                        snapshot->snapshot->epoch);
-    struct slice position = {id, (size_t)size};
+    struct slice position =
+        position_write(snapshot->snapshot->watermark, snapshot->snapshot->epoch, id);
     buffer_init(&body, EVENT_STREAM_BYTES_MAX);
     enum status status = link_snapshot_write(snapshot, &body);
     if (status == STATUS_OK)
