@@ -305,7 +305,8 @@ void exchange_abort(struct exchange *exchange) {
 }
 
 bool exchange_outlives_token(const struct exchange *exchange) {
-    return principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+    return exchange->principal &&
+           principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
 }
 
 bool exchange_is_sending(const struct exchange *exchange) {

@@ -129,35 +129,8 @@ static void read_replay(struct store_read *read, struct store_session *session) 
     read->status = status;
 }
 
-static void replay_answer(struct store_read *read) {
-    struct exchange *exchange = read->exchange;
-    if (read->status != STATUS_OK && exchange->answered) {
-        exchange_abort(exchange);
-        return;
-    }
-    if (read->status != STATUS_OK) {
-        exchange_answer_status(exchange, read->status);
-        return;
-    }
-    if (!exchange->answered)
-        exchange_begin(exchange, 200, SLICE("application/x-ndjson"));
-    if (!read->has_more || exchange_is_head(exchange))
-        exchange_end(exchange, buffer_slice(&read->out));
-    else if (exchange_send(exchange, buffer_slice(&read->out)))
-        store_read_post(read);
-}
-
-static void replay_sent(struct exchange *exchange) {
-    store_read_post(exchange->work);
-}
-
-static const struct exchange_stream replay_stream = {.sent = replay_sent};
-
 void handle_run_replay(struct exchange *exchange) {
     struct store_read *read = store_read_new(exchange, ENTITY_RUN, read_replay);
-    if (!read)
-        return;
-    read->answer = replay_answer;
-    exchange->stream = &replay_stream;
-    store_read_post(read);
+    if (read)
+        store_read_post_pages(read, SLICE("application/x-ndjson"));
 }

@@ -138,35 +138,6 @@ static void read_export(struct store_read *read, struct store_session *session) 
     read->status = status;
 }
 
-static void export_answer(struct store_read *read) {
-    const struct export_work *work = read->more;
-    struct exchange *exchange = read->exchange;
-    if (read->status == STATUS_OK && exchange_outlives_token(exchange))
-        read->status = STATUS_TOKEN_EXPIRED;
-    if (read->status != STATUS_OK && exchange->answered) {
-        exchange_abort(exchange);
-        return;
-    }
-    if (read->status != STATUS_OK) {
-        exchange_answer_status(exchange, read->status);
-        return;
-    }
-    if (!exchange->answered)
-        exchange_begin(exchange, 200,
-                       work->format == EXPORT_CSV ? SLICE("text/csv; charset=utf-8; header=present")
-                                                  : SLICE("application/x-ndjson"));
-    if (!read->has_more || exchange_is_head(exchange))
-        exchange_end(exchange, buffer_slice(&read->out));
-    else if (read->out.size == 0 || exchange_send(exchange, buffer_slice(&read->out)))
-        store_read_post(read);
-}
-
-static void export_sent(struct exchange *exchange) {
-    store_read_post(exchange->work);
-}
-
-static const struct exchange_stream export_stream = {.sent = export_sent};
-
 static enum status query_format(const struct exchange *exchange, enum export_format *format) {
     struct buffer text;
     bool found;
@@ -207,7 +178,7 @@ void handle_audit_export(struct exchange *exchange) {
     sha256_init(&work->hash);
     read->more = work;
     read->more_free = export_free;
-    read->answer = export_answer;
-    exchange->stream = &export_stream;
-    store_read_post(read);
+    store_read_post_pages(read, work->format == EXPORT_CSV
+                                    ? SLICE("text/csv; charset=utf-8; header=present")
+                                    : SLICE("application/x-ndjson"));
 }

@@ -88,6 +88,39 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
     return made;
 }
 
+/* A page without a byte is no end: what it looked at was not for who asks. */
+static void answer_page(struct store_read *read) {
+    struct exchange *exchange = read->exchange;
+    if (read->status == STATUS_OK && exchange_outlives_token(exchange))
+        read->status = STATUS_TOKEN_EXPIRED;
+    if (read->status != STATUS_OK && exchange->answered) {
+        exchange_abort(exchange);
+        return;
+    }
+    if (read->status != STATUS_OK) {
+        exchange_answer_status(exchange, read->status);
+        return;
+    }
+    if (!exchange->answered)
+        exchange_begin(exchange, 200, read->content_type);
+    if (!read->has_more || exchange_is_head(exchange))
+        exchange_end(exchange, buffer_slice(&read->out));
+    else if (read->out.size == 0 || exchange_send(exchange, buffer_slice(&read->out)))
+        store_read_post(read);
+}
+
+static void page_sent(struct exchange *exchange) {
+    store_read_post(exchange->work);
+}
+
+void store_read_post_pages(struct store_read *read, struct slice content_type) {
+    static const struct exchange_stream pages = {.sent = page_sent};
+    read->content_type = content_type;
+    read->answer = answer_page;
+    read->exchange->stream = &pages;
+    store_read_post(read);
+}
+
 void store_read_post(struct store_read *read) {
     exchange_ref(read->exchange);
     enum status status = readers_post(read->exchange->server->readers, &read->task);

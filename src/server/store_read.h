@@ -30,6 +30,7 @@ struct store_read {
     uint64_t entity_ref;
     uint64_t until_seq;
     bool has_more;
+    struct slice content_type;
     /* What only one kind of read needs, which more_free takes back with the read. */
     void *more;
     void (*more_free)(void *more);
@@ -41,6 +42,9 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
                                                struct store_session *session));
 /* Answers out as JSON, or the status; unless answer was set to something else. */
 void store_read_post(struct store_read *read);
+
+/* The same for an answer of several pages: each is out, and another is read while has_more. */
+void store_read_post_pages(struct store_read *read, struct slice content_type);
 
 /* For reads: the entity named by kind and id. Not there: the status the kind has for that. */
 MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *session,
