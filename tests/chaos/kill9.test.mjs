@@ -9,6 +9,7 @@ import http from "node:http";
 import { test } from "node:test";
 import { binary, environment, folder, run, within } from "../lib/khala.mjs";
 import { sql } from "../lib/operator.mjs";
+import { seeded } from "../lib/seeded.mjs";
 
 const KILLS = Number(process.env.KHALA_CHAOS_KILLS ?? 200);
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
@@ -16,18 +17,7 @@ const RUNS = 12;
 const WRITERS = 8;
 const KEY = "chaos-operator-key-0123456789";
 
-function generator(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-const random = generator(SEED);
-const pick = (list) => list[Math.floor(random() * list.length)];
+const { random, pick } = seeded(SEED);
 
 let counter = 0;
 /** A lower-case UUIDv7 that is never made twice. */

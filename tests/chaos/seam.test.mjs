@@ -11,6 +11,7 @@ import WebSocket from "ws";
 import { within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { seeded } from "../lib/seeded.mjs";
 
 const SUBSCRIPTIONS = Number(process.env.KHALA_CHAOS_SUBSCRIPTIONS ?? 3000);
 const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 14);
@@ -37,19 +38,7 @@ const SETTINGS = {
   RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: String(BUDGET),
 };
 
-function generator(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-const random = generator(SEED);
-const below = (count) => Math.floor(random() * count);
-const pick = (list) => list[below(list.length)];
+const { random, below, pick } = seeded(SEED);
 
 /** What was appended, as it was acknowledged: the oracle. */
 class Authority {
