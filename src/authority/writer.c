@@ -346,10 +346,7 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
         free(made);
         return status;
     }
-    if (options->clock_read)
-        clock_init_source(&made->clock, options->clock_user, options->clock_read);
-    else
-        clock_init(&made->clock);
+    clock_init_source(&made->clock, options->clock_user, options->clock_read);
     mailbox_init(&made->mailbox, options->group_max, NULL, NULL);
     if (pthread_create(&made->thread, NULL, writer_main, made) != 0) {
         writer_free(made);

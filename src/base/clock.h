@@ -28,7 +28,7 @@ void clock_init(struct clock *clock);
 /* Call once, before threads start: every system clock's wall time is so much ahead. For tests that
  * cannot wait for days to pass. */
 void clock_move_wall_ms(uint64_t ahead_ms);
-/* Time from elsewhere: tests and simulations. */
+/* Time from elsewhere: tests and simulations. Without read, the system's. */
 void clock_init_source(struct clock *clock, void *user, clock_read_cb *read);
 void clock_tick(struct clock *clock);
 /* The system's clocks this moment: to measure how long something took, never to decide by. */

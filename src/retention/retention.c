@@ -383,10 +383,7 @@ enum status retention_start(struct retention **retention, const struct retention
         free(made);
         return status;
     }
-    if (options->clock_read)
-        clock_init_source(&made->clock, options->clock_user, options->clock_read);
-    else
-        clock_init(&made->clock);
+    clock_init_source(&made->clock, options->clock_user, options->clock_read);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
