@@ -775,9 +775,7 @@ static void look(struct link *link) {
 
 static void leave(struct link *link) {
     link->close_code = CLOSE_RESTARTING;
-    const struct config *config = &link->server->config;
-    uint64_t retry_ms =
-        config->reconnect_base_backoff_ms + io_loop_chance(link->loop, config->reconnect_jitter_ms);
+    uint64_t retry_ms = io_loop_backoff_ms(link->loop);
     if (link->dialect->leaving && link->dialect->leaving(link, retry_ms, &link->own) != STATUS_OK)
         conn_close(link->conn);
     else
