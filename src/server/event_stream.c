@@ -5,7 +5,6 @@
 
 #include "server/dialect.h"
 #include "server/notices.h"
-#include "server/topic_reader.h"
 #include "wire/http1_response.h"
 #include "wire/sse.h"
 
