@@ -539,10 +539,17 @@ static bool is_idle(const struct conn *conn) {
            transport_is_open(conn);
 }
 
+/* A server that ends does not wait long for who has not even said what it wants. */
+static enum deadline_kind await_kind(const struct conn *conn) {
+    if (is_idle(conn))
+        return DEADLINE_IDLE;
+    return conn->loop->state == LOOP_SERVING || conn->exchange ? DEADLINE_REQUEST : DEADLINE_LINGER;
+}
+
 /* A request's time begins with its first byte and is not prolonged by the next ones, so that one
  * byte a second does not hold a connection for ever. */
 static void conn_await(struct conn *conn) {
-    enum deadline_kind kind = is_idle(conn) ? DEADLINE_IDLE : DEADLINE_REQUEST;
+    enum deadline_kind kind = await_kind(conn);
     bool is_over = kind == DEADLINE_IDLE && conn->loop->state != LOOP_SERVING;
     if (is_over || !transport_read_start(conn))
         conn_close(conn);
@@ -693,6 +700,8 @@ void conn_drain_all(struct io_loop *loop) {
             link_leave(conn->link);
         else if (conn->exchange && conn->exchange->drain)
             conn->exchange->drain(conn->exchange);
+        else if (conn->state == CONN_READING && !is_idle(conn))
+            conn_await(conn);
     }
 }
 

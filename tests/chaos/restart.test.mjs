@@ -517,6 +517,7 @@ async function restart(t, world, round) {
   const late = ledger.make({ run_id: RUNS[0] });
   const half = await halfway(world, request(world, late), 9);
   // Nobody waits for the other half for ever.
+  await halfway(world, "GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n", 9);
   if (round === RESTARTS) await halfway(world, request(world, ledger.make({ run_id: RUNS[0] })), 9);
   const batch = Array.from({ length: 20 }, () => ledger.make({ run_id: RUNS[1] }));
   const stream = operator.begin("POST", "events:batch", { "content-type": "application/x-ndjson" });
@@ -543,7 +544,7 @@ async function restart(t, world, round) {
   half.peer.close();
   const { code } = await within(server.ended, "the end of the server");
   assert.equal(code, 0, server.log);
-  assert.equal(/grace_over/.test(server.log), round === RESTARTS, "only half a request has to be cut off");
+  assert.equal(/grace_over/.test(server.log), round === RESTARTS, "only half a body has to be cut off");
   server.crashed = true;
 
   world.operator = await operate(t, { data: operator.data, settings: SETTINGS, bind: `127.0.0.1:${world.port}` });

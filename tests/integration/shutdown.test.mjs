@@ -92,6 +92,25 @@ test("appends that have come as far as the machine are answered, read or not", a
   await ended(server);
 });
 
+test("who has not said what it wants does not keep a server from ending, however it dawdles", async (t) => {
+  const operator = await withRun(t, { KHALA_REQUEST_TIMEOUT_MS: "3600000" });
+  const { server } = operator;
+  const [silent, slow] = [await connect(server), await connect(server)];
+  for (const peer of [silent, slow]) {
+    await peer.send("GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz/live HTTP/1.1\r\nX: ");
+    assert.equal((await peer.response()).status, 200);
+  }
+  server.kill("SIGTERM");
+  await server.saw("log", /server\.draining/);
+  const timer = setInterval(() => slow.socket.write("x"), 50);
+  t.after(() => clearInterval(timer));
+  for (const peer of [silent, slow]) assertError(await peer.response(), 408, "request_timeout");
+  clearInterval(timer);
+  for (const peer of [silent, slow]) peer.close();
+  await ended(server);
+  assert.doesNotMatch(server.log, /grace_over/);
+});
+
 /** Everything of an answer until it ends or breaks; whole says which. */
 async function drainAnswer(response) {
   const pieces = [];
