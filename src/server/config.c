@@ -110,6 +110,13 @@ static const struct setting settings[] = {
      .min = 10,
      .max = 86400000,
      .help = "how long a connection may stay open between requests"},
+    {.name = "KHALA_SHUTDOWN_DELAY_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(shutdown_delay_ms),
+     .fallback = "0",
+     .max = 600000,
+     .help = "how long a server that is told to end serves on, not ready, for load balancers to "
+             "notice"},
     {.name = "KHALA_SHUTDOWN_GRACE_MS",
      .type = SETTING_NUMBER,
      .offset = FIELD(shutdown_grace_ms),

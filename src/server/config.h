@@ -37,6 +37,7 @@ struct config {
     uint64_t request_head_bytes_max;
     uint64_t request_timeout_ms;
     uint64_t idle_timeout_ms;
+    uint64_t shutdown_delay_ms;
     uint64_t shutdown_grace_ms;
     char operator_key[CONFIG_TEXT_MAX];  /* empty: the one of the data folder */
     char tls_cert_file[CONFIG_TEXT_MAX]; /* empty, both: no TLS */

@@ -24,7 +24,6 @@
 #define OUT_BYTES_MAX (64 << 20)
 /* What a peer may still send while its last answer travels. */
 #define LINGER_BYTES_MAX (4u << 20)
-#define SPREAD_MS_MAX    5000
 #define OPERATOR_PLACES  64
 
 static void conn_consume(struct conn *conn, struct slice input);
@@ -540,11 +539,19 @@ static bool is_idle(const struct conn *conn) {
            transport_is_open(conn);
 }
 
+/* A server that ends does not wait long for who has not even said what it wants. */
+static enum deadline_kind await_kind(const struct conn *conn) {
+    if (is_idle(conn))
+        return DEADLINE_IDLE;
+    return conn->loop->state == LOOP_SERVING || conn->exchange ? DEADLINE_REQUEST : DEADLINE_LINGER;
+}
+
 /* A request's time begins with its first byte and is not prolonged by the next ones, so that one
  * byte a second does not hold a connection for ever. */
 static void conn_await(struct conn *conn) {
-    enum deadline_kind kind = is_idle(conn) ? DEADLINE_IDLE : DEADLINE_REQUEST;
-    if (!transport_read_start(conn))
+    enum deadline_kind kind = await_kind(conn);
+    bool is_over = kind == DEADLINE_IDLE && conn->loop->state != LOOP_SERVING;
+    if (is_over || !transport_read_start(conn))
         conn_close(conn);
     else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
         io_loop_deadline(conn->loop, &conn->deadline, kind);
@@ -674,21 +681,27 @@ void conn_expired(struct conn *conn) {
         conn_close(conn);
 }
 
-/* Links leave one after the other, so that not all clients come back at once. */
+/* A request that has come as far as this machine is under way, read or not. */
+static bool has_unread(const struct conn *conn) {
+    int bytes = 0;
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)ioctl(fd, FIONREAD, &bytes);
+    return bytes > 0;
+}
+
 void conn_drain_all(struct io_loop *loop) {
-    uint64_t spread_ms = loop->config->shutdown_grace_ms / 2;
-    uint64_t left = 0;
-    if (spread_ms > SPREAD_MS_MAX)
-        spread_ms = SPREAD_MS_MAX;
     for (struct conn *conn = loop->conns, *next; conn; conn = next) {
         next = conn->next;
         conn->keep_alive = false;
-        if (is_idle(conn) || !transport_is_open(conn))
+        if ((is_idle(conn) && !has_unread(conn)) || !transport_is_open(conn))
             conn_close(conn);
         else if (conn->state == CONN_LINKED)
-            link_drain(conn->link, spread_ms * left++ / (loop->conn_count + 1));
+            link_leave(conn->link);
         else if (conn->exchange && conn->exchange->drain)
             conn->exchange->drain(conn->exchange);
+        else if (conn->state == CONN_READING && !is_idle(conn))
+            conn_await(conn);
     }
 }
 

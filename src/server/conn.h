@@ -100,7 +100,8 @@ void conn_widen(struct conn *conn);
 /* Reads no more from the peer for now, and goes on. */
 void conn_hold(struct conn *conn);
 void conn_unhold(struct conn *conn);
-/* The loop drains: whoever is between requests closes, the others after their answer. */
+/* The loop drains: whoever is between requests closes, the others after their answer; links are
+ * told when to come back. */
 void conn_drain_all(struct io_loop *loop);
 void conn_close_all(struct io_loop *loop);
 

@@ -16,7 +16,6 @@ enum deadline_kind {
     DEADLINE_PULSE,   /* a link's next heartbeat */
     DEADLINE_LOOK,    /* whether a link that is behind catches up */
     DEADLINE_EXPIRY,  /* a link's token is about to end; only those that soon will */
-    DEADLINE_LEAVE,   /* a link leaves a server that ends; later ones are set later */
     DEADLINE_WAIT,    /* a poll that waits for news; each has its own delay */
     DEADLINE_KIND_COUNT,
 };

@@ -5,7 +5,6 @@
 
 #include "server/dialect.h"
 #include "server/notices.h"
-#include "server/topic_reader.h"
 #include "wire/http1_response.h"
 #include "wire/sse.h"
 
@@ -136,7 +135,7 @@ static enum status write_head(struct exchange *exchange, bool is_chunked, struct
         status = is_chunked ? http1_response_end_chunked(head) : http1_response_end_bare(head);
     buffer_init(&piece, 64);
     if (status == STATUS_OK)
-        status = sse_retry(&piece, topic_reader_backoff_ms(exchange));
+        status = sse_retry(&piece, io_loop_backoff_ms(exchange->loop));
     if (status == STATUS_OK)
         status = is_chunked ? http1_chunk(head, buffer_slice(&piece))
                             : buffer_append_slice(head, buffer_slice(&piece));

@@ -20,7 +20,7 @@ static void read_ready(struct store_read *read, struct store_session *session) {
 
 void handle_ready(struct exchange *exchange) {
     struct server *server = exchange->server;
-    if (atomic_load(&server->draining)) {
+    if (atomic_load(&server->ending)) {
         exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
         return;
     }

@@ -112,7 +112,7 @@ static void answer_evicted(struct poll *poll, uint64_t lag) {
     object_number(&object, SLICE("lag"), lag);
     object_number(&object, SLICE("strikes"), poll->consumer.strikes);
     object_number(&object, SLICE("resume_after"), poll->reader.subscription.options.after_seq);
-    object_number(&object, SLICE("reconnect_after_ms"), topic_reader_backoff_ms(exchange));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(exchange->loop));
     enum status status = object_end(&object);
     exchange_answer_error(exchange, &(struct exchange_error){
                                         .status = STATUS_SLOW_CONSUMER_EVICTED,
@@ -150,7 +150,7 @@ static void put_consumer(struct object_writer *object, const struct poll *poll, 
     object_number(object, SLICE("slow_consumer_strikes"), poll->consumer.strikes);
     object_number(object, SLICE("slow_consumer_max_strikes"), config->slow_consumer_max_strikes);
     object_number(object, SLICE("recommended_reconnect_backoff_ms"),
-                  topic_reader_backoff_ms(exchange));
+                  io_loop_backoff_ms(exchange->loop));
 }
 
 static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {

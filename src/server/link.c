@@ -773,11 +773,11 @@ static void look(struct link *link) {
         io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
 }
 
-static void leave(struct link *link) {
+void link_leave(struct link *link) {
+    if (link->is_closing)
+        return;
     link->close_code = CLOSE_RESTARTING;
-    const struct config *config = &link->server->config;
-    uint64_t retry_ms =
-        config->reconnect_base_backoff_ms + io_loop_chance(link->loop, config->reconnect_jitter_ms);
+    uint64_t retry_ms = io_loop_backoff_ms(link->loop);
     if (link->dialect->leaving && link->dialect->leaving(link, retry_ms, &link->own) != STATUS_OK)
         conn_close(link->conn);
     else
@@ -791,19 +791,8 @@ void link_expired(struct link *link, enum deadline_kind kind) {
         look(link);
     else if (kind == DEADLINE_EXPIRY)
         link_expiry_near(link);
-    else if (kind == DEADLINE_LEAVE)
-        leave(link);
     else if (kind == DEADLINE_SILENCE && !link->is_closing)
         websocket_silent(link);
     else
         conn_close(link->conn);
-}
-
-void link_drain(struct link *link, uint64_t delay_ms) {
-    if (link->is_closing)
-        return;
-    if (delay_ms == 0)
-        leave(link);
-    else
-        io_loop_deadline_in(link->loop, &link->conn->deadline, DEADLINE_LEAVE, delay_ms);
 }

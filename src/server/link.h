@@ -124,8 +124,8 @@ void link_expired(struct link *link, enum deadline_kind kind);
 struct link *link_of_pulse(struct deadline *deadline);
 struct link *link_of_look(struct deadline *deadline);
 struct link *link_of_expiry(struct deadline *deadline);
-/* The server ends; the link leaves after the delay. */
-void link_drain(struct link *link, uint64_t delay_ms);
+/* The server ends: the peer is told when to come back. */
+void link_leave(struct link *link);
 
 /* ---- for dialects ---- */
 

@@ -51,9 +51,7 @@ enum status log_place_slow(const struct log_place *place, const struct link *lin
     object_number(&object, SLICE("strikes"), link->strikes.count);
     object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
-    object_number(&object, SLICE("reconnect_after_ms"),
-                  config->reconnect_base_backoff_ms +
-                      io_loop_chance(link->loop, config->reconnect_jitter_ms));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(link->loop));
     enum status ended = object_end(&object);
     buffer_release(&cursor);
     return status == STATUS_OK ? ended : status;

@@ -162,10 +162,11 @@ static void on_serve(uv_prepare_t *serve) {
         uv_idle_stop(&loop->busy);
 }
 
-uint64_t io_loop_chance(struct io_loop *loop, uint64_t max) {
+uint64_t io_loop_backoff_ms(struct io_loop *loop) {
     struct uuid chance = uuid7_next(&loop->ids, clock_wall_ms(&loop->clock));
     uint64_t part = (uint64_t)chance.bytes[14] << 8 | chance.bytes[15];
-    return part * max / UINT64_C(65536);
+    return loop->config->reconnect_base_backoff_ms +
+           part * atomic_load(&loop->server->return_spread_ms) / UINT64_C(65536);
 }
 
 static void run_drain(struct loop_task *task) {

@@ -97,8 +97,8 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
 /* The same for one with a delay of its own. */
 void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
                          uint64_t delay_ms);
-/* A number below the maximum, by chance. */
-uint64_t io_loop_chance(struct io_loop *loop, uint64_t max);
+/* How long a client had better wait before it comes back; by chance, so that not all do at once. */
+uint64_t io_loop_backoff_ms(struct io_loop *loop);
 /* For connections: one is gone for good. */
 void io_loop_conn_closed(struct io_loop *loop);
 /* For exchanges: one thing that was owed is back. */

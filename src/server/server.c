@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +26,12 @@
 #define BODY_BYTES       (1u << 20)
 #define TAIL_EVENTS      256
 #define MS_PER_S         1000
+#define US_PER_MS        1000
+/* What a small machine welcomes, with TLS and a replay each. */
+#define RETURNS_PER_MS 1
+#define RETURN_MS_MAX  60000
+/* For reads under way and the store's last checkpoint, which nothing interrupts. */
+#define STOP_MARGIN_MS 20000
 
 __attribute__((format(printf, 3, 4))) static enum status
 refuse(struct server *server, enum status status, const char *format, ...) {
@@ -74,21 +81,62 @@ static void on_grace_over(uv_timer_t *grace) {
     loops_end(server);
 }
 
-static void on_signal(uv_signal_t *handle, int number) {
-    struct server *server = handle->data;
-    bool again = atomic_exchange(&server->draining, true);
-    log_event(LOG_INFO, again ? "server.ending" : "server.draining",
-              log_str("signal", strsignal(number)),
-              log_int("grace_ms", again ? 0 : (int64_t)server->config.shutdown_grace_ms));
-    if (again) {
-        loops_end(server);
+/* All clients are told at once, so that the next server is soon there, and come back one after the
+ * other, no more in a millisecond than it can welcome. */
+static void spread_returns(struct server *server) {
+    uint64_t spread_ms = atomic_load(&server->conn_count) / RETURNS_PER_MS;
+    if (spread_ms > RETURN_MS_MAX)
+        spread_ms = RETURN_MS_MAX;
+    if (spread_ms > server->config.reconnect_jitter_ms)
+        atomic_store(&server->return_spread_ms, spread_ms);
+}
+
+static void drain(struct server *server) {
+    if (atomic_exchange(&server->draining, true))
         return;
-    }
-    notify_send("STOPPING=1\nSTATUS=Finishes the requests under way");
+    spread_returns(server);
+    log_event(LOG_INFO, "server.draining",
+              log_int("connections", (int64_t)atomic_load(&server->conn_count)),
+              log_int("return_spread_ms", (int64_t)atomic_load(&server->return_spread_ms)),
+              log_int("grace_ms", (int64_t)server->config.shutdown_grace_ms));
+    notify_send("STATUS=Finishes the requests under way");
     retention_end_post(server->retention);
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_drain_post(&server->loops[i]);
     uv_timer_start(&server->grace, on_grace_over, server->config.shutdown_grace_ms, 0);
+}
+
+static void on_delay_over(uv_timer_t *grace) {
+    drain(grace->data);
+}
+
+/* The manager would not wait for longer settings than the unit's author knew of. */
+static void tell_stopping(const struct config *config) {
+    char lines[128];
+    uint64_t within_ms = config->shutdown_delay_ms + config->shutdown_grace_ms + STOP_MARGIN_MS;
+    (void)snprintf(lines, sizeof(lines),
+                   "STOPPING=1\nSTATUS=Is not ready any more\nEXTEND_TIMEOUT_USEC=%" PRIu64,
+                   within_ms * US_PER_MS);
+    notify_send(lines);
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+    struct server *server = handle->data;
+    const struct config *config = &server->config;
+    bool again = atomic_exchange(&server->ending, true);
+    log_event(LOG_INFO, again ? "server.ending" : "server.stopping",
+              log_str("signal", strsignal(number)),
+              log_int("delay_ms", again ? 0 : (int64_t)config->shutdown_delay_ms));
+    if (again) {
+        drain(server);
+        loops_end(server);
+        return;
+    }
+    tell_stopping(config);
+    if (config->shutdown_delay_ms > 0)
+        uv_timer_start(&server->grace, on_delay_over, config->shutdown_delay_ms, 0);
+    else
+        drain(server);
 }
 
 static void tell_certificate(const struct server *server, const char *event) {
@@ -498,6 +546,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     signal(SIGXFSZ, SIG_IGN);
     server->started = clock_now();
     body_limits_set(server);
+    atomic_init(&server->return_spread_ms, server->config.reconnect_jitter_ms);
     descriptors_raise(&server->config);
     enum status status = store_start(server);
     if (status == STATUS_OK)

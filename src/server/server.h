@@ -2,9 +2,9 @@
  * server_run belongs to the main thread, which watches for signals; loops only read the struct.
  * Process lifetime: the struct outlives every thread.
  * What could not be had (the address, the store, the key) is said in message, and logged.
- * SIGTERM or SIGINT drains within the grace; a second one ends at once. SIGHUP reads the keys
- * and the certificate again. Loops end first, since they use the rest; then the keeper, the writer,
- * the readers, the store. */
+ * SIGTERM or SIGINT ends readiness, after the delay drains within the grace; a second one ends at
+ * once. SIGHUP reads the keys and the certificate again. Loops end first, since they use the rest;
+ * then the keeper, the writer, the readers, the store. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -55,7 +55,10 @@ struct server {
     struct retention *retention;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
-    atomic_bool draining;
+    atomic_bool ending;   /* was told to: readiness says so */
+    atomic_bool draining; /* takes nothing new */
+    /* Over how long clients come back, each at a time of its own. */
+    atomic_uint_fast64_t return_spread_ms;
     atomic_size_t loops_running;
     atomic_size_t conn_count; /* over all loops, never more than connections_max stay */
     /* The main thread's own loop: signals, the grace, and word of loops that ended. */
@@ -63,8 +66,8 @@ struct server {
     uv_signal_t terminate;
     uv_signal_t interrupt;
     uv_signal_t hang_up;
-    uv_timer_t grace;
-    uv_timer_t look; /* at files that may have changed */
+    uv_timer_t grace; /* before that, the delay */
+    uv_timer_t look;  /* at files that may have changed */
     uv_async_t loop_ended;
     struct watchdog watchdog;
     char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */

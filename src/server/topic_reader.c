@@ -82,12 +82,6 @@ void topic_reader_release(struct topic_reader *reader) {
     feed_leave(&reader->member);
 }
 
-uint64_t topic_reader_backoff_ms(struct exchange *exchange) {
-    const struct config *config = &exchange->server->config;
-    return config->reconnect_base_backoff_ms +
-           io_loop_chance(exchange->loop, config->reconnect_jitter_ms);
-}
-
 /* ---- the shared forms ---- */
 
 static enum status message_encode(const struct frame_content *content, struct buffer *out) {

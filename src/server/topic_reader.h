@@ -35,9 +35,6 @@ void topic_reader_expired(struct topic_reader *reader);
 /* For the work's end. */
 void topic_reader_release(struct topic_reader *reader);
 
-/* How long a client had better wait before it comes back; spread at random. */
-uint64_t topic_reader_backoff_ms(struct exchange *exchange);
-
 /* One message of the polling dialect, as a frame's shared form. */
 extern const struct frame_form message_form;
 

@@ -224,10 +224,7 @@ static enum status hand_on(struct link *link, struct slice text) {
 
 /* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
 static void heard(struct link *link) {
-    const struct deadline *deadline = &link->conn->deadline;
-    bool is_leaving = deadline->at_ms > 0 && deadline->kind == DEADLINE_LEAVE;
-    if (!is_leaving)
-        io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
+    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
 }
 
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {

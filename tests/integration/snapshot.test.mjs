@@ -314,6 +314,19 @@ test("a server that ends does not wait for a build", async (t) => {
   assert.match(operator.server.log, /snapshot\.(failed.*shutting_down|built)/);
 });
 
+test("a server that ends cuts off who does not read, who sees that it is not whole", async (t) => {
+  const operator = await operate(t, { data: filled(t, 40_000), settings: { KHALA_SHUTDOWN_GRACE_MS: "100" } });
+  const { request, answer } = operator.begin("GET", path(TOPIC));
+  request.end();
+  const response = await answer;
+  await operator.server.stop();
+  operator.server.crashed = true;
+  await assert.rejects(async () => {
+    for await (const piece of response) assert.ok(piece.length > 0);
+  }, { code: "ECONNRESET" });
+  assert.equal(response.complete, false);
+});
+
 test("the command line prints it, for people and for programs", async (t) => {
   const operator = await operate(t);
   for (let i = 0; i < 200; i++) await operator.did("runs", { run_id: `r${i}` }, 201);

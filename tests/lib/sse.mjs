@@ -8,6 +8,7 @@ export class Stream {
   events = [];
   comments = 0;
   retry = null;
+  retries = 0; // how often that was said
   lastId = "";
 
   // The position an id names: "seq@epoch".
@@ -73,7 +74,7 @@ export class Stream {
     if (field === "data") this.#event.data.push(value);
     else if (field === "event") this.#event.type = value;
     else if (field === "id") this.lastId = value;
-    else if (field === "retry") this.retry = Number(value);
+    else if (field === "retry") [this.retry, this.retries] = [Number(value), this.retries + 1];
   }
 
   until(ready, what) {

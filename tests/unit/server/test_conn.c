@@ -261,6 +261,46 @@ static void a_connection_that_found_no_memory_is_taken_when_another_has_gone(voi
     close(third);
 }
 
+static void say(int client, const char *text) {
+    assert_int_equal(write(client, text, strlen(text)), strlen(text));
+}
+
+/* Draining while what the clients said is still in the kernel, or not said at all. One that is in
+ * the middle of a request stays, so that the loop does not end. */
+static void drain_unread(int blank) {
+    int staying = client_open();
+    turn_until(4);
+    say(staying, "GET /hea");
+    while (http1_parser_bytes(&fixture.loop.conns->parser) == 0)
+        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+    say(fixture.client, GET_LIVE GET_LIVE);
+    say(blank, "\r\n");
+    fixture.loop.state = LOOP_DRAINING;
+    fixture.server.draining = true;
+    conn_drain_all(&fixture.loop);
+    shutdown(fixture.client, SHUT_WR);
+    turn_until(1);
+    fixture.loop.state = LOOP_SERVING;
+    close(staying);
+}
+
+static void
+a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains(void **state) {
+    (void)state;
+    char received[4096] = "";
+    int idle = client_open();
+    int blank = client_open();
+    turn_until(3);
+    drain_unread(blank);
+    assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
+    assert_int_equal(count_of(received, "HTTP/1.1 200 OK"), 1);
+    assert_int_equal(count_of(received, "Connection: close"), 1);
+    assert_int_equal(read(idle, received, sizeof(received)), 0);
+    assert_int_equal(read(blank, received, sizeof(received)), 0);
+    close(idle);
+    close(blank);
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
@@ -286,6 +326,9 @@ int main(void) {
                                         open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(
             a_connection_that_found_no_memory_is_taken_when_another_has_gone, open_fixture,
+            close_fixture),
+        cmocka_unit_test_setup_teardown(
+            a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains, open_fixture,
             close_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
