@@ -55,9 +55,18 @@ void server_append_seen(struct server *server, enum status status, uint64_t mono
 
 bool server_store_works(const struct server *server, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&server->store_failed_at_ms);
+    if (atomic_load(&server->is_store_moved))
+        return false;
     /* After a while somebody must try, or a server that gets no appends would never recover. */
     /* The failure may have been seen by a loop whose turn began later than the asker's. */
     return failed_at_ms == 0 || mono_ms > failed_at_ms + STORE_FAILED_MS;
+}
+
+enum reason server_store_reason(const struct server *server) {
+    enum reason reason = REASON_STORE_FAILED;
+    if (atomic_load(&server->is_store_moved))
+        return REASON_STORE_MOVED;
+    return writer_is_failing(server->writer, &reason) ? reason : REASON_STORE_FAILED;
 }
 
 static void loops_end(struct server *server) {
@@ -116,8 +125,23 @@ static void on_hang_up(uv_signal_t *handle, int number) {
         tls_reload(server);
 }
 
+/* Also without appends: who asks whether the server is ready, and who reads the log, learn of it
+ * before the first is refused. */
+static void look_at_store(struct server *server) {
+    struct store_message message;
+    bool is_moved = store_check_place(server->store, &message) != STATUS_OK;
+    if (atomic_exchange(&server->is_store_moved, is_moved) == is_moved)
+        return;
+    if (is_moved)
+        log_event(LOG_ERROR, "store.moved", log_str("error", message.text),
+                  log_str("effect", "appends are refused until it is back"));
+    else
+        log_event(LOG_INFO, "store.back", log_str("effect", "appends are taken again"));
+}
+
 static void on_look(uv_timer_t *look) {
     struct server *server = look->data;
+    look_at_store(server);
     gate_reload(&server->gate, false);
 }
 

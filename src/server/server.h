@@ -55,6 +55,7 @@ struct server {
     struct retention *retention;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
+    atomic_bool is_store_moved; /* its files are not where they were */
     atomic_bool draining;
     atomic_size_t loops_running;
     atomic_size_t conn_count; /* over all loops, never more than connections_max stay */
@@ -80,5 +81,7 @@ void server_loop_ended_post(struct server *server);
 void server_append_seen(struct server *server, enum status status, uint64_t mono_ms);
 /* Any thread: whether appends are worth trying. */
 bool server_store_works(const struct server *server, uint64_t mono_ms);
+/* Any thread: why they are not. */
+enum reason server_store_reason(const struct server *server);
 
 #endif
