@@ -68,6 +68,7 @@ class Process {
     this.out = "";
     this.log = "";
     this.watchers = new Set();
+    this.settings = settings;
     const [program, ...rest] = [...command, binary, ...args];
     this.child = spawn(program, rest, { cwd, env: environment(settings), stdio: ["ignore", "pipe", "pipe"] });
     this.child.stdout.on("data", (data) => this.#grew("out", data));
