@@ -280,14 +280,12 @@ static enum status add_revocation(void *user, const struct store_revocation *rev
                            revocation->expires_at_ms, revocation->revoked_at_ms);
 }
 
-/* Before anybody can connect: what was revoked stays so. */
+/* Before anybody can connect: what was revoked stays so, expired or not: the clock may be wrong. */
 static enum status revocations_load(struct server *server) {
     struct store_session *session = NULL;
-    struct clock clock;
-    clock_init(&clock);
     enum status status = store_session_open(server->store, STORE_READ, &session);
     if (status == STATUS_OK)
-        status = store_walk_revocations(session, clock_wall_ms(&clock), server, add_revocation);
+        status = store_walk_revocations(session, 0, server, add_revocation);
     store_session_close(session);
     return status;
 }
@@ -394,7 +392,7 @@ static enum status writer_and_readers_start(struct server *server) {
     return status;
 }
 
-static enum status epoch_read(struct server *server) {
+static enum status state_read(struct server *server) {
     struct store_session *session;
     struct store_state state;
     enum status status = store_session_open(server->store, STORE_READ, &session);
@@ -402,9 +400,11 @@ static enum status epoch_read(struct server *server) {
         return status;
     status = store_read_state(session, &state);
     store_session_close(session);
-    if (status == STATUS_OK)
-        memcpy(server->epoch, state.epoch, sizeof(server->epoch));
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    memcpy(server->epoch, state.epoch, sizeof(server->epoch));
+    server->log_ms = state.log_id > 0 ? event_cursor_of(&state.cursor).timestamp_ms : 0;
+    return STATUS_OK;
 }
 
 /* What a crash or a disk that lies about syncing harms first is the end of the log, on which the
@@ -444,7 +444,7 @@ static enum status store_start(struct server *server) {
     if (status == STATUS_INVALID_CONFIG)
         return status;
     if (status == STATUS_OK)
-        status = epoch_read(server);
+        status = state_read(server);
     if (status == STATUS_OK)
         status = delivery_start(server);
     if (status == STATUS_OK)

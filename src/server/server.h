@@ -42,6 +42,7 @@ struct server {
     struct tls_context *tls; /* NULL: bytes go as they are, on both addresses */
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
+    uint64_t log_ms;                  /* when its last event was stored, as of the start; 0: none */
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
