@@ -199,6 +199,34 @@ test("a disk that is full while pruning is said, and does not last", async (t) =
   await operator.server.saw("log", /retention\.recovered/);
 });
 
+test("what a snapshot in use needs for its tail stays until it is used no more", async (t) => {
+  const SUMMARIES = "runtime.run_summaries";
+  const data = folder(t);
+  const settings = { ...PATIENT, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20",
+    RUNTIME_KHALA_RUN_SUMMARIES_RETENTION_SECONDS: "1", RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1" };
+  const floor = (topic) => Number(sql(data, `SELECT oldest_seq FROM sync_topic_sequences WHERE topic = '${topic}'`));
+  const appendSome = async (operator) => { for (let i = 0; i < 5; i++) await operator.did("runs/r/events", { event_type: "x" }); };
+  const first = await operate(t, { data, settings });
+  await first.did("runs", { run_id: "r" }, 201);
+  await appendSome(first);
+  const { watermark } = await first.read(`/v1/topics/${SUMMARIES}/snapshot`);
+  assert.equal(watermark, 6);
+  await appendSome(first);
+  // Frames of the same age without a snapshot go, and come after those of the summaries in each pass.
+  while (floor("run:r:events") < 12) await first.get("/healthz/live");
+  assert.equal(floor(SUMMARIES), watermark + 1);
+  const tail = JSON.parse((await messages(first, SUMMARIES, `after_seq=${watermark}`)).body);
+  assert.deepEqual(tail.messages.map((message) => message.sequence), [7, 8, 9, 10, 11]);
+  assertError(await messages(first, SUMMARIES, `after_seq=${watermark - 1}`), 410, "stale_cursor");
+  await first.server.stop();
+
+  const next = await operate(t, { data, settings: { ...settings, RUNTIME_KHALA_RUN_SUMMARIES_SNAPSHOT_CADENCE_SECONDS: "1" } });
+  assert.equal((await next.read(`/v1/topics/${SUMMARIES}/snapshot`)).watermark, 11);
+  await appendSome(next);
+  while (floor(SUMMARIES) < 17) await next.get("/healthz/live");
+  assertError(await messages(next, SUMMARIES, "after_seq=11"), 410, "stale_cursor");
+});
+
 const CROWD = 5000;
 const EVENTS = 4; // of each run
 const BATCH_TOPICS_MAX = 256;
