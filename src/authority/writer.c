@@ -15,6 +15,9 @@
 
 #define BATCH_PAYLOAD_BYTES_MAX  ((size_t)16 << 20)
 #define ENTITY_COUNT_MAX_DEFAULT 65536
+/* A disk that is nearly full takes one commit and not the next, as fast as they come. */
+#define FAILURES_TOLD_NS ((uint64_t)1000000000)
+#define WORKS            REASON_COUNT
 /* While derived rows are refused: each attempt folds again all that was missed. */
 #define DERIVE_PAUSE_NS ((uint64_t)1000000000)
 
@@ -36,7 +39,9 @@ struct writer {
     pthread_t thread;
     struct writer_counters counters;
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
-    bool is_failing;                /* the last commit failed: said once, not at every request */
+    _Atomic int failing;            /* the reason why the last commit failed, or WORKS */
+    bool is_failure_told;           /* said once, not at every request, */
+    uint64_t failure_told_ns;       /* and not again soon */
     bool is_underived;              /* the last commit went without what was derived; the same */
     uint64_t derive_at_ns;
 };
@@ -107,18 +112,26 @@ static void fold(const struct projection *projection, struct ledger *ledger,
     projection->collect(projection->user, &batch->arena, rows, &ledger->state.topic_ref);
 }
 
-static void note_outcome(struct writer *writer, enum status status) {
-    if (status != STATUS_OK) {
-        count(&writer->counters.commit_failures, 1);
-        if (!writer->is_failing)
-            log_event(LOG_ERROR, "store.commit_failed", log_str("status", status_code(status)),
-                      log_str("error", store_session_error(writer->session)),
-                      log_str("effect", "appends are refused until the store can be written"));
-    } else if (writer->is_failing) {
+static void note_failure(struct writer *writer, enum status status) {
+    uint64_t now_ns = clock_mono_ns(&writer->clock);
+    count(&writer->counters.commit_failures, 1);
+    atomic_store(&writer->failing, (int)store_session_reason(writer->session));
+    if (writer->is_failure_told ||
+        (writer->failure_told_ns > 0 && now_ns < writer->failure_told_ns + FAILURES_TOLD_NS))
+        return;
+    writer->is_failure_told = true;
+    writer->failure_told_ns = now_ns;
+    log_event(LOG_ERROR, "store.commit_failed", log_str("status", status_code(status)),
+              log_str("error", store_session_error(writer->session)),
+              log_str("effect", "appends are refused until the store can be written"));
+}
+
+static void note_success(struct writer *writer) {
+    atomic_store(&writer->failing, WORKS);
+    if (writer->is_failure_told)
         log_event(LOG_INFO, "store.commit_recovered",
                   log_int("log_id", (int64_t)writer->ledger.committed_log_id));
-    }
-    writer->is_failing = status != STATUS_OK;
+    writer->is_failure_told = false;
 }
 
 static bool has_derived(const struct batch *batch, const struct store_batch *rows) {
@@ -187,14 +200,14 @@ static void finish(struct writer *writer) {
     enum status status = ledger->is_sound ? commit(writer, &rows) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
         ledger_forget(ledger);
-        note_outcome(writer, status);
+        note_failure(writer, status);
         return;
     }
     count(&writer->counters.commits, 1);
     count(&writer->counters.events, ledger->batch.event_count);
     writer_announce(writer, &rows, ledger->batch.states);
     ledger_committed(ledger);
-    note_outcome(writer, STATUS_OK);
+    note_success(writer);
 }
 
 /* ---- one batch ---- */
@@ -277,7 +290,7 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
     if (has_store)
         finish(writer);
     else
-        note_outcome(writer, STATUS_STORE_UNAVAILABLE);
+        note_failure(writer, STATUS_STORE_UNAVAILABLE);
     while (first != end) {
         /* The group may be gone once it is answered. */
         struct mailbox_item *next = first->next;
@@ -341,6 +354,7 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
+    atomic_init(&made->failing, WORKS);
     enum status status = open_ledger(made);
     if (status != STATUS_OK) {
         free(made);
@@ -390,6 +404,14 @@ void writer_stop(struct writer *writer) {
     assert(error == 0);
     (void)error;
     writer_free(writer);
+}
+
+bool writer_is_failing(const struct writer *writer, enum reason *reason) {
+    int failing = atomic_load(&writer->failing);
+    if (failing == WORKS)
+        return false;
+    *reason = (enum reason)failing;
+    return true;
 }
 
 struct writer_stats writer_stats(const struct writer *writer) {

@@ -61,6 +61,8 @@ void writer_announce(struct writer *writer, const struct store_batch *batch,
                      const struct store_entity *states);
 /* Finishes what was posted, then ends the thread. */
 void writer_stop(struct writer *writer);
+/* Any thread: why the last commit failed; false: it did not. */
+bool writer_is_failing(const struct writer *writer, enum reason *reason);
 /* Any thread. */
 struct writer_stats writer_stats(const struct writer *writer);
 

@@ -18,6 +18,7 @@ struct slot {
     uint64_t built_count;
     uint64_t failed_count;
     uint64_t served_count;
+    enum status told; /* how the last build went; the builder's, and needs no lock */
 };
 
 struct snapshots {
@@ -220,9 +221,12 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
                   log_int("bytes", (int64_t)made->file_bytes));
     } else {
         build_undo(&work);
-        log_event(LOG_WARN, "snapshot.failed", log_str("topic", work.policy->patterns[0]),
-                  log_str("code", status_code(status)), log_str("reason", build.reason));
+        /* Once for each cause: those who ask set the pace, and they may be many. */
+        log_event(snapshots->slots[row].told == status ? LOG_DEBUG : LOG_WARN, "snapshot.failed",
+                  log_str("topic", work.policy->patterns[0]), log_str("code", status_code(status)),
+                  log_str("reason", build.reason));
     }
+    snapshots->slots[row].told = status;
     build_end(snapshots, row, status, made);
 }
 

@@ -86,13 +86,17 @@ void subscription_place(struct subscription *subscription, uint64_t after_seq) {
     subscription->next_seq = after_seq + 1;
 }
 
+static void note_head(struct subscription *subscription, uint64_t head_seq) {
+    if (head_seq > subscription->window.head_seq)
+        subscription->window.head_seq = head_seq;
+}
+
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq) {
     assert(batch->through_seq + 1 > subscription->next_seq);
     subscription->next_seq = batch->through_seq + 1;
     subscription->cursor = batch->through_cursor;
-    if (head_seq > subscription->window.head_seq)
-        subscription->window.head_seq = head_seq;
+    note_head(subscription, head_seq);
 }
 
 static bool is_wanted(const struct subscription_options *options, const struct frame *frame) {
@@ -122,7 +126,9 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
         frame_unref(frame);
 }
 
-/* From the page that was read; what does not fit stays for the next ask. */
+/* From the page that was read; what does not fit stays for the next ask. What was committed since
+ * the read was announced, once, to a reader that was at work or in line: whoever gets its last
+ * frame must know that there is more, or would wait for the announcement after that. */
 static void give_page(struct subscription *subscription, struct delivery_batch *batch) {
     struct journal_read *read = subscription->read;
     size_t bytes = 0;
@@ -138,6 +144,7 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
     }
     if (read->taken == read->count)
         drop_read(subscription);
+    note_head(subscription, hub_head_seq(subscription->options.watch));
 }
 
 static enum hub_place give_window(struct subscription *subscription, struct delivery_batch *batch) {
@@ -149,8 +156,7 @@ static enum hub_place give_window(struct subscription *subscription, struct deli
         .frames = frames,
     };
     enum hub_place place = hub_take(subscription->options.watch, &take);
-    if (take.head_seq > subscription->window.head_seq)
-        subscription->window.head_seq = take.head_seq;
+    note_head(subscription, take.head_seq);
     for (size_t i = 0; i < take.count; i++)
         give(subscription, batch, frames[i]);
     return place;

@@ -278,6 +278,14 @@ void hub_learn_head(struct hub_watch *watch, uint64_t head_seq) {
     pthread_mutex_unlock(&topic->shard->lock);
 }
 
+uint64_t hub_head_seq(struct hub_watch *watch) {
+    struct hub_topic *topic = watch->topic;
+    pthread_mutex_lock(&topic->shard->lock);
+    uint64_t head_seq = topic->head_seq;
+    pthread_mutex_unlock(&topic->shard->lock);
+    return head_seq;
+}
+
 uint64_t hub_first_seq(struct hub_watch *watch) {
     struct hub_topic *topic = watch->topic;
     pthread_mutex_lock(&topic->shard->lock);

@@ -66,6 +66,8 @@ MUST_CHECK enum status hub_watch(struct hub_listener *listener, struct slice top
 void hub_unwatch(struct hub_watch *watch);
 /* The head that a read of the store found, made after hub_watch. */
 void hub_learn_head(struct hub_watch *watch, uint64_t head_seq);
+/* The head there is by now. */
+uint64_t hub_head_seq(struct hub_watch *watch);
 /* The first seq in memory; UINT64_MAX when there is none. */
 uint64_t hub_first_seq(struct hub_watch *watch);
 

@@ -25,7 +25,9 @@ void handle_ready(struct exchange *exchange) {
         return;
     }
     if (!server_store_works(server, clock_mono_ms(&exchange->loop->clock))) {
-        exchange_answer_status(exchange, STATUS_STORE_UNAVAILABLE);
+        exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_STORE_UNAVAILABLE,
+                                                                 .reason_code = reason_code(
+                                                                     server_store_reason(server))});
         return;
     }
     struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_ready);

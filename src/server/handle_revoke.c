@@ -21,7 +21,7 @@ struct revoke_work {
     struct sweep sweep;
     struct loop_task done;
     struct exchange *exchange;
-    uint64_t now_ms;
+    uint64_t forget_ms;
     uint64_t expires_at_ms;
     enum status status;
     struct revoke_request request;
@@ -53,7 +53,7 @@ static enum status remember(const struct revoke_work *work) {
     for (size_t i = 0; i < work->request.count; i++) {
         const struct store_revocation *one = &work->request.revocations[i];
         enum status added =
-            revocations_add(revocations, one->kind, one->id, one->expires_at_ms, work->now_ms);
+            revocations_add(revocations, one->kind, one->id, one->expires_at_ms, work->forget_ms);
         if (status == STATUS_OK)
             status = added;
     }
@@ -74,7 +74,7 @@ static void job_run(struct writer_job *job, struct store_session *session) {
     struct revoke_work *work =
         (struct revoke_work *)((char *)job - offsetof(struct revoke_work, job));
     work->status = store_put_revocations(session, work->request.revocations, work->request.count,
-                                         work->now_ms);
+                                         work->forget_ms);
     if (work->status != STATUS_OK) {
         post_done(work);
         return;
@@ -166,10 +166,11 @@ void handle_revoke(struct exchange *exchange) {
     work->sweep.server = server;
     work->sweep.done = sweep_done;
     work->done.run = done_on_loop;
-    work->now_ms = clock_wall_ms(&exchange->loop->clock);
-    work->expires_at_ms = gate_revocation_expires_at_ms(&server->gate, work->now_ms);
+    work->forget_ms = io_loop_forget_ms(exchange->loop);
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    work->expires_at_ms = gate_revocation_expires_at_ms(&server->gate, now_ms);
     for (size_t i = 0; i < work->request.count; i++) {
-        work->request.revocations[i].revoked_at_ms = work->now_ms;
+        work->request.revocations[i].revoked_at_ms = now_ms;
         work->request.revocations[i].expires_at_ms = work->expires_at_ms;
     }
     exchange->work = work;

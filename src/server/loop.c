@@ -162,6 +162,10 @@ static void on_serve(uv_prepare_t *serve) {
         uv_idle_stop(&loop->busy);
 }
 
+uint64_t io_loop_forget_ms(struct io_loop *loop) {
+    return step_guard_read(&loop->guard, loop->clock.reading).now_ms;
+}
+
 uint64_t io_loop_backoff_ms(struct io_loop *loop) {
     struct uuid chance = uuid7_next(&loop->ids, clock_wall_ms(&loop->clock));
     uint64_t part = (uint64_t)chance.bytes[14] << 8 | chance.bytes[15];
@@ -246,6 +250,14 @@ static enum status handles_init(struct io_loop *loop, int listen_fd, int operato
     return listener_open(loop, &loop->operator_listener, operator_fd);
 }
 
+/* Time went on from the last event at least, and for how long after is for the clock to prove. */
+static void guard_init(struct io_loop *loop) {
+    struct clock_reading begun = loop->clock.reading;
+    if (begun.wall_ms > loop->server->log_ms)
+        begun.wall_ms = loop->server->log_ms;
+    (void)step_guard_read(&loop->guard, begun);
+}
+
 enum status io_loop_open(struct io_loop *loop, struct server *server, int listen_fd,
                          int operator_fd) {
     const struct config *config = &server->config;
@@ -262,6 +274,7 @@ enum status io_loop_open(struct io_loop *loop, struct server *server, int listen
     loop->drain.run = run_drain;
     loop->end.run = run_end;
     clock_init(&loop->clock);
+    guard_init(loop);
     append_reader_init(&loop->reader, server->body_bytes_max);
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;

@@ -14,6 +14,7 @@
 #include "base/mailbox.h"
 #include "base/uuid7.h"
 #include "delivery/scheduler.h"
+#include "retention/step_guard.h"
 #include "server/config.h"
 #include "server/deadline.h"
 #include "server/feeds.h"
@@ -45,6 +46,7 @@ struct io_loop {
     uv_timer_t timer;
     struct mailbox mailbox;
     struct clock clock;
+    struct step_guard guard;    /* of the time that things are forgotten by */
     struct uuid7_generator ids; /* of requests */
     struct http_date date;
     struct deadline_queue deadlines;
@@ -99,6 +101,10 @@ void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum d
                          uint64_t delay_ms);
 /* How long a client had better wait before it comes back; by chance, so that not all do at once. */
 uint64_t io_loop_backoff_ms(struct io_loop *loop);
+/* The time by which what has expired may be forgotten. A clock that was ahead and comes back makes
+ * tokens valid again, and what was revoked or used must not be with them: it is believed when it
+ * has been ahead for an hour, of the time before a start too. */
+uint64_t io_loop_forget_ms(struct io_loop *loop);
 /* For connections: one is gone for good. */
 void io_loop_conn_closed(struct io_loop *loop);
 /* For exchanges: one thing that was owed is back. */

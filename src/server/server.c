@@ -62,9 +62,18 @@ void server_append_seen(struct server *server, enum status status, uint64_t mono
 
 bool server_store_works(const struct server *server, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&server->store_failed_at_ms);
+    if (atomic_load(&server->is_store_moved))
+        return false;
     /* After a while somebody must try, or a server that gets no appends would never recover. */
     /* The failure may have been seen by a loop whose turn began later than the asker's. */
     return failed_at_ms == 0 || mono_ms > failed_at_ms + STORE_FAILED_MS;
+}
+
+enum reason server_store_reason(const struct server *server) {
+    enum reason reason = REASON_STORE_FAILED;
+    if (atomic_load(&server->is_store_moved))
+        return REASON_STORE_MOVED;
+    return writer_is_failing(server->writer, &reason) ? reason : REASON_STORE_FAILED;
 }
 
 static void loops_end(struct server *server) {
@@ -164,8 +173,23 @@ static void on_hang_up(uv_signal_t *handle, int number) {
         tls_reload(server);
 }
 
+/* Also without appends: who asks whether the server is ready, and who reads the log, learn of it
+ * before the first is refused. */
+static void look_at_store(struct server *server) {
+    struct store_message message;
+    bool is_moved = store_check_place(server->store, &message) != STATUS_OK;
+    if (atomic_exchange(&server->is_store_moved, is_moved) == is_moved)
+        return;
+    if (is_moved)
+        log_event(LOG_ERROR, "store.moved", log_str("error", message.text),
+                  log_str("effect", "appends are refused until it is back"));
+    else
+        log_event(LOG_INFO, "store.back", log_str("effect", "appends are taken again"));
+}
+
 static void on_look(uv_timer_t *look) {
     struct server *server = look->data;
+    look_at_store(server);
     gate_reload(&server->gate, false);
 }
 
@@ -304,14 +328,12 @@ static enum status add_revocation(void *user, const struct store_revocation *rev
                            revocation->expires_at_ms, revocation->revoked_at_ms);
 }
 
-/* Before anybody can connect: what was revoked stays so. */
+/* Before anybody can connect: what was revoked stays so, expired or not: the clock may be wrong. */
 static enum status revocations_load(struct server *server) {
     struct store_session *session = NULL;
-    struct clock clock;
-    clock_init(&clock);
     enum status status = store_session_open(server->store, STORE_READ, &session);
     if (status == STATUS_OK)
-        status = store_walk_revocations(session, clock_wall_ms(&clock), server, add_revocation);
+        status = store_walk_revocations(session, 0, server, add_revocation);
     store_session_close(session);
     return status;
 }
@@ -418,7 +440,7 @@ static enum status writer_and_readers_start(struct server *server) {
     return status;
 }
 
-static enum status epoch_read(struct server *server) {
+static enum status state_read(struct server *server) {
     struct store_session *session;
     struct store_state state;
     enum status status = store_session_open(server->store, STORE_READ, &session);
@@ -426,9 +448,11 @@ static enum status epoch_read(struct server *server) {
         return status;
     status = store_read_state(session, &state);
     store_session_close(session);
-    if (status == STATUS_OK)
-        memcpy(server->epoch, state.epoch, sizeof(server->epoch));
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    memcpy(server->epoch, state.epoch, sizeof(server->epoch));
+    server->log_ms = state.log_id > 0 ? event_cursor_of(&state.cursor).timestamp_ms : 0;
+    return STATUS_OK;
 }
 
 /* What a crash or a disk that lies about syncing harms first is the end of the log, on which the
@@ -468,7 +492,7 @@ static enum status store_start(struct server *server) {
     if (status == STATUS_INVALID_CONFIG)
         return status;
     if (status == STATUS_OK)
-        status = epoch_read(server);
+        status = state_read(server);
     if (status == STATUS_OK)
         status = delivery_start(server);
     if (status == STATUS_OK)

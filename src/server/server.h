@@ -42,6 +42,7 @@ struct server {
     struct tls_context *tls; /* NULL: bytes go as they are, on both addresses */
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
+    uint64_t log_ms;                  /* when its last event was stored, as of the start; 0: none */
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
@@ -55,6 +56,7 @@ struct server {
     struct retention *retention;
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
+    atomic_bool is_store_moved; /* its files are not where they were */
     atomic_bool ending;   /* was told to: readiness says so */
     atomic_bool draining; /* takes nothing new */
     /* Over how long clients come back, each at a time of its own. */
@@ -83,5 +85,7 @@ void server_loop_ended_post(struct server *server);
 void server_append_seen(struct server *server, enum status status, uint64_t mono_ms);
 /* Any thread: whether appends are worth trying. */
 bool server_store_works(const struct server *server, uint64_t mono_ms);
+/* Any thread: why they are not. */
+enum reason server_store_reason(const struct server *server);
 
 #endif

@@ -13,7 +13,7 @@ static void run_back(struct loop_task *task) {
 static void run_job(struct writer_job *job, struct store_session *session) {
     struct single_use *use = (struct single_use *)((char *)job - offsetof(struct single_use, job));
     enum status status = store_use_once(session, use->kind, (struct slice){use->id, use->id_size},
-                                        use->expires_at_ms, use->now_ms);
+                                        use->expires_at_ms, use->forget_ms);
     use->status = status == STATUS_ALREADY_EXISTS ? STATUS_TOKEN_REPLAYED : status;
     status = io_loop_post(use->loop, &use->back);
     assert(status == STATUS_OK);
@@ -27,7 +27,7 @@ enum status single_use_post(struct single_use *use, struct writer *writer, struc
     memcpy(use->id, id.data, id.size);
     use->id_size = id.size;
     use->loop = loop;
-    use->now_ms = clock_wall_ms(&loop->clock);
+    use->forget_ms = io_loop_forget_ms(loop);
     use->job.run = run_job;
     use->back.run = run_back;
     return writer_post_job(writer, &use->job);

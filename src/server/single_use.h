@@ -20,7 +20,7 @@ struct single_use {
     char id[SINGLE_USE_ID_BYTES_MAX];
     size_t id_size;
     uint64_t expires_at_ms;
-    uint64_t now_ms;
+    uint64_t forget_ms;
     enum status status;
     void (*done)(struct single_use *use);
 };

@@ -26,6 +26,14 @@ const char *store_session_error(const struct store_session *session) {
     return session->engine->session_error(session);
 }
 
+enum reason store_session_reason(const struct store_session *session) {
+    return session->engine->session_reason(session);
+}
+
+enum status store_check_place(const struct store *store, struct store_message *message) {
+    return store->engine->check_place(store, message);
+}
+
 uint64_t store_session_rows_read(const struct store_session *session) {
     return atomic_load_explicit(&session->rows_read, memory_order_relaxed);
 }

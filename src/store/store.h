@@ -223,12 +223,19 @@ MUST_CHECK enum status store_open_sqlite(struct store **store, const char *folde
 MUST_CHECK enum status store_migrate_sqlite(const char *folder, struct store_message *message);
 void store_close(struct store *store);
 
+/* Any thread, while a write session is open: whether what is stored is still where that session
+ * found it. STATUS_STORE_UNAVAILABLE: it was moved away or deleted, and takes no commit until it is
+ * back; reading goes on. */
+MUST_CHECK enum status store_check_place(const struct store *store, struct store_message *message);
+
 /* A second write session, or one without the lock, is our mistake: asserted. */
 MUST_CHECK enum status store_session_open(struct store *store, enum store_mode mode,
                                           struct store_session **session);
 void store_session_close(struct store_session *session);
 /* What the last failure of this session was, for logs. */
 const char *store_session_error(const struct store_session *session);
+/* Which of the store's reasons that was. */
+enum reason store_session_reason(const struct store_session *session);
 /* Any thread: how many rows this session has read since it was opened. */
 uint64_t store_session_rows_read(const struct store_session *session);
 

@@ -15,6 +15,8 @@ struct store_engine {
                                 struct store_session **session);
     void (*session_close)(struct store_session *session);
     const char *(*session_error)(const struct store_session *session);
+    enum reason (*session_reason)(const struct store_session *session);
+    enum status (*check_place)(const struct store *store, struct store_message *message);
 
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);

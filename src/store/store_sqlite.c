@@ -53,8 +53,14 @@ static enum status session_open(struct store *base, enum store_mode mode,
     }
     session->base = (struct store_session){.engine = &store_engine_sqlite, .mode = mode};
     session->store = store;
+    session->reason = REASON_STORE_FAILED;
     enum status status =
         sqlite_connect(store->path, mode, false, &session->database, session->error);
+    if (status == STATUS_OK && mode == STORE_WRITE) {
+        status = sqlite_note_place(store, session->error);
+        if (status != STATUS_OK)
+            sqlite3_close(session->database);
+    }
     if (status != STATUS_OK) {
         log_event(LOG_ERROR, "store.session_failed", log_str("code", status_code(status)),
                   log_str("message", session->error));
@@ -75,6 +81,10 @@ static void session_close(struct store_session *base) {
     session_free(session);
 }
 
+static enum reason session_reason(const struct store_session *session) {
+    return ((const struct sqlite_session *)session)->reason;
+}
+
 static const char *session_error(const struct store_session *session) {
     return ((const struct sqlite_session *)session)->error;
 }
@@ -93,6 +103,8 @@ const struct store_engine store_engine_sqlite = {
     .session_open = session_open,
     .session_close = session_close,
     .session_error = session_error,
+    .session_reason = session_reason,
+    .check_place = sqlite_check_place,
     .commit = sqlite_commit,
     .prune = sqlite_prune,
     .read_begin = sqlite_read_begin,

@@ -90,9 +90,19 @@ enum statement_id {
 /* The events' first column in STATEMENT_WALK_JOURNAL. */
 #define SQLITE_STORE_JOURNAL_COLUMNS 8
 
+/* The database, its log, and the memory that connections share. */
+enum sqlite_file { SQLITE_FILE_DATABASE, SQLITE_FILE_WAL, SQLITE_FILE_SHM, SQLITE_FILE_COUNT };
+
+struct sqlite_identity {
+    dev_t device;
+    ino_t inode;
+};
+
 struct sqlite_store {
     struct store base;
-    char *path;  /* of the database */
+    char *path; /* of the database */
+    /* As the write session found them. */
+    struct sqlite_identity files[SQLITE_FILE_COUNT];
     int lock_fd; /* -1: opened without the lock */
     atomic_bool write_session_open;
 };
@@ -113,8 +123,8 @@ struct sqlite_session {
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     struct sqlite_tail tail;
-    ino_t wal_inode; /* 0: not written to yet */
     char error[STORE_MESSAGE_MAX];
+    enum reason reason; /* of the error */
 };
 
 static inline struct sqlite_session *sqlite_session_of(struct store_session *session) {
@@ -200,6 +210,12 @@ MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
 enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
+
+/* store_sqlite_place.c */
+/* By the write session, when it has read something: all three are there then. */
+MUST_CHECK enum status sqlite_note_place(struct sqlite_store *store, char *message);
+MUST_CHECK enum status sqlite_session_check_place(struct sqlite_session *session);
+enum status sqlite_check_place(const struct store *store, struct store_message *message);
 
 /* store_sqlite_expiry.c */
 enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,

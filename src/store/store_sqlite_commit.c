@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 static enum status contradicts(struct sqlite_session *session, enum status status, const char *what,
                                uint64_t number) {
@@ -290,46 +289,16 @@ static enum status load_tail(struct sqlite_session *session) {
     return status;
 }
 
-/* SQLite goes on writing into a file that was moved away or deleted; what would be acknowledged
- * then would be lost. */
-static enum status check_place(struct sqlite_session *session) {
-    int moved = 0;
-    sqlite3_file_control(session->database, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-    if (!moved)
-        return STATUS_OK;
-    snprintf(session->error, sizeof(session->error),
-             "%s: the database was moved or deleted while in use", session->store->path);
-    return STATUS_STORE_UNAVAILABLE;
-}
-
-/* The same for the file that commits go to until a checkpoint. It is there while a transaction is
- * open, and stays the same file as long as the session does. */
-static enum status check_wal(struct sqlite_session *session) {
-    struct stat found;
-    const char *path = sqlite3_filename_wal(sqlite3_db_filename(session->database, "main"));
-    bool is_there = stat(path, &found) == 0;
-    if (is_there && session->wal_inode == 0)
-        session->wal_inode = found.st_ino;
-    if (is_there && session->wal_inode == found.st_ino)
-        return STATUS_OK;
-    snprintf(session->error, sizeof(session->error),
-             "%s was moved or deleted while in use: put it back, or end the server, which saves "
-             "what it holds",
-             path);
-    return STATUS_STORE_UNAVAILABLE;
-}
-
 enum status sqlite_begin(struct sqlite_session *session) {
     assert(sqlite3_get_autocommit(session->database));
     sqlite3_stmt *rollback = NULL;
-    enum status status = check_place(session);
+    session->reason = REASON_STORE_FAILED;
     /* What undoes must be at hand before there is anything to undo. */
-    if (status == STATUS_OK)
-        status = sqlite_statement(session, STATEMENT_ROLLBACK, &rollback);
+    enum status status = sqlite_statement(session, STATEMENT_ROLLBACK, &rollback);
     if (status == STATUS_OK)
         status = sqlite_execute(session, STATEMENT_BEGIN);
     if (status == STATUS_OK)
-        status = check_wal(session);
+        status = sqlite_session_check_place(session);
     if (status == STATUS_OK && !session->tail.known)
         status = load_tail(session);
     return status;

@@ -1,6 +1,7 @@
 #include "store/store_sqlite.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 
 /* An entity's last event, or one column of its position: the recent ones follow the others. */
@@ -173,13 +174,38 @@ static const char *const texts[STATEMENT_COUNT] = {
                                    "sync_revocations WHERE expires_at > ? ORDER BY kind, id",
 };
 
+/* What the system said to SQLite about its log, which is what commits write; 0: nothing. Commits
+ * that fail do not tell it in the usual way. */
+static int system_error(sqlite3 *database, int code) {
+    sqlite3_file *log = NULL;
+    int error = sqlite3_system_errno(database);
+    if (error != 0 || (code & 0xff) != SQLITE_IOERR)
+        return error;
+    sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+    if (log != NULL && log->pMethods != NULL)
+        log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+    return error;
+}
+
+/* SQLite knows one way of having no room, the system several. */
+static enum reason reason_of(int code, int error) {
+    if ((code & 0xff) == SQLITE_FULL || error == ENOSPC || error == EDQUOT || error == EFBIG)
+        return REASON_STORE_FULL;
+    if ((code & 0xff) == SQLITE_READONLY || error == EROFS)
+        return REASON_STORE_READ_ONLY;
+    return REASON_STORE_FAILED;
+}
+
 enum status sqlite_fault(struct sqlite_session *session) {
     int code = sqlite3_extended_errcode(session->database);
+    int error = system_error(session->database, code);
     enum status status = sqlite_status(code);
     const char *advice =
         status == STATUS_INTERNAL_ERROR ? "; the store is damaged: restore a backup" : "";
-    snprintf(session->error, sizeof(session->error), "%s: %s (SQLite %d)%s", session->store->path,
-             sqlite3_errmsg(session->database), code, advice);
+    snprintf(session->error, sizeof(session->error), "%s: %s%s%s (SQLite %d)%s",
+             session->store->path, sqlite3_errmsg(session->database), error ? ": " : "",
+             error ? strerror(error) : "", code, advice);
+    session->reason = reason_of(code, error);
     session->tail.known = false;
     return status;
 }
@@ -188,6 +214,7 @@ enum status sqlite_damaged(struct sqlite_session *session, const char *what, uin
     snprintf(session->error, sizeof(session->error),
              "%s: %s %llu is damaged; the store is damaged: restore a backup", session->store->path,
              what, (unsigned long long)number);
+    session->reason = REASON_STORE_FAILED;
     return STATUS_INTERNAL_ERROR;
 }
 

@@ -103,36 +103,38 @@ static void a_new_store_on_a_full_disk_is_refused_and_made_later(void **state) {
     fixture->backend->destroy(place);
 }
 
-static void a_database_that_was_moved_away_is_not_written_to(void **state) {
-    struct fixture *fixture = *state;
+/* SQLite would go on writing into it, and a restart would find none of that. */
+static void check_moved(struct fixture *fixture, const char *name, uint64_t log_id) {
     char path[256], away[256];
-    snprintf(path, sizeof(path), "%s/khala.db", fixture->place);
+    struct store_message message = {""};
+    snprintf(path, sizeof(path), "%s/%s", fixture->place, name);
     snprintf(away, sizeof(away), "%s/elsewhere", fixture->place);
-    assert_ok(commit_event(fixture->writer, 1));
+    assert_ok(store_check_place(fixture->store, &message));
     assert_int_equal(rename(path, away), 0);
-    assert_int_equal(commit_event(fixture->writer, 2), STATUS_STORE_UNAVAILABLE);
-    assert_non_null(strstr(store_session_error(fixture->writer), "moved or deleted"));
+    assert_int_equal(commit_event(fixture->writer, log_id), STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(store_session_reason(fixture->writer), REASON_STORE_MOVED);
+    assert_non_null(strstr(store_session_error(fixture->writer), path));
+    assert_int_equal(store_check_place(fixture->store, &message), STATUS_STORE_UNAVAILABLE);
+    assert_non_null(strstr(message.text, "moved or deleted"));
+    /* Nor is another file of that name the one that is meant. */
+    close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    assert_int_equal(commit_event(fixture->writer, log_id), STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(store_check_place(fixture->store, &message), STATUS_STORE_UNAVAILABLE);
+    assert_non_null(strstr(message.text, "another file"));
     assert_int_equal(rename(away, path), 0);
-    assert_ok(commit_event(fixture->writer, 2));
-    assert_log(fixture, 2);
+    assert_ok(store_check_place(fixture->store, &message));
+    assert_ok(commit_event(fixture->writer, log_id));
+    assert_log(fixture, log_id);
 }
 
-/* SQLite would go on writing into it, and a restart would find none of that. */
-static void a_log_file_that_was_moved_away_is_not_written_to(void **state) {
+static void files_that_were_moved_away_are_not_written_to_until_they_are_back(void **state) {
     struct fixture *fixture = *state;
-    char path[256], away[256];
-    snprintf(path, sizeof(path), "%s/khala.db-wal", fixture->place);
-    snprintf(away, sizeof(away), "%s/elsewhere", fixture->place);
     assert_ok(commit_event(fixture->writer, 1));
-    assert_int_equal(rename(path, away), 0);
-    assert_int_equal(commit_event(fixture->writer, 2), STATUS_STORE_UNAVAILABLE);
-    assert_non_null(strstr(store_session_error(fixture->writer), "khala.db-wal"));
-    /* Nor is another file of that name the log. */
-    close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    assert_int_equal(commit_event(fixture->writer, 2), STATUS_STORE_UNAVAILABLE);
-    assert_int_equal(rename(away, path), 0);
-    assert_ok(commit_event(fixture->writer, 2));
-    assert_log(fixture, 2);
+    check_moved(fixture, "khala.db", 2);
+    check_moved(fixture, "khala.db-wal", 3);
+    check_moved(fixture, "khala.db-shm", 4);
+    fixture_reopen(fixture);
+    assert_log(fixture, 4);
 }
 
 static void somebody_elses_write_lock_is_waited_for_and_then_reported(void **state) {
@@ -270,8 +272,7 @@ int main(void) {
         cmocka_unit_test(a_disk_without_room_refuses_commits_until_there_is_room),
         cmocka_unit_test(every_amount_of_room_leaves_a_batch_whole_or_absent),
         cmocka_unit_test(a_new_store_on_a_full_disk_is_refused_and_made_later),
-        cmocka_unit_test(a_database_that_was_moved_away_is_not_written_to),
-        cmocka_unit_test(a_log_file_that_was_moved_away_is_not_written_to),
+        cmocka_unit_test(files_that_were_moved_away_are_not_written_to_until_they_are_back),
         cmocka_unit_test(somebody_elses_write_lock_is_waited_for_and_then_reported),
         cmocka_unit_test(damaged_pages_are_reported_and_never_served),
         cmocka_unit_test(a_damaged_header_is_reported_at_the_start),

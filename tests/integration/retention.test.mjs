@@ -198,3 +198,122 @@ test("a disk that is full while pruning is said, and does not last", async (t) =
   assert.ok((await operator.did("retention/run", {})).deleted >= 600);
   await operator.server.saw("log", /retention\.recovered/);
 });
+
+test("what a snapshot in use needs for its tail stays until it is used no more", async (t) => {
+  const SUMMARIES = "runtime.run_summaries";
+  const data = folder(t);
+  const settings = { ...PATIENT, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20",
+    RUNTIME_KHALA_RUN_SUMMARIES_RETENTION_SECONDS: "1", RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1" };
+  const floor = (topic) => Number(sql(data, `SELECT oldest_seq FROM sync_topic_sequences WHERE topic = '${topic}'`));
+  const appendSome = async (operator) => { for (let i = 0; i < 5; i++) await operator.did("runs/r/events", { event_type: "x" }); };
+  const first = await operate(t, { data, settings });
+  await first.did("runs", { run_id: "r" }, 201);
+  await appendSome(first);
+  const { watermark } = await first.read(`/v1/topics/${SUMMARIES}/snapshot`);
+  assert.equal(watermark, 6);
+  await appendSome(first);
+  // Frames of the same age without a snapshot go, and come after those of the summaries in each pass.
+  while (floor("run:r:events") < 12) await first.get("/healthz/live");
+  assert.equal(floor(SUMMARIES), watermark + 1);
+  const tail = JSON.parse((await messages(first, SUMMARIES, `after_seq=${watermark}`)).body);
+  assert.deepEqual(tail.messages.map((message) => message.sequence), [7, 8, 9, 10, 11]);
+  assertError(await messages(first, SUMMARIES, `after_seq=${watermark - 1}`), 410, "stale_cursor");
+  await first.server.stop();
+
+  const next = await operate(t, { data, settings: { ...settings, RUNTIME_KHALA_RUN_SUMMARIES_SNAPSHOT_CADENCE_SECONDS: "1" } });
+  assert.equal((await next.read(`/v1/topics/${SUMMARIES}/snapshot`)).watermark, 11);
+  await appendSome(next);
+  while (floor(SUMMARIES) < 17) await next.get("/healthz/live");
+  assertError(await messages(next, SUMMARIES, "after_seq=11"), 410, "stale_cursor");
+});
+
+const CROWD = 5000;
+const EVENTS = 4; // of each run
+const BATCH_TOPICS_MAX = 256;
+const LISTED_MAX = 1000;
+// What a noisy machine does to the longest of a few hundred appends is far less.
+const STALL_RATIO_MAX = 20;
+
+async function appendCrowd(operator) {
+  const runs = Array.from({ length: CROWD }, (_, i) => `r${i}`);
+  for (let at = 0; at < CROWD; at += 500) {
+    const some = runs.slice(at, at + 500);
+    await Promise.all(some.map((id) => operator.did("runs", { run_id: id }, 201)));
+    await operator.batch(some.flatMap((id) => Array.from({ length: EVENTS - 1 }, () => ({ run_id: id, event_type: "x" }))));
+  }
+}
+
+/** Appends without a pause until told to stop; answers how long each took. */
+async function appendWhile(operator, busy) {
+  const times = [];
+  let isOver = false;
+  const over = busy.finally(() => { isOver = true; });
+  await Promise.all(Array.from({ length: 4 }, async () => {
+    while (!isOver) {
+      const begun = performance.now();
+      await operator.did("runs/live/events", { event_type: "x" });
+      times.push(performance.now() - begun);
+    }
+  }));
+  await over;
+  return times;
+}
+
+const until = async (ready) => { while (!(await ready())) ; };
+const follow = (operator, run, after) => Stream.open(operator,
+  `/v1/topics/${encodeURIComponent(`run:${run}:events`)}/sse?after_seq=${after}`, { authorization: `Bearer ${operator.reader}` });
+const batches = async (operator) =>
+  Number((await operator.get("/metrics")).body.match(/^openagents_runtime_sync_retention_cycle_batches_total (\d+)$/m)[1]);
+
+test("thousands of topics that expire in the same second hold no append up for more than a batch", async (t) => {
+  const data = folder(t);
+  const first = await operate(t, { data, settings: NEVER });
+  await appendCrowd(first);
+  await first.server.stop();
+  const operator = await operate(t, { data, settings: { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(DAY_MS + 60_000) } });
+  await operator.did("runs", { run_id: "live" }, 201);
+  // Some are followed, and have young frames in memory above those that go.
+  const watched = Array.from({ length: 20 }, (_, i) => `r${i * 211}`);
+  const live = await Promise.all(watched.map((id) => follow(operator, id, 0)));
+  await operator.batch(watched.flatMap((id) => [1, 2].map(() => ({ run_id: id, event_type: "young" }))));
+  await Promise.all(live.map((stream) => stream.until(() => stream.lastSeq === EVENTS + 2, "the young ones")));
+
+  let appended = 0;
+  const alone = await appendWhile(operator, until(async () => {
+    await operator.get("/healthz/live");
+    return ++appended === 200;
+  }));
+  let report;
+  const beside = await appendWhile(operator, operator.did("retention/run", {}).then((done) => { report = done; }));
+  const longest = (times) => Math.max(...times);
+  assert.ok(longest(beside) < STALL_RATIO_MAX * longest(alone), `${longest(beside)} ms, alone ${longest(alone)} ms`);
+  assert.ok(await batches(operator) >= CROWD / BATCH_TOPICS_MAX);
+  assert.ok(beside.length > await batches(operator), "appends went between the batches");
+
+  // The report is right, and no longer than it may be.
+  assert.equal(report.topics_pruned, CROWD);
+  assert.equal(report.deleted, CROWD * EVENTS);
+  assert.equal(report.topic_stats.length, LISTED_MAX);
+  assert.equal(report.topic_stats_omitted, report.topics - LISTED_MAX);
+  for (const one of report.topic_stats) {
+    const isWatched = watched.some((id) => one.topic === `run:${id}:events`);
+    assert.equal(one.deleted, EVENTS);
+    assert.deepEqual([one.oldest, one.head, one.stale_risk],
+      isWatched ? [EVENTS + 1, EVENTS + 2, 1] : [EVENTS + 1, EVENTS, 0]);
+  }
+  assert.equal(sql(data, `SELECT count(*) FROM sync_topic_sequences WHERE topic LIKE 'run:r%' AND oldest_seq = ${EVENTS + 1}`),
+    String(CROWD));
+
+  // Who has read on goes on, who is below the floor is told, from memory and from the store alike.
+  for (const id of watched) await operator.did(`runs/${id}/events`, { event_type: "after" });
+  for (const stream of live) {
+    await stream.until(() => stream.lastSeq === EVENTS + 3, "the event of after");
+    assert.deepEqual(stream.messages.map((message) => message.data.sequence), [1, 2, 3, 4, 5, 6, 7]);
+  }
+  for (const id of [...watched, "r1", "r4999"]) {
+    const late = await follow(operator, id, 1);
+    await late.until(() => late.events.some((event) => event.type === "stale_cursor"), "the word of the floor");
+    assert.equal(late.events[0].type, "stale_cursor");
+    assert.equal(late.messages[0]?.data.sequence ?? EVENTS + 1, EVENTS + 1);
+  }
+});

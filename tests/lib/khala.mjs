@@ -64,11 +64,13 @@ export function within(promise, what, milliseconds = WAIT_MS_MAX) {
 
 /** A process of the binary, its output gathered as text while it runs. */
 class Process {
-  constructor(args, { settings = {}, cwd } = {}) {
+  constructor(args, { command = [], settings = {}, cwd } = {}) {
     this.out = "";
     this.log = "";
     this.watchers = new Set();
-    this.child = spawn(binary, args, { cwd, env: environment(settings), stdio: ["ignore", "pipe", "pipe"] });
+    this.settings = settings;
+    const [program, ...rest] = [...command, binary, ...args];
+    this.child = spawn(program, rest, { cwd, env: environment(settings), stdio: ["ignore", "pipe", "pipe"] });
     this.child.stdout.on("data", (data) => this.#grew("out", data));
     this.child.stderr.on("data", (data) => this.#grew("log", data));
     this.ended = new Promise((resolve) => {
@@ -107,10 +109,12 @@ class Process {
 
 /**
  * A server in a folder of its own, ready. When the test ends it is asked to end too, and must do
- * so cleanly: exit code 0 and no word from a sanitizer.
+ * so cleanly: exit code 0 and no word from a sanitizer. A command goes in front of the binary, and
+ * becomes it in the end.
  */
-export async function serve(t, { args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority } = {}) {
-  const server = new Process(["serve", "--bind", bind, ...args], { settings, cwd: folder(t) });
+export async function serve(t, {
+  args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority, command } = {}) {
+  const server = new Process(["serve", "--bind", bind, ...args], { command, settings, cwd: folder(t) });
   /** Gone without a word, as by the kernel or a power cut. */
   server.crash = async () => {
     server.crashed = true;

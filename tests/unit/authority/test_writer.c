@@ -1,5 +1,6 @@
 /* The writer itself: many threads, clocks that step back, a store that fails, what is derived, and
  * its bounds. On a real store. */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -203,6 +204,46 @@ static void a_failing_store_refuses_and_recovers_without_a_gap(void **state) {
     ask_ok(fixture, APPEND_RUN_EVENT, "r1",
            "{\"event_type\":\"run.finished\",\"payload\":{\"status\":\"succeeded\"}}");
     assert_int_equal(checked_log(fixture), 9);
+}
+
+/* How often the log has named an event so far. */
+static size_t lines_of(int log, const char *event) {
+    static char text[65536];
+    static size_t size;
+    ssize_t more = read(log, text + size, sizeof(text) - 1 - size);
+    size += more > 0 ? (size_t)more : 0;
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, event)); at++)
+        count++;
+    return count;
+}
+
+/* A disk that is nearly full takes small commits and no large ones. */
+static void a_store_that_fails_now_and_then_is_told_once_a_second_with_the_reason(void **state) {
+    struct fixture *fixture = *state;
+    enum reason reason = REASON_STORE_FAILED;
+    int log[2]; /* a pipe, for which there is room whatever becomes of the disk */
+    assert_int_equal(pipe2(log, O_CLOEXEC | O_NONBLOCK), 0);
+    log_configure(LOG_INFO, LOG_TEXT, log[1]);
+    new_run(fixture, "r1");
+    for (size_t second = 1; second <= 3; second++) {
+        for (int i = 0; i < 20; i++) {
+            assert_false(writer_is_failing(fixture->writer, &reason));
+            break_store();
+            refused(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"x\"}",
+                    STATUS_STORE_UNAVAILABLE);
+            assert_true(writer_is_failing(fixture->writer, &reason));
+            assert_int_equal(reason, REASON_STORE_FULL);
+            mend_store();
+            (void)append(fixture, "r1");
+        }
+        assert_int_equal(lines_of(log[0], "store.commit_failed"), second);
+        assert_int_equal(lines_of(log[0], "store.commit_recovered"), second);
+        clock_manual_advance_ms(&fixture->clock, 1000);
+    }
+    log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
+    close(log[0]);
+    close(log[1]);
 }
 
 static void a_failed_batch_fails_those_who_relied_on_it_and_no_others(void **state) {
@@ -529,6 +570,7 @@ int main(void) {
         TEST(an_id_is_known_after_any_number_of_others),
         TEST(cursors_rise_though_the_clock_steps_back),
         TEST(a_failing_store_refuses_and_recovers_without_a_gap),
+        TEST(a_store_that_fails_now_and_then_is_told_once_a_second_with_the_reason),
         TEST(a_failed_batch_fails_those_who_relied_on_it_and_no_others),
         TEST(a_failed_batch_takes_back_the_refusals_it_caused),
         TEST(every_batch_with_events_is_folded_and_ended_once),

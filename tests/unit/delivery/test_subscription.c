@@ -113,6 +113,31 @@ static void a_cursor_resumes_right_behind_it(void **state) {
     bench_close(&bench);
 }
 
+/* It is announced once, to a reader that is at work or in line: who only knew the head that the
+ * read found would take itself to be done. */
+static void what_is_committed_while_a_page_is_on_its_way_counts_as_more(void **state) {
+    (void)state;
+    for (int after_read = 0; after_read < 2; after_read++) {
+        struct bench bench;
+        bench_open(&bench, 10);
+        reader_open(&bench.reader, bench.publisher,
+                    &(struct subscription_options){.topic = SLICE(SUMMARIES), .has_cursor = true});
+        struct subscription *subscription = &bench.reader.subscription;
+        assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_READ);
+        journal_read_run(subscription->read, bench.reader.session);
+        if (!after_read)
+            publisher_commit(bench.publisher, 2);
+        subscription_read_done(subscription);
+        if (after_read)
+            publisher_commit(bench.publisher, 2);
+        assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_FRAMES);
+        assert_int_equal(bench.reader.batch.through_seq, 10);
+        assert_int_equal(subscription->window.head_seq, 12);
+        delivery_batch_release(&bench.reader.batch);
+        bench_close(&bench);
+    }
+}
+
 static void a_topic_that_is_not_there_yet_can_be_waited_for(void **state) {
     (void)state;
     struct bench bench;
@@ -565,6 +590,7 @@ static void readers_at_random_places_see_everything_or_are_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cursor_resumes_right_behind_it),
+        cmocka_unit_test(what_is_committed_while_a_page_is_on_its_way_counts_as_more),
         cmocka_unit_test(a_topic_that_is_not_there_yet_can_be_waited_for),
         cmocka_unit_test(a_bootstrap_begins_where_the_budget_allows_and_is_never_stale),
         cmocka_unit_test(a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart),

@@ -1,0 +1,190 @@
+// The wall clock of a running server steps by hours, forward, back, and across a restart.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SteppedClock } from "../lib/clock.mjs";
+import { folder, run } from "../lib/khala.mjs";
+import { sql } from "../lib/operator.mjs";
+import { Stream } from "../lib/sse.mjs";
+
+const HOUR_MS = 3_600_000;
+const SETTINGS = { KHALA_HEARTBEAT_MS: "100", RUNTIME_KHALA_RETENTION_INTERVAL_MS: "50", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
+const STEPS_MS = [0, -6 * HOUR_MS, 13 * HOUR_MS, 0, -30 * HOUR_MS, -30 * HOUR_MS + 1, 40 * HOUR_MS, -1, 6 * HOUR_MS, 0];
+
+const append = async (operator) => (await operator.did("runs/r/events", { event_type: "x" })).event;
+const notify = (operator) => operator.did("notifications", { event_type: "n" });
+const position = (cursor) => Buffer.from(cursor, "base64url").toString("latin1");
+const follow = (operator, topic, token) => Stream.open(operator,
+  `/v1/topics/${encodeURIComponent(topic)}/sse?after_seq=0`, { authorization: `Bearer ${token ?? operator.reader}` });
+const metric = async (operator, name) =>
+  Number((await operator.get("/metrics")).body.split("\n").find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
+const floors = (data) => sql(data, "SELECT topic, oldest_seq FROM sync_topic_sequences");
+
+/** Passes of the retention job that begin and end under the clock as it is now. */
+async function passes(operator, count = 3) {
+  const total = () => metric(operator, 'openagents_runtime_sync_retention_cycle_total{status="ok"}');
+  const wanted = (await total()) + count;
+  while (await total() < wanted);
+}
+
+/** Every event's position is above that of the one before, by the decoded pair. */
+function assertRising(cursors) {
+  for (let i = 1; i < cursors.length; i++) {
+    const [before, after] = [cursors[i - 1], cursors[i]].map((cursor) => position(cursor).split(":"));
+    assert.ok(Number(after[0]) > Number(before[0]) || (after[0] === before[0] && after[1] > before[1]),
+      `${position(cursors[i])} after ${position(cursors[i - 1])}`);
+  }
+}
+
+test("cursors rise and no reader skips an event, however the clock steps, also across restarts", async (t) => {
+  const clock = new SteppedClock(t);
+  const data = folder(t);
+  let operator = await clock.operate(t, { data, settings: SETTINGS });
+  await operator.did("runs", { run_id: "r" }, 201);
+  const cursors = [];
+  for (const [index, step] of STEPS_MS.entries()) {
+    clock.set(step);
+    if (index % 4 === 3) {
+      await operator.server.stop();
+      operator = await clock.operate(t, { data, settings: SETTINGS });
+    }
+    for (let i = 0; i < 3; i++) cursors.push((await append(operator)).cursor);
+  }
+  assertRising(cursors);
+  // A reader that follows by cursor meets each event once, in this order.
+  const listed = [];
+  for (let after = cursors[0]; after;) {
+    const page = JSON.parse((await operator.get(`/api/events?limit=7&after_cursor=${after}`)).body);
+    listed.push(...page.items.map((item) => item.cursor));
+    after = page.has_more ? page.next_cursor : null;
+  }
+  assert.deepEqual(listed, cursors.slice(1));
+  await operator.server.stop();
+  assert.equal(run(["verify", "--data-dir", data]).code, 0);
+});
+
+test("a clock that goes ahead for a while and comes back prunes nothing, and everything goes on", async (t) => {
+  const clock = new SteppedClock(t);
+  const operator = await clock.operate(t, { settings: SETTINGS });
+  const { data, server } = operator;
+  await operator.did("runs", { run_id: "r" }, 201);
+  for (let i = 0; i < 5; i++) await notify(operator);
+  await passes(operator);
+  const before = floors(data);
+  clock.set(13 * HOUR_MS); // notifications are kept for 12 hours
+  await passes(operator);
+  await server.saw("log", /retention\.clock_stepped step=forward /);
+  assert.equal((await operator.did("retention/run", {})).deleted, 0);
+  assert.equal(floors(data), before);
+  await append(operator);
+  clock.set(0);
+  await passes(operator);
+  await server.saw("log", /retention\.clock_stepped step=returned /);
+  assert.equal((await operator.did("retention/run", {})).deleted, 0);
+  assert.equal(floors(data), before);
+  await server.saw("log", /retention\.log_ahead_of_clock /);
+  const messages = JSON.parse((await operator.get("khala/topics/runtime.notifications/messages?after_seq=0")).body);
+  assert.equal(messages.messages.length, 5);
+  assert.equal(server.log.match(/retention\.clock_stepped/g).length, 2);
+});
+
+test("a clock that goes back keeps everything, and what is due is pruned by the new time", async (t) => {
+  const clock = new SteppedClock(t);
+  const operator = await clock.operate(t, { settings: { ...SETTINGS, RUNTIME_KHALA_NOTIFICATIONS_RETENTION_SECONDS: "1" } });
+  const { data, server } = operator;
+  await operator.did("runs", { run_id: "r" }, 201);
+  clock.set(-6 * HOUR_MS);
+  await passes(operator);
+  await server.saw("log", /retention\.clock_stepped step=back /);
+  await notify(operator);
+  const floor = () => Number(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE topic = 'runtime.notifications'"));
+  await passes(operator);
+  assert.equal(floor(), 1);
+  // Notifications have the log's time, which does not go back with the clock: they stay until it is there again.
+  clock.set(2000);
+  await server.stop();
+  const next = await clock.operate(t, { data, settings: { ...SETTINGS, RUNTIME_KHALA_NOTIFICATIONS_RETENTION_SECONDS: "1" } });
+  while (floor() < 2) await passes(next, 1);
+});
+
+test("heartbeats, polls and timers go by time that passes, and nobody spins", async (t) => {
+  const clock = new SteppedClock(t);
+  const operator = await clock.operate(t, { settings: SETTINGS });
+  await operator.did("runs", { run_id: "r" }, 201);
+  await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  await operator.did("workers/w/heartbeat", { owner_user_id: "u" });
+  for (const [step, liveness] of [[-6 * HOUR_MS, "fresh"], [6 * HOUR_MS, "stale"], [0, "fresh"]]) {
+    clock.set(step);
+    const stream = await follow(operator, "run:r:events");
+    const { worker } = await operator.read("workers/w");
+    assert.equal(worker.liveness, liveness, JSON.stringify(worker));
+    const waited = operator.get("khala/topics/run%3Ar%3Aevents/messages?after_seq=100000&wait_ms=300");
+    const begun = { cpu: await metric(operator, "process_cpu_seconds_total"), at: performance.now(), beats: stream.comments };
+    await stream.until(() => stream.comments >= begun.beats + 10, "ten heartbeats");
+    const cpu = await metric(operator, "process_cpu_seconds_total") - begun.cpu;
+    const seconds = (performance.now() - begun.at) / 1000;
+    assert.ok(cpu < seconds / 2, `${cpu} s of ${seconds} s`);
+    assert.equal((await waited).status, 200);
+    await append(operator);
+    await stream.until(() => stream.messages.length > 0, "the event");
+    stream.close();
+  }
+});
+
+test("a token ends when the clock says so, and one of another time is not taken", async (t) => {
+  const clock = new SteppedClock(t);
+  const operator = await clock.operate(t, { settings: SETTINGS });
+  await operator.did("runs", { run_id: "r" }, 201);
+  const ask = async (token) => {
+    const { status, body } = await operator.ask("GET", "/v1/topics/runtime.run_summaries/snapshot", undefined,
+      { authorization: `Bearer ${token}` });
+    return [status, status === 200 ? "" : JSON.parse(body).error];
+  };
+  const token = await operator.token();
+  const open = await follow(operator, "run:r:events", token);
+  assert.deepEqual(await ask(token), [200, ""]);
+  clock.set(6 * HOUR_MS);
+  assert.deepEqual(await ask(token), [401, "token_expired"]);
+  await open.until(() => open.ended, "the end of the stream").catch(() => {});
+  assert.ok(open.ended, "nothing is delivered after the end of the token");
+  const ahead = await operator.token();
+  assert.deepEqual(await ask(ahead), [200, ""]);
+  clock.set(0);
+  assert.deepEqual(await ask(ahead), [401, "token_not_yet_valid"]);
+  assert.deepEqual(await ask(token), [200, ""]);
+});
+
+test("what was used or revoked stays so, though the clock was ahead for a while", async (t) => {
+  const clock = new SteppedClock(t);
+  const data = folder(t);
+  const settings = { ...SETTINGS, RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" };
+  let operator = await clock.operate(t, { data, settings });
+  await operator.did("runs", { run_id: "r" }, 201);
+  const open = async (token) => {
+    const stream = await follow(operator, "run:r:events", token);
+    stream.close();
+    return stream.status;
+  };
+  const claims = { oa_sync_scopes: ["runtime.read_all"] };
+  const used = operator.sign(claims);
+  const revoked = operator.sign({ ...claims, oa_session_id: "s" });
+  assert.equal(await open(used), 200);
+  assert.equal(await open(used), 401);
+  await operator.did("sync/sessions/revoke", { session_ids: ["s"] });
+  clock.set(6 * HOUR_MS);
+  // Each of these takes away what has expired.
+  for (let i = 0; i < 3; i++) {
+    assert.equal(await open(operator.sign(claims)), 200);
+    await operator.did("sync/sessions/revoke", { session_ids: [`other${i}`] });
+  }
+  // Also what a start finds expired is not forgotten by it.
+  await operator.server.stop();
+  operator = await clock.operate(t, { data, settings });
+  assert.equal(await open(operator.sign(claims)), 200);
+  clock.set(0);
+  assert.equal(await open(revoked), 401);
+  await operator.server.stop();
+  operator = await clock.operate(t, { data, settings });
+  assert.equal(await open(revoked), 401);
+  assert.equal(await open(used), 401);
+  assert.equal(await open(operator.sign(claims)), 200);
+});

@@ -1,0 +1,222 @@
+// The data directory goes away under a running server: moved, deleted, replaced, its disk full. No
+// append is acknowledged into nowhere, everybody is told, and what was acknowledged is there in the
+// end.
+import assert from "node:assert/strict";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync,
+  writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { assertError, folder, run, serve } from "../lib/khala.mjs";
+import { Operator, UNHURRIED, operate, sql } from "../lib/operator.mjs";
+import { Stream } from "../lib/sse.mjs";
+
+const TRIES = 50;
+const SNAPSHOT = "/v1/topics/runtime.run_summaries/snapshot";
+const count = (text, pattern) => (text.match(pattern) ?? []).length;
+
+/** A server on a directory inside one of the test's, so that it can be moved. */
+async function onMovable(t) {
+  const place = folder(t);
+  const data = join(place, "data");
+  const operator = await operate(t, { data });
+  await operator.did("runs", { run_id: "r", owner_user_id: "u" }, 201);
+  for (let i = 0; i < 20; i++) await operator.did("runs/r/events", { event_type: "x", payload: { i } });
+  return { operator, data, away: join(place, "away") };
+}
+
+const append = (operator) => operator.post("runs/r/events", { event_type: "y" });
+
+/** Everything that would write is refused; everything that is told stays right. */
+async function refusesToWrite(operator, reason) {
+  for (let i = 0; i < TRIES; i++) assertError(await append(operator), 503, "store_unavailable");
+  for (const item of await operator.batch([{ run_id: "r", event_type: "z" }, { topic: "chat", event_type: "z" }])) {
+    assert.equal(item.status, 503);
+    assert.equal(item.error.error ?? item.error, "store_unavailable");
+  }
+  assertError(await operator.post("sync/sessions/revoke", { session_ids: ["s"] }), 503, "store_unavailable");
+  const ready = assertError(await operator.get("/healthz/ready"), 503, "store_unavailable");
+  assert.equal(ready.reason_code, reason);
+  assert.equal((await operator.get("/healthz/live")).status, 200);
+  assert.match((await operator.get("/metrics")).body, /^openagents_runtime_store_writable 0$/m);
+}
+
+/** What was acknowledged, and nothing else. */
+function holds(data, events) {
+  const verified = run(["verify", "--data-dir", data]);
+  assert.equal(verified.code, 0, verified.problem);
+  assert.match(verified.out, new RegExp(`^${events} events `));
+  assert.equal(sql(data, "SELECT count(*), max(seq) FROM events"), `${events}|${events}`);
+}
+
+test("a directory that is moved away refuses appends, says so, and goes on when it is back", async (t) => {
+  const { operator, data, away } = await onMovable(t);
+  const { server } = operator;
+  const live = await Stream.open(operator, `/v1/topics/${encodeURIComponent("run:r:events")}/sse?after_seq=0`,
+    { authorization: `Bearer ${operator.reader}` });
+  await live.until(() => live.messages.length === 21, "what was appended");
+  renameSync(data, away);
+  assertError(await append(operator), 503, "store_unavailable");
+  await server.saw("log", /store\.moved .*khala\.db was moved or deleted while in use .*put it back/);
+  await refusesToWrite(operator, "store_moved");
+  for (let i = 0; i < 5; i++) assert.equal((await operator.get(SNAPSHOT)).status, 503);
+  // Nothing new lies where it was, and what is read is what was stored.
+  assert.equal(existsSync(data), false);
+  assert.deepEqual((await operator.events("r")).map((event) => event.seq), Array.from({ length: 21 }, (_, i) => i + 1));
+  assert.equal(count(server.log, /store\.commit_failed/g), 1);
+  assert.equal(count(server.log, /store\.moved/g), 1);
+  assert.equal(count(server.log, /snapshot\.failed/g), 1);
+  assert.ok(count(server.log, /\n/g) < 20, server.log);
+
+  renameSync(away, data);
+  const { event } = await operator.did("runs/r/events", { event_type: "after" });
+  assert.equal(event.seq, 22);
+  await server.saw("log", /store\.commit_recovered/);
+  await server.saw("log", /store\.back/);
+  assert.equal((await operator.get("/healthz/ready")).status, 200);
+  assert.equal((await operator.get(SNAPSHOT)).status, 200);
+  await live.until(() => live.messages.length === 22, "the event of after");
+  assert.deepEqual(live.messages.map((message) => message.data.sequence), Array.from({ length: 22 }, (_, i) => i + 1));
+  await server.stop();
+  holds(data, 22);
+});
+
+test("a server that nobody appends to says so too", async (t) => {
+  const { operator, data, away } = await onMovable(t);
+  renameSync(data, away);
+  await operator.server.saw("log", /store\.moved /);
+  const ready = assertError(await operator.get("/healthz/ready"), 503, "store_unavailable");
+  assert.equal(ready.reason_code, "store_moved");
+  renameSync(away, data);
+  await operator.server.saw("log", /store\.back /);
+  assert.equal((await operator.get("/healthz/ready")).status, 200);
+});
+
+test("a directory that is moved for good holds all, for a server that is started on it", async (t) => {
+  const { operator, data, away } = await onMovable(t);
+  renameSync(data, away);
+  assertError(await append(operator), 503, "store_unavailable");
+  await operator.server.stop();
+  assert.equal(existsSync(data), false);
+  const next = await operate(t, { data: away });
+  assert.equal((await next.did("runs/r/events", { event_type: "x" })).event.seq, 22);
+  await next.server.stop();
+  holds(away, 22);
+});
+
+test("another directory in its place is neither written to nor harmed", async (t) => {
+  const { operator, data, away } = await onMovable(t);
+  const other = await operate(t);
+  await other.did("runs", { run_id: "other" }, 201);
+  await other.server.crash(); // so that its log still holds what was appended
+  renameSync(data, away);
+  renameSync(other.data, data);
+  mkdirSync(other.data);
+  const before = readdirSync(data).map((name) => [name, readFileSync(join(data, name))]);
+  assertError(await append(operator), 503, "store_unavailable");
+  await operator.server.saw("log", /store\.moved .*another file is there/);
+  await operator.server.stop();
+  assert.deepEqual(readdirSync(data).map((name) => [name, readFileSync(join(data, name))]), before);
+  holds(data, 1);
+  holds(away, 21);
+});
+
+test("a directory that is deleted can be saved for as long as the server runs", async (t) => {
+  const { operator, data, away } = await onMovable(t);
+  const { server } = operator;
+  rmSync(data, { recursive: true });
+  assertError(await append(operator), 503, "store_unavailable");
+  await server.saw("log", /store\.moved .*copy it and its -wal from \/proc\/PID\/fd/);
+  await refusesToWrite(operator, "store_moved");
+  mkdirSync(away);
+  const fds = `/proc/${server.child.pid}/fd`;
+  for (const fd of readdirSync(fds)) {
+    const [, name] = readlinkSync(join(fds, fd)).match(/\/(khala\.db(?:-wal)?) \(deleted\)$/) ?? [];
+    if (name) copyFileSync(join(fds, fd), join(away, name));
+  }
+  // Back, but not the same files: still nothing is acknowledged.
+  renameSync(away, data);
+  assertError(await append(operator), 503, "store_unavailable");
+  await server.stop();
+  holds(data, 21);
+});
+
+for (const suffix of ["-wal", "-shm"]) {
+  test(`without khala.db${suffix} nothing is acknowledged, and the server's end saves what it holds`, async (t) => {
+    const { operator, data } = await onMovable(t);
+    rmSync(join(data, `khala.db${suffix}`));
+    assertError(await append(operator), 503, "store_unavailable");
+    await operator.server.saw("log", new RegExp(`store\\.moved .*khala\\.db${suffix} was .*end the server, which saves`));
+    assert.equal((await operator.events("r")).length, 21);
+    await operator.server.stop();
+    holds(data, 21);
+  });
+}
+
+test("appends that race with the move are acknowledged only where they are found again", async (t) => {
+  const { operator, data, away } = await onMovable(t);
+  let acknowledged = 21;
+  let moving = true;
+  const appender = async () => {
+    while (moving) {
+      const { status } = await append(operator);
+      assert.ok(status === 200 || status === 503, String(status));
+      acknowledged += status === 200;
+    }
+  };
+  const appenders = [1, 2, 3, 4].map(appender);
+  for (let i = 0; i < 20; i++) {
+    const before = acknowledged;
+    while (acknowledged < before + 20) await operator.get("/healthz/live");
+    renameSync(data, away);
+    assertError(await append(operator), 503, "store_unavailable");
+    renameSync(away, data);
+  }
+  moving = false;
+  await Promise.all(appenders);
+  await operator.server.stop();
+  holds(data, acknowledged);
+  assert.ok(count(operator.server.log, /store\.commit_failed/g) <= 20);
+});
+
+/** A file system of its own, which only the server and whoever goes through its /proc entry see. */
+const SMALL_DISK = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'];
+const mayMount = spawnSync("unshare", ["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).status === 0;
+
+test("a file system without room refuses appends with the reason until there is room", { skip: !mayMount }, async (t) => {
+  const place = folder(t);
+  const server = await serve(t, { command: [...SMALL_DISK, place], args: ["--data-dir", place], settings: UNHURRIED });
+  const data = `/proc/${server.child.pid}/root${place}`;
+  const operator = new Operator(server, data);
+  t.after(() => operator.close());
+  await operator.did("runs", { run_id: "r" }, 201);
+  const filler = join(data, "filler");
+  const payload = { text: "x".repeat(30000) };
+  let acknowledged = 1;
+  for (let round = 0; round < 2; round++) {
+    try {
+      writeFileSync(filler, Buffer.alloc(8 << 20));
+    } catch (error) {
+      assert.equal(error.code, "ENOSPC");
+    }
+    for (let failed = 0; failed < TRIES;) {
+      const { status } = await operator.post("runs/r/events", { event_type: "x", payload });
+      assert.ok(status === 200 || status === 503, String(status));
+      acknowledged += status === 200;
+      failed += status === 503;
+    }
+    const ready = assertError(await operator.get("/healthz/ready"), 503, "store_unavailable");
+    assert.equal(ready.reason_code, "store_full");
+    assert.equal((await operator.events("r")).length, acknowledged);
+    rmSync(filler);
+    await operator.did("runs/r/events", { event_type: "x" });
+    acknowledged++;
+    assert.equal((await operator.get("/healthz/ready")).status, 200);
+  }
+  assert.ok(count(server.log, /store\.commit_failed .*full/g) >= 1);
+  // Nothing is written any more: copies of the files are a copy of the store.
+  const kept = folder(t);
+  for (const name of ["khala.db", "khala.db-wal"]) copyFileSync(join(data, name), join(kept, name));
+  await server.stop();
+  holds(kept, acknowledged);
+});
