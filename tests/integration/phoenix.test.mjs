@@ -353,6 +353,10 @@ test("messages and frames that break the rules close with their code", async (t)
     ["a cut character", frame(TEXT, Buffer.from([0x22, 0xc3])), 1007],
     ["too big", frame(TEXT, "x".repeat(4097)), 1009],
     ["too big by its header", frame(TEXT, "x", { size: 2 ** 40 }), 1009],
+    ["a header and nothing behind it", frame(TEXT, "", { size: 2 ** 62 }), 1009],
+    ["a header with the top bit and nothing behind it", frame(TEXT, "", { size: 2 ** 63 }), 1002],
+    ["a fragment's header that is too much with what came before",
+      Buffer.concat([frame(TEXT, "x".repeat(2000), { fin: false }), frame(0, "", { size: 2097 })]), 1009],
     ["endless fragments", Buffer.concat([frame(TEXT, "x".repeat(1000), { fin: false }),
       ...Array.from({ length: 5 }, () => frame(0, "x".repeat(1000), { fin: false }))]), 1009],
     ["a close of one byte", frame(CLOSE, "x"), 1002],
@@ -397,6 +401,32 @@ test("who is closed for what it sent is told where to resume", async (t) => {
     assert.deepEqual([channel, event, body.code], ["sync:v1", "sync:error", why]);
     assert.deepEqual(body.resume_after, [{ topic: TOPIC, watermark: 5 }]);
     assert.deepEqual(await raw.closed(), { code, reason: `resume_after ${TOPIC}=5` });
+  }
+});
+
+test("whatever ends a socket of several topics, it is told where each of them resumes", async (t) => {
+  const operator = await withRun(t, 5, { KHALA_SILENCE_TIMEOUT_MS: "300", KHALA_SHUTDOWN_GRACE_MS: "0" });
+  const long = `chat:${"x".repeat(200)}`;
+  for (const [others, reason] of [[["runtime.notifications"], `resume_after runtime.notifications=0, ${TOPIC}=5`],
+    [[long], ""]]) {
+    const ends = { frame: (raw) => raw.send(frame(5, "x")), silence: () => {} };
+    if (reason === "") ends.restart = () => operator.server.kill("SIGTERM");
+    for (const [why, end] of Object.entries(ends)) {
+      const raw = await RawSocket.open(operator);
+      const resume_after = { [TOPIC]: 0, [others[0]]: 0 };
+      await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC, ...others], resume_after }]));
+      await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[4].through === 5);
+      end(raw);
+      const last = await raw.find((one) => one.opcode === CLOSE || JSON.parse(one.payload)[3] === "sync:error");
+      assert.equal(last.opcode, TEXT, `${why}: closed without an error`);
+      const body = JSON.parse(last.payload)[4];
+      assert.deepEqual(body.resume_after, [{ topic: others[0], watermark: 0 }, { topic: TOPIC, watermark: 5 }], why);
+      const codes = { frame: [1002, "ws_protocol_error"], silence: [1001, "ws_silent"], restart: [1012, "shutting_down"] };
+      const closed = await raw.closed();
+      assert.deepEqual([closed.code, body.code], codes[why]);
+      assert.equal(closed.reason, reason, why);
+      await raw.send(frame(CLOSE, ""));
+    }
   }
 });
 
