@@ -2,13 +2,17 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/decimal.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "server/config.h"
 
 #define NUMBER_MAX  9007199254740991u
@@ -239,6 +243,17 @@ static const struct cli_command *command_find(const char *name) {
     return NULL;
 }
 
+static int unknown_verb(const char *name) {
+    struct nearest nearest = {.written = name};
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        nearest_try(&nearest, command->name);
+    if (nearest.name)
+        return cli_fail(EXIT_CODE_USAGE,
+                        "there is no verb '%s'; did you mean '%s'? See 'khala help'", name,
+                        nearest.name);
+    return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", name);
+}
+
 static void print_usage(FILE *out, const struct cli_command *command) {
     const char *prefix = "usage: ";
     for (const char *line = command->usage; *line;) {
@@ -308,6 +323,21 @@ static const struct cli_option *option_find(const char *text, size_t size,
     return NULL;
 }
 
+static void unknown_option(const char *text, size_t size) {
+    char name[NEAREST_BYTES_MAX];
+    struct nearest nearest = {.written = name};
+    struct cli_option_row row;
+    snprintf(name, sizeof(name), "%.*s", (int)size, text);
+    for (size_t i = 0; running && cli_option_at(running, i, &row); i++)
+        nearest_try(&nearest, row.name);
+    if (nearest.name)
+        cli_fail(EXIT_CODE_USAGE, "unknown option %s; did you mean %s?", name, nearest.name);
+    else if (running)
+        cli_fail(EXIT_CODE_USAGE, "unknown option %s; see 'khala help %s'", name, running->name);
+    else
+        cli_fail(EXIT_CODE_USAGE, "unknown option %s", name);
+}
+
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count) {
     int kept = 0;
     for (int i = 0; i < *argc; i++) {
@@ -324,7 +354,7 @@ bool cli_options(int *argc, char **argv, const struct cli_option *options, size_
         size_t size = strcspn(text, "=");
         const struct cli_option *option = option_find(text, size, options, option_count);
         if (!option) {
-            cli_fail(EXIT_CODE_USAGE, "unknown option %s", text);
+            unknown_option(text, size);
             return false;
         }
         if (option->flag && text[size] == '=') {
@@ -376,7 +406,7 @@ int cli_help(int argc, char **argv) {
     if (argc > 1)
         return cli_usage("help");
     if (!command)
-        return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", argv[0]);
+        return unknown_verb(argv[0]);
     printf("%s\n\n", command->summary);
     print_usage(stdout, command);
     print_options(command);
@@ -389,7 +419,24 @@ int cli_help(int argc, char **argv) {
     return EXIT_CODE_DONE;
 }
 
+/* A file or socket that is opened where standard output should be would be written into. What is
+ * missing is held by something that refuses to be used. */
+static void hold_descriptors(void) {
+    static const int refusing[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", refusing[fd]) != fd)
+            abort();
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || (i == 2 && strcmp(argv[i], "-h") == 0))
+            return true;
+    return false;
+}
+
 int cli_main(int argc, char **argv) {
+    hold_descriptors();
     if (argc < 2) {
         print_overview(stderr);
         return EXIT_CODE_USAGE;
@@ -401,14 +448,12 @@ int cli_main(int argc, char **argv) {
         name = "version";
     const struct cli_command *command = command_find(name);
     if (!command)
-        return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", name);
-    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0)
-            return cli_help(1, (char *[]){(char *)command->name, NULL});
+        return unknown_verb(name);
     /* A file that may not grow is a full disk like any other, and has an answer. */
     signal(SIGXFSZ, SIG_IGN);
     running = command;
-    int code = command->run(argc - 2, argv + 2);
+    int code = asks_for_help(argc, argv) ? cli_help(1, (char *[]){(char *)command->name, NULL})
+                                         : command->run(argc - 2, argv + 2);
     if (fflush(stdout) != 0 || ferror(stdout))
         return cli_fail(EXIT_CODE_UNREACHABLE, "cannot write the answer: %s", strerror(errno));
     return code;
