@@ -23,7 +23,7 @@
 #define JSON_ROW     {"--json", NULL, "answer in JSON"}
 #define DATA_DIR_ROW {"--data-dir", "DIR", "the data folder, also KHALA_DATA_DIR"}
 #define URL_ROW      {"--url", "URL", "where the server is, http or https, also KHALA_URL"}
-#define KEY_ROW      {"--key", "KEY", "the operator key, also KHALA_OPERATOR_KEY, else the data folder's"}
+#define KEY_ROW      {"--key", "KEY", "the operator key; better KHALA_OPERATOR_KEY, which ps does not show, or the data folder's"}
 #define CA_ROW       {"--ca", "FILE", "authorities to trust for https, PEM, also KHALA_CA_FILE; else the system's"}
 #define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
 #define READER_ROWS  {"--operator-url", "URL", "where tokens are made, also KHALA_OPERATOR_URL; else the same server"}, \
@@ -87,12 +87,13 @@ const struct cli_command cli_commands[] = {
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
      "[--key KEY] "
-     "[--data-dir DIR]",
+     "[--data-dir DIR] [--json]",
      "Write the whole log, or the part between two event cursors, with a manifest at its end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
      OPTIONS({"--after", "CURSOR", "only events after this cursor"},
              {"--until", "CURSOR", "only events up to this cursor, and it"},
-             {"--format", "ndjson|csv", "how they are written, ndjson unless said"}, REMOTE_ROWS),
+             {"--format", "ndjson|csv", "how they are written, ndjson unless said"},
+             {"--json", NULL, "the same as --format ndjson"}, REMOTE_ROWS),
      false},
     {"snapshot",
      "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]\n"
@@ -111,8 +112,9 @@ const struct cli_command cli_commands[] = {
              {"--principal", "WHO", "only this principal"}, {"--topic", "TOPIC", "only this topic"},
              JSON_ROW, REMOTE_ROWS),
      false},
-    {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
-     "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(DATA_DIR_ROW), false},
+    {"migrate", "migrate [--json] [--data-dir DIR]", "Bring the store's schema up to date.",
+     "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW),
+     false},
     {"verify", "verify [--json] [--data-dir DIR]",
      "Check every hash, link, sequence and cursor of the log, also beside a running server.",
      "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
@@ -157,7 +159,7 @@ const struct cli_command cli_commands[] = {
      "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
      "token inspect TOKEN|- [--json] [--data-dir DIR]\n"
      "token revoke [--session ID] [--device ID] [--jti ID] [--reason TEXT] [--json] [--url URL] "
-     "[--key KEY] [--data-dir DIR]",
+     "[--ca FILE] [--key KEY] [--data-dir DIR]",
      "Mint a sync token for a client, look into one and say whether it would be taken, or revoke "
      "a session, a device or a token at once.",
      "khala token mint --user u1 --scopes runtime.run_events\n"
@@ -174,18 +176,19 @@ const struct cli_command cli_commands[] = {
              {"--reason", "TEXT", "why, for the log"},
              {"--offline", NULL, "sign here, without a server"}, JSON_ROW, REMOTE_ROWS),
      false},
-    {"topic", "topic map TOPIC\ntopic unmap STREAM",
+    {"topic", "topic map TOPIC [--json]\ntopic unmap STREAM [--json]",
      "Translate between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,
-     "map|unmap", NULL, false},
+     "map|unmap", OPTIONS(JSON_ROW), false},
     {"cursor",
      "cursor encode TIMESTAMP_MS UUID\n"
      "cursor decode CURSOR\n"
      "cursor compare CURSOR CURSOR\n"
      "cursor plan --after N [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch EPOCH]\n"
-     "cursor migrate FILE [--json]",
-     "Work with event cursors and topic cursors.",
-     "khala cursor plan --after 2 --oldest 10 --head 25 --budget 200\n"
+     "cursor migrate FILE\n"
+     "cursor … [--json]",
+     "Work with event cursors and topic cursors; exit 1 where one is stale.",
+     "khala cursor plan --after 12 --oldest 10 --head 25 --budget 200\n"
      "echo '[{\"topic\":\"run:abc:events\",\"after_seq\":7}]' | khala cursor migrate -",
      cli_cursor, "encode|decode|compare|plan|migrate",
      OPTIONS({"--after", "N", "the seq the client has"},
@@ -194,9 +197,10 @@ const struct cli_command cli_commands[] = {
              {"--epoch", "EPOCH", "the client's epoch"},
              {"--store-epoch", "EPOCH", "the store's epoch"}, JSON_ROW),
      false},
-    {"json", "json canonical\njson hash",
+    {"json", "json canonical\njson hash [--json]",
      "Write the JSON text on standard input in canonical form, or its payload hash.",
-     "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json, "canonical|hash", NULL, false},
+     "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json, "canonical|hash", OPTIONS(JSON_ROW),
+     false},
     {"config", "config [--json] [--check] [--markdown] [settings as for serve]",
      "Show the effective settings and where each comes from.",
      "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config, NULL,

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { openSync, closeSync, readFileSync, writeFileSync } from "node:fs";
 import { spawn, spawnSync } from "node:child_process";
+import net from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { answer, binary, environment, folder, run, within } from "../lib/khala.mjs";
@@ -121,7 +122,6 @@ test("cursor refuses what it would have to guess", () => {
   misused(["cursor", "plan", "--after", "9007199254740992"], /^khala: .*whole numbers/);
   misused(["cursor", "decode", "a", "--after", "1"], /^usage: khala cursor/);
   misused(["cursor", "decode", "a", "--store-epoch", "b"], /^usage: khala cursor/);
-  misused(["cursor", "decode", "a", "--json"], /^usage: khala cursor/);
 });
 
 test("topic map refuses what may not name a topic", () => {
@@ -130,6 +130,45 @@ test("topic map refuses what may not name a topic", () => {
     assert.equal(code, 1);
     assert.equal(out, "");
     assert.match(problem, /^khala: invalid_topic: /);
+  }
+});
+
+test("what a verb says, it says in JSON too", () => {
+  const uuid = "019b76da-a800-7000-8000-000000000000";
+  const cursor = answer(["cursor", "encode", "1767225600000", uuid]);
+  const plan = ["cursor", "plan", "--after", "0", "--oldest", "2", "--head", "9", "--budget", "3"];
+  const said = [
+    [["topic", "map", "a:\"b"], "runtime.topic.a.\"b", { topic: "a:\"b", stream_id: "runtime.topic.a.\"b" }],
+    [["topic", "unmap", "runtime.run.abc.events"], "run:abc:events", { topic: "run:abc:events", stream_id: "runtime.run.abc.events" }],
+    [["cursor", "encode", "1767225600000", uuid], cursor, { cursor }],
+    [["cursor", "decode", cursor], `1767225600000 ${uuid}`, { timestamp_ms: 1767225600000, uuid }],
+    [["cursor", "compare", cursor, cursor], "0", { order: 0 }],
+    [plan, "rebootstrap retention_floor_breach,replay_budget_exceeded", {
+      decision: "rebootstrap", reason_codes: ["retention_floor_breach", "replay_budget_exceeded"],
+      oldest_available_cursor: 1, head_cursor: 9, replay_lag: 9, replay_budget_events: 3,
+    }],
+    [["cursor", "plan", "--after", "4"], "resume", { decision: "resume", after_seq: 4 }],
+  ];
+  for (const [args, text, json] of said) {
+    const stale = json.decision === "rebootstrap";
+    const told = (...flags) => {
+      const { code, out, problem } = run([...args, ...flags]);
+      assert.deepEqual([code, problem], [stale ? 1 : 0, ""], args.join(" "));
+      return out;
+    };
+    assert.equal(told(), `${text}\n`);
+    assert.deepEqual(JSON.parse(told("--json")), json, args.join(" "));
+  }
+  const hash = answer(["json", "hash"], { input: "{}" });
+  assert.deepEqual(JSON.parse(answer(["json", "hash", "--json"], { input: "{}" })), { payload_hash: hash });
+  assert.equal(answer(["json", "canonical", "--json"], { input: "{ }" }), "{}");
+});
+
+test("every verb that answers has --json", () => {
+  // These write a text of their own kind, and serve answers elsewhere.
+  const others = ["serve", "completion", "man", "help"];
+  for (const verb of VERBS) {
+    assert.equal(options(verb).some(({ name }) => name === "--json"), !others.includes(verb), verb);
   }
 });
 
@@ -235,8 +274,9 @@ test("cursor migrate takes a single cursor", () => {
 
 test("cursor migrate says what the window makes of each cursor", () => {
   const cursors = [2, 9].map((after) => ({ topic: "run:abc:events", after_seq: after, window: WINDOW }));
-  assert.equal(migrate(cursors).out,
-    "runtime.run.abc.events 2 rebootstrap retention_floor_breach\nruntime.run.abc.events 9 resume\n");
+  assert.deepEqual(migrate(cursors), {
+    code: 1, out: "runtime.run.abc.events 2 rebootstrap retention_floor_breach\nruntime.run.abc.events 9 resume\n", problem: "",
+  });
   const both = { topic: "a", after_seq: 0, window: { oldest_seq: 9, head_seq: 99, replay_budget_events: 1 } };
   assert.equal(migrate([both]).out,
     "runtime.topic.a 0 rebootstrap retention_floor_breach,replay_budget_exceeded\n");
@@ -288,6 +328,22 @@ test("a bad row is named, and the others are answered", () => {
 
 test("a stream id that leads to no topic is still a position", () => {
   assert.equal(migrate([{ stream_id: "runtime.run..events", after_seq: 4 }]).out, "runtime.run..events 4 resume\n");
+});
+
+test("a key on the command line is not there for others to see", async (t) => {
+  const server = net.createServer();
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const asked = new Promise((resolve) => server.once("connection", resolve));
+  const url = `http://127.0.0.1:${server.address().port}`;
+  const verb = spawn(binary, ["get", "run", "one", "--url", url, "--key", "open-sesame"], { env: environment(), stdio: "ignore" });
+  t.after(() => verb.kill("SIGKILL"));
+  const socket = await within(asked, "the request");
+  await within(new Promise((resolve) => socket.once("data", resolve)), "the key");
+  const seen = readFileSync(`/proc/${verb.pid}/cmdline`, "latin1");
+  assert.ok(seen.includes("--key") && !seen.includes("sesame"), seen);
+  socket.destroy();
+  assert.equal(await within(new Promise((resolve) => verb.on("close", resolve)), "the end"), 3);
 });
 
 test("a file that cannot be read is unreachable, and says why", (t) => {
