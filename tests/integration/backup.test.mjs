@@ -83,18 +83,6 @@ test("a backup under load is a prefix of the log, and lives on elsewhere under a
   assert.equal(event.seq, said.events + 1);
 });
 
-test("the examples of the help work, one after another", (t) => {
-  const cwd = folder(t);
-  assert.equal(run(["migrate"], { cwd }).code, 0);
-  writeFileSync(join(cwd, "khala-data", "operator.key"), "k\n", { mode: 0o600 });
-  for (const verb of ["backup", "restore", "doctor"]) {
-    for (const example of run(["help", verb]).out.split("examples:\n")[1].trim().split("\n")) {
-      const { code, problem } = run(example.trim().split(" ").slice(1), { cwd });
-      assert.equal(code, 0, `${example}: ${problem}`);
-    }
-  }
-});
-
 test("a backup replaces no file, unless it is told to", async (t) => {
   const data = await stored(t, 10);
   const file = join(folder(t), "backup.db");

@@ -56,19 +56,6 @@ test("a verb takes the options its help lists, and its usage names no other", ()
   }
 });
 
-test("the examples of the help work", (t) => {
-  // Those that need a server or a store are tried in append.test.mjs and backup.test.mjs.
-  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject", "backup", "restore", "doctor", "retention", "why", "tail", "token"];
-  for (const verb of VERBS.filter((name) => !needy.includes(name))) {
-    const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
-    for (const example of examples) {
-      const shell = `khala() { "${binary}" "$@"; }\n${example}`;
-      const done = spawnSync("bash", ["-c", shell], { encoding: "utf8", cwd: folder(t) });
-      assert.equal(done.status, 0, `${example}: ${done.stderr}`);
-    }
-  }
-});
-
 test("the examples of the README answer as it says", () => {
   const page = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
   const examples = page.match(/```console\n([^]*?)```/)[1].split(/^\$ /m).filter(Boolean);
