@@ -1,7 +1,7 @@
 /* Which of some names somebody may have meant who wrote another.
  * Any thread. Allocates nothing; looks at NEAREST_BYTES_MAX bytes of a name at most.
  * Cannot fail: where nothing is near enough, nothing is named.
- * Names of the same words in another order are as good as the same. */
+ * Names of the same words in another order are near; only the very name is no distance away. */
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 

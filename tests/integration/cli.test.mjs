@@ -369,7 +369,8 @@ function config(settings = {}, args = []) {
 /** The rows of docs/configuration.md: name, flag, default and what it takes. */
 function documented() {
   const page = readFileSync(new URL("../../docs/configuration.md", import.meta.url), "utf8");
-  return page.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
+  const [settings] = page.split("## Of the command line");
+  return settings.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
     const cells = line.split("|").slice(1, -1).map((cell) => cell.trim().replace(/`/g, ""));
     return cells.length === 5
       ? { name: cells[0], flag: cells[1], fallback: cells[2], takes: cells[3] }
@@ -377,19 +378,24 @@ function documented() {
   });
 }
 
-/** Neither is taken without the other. */
-const TOGETHER = ["KHALA_TLS_CERT_FILE", "KHALA_TLS_KEY_FILE"];
+/** Neither is taken without the other, or below it. */
+const TOGETHER = [["KHALA_TLS_CERT_FILE", "KHALA_TLS_KEY_FILE"],
+  ["OA_COMPAT_KHALA_MIN_SCHEMA_VERSION", "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION"],
+  ["OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID", "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID"]];
 
-/** Another value the setting takes, and one it does not. */
+/** Another value the setting takes, and some that it does not. */
 function samples({ takes, fallback }) {
-  if (takes === "host:port") return { good: "localhost:80", bad: "localhost" };
-  if (takes === "secret") return { good: "s3cret", bad: "two words", shown: "********" };
-  if (takes === "text or nothing") return { good: "somewhere", bad: "x".repeat(512) };
-  if (takes === "origins") return { good: "https://app.example, http://localhost:3000", bad: "app.example" };
-  if (takes === "text") return { good: "/somewhere else", bad: "" };
+  const long = "x".repeat(512);
+  if (takes === "host:port") return { good: "localhost:80", bad: ["localhost", ":80", "localhost:65536", "localhost:-1", "local host:x", "[]:80"] };
+  if (takes === "secret") return { good: "s3cret", bad: ["two words", "x".repeat(257), "\u00e9"], shown: "********" };
+  if (takes === "text or nothing") return { good: "somewhere", bad: [long, "a\nb"] };
+  if (takes === "origins") return { good: "https://app.example, http://localhost:3000", bad: ["app.example", long, "https://a.example/path"] };
+  if (takes === "text") return { good: "/somewhere else", bad: ["", long, "a\u0007"] };
   const range = takes.match(/^(\d+) to (\d+)$/);
-  if (!range) return { good: takes.split(", ").find((choice) => choice !== fallback), bad: "loud" };
-  return { good: range[2], bad: String(Number(range[2]) + 1) };
+  if (!range) return { good: takes.split(", ").find((choice) => choice !== fallback), bad: ["loud", "", `${fallback} `, takes] };
+  const [least, most] = range.slice(1).map(Number);
+  const below = least > 0 ? [String(least - 1)] : [];
+  return { good: String(most), least: String(least), bad: [...below, String(most + 1), "-1", "", "1.5", "0x10", " 1", "many", "18446744073709551617"] };
 }
 
 test("every setting has its documented default, and there is no other", () => {
@@ -404,9 +410,10 @@ test("every setting has its documented default, and there is no other", () => {
 
 test("the environment wins over the default, a flag over the environment", () => {
   for (const row of documented()) {
-    const { good, shown = good } = samples(row);
-    const beside = TOGETHER.includes(row.name) ? Object.fromEntries(TOGETHER.map((name) => [name, good])) : {};
-    assert.deepEqual(config({ ...beside, [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
+    const { good, shown = good, least } = samples(row);
+    const beside = (value) => Object.fromEntries((TOGETHER.find((names) => names.includes(row.name)) ?? []).map((name) => [name, value]));
+    if (least) assert.equal(config({ ...beside(least), [row.name]: least })[row.name].value, least, row.name);
+    assert.deepEqual(config({ ...beside(good), [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
     if (row.flag === "–") continue;
     assert.deepEqual(config({ [row.name]: row.fallback }, [row.flag, good])[row.name],
       { value: good, source: "flag" }, row.flag);
@@ -416,9 +423,11 @@ test("the environment wins over the default, a flag over the environment", () =>
 
 test("a bad value is refused by its name, by config and by serve", () => {
   for (const row of documented()) {
-    const settings = { [row.name]: samples(row).bad };
+    for (const bad of samples(row).bad) {
+      misused(["config", "--check"], new RegExp(`^khala: ${row.name}\\b`), { settings: { [row.name]: bad } });
+    }
+    const settings = { [row.name]: samples(row).bad[0] };
     misused(["config"], new RegExp(`^khala: ${row.name}\\b`), { settings });
-    misused(["config", "--check"], new RegExp(`^khala: ${row.name}\\b`), { settings });
     misused(["serve"], new RegExp(`^khala: ${row.name}\\b`), { settings });
   }
   for (const bad of ["", ":80", "host:", "host:65536", "host:-1", "host:http", "[]:80"]) {

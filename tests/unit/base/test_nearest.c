@@ -27,6 +27,10 @@ static void words_may_stand_in_another_order(void **state) {
     (void)state;
     assert_string_equal(meant("KHALA_MAX_CONNECTIONS"), "KHALA_CONNECTIONS_MAX");
     assert_string_equal(meant("KHALA_DIR_DATA"), "KHALA_DATA_DIR");
+    struct nearest nearest = {.written = "a_b_max"};
+    nearest_try(&nearest, "max_a_b");
+    nearest_try(&nearest, "a_b_max");
+    assert_string_equal(nearest.name, "a_b_max");
 }
 
 static void the_nearest_wins_and_the_first_of_equals(void **state) {
@@ -46,6 +50,8 @@ static void something_else_is_nothing(void **state) {
     assert_null(meant(""));
     assert_null(meant("KHALA_IMAGE_TAG"));
     assert_null(meant("--none-such"));
+    assert_null(meant("KHALA_FOO"));
+    assert_null(meant("KHALA_"));
 }
 
 static void a_long_name_is_cut(void **state) {
