@@ -27,6 +27,12 @@ struct key {
     json_t *jwk;                 /* of the others */
 };
 
+/* A secret that somebody with a token of its could find by trying. */
+#define KEY_SECRET_BYTES_SHORT 32
+static inline bool key_is_short(const struct key *key) {
+    return key->algorithm == KEY_HS256 && key->secret_bytes < KEY_SECRET_BYTES_SHORT;
+}
+
 /* A compact JWS, cut at its dots; signed_text is the first two parts with the dot between. */
 struct jws {
     struct slice header;

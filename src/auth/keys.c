@@ -13,8 +13,6 @@
 
 #include "base/log.h"
 
-#define SECRET_BYTES_SHORT 32
-
 /* By which a file is known to be the one that was read. */
 struct file_mark {
     dev_t device;
@@ -130,10 +128,10 @@ static enum status add_file(struct keys *keys, struct key_set *set, struct key_m
 
 static void warn_if_short(const struct key_set *set) {
     for (size_t i = 0; i < set->count; i++)
-        if (set->keys[i].algorithm == KEY_HS256 && set->keys[i].secret_bytes < SECRET_BYTES_SHORT)
+        if (key_is_short(&set->keys[i]))
             log_event(LOG_WARN, "signing_key.short", log_str("kid", set->keys[i].id),
                       log_int("bytes", (int64_t)set->keys[i].secret_bytes),
-                      log_int("wanted", SECRET_BYTES_SHORT));
+                      log_int("wanted", KEY_SECRET_BYTES_SHORT));
 }
 
 static enum status load(struct keys *keys, struct key_set **loaded, struct key_message *message) {

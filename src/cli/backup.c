@@ -45,6 +45,8 @@ int cli_backup(int argc, char **argv) {
     progress_begin(&progress, "backup", "pages");
     enum status status = store_backup_sqlite(config.data_dir, argv[0], &options, &copy, &message);
     progress_end(&progress);
+    if (status == STATUS_INVALID_REQUEST)
+        return cli_fail(EXIT_CODE_USAGE, "%s", message.text);
     if (status == STATUS_ALREADY_EXISTS)
         return cli_fail(EXIT_CODE_NO, "%s", message.text);
     if (status != STATUS_OK)

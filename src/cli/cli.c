@@ -2,13 +2,17 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/decimal.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "server/config.h"
 
 #define NUMBER_MAX  9007199254740991u
@@ -19,7 +23,7 @@
 #define JSON_ROW     {"--json", NULL, "answer in JSON"}
 #define DATA_DIR_ROW {"--data-dir", "DIR", "the data folder, also KHALA_DATA_DIR"}
 #define URL_ROW      {"--url", "URL", "where the server is, http or https, also KHALA_URL"}
-#define KEY_ROW      {"--key", "KEY", "the operator key, also KHALA_OPERATOR_KEY, else the data folder's"}
+#define KEY_ROW      {"--key", "KEY", "the operator key; better KHALA_OPERATOR_KEY, which ps does not show, or the data folder's"}
 #define CA_ROW       {"--ca", "FILE", "authorities to trust for https, PEM, also KHALA_CA_FILE; else the system's"}
 #define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
 #define READER_ROWS  {"--operator-url", "URL", "where tokens are made, also KHALA_OPERATOR_URL; else the same server"}, \
@@ -83,12 +87,13 @@ const struct cli_command cli_commands[] = {
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
      "[--key KEY] "
-     "[--data-dir DIR]",
+     "[--data-dir DIR] [--json]",
      "Write the whole log, or the part between two event cursors, with a manifest at its end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
      OPTIONS({"--after", "CURSOR", "only events after this cursor"},
              {"--until", "CURSOR", "only events up to this cursor, and it"},
-             {"--format", "ndjson|csv", "how they are written, ndjson unless said"}, REMOTE_ROWS),
+             {"--format", "ndjson|csv", "how they are written, ndjson unless said"},
+             {"--json", NULL, "the same as --format ndjson"}, REMOTE_ROWS),
      false},
     {"snapshot",
      "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]\n"
@@ -107,8 +112,9 @@ const struct cli_command cli_commands[] = {
              {"--principal", "WHO", "only this principal"}, {"--topic", "TOPIC", "only this topic"},
              JSON_ROW, REMOTE_ROWS),
      false},
-    {"migrate", "migrate [--data-dir DIR]", "Bring the store's schema up to date.",
-     "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(DATA_DIR_ROW), false},
+    {"migrate", "migrate [--json] [--data-dir DIR]", "Bring the store's schema up to date.",
+     "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW),
+     false},
     {"verify", "verify [--json] [--data-dir DIR]",
      "Check every hash, link, sequence and cursor of the log, also beside a running server.",
      "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
@@ -153,7 +159,7 @@ const struct cli_command cli_commands[] = {
      "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
      "token inspect TOKEN|- [--json] [--data-dir DIR]\n"
      "token revoke [--session ID] [--device ID] [--jti ID] [--reason TEXT] [--json] [--url URL] "
-     "[--key KEY] [--data-dir DIR]",
+     "[--ca FILE] [--key KEY] [--data-dir DIR]",
      "Mint a sync token for a client, look into one and say whether it would be taken, or revoke "
      "a session, a device or a token at once.",
      "khala token mint --user u1 --scopes runtime.run_events\n"
@@ -170,18 +176,19 @@ const struct cli_command cli_commands[] = {
              {"--reason", "TEXT", "why, for the log"},
              {"--offline", NULL, "sign here, without a server"}, JSON_ROW, REMOTE_ROWS),
      false},
-    {"topic", "topic map TOPIC\ntopic unmap STREAM",
+    {"topic", "topic map TOPIC [--json]\ntopic unmap STREAM [--json]",
      "Translate between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,
-     "map|unmap", NULL, false},
+     "map|unmap", OPTIONS(JSON_ROW), false},
     {"cursor",
      "cursor encode TIMESTAMP_MS UUID\n"
      "cursor decode CURSOR\n"
      "cursor compare CURSOR CURSOR\n"
      "cursor plan --after N [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch EPOCH]\n"
-     "cursor migrate FILE [--json]",
-     "Work with event cursors and topic cursors.",
-     "khala cursor plan --after 2 --oldest 10 --head 25 --budget 200\n"
+     "cursor migrate FILE\n"
+     "cursor … [--json]",
+     "Work with event cursors and topic cursors; exit 1 where one is stale.",
+     "khala cursor plan --after 12 --oldest 10 --head 25 --budget 200\n"
      "echo '[{\"topic\":\"run:abc:events\",\"after_seq\":7}]' | khala cursor migrate -",
      cli_cursor, "encode|decode|compare|plan|migrate",
      OPTIONS({"--after", "N", "the seq the client has"},
@@ -190,9 +197,10 @@ const struct cli_command cli_commands[] = {
              {"--epoch", "EPOCH", "the client's epoch"},
              {"--store-epoch", "EPOCH", "the store's epoch"}, JSON_ROW),
      false},
-    {"json", "json canonical\njson hash",
+    {"json", "json canonical\njson hash [--json]",
      "Write the JSON text on standard input in canonical form, or its payload hash.",
-     "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json, "canonical|hash", NULL, false},
+     "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json, "canonical|hash", OPTIONS(JSON_ROW),
+     false},
     {"config", "config [--json] [--check] [--markdown] [settings as for serve]",
      "Show the effective settings and where each comes from.",
      "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config, NULL,
@@ -237,6 +245,17 @@ static const struct cli_command *command_find(const char *name) {
         if (strcmp(command->name, name) == 0)
             return command;
     return NULL;
+}
+
+static int unknown_verb(const char *name) {
+    struct nearest nearest = {.written = name};
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        nearest_try(&nearest, command->name);
+    if (nearest.name)
+        return cli_fail(EXIT_CODE_USAGE,
+                        "there is no verb '%s'; did you mean '%s'? See 'khala help'", name,
+                        nearest.name);
+    return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", name);
 }
 
 static void print_usage(FILE *out, const struct cli_command *command) {
@@ -308,6 +327,21 @@ static const struct cli_option *option_find(const char *text, size_t size,
     return NULL;
 }
 
+static void unknown_option(const char *text, size_t size) {
+    char name[NEAREST_BYTES_MAX];
+    struct nearest nearest = {.written = name};
+    struct cli_option_row row;
+    snprintf(name, sizeof(name), "%.*s", (int)size, text);
+    for (size_t i = 0; running && cli_option_at(running, i, &row); i++)
+        nearest_try(&nearest, row.name);
+    if (nearest.name)
+        cli_fail(EXIT_CODE_USAGE, "unknown option %s; did you mean %s?", name, nearest.name);
+    else if (running)
+        cli_fail(EXIT_CODE_USAGE, "unknown option %s; see 'khala help %s'", name, running->name);
+    else
+        cli_fail(EXIT_CODE_USAGE, "unknown option %s", name);
+}
+
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count) {
     int kept = 0;
     for (int i = 0; i < *argc; i++) {
@@ -324,7 +358,7 @@ bool cli_options(int *argc, char **argv, const struct cli_option *options, size_
         size_t size = strcspn(text, "=");
         const struct cli_option *option = option_find(text, size, options, option_count);
         if (!option) {
-            cli_fail(EXIT_CODE_USAGE, "unknown option %s", text);
+            unknown_option(text, size);
             return false;
         }
         if (option->flag && text[size] == '=') {
@@ -376,7 +410,7 @@ int cli_help(int argc, char **argv) {
     if (argc > 1)
         return cli_usage("help");
     if (!command)
-        return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", argv[0]);
+        return unknown_verb(argv[0]);
     printf("%s\n\n", command->summary);
     print_usage(stdout, command);
     print_options(command);
@@ -389,7 +423,24 @@ int cli_help(int argc, char **argv) {
     return EXIT_CODE_DONE;
 }
 
+/* A file or socket that is opened where standard output should be would be written into. What is
+ * missing is held by something that refuses to be used. */
+static void hold_descriptors(void) {
+    static const int refusing[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", refusing[fd]) != fd)
+            abort();
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || (i == 2 && strcmp(argv[i], "-h") == 0))
+            return true;
+    return false;
+}
+
 int cli_main(int argc, char **argv) {
+    hold_descriptors();
     if (argc < 2) {
         print_overview(stderr);
         return EXIT_CODE_USAGE;
@@ -401,14 +452,12 @@ int cli_main(int argc, char **argv) {
         name = "version";
     const struct cli_command *command = command_find(name);
     if (!command)
-        return cli_fail(EXIT_CODE_USAGE, "there is no verb '%s'; see 'khala help'", name);
-    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0)
-            return cli_help(1, (char *[]){(char *)command->name, NULL});
+        return unknown_verb(name);
     /* A file that may not grow is a full disk like any other, and has an answer. */
     signal(SIGXFSZ, SIG_IGN);
     running = command;
-    int code = command->run(argc - 2, argv + 2);
+    int code = asks_for_help(argc, argv) ? cli_help(1, (char *[]){(char *)command->name, NULL})
+                                         : command->run(argc - 2, argv + 2);
     if (fflush(stdout) != 0 || ferror(stdout))
         return cli_fail(EXIT_CODE_UNREACHABLE, "cannot write the answer: %s", strerror(errno));
     return code;

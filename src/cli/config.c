@@ -2,9 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "auth/keys.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
+#include "server/config_unknown.h"
 #include "server/tls.h"
 
 static const char *environment_none(const char *name) {
@@ -12,8 +15,7 @@ static const char *environment_none(const char *name) {
     return NULL;
 }
 
-/* The files that a server would not start without. */
-static int check_files(const struct config *config) {
+static int check_certificate(const struct config *config) {
     const struct tls_options options = tls_options_of(config);
     struct tls_context *context = NULL;
     struct tls_message message = {""};
@@ -23,6 +25,41 @@ static int check_files(const struct config *config) {
         return cli_fail(EXIT_CODE_USAGE, "%s", message.text);
     tls_context_close(context);
     return EXIT_CODE_DONE;
+}
+
+/* Those of the data folder are the server's to make. */
+static int check_keys(const struct config *config) {
+    const struct keys_options options = {config->jwks_file, config->token_signing_key,
+                                         config->data_dir};
+    struct keys *keys = NULL;
+    struct key_message message = {""};
+    if (!*config->jwks_file)
+        return EXIT_CODE_DONE;
+    if (keys_open(&keys, &options, &message) != STATUS_OK)
+        return cli_fail(EXIT_CODE_USAGE, "RUNTIME_SYNC_JWKS_FILE: %s", message.text);
+    keys_close(keys);
+    return EXIT_CODE_DONE;
+}
+
+/* The files that a server would not start without. */
+static int check_files(const struct config *config) {
+    int code = check_certificate(config);
+    return code == EXIT_CODE_DONE ? check_keys(config) : code;
+}
+
+static void tell_unknown(void *user, const char *name, const char *nearest) {
+    (void)user;
+    if (nearest)
+        cli_fail(EXIT_CODE_USAGE, "%s is no setting and has no effect; did you mean %s?", name,
+                 nearest);
+    else
+        cli_fail(EXIT_CODE_USAGE, "%s is no setting and has no effect", name);
+}
+
+static void print_verb_variables(void) {
+    puts("\n## Of the command line\n\n| environment | what it is |\n|---|---|");
+    for (const struct config_variable *row = config_verb_variables; row->name; row++)
+        printf("| `%s` | %s |\n", row->name, row->help);
 }
 
 int cli_config(int argc, char **argv) {
@@ -43,8 +80,11 @@ int cli_config(int argc, char **argv) {
         if (config_load(&config, environment_none, NULL, 0, &error) != STATUS_OK)
             return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
         config_print_markdown(stdout);
-    } else if (!check) {
-        config_print(&config, stdout, json);
+        print_verb_variables();
+    } else {
+        config_unknown_each(environ, NULL, tell_unknown);
+        if (!check)
+            config_print(&config, stdout, json);
     }
     return check ? check_files(&config) : EXIT_CODE_DONE;
 }

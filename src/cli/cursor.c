@@ -6,7 +6,7 @@
 #include "topic/continuity.h"
 #include "topic/event_cursor.h"
 
-static int cursor_encode(int argc, char **argv) {
+static int cursor_encode(int argc, char **argv, bool json) {
     struct event_cursor cursor;
     char text[EVENT_CURSOR_SIZE_MAX];
     if (argc != 2)
@@ -16,7 +16,7 @@ static int cursor_encode(int argc, char **argv) {
     if (uuid7_parse(slice_of(argv[1]), &cursor.uuid) != STATUS_OK)
         return cli_fail(EXIT_CODE_NO, "'%s' is not a lower-case UUIDv7", argv[1]);
     size_t size = event_cursor_encode(&cursor, text);
-    printf("%.*s\n", (int)size, text);
+    printf(json ? "{\"cursor\":\"%.*s\"}\n" : "%.*s\n", (int)size, text);
     return EXIT_CODE_DONE;
 }
 
@@ -28,7 +28,7 @@ static bool decode(const char *text, struct event_cursor *cursor) {
     return false;
 }
 
-static int cursor_decode(int argc, char **argv) {
+static int cursor_decode(int argc, char **argv, bool json) {
     struct event_cursor cursor;
     char uuid[UUID_TEXT_SIZE + 1] = {0};
     if (argc != 1)
@@ -36,11 +36,12 @@ static int cursor_decode(int argc, char **argv) {
     if (!decode(argv[0], &cursor))
         return EXIT_CODE_NO;
     uuid_format(&cursor.uuid, uuid);
-    printf("%llu %s\n", (unsigned long long)cursor.timestamp_ms, uuid);
+    printf(json ? "{\"timestamp_ms\":%llu,\"uuid\":\"%s\"}\n" : "%llu %s\n",
+           (unsigned long long)cursor.timestamp_ms, uuid);
     return EXIT_CODE_DONE;
 }
 
-static int cursor_compare(int argc, char **argv) {
+static int cursor_compare(int argc, char **argv, bool json) {
     struct event_cursor a;
     struct event_cursor b;
     if (argc != 2)
@@ -48,7 +49,7 @@ static int cursor_compare(int argc, char **argv) {
     if (!decode(argv[0], &a) || !decode(argv[1], &b))
         return EXIT_CODE_NO;
     int order = event_cursor_compare(&a, &b);
-    printf("%d\n", order < 0 ? -1 : order > 0 ? 1 : 0);
+    printf(json ? "{\"order\":%d}\n" : "%d\n", order < 0 ? -1 : order > 0 ? 1 : 0);
     return EXIT_CODE_DONE;
 }
 
@@ -61,7 +62,7 @@ struct plan_words {
     const char *store_epoch;
 };
 
-static int cursor_plan(int argc, const struct plan_words *words) {
+static int cursor_plan(int argc, const struct plan_words *words, bool json) {
     struct topic_window window;
     uint64_t after_seq;
     bool windowed = words->oldest && words->head && words->budget;
@@ -78,8 +79,10 @@ static int cursor_plan(int argc, const struct plan_words *words) {
     struct continuity plan = continuity_plan(windowed ? &window : NULL, after_seq, epoch_differs);
     struct buffer out;
     buffer_init(&out, 1024);
-    int code = EXIT_CODE_DONE;
-    if (continuity_write_json(&out, &plan) == STATUS_OK)
+    int code = plan.decision == CONTINUITY_RESUME ? EXIT_CODE_DONE : EXIT_CODE_NO;
+    enum status status =
+        json ? continuity_write_json(&out, &plan) : continuity_write_text(&out, &plan);
+    if (status == STATUS_OK)
         printf("%.*s\n", (int)out.size, out.data);
     else
         code = cli_fail(EXIT_CODE_UNREACHABLE, "out of memory");
@@ -104,18 +107,17 @@ int cli_cursor(int argc, char **argv) {
     argc--;
     argv++;
     if (strcmp(name, "plan") == 0)
-        return cursor_plan(argc, &words);
-    bool migrates = strcmp(name, "migrate") == 0;
+        return cursor_plan(argc, &words, json);
     if (words.after || words.oldest || words.head || words.budget || words.epoch ||
-        words.store_epoch || (json && !migrates))
+        words.store_epoch)
         return cli_usage("cursor");
     if (strcmp(name, "encode") == 0)
-        return cursor_encode(argc, argv);
+        return cursor_encode(argc, argv, json);
     if (strcmp(name, "decode") == 0)
-        return cursor_decode(argc, argv);
+        return cursor_decode(argc, argv, json);
     if (strcmp(name, "compare") == 0)
-        return cursor_compare(argc, argv);
-    if (migrates && argc == 1)
+        return cursor_compare(argc, argv, json);
+    if (strcmp(name, "migrate") == 0 && argc == 1)
         return cursor_migrate_file(argv[0], json);
     return cli_usage("cursor");
 }

@@ -13,13 +13,14 @@ struct migration {
     struct buffer line;
     size_t number;
     bool json;
-    bool refused;
+    bool is_no; /* one is refused or stale */
 };
 
 static enum status print_plan(struct migration *migration, const struct topic_cursor *cursor,
                               const struct topic_window *window) {
     struct continuity plan = continuity_plan(window, cursor->after_seq, false);
     struct buffer *line = &migration->line;
+    migration->is_no = migration->is_no || plan.decision != CONTINUITY_RESUME;
     buffer_clear(line);
     enum status status = STATUS_OK;
     if (migration->json) {
@@ -32,12 +33,10 @@ static enum status print_plan(struct migration *migration, const struct topic_cu
         if (status == STATUS_OK)
             line->data[opening] = ','; /* the plan's members go on in this object */
     } else {
-        bool resumes = plan.decision == CONTINUITY_RESUME;
-        status = buffer_printf(line, "%.*s %llu %s", (int)cursor->name.size, cursor->name.data,
-                               (unsigned long long)cursor->after_seq,
-                               resumes ? "resume" : "rebootstrap");
-        for (size_t i = 0; status == STATUS_OK && i < plan.reason_count; i++)
-            status = buffer_printf(line, "%c%s", i ? ',' : ' ', reason_code(plan.reasons[i]));
+        status = buffer_printf(line, "%.*s %llu ", (int)cursor->name.size, cursor->name.data,
+                               (unsigned long long)cursor->after_seq);
+        if (status == STATUS_OK)
+            status = continuity_write_text(line, &plan);
     }
     if (status == STATUS_OK)
         printf("%.*s\n", (int)line->size, line->data);
@@ -65,7 +64,7 @@ static void migrate_text(struct migration *migration, struct slice text) {
         migration->number++;
         if (status == STATUS_OK)
             continue;
-        migration->refused = true;
+        migration->is_no = true;
         cli_fail(EXIT_CODE_NO, "cursor %zu: %s: %s", migration->number, status_code(status),
                  status_message(status));
     }
@@ -82,7 +81,7 @@ int cursor_migrate_file(const char *path, bool json) {
     int code = EXIT_CODE_DONE;
     if (status == STATUS_OK) {
         migrate_text(&migration, buffer_slice(&text));
-        if (migration.refused)
+        if (migration.is_no)
             code = EXIT_CODE_NO;
     } else if (status == STATUS_SYSTEM_ERROR) {
         code = cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", path, strerror(errno));

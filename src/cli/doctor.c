@@ -2,7 +2,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include "base/utf8.h"
 #include "cli/settings.h"
 #include "wire/json.h"
 
@@ -14,16 +16,26 @@ static const char *finding_name(enum finding finding) {
     return names[finding];
 }
 
+/* As a string of JSON, also where a path holds what is no UTF-8. */
+static enum status write_text(struct buffer *out, const char *text) {
+    char shown[TEXT_BYTES_MAX];
+    if (utf8_valid(slice_of(text)))
+        return json_write_string(out, slice_of(text));
+    snprintf(shown, sizeof(shown), "%s", text);
+    for (char *c = shown; *c; c++)
+        *c = (unsigned char)*c < 0x80 ? *c : '?';
+    return json_write_string(out, slice_of(shown));
+}
+
 static void print_json(struct doctor *doctor, enum finding finding, const char *text,
                        const char *advice) {
     struct buffer out;
     buffer_init(&out, JSON_BYTES_MAX);
-    enum status status = json_write_string(&out, slice_of(text));
+    enum status status = write_text(&out, text);
     if (status == STATUS_OK)
         status = buffer_append_slice(&out, SLICE(",\"advice\":"));
     if (status == STATUS_OK)
-        status = advice ? json_write_string(&out, slice_of(advice))
-                        : buffer_append_slice(&out, SLICE("null"));
+        status = advice ? write_text(&out, advice) : buffer_append_slice(&out, SLICE("null"));
     if (status == STATUS_OK)
         printf("%s\n{\"check\":\"%s\",\"finding\":\"%s\",\"message\":%.*s}",
                doctor->finding_count ? "," : "", doctor->check, finding_name(finding),
@@ -48,24 +60,19 @@ void doctor_say(struct doctor *doctor, enum finding finding, const char *advice,
     doctor->wrong_count += finding == FINDING_WRONG;
 }
 
-static void check_settings(struct doctor *doctor) {
-    const struct config *config = &doctor->config;
-    if (config->poll_default_limit > config->poll_max_limit)
-        doctor_say(doctor, FINDING_WARNING, "raise RUNTIME_KHALA_POLL_MAX_LIMIT or lower the other",
-                   "RUNTIME_KHALA_POLL_DEFAULT_LIMIT is above RUNTIME_KHALA_POLL_MAX_LIMIT, which "
-                   "caps it");
-    else
-        doctor_say(doctor, FINDING_OK, NULL, "every value is one its key takes");
-}
-
 static const struct {
     const char *name;
     void (*run)(struct doctor *doctor);
 } checks[] = {
-    {"settings", check_settings},    {"tls", doctor_check_tls},
-    {"folder", doctor_check_folder}, {"server", doctor_check_server},
-    {"files", doctor_check_files},   {"descriptors", doctor_check_descriptors},
-    {"disk", doctor_check_disk},     {"store", doctor_check_store},
+    {"settings", doctor_check_settings},
+    {"tls", doctor_check_tls},
+    {"keys", doctor_check_keys},
+    {"folder", doctor_check_folder},
+    {"server", doctor_check_server},
+    {"files", doctor_check_files},
+    {"descriptors", doctor_check_descriptors},
+    {"disk", doctor_check_disk},
+    {"store", doctor_check_store},
 };
 
 int cli_doctor(int argc, char **argv) {
@@ -80,6 +87,8 @@ int cli_doctor(int argc, char **argv) {
         return code;
     if (argc != 0)
         return cli_usage("doctor");
+    /* What the parts it asks would log, it says itself. */
+    log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
     if (doctor.json)
         printf("{\"checks\":[");
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {

@@ -28,6 +28,9 @@ struct doctor {
 void doctor_say(struct doctor *doctor, enum finding finding, const char *advice, const char *format,
                 ...) __attribute__((format(printf, 4, 5)));
 
+/* doctor_settings.c: what was set, and the keys it names. */
+void doctor_check_settings(struct doctor *doctor);
+void doctor_check_keys(struct doctor *doctor);
 /* doctor_host.c: the machine and the process. */
 void doctor_check_tls(struct doctor *doctor);
 void doctor_check_folder(struct doctor *doctor);

@@ -122,7 +122,7 @@ static bool check_file(struct doctor *doctor, const char *name) {
     }
     if ((found.st_mode & OPEN_TO_OTHERS) == 0)
         return true;
-    bool is_key = ends_with(name, ".key");
+    bool is_key = ends_with(name, ".key") || ends_with(name, ".jwk");
     snprintf(advice, sizeof(advice), "chmod 600 '%s'%s", path,
              is_key ? ", and make a new key if others were on this machine" : "");
     doctor_say(doctor, is_key ? FINDING_WRONG : FINDING_WARNING, advice,

@@ -11,6 +11,7 @@ struct export_options {
     const char *after;
     const char *until;
     const char *format;
+    bool json;
 };
 
 /* Only what was given, so that the server's word on what is wrong is the one people see. */
@@ -58,12 +59,13 @@ int cli_export(int argc, char **argv) {
     const struct cli_option table[] = {REMOTE_OPTIONS(&options.remote),
                                        {"--after", NULL, &options.after},
                                        {"--until", NULL, &options.until},
-                                       {"--format", NULL, &options.format}};
+                                       {"--format", NULL, &options.format},
+                                       {"--json", &options.json, NULL}};
     struct remote remote;
     struct buffer target;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
-    if (argc != 0)
+    if (argc != 0 || (options.json && options.format && strcmp(options.format, "ndjson") != 0))
         return cli_usage("export");
     buffer_init(&target, TARGET_BYTES_MAX);
     enum status status = export_target(&target, &options);

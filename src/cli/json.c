@@ -14,8 +14,11 @@ int cli_json(int argc, char **argv) {
     struct canonical_scratch scratch;
     struct payload_hash hash;
     struct json_value value;
-    if (!cli_options(&argc, argv, NULL, 0) || argc != 1 ||
-        (strcmp(argv[0], "canonical") != 0 && strcmp(argv[0], "hash") != 0))
+    bool json = false;
+    const struct cli_option options[] = {{"--json", &json, NULL}};
+    if (!cli_options(&argc, argv, options, 1))
+        return EXIT_CODE_USAGE;
+    if (argc != 1 || (strcmp(argv[0], "canonical") != 0 && strcmp(argv[0], "hash") != 0))
         return cli_usage("json");
     buffer_init(&text, TEXT_BYTES_MAX);
     canonical_scratch_init(&scratch, TEXT_BYTES_MAX);
@@ -28,7 +31,7 @@ int cli_json(int argc, char **argv) {
     if (status != STATUS_OK)
         code = cli_fail(EXIT_CODE_NO, "%s: %s", status_code(status), status_message(status));
     else if (strcmp(argv[0], "hash") == 0)
-        puts(hash.text);
+        printf(json ? "{\"payload_hash\":\"%s\"}\n" : "%s\n", hash.text);
     else
         printf("%.*s\n", (int)scratch.text.size, scratch.text.data);
     buffer_release(&text);

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "server/config.h"
+#include "server/config_unknown.h"
 
 static bool line_begins;
 
@@ -13,6 +14,8 @@ static void put_roff(char c) {
     if (line_begins && (c == '.' || c == '\''))
         fputs("\\&", stdout);
     line_begins = c == '\n';
+    if (c == '`') /* Markdown's */
+        return;
     if (c == '\\')
         fputs("\\e", stdout);
     else if (c == '-')
@@ -70,8 +73,11 @@ static void print_verb(const struct cli_command *command) {
 
 static void print_environment(void) {
     struct config_setting setting;
-    puts(".SH ENVIRONMENT\nFlags win over the environment, the environment over defaults.\n"
-         ".TP\n.B KHALA_URL\nwhere the server is, for verbs that speak to one");
+    puts(".SH ENVIRONMENT\nFlags win over the environment, the environment over defaults.");
+    for (const struct config_variable *row = config_verb_variables; row->name; row++) {
+        printf(".TP\n.B %s\n", row->name);
+        print_text(row->help);
+    }
     for (size_t i = 0; config_setting_at(i, &setting); i++) {
         printf(".TP\n.B %s\n", setting.name);
         print_text(setting.help);

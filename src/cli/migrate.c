@@ -7,13 +7,18 @@
 int cli_migrate(int argc, char **argv) {
     struct config config;
     struct store_message message = {""};
-    int code = cli_settings(&argc, argv, NULL, 0, &config);
+    bool json = false;
+    const struct cli_option own[] = {{"--json", &json, NULL}};
+    int code = cli_settings(&argc, argv, own, 1, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
         return cli_usage("migrate");
     if (store_migrate_sqlite(config.data_dir, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
-    printf("%s is at schema version %d\n", config.data_dir, STORE_SCHEMA_VERSION);
+    if (json)
+        printf("{\"schema_version\":%d}\n", STORE_SCHEMA_VERSION);
+    else
+        printf("%s is at schema version %d\n", config.data_dir, STORE_SCHEMA_VERSION);
     return EXIT_CODE_DONE;
 }

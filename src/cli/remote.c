@@ -20,6 +20,10 @@ static int key_load(struct remote *remote, const struct remote_options *options)
     const char *given = first_of(options->key, "KHALA_OPERATOR_KEY", NULL);
     enum status status = given ? operator_key_load(&remote->key, given, folder)
                                : operator_key_read(&remote->key, folder);
+    /* What stands on the command line is seen by everybody on the machine: no longer than needed.
+     */
+    if (options->key)
+        explicit_bzero((char *)options->key, strlen(options->key));
     if (status == STATUS_OK)
         return EXIT_CODE_DONE;
     if (given)

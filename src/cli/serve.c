@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/examples.h"
 #include "cli/settings.h"
+#include "server/config_unknown.h"
 #include "server/server.h"
 
 #define COMMAND_BYTES_MAX 32768
@@ -78,7 +80,16 @@ static void print_welcome(const struct server *server) {
     print_key(&server->operator_key, &examples);
     buffer_release(&trust);
     free(whole);
-    fflush(stdout);
+    /* A server whose greeting nobody reads is a server all the same. */
+    if (fflush(stdout) != 0)
+        __fpurge(stdout);
+    clearerr(stdout);
+}
+
+static void log_unknown(void *user, const char *name, const char *nearest) {
+    (void)user;
+    log_event(LOG_WARN, "config.unknown_variable", log_str("name", name),
+              log_str("nearest", nearest ? nearest : "-"), log_str("effect", "none"));
 }
 
 int cli_serve(int argc, char **argv) {
@@ -90,6 +101,7 @@ int cli_serve(int argc, char **argv) {
         return cli_usage("serve");
     log_configure((enum log_level)server.config.log_level,
                   (enum log_format)server.config.log_format, 2);
+    config_unknown_each(environ, NULL, log_unknown);
     if (server_run(&server, print_welcome) == STATUS_OK)
         return EXIT_CODE_DONE;
     return cli_fail(EXIT_CODE_UNREACHABLE, "%s", server.message);

@@ -590,6 +590,19 @@ static enum status policies_load(struct config *config, const char *(*environmen
     return STATUS_OK;
 }
 
+/* A window that nobody fits in would lock every client out, enforced or on the day it is. */
+static enum status check_window(const struct config *config, struct config_error *error) {
+    if (config->compatibility_min_schema_version > config->compatibility_max_schema_version)
+        return refuse(error, "OA_COMPAT_KHALA_MIN_SCHEMA_VERSION is above "
+                             "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION");
+    if (*config->compatibility_max_client_build_id &&
+        strcmp(config->compatibility_min_client_build_id,
+               config->compatibility_max_client_build_id) > 0)
+        return refuse(error, "OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID is above "
+                             "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID");
+    return STATUS_OK;
+}
+
 enum status config_load(struct config *config, const char *(*environment)(const char *),
                         const struct config_flag *flags, size_t flag_count,
                         struct config_error *error) {
@@ -600,6 +613,8 @@ enum status config_load(struct config *config, const char *(*environment)(const 
                         "KHALA_TLS_CERT_FILE and KHALA_TLS_KEY_FILE go together: %s is not "
                         "set",
                         *config->tls_cert_file ? "KHALA_TLS_KEY_FILE" : "KHALA_TLS_CERT_FILE");
+    if (status == STATUS_OK)
+        status = check_window(config, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 

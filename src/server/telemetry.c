@@ -156,10 +156,14 @@ void telemetry_answered(struct exchange *exchange, unsigned http_status) {
         log_answer(exchange, http_status, took_ns);
 }
 
-static struct cause cause_of_exchange(struct exchange *exchange) {
+/* who is memory for the name in it. */
+static struct cause cause_of_exchange(struct exchange *exchange,
+                                      char who[PRINCIPAL_NAME_BYTES_MAX]) {
     static const struct slice of_topic = SLICE("{topic}");
     struct cause cause = {.connection = exchange_request_id(exchange),
                           .dialect = LABEL_DIALECT_HTTP};
+    if (exchange->principal)
+        cause.principal = (struct slice){who, principal_name(exchange->principal, who)};
     if (exchange->route && exchange->parameter_count > 0 &&
         memmem(exchange->route->path, strlen(exchange->route->path), of_topic.data, of_topic.size))
         cause.topic = exchange->parameters[0];
@@ -167,13 +171,11 @@ static struct cause cause_of_exchange(struct exchange *exchange) {
 }
 
 void telemetry_exchange_denied(struct exchange *exchange, enum status status) {
-    telemetry_denied(exchange->server, cause_of_exchange(exchange), status);
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    telemetry_denied(exchange->server, cause_of_exchange(exchange, who), status);
 }
 
 void telemetry_exchange_incompatible(struct exchange *exchange, enum status status) {
     char who[PRINCIPAL_NAME_BYTES_MAX];
-    struct cause cause = cause_of_exchange(exchange);
-    if (exchange->principal)
-        cause.principal = (struct slice){who, principal_name(exchange->principal, who)};
-    telemetry_incompatible(exchange->server, cause, status);
+    telemetry_incompatible(exchange->server, cause_of_exchange(exchange, who), status);
 }

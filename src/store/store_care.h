@@ -24,8 +24,9 @@ struct store_copy {
 };
 
 /* Copies the store of the folder as it is at one moment into one file, for its owner alone.
- * STATUS_ALREADY_EXISTS where there is one, unless forced. Writers are not kept waiting, but the
- * write-ahead log is not cut meanwhile. */
+ * STATUS_ALREADY_EXISTS where there is one, unless forced; STATUS_INVALID_REQUEST for a name that
+ * is the store's own. Writers are not kept waiting, but the write-ahead log is not cut meanwhile.
+ */
 MUST_CHECK enum status store_backup_sqlite(const char *folder, const char *file,
                                            const struct store_care_options *options,
                                            struct store_copy *copy, struct store_message *message);

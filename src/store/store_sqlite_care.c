@@ -184,6 +184,23 @@ static enum status name_file(const char *partial, const char *file, bool force,
 
 /* ---- backup ---------------------------------------------------------------------------------- */
 
+/* A copy under a name of the store's own would take a running server's files from under it. */
+static bool is_own_name(const char *folder, const char *file) {
+    static const char *const prefixes[] = {SQLITE_STORE_FILE, SQLITE_STORE_LOCK_FILE};
+    const char *slash = strrchr(file, '/');
+    const char *name = slash ? slash + 1 : file;
+    char parent[STORE_MESSAGE_MAX];
+    struct stat store, found;
+    int size = snprintf(parent, sizeof(parent), "%.*s.", (int)(name - file), file);
+    bool is_inside = size < (int)sizeof(parent) && stat(parent, &found) == 0 &&
+                     stat(folder, &store) == 0 && found.st_ino == store.st_ino &&
+                     found.st_dev == store.st_dev;
+    for (size_t i = 0; is_inside && i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
 static enum status backup_to(sqlite3 *source, const char *source_path, const char *file,
                              const struct store_care_options *options, struct store_copy *copy,
                              struct store_message *message) {
@@ -212,6 +229,11 @@ enum status store_backup_sqlite(const char *folder, const char *file,
                                 struct store_message *message) {
     struct store *store = NULL;
     sqlite3 *source = NULL;
+    if (is_own_name(folder, file)) {
+        snprintf(message->text, sizeof(message->text),
+                 "%s is a file of the store itself; name another", file);
+        return STATUS_INVALID_REQUEST;
+    }
     if (!options->force && access(file, F_OK) == 0)
         return exists_already(file, message);
     enum status status = store_open_sqlite(&store, folder, false, message);

@@ -88,6 +88,17 @@ enum status continuity_write_json(struct buffer *out, const struct continuity *c
     return status;
 }
 
+enum status continuity_write_text(struct buffer *out, const struct continuity *continuity) {
+    bool resumes = continuity->decision == CONTINUITY_RESUME;
+    size_t begin = out->size;
+    enum status status = buffer_append_slice(out, resumes ? SLICE("resume") : SLICE("rebootstrap"));
+    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++)
+        status = buffer_printf(out, "%c%s", i ? ',' : ' ', reason_code(continuity->reasons[i]));
+    if (status != STATUS_OK)
+        out->size = begin;
+    return status;
+}
+
 struct continuity_bootstrap continuity_bootstrap(const struct topic_window *window) {
     if (!window)
         return (struct continuity_bootstrap){.from_seq = 1, .truncated = false};

@@ -1,5 +1,5 @@
 /* Whether a cursor can continue where it is, and where to begin when it cannot.
- * Any thread. Values in, values out; only the JSON goes to the caller's buffer.
+ * Any thread. Values in, values out; only the texts go to the caller's buffer.
  * Deciding cannot fail; a buffer that is full is left as it was.
  * Resuming after a bootstrap's start is never stale, so a client cannot loop. */
 #ifndef TOPIC_CONTINUITY_H
@@ -40,6 +40,9 @@ struct continuity continuity_plan(const struct topic_window *window, uint64_t af
                                   bool epoch_differs);
 /* {"decision":"resume","after_seq":5}, or the rebootstrap with its reasons and numbers. */
 MUST_CHECK enum status continuity_write_json(struct buffer *out,
+                                             const struct continuity *continuity);
+/* The same for people: "resume", or "rebootstrap" and its reasons with commas between. */
+MUST_CHECK enum status continuity_write_text(struct buffer *out,
                                              const struct continuity *continuity);
 
 /* Where a topic without snapshots begins for a client that has nothing. */

@@ -57,20 +57,22 @@ test("every invalid event cursor is refused with its reason", () => {
 
 test("every continuity plan", () => {
   for (const { after_seq: after, window, expected } of rows(vectors("continuity"), "vectors")) {
-    const args = ["cursor", "plan", "--after", String(after)];
+    const args = ["cursor", "plan", "--json", "--after", String(after)];
     if (window) {
       args.push("--oldest", String(window.oldest_seq), "--head", String(window.head_seq));
       args.push("--budget", String(window.replay_budget_events));
     }
-    assert.deepEqual(JSON.parse(answer(args)), expected, args.join(" "));
+    const { code, out } = run(args);
+    assert.deepEqual(JSON.parse(out), expected, args.join(" "));
+    assert.equal(code, expected.decision === "resume" ? 0 : 1, args.join(" "));
   }
 });
 
 test("another epoch comes first among the reasons", () => {
-  const plan = ["cursor", "plan", "--after", "0", "--oldest", "2", "--head", "3", "--budget", "1"];
-  const told = JSON.parse(answer([...plan, "--epoch", "one", "--store-epoch", "two"]));
+  const plan = ["cursor", "plan", "--json", "--after", "0", "--oldest", "2", "--head", "3", "--budget", "1"];
+  const told = JSON.parse(run([...plan, "--epoch", "one", "--store-epoch", "two"]).out);
   assert.deepEqual(told.reason_codes, ["epoch_mismatch", "retention_floor_breach", "replay_budget_exceeded"]);
-  const same = JSON.parse(answer([...plan, "--epoch", "one", "--store-epoch", "one"]));
+  const same = JSON.parse(run([...plan, "--epoch", "one", "--store-epoch", "one"]).out);
   assert.deepEqual(same.reason_codes, ["retention_floor_breach", "replay_budget_exceeded"]);
 });
 

@@ -1,7 +1,7 @@
 // The endpoints that append one event: what each does, each refusal with nothing stored, and what
 // outlives restarts, crashes and full disks.
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -635,18 +635,6 @@ test("the command line appends a batch, from a file and as it comes", async (t) 
   child.stdin.end();
   const code = await within(new Promise((resolve) => child.on("close", resolve)), "the end");
   assert.equal(code, 0);
-});
-
-test("the examples of append, get, export and token work", async (t) => {
-  const operator = await operate(t);
-  const env = environment({ KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data });
-  for (const verb of ["append", "get", "export", "token"]) {
-    const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
-    for (const example of examples) {
-      const done = spawnSync("bash", ["-c", `khala() { "${binary}" "$@"; }\n${example}`], { encoding: "utf8", env, cwd: folder(t) });
-      assert.equal(done.status, 0, `${example}: ${done.stdout}${done.stderr}`);
-    }
-  }
 });
 
 test("migrate makes a store that serve takes, and may be run again", async (t) => {

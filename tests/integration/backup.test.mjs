@@ -1,13 +1,17 @@
 // Backup beside a running server, restore under a new epoch, and what is left when either is killed.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
-import { chmodSync, copyFileSync, existsSync, openSync, readdirSync, statSync, writeFileSync, writeSync, closeSync } from "node:fs";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import {
+  chmodSync, closeSync, copyFileSync, existsSync, openSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync, writeSync,
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { binary, environment, folder, run, within } from "../lib/khala.mjs";
 import { operate, sql } from "../lib/operator.mjs";
+import { Stream } from "../lib/sse.mjs";
 
 const KILLS = 8;
+const FIRST_SCHEMA = new URL("../../src/store/migrations/sqlite/0001_log.sql", import.meta.url);
 const epoch = (data) => sql(data, "SELECT value FROM meta WHERE name = 'epoch'");
 const count = (data) => Number(sql(data, "SELECT count(*) FROM events"));
 const log = (data, last) => execFileSync("sqlite3", ["-readonly", join(data, "khala.db"),
@@ -83,18 +87,6 @@ test("a backup under load is a prefix of the log, and lives on elsewhere under a
   assert.equal(event.seq, said.events + 1);
 });
 
-test("the examples of the help work, one after another", (t) => {
-  const cwd = folder(t);
-  assert.equal(run(["migrate"], { cwd }).code, 0);
-  writeFileSync(join(cwd, "khala-data", "operator.key"), "k\n", { mode: 0o600 });
-  for (const verb of ["backup", "restore", "doctor"]) {
-    for (const example of run(["help", verb]).out.split("examples:\n")[1].trim().split("\n")) {
-      const { code, problem } = run(example.trim().split(" ").slice(1), { cwd });
-      assert.equal(code, 0, `${example}: ${problem}`);
-    }
-  }
-});
-
 test("a backup replaces no file, unless it is told to", async (t) => {
   const data = await stored(t, 10);
   const file = join(folder(t), "backup.db");
@@ -119,6 +111,124 @@ test("a backup that cannot be written leaves nothing", async (t) => {
   assert.equal(run(["backup", join(place, "none", "backup.db"), "--data-dir", data]).code, 3);
   assert.equal(run(["backup", join(place, "backup.db"), "--data-dir", join(place, "none")]).code, 3);
   assert.deepEqual(readdirSync(place), []);
+});
+
+test("a backup does not take a file of the store for its own", async (t) => {
+  const operator = await operate(t);
+  await operator.did("runs", { run_id: "one" }, 201);
+  const before = readdirSync(operator.data).sort();
+  for (const name of ["khala.db", "khala.db-wal", "khala.lock", "khala.db.restoring"]) {
+    for (const file of [join(operator.data, name), `${operator.data}/../${operator.data.split("/").pop()}/${name}`]) {
+      const { code, problem } = run(["backup", "--force", file, "--data-dir", operator.data]);
+      assert.equal(code, 2, file);
+      assert.match(problem, /is a file of the store itself; name another/);
+    }
+  }
+  assert.deepEqual(readdirSync(operator.data).sort(), before);
+  await operator.did("runs/one/events", { event_type: "run.log" });
+  assert.equal(backup(operator.data, join(operator.data, "beside.db")).events, 2);
+});
+
+test("a backup holds what was revoked and used up, and no key", async (t) => {
+  const secret = "0123456789abcdef0123456789abcdef";
+  const settings = { RUNTIME_SYNC_TOKEN_SIGNING_KEY: secret, RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" };
+  const key = { kid: "sync-auth-v1", k: Buffer.from(secret).toString("base64url") };
+  const operator = await operate(t, { settings });
+  const sign = (claims) => operator.sign({ oa_sync_scopes: ["runtime.read_all"], ...claims }, key);
+  const [lost, used, free] = [sign({ oa_session_id: "lost" }), sign({}), sign({})];
+  const open = async (server, token) => {
+    const stream = await Stream.open({ server }, `/v1/topics/chat/sse?token=${token}`);
+    const pieces = [];
+    if (stream.status !== 200) for await (const piece of stream.response) pieces.push(piece);
+    stream.close();
+    return stream.status === 200 ? 200 : JSON.parse(pieces.join("")).reason_code;
+  };
+  assert.equal(await open(operator.server, used), 200);
+  await operator.did("sync/sessions/revoke", { session_ids: ["lost"], reason: "test" });
+  const file = join(folder(t), "backup.db");
+  backup(operator.data, file);
+  const data = join(folder(t), "elsewhere");
+  assert.equal(run(["restore", file, "--data-dir", data]).code, 0);
+  assert.deepEqual(readdirSync(data).sort(), ["khala.db", "khala.lock"]);
+  const bytes = readFileSync(file);
+  for (const text of [operator.key, secret, key.k]) assert.ok(!bytes.includes(text));
+  const { server } = await operate(t, { data, settings });
+  assert.equal(await open(server, lost), "token_revoked");
+  assert.equal(await open(server, used), "token_replayed");
+  assert.equal(await open(server, free), 200);
+});
+
+test("what a restore makes is its owner's alone, whatever the shell allows", async (t) => {
+  const data = await stored(t, 3);
+  const place = folder(t);
+  const done = spawnSync("bash", ["-c", 'umask 0; "$0" backup "$1" --data-dir "$2" && "$0" restore "$1" --data-dir "$3"',
+    binary, join(place, "backup.db"), data, join(place, "new")], { encoding: "utf8", env: environment() });
+  assert.equal(done.status, 0, done.stderr);
+  const mode = (path) => statSync(path).mode & 0o777;
+  assert.equal(mode(join(place, "backup.db")), 0o600);
+  assert.equal(mode(join(place, "new")), 0o700);
+  for (const name of readdirSync(join(place, "new"))) assert.equal(mode(join(place, "new", name)), 0o600, name);
+});
+
+test("a client that follows over a restore is told, and begins again by itself", async (t) => {
+  const first = await operate(t);
+  await first.did("runs", { run_id: "load" }, 201);
+  await first.batch(items(4));
+  const file = join(folder(t), "backup.db");
+  const { port } = first.server;
+  const tail = start(["tail", "run:load:events", "--from-start", "--json", "--url", first.server.url, "--data-dir", first.data]);
+  t.after(() => tail.child.kill("SIGKILL"));
+  const printed = () => tail.out.trim().split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  const came = (size) => within(new Promise((resolve) => {
+    const look = () => printed().length >= size && resolve();
+    tail.child.stdout.on("data", look);
+    look();
+  }), `${size} events`);
+  await came(5);
+  backup(first.data, file);
+  await first.did("runs/load/events", { event_type: "run.lost" });
+  await came(6);
+  await first.server.stop();
+  first.server.crashed = true;
+  assert.equal(run(["restore", file, "--data-dir", first.data]).code, 0);
+  const second = await operate(t, { data: first.data, bind: `127.0.0.1:${port}` });
+  await came(11);
+  await second.did("runs/load/events", { event_type: "run.other" });
+  await came(12);
+  tail.child.kill("SIGTERM");
+  assert.equal((await tail.ended).code, 0, tail.problem);
+  assert.match(tail.problem, /the cursor 6@\S+ is stale \["epoch_mismatch"\]/);
+  const seen = printed();
+  assert.deepEqual(seen.map(({ sequence }) => sequence), [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6]);
+  assert.deepEqual([seen[5].kind, seen[11].kind], ["run.lost", "run.other"]);
+});
+
+test("a restore that runs out of disk leaves the store as it was", async (t) => {
+  const large = await stored(t, 2000);
+  const data = await stored(t, 5);
+  const file = join(folder(t), "backup.db");
+  backup(large, file);
+  const before = [epoch(data), readdirSync(data).sort().join()];
+  const full = spawnSync("prlimit", ["--fsize=65536", binary, "restore", file, "--data-dir", data], { encoding: "utf8", env: environment() });
+  assert.equal(full.status, 3, full.stderr);
+  assert.match(full.stderr, /^khala: .*(disk|full)/);
+  assert.deepEqual([epoch(data), readdirSync(data).sort().join()], before);
+  assert.equal(run(["verify", "--data-dir", data]).code, 0);
+});
+
+test("a backup of an older schema is brought up to date", async (t) => {
+  const data = await stored(t, 5);
+  const file = join(folder(t), "backup.db");
+  const [now, application] = [sql(data, "PRAGMA user_version"), sql(data, "PRAGMA application_id")];
+  change(file, `PRAGMA user_version = 1; PRAGMA application_id = ${application}; ${readFileSync(FIRST_SCHEMA, "utf8")};
+    INSERT INTO meta (name, value) VALUES ('epoch', '019b76da-a800-7000-8000-000000000000')`);
+  const { code, out, problem } = run(["restore", file, "--data-dir", data, "--json"]);
+  assert.equal(code, 0, problem);
+  assert.equal(JSON.parse(out).events, 0);
+  assert.ok(Number(now) > 1);
+  assert.equal(sql(data, "PRAGMA user_version"), now);
+  const operator = await operate(t, { data });
+  await operator.did("sync/sessions/revoke", { session_ids: ["a"], reason: "test" });
 });
 
 test("a restore keeps the store that was there, and that can be restored in turn", async (t) => {
@@ -168,6 +278,7 @@ test("what is not a sound backup is refused, and the store stays as it was", asy
     [made("empty.db", (file) => writeFileSync(file, "")), 1, /holds no store/],
     [made("other.db", (file) => change(file, "PRAGMA application_id = 7")), 1, /another application/],
     [made("newer.db", (file) => change(file, "PRAGMA user_version = 999")), 1, /schema version 999/],
+    [made("short.db", (file) => truncateSync(file, statSync(file).size - 4096 * 3)), 1, /cannot be restored|malformed/],
     [made("torn.db", (file) => overwrite(file, Buffer.alloc(8192, 0xa5), 4096 * 30)), 1, /cannot be restored/],
     [made("forged.db", (file) => change(file, "UPDATE events SET type = 'run.forged' WHERE log_id = 399")), 1, /log id 399/],
     [join(place, "none.db"), 3, /No such file/],

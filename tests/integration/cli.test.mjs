@@ -1,10 +1,11 @@
 // The command line as people and scripts meet it: words, exit codes, where each byte goes.
 import assert from "node:assert/strict";
 import { openSync, closeSync, readFileSync, writeFileSync } from "node:fs";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import net from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { answer, binary, folder, run } from "../lib/khala.mjs";
+import { answer, binary, environment, folder, run, within } from "../lib/khala.mjs";
 
 /** The verbs as the help lists them. */
 const VERBS = [...run(["help"]).out.matchAll(/^ {2}(\w+) +[A-Z]/gm)].map(([, verb]) => verb);
@@ -34,7 +35,7 @@ test("help names every verb, and each verb explains itself", () => {
     assert.equal(one.code, 0);
     assert.match(one.out, new RegExp(`^usage: khala ${verb}\\b`, "m"));
     assert.match(one.out, /^examples:\n {2}\S/m);
-    assert.equal(run([verb, "--help"]).out, one.out, `${verb} --help`);
+    for (const flag of ["--help", "-h"]) assert.equal(run([verb, flag]).out, one.out, `${verb} ${flag}`);
   }
   for (const flag of ["--help", "-h"]) assert.equal(run([flag]).out, out);
 });
@@ -51,19 +52,6 @@ test("a verb takes the options its help lists, and its usage names no other", ()
     const usage = run(["help", verb]).out.match(/^usage: (?:.*\n)(?: {7}.*\n)*/m)[0];
     for (const [name] of usage.matchAll(/--[a-z][a-z-]+/g)) {
       assert.ok(listed.some((option) => option.name === name), `${verb} ${name}`);
-    }
-  }
-});
-
-test("the examples of the help work", (t) => {
-  // Those that need a server or a store are tried in append.test.mjs and backup.test.mjs.
-  const needy = ["serve", "append", "get", "export", "snapshot", "verify", "reproject", "backup", "restore", "doctor", "retention", "why", "tail", "token"];
-  for (const verb of VERBS.filter((name) => !needy.includes(name))) {
-    const examples = run(["help", verb]).out.split("examples:\n")[1].trim().split("\n");
-    for (const example of examples) {
-      const shell = `khala() { "${binary}" "$@"; }\n${example}`;
-      const done = spawnSync("bash", ["-c", shell], { encoding: "utf8", cwd: folder(t) });
-      assert.equal(done.status, 0, `${example}: ${done.stderr}`);
     }
   }
 });
@@ -121,7 +109,6 @@ test("cursor refuses what it would have to guess", () => {
   misused(["cursor", "plan", "--after", "9007199254740992"], /^khala: .*whole numbers/);
   misused(["cursor", "decode", "a", "--after", "1"], /^usage: khala cursor/);
   misused(["cursor", "decode", "a", "--store-epoch", "b"], /^usage: khala cursor/);
-  misused(["cursor", "decode", "a", "--json"], /^usage: khala cursor/);
 });
 
 test("topic map refuses what may not name a topic", () => {
@@ -131,6 +118,54 @@ test("topic map refuses what may not name a topic", () => {
     assert.equal(out, "");
     assert.match(problem, /^khala: invalid_topic: /);
   }
+});
+
+test("what a verb says, it says in JSON too", () => {
+  const uuid = "019b76da-a800-7000-8000-000000000000";
+  const cursor = answer(["cursor", "encode", "1767225600000", uuid]);
+  const plan = ["cursor", "plan", "--after", "0", "--oldest", "2", "--head", "9", "--budget", "3"];
+  const said = [
+    [["topic", "map", "a:\"b"], "runtime.topic.a.\"b", { topic: "a:\"b", stream_id: "runtime.topic.a.\"b" }],
+    [["topic", "unmap", "runtime.run.abc.events"], "run:abc:events", { topic: "run:abc:events", stream_id: "runtime.run.abc.events" }],
+    [["cursor", "encode", "1767225600000", uuid], cursor, { cursor }],
+    [["cursor", "decode", cursor], `1767225600000 ${uuid}`, { timestamp_ms: 1767225600000, uuid }],
+    [["cursor", "compare", cursor, cursor], "0", { order: 0 }],
+    [plan, "rebootstrap retention_floor_breach,replay_budget_exceeded", {
+      decision: "rebootstrap", reason_codes: ["retention_floor_breach", "replay_budget_exceeded"],
+      oldest_available_cursor: 1, head_cursor: 9, replay_lag: 9, replay_budget_events: 3,
+    }],
+    [["cursor", "plan", "--after", "4"], "resume", { decision: "resume", after_seq: 4 }],
+  ];
+  for (const [args, text, json] of said) {
+    const stale = json.decision === "rebootstrap";
+    const told = (...flags) => {
+      const { code, out, problem } = run([...args, ...flags]);
+      assert.deepEqual([code, problem], [stale ? 1 : 0, ""], args.join(" "));
+      return out;
+    };
+    assert.equal(told(), `${text}\n`);
+    assert.deepEqual(JSON.parse(told("--json")), json, args.join(" "));
+  }
+  const hash = answer(["json", "hash"], { input: "{}" });
+  assert.deepEqual(JSON.parse(answer(["json", "hash", "--json"], { input: "{}" })), { payload_hash: hash });
+  assert.equal(answer(["json", "canonical", "--json"], { input: "{ }" }), "{}");
+});
+
+test("every verb that answers has --json", () => {
+  // These write a text of their own kind, and serve answers elsewhere.
+  const others = ["serve", "completion", "man", "help"];
+  for (const verb of VERBS) {
+    assert.equal(options(verb).some(({ name }) => name === "--json"), !others.includes(verb), verb);
+  }
+});
+
+test("a slip of the pen is told what may have been meant", () => {
+  misused(["serv"], /^khala: there is no verb 'serv'; did you mean 'serve'\?/);
+  misused(["help", "retain"], /^khala: there is no verb 'retain'; see 'khala help'/);
+  misused(["help", "retenton"], /did you mean 'retention'\?/);
+  misused(["config", "--chek"], /^khala: unknown option --chek; did you mean --check\?/);
+  misused(["serve", "--datadir=x"], /^khala: unknown option --datadir; did you mean --data-dir\?/);
+  misused(["verify", "--limit", "3"], /^khala: unknown option --limit; see 'khala help verify'/);
 });
 
 test("an operand may begin with dashes behind --", () => {
@@ -143,6 +178,46 @@ test("an answer that cannot be written is an error", () => {
   closeSync(full);
   assert.equal(done.status, 3);
   assert.match(done.stderr, /^khala: cannot write the answer: /);
+});
+
+/** A verb with its descriptors as a shell leaves them. */
+function shell(line, { cwd } = {}) {
+  const done = spawnSync("bash", ["-c", line, binary], { encoding: "utf8", cwd, env: environment() });
+  return { code: done.status, out: done.stdout, problem: done.stderr };
+}
+
+test("an answer that nobody takes is an error, and goes nowhere else", (t) => {
+  const cwd = folder(t);
+  const { code, problem } = shell('"$0" migrate >&-', { cwd });
+  assert.equal(code, 3);
+  assert.match(problem, /^khala: cannot write the answer: Bad file descriptor/);
+  assert.match(readFileSync(join(cwd, "khala-data/khala.lock"), "utf8"), /^\d+\n$/, "not even into a file of ours");
+  assert.equal(shell('"$0" version <&- >&- 2>&-').code, 3);
+  assert.equal(shell('"$0" json hash <&-').code, 1);
+});
+
+test("who reads no further ends the verb as it ends any other", () => {
+  const { out } = shell('for _ in {1..50}; do "$0" man || exit; done 2>&1 | head -n 1; echo "${PIPESTATUS[0]}"');
+  assert.equal(out, ".\\\" Generated by `khala man`.\n141\n");
+});
+
+test("a server whose greeting nobody reads serves, and ends well", async (t) => {
+  for (const [number, output] of [">&-", "> >(true)", ">/dev/full"].entries()) {
+    const data = join(folder(t), "data");
+    const server = spawn("bash", ["-c", `exec "$0" serve --bind 127.0.0.1:0 --data-dir "$1" ${output}`, binary, data],
+      { env: environment(), stdio: ["ignore", "ignore", "pipe"] });
+    t.after(() => server.kill("SIGKILL"));
+    let log = "";
+    server.stderr.on("data", (text) => {
+      const was = log;
+      log += text;
+      if (log.includes("server.ready") && !was.includes("server.ready")) server.kill("SIGTERM");
+    });
+    const code = await within(new Promise((resolve) => server.on("close", resolve)), `the end of server ${number}`);
+    assert.equal(code, 0, log);
+    assert.match(log, /server\.ended/);
+    assert.match(readFileSync(join(data, "khala.lock"), "utf8"), /^\d+\n$/);
+  }
 });
 
 const WINDOW = { oldest_seq: 10, head_seq: 25, replay_budget_events: 200 };
@@ -186,8 +261,9 @@ test("cursor migrate takes a single cursor", () => {
 
 test("cursor migrate says what the window makes of each cursor", () => {
   const cursors = [2, 9].map((after) => ({ topic: "run:abc:events", after_seq: after, window: WINDOW }));
-  assert.equal(migrate(cursors).out,
-    "runtime.run.abc.events 2 rebootstrap retention_floor_breach\nruntime.run.abc.events 9 resume\n");
+  assert.deepEqual(migrate(cursors), {
+    code: 1, out: "runtime.run.abc.events 2 rebootstrap retention_floor_breach\nruntime.run.abc.events 9 resume\n", problem: "",
+  });
   const both = { topic: "a", after_seq: 0, window: { oldest_seq: 9, head_seq: 99, replay_budget_events: 1 } };
   assert.equal(migrate([both]).out,
     "runtime.topic.a 0 rebootstrap retention_floor_breach,replay_budget_exceeded\n");
@@ -241,6 +317,22 @@ test("a stream id that leads to no topic is still a position", () => {
   assert.equal(migrate([{ stream_id: "runtime.run..events", after_seq: 4 }]).out, "runtime.run..events 4 resume\n");
 });
 
+test("a key on the command line is not there for others to see", async (t) => {
+  const server = net.createServer();
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const asked = new Promise((resolve) => server.once("connection", resolve));
+  const url = `http://127.0.0.1:${server.address().port}`;
+  const verb = spawn(binary, ["get", "run", "one", "--url", url, "--key", "open-sesame"], { env: environment(), stdio: "ignore" });
+  t.after(() => verb.kill("SIGKILL"));
+  const socket = await within(asked, "the request");
+  await within(new Promise((resolve) => socket.once("data", resolve)), "the key");
+  const seen = readFileSync(`/proc/${verb.pid}/cmdline`, "latin1");
+  assert.ok(seen.includes("--key") && !seen.includes("sesame"), seen);
+  socket.destroy();
+  assert.equal(await within(new Promise((resolve) => verb.on("close", resolve)), "the end"), 3);
+});
+
 test("a file that cannot be read is unreachable, and says why", (t) => {
   const path = folder(t);
   const missing = run(["cursor", "migrate", join(path, "none.json")]);
@@ -277,7 +369,8 @@ function config(settings = {}, args = []) {
 /** The rows of docs/configuration.md: name, flag, default and what it takes. */
 function documented() {
   const page = readFileSync(new URL("../../docs/configuration.md", import.meta.url), "utf8");
-  return page.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
+  const [settings] = page.split("## Of the command line");
+  return settings.split("\n").filter((line) => line.startsWith("| `")).map((line) => {
     const cells = line.split("|").slice(1, -1).map((cell) => cell.trim().replace(/`/g, ""));
     return cells.length === 5
       ? { name: cells[0], flag: cells[1], fallback: cells[2], takes: cells[3] }
@@ -285,19 +378,24 @@ function documented() {
   });
 }
 
-/** Neither is taken without the other. */
-const TOGETHER = ["KHALA_TLS_CERT_FILE", "KHALA_TLS_KEY_FILE"];
+/** Neither is taken without the other, or below it. */
+const TOGETHER = [["KHALA_TLS_CERT_FILE", "KHALA_TLS_KEY_FILE"],
+  ["OA_COMPAT_KHALA_MIN_SCHEMA_VERSION", "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION"],
+  ["OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID", "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID"]];
 
-/** Another value the setting takes, and one it does not. */
+/** Another value the setting takes, and some that it does not. */
 function samples({ takes, fallback }) {
-  if (takes === "host:port") return { good: "localhost:80", bad: "localhost" };
-  if (takes === "secret") return { good: "s3cret", bad: "two words", shown: "********" };
-  if (takes === "text or nothing") return { good: "somewhere", bad: "x".repeat(512) };
-  if (takes === "origins") return { good: "https://app.example, http://localhost:3000", bad: "app.example" };
-  if (takes === "text") return { good: "/somewhere else", bad: "" };
+  const long = "x".repeat(512);
+  if (takes === "host:port") return { good: "localhost:80", bad: ["localhost", ":80", "localhost:65536", "localhost:-1", "local host:x", "[]:80"] };
+  if (takes === "secret") return { good: "s3cret", bad: ["two words", "x".repeat(257), "\u00e9"], shown: "********" };
+  if (takes === "text or nothing") return { good: "somewhere", bad: [long, "a\nb"] };
+  if (takes === "origins") return { good: "https://app.example, http://localhost:3000", bad: ["app.example", long, "https://a.example/path"] };
+  if (takes === "text") return { good: "/somewhere else", bad: ["", long, "a\u0007"] };
   const range = takes.match(/^(\d+) to (\d+)$/);
-  if (!range) return { good: takes.split(", ").find((choice) => choice !== fallback), bad: "loud" };
-  return { good: range[2], bad: String(Number(range[2]) + 1) };
+  if (!range) return { good: takes.split(", ").find((choice) => choice !== fallback), bad: ["loud", "", `${fallback} `, takes] };
+  const [least, most] = range.slice(1).map(Number);
+  const below = least > 0 ? [String(least - 1)] : [];
+  return { good: String(most), least: String(least), bad: [...below, String(most + 1), "-1", "", "1.5", "0x10", " 1", "many", "18446744073709551617"] };
 }
 
 test("every setting has its documented default, and there is no other", () => {
@@ -312,9 +410,10 @@ test("every setting has its documented default, and there is no other", () => {
 
 test("the environment wins over the default, a flag over the environment", () => {
   for (const row of documented()) {
-    const { good, shown = good } = samples(row);
-    const beside = TOGETHER.includes(row.name) ? Object.fromEntries(TOGETHER.map((name) => [name, good])) : {};
-    assert.deepEqual(config({ ...beside, [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
+    const { good, shown = good, least } = samples(row);
+    const beside = (value) => Object.fromEntries((TOGETHER.find((names) => names.includes(row.name)) ?? []).map((name) => [name, value]));
+    if (least) assert.equal(config({ ...beside(least), [row.name]: least })[row.name].value, least, row.name);
+    assert.deepEqual(config({ ...beside(good), [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
     if (row.flag === "–") continue;
     assert.deepEqual(config({ [row.name]: row.fallback }, [row.flag, good])[row.name],
       { value: good, source: "flag" }, row.flag);
@@ -324,9 +423,11 @@ test("the environment wins over the default, a flag over the environment", () =>
 
 test("a bad value is refused by its name, by config and by serve", () => {
   for (const row of documented()) {
-    const settings = { [row.name]: samples(row).bad };
+    for (const bad of samples(row).bad) {
+      misused(["config", "--check"], new RegExp(`^khala: ${row.name}\\b`), { settings: { [row.name]: bad } });
+    }
+    const settings = { [row.name]: samples(row).bad[0] };
     misused(["config"], new RegExp(`^khala: ${row.name}\\b`), { settings });
-    misused(["config", "--check"], new RegExp(`^khala: ${row.name}\\b`), { settings });
     misused(["serve"], new RegExp(`^khala: ${row.name}\\b`), { settings });
   }
   for (const bad of ["", ":80", "host:", "host:65536", "host:-1", "host:http", "[]:80"]) {

@@ -1,12 +1,12 @@
 // Snapshots of summary topics over the real binary: what is in them, what they cost, how they fail.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync, readlinkSync } from "node:fs";
 import http from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { assertError, binary, connect, environment, folder, run, within } from "../lib/khala.mjs";
+import { assertError, connect, folder, run, within } from "../lib/khala.mjs";
 import { operate, sql } from "../lib/operator.mjs";
 
 const TOPIC = "runtime.run_summaries";
@@ -366,9 +366,4 @@ test("the command line prints it, for people and for programs", async (t) => {
   assert.equal(none.code, 1);
   assert.match(none.problem, /no_snapshot/);
   assert.equal(run(["snapshot"], options).code, 2);
-  for (const example of run(["help", "snapshot"]).out.split("examples:\n")[1].trim().split("\n")) {
-    const shell = spawn("bash", ["-c", `khala() { "${binary}" "$@"; }\n${example}`],
-      { env: environment(options.settings), cwd: folder(t), stdio: "ignore" });
-    assert.equal(await within(new Promise((resolve) => shell.on("close", resolve)), example), 0, example);
-  }
 });

@@ -1,0 +1,66 @@
+#include "server/config_unknown.h"
+
+#include "base/nearest.h"
+#include "server/config.h"
+
+const struct config_variable config_verb_variables[] = {
+    {"KHALA_URL", "where the server is, for verbs that speak to one; `--url` wins"},
+    {"KHALA_OPERATOR_URL",
+     "where `tail` and `snapshot` have tokens made, when operator routes have an address of their "
+     "own; `--operator-url` wins"},
+    {"KHALA_CA_FILE",
+     "authorities that verbs trust for https, PEM; unset: the system's; `--ca` wins"},
+    {NULL, NULL},
+};
+
+/* The first of these own the rest of the name; of the others only what is nearly a setting is a
+ * slip. */
+static const char *const own_prefixes[] = {"KHALA_", "RUNTIME_KHALA_", "RUNTIME_SYNC_",
+                                           "OA_COMPAT_KHALA_"};
+static const char *const shared_prefixes[] = {"RUNTIME_", "OA_COMPAT_"};
+static const char *const foreign_prefixes[] = {"KHALA_SERVICE_", "KHALA_PORT_"};
+
+static bool begins_with_any(const char *name, const char *const *prefixes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+#define BEGINS(name, prefixes)                                                                     \
+    begins_with_any(name, prefixes, sizeof(prefixes) / sizeof((prefixes)[0]))
+
+static struct nearest nearest_setting(const char *name) {
+    struct nearest nearest = {.written = name};
+    struct config_setting setting;
+    for (size_t i = 0; config_setting_at(i, &setting); i++)
+        nearest_try(&nearest, setting.name);
+    for (size_t i = 0; i < policy_key_count(); i++)
+        nearest_try(&nearest, policy_key_at(i).name);
+    for (const struct config_variable *row = config_verb_variables; row->name; row++)
+        nearest_try(&nearest, row->name);
+    return nearest;
+}
+
+static void look_at(const char *name, void *user, config_unknown_cb *on_unknown) {
+    bool is_ours = BEGINS(name, own_prefixes);
+    if ((!is_ours && !BEGINS(name, shared_prefixes)) || BEGINS(name, foreign_prefixes) ||
+        strcmp(name, "KHALA_PORT") == 0)
+        return;
+    struct nearest nearest = nearest_setting(name);
+    bool is_known = nearest.name && strcmp(nearest.name, name) == 0;
+    if (!is_known && (is_ours || nearest.name))
+        on_unknown(user, name, nearest.name);
+}
+
+void config_unknown_each(char *const *environment, void *user, config_unknown_cb *on_unknown) {
+    for (; *environment; environment++) {
+        char name[NEAREST_BYTES_MAX];
+        size_t size = strcspn(*environment, "=");
+        if (size >= sizeof(name))
+            continue;
+        memcpy(name, *environment, size);
+        name[size] = '\0';
+        look_at(name, user, on_unknown);
+    }
+}
