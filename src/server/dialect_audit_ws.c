@@ -194,12 +194,8 @@ static enum status tell_reconnect(struct link *link, uint64_t retry_after_ms, en
 }
 
 static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
-    const struct config *config = &link->server->config;
     if (why == STATUS_WS_SILENT)
-        return tell_reconnect(link,
-                              config->reconnect_base_backoff_ms +
-                                  io_loop_chance(link->loop, config->reconnect_jitter_ms),
-                              ws_close_code(why), out);
+        return tell_reconnect(link, io_loop_backoff_ms(link->loop), ws_close_code(why), out);
     return tell_detail(link, why, "reason", status_code(why), out);
 }
 
