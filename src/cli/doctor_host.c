@@ -20,7 +20,9 @@
 #define PATH_BYTES_MAX       1024
 #define LOCK_FILE            "khala.lock"
 #define OPEN_TO_OTHERS       0077
-#define DAY_S                86400
+/* A group may read it: a service's user that comes and goes has no other way to. */
+#define KEY_OPEN_TO_OTHERS 0037
+#define DAY_S              86400
 /* Those that renew themselves do so a month before. */
 #define CERTIFICATE_DAYS_WARNING 14
 
@@ -56,7 +58,7 @@ void doctor_check_tls(struct doctor *doctor) {
                    "%s", message.text);
         return;
     }
-    if (stat(options.key_file, &found) == 0 && (found.st_mode & OPEN_TO_OTHERS)) {
+    if (stat(options.key_file, &found) == 0 && (found.st_mode & KEY_OPEN_TO_OTHERS)) {
         snprintf(advice, sizeof(advice), "chmod 600 '%s'", options.key_file);
         doctor_say(doctor, FINDING_WARNING, advice, "%s is open to other users (mode %04o)",
                    options.key_file, (unsigned)found.st_mode & 07777);

@@ -44,11 +44,14 @@ test("the unit file is one that systemd takes", (t) => {
 test("the manager hears when the server is ready and when it stops", async (t) => {
   for (const name of [join(folder(t), "notify"), `@khala-test-${process.pid}`]) {
     const ear = await listen(t, name);
-    const server = await serve(t, { settings: { NOTIFY_SOCKET: name } });
+    const server = await serve(t, { settings: { NOTIFY_SOCKET: name, KHALA_SHUTDOWN_DELAY_MS: "1000", KHALA_SHUTDOWN_GRACE_MS: "3000" } });
     await ear.heard(/^READY=1 STATUS=Serves$/m);
     assert.doesNotMatch(ear.text, /STOPPING|WATCHDOG/);
     await server.stop();
-    await ear.heard(/^STOPPING=1 /m);
+    // The delay, the grace, and some more.
+    await ear.heard(/^STOPPING=1 .* EXTEND_TIMEOUT_USEC=\d+$/m);
+    const [, extended] = ear.text.match(/EXTEND_TIMEOUT_USEC=(\d+)/);
+    assert.ok(Number(extended) > (1 + 3) * 1e6 && Number(extended) < 60e6, extended);
     server.crashed = true; // it has stopped; nothing is left to stop
   }
 });

@@ -459,6 +459,8 @@ test("the doctor sees an open key, an end that is near, and files that cannot be
     return JSON.parse(done.stdout).checks.filter((one) => one.check === "tls" || one.check === "server").map((one) => [one.check, one.finding]);
   };
   assert.deepEqual(look(), [["tls", "ok"], ["server", "ok"]]);
+  chmodSync(pair.key, 0o640); // how a service with a user that comes and goes reads it
+  assert.deepEqual(look(), [["tls", "ok"], ["server", "ok"]]);
   chmodSync(pair.key, 0o644);
   assert.deepEqual(look(), [["tls", "warning"], ["tls", "ok"], ["server", "ok"]]);
   const brief = authority.issue("brief", { days: 3 });
