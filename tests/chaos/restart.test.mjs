@@ -28,7 +28,7 @@ const APPENDS = 300; // between two restarts, at least
 const RESTARTING = 1012;
 
 const SETTINGS = {
-  KHALA_SHUTDOWN_DELAY_MS: "1000",
+  KHALA_SHUTDOWN_DELAY_MS: "2000",
   KHALA_SHUTDOWN_GRACE_MS: "6000",
   KHALA_SLOW_CONSUMER_CHECK_MS: "3600000", // those that never read shall be there when it ends
   RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
