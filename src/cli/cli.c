@@ -31,7 +31,8 @@
 /* clang-format on */
 
 const struct cli_command cli_commands[] = {
-    {"serve", "serve [--bind HOST:PORT] [--data-dir DIR] [--log text|json] [--log-level LEVEL]",
+    {"serve",
+     "serve [--bind HOST:PORT] [--data-dir DIR] [--log text|json] [--log-level LEVEL] [--loops N]",
      "Run the server.", "khala serve\nkhala serve --bind 127.0.0.1:0 --log json", cli_serve, NULL,
      NULL, true},
     {"append",

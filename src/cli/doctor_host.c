@@ -19,6 +19,7 @@
 #define DISK_FREE_WARNING_MB 1024
 #define PATH_BYTES_MAX       1024
 #define LOCK_FILE            "khala.lock"
+#define LOCK_LOOKS           5
 #define OPEN_TO_OTHERS       0077
 /* A group may read it: a service's user that comes and goes has no other way to. */
 #define KEY_OPEN_TO_OTHERS 0037
@@ -151,8 +152,7 @@ void doctor_check_files(struct doctor *doctor) {
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-/* Asked of the kernel, because trying the lock would keep a server from starting that moment. */
-static bool is_locked(ino_t inode) {
+static bool is_listed(ino_t inode) {
     char line[256];
     char wanted[32];
     bool found = false;
@@ -163,6 +163,15 @@ static bool is_locked(ino_t inode) {
     while (!found && fgets(line, sizeof(line), locks))
         found = strstr(line, " FLOCK ") && strstr(line, wanted);
     fclose(locks);
+    return found;
+}
+
+/* Asked of the kernel, because trying the lock would keep a server from starting that moment. Its
+ * list is read in pieces, and misses one when another before it goes meanwhile. */
+static bool is_locked(ino_t inode) {
+    bool found = false;
+    for (int i = 0; i < LOCK_LOOKS && !found; i++)
+        found = is_listed(inode);
     return found;
 }
 
@@ -270,18 +279,19 @@ void doctor_check_disk(struct doctor *doctor) {
     if (!doctor->has_folder)
         return;
     if (statvfs(folder, &disk) != 0) {
-        doctor_say(doctor, FINDING_WARNING, NULL, "%s: %s", folder, strerror(errno));
+        doctor_say(doctor, FINDING_WARNING, "look with 'df' how much room is left",
+                   "how much is free where %s is cannot be read: %s", folder, strerror(errno));
         return;
     }
     uint64_t free_mb = (uint64_t)disk.f_bavail * disk.f_frsize / MEGABYTE;
     bool is_full = free_mb < DISK_FREE_WRONG_MB;
-    if (is_full || free_mb < DISK_FREE_WARNING_MB)
+    if (disk.f_flag & ST_RDONLY)
+        doctor_say(doctor, FINDING_WRONG, "mount it for writing",
+                   "%s is on a read-only file system", folder);
+    else if (is_full || free_mb < DISK_FREE_WARNING_MB)
         doctor_say(doctor, is_full ? FINDING_WRONG : FINDING_WARNING,
                    "make room, or shorten what is kept; appends answer 503 when none is left",
                    "%llu MB are free where %s is", (unsigned long long)free_mb, folder);
-    else if (disk.f_flag & ST_RDONLY)
-        doctor_say(doctor, FINDING_WRONG, "mount it for writing",
-                   "%s is on a read-only file system", folder);
     else
         doctor_say(doctor, FINDING_OK, NULL, "%llu MB are free where %s is",
                    (unsigned long long)free_mb, folder);

@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@ static uint64_t now_ms(void) {
 
 void progress_begin(struct progress *progress, const char *label, const char *unit) {
     *progress = (struct progress){.label = label, .unit = unit, .begun_ms = now_ms()};
-    progress->is_terminal = isatty(STDERR_FILENO) == 1;
+    const char *terminal = getenv("TERM");
+    progress->is_terminal = isatty(STDERR_FILENO) == 1 && terminal && strcmp(terminal, "dumb") != 0;
 }
 
 static void show_bar(struct progress *progress, uint64_t done, uint64_t total) {

@@ -166,17 +166,18 @@ int cli_snapshot(int argc, char **argv) {
     const struct cli_option table[] = {
         REMOTE_OPTIONS(&options), READER_OPTIONS(&as_reader), {"--json", &json, NULL}};
     struct remote remote;
-    struct reader reader = {.remote = &remote};
+    struct reader reader;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 1)
         return cli_usage("snapshot");
     int code = remote_open(&remote, &options);
-    if (code == EXIT_CODE_DONE)
+    if (code == EXIT_CODE_DONE) {
         code = reader_open(&reader, &remote, &options, &as_reader);
-    if (code == EXIT_CODE_DONE)
-        code = snapshot_run(&reader, argv[0], json);
-    reader_close(&reader);
+        if (code == EXIT_CODE_DONE)
+            code = snapshot_run(&reader, argv[0], json);
+        reader_close(&reader);
+    }
     remote_close(&remote);
     return code;
 }

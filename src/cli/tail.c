@@ -364,9 +364,7 @@ struct tail_options {
 };
 
 static int tail_run(struct tail *tail, const struct tail_options *options) {
-    int code = remote_open(&tail->remote, &options->remote);
-    if (code == EXIT_CODE_DONE)
-        code = reader_open(&tail->reader, &tail->remote, &options->remote, &options->reader);
+    int code = reader_open(&tail->reader, &tail->remote, &options->remote, &options->reader);
     if (code == EXIT_CODE_DONE && !signals_watch())
         code = cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
     tail->stop_fd = stop_pipe[0];
@@ -383,7 +381,6 @@ static int tail_run(struct tail *tail, const struct tail_options *options) {
     buffer_release(&tail->target);
     buffer_release(&tail->position);
     reader_close(&tail->reader);
-    remote_close(&tail->remote);
     return code;
 }
 
@@ -403,5 +400,9 @@ int cli_tail(int argc, char **argv) {
     struct tail tail = {.topic = options.audit ? NULL : argv[0],
                         .json = options.json,
                         .start = options.from_start ? TAIL_OLDEST : TAIL_HEAD};
-    return tail_run(&tail, &options);
+    int code = remote_open(&tail.remote, &options.remote);
+    if (code == EXIT_CODE_DONE)
+        code = tail_run(&tail, &options);
+    remote_close(&tail.remote);
+    return code;
 }

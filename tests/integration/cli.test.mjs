@@ -1,6 +1,6 @@
 // The command line as people and scripts meet it: words, exit codes, where each byte goes.
 import assert from "node:assert/strict";
-import { openSync, closeSync, readFileSync, writeFileSync } from "node:fs";
+import { closeSync, openSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { spawn, spawnSync } from "node:child_process";
 import net from "node:net";
 import { join } from "node:path";
@@ -157,6 +157,31 @@ test("every verb that answers has --json", () => {
   for (const verb of VERBS) {
     assert.equal(options(verb).some(({ name }) => name === "--json"), !others.includes(verb), verb);
   }
+});
+
+test("what cannot be reached is 3, what is not said rightly 2, whichever verb asks", (t) => {
+  const place = folder(t);
+  const data = join(place, "data");
+  const nobody = ["--url", "http://127.0.0.1:1", "--key", "k"];
+  const remote = [
+    ["append", "--run", "a", "--type", "x"], ["append", "--batch", "/dev/null"], ["get", "run", "a"], ["get", "events", "--run", "a"],
+    ["tail", "chat"], ["tail", "--audit"], ["export"], ["snapshot", "runtime.run_summaries"], ["why"],
+    ["token", "mint", "--user", "u"], ["token", "revoke", "--session", "s"],
+  ];
+  const failed = (args, code, words) => {
+    const done = run(args, { settings: { KHALA_DATA_DIR: data }, cwd: place });
+    assert.equal(done.code, code, `${args.join(" ")}: ${done.problem}`);
+    assert.match(done.problem, words, args.join(" "));
+    assert.equal(done.out.replace(/^0 appended, 0 were there, 0 refused\n$/, ""), "", args.join(" "));
+  };
+  for (const args of remote) {
+    failed([...args, ...nobody], 3, /^khala: cannot connect to 127\.0\.0\.1 port 1: /);
+    failed([...args, "--url", "ftp://x", "--key", "k"], 2, /^khala: 'ftp:\/\/x' is not http/);
+    failed([...args, "--url", "http://127.0.0.1:1"], 2, /^khala: no operator key: /);
+  }
+  for (const args of [["verify"], ["reproject", "--all"], ["backup", "b.db"], ["retention", "run-once"]]) failed(args, 3, /^khala: \S+\/data/);
+  failed(["restore", "none.db"], 3, /^khala: none\.db: .*No such file/);
+  assert.deepEqual(readdirSync(place), [], "nothing was made on the way");
 });
 
 test("a slip of the pen is told what may have been meant", () => {

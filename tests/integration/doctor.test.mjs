@@ -1,11 +1,15 @@
 // What `khala doctor` finds, names and advises, and what the server refuses to start on.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { chmodSync, closeSync, openSync, statSync, writeFileSync, writeSync } from "node:fs";
-import { join } from "node:path";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { chmodSync, closeSync, copyFileSync, openSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
+import http from "node:http";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { folder, run } from "../lib/khala.mjs";
+import { binary, environment, folder, run, within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { Authority } from "../lib/tls.mjs";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
 
 const change = (data, query) => execFileSync("sqlite3", [join(data, "khala.db"), query]);
 
@@ -55,7 +59,7 @@ test("a healthy folder is found healthy, with and without a server", async (t) =
   operator.server.crashed = true;
   const idle = examine(operator.data);
   assert.equal(idle.ok, true);
-  assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "folder", "server", "files", "descriptors", "disk", "store", "pages", "chains", "clock"]);
+  assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "disk", "store", "pages", "chains", "clock"]);
   assert.equal(idle.found.server[0].message, "none runs on this folder");
   const { code, out } = run(["doctor", "--data-dir", operator.data]);
   assert.equal(code, 0);
@@ -142,6 +146,131 @@ test("too few descriptors for the connections allowed are told, and asked for by
   const operator = await operate(t, { data, settings: { KHALA_CONNECTIONS_MAX: "10000000" } });
   await operator.server.saw("log", /server\.descriptors_few given=\d+ wanted=10001024/);
   assert.equal(examine(data, ["--url", operator.server.url], { KHALA_CONNECTIONS_MAX: "100" }).found.descriptors[0].finding, "ok");
+});
+
+/** The folder, looked at from a machine that is otherwise: LD_PRELOAD, as tests/support/moved_world.c says. */
+function elsewhere(t, data, settings) {
+  const library = join(folder(t), "moved_world.so");
+  execFileSync("gcc", ["-shared", "-fPIC", "-o", library, join(ROOT, "tests/support/moved_world.c"), "-ldl"]);
+  // A sanitizer's runtime wants to be the first library.
+  return examine(data, [], { ...settings, LD_PRELOAD: library, ASAN_OPTIONS: "verify_asan_link_order=0" });
+}
+
+test("a disk with little room, with none, and one that is read-only are told", async (t) => {
+  const data = await stored(t);
+  const look = (settings) => {
+    const { ok, found } = elsewhere(t, data, settings);
+    return [ok, found.disk[0].finding, found.disk[0].message];
+  };
+  assert.deepEqual(look({ MOVED_FREE_MB: "900" }), [true, "warning", `900 MB are free where ${data} is`]);
+  assert.deepEqual(look({ MOVED_FREE_MB: "100" }), [false, "wrong", `100 MB are free where ${data} is`]);
+  assert.deepEqual(look({ MOVED_READ_ONLY: "1" }), [false, "wrong", `${data} is on a read-only file system`]);
+});
+
+test("a clock that was never set is told", async (t) => {
+  const { found } = elsewhere(t, await stored(t), { MOVED_CLOCK_S: "86400" });
+  assert.deepEqual([found.clock[0].finding, found.clock[0].message], ["wrong", "this machine's clock has not been set"]);
+});
+
+test("a certificate that has ended is told", async (t) => {
+  const data = await stored(t);
+  const authority = new Authority(folder(t));
+  const settings = Authority.settings(authority.issue("brief", { days: 3 }));
+  const { found } = elsewhere(t, data, { ...settings, MOVED_CLOCK_S: String(Math.floor(Date.now() / 1000) + 10 * 86400) });
+  assert.equal(found.tls[0].finding, "wrong");
+  assert.match(found.tls[0].message, /^the certificate in \S+ has expired$/);
+});
+
+test("a default that its maximum caps is told", async (t) => {
+  const { ok, found } = examine(await stored(t), [], { RUNTIME_KHALA_POLL_DEFAULT_LIMIT: "500" });
+  assert.equal(ok, true);
+  assert.match(found.settings[0].message, /^RUNTIME_KHALA_POLL_DEFAULT_LIMIT is above RUNTIME_KHALA_POLL_MAX_LIMIT/);
+});
+
+test("a secret that can be guessed and a key that cannot be read are told", async (t) => {
+  const data = await stored(t);
+  const { ok, found } = examine(data, [], { RUNTIME_SYNC_TOKEN_SIGNING_KEY: "short" });
+  assert.deepEqual([ok, found.keys[0].finding], [true, "warning"]);
+  assert.match(found.keys[0].message, /^the secret 'sync-auth-v1' is short/);
+  writeFileSync(join(data, "sync-signing.jwk"), "junk");
+  wrong(examine(data), "keys", /sync-signing\.jwk: /);
+  chmodSync(join(data, "sync-signing.jwk"), 0o644);
+  assert.match(examine(data).found.files[0].advice, /^chmod 600 .*make a new key/);
+  rmSync(join(data, "sync-signing.jwk"));
+  assert.deepEqual(examine(data).found.keys, [{ finding: "ok", message: "none yet: 'khala serve' makes one", advice: null }]);
+  assert.throws(() => statSync(join(data, "sync-signing.jwk")), "looking makes none");
+});
+
+test("what a restore left behind is told", async (t) => {
+  const data = await stored(t);
+  writeFileSync(join(data, "khala.db.restoring"), "", { mode: 0o600 });
+  const { ok, found } = examine(data);
+  assert.deepEqual([ok, found.files[0].finding], [true, "warning"]);
+  assert.match(found.files[0].message, /khala\.db\.restoring was left by a restore that did not end$/);
+});
+
+test("a file in the folder's place is wrong", (t) => {
+  const path = join(folder(t), "file");
+  writeFileSync(path, "");
+  wrong(examine(path), "folder", /is not a folder that can be read: it is something else$/);
+});
+
+test("a folder of another user's is told", async (t) => {
+  if (process.getuid() !== 0) return t.skip("only root can be somebody else");
+  const data = await stored(t);
+  const copy = join(folder(t), "khala");
+  copyFileSync(binary, copy);
+  chmodSync(copy, 0o755);
+  chmodSync(dirname(copy), 0o755);
+  const look = () => {
+    const { stdout } = spawnSync("setpriv", ["--reuid=65534", "--regid=65534", "--clear-groups", copy, "doctor", "--json", "--data-dir", data],
+      { env: environment(), encoding: "utf8" });
+    return JSON.parse(stdout).checks.filter(({ check }) => check === "folder").map(({ finding, message }) => [finding, message]);
+  };
+  chmodSync(data, 0o755);
+  assert.deepEqual(look(), [["warning", `${data} belongs to another user (uid 0)`],
+    ["wrong", `${data} cannot be read and written: Permission denied`]]);
+});
+
+test("a server that is not ready is wrong", async (t) => {
+  const operator = await operate(t);
+  const unready = http.createServer((_, response) => response.writeHead(503).end());
+  await new Promise((resolve) => unready.listen(0, "127.0.0.1", resolve));
+  t.after(() => unready.close());
+  const url = `http://127.0.0.1:${unready.address().port}`;
+  const doctor = spawn(binary, ["doctor", "--json", "--data-dir", operator.data, "--url", url], { env: environment(), stdio: ["ignore", "pipe", "inherit"] });
+  let out = "";
+  doctor.stdout.on("data", (data) => { out += data; });
+  assert.equal(await within(new Promise((resolve) => doctor.on("close", resolve)), "the doctor"), 1);
+  const { finding, message } = JSON.parse(out).checks.find(({ check }) => check === "server");
+  assert.equal(finding, "wrong");
+  assert.match(message, /^the server at \S+ \(pid \d+\) is not ready: it answers 503$/);
+});
+
+test("a holder whose limits cannot be read is told", async (t) => {
+  const data = await stored(t);
+  const lock = join(data, "khala.lock");
+  const holder = spawn("flock", [lock, "cat"], { stdio: ["pipe", "pipe", "inherit"] });
+  t.after(() => holder.kill("SIGKILL"));
+  const held = new Promise((resolve) => holder.stdout.once("data", resolve));
+  holder.stdin.write("held\n");
+  await within(held, "the lock");
+  writeFileSync(lock, "4194305\n"); // above every pid
+  const { found } = examine(data, ["--url", "http://127.0.0.1:1"]);
+  assert.equal(found.descriptors[0].message, "the limits of process 4194305 cannot be read");
+  assert.match(found.server[0].message, /^process 4194305 has the store, and http:\S+ does not answer: /);
+});
+
+test("an older schema is told with the verb that helps", async (t) => {
+  const data = await stored(t);
+  change(data, "PRAGMA user_version = 1");
+  wrong(examine(data), "store", /schema version 1.*khala migrate/);
+});
+
+test("a log that cannot be read is told", async (t) => {
+  const data = await stored(t);
+  change(data, "ALTER TABLE events RENAME COLUMN event_hash TO other");
+  wrong(examine(data), "chains", /^the log cannot be read: .*no such column/);
 });
 
 test("bad settings are bad usage", () => {

@@ -5,10 +5,11 @@ import { spawn } from "node:child_process";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { assertError, folder, run, serve, within } from "../lib/khala.mjs";
+import { assertError, connect, folder, run, serve, within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { parseMetrics } from "../lib/prometheus.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { RawSocket, handshake, message } from "../lib/websocket.mjs";
 
 /** Where else a key's effect is seen: the file, and the test in it that names the key. */
 const ELSEWHERE = {
@@ -17,12 +18,9 @@ const ELSEWHERE = {
   KHALA_DATA_DIR: ["append", "the command line appends and reads"],
   KHALA_LOG: ["http", "log lines are JSON when asked"],
   KHALA_LOG_LEVEL: ["metrics", "the log names requests by their id and never shows a key, a token or a query"],
-  KHALA_LOOPS_OWN_DESCRIPTORS: ["http_lifetime", "loops with descriptors of their own serve, stop listening, and end"],
   KHALA_CONNECTIONS_MAX: ["operator_listener", "the operator gets in when clients have taken every place"],
   KHALA_REQUEST_HEAD_BYTES_MAX: ["http_refusals", "the head's limit is a setting"],
-  KHALA_REQUEST_TIMEOUT_MS: ["http_lifetime", "a peer that does not read its answers is closed"],
   KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without a word"],
-  KHALA_SHUTDOWN_GRACE_MS: ["http_lifetime", "what is not finished within the grace is cut off"],
   KHALA_OPERATOR_KEY: ["append", "the operator key: given, or made for its owner only, and never in the log"],
   KHALA_TLS_CERT_FILE: ["tls", "settings that make no TLS are refused by name, by the check, the doctor and the server"],
   KHALA_TLS_KEY_FILE: ["tls", "settings that make no TLS are refused by name, by the check, the doctor and the server"],
@@ -32,14 +30,10 @@ const ELSEWHERE = {
   RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: ["metrics", "a consumer that falls behind is counted, and its eviction remembered"],
   RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: ["metrics", "a consumer that falls behind is counted, and its eviction remembered"],
   KHALA_HEARTBEAT_MS: ["phoenix", "the server's heartbeat comes by itself, and a silent client is closed"],
-  KHALA_SILENCE_TIMEOUT_MS: ["phoenix", "the server's heartbeat comes by itself, and a silent client is closed"],
   KHALA_SLOW_CONSUMER_CHECK_MS: ["slow", "who stops reading is evicted with 4000 and its cursors, and resumes without loss"],
   KHALA_WS_MESSAGE_BYTES_MAX: ["phoenix", "messages and frames that break the rules close with their code"],
-  KHALA_WS_MESSAGES_PER_SECOND: ["phoenix", "who sends too many messages is told so, and closed if it goes on"],
   KHALA_SUBSCRIPTIONS_MAX: ["phoenix", "who subscribes again begins where it says now, and old subscriptions do not count"],
-  KHALA_AUDIT_INIT_TIMEOUT_MS: ["audit_stream", "an audit socket that does not say who it is is closed in time, also when it babbles"],
   KHALA_SNAPSHOTS_BYTES_MAX: ["snapshot", "no more disk than the setting allows"],
-  RUNTIME_KHALA_RETENTION_INTERVAL_MS: ["retention", "a stream that retention overtakes is told in the stream, and goes on without a gap"],
   KHALA_CLOCK_OFFSET_MS: ["retention", "every row of the table is pruned at its time and not before, and readers are told"],
   RUNTIME_SYNC_TOKEN_SIGNING_KEY: ["token", "a given secret signs as everybody knows it"],
   RUNTIME_SYNC_JWKS_FILE: ["token", "keys change under a running server: the new one signs, a bad file changes nothing"],
@@ -88,6 +82,91 @@ sees(["KHALA_IO_LOOPS", "KHALA_READERS"], "loops and readers are as many threads
   const least = await count("1", "1");
   assert.equal(await count("4", "1"), least + 3);
   assert.equal(await count("1", "6"), least + 5);
+});
+
+sees(["KHALA_LOOPS_OWN_DESCRIPTORS"], "a loop with descriptors of its own has them alone", async (t) => {
+  const shared = async (KHALA_LOOPS_OWN_DESCRIPTORS) => {
+    const server = await serve(t, { settings: { KHALA_LOOPS_OWN_DESCRIPTORS, KHALA_IO_LOOPS: "1" } });
+    const sockets = () => readdirSync(`/proc/${server.child.pid}/fd`).length;
+    const before = sockets();
+    for (let i = 0; i < 5; i++) {
+      const peer = await connect(server);
+      await peer.send("GET /healthz/live HTTP/1.1\r\nHost: a\r\n\r\n");
+      assert.equal((await peer.response()).status, 200);
+    }
+    return sockets() - before;
+  };
+  assert.equal(await shared("false"), 5);
+  assert.equal(await shared("true"), 0, "the main thread knows nothing of them");
+});
+
+// ---- times ----
+
+/** What ends by itself ends sooner with the setting than with its default. */
+async function endsSooner(t, settings, begin) {
+  const ends = [];
+  for (const [who, given] of [["default", {}], ["set", settings]]) {
+    const operator = await operate(t, { settings: { ...NOW, ...given } });
+    const end = begin(operator, given);
+    end.catch(() => {});
+    ends.push(end.then(() => who));
+  }
+  assert.equal(await Promise.race(ends), "set");
+}
+
+sees(["KHALA_REQUEST_TIMEOUT_MS"], "a request has as long to arrive as was said", (t) =>
+  endsSooner(t, { KHALA_REQUEST_TIMEOUT_MS: "100" }, async (operator) => {
+    const peer = await connect(operator.server);
+    await peer.send("GET / HTTP/1.1\r\n");
+    await peer.rest();
+  }));
+
+sees(["KHALA_SHUTDOWN_GRACE_MS"], "requests under way have as long to finish as was said", (t) =>
+  endsSooner(t, { KHALA_SHUTDOWN_GRACE_MS: "100" }, async (operator) => {
+    const { server } = operator;
+    const peer = await connect(server);
+    await peer.send(`POST /internal/v1/runs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${operator.key}\r\nContent-Length: 9\r\n\r\n{`);
+    await operator.read("khala/fanout/hooks");
+    server.kill("SIGTERM");
+    // The one that waits longer is not waited for.
+    server.crashed = true;
+    t.after(() => server.crash());
+    assert.equal((await server.ended).code, 0);
+  }));
+
+sees(["KHALA_SILENCE_TIMEOUT_MS"], "a client may be silent as long as was said", (t) =>
+  endsSooner(t, { KHALA_SILENCE_TIMEOUT_MS: "200" }, async (operator) => (await RawSocket.open(operator)).closed()));
+
+sees(["KHALA_AUDIT_INIT_TIMEOUT_MS"], "an audit socket has as long to say who it is as was said", (t) =>
+  endsSooner(t, { KHALA_AUDIT_INIT_TIMEOUT_MS: "100" }, async (operator) => {
+    const peer = await connect(operator.server);
+    await peer.send(handshake(operator, { path: "/api/events/stream", query: "" }));
+    await peer.rest();
+  }));
+
+sees(["RUNTIME_KHALA_RETENTION_INTERVAL_MS"], "retention comes by itself as often as was said", (t) =>
+  endsSooner(t, { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "100" }, async (operator) => {
+    const runs = "openagents_runtime_sync_retention_cycle_total";
+    const count = async () => {
+      const family = parseMetrics((await operator.get("/metrics")).body).families.get(runs);
+      return family.samples.reduce((sum, { value }) => sum + value, 0);
+    };
+    while (!operator.server.over && (await count()) < 5);
+  }));
+
+sees(["KHALA_WS_MESSAGES_PER_SECOND"], "a client may send twice the messages of a second at once", async (t) => {
+  const limited = async (settings) => {
+    const raw = await RawSocket.open(await operate(t, { settings }));
+    const sent = Array.from({ length: 60 }, (_, ref) => message(["1", String(ref + 100), "sync:v1", "sync:heartbeat", {}]));
+    await raw.send(Buffer.concat(sent));
+    let count = 0;
+    for (let ref = 100; ref < 160; ref++) count += (await raw.reply(String(ref))).status === "error";
+    return count;
+  };
+  assert.equal(await limited({}), 0);
+  const refused = await limited({ KHALA_WS_MESSAGES_PER_SECOND: "20" });
+  // 60, and the join before them.
+  assert.ok(refused > 0 && refused <= 21, String(refused));
 });
 
 // ---- the writer's queue ----

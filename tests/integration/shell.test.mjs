@@ -2,7 +2,7 @@
 // `make install` puts them.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { binary, folder, run } from "../lib/khala.mjs";
@@ -51,18 +51,61 @@ test("every option of every verb is offered, in both shells and in the manual", 
   }
 });
 
-test("the completion for zsh is one that zsh reads", (t) => {
-  if (spawnSync("zsh", ["--version"]).error) return t.skip("zsh is not installed");
-  const done = spawnSync("zsh", ["-n"], { input: run(["completion", "zsh"]).out, encoding: "utf8" });
+/** What zsh offers at the end of each line. */
+function offeredByZsh(t, lines) {
+  const place = folder(t);
+  writeFileSync(join(place, "_khala"), run(["completion", "zsh"]).out);
+  const done = spawnSync("zsh", ["-f", join(ROOT, "tests/lib/offered.zsh"), place],
+    { input: lines.map((line) => `${line}\n`).join(""), encoding: "utf8", timeout: 60_000 });
   assert.deepEqual([done.status, done.stderr], [0, ""]);
+  return done.stdout.split("\n\n").slice(0, -1).map((words) => words.split("\n").filter(Boolean).sort());
+}
+
+test("zsh offers every verb, and every option of each", (t) => {
+  const [verbs, ...options] = offeredByZsh(t, ["khala ", ...VERBS.map((verb) => `khala ${verb} --`)]);
+  assert.deepEqual(verbs, [...VERBS].sort());
+  for (const [index, verb] of VERBS.entries()) {
+    const listed = [...run(["help", verb]).out.matchAll(/^ {2}(--\S+) /gm)].map(([, name]) => name);
+    assert.deepEqual(options[index], [...listed, "--help"].sort(), verb);
+  }
 });
+
+/** What the verb gets when people type these lines, with tabs in them, into a shell at a terminal. */
+function typed(shell, setup, lines, cwd) {
+  const done = spawnSync("script", ["-qec", shell, "/dev/null"], {
+    input: [`${setup}; khala() { printf '%s\\n' '' --khala-- "$@" --end--; }`, ...lines, "exit", ""].join("\n"),
+    encoding: "utf8", cwd, timeout: 30_000, env: { PATH: process.env.PATH, TERM: "dumb", HOME: cwd },
+  });
+  return [...done.stdout.replaceAll("\r", "").matchAll(/^--khala--\n([^]*?)\n--end--$/gm)].map(([, words]) => words.split("\n"));
+}
+
+for (const [name, shell, setup] of [
+  ["bash", "bash --norc --noprofile -i", "source ./khala.bash"],
+  ["zsh", "zsh -f -i", "fpath=($PWD $fpath); autoload -Uz compinit; compinit -D -u"],
+]) {
+  test(`people at a ${name} complete verbs, words, files and folders, behind options and equals signs`, (t) => {
+    const cwd = folder(t);
+    for (const [file, kind] of [["khala.bash", "bash"], ["_khala", "zsh"]]) writeFileSync(join(cwd, file), run(["completion", kind]).out);
+    writeFileSync(join(cwd, "a backup.db"), "");
+    mkdirSync(join(cwd, "store"));
+    const rows = [
+      ["resto\t", "restore"], ["serve --log-level d\t", "serve", "--log-level", "debug"], ["serve --log=j\t", "serve", "--log=json"],
+      ["restore a\t", "restore", "a backup.db"], ["backup --force a\t", "backup", "--force", "a backup.db"],
+      ["restore --data-dir st\tx a\t", "restore", "--data-dir", "store/x", "a backup.db"],
+      ["serve --data-dir=st\tx", "serve", "--data-dir=store/x"], ["topic un\tx", "topic", "unmap", "x"],
+      ["help mig\t", "help", "migrate"], ["config --che\t", "config", "--check"], ["token mi\t--user u", "token", "mint", "--user", "u"],
+      ["append --run a\t", "append", "--run", "a"],
+    ];
+    const said = typed(shell, setup, rows.map(([line]) => `khala ${line}`), cwd);
+    assert.deepEqual(said, rows.map(([, ...words]) => words));
+  });
+}
 
 test("the manual page is the one the binary writes", () => {
   assert.equal(run(["man"]).out, readFileSync(join(ROOT, "docs/khala.1"), "utf8"), "khala man > docs/khala.1");
 });
 
-test("the manual page has no mistake that groff knows", (t) => {
-  if (spawnSync("groff", ["--version"]).error) return t.skip("groff is not installed");
+test("the manual page has no mistake that groff knows", () => {
   const done = spawnSync("groff", ["-man", "-ww", "-Kutf8", "-Tutf8"], { input: run(["man"]).out, encoding: "utf8" });
   assert.deepEqual([done.status, done.stderr], [0, ""]);
   assert.ok(done.stdout.replaceAll(/.\x08/g, "").includes("KHALA_SHUTDOWN_GRACE_MS"));
