@@ -282,13 +282,6 @@ enum status link_reader_make(struct link *link, struct slice topic,
     return STATUS_OK;
 }
 
-struct link_reader *link_reader_find(const struct link *link, struct slice topic) {
-    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
-        if (!reader->is_leaving && slice_equal(reader->subscription.options.topic, topic))
-            return reader;
-    return NULL;
-}
-
 /* A bootstrap of a summary topic is its snapshot, and the tail behind it. */
 static void begin_anew(struct link_reader *reader) {
     const struct subscription_options *options = &reader->subscription.options;

@@ -139,7 +139,6 @@ void link_close(struct link *link);
 MUST_CHECK enum status link_reader_make(struct link *link, struct slice topic,
                                         const struct subscription_options *options,
                                         struct link_reader **reader);
-struct link_reader *link_reader_find(const struct link *link, struct slice topic);
 void link_reader_drop(struct link_reader *reader);
 /* Has the readers looked at; the dialect's opened follows, always later. Takes over the opening.
  * One at a time: not while link_is_opening. */

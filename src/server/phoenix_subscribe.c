@@ -74,9 +74,9 @@ static void drop_opening(struct link_opening *opening) {
 static size_t count_others(const struct link *link, const struct subscribe *subscribe) {
     size_t count = 0;
     for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
-        count += reader->is_leaving ? 0 : 1;
-    for (size_t i = 0; i < subscribe->count; i++)
-        count -= link_reader_find(link, subscribe->items[i].topic) ? 1 : 0;
+        if (!reader->is_leaving &&
+            !subscribe_has_topic(subscribe, reader->subscription.options.topic))
+            count++;
     return count;
 }
 
@@ -282,18 +282,17 @@ static enum status look_at(const struct link_opening *opening) {
 }
 
 /* Whoever subscribes again begins where it says now. */
-static void start_all(struct link *link, const struct link_opening *opening) {
-    for (size_t i = 0; i < opening->count; i++) {
-        struct slice topic = opening->readers[i]->subscription.options.topic;
-        for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
-            next = reader->next;
-            if (reader != opening->readers[i] && reader->is_open &&
-                slice_equal(reader->subscription.options.topic, topic))
-                link_reader_drop(reader);
-        }
-        /* Before the reply, which says what it begins with; nothing is sent before that is. */
-        link_reader_start(opening->readers[i]);
+static void start_all(struct link *link, const struct subscribe *subscribe,
+                      const struct link_opening *opening) {
+    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
+        next = reader->next;
+        /* Those that are to begin are not open yet. */
+        if (reader->is_open && subscribe_has_topic(subscribe, reader->subscription.options.topic))
+            link_reader_drop(reader);
     }
+    /* Before the reply, which says what it begins with; nothing is sent before that is. */
+    for (size_t i = 0; i < opening->count; i++)
+        link_reader_start(opening->readers[i]);
 }
 
 void phoenix_opened(struct link *link, struct link_opening *opening) {
@@ -302,7 +301,7 @@ void phoenix_opened(struct link *link, struct link_opening *opening) {
     enum status found = look_at(opening);
     enum status status;
     if (found == STATUS_OK) {
-        start_all(link, opening);
+        start_all(link, &request->subscribe, opening);
         status = say_subscribed(link, opening, &to);
     } else {
         status = found == STATUS_STALE_CURSOR ? say_stale(link, opening, &to)
@@ -337,13 +336,6 @@ enum status phoenix_subscribe(struct link *link, const struct phoenix_message *m
 
 /* ---- unsubscribing ---- */
 
-static bool names(const struct subscribe *wanted, struct slice topic, struct slice stream) {
-    for (size_t i = 0; i < wanted->count; i++)
-        if (slice_equal(wanted->items[i].name, wanted->items[i].is_stream ? stream : topic))
-            return true;
-    return false;
-}
-
 /* Of one that is subscribed to, the stream's name follows from the topic's: once for each, since
  * once for each that is asked about would hold up the loop. */
 static void drop_named(struct link *link, const struct subscribe *wanted) {
@@ -354,7 +346,8 @@ static void drop_named(struct link *link, const struct subscribe *wanted) {
         next = reader->next;
         if (reader->is_leaving || topic_to_stream(topic, &stream) != STATUS_OK)
             continue;
-        if (names(wanted, topic, buffer_slice(&stream)))
+        if (subscribe_has_topic(wanted, topic) ||
+            subscribe_has_stream(wanted, buffer_slice(&stream)))
             link_reader_drop(reader);
     }
 }

@@ -20,8 +20,25 @@ enum {
     FIELD_COUNT
 };
 
+/* Names with one stream. A cursor of the stream is for all of them. */
+struct subscribe_stream {
+    struct subscribe_item *item; /* that is asked for by this name; NULL: none */
+    size_t cursor_order;         /* 0: none */
+    uint64_t after_seq;
+};
+
 void subscribe_release(struct subscribe *subscribe) {
+    map_release(&subscribe->by_topic);
+    map_release(&subscribe->by_stream);
     arena_release(&subscribe->arena);
+}
+
+bool subscribe_has_topic(const struct subscribe *subscribe, struct slice topic) {
+    return map_find(&subscribe->by_topic, topic) != NULL;
+}
+
+bool subscribe_has_stream(const struct subscribe *subscribe, struct slice stream) {
+    return map_find(&subscribe->by_stream, stream) != NULL;
 }
 
 static enum status copy_text(struct arena *arena, struct slice text, struct slice *copy) {
@@ -44,14 +61,6 @@ static enum status copy_name(struct arena *arena, struct json_value value, struc
     return copy_text(arena, buffer_slice(&decoded), name);
 }
 
-static struct subscribe_item *find(struct subscribe *subscribe, struct slice name, bool is_stream) {
-    for (size_t i = 0; i < subscribe->count; i++)
-        if (subscribe->items[i].is_stream == is_stream &&
-            slice_equal(subscribe->items[i].name, name))
-            return &subscribe->items[i];
-    return NULL;
-}
-
 static size_t count_elements(const struct json_field *field) {
     struct json_iterator iterator;
     struct json_value value;
@@ -62,6 +71,19 @@ static size_t count_elements(const struct json_field *field) {
     while (json_next_element(&iterator, &value))
         count++;
     return count;
+}
+
+static enum status add_item(struct subscribe *subscribe, const struct subscribe_item *item) {
+    struct map *map = item->is_stream ? &subscribe->by_stream : &subscribe->by_topic;
+    struct subscribe_item *place = &subscribe->items[subscribe->count];
+    enum status status = map_insert(map, item->name, place);
+    if (status == STATUS_ALREADY_EXISTS)
+        return STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    *place = *item;
+    subscribe->count++;
+    return STATUS_OK;
 }
 
 static enum status read_names(struct subscribe *subscribe, const struct json_field *field,
@@ -79,65 +101,114 @@ static enum status read_names(struct subscribe *subscribe, const struct json_fie
         if (status == STATUS_OK && !is_stream && topic_name_check(item.name) != STATUS_OK)
             status = STATUS_BAD_TOPIC;
         item.topic = is_stream ? (struct slice){NULL, 0} : item.name;
-        if (status == STATUS_OK && !find(subscribe, item.name, is_stream))
-            subscribe->items[subscribe->count++] = item;
+        if (status == STATUS_OK)
+            status = add_item(subscribe, &item);
     }
     return status;
 }
 
 /* The text rule from topic to stream loses nothing when it is asked whether two names can be one;
  * the way back would take a.b for a:b. */
-static enum status name_streams(struct subscribe *subscribe) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
-        char text[STREAM_ID_BYTES_MAX];
-        struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-        struct subscribe_item *item = &subscribe->items[i];
-        if (!item->is_stream)
-            status = topic_to_stream(item->name, &stream);
-        item->stream = item->is_stream ? item->name : buffer_slice(&stream);
-        if (status == STATUS_OK && !item->is_stream)
-            status = copy_text(&subscribe->arena, buffer_slice(&stream), &item->stream);
+static enum status stream_name(struct subscribe *subscribe, const struct subscribe_item *item,
+                               struct slice *name) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    *name = item->name;
+    if (item->is_stream)
+        return STATUS_OK;
+    enum status status = topic_to_stream(item->name, &stream);
+    return status == STATUS_OK ? copy_text(&subscribe->arena, buffer_slice(&stream), name) : status;
+}
+
+static enum status name_stream(struct subscribe *subscribe, struct subscribe_item *item,
+                               struct map *streams) {
+    struct slice name;
+    enum status status = stream_name(subscribe, item, &name);
+    if (status != STATUS_OK)
+        return status;
+    item->stream = map_find(streams, name);
+    if (!item->stream) {
+        item->stream = arena_alloc(&subscribe->arena, sizeof(*item->stream));
+        if (!item->stream)
+            return STATUS_OUT_OF_MEMORY;
+        *item->stream = (struct subscribe_stream){0};
+        status = map_insert(streams, name, item->stream);
     }
+    if (item->is_stream)
+        item->stream->item = item;
     return status;
 }
 
-/* A cursor may name a topic by its stream, and the other way round. */
-static void place_cursor(struct subscribe *subscribe, const struct topic_cursor *cursor) {
+static void place_at(struct subscribe_item *item, size_t order, uint64_t after_seq) {
+    item->has_cursor = true;
+    item->cursor_order = order;
+    item->after_seq = after_seq;
+}
+
+/* A cursor may name a topic by its stream, and the other way round. Of topics with one stream only
+ * the stream is told here: were there many such cursors, each would go to many topics. */
+static void place_cursor(struct subscribe *subscribe, const struct map *streams, size_t order,
+                         const struct topic_cursor *cursor) {
     char text[STREAM_ID_BYTES_MAX];
-    struct buffer other = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    bool by_stream = cursor->kind == TOPIC_CURSOR_STREAM;
-    struct slice stream = cursor->name;
-    if (!by_stream && topic_to_stream(cursor->name, &other) == STATUS_OK)
-        stream = buffer_slice(&other);
+    struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct subscribe_stream *stream = NULL;
+    if (cursor->kind == TOPIC_CURSOR_STREAM) {
+        stream = map_find(streams, cursor->name);
+        if (!stream)
+            return;
+        stream->cursor_order = order;
+        stream->after_seq = cursor->after_seq;
+        return;
+    }
+    struct subscribe_item *item = map_find(&subscribe->by_topic, cursor->name);
+    if (item)
+        place_at(item, order, cursor->after_seq);
+    if (topic_to_stream(cursor->name, &named) == STATUS_OK)
+        stream = map_find(streams, buffer_slice(&named));
+    if (stream && stream->item)
+        place_at(stream->item, order, cursor->after_seq);
+}
+
+/* Of several cursors the last one counts. */
+static void place_streams(struct subscribe *subscribe) {
     for (size_t i = 0; i < subscribe->count; i++) {
         struct subscribe_item *item = &subscribe->items[i];
-        bool is_meant = by_stream || item->is_stream ? slice_equal(item->stream, stream)
-                                                     : slice_equal(item->name, cursor->name);
-        if (!is_meant)
-            continue;
-        item->has_cursor = true;
-        item->after_seq = cursor->after_seq;
+        if (item->stream->cursor_order > item->cursor_order)
+            place_at(item, item->stream->cursor_order, item->stream->after_seq);
     }
 }
 
-static enum status read_cursors(struct subscribe *subscribe, const struct json_field *field) {
+static enum status place_cursors(struct subscribe *subscribe, struct cursor_list *list,
+                                 size_t cursors_max) {
+    struct cursor_list_item item;
+    struct map streams;
+    enum status status = STATUS_OK;
+    map_init(&streams, subscribe->count);
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
+        status = name_stream(subscribe, &subscribe->items[i], &streams);
+    for (size_t order = 1; status == STATUS_OK && cursor_list_next(list, &item); order++) {
+        status = order > cursors_max ? STATUS_BAD_SUBSCRIPTION : item.status;
+        if (status == STATUS_OK)
+            place_cursor(subscribe, &streams, order, &item.cursor);
+    }
+    if (status == STATUS_OK)
+        place_streams(subscribe);
+    map_release(&streams);
+    return status;
+}
+
+static enum status read_cursors(struct subscribe *subscribe, const struct json_field *field,
+                                size_t cursors_max) {
     const struct json_limits limits = {SIZE_MAX, CURSOR_DEPTH_MAX};
     struct cursor_list list;
-    struct cursor_list_item item;
     if (!field->present || field->value.kind == JSON_KIND_NULL)
         return STATUS_OK;
     if (field->value.kind != JSON_KIND_ARRAY && field->value.kind != JSON_KIND_OBJECT)
         return STATUS_BAD_SUBSCRIPTION;
     cursor_list_init(&list);
-    enum status status = name_streams(subscribe);
+    enum status status = cursor_list_begin(&list, field->value.raw, &limits);
     if (status == STATUS_OK)
-        status = cursor_list_begin(&list, field->value.raw, &limits);
-    while (status == STATUS_OK && cursor_list_next(&list, &item)) {
-        status = item.status;
-        if (status == STATUS_OK)
-            place_cursor(subscribe, &item.cursor);
-    }
+        status = place_cursors(subscribe, &list, cursors_max);
     cursor_list_release(&list);
     return status == STATUS_OK || status == STATUS_OUT_OF_MEMORY ? status : STATUS_BAD_SUBSCRIPTION;
 }
@@ -180,6 +251,8 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
     };
     *subscribe = (struct subscribe){0};
     arena_init(&subscribe->arena, ARENA_BYTES_MAX);
+    map_init(&subscribe->by_topic, topics_max);
+    map_init(&subscribe->by_stream, topics_max);
     if (payload.kind != JSON_KIND_OBJECT ||
         json_read_members(payload, fields, FIELD_COUNT) != STATUS_OK)
         return STATUS_BAD_SUBSCRIPTION;
@@ -195,7 +268,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
     if (status == STATUS_OK && subscribe->count == 0)
         status = STATUS_BAD_SUBSCRIPTION;
     if (status == STATUS_OK)
-        status = read_cursors(subscribe, &fields[FIELD_RESUME]);
+        status = read_cursors(subscribe, &fields[FIELD_RESUME], topics_max);
     return status == STATUS_OK ? read_options(subscribe, fields, epoch) : status;
 }
 
@@ -218,20 +291,27 @@ static enum status resolve(struct subscribe *subscribe, struct store_session *se
     return copy_text(&subscribe->arena, buffer_slice(&named), &item->topic);
 }
 
-/* Names of one topic become one: of two readers of it, one would take the place of the other. */
-static void merge(struct subscribe *subscribe) {
+/* Names of one topic become one: of two readers of it, one would take the place of the other.
+ * Items of topics come first, and stay where they are. */
+static enum status merge(struct subscribe *subscribe) {
     size_t kept = 0;
-    for (size_t i = 0; i < subscribe->count; i++) {
+    enum status status = STATUS_OK;
+    map_release(&subscribe->by_stream);
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
         const struct subscribe_item *item = &subscribe->items[i];
-        size_t same = 0;
-        while (same < kept && !slice_equal(subscribe->items[same].topic, item->topic))
-            same++;
-        if (same == kept)
-            subscribe->items[kept++] = *item;
-        else if (!subscribe->items[same].has_cursor && item->has_cursor)
-            subscribe->items[same] = *item;
+        struct subscribe_item *same =
+            item->is_stream ? map_find(&subscribe->by_topic, item->topic) : NULL;
+        if (same) {
+            if (!same->has_cursor && item->has_cursor)
+                *same = *item;
+            continue;
+        }
+        if (item->is_stream)
+            status = map_insert(&subscribe->by_topic, item->topic, &subscribe->items[kept]);
+        subscribe->items[kept++] = *item;
     }
     subscribe->count = kept;
+    return status;
 }
 
 enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *session) {
@@ -239,9 +319,7 @@ enum status subscribe_resolve(struct subscribe *subscribe, struct store_session 
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
         if (subscribe->items[i].is_stream)
             status = resolve(subscribe, session, &subscribe->items[i]);
-    if (status == STATUS_OK)
-        merge(subscribe);
-    return status;
+    return status == STATUS_OK ? merge(subscribe) : status;
 }
 
 enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,

@@ -109,6 +109,49 @@ static void names_that_share_a_stream_keep_their_own_cursors(void **state) {
     subscribe_release(&subscribe);
 }
 
+static void of_several_cursors_the_last_one_counts(void **state) {
+    (void)state;
+    static const struct {
+        const char *cursors;
+        uint64_t topic_after_seq;
+        uint64_t stream_after_seq;
+    } cases[] = {
+        {"{\"run:x:events\":1,\"run:x:events\":2}", 2, 2},
+        {"[{\"topic\":\"run:x:events\",\"after_seq\":1},"
+         "{\"stream_id\":\"runtime.run.x.events\",\"after_seq\":2}]",
+         2, 2},
+        {"[{\"stream_id\":\"runtime.run.x.events\",\"after_seq\":2},"
+         "{\"topic\":\"run:x:events\",\"after_seq\":1}]",
+         1, 1},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512];
+        struct subscribe subscribe;
+        snprintf(text, sizeof(text),
+                 "{\"topics\":[\"run:x:events\"],\"streams\":[\"runtime.run.x.events\"],"
+                 "\"resume_after\":%s}",
+                 cases[i].cursors);
+        read_ok(&subscribe, text);
+        assert_cursor(&subscribe, 0, cases[i].topic_after_seq);
+        assert_cursor(&subscribe, 1, cases[i].stream_after_seq);
+        subscribe_release(&subscribe);
+    }
+}
+
+static void as_many_cursors_as_topics_may_come_and_no_more(void **state) {
+    (void)state;
+    struct subscribe subscribe;
+    read_ok(&subscribe, "{\"topics\":[\"h\"],\"resume_after\":"
+                        "{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":8}}");
+    assert_cursor(&subscribe, 0, 8);
+    subscribe_release(&subscribe);
+    assert_int_equal(read_text(&subscribe,
+                               "{\"topics\":[\"h\"],\"resume_after\":{\"a\":1,\"b\":1,\"c\":1,"
+                               "\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"h\":1}}"),
+                     STATUS_BAD_SUBSCRIPTION);
+    subscribe_release(&subscribe);
+}
+
 static void streams_become_topics_and_each_topic_is_there_once(void **state) {
     struct publisher *publisher = *state;
     struct subscribe subscribe;
@@ -146,6 +189,8 @@ int main(void) {
         cmocka_unit_test(what_has_another_shape_is_refused_and_frees_all_it_took),
         cmocka_unit_test(a_cursor_finds_its_topic_by_either_name),
         cmocka_unit_test(names_that_share_a_stream_keep_their_own_cursors),
+        cmocka_unit_test(of_several_cursors_the_last_one_counts),
+        cmocka_unit_test(as_many_cursors_as_topics_may_come_and_no_more),
         cmocka_unit_test_setup_teardown(streams_become_topics_and_each_topic_is_there_once, setup,
                                         teardown),
     };
