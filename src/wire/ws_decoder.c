@@ -2,7 +2,7 @@
  * out pieces of payload; it refuses control frames that are long or fragmented, sizes that are
  * not minimal, and sizes with the top bit. Every other rule is enforced here, in the order
  *
- *     frame_begin     what the header alone decides, before a byte is kept
+ *     header_check    what the header alone decides, before a byte is kept
  *     frame_payload   keeps the piece, unless the frame is complete in it
  *     frame_end       delivers a control frame, or a message if it was the last fragment
  *
@@ -14,8 +14,9 @@
 #include <assert.h>
 #include <wslay/wslay.h>
 
-#define CONTROL_BIT 0x8
-#define MASK_BYTES  4
+#define CONTROL_BIT      0x8
+#define MASK_BYTES       4
+#define HEADER_BYTES_MAX (2 + 8 + MASK_BYTES)
 
 static_assert(sizeof(struct ws_decoder) <= 128, "one per connection, most of them idle");
 
@@ -112,7 +113,7 @@ static bool reserved_bits_allowed(const struct ws_decoder *decoder,
            (frame->opcode == WS_TEXT || frame->opcode == WS_BINARY);
 }
 
-static enum status fragment_begin(struct ws_decoder *decoder,
+static enum status fragment_check(const struct ws_decoder *decoder,
                                   const struct wslay_frame_iocb *frame) {
     bool first = frame->opcode != WS_CONTINUATION;
     if (first == in_message(decoder))
@@ -121,7 +122,27 @@ static enum status fragment_begin(struct ws_decoder *decoder,
         return STATUS_WS_MESSAGE_TOO_BIG;
     if (frame->payload_length > decoder->message.size_max - decoder->message.size)
         return STATUS_WS_MESSAGE_TOO_BIG;
-    if (first) {
+    return STATUS_OK;
+}
+
+static enum status header_check(const struct ws_decoder *decoder,
+                                const struct wslay_frame_iocb *frame) {
+    if (!frame->mask || !opcode_known(frame->opcode) || !reserved_bits_allowed(decoder, frame))
+        return STATUS_WS_PROTOCOL_ERROR;
+    if (!is_control(frame->opcode))
+        return fragment_check(decoder, frame);
+    assert(frame->fin && frame->payload_length <= WS_CONTROL_BYTES_MAX);
+    return STATUS_OK;
+}
+
+static enum status frame_begin(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
+    enum status status = header_check(decoder, frame);
+    buffer_release(&decoder->control);
+    decoder->in_frame = true;
+    decoder->payload_bytes_left = frame->payload_length;
+    if (status != STATUS_OK || is_control(frame->opcode))
+        return status;
+    if (!in_message(decoder)) {
         decoder->opcode = frame->opcode;
         decoder->compressed = frame->rsv != WSLAY_RSV_NONE;
         /* A text that did not end between characters has failed the decoder. */
@@ -131,15 +152,38 @@ static enum status fragment_begin(struct ws_decoder *decoder,
     return STATUS_OK;
 }
 
-static enum status frame_begin(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame) {
-    decoder->in_frame = true;
-    decoder->payload_bytes_left = frame->payload_length;
-    if (!frame->mask || !opcode_known(frame->opcode) || !reserved_bits_allowed(decoder, frame))
-        return STATUS_WS_PROTOCOL_ERROR;
-    if (!is_control(frame->opcode))
-        return fragment_begin(decoder, frame);
-    assert(frame->fin && frame->payload_length <= WS_CONTROL_BYTES_MAX);
-    return STATUS_OK;
+/* As far as it decides something: true once its size is there. */
+static bool header_read(struct slice bytes, struct wslay_frame_iocb *frame) {
+    uint8_t header[HEADER_BYTES_MAX] = {0};
+    assert(bytes.size <= sizeof(header));
+    memcpy(header, bytes.data, bytes.size);
+    size_t size_bytes = (header[1] & 0x7f) == 127 ? 8 : (header[1] & 0x7f) == 126 ? 2 : 0;
+    uint64_t payload_bytes = size_bytes == 0 ? header[1] & 0x7f : 0;
+    for (size_t i = 0; i < size_bytes; i++)
+        payload_bytes = payload_bytes << 8 | header[2 + i];
+    *frame = (struct wslay_frame_iocb){.fin = header[0] >> 7,
+                                       .rsv = header[0] >> 4 & 0x7,
+                                       .opcode = header[0] & 0xf,
+                                       .mask = header[1] >> 7,
+                                       .payload_length = payload_bytes};
+    return bytes.size >= 2 + size_bytes;
+}
+
+/* wslay says nothing of a frame before there is a byte of its payload. A peer that sends none would
+ * wait, and hold its connection, with a frame that will be refused. */
+static enum status header_look(struct ws_decoder *decoder, struct slice data) {
+    struct wslay_frame_iocb frame;
+    size_t fresh = data.size;
+    if (decoder->in_frame || decoder->frame_bytes == 0)
+        return STATUS_OK;
+    if (fresh > decoder->frame_bytes)
+        fresh = (size_t)decoder->frame_bytes;
+    enum status status = buffer_append(&decoder->control, data.data + data.size - fresh, fresh);
+    if (status != STATUS_OK)
+        return status;
+    assert(decoder->control.size == decoder->frame_bytes);
+    return header_read(buffer_slice(&decoder->control), &frame) ? header_check(decoder, &frame)
+                                                                : STATUS_OK;
 }
 
 static bool is_plain_text(const struct ws_decoder *decoder) {
@@ -277,6 +321,8 @@ enum status ws_feed(struct ws_decoder *decoder, struct slice data) {
         shared->feeding = decoder;
         shared->input = data;
         status = frames_run(decoder);
+        if (status == STATUS_OK && !decoder->closed)
+            status = header_look(decoder, data);
         shared->input = (struct slice){NULL, 0};
         shared->feeding = NULL;
     }

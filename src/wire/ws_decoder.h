@@ -2,7 +2,8 @@
  * same whole messages out. Decoders of one thread share a struct ws_shared, which must not move.
  * Between messages a decoder holds no heap; in a frame, a wslay context; in a message, at most
  * twice what has arrived. STATUS_WS_PROTOCOL_ERROR, STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG
- * or what a handler answered. A failed decoder stays failed; a closed one delivers no more. */
+ * or what a handler answered, as soon as the bytes say so. A failed decoder stays failed; a closed
+ * one delivers no more. */
 #ifndef WIRE_WS_DECODER_H
 #define WIRE_WS_DECODER_H
 
@@ -39,7 +40,7 @@ struct ws_decoder {
     void *user;
     struct wslay_frame_context *frames;
     struct buffer message;
-    struct buffer control;
+    struct buffer control; /* the payload of a control frame; the header of a frame to come */
     /* Bytes wslay was given whose frame has not ended, headers included. */
     uint64_t frame_bytes;
     uint64_t payload_bytes_left;

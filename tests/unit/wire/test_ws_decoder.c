@@ -217,6 +217,36 @@ static void a_declared_size_takes_no_memory_before_it_arrives(void **state) {
     fixture_close(&fixture);
 }
 
+static void a_header_is_judged_before_any_payload_comes(void **state) {
+    (void)state;
+    static const struct {
+        struct slice bytes;
+        enum status status;
+    } cases[] = {
+        {SLICE("\x81\xfe\x03\xe8" MASK), STATUS_OK}, /* the maximum */
+        {SLICE("\x81\xfe\x03\xe9"), STATUS_WS_MESSAGE_TOO_BIG},
+        {SLICE("\x81\xff\x00\x00\x00\x00\x00\x01\x00\x00"), STATUS_WS_MESSAGE_TOO_BIG},
+        {SLICE("\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff"), STATUS_WS_MESSAGE_TOO_BIG},
+        {SLICE("\x81\xff\x80\x00\x00\x00\x00\x00\x00\x00"), STATUS_WS_PROTOCOL_ERROR},
+        {SLICE("\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff"), STATUS_WS_PROTOCOL_ERROR},
+        {SLICE("\x01\x81" MASK "a\x80\xfe\x03\xe7"), STATUS_OK}, /* with what came before */
+        {SLICE("\x01\x81" MASK "a\x80\xfe\x03\xe8"), STATUS_WS_MESSAGE_TOO_BIG},
+        {SLICE("\x01\x81" MASK "a\x89\x84" MASK), STATUS_OK},  /* a ping between */
+        {SLICE("\x81\x01"), STATUS_WS_PROTOCOL_ERROR},         /* no mask */
+        {SLICE("\x83\x81"), STATUS_WS_PROTOCOL_ERROR},         /* no such opcode */
+        {SLICE("\xc1\x81"), STATUS_WS_PROTOCOL_ERROR},         /* a bit not agreed on */
+        {SLICE("\x80\x81"), STATUS_WS_PROTOCOL_ERROR},         /* goes on with nothing */
+        {SLICE("\x89\xfe\x00\x7e"), STATUS_WS_PROTOCOL_ERROR}, /* a long ping */
+        {SLICE("\x81\x83" MASK "abc\x81\xfe"), STATUS_OK},     /* no size yet */
+    };
+    for (size_t i = 0; i < CASE_COUNT(cases); i++) {
+        struct buffer transcript;
+        if (decode(cases[i].bytes, false, &transcript) != cases[i].status)
+            fail_msg("case %zu", i);
+        buffer_release(&transcript);
+    }
+}
+
 static void fragments_count_together(void **state) {
     (void)state;
     for (size_t over = 0; over <= 1; over++) {
@@ -443,6 +473,7 @@ int main(void) {
         cmocka_unit_test(a_handler_can_end_it),
         cmocka_unit_test(a_message_may_have_the_maximum_and_no_more),
         cmocka_unit_test(a_declared_size_takes_no_memory_before_it_arrives),
+        cmocka_unit_test(a_header_is_judged_before_any_payload_comes),
         cmocka_unit_test(fragments_count_together),
         cmocka_unit_test(an_endless_message_of_nothing_ends),
         cmocka_unit_test(a_compressed_message_counts_inflated),
