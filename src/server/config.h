@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "auth/token.h"
 #include "base/log.h"
 #include "base/slice.h"
 #include "topic/policy_key.h"
@@ -17,6 +18,8 @@
 #define CONFIG_LOOPS_MAX      64
 #define CONFIG_SETTINGS_MAX   160
 #define CONFIG_POLICY_KEY_MAX 64
+/* Of a request's lines: the largest token fits, beside a path and its parameters or in a field. */
+#define CONFIG_LINE_BYTES_MAX (TOKEN_BYTES_MAX + 4096)
 
 enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
 

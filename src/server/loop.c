@@ -254,9 +254,8 @@ enum status io_loop_open(struct io_loop *loop, struct server *server, int listen
     loop->listen_fd = listen_fd;
     loop->operator_fd = operator_fd;
     loop->limits = HTTP1_LIMITS_DEFAULT;
+    loop->limits.line_bytes_max = CONFIG_LINE_BYTES_MAX;
     loop->limits.head_bytes_max = config->request_head_bytes_max;
-    if (loop->limits.line_bytes_max > loop->limits.head_bytes_max)
-        loop->limits.line_bytes_max = loop->limits.head_bytes_max;
     loop->advanced.run = run_advanced;
     loop->drain.run = run_drain;
     loop->end.run = run_end;

@@ -4,6 +4,7 @@
 #include "topic/topic_name.h"
 
 #define ID_BYTES_MAX 512
+_Static_assert(TOKEN_BYTES_MAX == 8192, "as the answer says");
 #define MS_PER_S     1000
 
 enum field {
@@ -192,6 +193,8 @@ enum status mint(const struct gate *gate, struct slice request, const struct min
         struct key_set *keys = keys_current(gate->keys);
         set_ids(&minting, moment);
         status = sign_and_answer(&minting, gate, keys, out);
+        if (status == STATUS_PAYLOAD_TOO_LARGE)
+            *why = "The token would be longer than 8192 bytes: grant fewer or shorter names.";
         key_set_unref(keys);
     }
     buffer_release(&minting.memory);

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { assertError, folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { Client } from "../lib/phoenix.mjs";
 
 const decode = (part) => JSON.parse(Buffer.from(part, "base64url").toString("utf8"));
 
@@ -49,6 +50,57 @@ test("a token has an id and a session of its own, and five minutes, when nothing
   assert.equal(one.device_id, null);
   assert.notEqual(one.token_id, two.token_id);
   assert.notEqual(one.session_id, two.session_id);
+});
+
+/** A token of the most that is minted, and what it opens. */
+async function largestToken(operator, topic) {
+  const first = await operator.did("/api/sync/token", { topics: [topic] });
+  const filler = (bytes) => Array.from({ length: Math.ceil(bytes / 400) }, (_, i) =>
+    String(i).padStart(Math.min(400, bytes - i * 400), "x"));
+  const mint = (bytes) => operator.post("/api/sync/token", { topics: [topic, ...filler(bytes)] });
+  let most = null;
+  for (let low = 0, high = 8192; low <= high;) {
+    const bytes = (low + high) >> 1;
+    const answer = await mint(bytes);
+    if (answer.status === 200) [most, low] = [JSON.parse(answer.body).token, bytes + 1];
+    else {
+      assertError(answer, 413, "payload_too_large");
+      high = bytes - 1;
+    }
+  }
+  assert.ok(most.length > 8100 && most.length > first.token.length && most.length <= 8192, `${most.length}`);
+  return most;
+}
+
+test("the largest token that is minted opens what it says, in the query and in a header", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
+  const topic = "ü".repeat(256); // the longest name, and each byte of it three in a path
+  await operator.did(`topics/${encodeURIComponent(topic)}/events`, { event_type: "e" });
+  const token = await largestToken(operator, topic);
+  const { url } = operator.server;
+  const poll = `${url}/internal/v1/khala/topics/${encodeURIComponent(topic)}/messages?after_seq=0&wait_ms=0`;
+  for (const [path, headers] of [[`${poll}&token=${token}`, {}], [poll, { authorization: `Bearer ${token}` }]]) {
+    const response = await fetch(path, { headers });
+    assert.equal(response.status, 200, await response.clone().text());
+    assert.equal((await response.json()).messages.length, 1);
+  }
+  const stream = await fetch(`${url}/v1/topics/${encodeURIComponent(topic)}/sse?token=${token}&after_seq=0`);
+  assert.equal(stream.status, 200);
+  await stream.body.cancel();
+  const client = await Client.join({ server: operator.server, reader: token });
+  await client.subscribe({ topics: [topic], resume_after: { [topic]: 0 } });
+  await client.reached(topic, 1);
+});
+
+test("a token that is too long is refused with a code, wherever it stands", async (t) => {
+  const operator = await operate(t);
+  const path = "/internal/v1/khala/topics/a/messages";
+  for (const [bytes, inQuery, inHeader] of [[8193, [401, "invalid_token"], [401, "invalid_token"]],
+    [20_000, [414, "uri_too_long"], [431, "headers_too_large"]], [300_000, [414, "uri_too_long"], [431, "headers_too_large"]]]) {
+    const token = "x".repeat(bytes);
+    assertError(await operator.ask("GET", `${path}?token=${token}`, "", { authorization: "" }), ...inQuery);
+    assertError(await operator.ask("GET", path, "", { authorization: `Bearer ${token}` }), ...inHeader);
+  }
 });
 
 test("a lifetime outside its bounds is 422 with the bounds", async (t) => {

@@ -112,6 +112,8 @@ static void the_head_may_not_be_larger_than_the_parser_takes(void **state) {
     (void)state;
     assert_taken("KHALA_REQUEST_HEAD_BYTES_MAX", "65536");
     assert_refused("KHALA_REQUEST_HEAD_BYTES_MAX", "65537");
+    assert_taken("KHALA_REQUEST_HEAD_BYTES_MAX", "12288");
+    assert_refused("KHALA_REQUEST_HEAD_BYTES_MAX", "12287");
 }
 
 static void a_choice_is_a_whole_word_of_its_list(void **state) {
