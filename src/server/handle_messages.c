@@ -1,4 +1,5 @@
 /* A topic by polling: a page of messages behind a position, at once or when there is one. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -153,13 +154,26 @@ static void put_consumer(struct object_writer *object, const struct poll *poll, 
                   topic_reader_backoff_ms(exchange));
 }
 
+/* A topic with snapshots begins with one: who polls is told where it is, since an answer of a
+ * bounded number of messages cannot hold it. */
 static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {
-    char text[80];
-    int size = snprintf(text, sizeof(text), "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}",
-                        subscription->bootstrap.from_seq,
-                        subscription->bootstrap.truncated ? "true" : "false");
-    if (subscription->is_bootstrap)
-        object_json(object, SLICE("bootstrap"), (struct slice){text, (size_t)size});
+    struct slice topic = subscription->options.topic;
+    char text[256 + TOPIC_NAME_BYTES_MAX];
+    struct buffer body = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    if (!subscription->is_bootstrap)
+        return;
+    enum status status = buffer_printf(&body, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s",
+                                       subscription->bootstrap.from_seq,
+                                       subscription->bootstrap.truncated ? "true" : "false");
+    if (status == STATUS_OK && policy_has_snapshot(subscription->options.policy))
+        status = buffer_printf(&body,
+                               ",\"snapshot\":{\"url\":\"/v1/topics/%.*s/snapshot\","
+                               "\"head_watermark\":%" PRIu64 "}",
+                               (int)topic.size, topic.data, subscription->window.head_seq);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&body, '}');
+    assert(status == STATUS_OK);
+    object_json(object, SLICE("bootstrap"), buffer_slice(&body));
 }
 
 static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *out) {

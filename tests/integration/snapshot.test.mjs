@@ -69,6 +69,25 @@ function memory(operator, name) {
   return Number(text.match(new RegExp(`${name}:\\s+(\\d+)`))[1]) * 1024;
 }
 
+test("a poll without a cursor says where the snapshot is, and polling goes on behind it", async (t) => {
+  const operator = await operate(t, { data: filled(t, 5), settings: QUICK });
+  const headers = { authorization: `Bearer ${await operator.token()}` };
+  const ask = async (url) => {
+    const response = await fetch(new URL(url, operator.server.url), { headers });
+    assert.equal(response.status, 200, await response.clone().text());
+    return response.json();
+  };
+  const first = await ask(`/internal/v1/khala/topics/${TOPIC}/messages`);
+  assert.deepEqual(first.messages, [], "its journal is pruned");
+  assert.deepEqual(first.bootstrap, { from_seq: 6, truncated: true, snapshot: { url: path(TOPIC), head_watermark: 5 } });
+  const { documents, watermark } = await ask(first.bootstrap.snapshot.url);
+  assert.equal(documents.length, 5);
+  await operator.did("runs", { run_id: "next" }, 201);
+  const tail = await ask(`/internal/v1/khala/topics/${TOPIC}/messages?after_seq=${watermark}`);
+  assert.deepEqual(tail.messages.map((one) => [one.sequence, one.payload.run_id]), [[6, "next"]]);
+  assert.equal(tail.bootstrap, undefined);
+});
+
 test("a snapshot is every summary as the authority has it, and says what it is", async (t) => {
   const operator = await operate(t);
   for (let i = 0; i < 300; i++) await operator.did("runs", { run_id: `r${i}`, owner_user_id: `u${i % 3}` }, 201);
