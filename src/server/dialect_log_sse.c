@@ -61,9 +61,12 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
     return status;
 }
 
-/* Where it begins, for clients that did not say so: what they resume with until an id comes. */
+/* Where it begins, for clients that did not say so: without an id they would begin at the head
+ * again, and miss what came between. */
 static enum status tell_begin(struct link *link) {
     const struct log_stream *state = link->state;
+    char id[EVENT_CURSOR_SIZE_MAX];
+    size_t id_size = event_cursor_encode(&state->place.asked.cursor, id);
     struct buffer body;
     buffer_init(&body, 256);
     enum status status = buffer_append_slice(&body, SLICE("{\"after_cursor\":"));
@@ -72,7 +75,8 @@ static enum status tell_begin(struct link *link) {
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
-        status = event_stream_tell(link, &link->own, "bootstrap", buffer_slice(&body));
+        status = event_stream_tell_id(link, &link->own, "bootstrap", (struct slice){id, id_size},
+                                      buffer_slice(&body));
     buffer_release(&body);
     return status;
 }

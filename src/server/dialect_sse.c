@@ -64,7 +64,13 @@ static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTE
 
 /* ---- notices ---- */
 
+/* Names the position it begins behind: a client that comes back before a frame came would resume
+ * at the stale one again, or at the head and miss what was between. A snapshot has none until its
+ * end. */
 static enum status tell_bootstrap(struct link_reader *reader, struct buffer *out) {
+    char id[POSITION_BYTES_MAX];
+    struct slice position = position_write(reader->subscription.bootstrap.from_seq - 1,
+                                           reader->link->server->epoch, id);
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
@@ -79,7 +85,8 @@ static enum status tell_bootstrap(struct link_reader *reader, struct buffer *out
     if (status == STATUS_OK)
         memmove(body.data + begin, body.data + begin + 1, --body.size - begin);
     if (status == STATUS_OK)
-        status = event_stream_tell(reader->link, out, "bootstrap", buffer_slice(&body));
+        status = event_stream_tell_id(reader->link, out, "bootstrap",
+                                      reader->snapshot ? NO_ID : position, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }

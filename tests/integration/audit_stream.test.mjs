@@ -274,6 +274,7 @@ test("the log followed from its head shows only what comes, and says where that 
   await stream.until((one) => one.events.length === 1, "the bootstrap");
   assert.equal(stream.events[0].type, "bootstrap");
   const { after_cursor } = stream.events[0].data;
+  assert.equal(stream.events[0].id, after_cursor, "an EventSource that comes back misses nothing");
   const before = (await log(operator)).length;
   await operator.batch(events(5));
   const all = await log(operator);

@@ -6,7 +6,8 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { assertError, binary, connect, environment, folder, run } from "../lib/khala.mjs";
+import { EventSource } from "eventsource";
+import { assertError, binary, connect, environment, folder, run, within } from "../lib/khala.mjs";
 import { operate, sql } from "../lib/operator.mjs";
 import { Stream } from "../lib/sse.mjs";
 
@@ -92,6 +93,61 @@ test("every row of the table is pruned at its time and not before, and readers a
   assert.equal(sql(data, "SELECT count(*) FROM sync_stream_events"), "0");
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
   assert.equal(run(["reproject", "--all", "--verify", "--data-dir", data]).code, 0);
+});
+
+/** A run of three events, all of them pruned, on a server whose clock says so. */
+async function prunedRun(t) {
+  const data = folder(t);
+  const first = await operate(t, { data, settings: NEVER });
+  await first.did("runs", { run_id: "r", owner_user_id: "u" }, 201);
+  for (let i = 0; i < 2; i++) await first.did("runs/r/events", { event_type: "x" });
+  await first.server.stop();
+  const settings = { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(2 * DAY_MS) };
+  const operator = await operate(t, { data, settings });
+  operator.offsetMs = 2 * DAY_MS;
+  assert.ok((await operator.did("retention/run", "")).deleted > 0);
+  return { operator, data, settings };
+}
+
+test("a stream that was told of a stale cursor where nothing is left resumes from there", async (t) => {
+  const { operator } = await prunedRun(t);
+  const path = `/v1/topics/${encodeURIComponent("run:r:events")}/sse?token=${operator.reader}&after_seq=1`;
+  const first = await Stream.open(operator, path);
+  await first.until((one) => one.events.length === 2, "the bootstrap");
+  assert.deepEqual(first.events.map((one) => one.type), ["stale_cursor", "bootstrap"]);
+  assert.equal(first.events[0].id, "", "not the stale event, which stands for no position");
+  assert.equal(first.lastId, `3@${first.events[1].data.epoch}`);
+  first.close();
+  await operator.did("runs/r/events", { event_type: "x" });
+  const second = await Stream.open(operator, path, { "last-event-id": first.lastId });
+  await second.until((one) => one.events.length === 1, "the next event");
+  assert.deepEqual(second.events.map((one) => [one.type, one.data.sequence]), [["message", 4]]);
+});
+
+test("the npm EventSource is told of a stale cursor once, also where nothing is left", async (t) => {
+  const { operator, data, settings } = await prunedRun(t);
+  const topic = encodeURIComponent("run:r:events");
+  const seen = [];
+  let tell = () => {};
+  const until = (count, what) => within(new Promise((resolve) => {
+    tell = () => seen.length >= count && resolve();
+    tell();
+  }), what);
+  const source = new EventSource(`${operator.server.url}/v1/topics/${topic}/sse?token=${operator.reader}&after_seq=1`);
+  t.after(() => source.close());
+  for (const type of ["stale_cursor", "bootstrap", "message"]) {
+    source.addEventListener(type, () => {
+      seen.push(type);
+      tell();
+    });
+  }
+  await until(2, "the bootstrap");
+  const { port } = operator.server;
+  await operator.server.crash();
+  const again = await operate(t, { data, settings, args: ["--bind", `127.0.0.1:${port}`] });
+  await again.did("runs/r/events", { event_type: "x" });
+  await until(3, "the next event");
+  assert.deepEqual(seen, ["stale_cursor", "bootstrap", "message"]);
 });
 
 test("the verb prunes through the server where one runs, else by itself", async (t) => {
