@@ -125,13 +125,37 @@ static enum status tell_error(struct link *link, enum status why, struct slice d
     return status;
 }
 
-/* Refuses what the peer said; detail is a member of details. */
-static enum status refuse(struct link *link, enum status why, const char *name,
-                          const char *detail) {
-    char details[256];
-    int size = snprintf(details, sizeof(details), "{\"%s\":\"%s\"}", name, detail);
+/* {"name":text,"resume_after":cursor}; the cursor is null where it has none yet. */
+static enum status write_details(const struct link *link, const char *name, const char *text,
+                                 struct buffer *out) {
+    const struct audit *audit = link->state;
+    struct query_cursor now = log_place_now(&audit->place, link);
+    struct buffer cursor;
+    buffer_init(&cursor, SMALL_BYTES_MAX);
+    enum status status = query_cursor_write(&cursor, &now);
+    struct object_writer object = object_begin(out);
+    object_text(&object, slice_of(name), slice_of(text));
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
+    enum status ended = object_end(&object);
+    buffer_release(&cursor);
+    return status == STATUS_OK ? ended : status;
+}
+
+static enum status tell_detail(struct link *link, enum status why, const char *name,
+                               const char *text, struct buffer *out) {
+    struct buffer details;
+    buffer_init(&details, SMALL_BYTES_MAX);
+    enum status status = write_details(link, name, text, &details);
+    if (status == STATUS_OK)
+        status = tell_error(link, why, buffer_slice(&details), out);
+    buffer_release(&details);
+    return status;
+}
+
+/* Refuses what the peer said; the text is a member of details. */
+static enum status refuse(struct link *link, enum status why, const char *name, const char *text) {
     link_tell_why(link, why, ws_close_code(why));
-    enum status status = tell_error(link, why, (struct slice){details, (size_t)size}, &link->own);
+    enum status status = tell_detail(link, why, name, text, &link->own);
     if (status == STATUS_OK)
         link_close(link);
     return status;
@@ -148,34 +172,39 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
     return status;
 }
 
-static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
+/* Nothing is wrong with the session but its connection. */
+static enum status tell_reconnect(struct link *link, uint64_t retry_after_ms, enum close_code code,
+                                  struct buffer *out) {
     const struct audit *audit = link->state;
     struct query_cursor now = log_place_now(&audit->place, link);
-    struct buffer cursor, details;
-    buffer_init(&cursor, SMALL_BYTES_MAX);
-    buffer_init(&details, SMALL_BYTES_MAX);
-    enum status status = query_cursor_write(&cursor, &now);
-    struct object_writer object = object_begin(&details);
-    object_text(&object, SLICE("reason"), slice_of(status_code(why)));
-    object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
-    enum status ended = object_end(&object);
+    char reason[124];
+    struct buffer body;
+    buffer_init(&body, SMALL_BYTES_MAX);
+    enum status status =
+        buffer_printf(&body, "{\"retry_after_ms\":%" PRIu64 ",\"resume_after\":", retry_after_ms);
     if (status == STATUS_OK)
-        status = ended;
+        status = query_cursor_write(&body, &now);
     if (status == STATUS_OK)
-        status = tell_error(link, why, buffer_slice(&details), out);
-    buffer_release(&cursor);
-    buffer_release(&details);
+        status = buffer_append_byte(&body, '}');
+    log_place_reason(&audit->place, link, reason);
+    if (status == STATUS_OK)
+        status = tagged_last(link, out, "reconnect", buffer_slice(&body), code, reason);
+    buffer_release(&body);
     return status;
 }
 
+static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
+    const struct config *config = &link->server->config;
+    if (why == STATUS_WS_SILENT)
+        return tell_reconnect(link,
+                              config->reconnect_base_backoff_ms +
+                                  io_loop_chance(link->loop, config->reconnect_jitter_ms),
+                              ws_close_code(why), out);
+    return tell_detail(link, why, "reason", status_code(why), out);
+}
+
 static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
-    const struct audit *audit = link->state;
-    char reason[124];
-    char body[64];
-    int size = snprintf(body, sizeof(body), "{\"retry_after_ms\":%" PRIu64 "}", retry_after_ms);
-    log_place_reason(&audit->place, link, reason);
-    return tagged_last(link, out, "reconnect", (struct slice){body, (size_t)size}, CLOSE_RESTARTING,
-                       reason);
+    return tell_reconnect(link, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
 /* ---- the course of it ---- */

@@ -243,7 +243,7 @@ static void begin(struct link *link, struct slice topic, const struct subscripti
         status = link_open_one(link, reader);
     }
     if (status != STATUS_OK)
-        websocket_close(link, ws_close_code(status), slice_of(status_message(status)));
+        link_end(link, status);
 }
 
 void handle_topic_ws(struct exchange *exchange) {

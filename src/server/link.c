@@ -787,7 +787,7 @@ void link_expired(struct link *link, enum deadline_kind kind) {
     else if (kind == DEADLINE_LEAVE)
         leave(link);
     else if (kind == DEADLINE_SILENCE && !link->is_closing)
-        websocket_silent(link);
+        link_end(link, STATUS_WS_SILENT);
     else
         conn_close(link->conn);
 }

@@ -20,14 +20,18 @@ static uint64_t lag(const struct link_reader *reader) {
     return head > at(reader) ? head - at(reader) : 0;
 }
 
+/* Who has not got its whole snapshot has none yet. */
+static bool has_position(const struct link_reader *reader) {
+    return reader->is_open && !reader->snapshot;
+}
+
 /* [{"topic":…,"watermark":…}] of the readers that have begun. */
 static enum status write_list(const struct link *link, bool heads, struct buffer *out) {
     bool has_one = false;
     enum status status = buffer_append_byte(out, '[');
     for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
          reader = reader->next) {
-        /* Who has not got its whole snapshot has no position yet. */
-        if (!reader->is_open || (!heads && reader->snapshot))
+        if (heads ? !reader->is_open : !has_position(reader))
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
@@ -120,15 +124,15 @@ enum status notice_reauth(uint64_t left_ms, struct buffer *out) {
 }
 
 void notice_resume(const struct link *link, char text[124]) {
-    const struct link_reader *reader = link->readers;
-    struct slice topic = {"", 0};
-    text[0] = '\0';
-    if (!reader || reader->snapshot)
-        return;
-    topic = reader->subscription.options.topic;
-    int size = snprintf(text, 124, "resume_after %.*s=%" PRIu64,
-                        (int)(topic.size > 124 ? 124 : topic.size), topic.data, at(reader));
-    /* A cursor that is cut is worse than none. */
-    if (size >= 124)
-        text[0] = '\0';
+    struct buffer reason = {.data = text, .capacity = 124, .size_max = 124};
+    enum status status = STATUS_OK;
+    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
+         reader = reader->next) {
+        struct slice topic = reader->subscription.options.topic;
+        if (!has_position(reader))
+            continue;
+        status = buffer_printf(&reason, "%s%.*s=%" PRIu64, reason.size > 0 ? ", " : "resume_after ",
+                               (int)topic.size, topic.data, at(reader));
+    }
+    text[status == STATUS_OK ? reason.size : 0] = '\0';
 }

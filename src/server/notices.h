@@ -23,7 +23,8 @@ MUST_CHECK enum status notice_end(const struct link *link, enum status why, uint
                                   struct buffer *out);
 /* {"code":"reauth_required",…}: how long the token still lasts. */
 MUST_CHECK enum status notice_reauth(uint64_t left_ms, struct buffer *out);
-/* "topic=seq" of the first reader, for the reason of a close. */
+/* "resume_after topic=seq, …" of all readers, for the reason of a close; empty where they do not
+ * fit, since some would be taken for all. */
 void notice_resume(const struct link *link, char text[124]);
 
 #endif

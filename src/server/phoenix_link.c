@@ -78,7 +78,7 @@ void phoenix_settle(struct link *link, enum status status) {
     if (status == STATUS_OK)
         link_flush(link);
     else
-        websocket_close(link, CLOSE_INTERNAL_ERROR, slice_of(status_message(status)));
+        link_end(link, STATUS_INTERNAL_ERROR);
 }
 
 void phoenix_request_refuse(struct link *link, struct phoenix_request *request, enum status error) {

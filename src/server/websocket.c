@@ -191,21 +191,6 @@ enum status websocket_ping(struct link *link, struct buffer *out) {
     return ws_frame_write(out, WS_PING, false, (struct slice){NULL, 0});
 }
 
-void websocket_close(struct link *link, enum close_code code, struct slice reason) {
-    if (!link->conn || link->is_closing)
-        return;
-    link->close_code = (unsigned)code;
-    if (ws_close_write(&link->own, (unsigned)code, reason) != STATUS_OK)
-        conn_close(link->conn);
-    else
-        link_close(link);
-}
-
-void websocket_silent(struct link *link) {
-    link_tell_why(link, STATUS_REQUEST_TIMEOUT, CLOSE_GOING_AWAY);
-    websocket_close(link, CLOSE_GOING_AWAY, SLICE("nothing was heard for too long"));
-}
-
 /* ---- in ---- */
 
 static void fail(struct link *link, enum status status) {

@@ -25,13 +25,10 @@ MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, 
 MUST_CHECK enum status websocket_say(struct link *link, struct slice text);
 /* A ping, for dialects without heartbeats of their own. */
 MUST_CHECK enum status websocket_ping(struct link *link, struct buffer *out);
-/* Ends the link with that code; the reason is cut to what fits. */
-void websocket_close(struct link *link, enum close_code code, struct slice reason);
 
 /* For link.c. */
 void websocket_received(struct link *link, struct slice bytes);
 void websocket_go_on(struct link *link);
-void websocket_silent(struct link *link);
 /* Everything is sent, the close too. */
 void websocket_ended(struct link *link);
 

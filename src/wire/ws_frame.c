@@ -82,7 +82,7 @@ static const struct {
     {STATUS_REAUTH_REQUIRED, CLOSE_TOKEN_EXPIRED},
     {STATUS_TOKEN_REVOKED, CLOSE_POLICY_VIOLATION},
     /* A peer that stays silent on an open connection is gone, not malformed. */
-    {STATUS_REQUEST_TIMEOUT, CLOSE_GOING_AWAY},
+    {STATUS_WS_SILENT, CLOSE_GOING_AWAY},
 };
 
 enum close_code ws_close_code(enum status status) {

@@ -238,6 +238,22 @@ test("a server that ends says when to come back", async (t) => {
   const last = socket.messages.at(-1);
   assert.equal(last.type, "reconnect");
   assert.ok(last.retry_after_ms >= 400);
+  assert.equal(last.resume_after, event.cursor);
+});
+
+test("an audit socket that is closed for its silence or its words is told where to resume", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_SILENCE_TIMEOUT_MS: "300" } });
+  const { event } = await operator.did("runs", { run_id: "a" }, 201);
+  const silent = await audit(operator, {}, PATH, { autoPong: false });
+  await silent.until((one) => one.closed, "the close");
+  assert.deepEqual(silent.closed, { code: 1001, reason: `resume_after ${event.cursor}` });
+  const last = silent.messages.at(-1);
+  assert.deepEqual([last.type, last.resume_after], ["reconnect", event.cursor]);
+  const loud = await audit(operator);
+  await loud.until((one) => one.of("replay_complete").length === 1, "the replay");
+  loud.say({});
+  await loud.until((one) => one.closed, "the close");
+  assert.deepEqual([loud.messages.at(-1).type, loud.messages.at(-1).details.resume_after], ["error", event.cursor]);
 });
 
 test("the log as an event stream replays, follows, and resumes by id; the header wins", async (t) => {

@@ -404,6 +404,34 @@ test("who is closed for what it sent is told where to resume", async (t) => {
   }
 });
 
+test("whatever ends a socket of several topics, it is told where each of them resumes", async (t) => {
+  const operator = await withRun(t, 5, { KHALA_SILENCE_TIMEOUT_MS: "300", KHALA_SHUTDOWN_GRACE_MS: "0" });
+  const long = `chat:${"x".repeat(200)}`;
+  for (const [others, reason] of [[["runtime.notifications"], `resume_after runtime.notifications=0, ${TOPIC}=5`],
+    [[long], ""]]) {
+    const ends = { frame: (raw) => raw.send(frame(5, "x")), silence: () => {} };
+    if (reason === "") ends.restart = () => operator.server.kill("SIGTERM");
+    for (const [why, end] of Object.entries(ends)) {
+      const raw = await RawSocket.open(operator);
+      const resume_after = { [TOPIC]: 0, [others[0]]: 0 };
+      await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC, ...others], resume_after }]));
+      await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[4].through === 5);
+      end(raw);
+      const last = await raw.find((one) => one.opcode === CLOSE || JSON.parse(one.payload)[3] === "sync:error");
+      assert.equal(last.opcode, TEXT, `${why}: closed without an error`);
+      const body = JSON.parse(last.payload)[4];
+      assert.deepEqual(body.resume_after, [{ topic: others[0], watermark: 0 }, { topic: TOPIC, watermark: 5 }], why);
+      const codes = { frame: [1002, "ws_protocol_error"], silence: [1001, "ws_silent"], restart: [1012, "shutting_down"] };
+      const closed = await raw.closed();
+      assert.deepEqual([closed.code, body.code], codes[why]);
+      assert.equal(closed.reason, reason, why);
+      await raw.send(frame(CLOSE, ""));
+    }
+  }
+  assert.equal((await within(operator.server.ended, "the end of the server")).code, 0);
+  operator.server.crashed = true;
+});
+
 test("a handshake that is none is answered as HTTP", async (t) => {
   const operator = await operate(t);
   const good = handshake(operator);
