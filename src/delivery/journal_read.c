@@ -6,9 +6,10 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "delivery/owners.h"
 #include "hub/frame_row.h"
 
-#define ARENA_BYTES_MAX (1u << 20)
+#define ARENA_BYTES_MAX (64u << 10)
 /* How often a floor may rise under a bootstrap before it is the world that is wrong. */
 #define BOOTSTRAPS_MAX 16
 /* None, with room to calculate. */
@@ -18,7 +19,7 @@ struct journal_page {
     struct journal_read *read;
     struct store_session *session;
     struct arena arena;
-    struct store_entity entity; /* whose frame was the last */
+    struct owners owners;
     struct store_topic topic;
     bool is_log;
     uint64_t expected_seq;
@@ -36,14 +37,6 @@ static bool takes(struct journal_page *page, uint64_t seq) {
     return !page->has_hole && !page->is_full;
 }
 
-static enum status owner_load(struct journal_page *page, uint64_t entity_ref) {
-    if (page->entity.ref == entity_ref)
-        return STATUS_OK;
-    arena_reset(&page->arena);
-    page->entity.ref = 0;
-    return store_load_entity_ref(page->session, entity_ref, &page->arena, &page->entity);
-}
-
 static void keep(struct journal_page *page, struct frame *frame) {
     page->read->frames[page->read->count++] = frame;
     page->bytes += frame->content.payload.size;
@@ -52,12 +45,13 @@ static void keep(struct journal_page *page, struct frame *frame) {
 
 static enum status page_event(void *user, const struct store_event *event) {
     struct journal_page *page = user;
+    const struct owner *owner;
     struct frame *frame;
     if (!takes(page, event->seq))
         return STATUS_LIMIT_REACHED;
-    enum status status = owner_load(page, event->entity_ref);
+    enum status status = owners_find(&page->owners, event->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_event(page->read->topic, event, &page->entity.owner, &frame);
+        status = frame_of_event(page->read->topic, event, owner, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;
@@ -65,12 +59,13 @@ static enum status page_event(void *user, const struct store_event *event) {
 
 static enum status page_log(void *user, const struct store_event *event) {
     struct journal_page *page = user;
+    const struct owner *owner;
     struct frame *frame;
     if (!takes(page, event->log_id))
         return STATUS_LIMIT_REACHED;
-    enum status status = owner_load(page, event->entity_ref);
+    enum status status = owners_find(&page->owners, event->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_log(event, &page->entity.owner, &frame);
+        status = frame_of_log(event, owner, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;
@@ -79,12 +74,13 @@ static enum status page_log(void *user, const struct store_event *event) {
 static enum status page_row(void *user, const struct store_journal_row *row,
                             const struct store_event *event) {
     struct journal_page *page = user;
+    const struct owner *owner;
     struct frame *frame;
     if (!takes(page, row->seq))
         return STATUS_LIMIT_REACHED;
-    enum status status = owner_load(page, row->entity_ref);
+    enum status status = owners_find(&page->owners, row->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_row(page->read->topic, row, event, &page->entity.owner, &frame);
+        status = frame_of_row(page->read->topic, row, event, owner, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;
@@ -117,7 +113,6 @@ static enum status load_log(struct journal_page *page) {
 static enum status load(struct journal_page *page) {
     struct journal_read *read = page->read;
     arena_reset(&page->arena);
-    page->entity.ref = 0;
     enum status status =
         page->is_log ? load_log(page)
                      : store_load_topic(page->session, read->topic, &page->arena, &page->topic);
@@ -181,6 +176,7 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
         .read = read, .session = session, .is_log = topic_is_log(read->topic)};
     read->is_stale = false;
     arena_init(&page.arena, ARENA_BYTES_MAX);
+    owners_init(&page.owners, session);
     enum status status = load(&page);
     if (status == STATUS_NOT_FOUND)
         status = STATUS_OK;
@@ -189,6 +185,7 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
     if (status == STATUS_OK && read->exists && !read->is_stale && read->frames_max > 0)
         status = read_page(&page);
     arena_release(&page.arena);
+    owners_release(&page.owners);
     return status;
 }
 

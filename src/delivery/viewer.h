@@ -1,20 +1,18 @@
 /* A viewer: which stored events a principal gets, for lists, exports and plans, as a subscription
  * decides for frames.
- * Belongs to the thread of its session. Memory: one entity.
+ * Belongs to the thread of its session. Memory: some entities' owners.
  * The store's errors.
  * Whose an event is, is said in one place (frame_owner), live or read again. */
 #ifndef DELIVERY_VIEWER_H
 #define DELIVERY_VIEWER_H
 
 #include "auth/grant.h"
-#include "store/store.h"
+#include "delivery/owners.h"
 
 struct viewer {
-    struct store_session *session;
     const struct principal *principal;
     enum grant_view view;
-    struct arena arena;
-    struct store_entity entity; /* whose event was the last */
+    struct owners owners;
 };
 
 /* The principal and the session outlive it. */

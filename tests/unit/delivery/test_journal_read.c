@@ -47,6 +47,21 @@ static void assert_frames(struct journal_read *read, uint64_t first_seq, size_t 
     journal_read_release(read);
 }
 
+static void events_of_entities_in_turn_do_not_look_them_up_again_and_again(void **state) {
+    struct publisher *publisher = *state;
+    static const char *const topics[] = {LOG_TOPIC, SUMMARIES};
+    for (size_t i = 0; i < 2; i++) {
+        struct journal_read read = {.topic = slice_of(topics[i]),
+                                    .mode = JOURNAL_READ_RESUME,
+                                    .frames_max = JOURNAL_READ_FRAMES_MAX};
+        uint64_t before = store_session_rows_read(publisher->session);
+        run(publisher, &read);
+        assert_frames(&read, 1, EVENTS);
+        /* The rows themselves, the two entities, and where the topic stands, twice. */
+        assert_true(store_session_rows_read(publisher->session) - before <= EVENTS + 10);
+    }
+}
+
 static void without_frames_a_read_tells_where_a_position_stands(void **state) {
     const enum journal_read_mode modes[] = {JOURNAL_READ_RESUME, JOURNAL_READ_CONTINUE};
     for (size_t i = 0; i < 2; i++) {
@@ -238,6 +253,7 @@ static void an_event_cursor_of_no_event_goes_on_where_it_would_be(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        READ_TEST(events_of_entities_in_turn_do_not_look_them_up_again_and_again),
         READ_TEST(without_frames_a_read_tells_where_a_position_stands),
         READ_TEST(without_frames_a_read_tells_a_stale_position),
         READ_TEST(without_frames_a_bootstrap_tells_where_it_begins),
