@@ -5,7 +5,10 @@
  * At most GROUPS_MAX groups are posted and not answered; then the body waits, so that a client
  * that does not read its answers, or a writer that is behind, costs bounded memory. A group goes
  * when it is full, or when nothing else is under way: alone it is answered at once, under load it
- * grows. */
+ * grows.
+ *
+ * What all groups of all batches hold has a limit too. Beyond it groups do not grow, a batch that
+ * has answers to come waits for them to be read, and one that has none is refused. */
 #include <assert.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -32,6 +35,7 @@ struct batch_group {
     size_t capacity; /* of the requests */
     size_t item_bytes;
     size_t answered_count;
+    size_t charged_bytes; /* of batches_bytes_max */
     bool is_back;
 };
 
@@ -51,9 +55,31 @@ struct batch {
     bool broken_told;
 };
 
+static void group_charge(struct batch_group *group, size_t bytes) {
+    if (bytes == group->charged_bytes)
+        return;
+    /* Less is more by the complement, as unsigned numbers go. */
+    atomic_fetch_add_explicit(&group->exchange->server->batches_bytes, bytes - group->charged_bytes,
+                              memory_order_relaxed);
+    group->charged_bytes = bytes;
+}
+
+/* Not while the writer has it. */
+static size_t group_bytes(const struct batch_group *group) {
+    return sizeof(*group) + group->capacity * sizeof(group->group.requests[0]) +
+           group->group.arena.bytes_held;
+}
+
+static bool is_over_limit(const struct batch *batch) {
+    const struct server *server = batch->exchange->server;
+    return atomic_load_explicit(&server->batches_bytes, memory_order_relaxed) >
+           server->config.batches_bytes_max;
+}
+
 static void group_free(struct batch_group *group) {
     if (!group)
         return;
+    group_charge(group, 0);
     arena_release(&group->group.arena);
     free(group->group.requests);
     free(group);
@@ -85,6 +111,7 @@ static void group_back(struct loop_task *task) {
         server_append_seen(exchange->server, group->group.requests[i].status,
                            clock_mono_ms(&exchange->loop->clock));
     group->is_back = true;
+    group_charge(group, group_bytes(group));
     if (exchange_unref(exchange))
         batch_advance(exchange->work);
 }
@@ -179,15 +206,23 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
                                           &batch->filling->group.arena, request);
     assert(status == request->status);
     (void)status;
+    group_charge(batch->filling, group_bytes(batch->filling));
 }
 
 /* Reads items until the input is used up (true) or there is no room for another group. */
 static bool batch_take(struct batch *batch, struct slice *input) {
     while (!batch->items_over) {
-        if (batch->filling && group_is_full(batch->filling)) {
+        bool is_over = is_over_limit(batch);
+        if (batch->filling && (is_over || group_is_full(batch->filling))) {
             if (batch->group_count == GROUPS_MAX)
                 return false;
             batch_post(batch);
+        }
+        if (!batch->filling && is_over && batch->group_count > 0)
+            return false;
+        if (!batch->filling && is_over) {
+            batch_break(batch, STATUS_LIMIT_REACHED);
+            return true;
         }
         struct json_item item = json_items_next(&batch->items, input);
         if (item.kind == JSON_ITEM_MORE)
@@ -271,7 +306,11 @@ static bool batch_tell_broken(struct batch *batch) {
     batch->broken_told = true;
     /* Broken before anything came of it: a plain error says it better. */
     if (!exchange->answered) {
-        exchange_answer_status(exchange, batch->broken);
+        struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
+        exchange_answer_error(
+            exchange, &(struct exchange_error){.status = batch->broken,
+                                               .headers = &retry,
+                                               .header_count = status_http(batch->broken) == 503});
         return false;
     }
     buffer_clear(&batch->page);

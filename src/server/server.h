@@ -50,6 +50,7 @@ struct server {
     struct topic_activity *activity;
     struct clock_reading started;
     struct writer *writer;
+    atomic_size_t batches_bytes; /* that batches hold, over all loops */
     struct readers *readers;
     struct snapshot_service snapshot_service;
     atomic_size_t snapshot_gzip_count; /* answers that are being compressed */

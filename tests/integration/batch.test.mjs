@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import net from "node:net";
 import { test } from "node:test";
-import { within } from "../lib/khala.mjs";
+import { assertError, within } from "../lib/khala.mjs";
 import { operate, refused } from "../lib/operator.mjs";
 
 const NDJSON = { "content-type": "application/x-ndjson" };
@@ -262,6 +262,45 @@ test("a client that does not read its answers is waited for, then closed, and ha
   const held = (await operator.read("runs/a")).run.latest_seq;
   assert.ok(held > 1 && held < 2000, `${held}`);
   assert.ok(rss(operator.server) < 900e6);
+});
+
+test("batches whose answers nobody reads hold no more than a limit in all: then new ones are 503", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_BATCHES_BYTES_MAX: "4194304" } });
+  await runs(operator, "a", "b");
+  const line = `${JSON.stringify(log("a", { text: "x".repeat(50_000) }))}\n`;
+  const deaf = Array.from({ length: 4 }, () => {
+    const socket = net.connect({ host: operator.server.host, port: operator.server.port });
+    socket.on("error", () => {});
+    socket.pause();
+    socket.write(`POST /internal/v1/events:batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operator.key}\r\n` +
+      `Content-Type: application/x-ndjson\r\nContent-Length: ${400 * line.length}\r\n\r\n`);
+    for (let i = 0; i < 400; i++) socket.write(line);
+    return socket;
+  });
+  const ask = () => operator.ask("POST", "events:batch", `${JSON.stringify(log("b"))}\n`, NDJSON);
+  const until = async (status) => {
+    let response;
+    do response = await ask();
+    while (response.status !== status);
+    return response;
+  };
+  const full = await within(until(503), "a refusal");
+  assertError(full, 503, "limit_reached");
+  assert.equal(full.headers["retry-after"], "1");
+  const { run } = await operator.read("runs/a");
+  assert.ok(run.latest_seq < 1600, "all of it was taken");
+  // Single appends are nobody's batch.
+  await operator.did("runs/b/events", { event_type: "run.log" });
+  for (const socket of deaf) socket.destroy();
+  await within(until(200), "room");
+});
+
+test("a batch that meets the limit on its way goes on when its answers are read", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_BATCHES_BYTES_MAX: "65536" } });
+  await runs(operator, "a");
+  const answers = await operator.batch(Array.from({ length: 3000 }, (_, i) => log("a", { i, text: "x".repeat(100) })));
+  assert.deepEqual(answers.map((one) => one.status), Array(3000).fill(200));
+  assert.equal((await operator.read("runs/a")).run.latest_seq, 3001);
 });
 
 test("a client that disconnects inside a batch leaves what was taken, whole", async (t) => {

@@ -428,6 +428,8 @@ test("whatever ends a socket of several topics, it is told where each of them re
       await raw.send(frame(CLOSE, ""));
     }
   }
+  assert.equal((await within(operator.server.ended, "the end of the server")).code, 0);
+  operator.server.crashed = true;
 });
 
 test("a handshake that is none is answered as HTTP", async (t) => {
