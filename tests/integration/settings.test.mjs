@@ -111,7 +111,7 @@ async function endsSooner(t, settings, begin) {
     end.catch(() => {});
     ends.push(end.then(() => who));
   }
-  assert.equal(await Promise.race(ends), "set");
+  assert.equal(await within(Promise.race(ends), "the end"), "set");
 }
 
 sees(["KHALA_REQUEST_TIMEOUT_MS"], "a request has as long to arrive as was said", (t) =>
