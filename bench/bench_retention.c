@@ -3,7 +3,7 @@
  *
  * Two loads: one event a request from 64 connections, and batches of 64 from 2. For each the
  * journal of runtime.run_summaries is filled over 1 000 runs and expires in the order it was
- * filled. Then both sides take turns, so that a noisy minute meets both: two seconds of appends,
+ * filled. Then both sides take turns, so that a noisy minute meets both: some seconds of appends,
  * and appends for as long as POST /internal/v1/retention/run prunes what has expired meanwhile,
  * until all of it is gone. KHALA_BENCH_RETENTION_ROWS asks for fewer rows. */
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "client/http_client.h"
 #include "harness.h"
@@ -20,9 +21,13 @@
 #define REQUEST_BYTES   ((size_t)1 << 20)
 #define CONNECTIONS_MAX 64
 #define SAMPLES_MAX     ((size_t)1 << 22)
-#define ALONE_SECONDS   2.0
-/* About as long as filling takes. */
-#define ROWS_PER_RETENTION_SECOND 10000
+/* As long as the turn beside pruning took, within these. */
+#define ALONE_SECONDS_MIN 2.0
+#define ALONE_SECONDS_MAX 10.0
+/* Filling goes no faster, so that rows expire about as fast as they are pruned: turns stay short.
+ */
+#define ROWS_PER_SECOND 10000
+#define FILL_SECONDS    0.25
 
 /* What a load came to, over all its turns. */
 struct figures {
@@ -217,11 +222,16 @@ static void show(const char *name, struct figures *figures) {
 static void fill(const struct bench_server *server, uint64_t rows) {
     static struct figures ignored;
     double begun = bench_seconds();
-    while (journal_rows(server) < rows) {
+    uint64_t before = journal_rows(server), now = before;
+    while (now < rows) {
         if (bench_seconds() - begun > BENCH_SECONDS_MAX)
             bench_fail("the journal does not fill");
         ignored.sample_count = 0;
-        append(server, 2, RUNS, 1, NULL, &ignored);
+        append(server, 2, RUNS, FILL_SECONDS, NULL, &ignored);
+        now = journal_rows(server);
+        double ahead = (double)(now - before) / ROWS_PER_SECOND - (bench_seconds() - begun);
+        if (ahead > 0)
+            usleep((useconds_t)(ahead * 1e6));
     }
 }
 
@@ -233,11 +243,18 @@ static void measure(const struct bench_server *server, unsigned connections, uns
     fill(server, rows);
     alone.events = beside.events = alone.sample_count = beside.sample_count = 0;
     alone.seconds = beside.seconds = 0;
+    double alone_seconds = ALONE_SECONDS_MIN;
     for (double begun = bench_seconds(); deleted < rows; turns++) {
+        double before = beside.seconds;
         if (bench_seconds() - begun > BENCH_SECONDS_MAX)
             bench_fail("%llu frames were pruned in time", (unsigned long long)deleted);
-        append(server, connections, batch, ALONE_SECONDS, NULL, &alone);
+        append(server, connections, batch, alone_seconds, NULL, &alone);
         deleted += append_while_pruning(server, connections, batch, &beside);
+        alone_seconds = beside.seconds - before;
+        if (alone_seconds < ALONE_SECONDS_MIN)
+            alone_seconds = ALONE_SECONDS_MIN;
+        if (alone_seconds > ALONE_SECONDS_MAX)
+            alone_seconds = ALONE_SECONDS_MAX;
     }
     printf("%u connections, %u a request: %llu frames pruned in %u turns, %.0f/s\n", connections,
            batch, (unsigned long long)deleted, turns, (double)deleted / beside.seconds);
@@ -257,7 +274,7 @@ int main(void) {
     uint64_t rows = text ? strtoull(text, NULL, 10) : 1000000;
     char retention_seconds[32];
     snprintf(retention_seconds, sizeof(retention_seconds), "%llu",
-             (unsigned long long)(1 + rows / ROWS_PER_RETENTION_SECOND));
+             (unsigned long long)(1 + rows / ROWS_PER_SECOND));
     setenv("RUNTIME_KHALA_RETENTION_INTERVAL_MS", "86400000", 1);
     setenv("RUNTIME_KHALA_RUN_SUMMARIES_RETENTION_SECONDS", retention_seconds, 1);
     bench_server_start(&server);
