@@ -14,6 +14,7 @@
 #include "server/limits.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/telemetry.h"
 
 #define READER_TASKS_MAX 100000
 #define CAUSES_KEPT      1024
@@ -119,6 +120,7 @@ static void on_hang_up(uv_signal_t *handle, int number) {
 static void on_look(uv_timer_t *look) {
     struct server *server = look->data;
     gate_reload(&server->gate, false);
+    telemetry_tick(server);
 }
 
 static void control_close(struct server *server) {
@@ -503,6 +505,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     if (status == STATUS_OK)
         status = serve(server, on_ready);
     store_stop(server);
+    telemetry_tick(server);
     if (status == STATUS_OK)
         log_event(LOG_INFO, "server.ended", log_str("state", "clean"));
     return status;
