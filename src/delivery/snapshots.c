@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "delivery/snapshot_build.h"
 
 #define ARENA_BYTES_MAX (64u << 10)
@@ -167,6 +169,11 @@ static void build_undo(struct build_work *work) {
         options->unpin(options->keeper, slice_of(work->policy->patterns[0]), work->watermark);
 }
 
+static void count_served(struct slot *slot) {
+    slot->served_count++;
+    metrics_add(METRIC_SYNC_SNAPSHOT_SERVED, METRIC_PLAIN, 1);
+}
+
 /* The build is over, with a snapshot or without: everybody who waited hears of it. */
 static void build_end(struct snapshots *snapshots, enum policy_row row, enum status status,
                       struct snapshot *made) {
@@ -177,6 +184,8 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
     slot->askers = NULL;
     slot->is_building = false;
     *(status == STATUS_OK ? &slot->built_count : &slot->failed_count) += 1;
+    metrics_add(METRIC_SYNC_SNAPSHOT_BUILDS,
+                METRIC_LABELS(status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED), 1);
     if (made) {
         made->next = snapshots->alive;
         snapshots->alive = made;
@@ -186,7 +195,8 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
     for (struct snapshot_asker *asker = askers; asker; asker = asker->next) {
         asker->status = status;
         asker->snapshot = made ? snapshot_ref(made) : NULL;
-        slot->served_count += made != NULL;
+        if (made)
+            count_served(slot);
     }
     pthread_mutex_unlock(&snapshots->lock);
     while (askers) {
@@ -212,7 +222,10 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
     pthread_mutex_unlock(&snapshots->lock);
     drop_idle(snapshots, idle);
     log_event(LOG_DEBUG, "snapshot.building", log_str("topic", work.policy->patterns[0]));
+    uint64_t begun_ns = clock_now().mono_ns;
     enum status status = snapshot_build(&build, session, &made);
+    metrics_observe(METRIC_SYNC_SNAPSHOT_BUILD_DURATION_SECONDS, METRIC_PLAIN,
+                    clock_now().mono_ns - begun_ns, 1);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "snapshot.built", log_str("topic", work.policy->patterns[0]),
                   log_int("watermark", (int64_t)made->watermark),
@@ -273,7 +286,7 @@ static bool give_or_queue(struct snapshots *snapshots, enum policy_row row, uint
     pthread_mutex_lock(&snapshots->lock);
     if (is_usable(slot, now_ms, look)) {
         asker->snapshot = snapshot_ref(slot->current);
-        slot->served_count++;
+        count_served(slot);
     } else {
         slot->current = NULL;
         asker->next = slot->askers;
