@@ -92,13 +92,13 @@ static void drop_idle(struct snapshots *snapshots, struct snapshot *idle) {
     const struct snapshots_options *options = &snapshots->options;
     while (idle) {
         struct snapshot *next = idle->next;
-        uint64_t file_bytes = idle->file_bytes;
+        uint64_t disk_bytes = idle->disk_bytes;
         if (options->unpin)
             options->unpin(options->keeper, idle->topic, idle->watermark);
         snapshot_unref(idle);
         /* Only now is the disk free again. */
         pthread_mutex_lock(&snapshots->lock);
-        snapshots->bytes -= file_bytes;
+        snapshots->bytes -= disk_bytes;
         pthread_mutex_unlock(&snapshots->lock);
         idle = next;
     }
@@ -142,9 +142,41 @@ static void build_began(void *user, uint64_t watermark) {
         options->pin(options->keeper, slice_of(work->policy->patterns[0]), watermark);
 }
 
-static enum status build_reserve(void *user, uint64_t bytes) {
-    struct build_work *work = user;
-    struct snapshots *snapshots = work->snapshots;
+/* The oldest of those that nobody can be given any more and somebody still reads, with a reference;
+ * what it takes no longer counts for it. */
+static struct snapshot *take_oldest(struct snapshots *snapshots, uint64_t *disk_bytes) {
+    struct snapshot *oldest = NULL;
+    pthread_mutex_lock(&snapshots->lock);
+    for (struct snapshot *one = snapshots->alive; one; one = one->next)
+        if (one->disk_bytes > 0 && !is_current(snapshots, one))
+            oldest = one;
+    if (oldest) {
+        *disk_bytes = oldest->disk_bytes;
+        oldest->disk_bytes = 0;
+        (void)snapshot_ref(oldest);
+    }
+    pthread_mutex_unlock(&snapshots->lock);
+    return oldest;
+}
+
+static bool withdraw_oldest(struct snapshots *snapshots) {
+    uint64_t disk_bytes = 0;
+    struct snapshot *oldest = take_oldest(snapshots, &disk_bytes);
+    if (!oldest)
+        return false;
+    snapshot_withdraw(oldest);
+    log_event(LOG_WARN, "snapshot.withdrawn", log_slice("topic", oldest->topic),
+              log_int("watermark", (int64_t)oldest->watermark),
+              log_int("bytes", (int64_t)disk_bytes),
+              log_str("reason", "it was still being read, and a new one needs its room"));
+    snapshot_unref(oldest);
+    pthread_mutex_lock(&snapshots->lock);
+    snapshots->bytes -= disk_bytes;
+    pthread_mutex_unlock(&snapshots->lock);
+    return true;
+}
+
+static enum status reserve(struct snapshots *snapshots, uint64_t bytes) {
     enum status status = STATUS_OK;
     pthread_mutex_lock(&snapshots->lock);
     if (snapshots->is_cancelled)
@@ -154,6 +186,14 @@ static enum status build_reserve(void *user, uint64_t bytes) {
     else
         snapshots->bytes += bytes;
     pthread_mutex_unlock(&snapshots->lock);
+    return status;
+}
+
+static enum status build_reserve(void *user, uint64_t bytes) {
+    struct build_work *work = user;
+    enum status status = reserve(work->snapshots, bytes);
+    while (status == STATUS_LIMIT_REACHED && withdraw_oldest(work->snapshots))
+        status = reserve(work->snapshots, bytes);
     if (status == STATUS_OK)
         work->reserved_bytes += bytes;
     return status;
@@ -187,6 +227,7 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
     metrics_add(METRIC_SYNC_SNAPSHOT_BUILDS,
                 METRIC_LABELS(status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED), 1);
     if (made) {
+        made->disk_bytes = made->file_bytes;
         made->next = snapshots->alive;
         snapshots->alive = made;
         slot->current = made;
