@@ -14,6 +14,7 @@
 #include "server/limits.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/process_stats.h"
 #include "server/telemetry.h"
 
 #define READER_TASKS_MAX 100000
@@ -121,6 +122,7 @@ static void on_look(uv_timer_t *look) {
     struct server *server = look->data;
     gate_reload(&server->gate, false);
     telemetry_tick(server);
+    process_stats_look();
 }
 
 static void control_close(struct server *server) {
