@@ -393,6 +393,18 @@ test("a request has one id: its own where it is sane, in the answer, the error a
   }
 });
 
+test("only what is of the level is logged", async (t) => {
+  for (const [level, expected] of [["debug", /http\.request[^]*client\.denied|client\.denied[^]*http\.request/], ["warn", /^(?![^]*(server\.ready|client\.denied))/],
+    ["off", /^$/]]) {
+    const operator = await operate(t, { settings: { KHALA_LOG_LEVEL: level } });
+    await operator.ask("GET", "/metrics", undefined, { authorization: "" });
+    await operator.server.stop();
+    operator.server.crashed = true;
+    assert.match(operator.server.log, expected, level);
+    assert.doesNotMatch(operator.server.log, level === "debug" ? /^$/ : / (DEBUG|INFO) /);
+  }
+});
+
 test("requests are silent above debug, denials are not", async (t) => {
   const operator = await operate(t);
   await operator.read("khala/fanout/metrics");
