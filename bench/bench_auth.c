@@ -143,7 +143,7 @@ static double verify_us(const struct bench_server *server, struct slice token) {
         bench_fail("the keys of %s cannot be read", server->folder);
     double begun = bench_seconds();
     for (unsigned i = 0; i < VERIFICATIONS; i++) {
-        if (gate_admit_token(&gate, token, clock_now().wall_ms, &principal) != STATUS_OK)
+        if (gate_admit_token(&gate, token, clock_now().wall_ms, &principal, NULL) != STATUS_OK)
             bench_fail("the token does not verify");
         principal_unref(principal);
     }

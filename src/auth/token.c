@@ -108,7 +108,8 @@ static enum status make_principal(const struct token_policy *policy, const struc
 }
 
 enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
-                         struct slice token, uint64_t now_ms, const struct principal **principal) {
+                         struct slice token, uint64_t now_ms, const struct principal **principal,
+                         struct token_bearer *bearer) {
     struct jws jws;
     struct claims claims;
     struct slice json;
@@ -123,10 +124,13 @@ enum status token_verify(const struct token_policy *policy, const struct key_set
         return status;
     buffer_init(&memory, CLAIMS_BYTES_MAX);
     status = claims_read(json, &claims, &memory);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         status = check_claims(policy, &claims, now_ms / MS_PER_S);
-    if (status == STATUS_OK)
-        status = make_principal(policy, &claims, principal);
+        if (status == STATUS_OK)
+            status = make_principal(policy, &claims, principal);
+        else if (status != STATUS_INVALID_TOKEN && bearer)
+            bearer->size = principal_name(&(struct principal){.who = claims.who}, bearer->name);
+    }
     buffer_release(&memory);
     return status;
 }

@@ -26,12 +26,20 @@ struct token_policy {
     bool require_token_id;
 };
 
+/* Whose a token was that is one of ours and is refused all the same, as principal_name says it: for
+ * people, and nothing is opened by it. */
+struct token_bearer {
+    size_t size; /* 0: not known */
+    char name[PRINCIPAL_NAME_BYTES_MAX];
+};
+
 /* The principal expires with the token or when that reaches its maximum age, whichever is first,
  * and without skew: clocks may differ, but nothing is delivered after the moment the token names.
- */
+ * The bearer may be NULL; it is set where a token is refused for its time or its id. */
 MUST_CHECK enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
                                     struct slice token, uint64_t now_ms,
-                                    const struct principal **principal);
+                                    const struct principal **principal,
+                                    struct token_bearer *bearer);
 /* The claims of any token, unchecked: for people who look at one. The JSON goes to out. */
 MUST_CHECK enum status token_peek(struct slice token, struct buffer *header, struct buffer *claims);
 

@@ -5,17 +5,15 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/visible.h"
 
 /* Kept free at the end of a line for what must close it: a quote, the mark of a cut, a brace
  * and the newline. */
-#define LINE_TAIL_BYTES  16
-#define ESCAPE_BYTES_MAX 8
+#define LINE_TAIL_BYTES 16
 
 /* bytes[0] is a newline of its own: it is written only to end a line torn before this one. */
 struct line {
@@ -23,13 +21,6 @@ struct line {
     bool cut;
     size_t size;
     char bytes[LOG_LINE_MAX];
-};
-
-/* One character as the line shows it, and how many bytes of the value it stands for. */
-struct escaped {
-    size_t consumed;
-    size_t size;
-    char bytes[ESCAPE_BYTES_MAX];
 };
 
 static struct {
@@ -96,100 +87,16 @@ static void line_close(struct line *line, const char *text) {
     line->size += size;
 }
 
-/* The size of the valid character at the start of text, or 0. */
-static size_t character_size(struct slice text) {
-    struct utf8_state state = {0, 0, 0};
-    for (size_t size = 1; size <= text.size; size++) {
-        if (!utf8_feed(&state, text.data + size - 1, 1))
-            return 0;
-        if (state.missing == 0)
-            return size;
-    }
-    return 0;
-}
-
-/* Of two or three bytes; longer ones are not asked for. */
-static uint32_t character_code(const char *bytes, size_t size) {
-    uint32_t code = (uint8_t)bytes[0] & (size == 2 ? 0x1fu : 0x0fu);
-    for (size_t i = 1; i < size; i++)
-        code = code << 6 | ((uint8_t)bytes[i] & 0x3fu);
-    return code;
-}
-
-/* Characters that some reader takes for a line end or a terminal command, or that reorder what
- * is shown around them: with these a value could look like another line. */
-static bool code_deceives(uint32_t code) {
-    return (code >= 0x80 && code <= 0x9f) || code == 0x61c || code == 0x200e || code == 0x200f ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
-           code == 0xfeff;
-}
-
-__attribute__((format(printf, 2, 3))) static void escaped_print(struct escaped *escaped,
-                                                                const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int size = vsnprintf(escaped->bytes, sizeof(escaped->bytes), format, arguments);
-    va_end(arguments);
-    assert(size > 0 && (size_t)size < sizeof(escaped->bytes));
-    escaped->size = (size_t)size;
-}
-
-static void escape_ascii(struct escaped *escaped, enum log_format format, uint8_t byte) {
-    if (byte == '"' || byte == '\\')
-        escaped_print(escaped, "\\%c", byte);
-    else if (byte >= 0x20 && byte < 0x7f)
-        escaped_print(escaped, "%c", byte);
-    else if (byte == '\n' || byte == '\r' || byte == '\t')
-        escaped_print(escaped, "\\%c", byte == '\n' ? 'n' : byte == '\r' ? 'r' : 't');
-    else if (format == LOG_JSON)
-        escaped_print(escaped, "\\u%04x", (unsigned)byte);
-    else
-        escaped_print(escaped, "\\x%02x", (unsigned)byte);
-}
-
-/* JSON has no escape for a byte that is no text, so there it reads as the text form would. */
-static struct escaped escape_next(enum log_format format, struct slice text) {
-    struct escaped escaped = {.consumed = 1};
-    uint8_t byte = (uint8_t)text.data[0];
-    if (byte < 0x80) {
-        escape_ascii(&escaped, format, byte);
-        return escaped;
-    }
-    size_t size = character_size(text);
-    if (size == 0) {
-        escaped_print(&escaped, format == LOG_JSON ? "\\\\x%02x" : "\\x%02x", (unsigned)byte);
-        return escaped;
-    }
-    escaped.consumed = size;
-    uint32_t code = size < 4 ? character_code(text.data, size) : UINT32_MAX;
-    if (code_deceives(code)) {
-        escaped_print(&escaped, "\\u%04x", (unsigned)code);
-        return escaped;
-    }
-    memcpy(escaped.bytes, text.data, size);
-    escaped.size = size;
-    return escaped;
-}
-
-/* A value that reads as one word needs no quotes in text. */
-static bool is_word(struct slice text) {
-    for (size_t i = 0; i < text.size; i++) {
-        char byte = text.data[i];
-        if (byte <= ' ' || byte > '~' || byte == '"' || byte == '=' || byte == '\\')
-            return false;
-    }
-    return text.size > 0;
-}
-
 static bool line_put_string(struct line *line, struct slice text) {
-    bool quoted = line->format == LOG_JSON || !is_word(text);
+    bool quoted = line->format == LOG_JSON || !visible_is_word(text);
     if (quoted && !line_put(line, "\"", 1))
         return false;
     while (text.size > 0) {
-        struct escaped escaped = escape_next(line->format, text);
-        if (!line_put(line, escaped.bytes, escaped.size))
+        struct visible visible =
+            visible_next(text, line->format == LOG_JSON ? VISIBLE_JSON : VISIBLE_TEXT);
+        if (!line_put(line, visible.bytes, visible.size))
             break;
-        text = slice_from(text, escaped.consumed);
+        text = slice_from(text, visible.consumed);
     }
     if (quoted)
         line_close(line, "\"");

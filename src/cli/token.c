@@ -240,7 +240,7 @@ static int check_token(struct slice token, const char *data_dir, enum status *ve
     if (code != EXIT_CODE_DONE)
         return code;
     clock_init(&clock);
-    *verdict = gate_admit_token(&gate, token, clock_wall_ms(&clock), &principal);
+    *verdict = gate_admit_token(&gate, token, clock_wall_ms(&clock), &principal, NULL);
     principal_unref(principal);
     gate_release(&gate);
     return EXIT_CODE_DONE;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/visible.h"
 #include "cli/cli.h"
 #include "cli/remote.h"
 #include "wire/json.h"
@@ -51,51 +52,74 @@ static void print_time(uint64_t at_ms) {
     printf("%s.%03uZ", text, (unsigned)(at_ms % 1000));
 }
 
-static void print_text(struct json_value value) {
-    struct buffer text;
-    buffer_init(&text, TEXT_BYTES_MAX);
-    if (value.kind == JSON_KIND_STRING && json_string_decode(value, &text) == STATUS_OK)
-        printf("%.*s", (int)text.size, text.data);
-    else if (value.kind != JSON_KIND_STRING && value.kind != JSON_KIND_NULL)
-        printf("%.*s", (int)value.raw.size, value.raw.data);
-    buffer_release(&text);
+/* As the log shows it: who was denied chose the text, and a terminal would do what it says. */
+static void print_value(struct json_value value) {
+    struct buffer memory;
+    buffer_init(&memory, TEXT_BYTES_MAX);
+    struct slice text = value.raw;
+    if (value.kind == JSON_KIND_STRING)
+        text = json_string_decode(value, &memory) == STATUS_OK ? buffer_slice(&memory) : SLICE("?");
+    const char *quote = visible_is_word(text) ? "" : "\"";
+    printf("%s", quote);
+    while (text.size > 0) {
+        struct visible next = visible_next(text, VISIBLE_TEXT);
+        printf("%.*s", (int)next.size, next.bytes);
+        text = slice_from(text, next.consumed);
+    }
+    printf("%s", quote);
+    buffer_release(&memory);
 }
 
 static void print_named(const char *name, struct json_value value) {
     if (value.kind == JSON_KIND_NULL)
         return;
     printf("  %s=", name);
-    print_text(value);
+    print_value(value);
 }
 
-/* One line a decision: when, what, whose, and the code's own words. */
+/* The server's own words. */
+static void print_sentence(struct json_value value) {
+    struct slice text;
+    if (json_string_slice(value, &text) && text.size > 0)
+        printf("  %.*s", (int)text.size, text.data);
+}
+
+/* One line a decision: when, what, whose, the code's own words and what to do about it. */
 static bool print_decision(struct json_value decision) {
+    enum { AT, DECISION, CODE, MESSAGE, ADVICE, REASON, CLOSE, TOPIC, WHO, PEER, NAME, DIALECT };
     struct json_field fields[] = {
-        {.name = SLICE("at")},          {.name = SLICE("decision")},
-        {.name = SLICE("code")},        {.name = SLICE("message")},
-        {.name = SLICE("connection")},  {.name = SLICE("principal")},
-        {.name = SLICE("topic")},       {.name = SLICE("dialect")},
-        {.name = SLICE("reason_code")}, {.name = SLICE("close_code")},
+        [AT] = {.name = SLICE("at")},
+        [DECISION] = {.name = SLICE("decision")},
+        [CODE] = {.name = SLICE("code")},
+        [MESSAGE] = {.name = SLICE("message")},
+        [ADVICE] = {.name = SLICE("advice")},
+        [REASON] = {.name = SLICE("reason_code")},
+        [CLOSE] = {.name = SLICE("close_code")},
+        [TOPIC] = {.name = SLICE("topic")},
+        [WHO] = {.name = SLICE("principal")},
+        [PEER] = {.name = SLICE("peer")},
+        [NAME] = {.name = SLICE("connection")},
+        [DIALECT] = {.name = SLICE("dialect")},
     };
     uint64_t at_ms = 0;
     size_t count = sizeof(fields) / sizeof(fields[0]);
     if (decision.kind != JSON_KIND_OBJECT ||
         json_read_members(decision, fields, count) != STATUS_OK ||
-        !json_u64(fields[0].value, JSON_INTEGER_MAX, &at_ms))
+        !json_u64(fields[AT].value, JSON_INTEGER_MAX, &at_ms))
         return false;
     print_time(at_ms);
-    printf("  ");
-    print_text(fields[1].value);
+    print_sentence(fields[DECISION].value);
     printf(" ");
-    print_text(fields[2].value);
-    print_named("reason", fields[8].value);
-    print_named("close_code", fields[9].value);
-    print_named("topic", fields[6].value);
-    print_named("principal", fields[5].value);
-    print_named("connection", fields[4].value);
-    print_named("dialect", fields[7].value);
-    printf("  ");
-    print_text(fields[3].value);
+    print_value(fields[CODE].value);
+    print_named("reason", fields[REASON].value);
+    print_named("close_code", fields[CLOSE].value);
+    print_named("topic", fields[TOPIC].value);
+    print_named("principal", fields[WHO].value);
+    print_named("connection", fields[NAME].value);
+    print_named("peer", fields[PEER].value);
+    print_named("dialect", fields[DIALECT].value);
+    print_sentence(fields[MESSAGE].value);
+    print_sentence(fields[ADVICE].value);
     printf("\n");
     return true;
 }

@@ -1,8 +1,10 @@
-/* Why clients were denied or disconnected: a ring of the latest decisions, for people who ask.
- * Any thread; the lock is held for one copy. Memory: taken at opening, and never more; the oldest
- * decision gives way. STATUS_OUT_OF_MEMORY at opening; adding cannot fail.
- * Texts are copied, cut where they are longer than their room, and always UTF-8. Never a secret: a
- * principal is named by what its token says, not by the token. */
+/* Why clients were denied or disconnected: the latest decisions, for people who ask.
+ * Any thread; the lock is held for one look at all places and one copy. Memory: taken at opening,
+ * and never more; the oldest decision gives way. STATUS_OUT_OF_MEMORY at opening; adding cannot
+ * fail. Texts are copied, cut where they are longer than their room, and always UTF-8. Never a
+ * secret: a principal is named by what its token says, not by the token.
+ * Nobody pushes out everybody: one principal, or one address where no principal is known, has at
+ * most a sixteenth of the places, and all who are known by address only have half of them. */
 #ifndef DELIVERY_CAUSES_H
 #define DELIVERY_CAUSES_H
 
@@ -15,6 +17,9 @@
 
 #define CAUSE_CONNECTION_BYTES_MAX 64
 #define CAUSE_PRINCIPAL_BYTES_MAX  192
+#define CAUSE_PEER_BYTES_MAX       46
+/* Decisions that come faster than their places grow this old are too many for a line each. */
+#define CAUSE_PACE_MS 10000
 
 enum cause_kind {
     CAUSE_DENIED,       /* told no: the connection may live on */
@@ -26,6 +31,7 @@ struct cause {
     uint64_t at_ms;          /* since 1970 */
     struct slice connection; /* what answers and logs call it; a request's is its request id */
     struct slice principal;  /* "user:42", "operator"; absent: not known */
+    struct slice peer;       /* the address it came from; absent: not known */
     struct slice topic;      /* absent: none */
     enum status status;
     const char *reason;  /* static: a reason code that says more, or NULL */
@@ -37,7 +43,9 @@ struct causes;
 
 MUST_CHECK enum status causes_open(struct causes **causes, size_t capacity);
 void causes_close(struct causes *causes);
-void causes_add(struct causes *causes, const struct cause *cause);
+/* mono_ms: now, by a clock that does not step. False: there are too many of late, of this who or of
+ * all, to say so of each; it is kept all the same. */
+bool causes_add(struct causes *causes, const struct cause *cause, uint64_t mono_ms);
 
 /* What to look for: all that is given must be equal. */
 struct cause_filter {

@@ -103,6 +103,10 @@ static size_t count_topics(const struct consumers *consumers, struct slice princ
     return count;
 }
 
+static uint64_t active_since(uint64_t mono_ms) {
+    return mono_ms > CONSUMER_ACTIVE_MS ? mono_ms - CONSUMER_ACTIVE_MS : 0;
+}
+
 static enum status admit(struct consumers *consumers, const struct consumer_key *key,
                          uint64_t mono_ms, struct consumer_state *state) {
     char text[KEY_BYTES_MAX];
@@ -113,7 +117,7 @@ static enum status admit(struct consumers *consumers, const struct consumer_key 
         state->retry_after_ms = interval_ms - (mono_ms - consumer->polled_at_ms);
         return STATUS_RATE_LIMITED;
     }
-    uint64_t since_ms = mono_ms > CONSUMER_ACTIVE_MS ? mono_ms - CONSUMER_ACTIVE_MS : 0;
+    uint64_t since_ms = active_since(mono_ms);
     if (!consumer)
         consumer = add(consumers, joined, key->principal.size);
     if (!consumer)
@@ -164,8 +168,9 @@ enum status consumers_served(struct consumers *consumers, const struct consumer_
     return status;
 }
 
-size_t consumers_active(struct consumers *consumers, uint64_t since_mono_ms) {
+size_t consumers_active(struct consumers *consumers, uint64_t mono_ms) {
     size_t count = 0;
+    uint64_t since_mono_ms = active_since(mono_ms);
     pthread_mutex_lock(&consumers->lock);
     for (const struct consumer *one = consumers->newest; one && one->polled_at_ms >= since_mono_ms;
          one = one->older)

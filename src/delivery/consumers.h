@@ -47,7 +47,7 @@ MUST_CHECK enum status consumers_admit(struct consumers *consumers, const struct
 MUST_CHECK enum status consumers_served(struct consumers *consumers, const struct consumer_key *key,
                                         uint64_t lag, struct consumer_state *state);
 
-/* Those that polled since then. */
-size_t consumers_active(struct consumers *consumers, uint64_t since_mono_ms);
+/* Those that polled within CONSUMER_ACTIVE_MS. */
+size_t consumers_active(struct consumers *consumers, uint64_t mono_ms);
 
 #endif

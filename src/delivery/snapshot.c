@@ -25,6 +25,12 @@ void snapshot_unref(struct snapshot *snapshot) {
     free(snapshot);
 }
 
+/* Said first: who finds the file empty must know why. */
+void snapshot_withdraw(struct snapshot *snapshot) {
+    atomic_store(&snapshot->is_withdrawn, true);
+    (void)!ftruncate(snapshot->fd, 0);
+}
+
 /* Appends size bytes of the file from offset on. */
 static enum status append_file(const struct snapshot *snapshot, uint64_t offset, size_t size,
                                struct buffer *out) {
@@ -38,7 +44,8 @@ static enum status append_file(const struct snapshot *snapshot, uint64_t offset,
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return STATUS_STORE_UNAVAILABLE;
+            return atomic_load(&snapshot->is_withdrawn) ? STATUS_SLOW_CONSUMER
+                                                        : STATUS_STORE_UNAVAILABLE;
         done += (size_t)got;
     }
     out->size += size;

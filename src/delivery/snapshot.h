@@ -2,9 +2,10 @@
  * name, which goes with the process however that ends.
  * Immutable and shared: any thread may hold, read and let go of it. Memory is an index of parts;
  * the documents are on disk. The last reference closes the file.
- * STATUS_STORE_UNAVAILABLE when the file cannot be read, STATUS_OUT_OF_MEMORY, and the buffer's.
- * A document leaves only for a principal that may read its owner's; nothing that is handed out
- * depends on documents it may not read, but how many parts there are. */
+ * STATUS_STORE_UNAVAILABLE when the file cannot be read, STATUS_SLOW_CONSUMER when it was
+ * withdrawn, STATUS_OUT_OF_MEMORY, and the buffer's. A document leaves only for a principal that
+ * may read its owner's; nothing that is handed out depends on documents it may not read, but how
+ * many parts there are. */
 #ifndef DELIVERY_SNAPSHOT_H
 #define DELIVERY_SNAPSHOT_H
 
@@ -38,12 +39,16 @@ struct snapshot {
     struct snapshot_part *parts;
     size_t part_count;
     int fd;
+    atomic_bool is_withdrawn;
     atomic_uint references;
-    struct snapshot *next; /* the maker's */
+    struct snapshot *next; /* these two are the maker's */
+    uint64_t disk_bytes;
 };
 
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
 void snapshot_unref(struct snapshot *snapshot);
+/* Takes the disk back from under those who still read: they are told that they were too slow. */
+void snapshot_withdraw(struct snapshot *snapshot);
 
 /* Appends the documents of a part that the principal may read, with commas between them, and says
  * how many; all or nothing. Blocks on a disk: not for loops. */

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "delivery/snapshot_build.h"
 
 #define ARENA_BYTES_MAX (64u << 10)
@@ -91,13 +93,13 @@ static void drop_idle(struct snapshots *snapshots, struct snapshot *idle) {
     const struct snapshots_options *options = &snapshots->options;
     while (idle) {
         struct snapshot *next = idle->next;
-        uint64_t file_bytes = idle->file_bytes;
+        uint64_t disk_bytes = idle->disk_bytes;
         if (options->unpin)
             options->unpin(options->keeper, idle->topic, idle->watermark);
         snapshot_unref(idle);
         /* Only now is the disk free again. */
         pthread_mutex_lock(&snapshots->lock);
-        snapshots->bytes -= file_bytes;
+        snapshots->bytes -= disk_bytes;
         pthread_mutex_unlock(&snapshots->lock);
         idle = next;
     }
@@ -141,9 +143,41 @@ static void build_began(void *user, uint64_t watermark) {
         options->pin(options->keeper, slice_of(work->policy->patterns[0]), watermark);
 }
 
-static enum status build_reserve(void *user, uint64_t bytes) {
-    struct build_work *work = user;
-    struct snapshots *snapshots = work->snapshots;
+/* The oldest of those that nobody can be given any more and somebody still reads, with a reference;
+ * what it takes no longer counts for it. */
+static struct snapshot *take_oldest(struct snapshots *snapshots, uint64_t *disk_bytes) {
+    struct snapshot *oldest = NULL;
+    pthread_mutex_lock(&snapshots->lock);
+    for (struct snapshot *one = snapshots->alive; one; one = one->next)
+        if (one->disk_bytes > 0 && !is_current(snapshots, one))
+            oldest = one;
+    if (oldest) {
+        *disk_bytes = oldest->disk_bytes;
+        oldest->disk_bytes = 0;
+        (void)snapshot_ref(oldest);
+    }
+    pthread_mutex_unlock(&snapshots->lock);
+    return oldest;
+}
+
+static bool withdraw_oldest(struct snapshots *snapshots) {
+    uint64_t disk_bytes = 0;
+    struct snapshot *oldest = take_oldest(snapshots, &disk_bytes);
+    if (!oldest)
+        return false;
+    snapshot_withdraw(oldest);
+    log_event(LOG_WARN, "snapshot.withdrawn", log_slice("topic", oldest->topic),
+              log_int("watermark", (int64_t)oldest->watermark),
+              log_int("bytes", (int64_t)disk_bytes),
+              log_str("reason", "it was still being read, and a new one needs its room"));
+    snapshot_unref(oldest);
+    pthread_mutex_lock(&snapshots->lock);
+    snapshots->bytes -= disk_bytes;
+    pthread_mutex_unlock(&snapshots->lock);
+    return true;
+}
+
+static enum status reserve(struct snapshots *snapshots, uint64_t bytes) {
     enum status status = STATUS_OK;
     pthread_mutex_lock(&snapshots->lock);
     if (snapshots->is_cancelled)
@@ -153,6 +187,14 @@ static enum status build_reserve(void *user, uint64_t bytes) {
     else
         snapshots->bytes += bytes;
     pthread_mutex_unlock(&snapshots->lock);
+    return status;
+}
+
+static enum status build_reserve(void *user, uint64_t bytes) {
+    struct build_work *work = user;
+    enum status status = reserve(work->snapshots, bytes);
+    while (status == STATUS_LIMIT_REACHED && withdraw_oldest(work->snapshots))
+        status = reserve(work->snapshots, bytes);
     if (status == STATUS_OK)
         work->reserved_bytes += bytes;
     return status;
@@ -168,6 +210,11 @@ static void build_undo(struct build_work *work) {
         options->unpin(options->keeper, slice_of(work->policy->patterns[0]), work->watermark);
 }
 
+static void count_served(struct slot *slot) {
+    slot->served_count++;
+    metrics_add(METRIC_SYNC_SNAPSHOT_SERVED, METRIC_PLAIN, 1);
+}
+
 /* The build is over, with a snapshot or without: everybody who waited hears of it. */
 static void build_end(struct snapshots *snapshots, enum policy_row row, enum status status,
                       struct snapshot *made) {
@@ -178,7 +225,10 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
     slot->askers = NULL;
     slot->is_building = false;
     *(status == STATUS_OK ? &slot->built_count : &slot->failed_count) += 1;
+    metrics_add(METRIC_SYNC_SNAPSHOT_BUILDS,
+                METRIC_LABELS(status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED), 1);
     if (made) {
+        made->disk_bytes = made->file_bytes;
         made->next = snapshots->alive;
         snapshots->alive = made;
         slot->current = made;
@@ -187,7 +237,8 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
     for (struct snapshot_asker *asker = askers; asker; asker = asker->next) {
         asker->status = status;
         asker->snapshot = made ? snapshot_ref(made) : NULL;
-        slot->served_count += made != NULL;
+        if (made)
+            count_served(slot);
     }
     pthread_mutex_unlock(&snapshots->lock);
     while (askers) {
@@ -213,7 +264,10 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
     pthread_mutex_unlock(&snapshots->lock);
     drop_idle(snapshots, idle);
     log_event(LOG_DEBUG, "snapshot.building", log_str("topic", work.policy->patterns[0]));
+    uint64_t begun_ns = clock_now().mono_ns;
     enum status status = snapshot_build(&build, session, &made);
+    metrics_observe(METRIC_SYNC_SNAPSHOT_BUILD_DURATION_SECONDS, METRIC_PLAIN,
+                    clock_now().mono_ns - begun_ns, 1);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "snapshot.built", log_str("topic", work.policy->patterns[0]),
                   log_int("watermark", (int64_t)made->watermark),
@@ -277,7 +331,7 @@ static bool give_or_queue(struct snapshots *snapshots, enum policy_row row, uint
     pthread_mutex_lock(&snapshots->lock);
     if (is_usable(slot, now_ms, look)) {
         asker->snapshot = snapshot_ref(slot->current);
-        slot->served_count++;
+        count_served(slot);
     } else {
         slot->current = NULL;
         asker->next = slot->askers;

@@ -2,8 +2,10 @@
  * built once for all who ask at the same time.
  * Any thread; one lock, never held while a disk is waited for. An asker's memory stays its own and
  * must last until it is answered. Files of at most bytes_max in all, old ones that somebody still
- * reads included; the service holds the last reference of each, so that nobody but snapshots_tick,
- * snapshots_build and snapshots_close ever waits for a large file to be freed.
+ * reads included, which are withdrawn where a new one needs their room, the oldest first: nobody
+ * who reads slowly keeps others from beginning. The service holds the last reference of each, so
+ * that nobody but snapshots_tick, snapshots_build and snapshots_close ever waits for a large file
+ * to be freed.
  * Asking fails with what reading the store or building fails with; all who wait for a build that
  * fails are told, and who asks later tries anew. STATUS_LIMIT_REACHED: no room within bytes_max.
  * A snapshot that is handed out is of the store's epoch; the journal behind it was whole, and no

@@ -337,6 +337,9 @@ static enum status change_build(struct projector *projector, struct change *chan
     struct checkpoint_decision decision =
         checkpoint_decide(change->has_checkpoint ? &change->checkpoint : NULL, &incoming);
     change->is_skipped = decision.action == CHECKPOINT_SKIP;
+    /* The document of a checkpoint that is ahead cannot fit it: that is no reason of its own. */
+    if (decision.has_drift && decision.drift == REASON_CHECKPOINT_AHEAD)
+        change->has_drift = false;
     if (decision.has_drift)
         change_drift(change, decision.drift);
     return summary_cache_prepare(&projector->cache, change->entry, &change->summary,

@@ -1,6 +1,7 @@
 #include "server/append_answer.h"
 
 #include "authority/event_json.h"
+#include "server/telemetry.h"
 #include "wire/json.h"
 
 #define DETAILS_BYTES_MAX 8192
@@ -60,6 +61,10 @@ static enum status write_limit(struct buffer *out, const struct append_refusal *
     return status;
 }
 
+struct slice append_refused_topic(const struct append_request *request) {
+    return request->kind == APPEND_TOPIC_EVENT ? request->entity_id : request->refusal.topic;
+}
+
 enum status append_write_details(struct buffer *out, const struct append_request *request) {
     const struct append_refusal *refusal = &request->refusal;
     enum status status;
@@ -89,6 +94,7 @@ static enum status write_item_error(struct buffer *out, struct exchange *exchang
                                     const struct append_request *request) {
     struct buffer details;
     buffer_init(&details, DETAILS_BYTES_MAX);
+    telemetry_exchange_refused(exchange, request->status, append_refused_topic(request));
     enum status status = append_write_details(&details, request);
     const struct exchange_error error = {.status = request->status,
                                          .message = request->refusal.message,

@@ -16,6 +16,8 @@ unsigned append_http_status(const struct append_request *request);
  * now_ms is for the worker's liveness. */
 MUST_CHECK enum status append_write_answer(struct buffer *out, const struct append_request *request,
                                            uint64_t now_ms);
+/* What a refusal is about, where that is known; else absent. */
+struct slice append_refused_topic(const struct append_request *request);
 /* A JSON object of what is known about the refusal, or nothing. */
 MUST_CHECK enum status append_write_details(struct buffer *out,
                                             const struct append_request *request);

@@ -17,6 +17,7 @@
 #include "server/operator_key.h"
 #include "server/route.h"
 #include "server/server.h"
+#include "server/telemetry.h"
 #include "server/version_gate.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
@@ -329,6 +330,8 @@ static void conn_refuse(struct conn *conn, enum status status) {
     if (!conn->exchange)
         conn->exchange = exchange_new(conn, NULL);
     /* An answer that has begun cannot turn into an error: it breaks off instead. */
+    if (conn->exchange && conn->exchange->answered)
+        telemetry_exchange_ended(conn->exchange, status);
     if (!conn->exchange || conn->exchange->answered) {
         conn_close(conn);
         return;
@@ -394,10 +397,14 @@ static enum status admit_reader(struct conn *conn, const struct http1_request *r
         exchange->principal = &principal_operator;
         return STATUS_OK;
     }
+    struct token_bearer bearer = {0};
     enum status status = gate_check_origin(gate, request);
-    return status == STATUS_OK
-               ? gate_admit(gate, request, clock_wall_ms(&conn->loop->clock), &exchange->principal)
-               : status;
+    if (status == STATUS_OK)
+        status = gate_admit(gate, request, clock_wall_ms(&conn->loop->clock), &exchange->principal,
+                            &bearer);
+    if (bearer.size > 0)
+        exchange->bearer = strndup(bearer.name, bearer.size);
+    return status;
 }
 
 /* The operator's own tools are no clients that could be too old. */

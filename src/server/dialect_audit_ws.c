@@ -295,7 +295,7 @@ static enum status begin(struct link *link) {
 /* Who asks is not who it says, or may not: counted, logged, and told. */
 static enum status deny(struct link *link, enum status why, const char *reason) {
     if (status_http(why) == 401 || status_http(why) == 403)
-        link_tell_denied(link, (struct slice){NULL, 0}, why);
+        link_tell_refused(link, (struct slice){NULL, 0}, why);
     link->close_code = (unsigned)ws_close_code(why);
     return refuse(link, why, "reason", reason);
 }
@@ -342,7 +342,11 @@ static void nonce_used(struct link *link, struct link_call *call, enum status st
 
 static enum status check_capability(struct link *link, struct slice capability, uint64_t now_ms) {
     const struct principal *principal = NULL;
-    enum status status = gate_admit_token(&link->server->gate, capability, now_ms, &principal);
+    struct token_bearer bearer = {0};
+    enum status status =
+        gate_admit_token(&link->server->gate, capability, now_ms, &principal, &bearer);
+    if (bearer.size > 0)
+        link->bearer = strndup(bearer.name, bearer.size);
     if (status != STATUS_OK)
         return status;
     link_admitted(link, principal);

@@ -126,7 +126,7 @@ static enum status refuse_client(struct link *link, const struct phoenix_address
                                  enum status refusal) {
     struct buffer body;
     buffer_init(&body, 4096);
-    link_tell_incompatible(link, refusal);
+    link_tell_refused(link, (struct slice){NULL, 0}, refusal);
     enum status status =
         compatibility_write_json(&link->server->gate.compatibility, refusal, &body);
     if (status == STATUS_OK)
@@ -194,14 +194,14 @@ static enum status refresh(struct link *link, const struct phoenix_message *mess
         status = STATUS_INVALID_MESSAGE;
     if (status == STATUS_OK)
         status = gate_admit_token(&link->server->gate, buffer_slice(&token),
-                                  clock_wall_ms(&link->loop->clock), &principal);
+                                  clock_wall_ms(&link->loop->clock), &principal, NULL);
     buffer_release(&token);
     if (status == STATUS_OK)
         status = link_refresh(link, principal);
     principal_unref(principal);
     if (status != STATUS_OK) {
         if (status_http(status) == 401 || status_http(status) == 403)
-            link_tell_denied(link, (struct slice){NULL, 0}, status);
+            link_tell_refused(link, (struct slice){NULL, 0}, status);
         return phoenix_say_refusal(link, to, status);
     }
     buffer_init(&body, 256);

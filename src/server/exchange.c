@@ -41,6 +41,7 @@ static void exchange_free(struct exchange *exchange) {
     if (exchange->work)
         exchange->work_free(exchange->work);
     principal_unref(exchange->principal);
+    free(exchange->bearer);
     buffer_release(&exchange->parameter_memory);
     buffer_release(&exchange->body);
     free(exchange);
@@ -192,8 +193,7 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     char allowed[64] = "";
     struct buffer body;
     buffer_init(&body, ERROR_BYTES_MAX);
-    if (status_http(error->status) == 401 || status_http(error->status) == 403)
-        telemetry_exchange_denied(exchange, error->status);
+    telemetry_exchange_refused(exchange, error->status, error->topic);
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
         /* The parser refuses CONNECT before there is a request, and nothing takes it. */
         if (exchange->request)
@@ -272,6 +272,7 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
     assert(exchange->answered && !conn->ending);
     if (outlived_token(exchange)) {
+        telemetry_exchange_ended(exchange, STATUS_TOKEN_EXPIRED);
         conn_cut(conn);
         return false;
     }
@@ -300,7 +301,8 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
     (void)more;
 }
 
-void exchange_abort(struct exchange *exchange) {
+void exchange_abort(struct exchange *exchange, enum status status) {
+    telemetry_exchange_ended(exchange, status);
     conn_close(exchange->conn);
 }
 

@@ -37,9 +37,10 @@ struct exchange {
     const struct http1_request *request; /* NULL with conn, or when there was none */
     const struct route *route;
     const struct principal *principal; /* behind a reader's route; a reference. NULL: nobody yet */
-    enum grant_view view;              /* which frames of its topic the principal gets */
-    unsigned routes_hidden;            /* flags of those that are not served where it came in */
-    uint64_t begun_ns;                 /* when its head was read */
+    char *bearer;           /* whose token was refused, for people to know; NULL: not known */
+    enum grant_view view;   /* which frames of its topic the principal gets */
+    unsigned routes_hidden; /* flags of those that are not served where it came in */
+    uint64_t begun_ns;      /* when its head was read */
     struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */
     size_t parameter_count;
     struct buffer parameter_memory;
@@ -62,6 +63,7 @@ struct exchange_error {
     const char *message;     /* NULL: the status's own */
     const char *reason_code; /* NULL: none */
     struct slice details;    /* a JSON object, or empty */
+    struct slice topic;      /* what it is about; absent: the route's, if it has one */
     struct http1_header *headers;
     size_t header_count;
 };
@@ -100,8 +102,9 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
 MUST_CHECK bool exchange_send(struct exchange *exchange, struct slice piece);
 /* The last piece, which may be empty. Touch the exchange no more. */
 void exchange_end(struct exchange *exchange, struct slice piece);
-/* Breaks off: closes the connection, so that nobody takes the answer for a whole one. */
-void exchange_abort(struct exchange *exchange);
+/* Breaks off for that reason: closes the connection, so that nobody takes the answer for a whole
+ * one. */
+void exchange_abort(struct exchange *exchange, enum status status);
 /* The token it came with has ended meanwhile: nothing more may be answered of what it opened. */
 bool exchange_outlives_token(const struct exchange *exchange);
 /* A piece is still being written. */

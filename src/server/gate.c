@@ -55,11 +55,13 @@ void gate_reload(struct gate *gate, bool always) {
 /* ---- admission ---- */
 
 enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
-                             const struct principal **principal) {
+                             const struct principal **principal, struct token_bearer *bearer) {
     struct key_set *keys = keys_current(gate->keys);
-    enum status status = token_verify(&gate->policy, keys, token, now_ms, principal);
+    enum status status = token_verify(&gate->policy, keys, token, now_ms, principal, bearer);
     key_set_unref(keys);
     if (status == STATUS_OK && revocations_has(gate->revocations, *principal)) {
+        if (bearer)
+            bearer->size = principal_name(*principal, bearer->name);
         principal_unref(*principal);
         *principal = NULL;
         status = STATUS_TOKEN_REVOKED;
@@ -68,7 +70,8 @@ enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now
 }
 
 static enum status admit_bearer(struct gate *gate, const struct http1_request *request,
-                                uint64_t now_ms, const struct principal **principal) {
+                                uint64_t now_ms, const struct principal **principal,
+                                struct token_bearer *bearer) {
     static const char scheme[] = "bearer";
     struct slice value;
     if (!http1_header_find(request, SLICE("authorization"), &value) || value.size == 0)
@@ -80,11 +83,11 @@ static enum status admit_bearer(struct gate *gate, const struct http1_request *r
     struct slice token = slice_from(value, size);
     while (token.size > 0 && token.data[0] == ' ')
         token = slice_from(token, 1);
-    return gate_admit_token(gate, token, now_ms, principal);
+    return gate_admit_token(gate, token, now_ms, principal, bearer);
 }
 
 enum status gate_admit(struct gate *gate, const struct http1_request *request, uint64_t now_ms,
-                       const struct principal **principal) {
+                       const struct principal **principal, struct token_bearer *bearer) {
     struct buffer token;
     bool found = false;
     buffer_init(&token, TOKEN_BYTES_MAX);
@@ -92,10 +95,11 @@ enum status gate_admit(struct gate *gate, const struct http1_request *request, u
     if (status == STATUS_PAYLOAD_TOO_LARGE)
         status = STATUS_INVALID_TOKEN;
     else if (status == STATUS_OK && found)
-        status = token.size > 0 ? gate_admit_token(gate, buffer_slice(&token), now_ms, principal)
-                                : STATUS_MISSING_AUTHORIZATION;
+        status = token.size > 0
+                     ? gate_admit_token(gate, buffer_slice(&token), now_ms, principal, bearer)
+                     : STATUS_MISSING_AUTHORIZATION;
     else if (status == STATUS_OK)
-        status = admit_bearer(gate, request, now_ms, principal);
+        status = admit_bearer(gate, request, now_ms, principal, bearer);
     buffer_release(&token);
     return status;
 }

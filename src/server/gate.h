@@ -31,14 +31,17 @@ void gate_release(struct gate *gate);
 /* Looks at the keys again: always, or only if their file changed. */
 void gate_reload(struct gate *gate, bool always);
 
-/* By ?token=, since browsers can put it nowhere else, or by Authorization: Bearer. */
+/* By ?token=, since browsers can put it nowhere else, or by Authorization: Bearer. The bearer may
+ * be NULL, here and below. */
 MUST_CHECK enum status gate_admit(struct gate *gate, const struct http1_request *request,
-                                  uint64_t now_ms, const struct principal **principal);
+                                  uint64_t now_ms, const struct principal **principal,
+                                  struct token_bearer *bearer);
 /* Whether the query brings one, whatever it is. */
 bool gate_has_token(const struct http1_request *request);
 /* A token that came another way: a refresh, a capability. */
 MUST_CHECK enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
-                                        const struct principal **principal);
+                                        const struct principal **principal,
+                                        struct token_bearer *bearer);
 /* STATUS_ORIGIN_NOT_ALLOWED for a page that may not connect; requests without Origin may. */
 MUST_CHECK enum status gate_check_origin(const struct gate *gate,
                                          const struct http1_request *request);

@@ -54,6 +54,7 @@ static void answer_refused(struct exchange *exchange, const struct append_reques
     exchange_answer_error(exchange, &(struct exchange_error){.status = request->status,
                                                              .message = request->refusal.message,
                                                              .details = buffer_slice(&details),
+                                                             .topic = append_refused_topic(request),
                                                              .headers = &header,
                                                              .header_count = retry_after_ms > 0});
     buffer_release(&details);

@@ -285,8 +285,9 @@ static bool batch_answer(struct batch *batch) {
     exchange_ref(exchange);
     while (more && exchange->conn && !exchange_is_sending(exchange)) {
         buffer_clear(&batch->page);
-        if (page_fill(batch) != STATUS_OK) {
-            exchange_abort(exchange);
+        enum status status = page_fill(batch);
+        if (status != STATUS_OK) {
+            exchange_abort(exchange, status);
             break;
         }
         if (batch->page.size == 0)
@@ -314,8 +315,9 @@ static bool batch_tell_broken(struct batch *batch) {
         return false;
     }
     buffer_clear(&batch->page);
-    if (page_item(batch, batch->item_count, &last) != STATUS_OK) {
-        exchange_abort(exchange);
+    enum status status = page_item(batch, batch->item_count, &last);
+    if (status != STATUS_OK) {
+        exchange_abort(exchange, status);
         return false;
     }
     return exchange_send(exchange, buffer_slice(&batch->page));

@@ -82,10 +82,12 @@ static enum status find_topic(struct store_read *read, struct store_session *ses
 static enum status deny(struct store_read *read, const struct topic_cursor *cursor,
                         struct plan_row *row) {
     struct exchange *exchange = read->exchange;
+    char who[PRINCIPAL_NAME_BYTES_MAX];
     const struct cause cause = {.connection = slice_of(exchange->request_id),
+                                .principal = {who, principal_name(exchange->principal, who)},
                                 .topic = row->topic_name,
                                 .dialect = LABEL_DIALECT_HTTP};
-    telemetry_denied(exchange->server, cause, row->grant.status);
+    telemetry_refused(exchange->server, cause, row->grant.status);
     row->has_window = false;
     return name_by_rule(read->more, cursor, row);
 }

@@ -39,8 +39,7 @@ static void put_causes(struct object_writer *object, struct server *server) {
 
 static uint64_t active_consumers(struct server *server) {
     uint64_t mono_ms = clock_now().mono_ns / CLOCK_NS_PER_MS;
-    return consumers_active(server->consumers,
-                            mono_ms > CONSUMER_ACTIVE_MS ? mono_ms - CONSUMER_ACTIVE_MS : 0) +
+    return consumers_active(server->consumers, mono_ms) +
            metrics_get_all(METRIC_SYNC_SOCKET_CONNECTIONS);
 }
 

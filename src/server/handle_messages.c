@@ -10,6 +10,7 @@
 #include "server/store_read.h"
 #include "server/telemetry.h"
 #include "server/topic_reader.h"
+#include "server/transport.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
 
@@ -34,6 +35,7 @@ struct poll {
 struct poller {
     size_t size;
     char name[PRINCIPAL_NAME_BYTES_MAX];
+    char peer[TRANSPORT_PEER_BYTES_MAX];
 };
 
 static void poll_free(void *work) {
@@ -71,6 +73,7 @@ static void count_poll(enum metric metric) {
 static struct cause cause_of(struct exchange *exchange, struct poller *poller) {
     return (struct cause){.connection = exchange_request_id(exchange),
                           .principal = poller_name(exchange, poller),
+                          .peer = transport_peer(exchange->conn, poller->peer),
                           .topic = exchange->parameters[0],
                           .dialect = LABEL_DIALECT_POLL};
 }

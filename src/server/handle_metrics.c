@@ -6,8 +6,6 @@
 #include "server/process_stats.h"
 #include "server/server.h"
 
-#define ACTIVE_MS 60000
-
 static void measure_process(const struct server *server) {
     const struct process_stats stats = process_stats_read();
     const struct clock_reading now = clock_now();
@@ -43,9 +41,11 @@ static void measure(struct server *server, uint64_t mono_ms) {
     metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN, readers_waiting(server->readers));
     metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, server_store_works(server, mono_ms));
     metrics_set(METRIC_KHALA_FANOUT_CONSUMERS, METRIC_PLAIN,
-                consumers_active(server->consumers, mono_ms > ACTIVE_MS ? mono_ms - ACTIVE_MS : 0));
+                consumers_active(server->consumers, mono_ms));
     metrics_set(METRIC_KHALA_FANOUT_WINDOW_TOPICS, METRIC_PLAIN, hub.topics);
     metrics_set(METRIC_KHALA_FANOUT_WINDOW_BYTES, METRIC_PLAIN, hub.bytes);
+    metrics_set(METRIC_SYNC_SNAPSHOT_BYTES, METRIC_PLAIN,
+                snapshots_bytes(server->snapshot_service.snapshots));
 }
 
 void handle_metrics(struct exchange *exchange) {

@@ -159,7 +159,7 @@ static void fail(struct reproject_work *work, enum status status) {
               log_slice("entity_id", work->entity.id),
               log_int("repaired", (int64_t)work->total.repaired));
     if (exchange->answered)
-        exchange_abort(exchange);
+        exchange_abort(exchange, status);
     else
         exchange_answer_status(exchange, status);
 }

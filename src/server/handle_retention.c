@@ -62,7 +62,7 @@ static void answer(struct retention_work *work) {
     if (status == STATUS_OK)
         status = retention_report_write(work->request.report, &out);
     if (status != STATUS_OK && exchange->answered)
-        exchange_abort(exchange);
+        exchange_abort(exchange, status);
     else if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
     else if (exchange->answered)

@@ -158,7 +158,7 @@ static void page_answer(struct store_read *read) {
     if (read->status == STATUS_OK && exchange_outlives_token(exchange))
         read->status = STATUS_TOKEN_EXPIRED;
     if (read->status != STATUS_OK && exchange->answered)
-        exchange_abort(exchange);
+        exchange_abort(exchange, read->status);
     else if (read->status != STATUS_OK)
         exchange_answer_status(exchange, read->status);
     if (read->status != STATUS_OK)

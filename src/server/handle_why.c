@@ -10,24 +10,35 @@
 #define TEXT_BYTES_MAX   2048
 
 struct why {
+    const struct server *server;
     struct buffer out;
     size_t count;
     uint64_t limit;
     enum status status;
 };
 
-static enum status write_cause(struct buffer *out, const struct cause *cause) {
+static struct slice class_name_of(const struct server *server, struct slice topic) {
+    return topic.data
+               ? slice_of(topic_class_name(policy_of(&server->config.policies, topic)->topic_class))
+               : topic;
+}
+
+static enum status write_cause(struct buffer *out, const struct server *server,
+                               const struct cause *cause) {
     struct object_writer object = object_begin(out);
     object_number(&object, SLICE("at"), cause->at_ms);
     object_text(&object, SLICE("decision"),
                 cause->kind == CAUSE_DENIED ? SLICE("denied") : SLICE("disconnected"));
     object_text(&object, SLICE("code"), slice_of(status_code(cause->status)));
     object_text(&object, SLICE("message"), slice_of(status_message(cause->status)));
+    object_text(&object, SLICE("advice"), slice_of(status_advice(cause->status)));
     object_text(&object, SLICE("reason_code"),
                 cause->reason ? slice_of(cause->reason) : (struct slice){NULL, 0});
     object_text(&object, SLICE("connection"), cause->connection);
     object_text(&object, SLICE("principal"), cause->principal);
+    object_text(&object, SLICE("peer"), cause->peer);
     object_text(&object, SLICE("topic"), cause->topic);
+    object_text(&object, SLICE("topic_class"), class_name_of(server, cause->topic));
     object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(cause->dialect)));
     if (cause->close_code > 0)
         object_number(&object, SLICE("close_code"), cause->close_code);
@@ -41,7 +52,7 @@ static bool add_cause(void *user, const struct cause *cause) {
     if (why->count > 0)
         why->status = buffer_append_byte(&why->out, ',');
     if (why->status == STATUS_OK)
-        why->status = write_cause(&why->out, cause);
+        why->status = write_cause(&why->out, why->server, cause);
     why->count++;
     return why->status == STATUS_OK && why->count < why->limit;
 }
@@ -60,7 +71,7 @@ static enum status query_text(const struct exchange *exchange, struct slice name
 }
 
 static void answer(struct exchange *exchange, const struct cause_filter *filter, uint64_t limit) {
-    struct why why = {.limit = limit};
+    struct why why = {.server = exchange->server, .limit = limit};
     buffer_init(&why.out, ANSWER_BYTES_MAX);
     why.status = buffer_append_slice(&why.out, SLICE("{\"decisions\":["));
     if (why.status == STATUS_OK)

@@ -143,6 +143,7 @@ void link_free(struct link *link) {
     if (link->dialect->state_free)
         link->dialect->state_free(link->state);
     principal_unref(link->principal);
+    free(link->bearer);
     if (link->websocket)
         websocket_free(link->websocket);
     buffer_release(&link->own);
@@ -734,8 +735,8 @@ static const struct link_reader *furthest_behind(const struct link *link) {
 }
 
 static void evict(struct link *link) {
-    char who[PRINCIPAL_NAME_BYTES_MAX];
-    struct cause cause = link_cause(link, furthest_behind(link), who);
+    struct cause_names names;
+    struct cause cause = link_cause(link, furthest_behind(link), &names);
     cause.close_code = link->close_code = CLOSE_SLOW_CONSUMER;
     telemetry_evicted(link->server, cause);
     if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)

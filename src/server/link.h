@@ -78,6 +78,7 @@ struct link {
     struct websocket *websocket; /* NULL: an event stream */
     void *state;                 /* the dialect's */
     const struct principal *principal;
+    char *bearer; /* whose token was refused, for people to know; NULL: not known */
     struct link_reader *readers;
     size_t reader_count;
     struct buffer own; /* replies and notices, behind what the socket is taking */

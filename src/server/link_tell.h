@@ -12,16 +12,14 @@
 struct link;
 struct link_reader;
 
-/* Whose it is and which topic, where there is a reader. The text is the caller's, and lives as
- * long as the cause. */
+/* Whose it is and which topic, where there is a reader. */
 struct cause link_cause(const struct link *link, const struct link_reader *reader,
-                        char text[PRINCIPAL_NAME_BYTES_MAX]);
+                        struct cause_names *names);
 /* The server is about to end it. */
 void link_tell_why(struct link *link, enum status status, unsigned close_code);
-/* Somebody asked for what it may not have; topic data NULL: none. */
-void link_tell_denied(struct link *link, struct slice topic, enum status status);
-/* Its client is not one this server speaks with. */
-void link_tell_incompatible(struct link *link, enum status status);
+/* It asked for what it may not have, or its client is not one this server speaks with; topic data
+ * NULL: none. */
+void link_tell_refused(struct link *link, struct slice topic, enum status status);
 /* A reader's cursor is stale. */
 void link_tell_stale(const struct link_reader *reader);
 /* An error message is on its way to the peer. */

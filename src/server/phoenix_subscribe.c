@@ -98,7 +98,7 @@ static enum status write_forbidden(struct link *link, const struct subscribe *su
         const struct subscribe_item *item = &subscribe->items[i];
         if (item->grant.status == STATUS_OK)
             continue;
-        link_tell_denied(link, item->topic, item->grant.status);
+        link_tell_refused(link, item->topic, item->grant.status);
         if (*reason)
             status = buffer_append_byte(&names, ',');
         else

@@ -1,12 +1,18 @@
 #include "server/process_stats.h"
 
 #include <dirent.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define FD_FOLDER     "/proc/self/fd"
+#define LOOKS_A_COUNT 10
+
+static atomic_uint_fast64_t fds_counted;
 
 static uint64_t entries_of(const char *folder) {
     uint64_t count = 0;
@@ -20,13 +26,21 @@ static uint64_t entries_of(const char *folder) {
     return count > 3 ? count - 3 : 0;
 }
 
-/* Linux tells the number of descriptors as the folder's size since 6.2; before, they are counted.
- */
-static uint64_t count_fds(void) {
+/* Linux tells the number of descriptors as the folder's size since 6.2; before, it is 0. */
+static uint64_t fds_told(void) {
     struct stat folder;
-    if (stat("/proc/self/fd", &folder) == 0 && folder.st_size > 0)
-        return (uint64_t)folder.st_size;
-    return entries_of("/proc/self/fd");
+    return stat(FD_FOLDER, &folder) == 0 && folder.st_size > 0 ? (uint64_t)folder.st_size : 0;
+}
+
+static uint64_t count_fds(void) {
+    uint64_t told = fds_told();
+    return told > 0 ? told : atomic_load(&fds_counted);
+}
+
+void process_stats_look(void) {
+    static unsigned looks;
+    if (looks++ % LOOKS_A_COUNT == 0 && fds_told() == 0)
+        atomic_store(&fds_counted, entries_of(FD_FOLDER));
 }
 
 /* The second number of statm, in pages. */

@@ -15,6 +15,8 @@
 #include "server/limits.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/process_stats.h"
+#include "server/telemetry.h"
 
 #define READER_TASKS_MAX 100000
 #define CAUSES_KEPT      1024
@@ -191,6 +193,8 @@ static void on_look(uv_timer_t *look) {
     struct server *server = look->data;
     look_at_store(server);
     gate_reload(&server->gate, false);
+    telemetry_tick(server);
+    process_stats_look();
 }
 
 static void control_close(struct server *server) {
@@ -576,6 +580,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     if (status == STATUS_OK)
         status = serve(server, on_ready);
     store_stop(server);
+    telemetry_tick(server);
     if (status == STATUS_OK)
         log_event(LOG_INFO, "server.ended", log_str("state", "clean"));
     return status;

@@ -47,6 +47,7 @@ struct server {
     struct hub *hub;
     struct consumers *consumers;
     struct causes *causes;
+    atomic_uint_fast64_t decisions_unlogged; /* about clients, since it was last said */
     struct topic_activity *activity;
     struct clock_reading started;
     struct writer *writer;

@@ -94,7 +94,7 @@ static void answer_page(struct store_read *read) {
     if (read->status == STATUS_OK && exchange_outlives_token(exchange))
         read->status = STATUS_TOKEN_EXPIRED;
     if (read->status != STATUS_OK && exchange->answered) {
-        exchange_abort(exchange);
+        exchange_abort(exchange, read->status);
         return;
     }
     if (read->status != STATUS_OK) {

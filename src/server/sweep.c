@@ -17,10 +17,7 @@ static void end_exchange(struct conn *conn) {
     struct exchange *exchange = conn->exchange;
     conn->keep_alive = false;
     if (exchange->answered) {
-        telemetry_disconnected(exchange->server,
-                               (struct cause){.status = STATUS_TOKEN_REVOKED,
-                                              .connection = exchange_request_id(exchange),
-                                              .dialect = LABEL_DIALECT_HTTP});
+        telemetry_exchange_ended(exchange, STATUS_TOKEN_REVOKED);
         conn_cut(conn);
     } else if (conn->state == CONN_READING) {
         exchange->refused = STATUS_TOKEN_REVOKED;

@@ -2,8 +2,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/conn.h"
 #include "server/route.h"
 #include "server/server.h"
+#include "server/version_gate.h"
 
 /* ---- decisions about clients ---- */
 
@@ -11,8 +13,9 @@ static unsigned class_of(const struct server *server, struct slice topic) {
     return topic.data ? policy_of(&server->config.policies, topic)->topic_class : TOPIC_CLASS_COUNT;
 }
 
-static void log_cause(const struct cause *cause) {
-    struct log_field fields[8];
+/* The topic is last: it is the one that may be long. */
+static void log_cause(const struct server *server, const struct cause *cause) {
+    struct log_field fields[9];
     size_t count = 0;
     bool is_request = cause->dialect == LABEL_DIALECT_HTTP || cause->dialect == LABEL_DIALECT_POLL;
     fields[count++] = log_str("code", status_code(cause->status));
@@ -20,33 +23,45 @@ static void log_cause(const struct cause *cause) {
     fields[count++] = log_str("dialect", label_dialect_name(cause->dialect));
     if (cause->principal.data)
         fields[count++] = log_slice("principal", cause->principal);
-    if (cause->topic.data)
-        fields[count++] = log_slice("topic", cause->topic);
+    if (cause->peer.data)
+        fields[count++] = log_slice("peer", cause->peer);
     if (cause->reason)
         fields[count++] = log_str("reason", cause->reason);
     if (cause->close_code > 0)
         fields[count++] = log_int("close_code", cause->close_code);
+    if (cause->topic.data) {
+        fields[count++] = log_str(
+            "topic_class",
+            topic_class_name(policy_of(&server->config.policies, cause->topic)->topic_class));
+        fields[count++] = log_slice("topic", cause->topic);
+    }
     log_emit(LOG_INFO, cause->kind == CAUSE_DENIED ? "client.denied" : "client.disconnected",
              fields, count);
 }
 
 static void remember(struct server *server, struct cause cause, enum cause_kind kind) {
+    struct clock_reading now = clock_now();
     cause.kind = kind;
-    cause.at_ms = clock_now().wall_ms;
-    causes_add(server->causes, &cause);
-    log_cause(&cause);
+    cause.at_ms = now.wall_ms;
+    if (causes_add(server->causes, &cause, now.mono_ns / CLOCK_NS_PER_MS))
+        log_cause(server, &cause);
+    else
+        atomic_fetch_add(&server->decisions_unlogged, 1);
 }
 
-void telemetry_denied(struct server *server, struct cause cause, enum status status) {
-    cause.status = status;
-    metrics_add(METRIC_AUTH_DENIALS, METRIC_LABELS(status, class_of(server, cause.topic)), 1);
-    remember(server, cause, CAUSE_DENIED);
+void telemetry_tick(struct server *server) {
+    uint64_t count = atomic_exchange(&server->decisions_unlogged, 0);
+    if (count > 0)
+        log_event(LOG_INFO, "client.decisions_unlogged", log_int("count", (int64_t)count));
 }
 
-void telemetry_incompatible(struct server *server, struct cause cause, enum status status) {
+void telemetry_refused(struct server *server, struct cause cause, enum status status) {
     cause.status = status;
-    metrics_add(METRIC_SYNC_SOCKET_COMPATIBILITY_REJECTED,
-                METRIC_LABELS(LABEL_SURFACE_KHALA_WEBSOCKET, status), 1);
+    if (version_gate_refuses(status))
+        metrics_add(METRIC_SYNC_SOCKET_COMPATIBILITY_REJECTED,
+                    METRIC_LABELS(LABEL_SURFACE_KHALA_WEBSOCKET, status), 1);
+    else if (status_http(status) == 401 || status_http(status) == 403)
+        metrics_add(METRIC_AUTH_DENIALS, METRIC_LABELS(status, class_of(server, cause.topic)), 1);
     remember(server, cause, CAUSE_DENIED);
 }
 
@@ -156,26 +171,51 @@ void telemetry_answered(struct exchange *exchange, unsigned http_status) {
         log_answer(exchange, http_status, took_ns);
 }
 
-/* who is memory for the name in it. */
-static struct cause cause_of_exchange(struct exchange *exchange,
-                                      char who[PRINCIPAL_NAME_BYTES_MAX]) {
-    static const struct slice of_topic = SLICE("{topic}");
-    struct cause cause = {.connection = exchange_request_id(exchange),
-                          .dialect = LABEL_DIALECT_HTTP};
+/* An operator's route that answers anything but 401 has seen the key. */
+static const struct principal *asker_of(const struct exchange *exchange, enum status status) {
     if (exchange->principal)
-        cause.principal = (struct slice){who, principal_name(exchange->principal, who)};
-    if (exchange->route && exchange->parameter_count > 0 &&
-        memmem(exchange->route->path, strlen(exchange->route->path), of_topic.data, of_topic.size))
-        cause.topic = exchange->parameters[0];
+        return exchange->principal;
+    bool is_operators = exchange->route && exchange->route->flags & ROUTE_OPERATOR;
+    return is_operators && status_http(status) != 401 ? &principal_operator : NULL;
+}
+
+static struct slice topic_of(const struct exchange *exchange) {
+    static const struct slice of_topic = SLICE("{topic}");
+    bool has_one =
+        exchange->route && exchange->parameter_count > 0 &&
+        memmem(exchange->route->path, strlen(exchange->route->path), of_topic.data, of_topic.size);
+    return has_one ? exchange->parameters[0] : (struct slice){NULL, 0};
+}
+
+static struct cause cause_of(struct exchange *exchange, enum status status,
+                             struct cause_names *names) {
+    const struct principal *asker = asker_of(exchange, status);
+    struct cause cause = {.connection = exchange_request_id(exchange),
+                          .topic = topic_of(exchange),
+                          .status = status,
+                          .dialect = LABEL_DIALECT_HTTP};
+    if (asker)
+        cause.principal = (struct slice){names->principal, principal_name(asker, names->principal)};
+    else if (exchange->bearer)
+        cause.principal = slice_of(exchange->bearer);
+    if (exchange->conn)
+        cause.peer = transport_peer(exchange->conn, names->peer);
     return cause;
 }
 
-void telemetry_exchange_denied(struct exchange *exchange, enum status status) {
-    char who[PRINCIPAL_NAME_BYTES_MAX];
-    telemetry_denied(exchange->server, cause_of_exchange(exchange, who), status);
+void telemetry_exchange_refused(struct exchange *exchange, enum status status, struct slice topic) {
+    int http_status = status_http(status);
+    struct cause_names names;
+    if (http_status != 401 && http_status != 403 && http_status != 413 && http_status != 426 &&
+        http_status != 429)
+        return;
+    struct cause cause = cause_of(exchange, status, &names);
+    if (topic.data)
+        cause.topic = topic;
+    telemetry_refused(exchange->server, cause, status);
 }
 
-void telemetry_exchange_incompatible(struct exchange *exchange, enum status status) {
-    char who[PRINCIPAL_NAME_BYTES_MAX];
-    telemetry_incompatible(exchange->server, cause_of_exchange(exchange, who), status);
+void telemetry_exchange_ended(struct exchange *exchange, enum status status) {
+    struct cause_names names;
+    telemetry_disconnected(exchange->server, cause_of(exchange, status, &names));
 }

@@ -15,12 +15,15 @@
 struct exchange;
 struct server;
 
-/* Somebody may not do or read something. The topic, where there is one, says the class; the cause's
- * kind, time and status are set here. */
-void telemetry_denied(struct server *server, struct cause cause, enum status status);
-/* A client is too old, too new or of another protocol. The cause's kind, time and status are set
- * here. */
-void telemetry_incompatible(struct server *server, struct cause cause, enum status status);
+/* The texts of a cause: the caller's, who keeps them as long as it. */
+struct cause_names {
+    char principal[CAUSE_PRINCIPAL_BYTES_MAX];
+    char peer[CAUSE_PEER_BYTES_MAX];
+};
+
+/* Somebody is told no: for who they are, for what their client is, or for how much they asked for.
+ * The topic, where there is one, says the class; the cause's kind, time and status are set here. */
+void telemetry_refused(struct server *server, struct cause cause, enum status status);
 /* The server ends a connection. The cause's kind and time are set here. Counting the closed socket
  * is its owner's, who also sees those that went by themselves. */
 void telemetry_disconnected(struct server *server, struct cause cause);
@@ -35,9 +38,12 @@ void telemetry_handed(enum label_dialect dialect, const struct policy *policy,
 
 /* An exchange's answer begins: counts it, logs it for those who debug. */
 void telemetry_answered(struct exchange *exchange, unsigned http_status);
-/* An exchange is refused for who asks. */
-void telemetry_exchange_denied(struct exchange *exchange, enum status status);
-/* The same for what its client is. */
-void telemetry_exchange_incompatible(struct exchange *exchange, enum status status);
+/* An exchange is answered with that error: what is a refusal of whoever asks is told, other errors
+ * are not. topic: what it is about, where the route does not say. */
+void telemetry_exchange_refused(struct exchange *exchange, enum status status, struct slice topic);
+/* An answer that has begun breaks off. */
+void telemetry_exchange_ended(struct exchange *exchange, enum status status);
+/* Once a second: says how many decisions were not logged, if any. */
+void telemetry_tick(struct server *server);
 
 #endif

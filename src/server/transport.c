@@ -108,6 +108,15 @@ void transport_release(struct conn *conn) {
     conn->secure = NULL;
 }
 
+struct slice transport_peer(const struct conn *conn, char text[TRANSPORT_PEER_BYTES_MAX]) {
+    struct sockaddr_storage address;
+    int size = sizeof(address);
+    text[0] = '\0';
+    if (uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&address, &size) == 0)
+        (void)uv_ip_name((const struct sockaddr *)&address, text, TRANSPORT_PEER_BYTES_MAX);
+    return slice_of(text);
+}
+
 bool transport_is_open(const struct conn *conn) {
     return !conn->secure || conn->secure->was_open;
 }

@@ -24,6 +24,10 @@ void transport_release(struct conn *conn);
 /* Plaintext may go both ways; false while the handshake lasts. */
 bool transport_is_open(const struct conn *conn);
 
+#define TRANSPORT_PEER_BYTES_MAX 46
+/* The address at the other end, without its port; empty when that cannot be told any more. */
+struct slice transport_peer(const struct conn *conn, char text[TRANSPORT_PEER_BYTES_MAX]);
+
 /* Hands what comes to conn_received. Reading on while reading is no error; false: the peer said
  * that it ends, or the socket cannot be read. */
 MUST_CHECK bool transport_read_start(struct conn *conn);

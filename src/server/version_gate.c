@@ -2,7 +2,6 @@
 
 #include "auth/compatibility_claim.h"
 #include "server/server.h"
-#include "server/telemetry.h"
 
 #define BODY_BYTES_MAX 2048
 
@@ -25,7 +24,6 @@ bool version_gate_refuses(enum status status) {
 void version_gate_answer(struct exchange *exchange, enum status refusal) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
-    telemetry_exchange_incompatible(exchange, refusal);
     /* Without memory for the window the code still says it. */
     enum status status =
         compatibility_write_json(&exchange->server->gate.compatibility, refusal, &body);

@@ -2,30 +2,44 @@
 
 #include "wire/http1_syntax.h"
 
-/* A weight of 0 to 1 with up to three decimals; true when it is above 0. */
-static bool is_wanted(struct slice parameters) {
+#define WEIGHT_MAX 1000
+
+/* In thousandths: 0 to 1 with up to three decimals. What is no weight is none. */
+static int weight_read(struct slice text) {
+    int weight = 0;
+    if (text.size == 0 || text.size > 5 || (text.data[0] != '0' && text.data[0] != '1') ||
+        (text.size > 1 && text.data[1] != '.'))
+        return 0;
+    for (size_t i = 0, unit = WEIGHT_MAX; i < 5; i++) {
+        if (i == 1)
+            continue;
+        char digit = i < text.size ? text.data[i] : '0';
+        if (digit < '0' || digit > '9')
+            return 0;
+        weight += (digit - '0') * (int)unit;
+        unit /= 10;
+    }
+    return weight <= WEIGHT_MAX ? weight : 0;
+}
+
+static int weight_of(struct slice parameters) {
     while (parameters.size > 0) {
         struct slice value = http1_trim(http1_split(&parameters, ';'));
         struct slice name = http1_trim(http1_split(&value, '='));
-        if (!http1_equal_any_case(name, SLICE("q")))
-            continue;
-        value = http1_trim(value);
-        bool above = false;
-        if (value.size == 0 || value.size > 5 || (value.data[0] != '0' && value.data[0] != '1') ||
-            (value.size > 1 && value.data[1] != '.'))
-            return false;
-        for (size_t i = 0; i < value.size; i++) {
-            if (i != 1 && (value.data[i] < '0' || value.data[i] > '9'))
-                return false;
-            above = above || (i != 1 && value.data[i] != '0');
-        }
-        return above;
+        if (http1_equal_any_case(name, SLICE("q")))
+            return weight_read(http1_trim(value));
     }
-    return true;
+    return WEIGHT_MAX;
+}
+
+/* The first mention counts. */
+static void note_weight(int *weight, struct slice parameters) {
+    if (*weight < 0)
+        *weight = weight_of(parameters);
 }
 
 bool http1_accepts_gzip(const struct http1_request *request) {
-    bool any = false;
+    int gzip = -1, identity = -1, any = -1; /* not mentioned */
     for (size_t i = 0; i < request->header_count; i++) {
         if (!http1_equal_any_case(request->headers[i].name, SLICE("accept-encoding")))
             continue;
@@ -33,12 +47,17 @@ bool http1_accepts_gzip(const struct http1_request *request) {
         while (list.size > 0) {
             struct slice parameters = http1_split(&list, ',');
             struct slice coding = http1_trim(http1_split(&parameters, ';'));
-            if (http1_equal_any_case(coding, SLICE("gzip")))
-                return is_wanted(parameters);
-            any = any || (slice_equal(coding, SLICE("*")) && is_wanted(parameters));
+            if (http1_equal_any_case(coding, SLICE("gzip")) ||
+                http1_equal_any_case(coding, SLICE("x-gzip")))
+                note_weight(&gzip, parameters);
+            else if (http1_equal_any_case(coding, SLICE("identity")))
+                note_weight(&identity, parameters);
+            else if (slice_equal(coding, SLICE("*")))
+                note_weight(&any, parameters);
         }
     }
-    return any;
+    int wanted = gzip >= 0 ? gzip : any;
+    return wanted > 0 && wanted >= identity;
 }
 
 /* Takes a tag and the comma behind it off the front; tags may hold commas. */

@@ -8,7 +8,8 @@
 
 #include "wire/http1_request.h"
 
-/* Accept-Encoding takes gzip, by name or as "*", and not with a weight of 0. */
+/* Accept-Encoding takes gzip, by name or as "*", with a weight above 0 and not below that of the
+ * plain form, where it names one. */
 bool http1_accepts_gzip(const struct http1_request *request);
 /* If-None-Match lists the entity tag, given with its quotes, or is "*". */
 bool http1_has_match(const struct http1_request *request, struct slice etag);

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const struct principal *who;
         require(json_read_object(buffer_slice(&out), &limits, &token, 1) == STATUS_OK);
         require(json_string_slice(token.value, &text));
-        require(gate_admit_token(gate, text, moment.now_ms, &who) == STATUS_OK);
+        require(gate_admit_token(gate, text, moment.now_ms, &who, NULL) == STATUS_OK);
         principal_unref(who);
     } else {
         require(out.size == 0);

@@ -50,7 +50,7 @@ static void check_principal(const struct principal *who) {
 
 static bool verify(const struct key_set *keys, struct slice token) {
     const struct principal *who = NULL;
-    enum status status = token_verify(&policy, keys, token, NOW_S * 1000, &who);
+    enum status status = token_verify(&policy, keys, token, NOW_S * 1000, &who, NULL);
     require((status == STATUS_OK) == (who != NULL));
     require(status == STATUS_OK || status_http(status) == 401);
     if (who)

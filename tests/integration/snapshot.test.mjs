@@ -303,6 +303,43 @@ test("no more disk than the setting allows", async (t) => {
   assert.equal((await state(operator)).bytes, 0);
 });
 
+test("who reads an old one for too long gives way to those who need a new one, and is told", async (t) => {
+  const operator = await operate(t, { data: filled(t, 20_000),
+    settings: { ...QUICK, KHALA_SNAPSHOTS_BYTES_MAX: "20000000", KHALA_REQUEST_TIMEOUT_MS: "60000" } });
+  const peer = await connect(operator.server);
+  await peer.send(`GET ${path(TOPIC)} HTTP/1.1\r\nHost: x\r\nX-Request-Id: slow\r\nAuthorization: Bearer ${operator.key}\r\n\r\n`);
+  await peer.head();
+  peer.socket.pause();
+  await until(async () => (await state(operator)).watermark === undefined, "the end of the cadence");
+  assert.ok((await operator.read("khala/snapshots")).bytes > 12e6);
+  assert.equal((await snapshot(operator)).documents.length, 20_000);
+  assert.match(operator.server.log, /snapshot\.withdrawn topic=runtime\.run_summaries watermark=20000 /);
+  assert.ok((await operator.read("khala/snapshots")).bytes < 20e6);
+  peer.socket.resume();
+  assert.doesNotMatch(await peer.rest(), /\]\}\n\r\n0\r\n\r\n$/, "it is not taken for a whole one");
+  const { decisions: [why] } = await operator.read("khala/why?connection=slow");
+  assert.deepEqual([why.decision, why.code, why.topic], ["disconnected", "slow_consumer", TOPIC]);
+});
+
+test("a tag is of the documents its bearer may read: nobody is told that another's are unchanged", async (t) => {
+  const operator = await operate(t, { data: filled(t, 100) });
+  const of = (claims) => ({ authorization: `Bearer ${operator.sign({ oa_sync_scopes: ["runtime.run_events"], ...claims })}` });
+  const claims = [{ oa_user_id: "u1" }, { oa_user_id: "u2" }, { oa_guest_scope: "u1" }, { oa_org_id: "u1" }, { oa_user_id: "u1", oa_org_id: "o" },
+    { oa_sync_scopes: ["runtime.read_all"] }, {}];
+  const answers = [];
+  for (const claim of claims) answers.push(await raw(operator, "GET", of(claim)));
+  assert.equal(new Set(answers.map((answer) => answer.headers.etag)).size, claims.length);
+  assert.deepEqual(answers.map((answer) => JSON.parse(answer.body).documents.length), [10, 10, 0, 0, 10, 100, 0]);
+  for (const [i, claim] of claims.entries()) {
+    for (const [k, { headers }] of answers.entries()) {
+      const { status } = await raw(operator, "GET", { ...of(claim), "if-none-match": headers.etag });
+      assert.equal(status, i === k ? 304 : 200, `${JSON.stringify(claim)} with the tag of ${JSON.stringify(claims[k])}`);
+    }
+    assert.equal(answers[i].headers["cache-control"], "private, no-cache");
+    assert.match(answers[i].headers.vary, /Authorization/);
+  }
+});
+
 test("a server killed while it builds leaves no file behind", async (t) => {
   const data = filled(t, 100_000);
   const operator = await operate(t, { data, args: ["--log-level", "debug"] });

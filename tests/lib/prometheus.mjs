@@ -67,10 +67,32 @@ function checkHistogram(family) {
   }
 }
 
+const TYPE_WORDS = ["counter", "gauge", "histogram", "summary", "untyped"];
+const SMALL_UNITS = /^(milli|micro|nano|kilo|mega|giga|kibi|mebi|gibi)(seconds|bytes)?$/;
+const OTHER_UNITS = ["minutes", "minute", "hours", "hour", "days", "day", "weeks", "week", "percent", "bits", "celcius", "fahrenheit",
+  "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
+
+/** What promtool says of names: words, units and what belongs to one kind only. */
+function checkName(name, kind) {
+  assert.match(name, /^[a-z0-9_]+$/, `${name}: lower case, no colons`);
+  assert.equal(name.endsWith("_total"), kind === "counter", `${name} is a ${kind}`);
+  assert.doesNotMatch(name, /_(bucket|count|sum)$/);
+  for (const word of name.split("_").slice(1)) {
+    assert.ok(!TYPE_WORDS.includes(word), `${name} says its type`);
+    assert.doesNotMatch(word, SMALL_UNITS, `${name} is in base units`);
+    assert.ok(!OTHER_UNITS.includes(word), `${name} has a unit that is none, or cut short`);
+  }
+}
+
 function checkFamily(family) {
   assert.ok(family.help, `${family.name} has a HELP`);
-  assert.equal(family.name.endsWith("_total"), family.kind === "counter", `${family.name} is a ${family.kind}`);
-  assert.doesNotMatch(family.name, /_(bucket|count|sum)$|_(milli|micro|nano)seconds/);
+  checkName(family.name, family.kind);
+  for (const { labels } of family.samples) {
+    for (const label of labels.keys()) {
+      assert.match(label, /^[a-z0-9_]+$/, `${label}: lower case`);
+      assert.ok(family.kind === "histogram" || !["le", "quantile"].includes(label), `${family.name} has the label ${label}`);
+    }
+  }
   if (family.kind === "histogram") checkHistogram(family);
   for (const { value } of family.samples) {
     assert.ok(family.kind === "gauge" || value >= 0, `${family.name} is not negative`);

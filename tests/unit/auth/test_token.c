@@ -57,8 +57,13 @@ static const char *with(const char *from, const char *to) {
 
 static enum status verify_as(const struct token_policy *rules, struct slice token, uint64_t now_s) {
     const struct principal *principal = NULL;
-    enum status status = token_verify(rules, keys, token, now_s * 1000, &principal);
+    struct token_bearer bearer = {0};
+    enum status status = token_verify(rules, keys, token, now_s * 1000, &principal, &bearer);
     assert_int_equal(principal != NULL, status == STATUS_OK);
+    /* Who is refused for the time or the id of a token that is ours can be named. */
+    assert_int_equal(bearer.size > 0, status != STATUS_OK && status != STATUS_INVALID_TOKEN);
+    if (bearer.size > 0)
+        assert_slice(((struct slice){bearer.name, bearer.size}), "user:u1");
     principal_unref(principal);
     return status;
 }
@@ -81,7 +86,7 @@ static void a_good_token_becomes_its_principal(void **state) {
     struct buffer token;
     const struct principal *who;
     sign("{\"alg\":\"HS256\",\"kid\":\"hs\",\"typ\":\"JWT\"}", plain, &token);
-    assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who));
+    assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who, NULL));
     buffer_release(&token);
     assert_slice(who->who.user_id, "u1");
     assert_slice(who->who.org_id, "o1");
@@ -194,7 +199,7 @@ static void a_principal_expires_with_its_token_or_its_maximum_age(void **state) 
     const struct principal *who;
     sign("{\"alg\":\"HS256\",\"kid\":\"hs\"}",
          with("\"exp\":1800000300", "\"exp\":9007199254740991"), &token);
-    assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who));
+    assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who, NULL));
     assert_int_equal(who->expires_at_ms, (NOW_S + 900) * 1000);
     principal_unref(who);
     buffer_release(&token);
@@ -310,7 +315,7 @@ static void what_is_minted_is_taken_back_whole(void **state) {
     struct buffer token;
     buffer_init(&token, 16384);
     assert_ok(token_mint(&policy, keys, &request, &token));
-    assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who));
+    assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who, NULL));
     assert_slice(who->who.guest_scope, "g");
     assert_slice(who->who.org_id, "o");
     assert_slice(who->token_id, "t");

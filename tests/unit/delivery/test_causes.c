@@ -4,7 +4,9 @@
 
 #include "test.h"
 
-#define CAPACITY 4
+/* One may have 4 places of these, all who are known by address only 32. */
+#define CAPACITY 64
+#define SHARE    4
 
 static int setup(void **state) {
     return causes_open((struct causes **)state, CAPACITY) == STATUS_OK ? 0 : -1;
@@ -25,10 +27,30 @@ static struct cause denial(uint64_t at_ms, const char *connection, const char *t
                           .dialect = LABEL_DIALECT_PHOENIX};
 }
 
+static void add(struct causes *causes, const struct cause *cause) {
+    (void)causes_add(causes, cause, 1000);
+}
+
+/* By somebody who did nothing else. */
+static struct cause denial_of(uint64_t at_ms, char name[16]) {
+    struct cause cause = denial(at_ms, "c", "t");
+    snprintf(name, 16, "user:%u", (unsigned)at_ms + 100);
+    cause.principal = slice_of(name);
+    return cause;
+}
+
+/* By somebody without a token that holds. */
+static struct cause denial_from(uint64_t at_ms, const char *peer) {
+    struct cause cause = denial(at_ms, "c", "t");
+    cause.principal = (struct slice){NULL, 0};
+    cause.peer = slice_of(peer);
+    return cause;
+}
+
 struct seen {
     size_t count;
     size_t count_max;
-    uint64_t at_ms[16];
+    uint64_t at_ms[CAPACITY];
     char topic[TOPIC_NAME_BYTES_MAX + 1];
 };
 
@@ -41,15 +63,16 @@ static bool see(void *user, const struct cause *cause) {
 }
 
 static struct seen walk(struct causes *causes, struct cause_filter filter) {
-    struct seen seen = {.count_max = 16};
+    struct seen seen = {.count_max = CAPACITY};
     causes_walk(causes, &filter, &seen, see);
     return seen;
 }
 
 static void the_latest_comes_first_and_the_oldest_gives_way(void **state) {
+    char name[16];
     for (uint64_t i = 1; i <= CAPACITY + 2; i++) {
-        struct cause cause = denial(i, "c", "t");
-        causes_add(*state, &cause);
+        struct cause cause = denial_of(i, name);
+        add(*state, &cause);
     }
     struct seen seen = walk(*state, (struct cause_filter){0});
     assert_int_equal(seen.count, CAPACITY);
@@ -57,14 +80,84 @@ static void the_latest_comes_first_and_the_oldest_gives_way(void **state) {
         assert_int_equal(seen.at_ms[i], CAPACITY + 2 - i);
 }
 
+static void who_has_many_pushes_out_its_own(void **state) {
+    char name[16];
+    struct cause other = denial_of(1, name);
+    add(*state, &other);
+    for (uint64_t i = 2; i < 1000; i++) {
+        struct cause cause = denial(i, "c", "t");
+        add(*state, &cause);
+    }
+    struct seen seen = walk(*state, (struct cause_filter){0});
+    assert_int_equal(seen.count, SHARE + 1);
+    for (size_t i = 0; i < SHARE; i++)
+        assert_int_equal(seen.at_ms[i], 999 - i);
+    assert_int_equal(seen.at_ms[SHARE], 1);
+}
+
+static void one_address_leaves_the_others_theirs(void **state) {
+    struct cause other = denial_from(1, "10.0.0.1");
+    add(*state, &other);
+    for (uint64_t i = 2; i < 1000; i++) {
+        struct cause cause = denial_from(i, "10.0.0.2");
+        add(*state, &cause);
+    }
+    struct seen seen = walk(*state, (struct cause_filter){0});
+    assert_int_equal(seen.count, SHARE + 1);
+    assert_int_equal(seen.at_ms[SHARE], 1);
+}
+
+static void any_number_of_addresses_leave_half_to_who_is_known(void **state) {
+    char text[16];
+    for (uint64_t i = 0; i < CAPACITY / 2; i++) {
+        struct cause cause = denial_of(i, text);
+        add(*state, &cause);
+    }
+    for (uint64_t i = 0; i < 1000; i++) {
+        snprintf(text, sizeof(text), "10.0.%u.%u", (unsigned)i / 100, (unsigned)i % 100);
+        struct cause cause = denial_from(1000 + i, text);
+        add(*state, &cause);
+    }
+    struct seen seen = walk(*state, (struct cause_filter){0});
+    assert_int_equal(seen.count, CAPACITY);
+    assert_int_equal(seen.at_ms[CAPACITY / 2 - 1], 2000 - CAPACITY / 2);
+    for (size_t i = 0; i < CAPACITY / 2; i++)
+        assert_int_equal(seen.at_ms[CAPACITY / 2 + i], CAPACITY / 2 - 1 - i);
+}
+
+static void a_flood_is_told_from_what_comes_slowly(void **state) {
+    char name[16];
+    struct cause cause = denial(1, "c", "t");
+    for (uint64_t i = 0; i < SHARE; i++)
+        assert_true(causes_add(*state, &cause, 1000 + i));
+    assert_false(causes_add(*state, &cause, 1000 + SHARE));
+    struct cause other = denial_of(1, name);
+    assert_true(causes_add(*state, &other, 1000 + SHARE));
+    /* The clock of another loop may be a little behind. */
+    assert_false(causes_add(*state, &cause, 1));
+    assert_true(causes_add(*state, &cause, 1002 + CAUSE_PACE_MS));
+}
+
+static void many_make_a_flood_too(void **state) {
+    char name[16];
+    for (uint64_t i = 0; i < CAPACITY; i++) {
+        struct cause cause = denial_of(i, name);
+        assert_true(causes_add(*state, &cause, 1000));
+    }
+    struct cause next = denial_of(CAPACITY, name);
+    assert_false(causes_add(*state, &next, 1000 + CAUSE_PACE_MS - 1));
+    struct cause last = denial_of(CAPACITY + 1, name);
+    assert_true(causes_add(*state, &last, 1000 + CAUSE_PACE_MS));
+}
+
 static void all_that_is_asked_for_must_be_equal(void **state) {
     struct cause first = denial(1, "c1", "a");
     struct cause second = denial(2, "c2", "b");
     struct cause third = denial(3, "c2", NULL);
     third.kind = CAUSE_DISCONNECTED;
-    causes_add(*state, &first);
-    causes_add(*state, &second);
-    causes_add(*state, &third);
+    add(*state, &first);
+    add(*state, &second);
+    add(*state, &third);
     assert_int_equal(walk(*state, (struct cause_filter){.connection = SLICE("c2")}).count, 2);
     assert_int_equal(walk(*state, (struct cause_filter){.topic = SLICE("a")}).at_ms[0], 1);
     assert_int_equal(walk(*state, (struct cause_filter){.principal = SLICE("user:1")}).count, 3);
@@ -78,8 +171,8 @@ static void all_that_is_asked_for_must_be_equal(void **state) {
 static void a_walk_ends_when_it_is_told_to(void **state) {
     struct cause cause = denial(1, "c", "t");
     struct seen seen = {.count_max = 2};
-    for (size_t i = 0; i < CAPACITY; i++)
-        causes_add(*state, &cause);
+    for (size_t i = 0; i < SHARE; i++)
+        add(*state, &cause);
     causes_walk(*state, &(struct cause_filter){0}, &seen, see);
     assert_int_equal(seen.count, 2);
 }
@@ -89,7 +182,7 @@ static void texts_are_copied_and_cut_to_their_room(void **state) {
     memset(topic, 'x', sizeof(topic));
     topic[sizeof(topic) - 1] = '\0';
     struct cause cause = denial(1, "c", topic);
-    causes_add(*state, &cause);
+    add(*state, &cause);
     memset(topic, 'y', sizeof(topic) - 1);
     struct seen seen = walk(*state, (struct cause_filter){0});
     assert_int_equal(strlen(seen.topic), TOPIC_NAME_BYTES_MAX);
@@ -101,7 +194,7 @@ static void texts_are_copied_and_cut_to_their_room(void **state) {
 static void *add_many(void *causes) {
     struct cause cause = denial(7, "connection", "topic");
     for (size_t i = 0; i < 2000; i++)
-        causes_add(causes, &cause);
+        add(causes, &cause);
     return NULL;
 }
 
@@ -115,13 +208,19 @@ static void threads_add_while_another_looks(void **state) {
     }
     for (size_t i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(walk(*state, (struct cause_filter){0}).count, CAPACITY);
+    assert_int_equal(walk(*state, (struct cause_filter){0}).count, SHARE);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_latest_comes_first_and_the_oldest_gives_way, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(who_has_many_pushes_out_its_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_address_leaves_the_others_theirs, setup, teardown),
+        cmocka_unit_test_setup_teardown(any_number_of_addresses_leave_half_to_who_is_known, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_flood_is_told_from_what_comes_slowly, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_make_a_flood_too, setup, teardown),
         cmocka_unit_test_setup_teardown(all_that_is_asked_for_must_be_equal, setup, teardown),
         cmocka_unit_test_setup_teardown(a_walk_ends_when_it_is_told_to, setup, teardown),
         cmocka_unit_test_setup_teardown(texts_are_copied_and_cut_to_their_room, setup, teardown),

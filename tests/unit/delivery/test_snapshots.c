@@ -290,16 +290,46 @@ static void files_never_hold_more_than_the_maximum(void **state) {
     struct asked asked;
     service_open(&service, 200000);
     service.documents->padding_bytes = 1000;
-    documents_put_many(service.documents, 100);
-    struct snapshot *first = take(&service, 0);
-    assert_in_range(snapshots_bytes(service.snapshots), 100000, 200000);
-    /* The old one is still read, and there is no room for both. */
-    ask(&service, CADENCE_MS, &asked);
+    documents_put_many(service.documents, 200);
+    ask(&service, 0, &asked);
     build(&service);
     assert_int_equal(asked.asker.status, STATUS_LIMIT_REACHED);
-    assert_int_equal(snapshots_bytes(service.snapshots), first->file_bytes);
+    assert_int_equal(snapshots_bytes(service.snapshots), 0);
+    service_close(&service);
+}
+
+static enum status read_first(struct snapshot *snapshot, size_t *count) {
+    struct buffer out;
+    buffer_init(&out, 1u << 20);
+    enum status status = snapshot_part_read(snapshot, 0, &everybody, &out, count);
+    assert_int_equal(out.size > 0, status == STATUS_OK);
+    buffer_release(&out);
+    return status;
+}
+
+static void who_still_reads_an_old_one_gives_way_to_a_new_one(void **state) {
+    (void)state;
+    struct service service;
+    size_t count;
+    service_open(&service, 300000);
+    service.documents->padding_bytes = 1000;
+    documents_put_many(service.documents, 100);
+    struct snapshot *first = take(&service, 0);
+    struct snapshot *second = take(&service, CADENCE_MS);
+    assert_int_equal(snapshots_bytes(service.snapshots), 2 * first->file_bytes);
+    assert_ok(read_first(first, &count));
+    /* There is no room for three. */
+    struct snapshot *third = take(&service, 2 * CADENCE_MS);
+    assert_int_equal(read_first(first, &count), STATUS_SLOW_CONSUMER);
+    assert_int_equal(count, 0);
+    assert_ok(read_first(second, &count));
+    assert_ok(read_first(third, &count));
+    assert_int_equal(snapshots_bytes(service.snapshots), 2 * first->file_bytes);
     snapshot_unref(first);
-    snapshot_unref(take(&service, CADENCE_MS));
+    snapshots_tick(service.snapshots, 2 * CADENCE_MS);
+    assert_int_equal(snapshots_bytes(service.snapshots), 2 * second->file_bytes);
+    snapshot_unref(second);
+    snapshot_unref(third);
     service_close(&service);
 }
 
@@ -448,6 +478,7 @@ int main(void) {
         cmocka_unit_test(a_build_that_fails_is_told_to_all_and_tried_again),
         cmocka_unit_test(a_builder_that_cannot_start_is_told_to_the_asker),
         cmocka_unit_test(files_never_hold_more_than_the_maximum),
+        cmocka_unit_test(who_still_reads_an_old_one_gives_way_to_a_new_one),
         cmocka_unit_test(a_cancelled_build_ends_and_says_so),
         cmocka_unit_test(many_threads_ask_build_read_and_let_go),
     };

@@ -56,7 +56,9 @@ static enum status admit(const char *authorization, const char *query) {
     struct http1_request request = {
         .headers = &header, .header_count = authorization ? 1 : 0, .query = slice_of(query)};
     const struct principal *principal = NULL;
-    enum status status = gate_admit(&gate, &request, NOW_MS, &principal);
+    struct token_bearer bearer = {0};
+    enum status status = gate_admit(&gate, &request, NOW_MS, &principal, &bearer);
+    assert_int_equal(bearer.size > 0, status == STATUS_TOKEN_REVOKED);
     assert_int_equal(principal != NULL, status == STATUS_OK);
     principal_unref(principal);
     return status;

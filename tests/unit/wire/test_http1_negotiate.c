@@ -19,13 +19,39 @@ static bool matches(const char *value, const char *etag) {
 static void gzip_is_taken_when_named_and_wanted(void **state) {
     (void)state;
     static const char *const wanted[] = {
-        "gzip",   "GZip",        "deflate, gzip",    "br;q=1.0, gzip;q=0.001", "gzip ; q=1",
-        "*",      "*;q=0.5",     "gzip;q=1.000",     "identity;q=0, gzip",     "gzip;x=y",
-        "a,gzip", "gzip;Q=0.10", "*;q=0, gzip;q=.1",
+        "gzip",
+        "GZip",
+        "deflate, gzip",
+        "br;q=1.0, gzip;q=0.001",
+        "gzip ; q=1",
+        "*",
+        "*;q=0.5",
+        "gzip;q=1.000",
+        "identity;q=0, gzip",
+        "gzip;x=y",
+        "a,gzip",
+        "gzip;Q=0.10",
+        "x-gzip",
+        "identity;q=0.5, gzip",
+        "gzip, identity",
+        "*;q=0, gzip;q=.1",
     };
     static const char *const refused[] = {
-        "",          "deflate",       "gzip;q=0",       "gzip;q=0.000", "*;q=0",  "gzip;q=0, *",
-        "gzip;q=-1", "gzip;q=1.0000", "gzip;q=nothing", "x-gzip-like",  "gzip;q", "gzip;q=2",
+        "",
+        "deflate",
+        "gzip;q=0",
+        "gzip;q=0.000",
+        "*;q=0",
+        "gzip;q=0, *",
+        "gzip;q=-1",
+        "gzip;q=1.0000",
+        "gzip;q=nothing",
+        "x-gzip-like",
+        "gzip;q",
+        "gzip;q=2",
+        "gzip;q=1.5",
+        "gzip;q=0.5, identity",
+        "identity, *;q=0.9",
     };
     for (size_t i = 0; i + 1 < sizeof(wanted) / sizeof(wanted[0]); i++)
         if (!accepts(wanted[i], NULL))
