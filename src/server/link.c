@@ -585,7 +585,7 @@ static void send_page(struct link_reader *reader, struct page *page, bool is_sha
     size_t frames = page->batch.count;
     bool is_last = page->batch.through_seq >= page->head_seq;
     bool has_more = reader_lag(reader) > 0;
-    enum status status = page_push(page, reader->form, link->loop, &push);
+    enum status status = page_push(page, reader->form, &link->loop->page_tools, &push);
     if (status == STATUS_OK)
         telemetry_handed(link->dialect->label, reader->subscription.options.policy,
                          page->batch.frames, frames, clock_now().mono_ns);
