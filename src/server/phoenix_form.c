@@ -69,12 +69,10 @@ static enum status write_batch(const struct page *page, bool with_updates, struc
     const struct delivery_batch *batch = &page->batch;
     enum status status = begin_batch(page->topic, batch->after_seq, batch->through_seq, out);
     for (size_t i = 0; with_updates && status == STATUS_OK && i < batch->count; i++) {
-        struct slice text;
-        status = frame_encoded(batch->frames[i], &update_form, &text);
-        if (status == STATUS_OK && i > 0)
+        if (i > 0)
             status = buffer_append_byte(out, ',');
         if (status == STATUS_OK)
-            status = buffer_append_slice(out, text);
+            status = frame_append(batch->frames[i], &update_form, out);
     }
     return status == STATUS_OK ? end_batch(page->topic, batch->through_seq, page->head_seq, out)
                                : status;
