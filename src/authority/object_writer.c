@@ -15,48 +15,50 @@ enum status object_end(struct object_writer *object) {
     return object->status;
 }
 
-static void put_raw(struct object_writer *object, struct slice text) {
+/* Names are most of what a frame is made of: they are written without asking for room five times.
+ */
+static bool put_name(struct object_writer *object, struct slice name) {
+    struct buffer *out = object->out;
     if (object->status == STATUS_OK)
-        object->status = buffer_append_slice(object->out, text);
-}
-
-static void put_name(struct object_writer *object, struct slice name) {
-    if (object->status == STATUS_OK)
-        object->status = buffer_reserve(object->out, name.size + 4);
-    if (object->out->size > object->begin + 1)
-        put_raw(object, SLICE(","));
-    put_raw(object, SLICE("\""));
-    put_raw(object, name);
-    put_raw(object, SLICE("\":"));
+        object->status = buffer_reserve(out, name.size + 4);
+    if (object->status != STATUS_OK)
+        return false;
+    char *at = out->data + out->size;
+    if (out->size > object->begin + 1)
+        *at++ = ',';
+    *at++ = '"';
+    memcpy(at, name.data, name.size);
+    at += name.size;
+    *at++ = '"';
+    *at++ = ':';
+    out->size = (size_t)(at - out->data);
+    return true;
 }
 
 void object_text(struct object_writer *object, struct slice name, struct slice text) {
-    put_name(object, name);
     if (!text.data)
-        put_raw(object, SLICE("null"));
-    else if (object->status == STATUS_OK)
+        object_json(object, name, SLICE("null"));
+    else if (put_name(object, name))
         object->status = json_write_string(object->out, text);
 }
 
 void object_json(struct object_writer *object, struct slice name, struct slice json) {
-    put_name(object, name);
-    put_raw(object, json);
+    if (put_name(object, name))
+        object->status = buffer_append_slice(object->out, json);
 }
 
 void object_number(struct object_writer *object, struct slice name, uint64_t number) {
-    put_name(object, name);
-    if (object->status == STATUS_OK)
+    if (put_name(object, name))
         object->status = buffer_append_u64(object->out, number);
 }
 
 void object_hash(struct object_writer *object, struct slice name,
                  const uint8_t digest[SHA256_BYTES]) {
-    char text[PAYLOAD_HASH_SIZE];
-    payload_hash_text(digest, text);
-    put_name(object, name);
-    put_raw(object, SLICE("\""));
-    put_raw(object, (struct slice){text, sizeof(text) - 1});
-    put_raw(object, SLICE("\""));
+    char text[PAYLOAD_HASH_SIZE + 1];
+    text[0] = '"';
+    payload_hash_text(digest, text + 1);
+    text[PAYLOAD_HASH_SIZE] = '"';
+    object_json(object, name, (struct slice){text, sizeof(text)});
 }
 
 void object_text_given(struct object_writer *object, struct slice name, struct slice text) {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hex.h"
+
 #define CAPACITY_FIRST 256
 
 void buffer_init(struct buffer *buffer, size_t size_max) {
@@ -77,17 +79,14 @@ enum status buffer_append_u64(struct buffer *buffer, uint64_t number) {
 }
 
 enum status buffer_append_hex(struct buffer *buffer, const void *data, size_t size) {
-    static const char digits[] = "0123456789abcdef";
-    const unsigned char *bytes = data;
     if (size > SIZE_MAX / 2)
         return STATUS_PAYLOAD_TOO_LARGE;
     enum status status = buffer_reserve(buffer, size * 2);
     if (status != STATUS_OK)
         return status;
-    for (size_t i = 0; i < size; i++) {
-        buffer->data[buffer->size++] = digits[bytes[i] >> 4];
-        buffer->data[buffer->size++] = digits[bytes[i] & 15];
-    }
+    if (size > 0)
+        hex_write(buffer->data + buffer->size, data, size);
+    buffer->size += size * 2;
     return STATUS_OK;
 }
 

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <sys/random.h>
 
+#include "base/hex.h"
+
 #define RANDOM_LOW_BITS  62
 #define RANDOM_LOW_MASK  ((UINT64_C(1) << RANDOM_LOW_BITS) - 1)
 #define RANDOM_HIGH_BITS 12
@@ -23,15 +25,15 @@ static bool is_hyphen_place(size_t index) {
 }
 
 void uuid_format(const struct uuid *uuid, char *text) {
-    static const char digits[] = "0123456789abcdef";
-    size_t place = 0;
-    for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
-        if (is_hyphen_place(place))
-            text[place++] = '-';
-        text[place++] = digits[uuid->bytes[i] >> 4];
-        text[place++] = digits[uuid->bytes[i] & 15];
-    }
-    assert(place == UUID_TEXT_SIZE);
+    hex_write(text, uuid->bytes, 4);
+    text[8] = '-';
+    hex_write(text + 9, uuid->bytes + 4, 2);
+    text[13] = '-';
+    hex_write(text + 14, uuid->bytes + 6, 2);
+    text[18] = '-';
+    hex_write(text + 19, uuid->bytes + 8, 2);
+    text[23] = '-';
+    hex_write(text + 24, uuid->bytes + 10, 6);
 }
 
 /* -1 where it is not a lower-case hexadecimal digit. */

@@ -3,6 +3,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* Most pages fit. Growing to their size anew each time costs more than what is written there: the
+ * pages of memory are the kernel's to clear. */
+#define SCRATCH_BYTES_KEPT ((size_t)1 << 20)
+
 enum status push_make(struct push **push, struct slice bytes) {
     struct push *made = malloc(sizeof(*made) + bytes.size);
     if (!made)
@@ -66,18 +70,31 @@ bool page_suits(const struct page *page, const struct principal *principal, enum
     return true;
 }
 
-static enum status encode(const struct page *page, const struct page_form *form, void *tools,
-                          struct push **push) {
-    struct buffer out;
-    buffer_init(&out, form->bytes_max);
-    enum status status = form->encode(page, tools, &out);
+void page_tools_init(struct page_tools *tools, void *user) {
+    tools->user = user;
+    buffer_init(&tools->scratch, SCRATCH_BYTES_KEPT);
+}
+
+void page_tools_release(struct page_tools *tools) {
+    buffer_release(&tools->scratch);
+}
+
+static enum status encode(const struct page *page, const struct page_form *form,
+                          struct page_tools *tools, struct push **push) {
+    struct buffer *out = &tools->scratch;
+    if (out->capacity > form->bytes_max)
+        buffer_release(out);
+    out->size_max = form->bytes_max;
+    enum status status = form->encode(page, tools->user, out);
     if (status == STATUS_OK)
-        status = push_make(push, buffer_slice(&out));
-    buffer_release(&out);
+        status = push_make(push, buffer_slice(out));
+    buffer_clear(out);
+    if (out->capacity > SCRATCH_BYTES_KEPT)
+        buffer_release(out);
     return status;
 }
 
-enum status page_push(struct page *page, const struct page_form *form, void *tools,
+enum status page_push(struct page *page, const struct page_form *form, struct page_tools *tools,
                       struct push **push) {
     assert(form->index < PAGE_FORMS_MAX);
     struct push **slot = &page->pushes[form->index];

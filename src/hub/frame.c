@@ -8,6 +8,9 @@ struct frame_text {
     char data[];
 };
 
+/* In place of a text: it was encoded once, and not kept. */
+static struct frame_text encoded_once;
+
 #define TEXTS_MAX 7
 /* What a form adds to the texts: names, numbers, ids. */
 #define FORM_FIXED_BYTES 256
@@ -61,8 +64,11 @@ void frame_unref(struct frame *frame) {
     assert(before > 0);
     if (before > 1)
         return;
-    for (size_t i = 0; i < FRAME_FORMS_MAX; i++)
-        free(atomic_load_explicit(&frame->forms[i], memory_order_relaxed));
+    for (size_t i = 0; i < FRAME_FORMS_MAX; i++) {
+        struct frame_text *text = atomic_load_explicit(&frame->forms[i], memory_order_relaxed);
+        if (text != &encoded_once)
+            free(text);
+    }
     free(frame);
 }
 
@@ -87,18 +93,30 @@ enum status frame_encoded(struct frame *frame, const struct frame_form *form, st
     assert(form->index < FRAME_FORMS_MAX);
     _Atomic(struct frame_text *) *slot = &frame->forms[form->index];
     struct frame_text *there = atomic_load_explicit(slot, memory_order_acquire);
-    if (!there) {
-        struct frame_text *made = NULL;
-        enum status status = text_make(frame, form, &made);
+    struct frame_text *made = NULL;
+    while (!there || there == &encoded_once) {
+        enum status status = made ? STATUS_OK : text_make(frame, form, &made);
         if (status != STATUS_OK)
             return status;
-        /* Who comes second throws its own away: all must hold the same bytes. */
         if (atomic_compare_exchange_strong_explicit(slot, &there, made, memory_order_acq_rel,
-                                                    memory_order_acquire))
+                                                    memory_order_acquire)) {
             there = made;
-        else
-            free(made);
+            made = NULL;
+        }
     }
+    /* Who comes second throws its own away: all must hold the same bytes. */
+    free(made);
     *text = (struct slice){there->data, there->size};
     return STATUS_OK;
+}
+
+enum status frame_append(struct frame *frame, const struct frame_form *form, struct buffer *out) {
+    assert(form->index < FRAME_FORMS_MAX);
+    struct frame_text *there = NULL;
+    struct slice text;
+    if (atomic_compare_exchange_strong_explicit(&frame->forms[form->index], &there, &encoded_once,
+                                                memory_order_relaxed, memory_order_relaxed))
+        return form->encode(&frame->content, out);
+    enum status status = frame_encoded(frame, form, &text);
+    return status == STATUS_OK ? buffer_append_slice(out, text) : status;
 }

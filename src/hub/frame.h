@@ -2,7 +2,7 @@
  * Any thread. One block of memory a frame, and one for each form it was encoded to, all returned
  * with the last reference.
  * STATUS_OUT_OF_MEMORY, and what an encoder answers.
- * A form is made by whoever needs it first and is the same bytes for all who come later. */
+ * A form is the same bytes for everybody, whoever made it. */
 #ifndef HUB_FRAME_H
 #define HUB_FRAME_H
 
@@ -53,5 +53,9 @@ void frame_unref(struct frame *frame);
 /* The text lives as long as the frame. */
 MUST_CHECK enum status frame_encoded(struct frame *frame, const struct frame_form *form,
                                      struct slice *text);
+/* Appends the text, which is only kept when it is asked for again: most frames of a replay are
+ * wanted once. */
+MUST_CHECK enum status frame_append(struct frame *frame, const struct frame_form *form,
+                                    struct buffer *out);
 
 #endif

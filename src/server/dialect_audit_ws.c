@@ -15,10 +15,9 @@
 #include "server/tagged.h"
 #include "wire/ws_frame.h"
 
-#define PUSH_BYTES_MAX    (128u << 20)
-#define MESSAGE_BYTES_MAX (81u << 20)
-#define BODY_BYTES_MAX    4096
-#define SMALL_BYTES_MAX   512
+#define PUSH_BYTES_MAX  (128u << 20)
+#define BODY_BYTES_MAX  4096
+#define SMALL_BYTES_MAX 512
 
 /* How far a client's clock may be off. */
 #define NONCE_SKEW_MS_MAX UINT64_C(300000)
@@ -48,20 +47,14 @@ static enum status put_event(struct io_loop *loop, const struct frame *frame, bo
     struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
     int size = (int)event_cursor_encode(&cursor, cursor_text);
     struct slice event = frame->content.payload;
-    struct buffer message;
-    buffer_init(&message, MESSAGE_BYTES_MAX);
-    enum status status = buffer_reserve(&message, event.size + 256);
+    size_t begin = out->size;
+    enum status status = buffer_append_slice(out, SLICE("{\"type\":\"event\",\"event\":"));
     if (status == STATUS_OK)
-        status = buffer_append_slice(&message, SLICE("{\"type\":\"event\",\"event\":"));
+        status = buffer_append_slice(out, event);
     if (status == STATUS_OK)
-        status = buffer_append_slice(&message, event);
-    if (status == STATUS_OK)
-        status = buffer_printf(&message, ",\"cursor\":\"%.*s\",\"server_time\":%" PRIu64 "}", size,
+        status = buffer_printf(out, ",\"cursor\":\"%.*s\",\"server_time\":%" PRIu64 "}", size,
                                cursor_text, clock_wall_ms(&loop->clock));
-    if (status == STATUS_OK)
-        status = websocket_text(loop, out, buffer_slice(&message), compress);
-    buffer_release(&message);
-    return status;
+    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
 }
 
 static enum status encode(const struct page *page, struct io_loop *loop, bool compress,

@@ -17,29 +17,22 @@
 #include "wire/json.h"
 #include "wire/ws_frame.h"
 
-#define PUSH_BYTES_MAX    (128u << 20)
-#define MESSAGE_BYTES_MAX (81u << 20)
-#define BODY_BYTES_MAX    65536
+#define PUSH_BYTES_MAX (128u << 20)
+#define BODY_BYTES_MAX 65536
 
 /* ---- forms ---- */
 
 /* after: what comes between it and the message's own sequence is hidden from the reader. */
 static enum status put_message(struct io_loop *loop, struct frame *frame, uint64_t after,
                                bool compress, struct buffer *out) {
-    struct buffer message;
+    size_t begin = out->size;
     struct slice text;
-    buffer_init(&message, MESSAGE_BYTES_MAX);
     enum status status = frame_encoded(frame, &message_form, &text);
     if (status == STATUS_OK)
-        status = buffer_reserve(&message, text.size + 64);
+        status = buffer_printf(out, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
     if (status == STATUS_OK)
-        status = buffer_printf(&message, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&message, slice_from(text, 1));
-    if (status == STATUS_OK)
-        status = websocket_text(loop, out, buffer_slice(&message), compress);
-    buffer_release(&message);
-    return status;
+        status = buffer_append_slice(out, slice_from(text, 1));
+    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
 }
 
 static enum status put_progress(struct buffer *out, uint64_t after, uint64_t through) {

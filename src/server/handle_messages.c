@@ -230,12 +230,10 @@ static void answer_page(struct poll *poll) {
 static enum status add_messages(struct poll *poll, struct delivery_batch *batch) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < batch->count; i++) {
-        struct slice text;
-        status = frame_encoded(batch->frames[i], &message_form, &text);
-        if (status == STATUS_OK && poll->count > 0)
+        if (poll->count > 0)
             status = buffer_append_byte(&poll->messages, ',');
         if (status == STATUS_OK)
-            status = buffer_append_slice(&poll->messages, text);
+            status = frame_append(batch->frames[i], &message_form, &poll->messages);
         poll->count++;
     }
     telemetry_handed(LABEL_DIALECT_POLL, poll->reader.subscription.options.policy, batch->frames,

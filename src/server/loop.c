@@ -284,6 +284,7 @@ enum status io_loop_open(struct io_loop *loop, struct server *server, int listen
     loop->deadlines.delays_ms[DEADLINE_LOOK] = config->slow_consumer_check_ms;
     scheduler_init(&loop->scheduler, &(struct scheduler_options){config->fair_topic_slice_limit,
                                                                  DELIVERY_FRAMES_MAX});
+    page_tools_init(&loop->page_tools, loop);
     ws_shared_init(&loop->websockets);
     mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
@@ -334,6 +335,7 @@ void io_loop_join(struct io_loop *loop) {
     (void)error;
     feeds_close(&loop->feeds);
     scheduler_release(&loop->scheduler);
+    page_tools_release(&loop->page_tools);
     ws_shared_release(&loop->websockets);
     if (loop->deflater)
         ws_deflater_release(loop->deflater);

@@ -54,6 +54,7 @@ struct io_loop {
     struct append_reader reader; /* of the bodies of appends */
     struct feeds feeds;          /* what its connections read */
     struct scheduler scheduler;  /* whose turn it is to be sent some of it */
+    struct page_tools page_tools;
     struct ws_shared websockets;
     struct ws_deflater *deflater; /* NULL until a peer wants it */
     uv_prepare_t serve;           /* before the loop sleeps, who is in line is served */

@@ -69,37 +69,32 @@ static enum status write_batch(const struct page *page, bool with_updates, struc
     const struct delivery_batch *batch = &page->batch;
     enum status status = begin_batch(page->topic, batch->after_seq, batch->through_seq, out);
     for (size_t i = 0; with_updates && status == STATUS_OK && i < batch->count; i++) {
-        struct slice text;
-        status = frame_encoded(batch->frames[i], &update_form, &text);
-        if (status == STATUS_OK && i > 0)
+        if (i > 0)
             status = buffer_append_byte(out, ',');
         if (status == STATUS_OK)
-            status = buffer_append_slice(out, text);
+            status = frame_append(batch->frames[i], &update_form, out);
     }
     return status == STATUS_OK ? end_batch(page->topic, batch->through_seq, page->head_seq, out)
                                : status;
 }
 
-static enum status put_push(struct io_loop *loop, struct buffer *out, struct slice event,
-                            struct slice payload, bool compress) {
-    struct buffer text;
-    buffer_init(&text, BATCH_BYTES_MAX);
-    enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
-    if (status == STATUS_OK)
-        status = websocket_text(loop, out, buffer_slice(&text), compress);
-    buffer_release(&text);
-    return status;
+static enum status begin_push(struct buffer *out, struct slice event) {
+    return phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, event);
+}
+
+/* Makes a message of the push that stands in out from begin on. */
+static enum status end_push(struct io_loop *loop, struct buffer *out, size_t begin, bool compress) {
+    enum status status = phoenix_push_end(out);
+    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
 }
 
 static enum status put_batch(const struct page *page, struct io_loop *loop, bool with_updates,
                              bool compress, struct buffer *out) {
-    struct buffer payload;
-    buffer_init(&payload, BATCH_BYTES_MAX);
-    enum status status = write_batch(page, with_updates, &payload);
+    size_t begin = out->size;
+    enum status status = begin_push(out, SLICE("sync:update_batch"));
     if (status == STATUS_OK)
-        status = put_push(loop, out, SLICE("sync:update_batch"), buffer_slice(&payload), compress);
-    buffer_release(&payload);
-    return status;
+        status = write_batch(page, with_updates, out);
+    return status == STATUS_OK ? end_push(loop, out, begin, compress) : status;
 }
 
 /* ---- sync:frame ---- */
@@ -121,11 +116,12 @@ static enum status write_bytes(struct slice payload, struct buffer *out) {
 static enum status put_frame(const struct frame_content *content, struct io_loop *loop,
                              bool compress, struct buffer *out) {
     struct buffer bytes;
-    struct buffer envelope;
+    size_t begin = out->size;
     buffer_init(&bytes, BATCH_BYTES_MAX);
-    buffer_init(&envelope, BATCH_BYTES_MAX);
     enum status status = write_bytes(content->payload, &bytes);
-    struct object_writer object = object_begin(&envelope);
+    if (status == STATUS_OK)
+        status = begin_push(out, SLICE("sync:frame"));
+    struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), content->topic);
     object_number(&object, SLICE("seq"), content->seq);
     object_text(&object, SLICE("kind"), content->kind);
@@ -134,11 +130,8 @@ static enum status put_frame(const struct frame_content *content, struct io_loop
     enum status ended = object_end(&object);
     if (status == STATUS_OK)
         status = ended;
-    if (status == STATUS_OK)
-        status = put_push(loop, out, SLICE("sync:frame"), buffer_slice(&envelope), compress);
     buffer_release(&bytes);
-    buffer_release(&envelope);
-    return status;
+    return status == STATUS_OK ? end_push(loop, out, begin, compress) : status;
 }
 
 /* The frames, then the range they cover. */

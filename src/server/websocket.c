@@ -152,8 +152,7 @@ bool websocket_is_flooding(struct link *link, size_t message_bytes) {
 
 /* ---- out ---- */
 
-static enum status put_deflated(struct io_loop *loop, struct buffer *out, struct slice text) {
-    struct buffer packed;
+static enum status deflate_text(struct io_loop *loop, struct buffer *packed, struct slice text) {
     enum status status = STATUS_OK;
     if (!loop->deflater) {
         loop->deflater = calloc(1, sizeof(*loop->deflater));
@@ -165,20 +164,40 @@ static enum status put_deflated(struct io_loop *loop, struct buffer *out, struct
             return status;
         }
     }
+    return ws_deflate(loop->deflater, packed, text);
+}
+
+static enum status wrap_deflated(struct io_loop *loop, struct buffer *out, size_t begin) {
+    struct slice text = slice_from(buffer_slice(out), begin);
+    struct buffer packed;
     buffer_init(&packed, text.size + 1024);
-    status = ws_deflate(loop->deflater, &packed, text);
-    if (status == STATUS_OK)
+    enum status status = deflate_text(loop, &packed, text);
+    if (status == STATUS_OK) {
+        out->size = begin;
         status = ws_frame_write(out, WS_TEXT, true, buffer_slice(&packed));
+    } else if (status == STATUS_PAYLOAD_TOO_LARGE) {
+        /* What does not shrink goes as it is. */
+        status = ws_frame_wrap(out, begin, WS_TEXT);
+    }
     buffer_release(&packed);
-    /* What does not shrink goes as it is. */
-    return status == STATUS_PAYLOAD_TOO_LARGE ? ws_frame_write(out, WS_TEXT, false, text) : status;
+    return status;
+}
+
+enum status websocket_wrap(struct io_loop *loop, struct buffer *out, size_t begin, bool compress) {
+    if (compress && out->size - begin >= DEFLATE_BYTES_MIN)
+        return wrap_deflated(loop, out, begin);
+    return ws_frame_wrap(out, begin, WS_TEXT);
 }
 
 enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
                            bool compress) {
-    if (compress && text.size >= DEFLATE_BYTES_MIN)
-        return put_deflated(loop, out, text);
-    return ws_frame_write(out, WS_TEXT, false, text);
+    size_t begin = out->size;
+    enum status status = buffer_append_slice(out, text);
+    if (status == STATUS_OK)
+        status = websocket_wrap(loop, out, begin, compress);
+    if (status != STATUS_OK)
+        out->size = begin;
+    return status;
 }
 
 enum status websocket_say(struct link *link, struct slice text) {

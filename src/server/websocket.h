@@ -18,7 +18,11 @@ bool websocket_deflates(const struct link *link);
 /* Whether the peer sent more than it may; each question counts a message of that size. */
 bool websocket_is_flooding(struct link *link, size_t message_bytes);
 
-/* For encoders: a text message as it goes to the socket. compress: for all who agreed on it. */
+/* For encoders: makes a text message, as it goes to the socket, of what stands in out from begin
+ * on. compress: for all who agreed on it. */
+MUST_CHECK enum status websocket_wrap(struct io_loop *loop, struct buffer *out, size_t begin,
+                                      bool compress);
+/* The same for a text that is elsewhere. */
 MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
                                       bool compress);
 /* A text message to this peer. */

@@ -76,6 +76,7 @@ enum statement_id {
     STATEMENT_WORKER_SUMMARY,
     STATEMENT_CHECKPOINT,
     STATEMENT_WALK_ENTITY_EVENTS,
+    STATEMENT_ENTITY_NAME,
     STATEMENT_WALK_LOG,
     STATEMENT_WALK_ENTITIES,
     STATEMENT_WALK_TOPICS,
@@ -192,8 +193,16 @@ MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, s
 /* ---- rows (store_sqlite_row.c): false when the row is damaged -------------------------------- */
 
 MUST_CHECK bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity);
-/* The event's columns begin at first. */
-MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first, struct store_event *event);
+/* Kind and id, in columns that begin at first. */
+struct sqlite_entity_name {
+    enum entity_kind kind;
+    struct slice id;
+};
+MUST_CHECK bool sqlite_row_entity_name(sqlite3_stmt *statement, int first,
+                                       struct sqlite_entity_name *name);
+/* The event's columns begin at first, and are followed by its entity's name where none is given. */
+MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first,
+                                 const struct sqlite_entity_name *name, struct store_event *event);
 void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic);
 MUST_CHECK bool sqlite_row_document(sqlite3_stmt *statement, enum document_kind kind,
                                     struct store_document *document);

@@ -82,7 +82,7 @@ enum status sqlite_load_event(struct store_session *session, uint64_t log_id, st
     status = sqlite_next(load.session, load.statement);
     if (status != STATUS_OK)
         return load_end(&load, status);
-    if (!sqlite_row_event(load.statement, 0, event))
+    if (!sqlite_row_event(load.statement, 0, NULL, event))
         return load_end(&load, sqlite_damaged(load.session, "event", log_id));
     bool kept = keep(arena, &event->entity_id) && keep(arena, &event->type) &&
                 keep(arena, &event->payload) && keep_owner(arena, &event->owner);

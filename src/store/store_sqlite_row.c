@@ -42,7 +42,14 @@ bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity) {
             sqlite_bytes(statement, 18, entity->head_hash, sizeof(entity->head_hash)));
 }
 
-bool sqlite_row_event(sqlite3_stmt *statement, int first, struct store_event *event) {
+bool sqlite_row_entity_name(sqlite3_stmt *statement, int first, struct sqlite_entity_name *name) {
+    name->id = sqlite_text(statement, first + 1);
+    return row_kind(statement, first, &name->kind) && name->id.data != NULL;
+}
+
+bool sqlite_row_event(sqlite3_stmt *statement, int first, const struct sqlite_entity_name *name,
+                      struct store_event *event) {
+    struct sqlite_entity_name joined;
     *event = (struct store_event){
         .log_id = sqlite_number(statement, first),
         .entity_ref = sqlite_number(statement, first + 1),
@@ -50,15 +57,21 @@ bool sqlite_row_event(sqlite3_stmt *statement, int first, struct store_event *ev
         .type = sqlite_text(statement, first + 5),
         .owner = row_owner(statement, first + 6),
         .payload = sqlite_text(statement, first + 12),
-        .entity_id = sqlite_text(statement, first + 14),
     };
     bool intact =
         sqlite_bytes(statement, first + 3, event->cursor.bytes, sizeof(event->cursor.bytes)) &&
         sqlite_bytes(statement, first + 9, event->payload_hash, sizeof(event->payload_hash)) &&
         sqlite_bytes(statement, first + 10, event->prev_hash, sizeof(event->prev_hash)) &&
         sqlite_bytes(statement, first + 11, event->event_hash, sizeof(event->event_hash)) &&
-        row_kind(statement, first + 13, &event->entity_kind) && event->type.data != NULL &&
-        event->payload.data != NULL && event->entity_id.data != NULL;
+        event->type.data != NULL && event->payload.data != NULL;
+    if (!name && intact) {
+        intact = sqlite_row_entity_name(statement, first + 13, &joined);
+        name = &joined;
+    }
+    if (intact) {
+        event->entity_kind = name->kind;
+        event->entity_id = name->id;
+    }
     event->event_id = event->cursor;
     if (intact && sqlite3_column_type(statement, first + 4) != SQLITE_NULL)
         intact = sqlite_bytes(statement, first + 4, event->event_id.bytes,

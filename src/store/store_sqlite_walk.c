@@ -6,6 +6,7 @@ struct walk {
     sqlite3_stmt *statement;
     enum document_kind document_kind;
     uint64_t last_seq; /* of an entity's events */
+    struct sqlite_entity_name entity_name;
     void *user;
     union {
         store_event_cb *event;
@@ -36,7 +37,7 @@ static enum status walk_rows(struct walk *walk, walk_row_cb *each) {
 
 static enum status each_event(struct walk *walk) {
     struct store_event event;
-    if (!sqlite_row_event(walk->statement, 0, &event))
+    if (!sqlite_row_event(walk->statement, 0, NULL, &event))
         return sqlite_damaged(walk->session, "event", event.log_id);
     return walk->callback.event(walk->user, &event);
 }
@@ -44,7 +45,8 @@ static enum status each_event(struct walk *walk) {
 /* An entity's sequence has no gap: one in the rows is damage. */
 static enum status each_entity_event(struct walk *walk) {
     struct store_event event;
-    if (!sqlite_row_event(walk->statement, 0, &event) || event.seq != walk->last_seq + 1)
+    if (!sqlite_row_event(walk->statement, 0, &walk->entity_name, &event) ||
+        !event.entity_id.data || event.seq != walk->last_seq + 1)
         return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
     walk->last_seq = event.seq;
     return walk->callback.event(walk->user, &event);
@@ -78,7 +80,7 @@ static enum status each_journal(struct walk *walk) {
     struct store_event event;
     if (!sqlite_row_journal(walk->statement, &row))
         return sqlite_damaged(walk->session, "journal row", row.seq);
-    if (!sqlite_row_event(walk->statement, SQLITE_STORE_JOURNAL_COLUMNS, &event))
+    if (!sqlite_row_event(walk->statement, SQLITE_STORE_JOURNAL_COLUMNS, NULL, &event))
         return sqlite_damaged(walk->session, "event", row.log_id);
     return walk->callback.journal(walk->user, &row, &event);
 }
@@ -101,13 +103,27 @@ enum status sqlite_walk_entity_events(struct store_session *session, uint64_t en
                                       uint64_t after_seq, uint64_t limit, void *user,
                                       store_event_cb *callback) {
     struct walk walk = {.callback.event = callback, .last_seq = after_seq};
+    sqlite3_stmt *name = NULL;
     enum status status = walk_begin(&walk, session, STATEMENT_WALK_ENTITY_EVENTS, user);
+    if (status == STATUS_OK)
+        status = sqlite_statement(walk.session, STATEMENT_ENTITY_NAME, &name);
     if (status != STATUS_OK)
         return status;
-    sqlite_bind_bound(walk.statement, 1, entity_ref);
-    sqlite_bind_bound(walk.statement, 2, after_seq);
-    sqlite_bind_bound(walk.statement, 3, limit);
-    return walk_rows(&walk, each_entity_event);
+    /* The same for all rows: joined to each it would be a fifth of the walk. Its row is there, and
+     * the store as it was then, until the statement is reset. */
+    sqlite_bind_bound(name, 1, entity_ref);
+    status = sqlite_next(walk.session, name);
+    if (status == STATUS_OK && !sqlite_row_entity_name(name, 0, &walk.entity_name))
+        status = sqlite_damaged(walk.session, "entity", entity_ref);
+    /* Events of an entity that is not there are damage; without any, it is only not there. */
+    if (status == STATUS_OK || status == STATUS_NOT_FOUND) {
+        sqlite_bind_bound(walk.statement, 1, entity_ref);
+        sqlite_bind_bound(walk.statement, 2, after_seq);
+        sqlite_bind_bound(walk.statement, 3, limit);
+        status = walk_rows(&walk, each_entity_event);
+    }
+    sqlite3_reset(name);
+    return status;
 }
 
 enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,

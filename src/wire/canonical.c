@@ -5,6 +5,7 @@
 
 #include <assert.h>
 
+#include "base/hex.h"
 #include "wire/json_number.h"
 #include "wire/json_text.h"
 
@@ -320,14 +321,9 @@ enum status canonical_write(struct json_value value, struct canonical_scratch *s
 }
 
 void payload_hash_text(const uint8_t digest[SHA256_BYTES], char text[PAYLOAD_HASH_SIZE]) {
-    static const char digits[] = "0123456789abcdef";
     memcpy(text, "sha256:", 7);
-    char *at = text + 7;
-    for (size_t i = 0; i < SHA256_BYTES; i++) {
-        *at++ = digits[digest[i] >> 4];
-        *at++ = digits[digest[i] & 15];
-    }
-    *at = '\0';
+    hex_write(text + 7, digest, SHA256_BYTES);
+    text[PAYLOAD_HASH_SIZE - 1] = '\0';
 }
 
 enum status payload_hash(struct json_value value, struct canonical_scratch *scratch,

@@ -700,7 +700,9 @@ static enum status write_content(struct buffer *out, struct slice text) {
 
 enum status json_write_string(struct buffer *out, struct slice text) {
     size_t size_before = out->size;
-    enum status status = buffer_append_byte(out, '"');
+    enum status status = buffer_reserve(out, text.size + 2);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '"');
     if (status == STATUS_OK && text.size > 0)
         status = write_content(out, text);
     if (status == STATUS_OK)

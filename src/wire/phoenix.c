@@ -134,10 +134,27 @@ enum status phoenix_write_reply(struct buffer *out, const struct phoenix_address
     return write_message(out, address, SLICE("phx_reply"), wrapped);
 }
 
+enum status phoenix_push_begin(struct buffer *out, struct slice join_ref, struct slice topic,
+                               struct slice event) {
+    struct phoenix_address address = {join_ref, PHOENIX_NULL, topic};
+    return write_head(out, &address, event);
+}
+
+enum status phoenix_push_end(struct buffer *out) {
+    return buffer_append_byte(out, ']');
+}
+
 enum status phoenix_write_push(struct buffer *out, struct slice join_ref, struct slice topic,
                                struct slice event, struct slice payload) {
-    struct phoenix_address address = {join_ref, PHOENIX_NULL, topic};
-    return phoenix_write(out, &address, event, payload);
+    size_t size_before = out->size;
+    enum status status = phoenix_push_begin(out, join_ref, topic, event);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, payload);
+    if (status == STATUS_OK)
+        status = phoenix_push_end(out);
+    if (status != STATUS_OK)
+        out->size = size_before;
+    return status;
 }
 
 enum status phoenix_write_close(struct buffer *out, struct slice join_ref, struct slice topic) {

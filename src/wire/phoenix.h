@@ -50,6 +50,11 @@ MUST_CHECK enum status phoenix_write_reply(struct buffer *out,
 MUST_CHECK enum status phoenix_write_push(struct buffer *out, struct slice join_ref,
                                           struct slice topic, struct slice event,
                                           struct slice payload);
+/* The same with its payload written in place, between the two; what is there of it when one of them
+ * fails is the caller's to take back. */
+MUST_CHECK enum status phoenix_push_begin(struct buffer *out, struct slice join_ref,
+                                          struct slice topic, struct slice event);
+MUST_CHECK enum status phoenix_push_end(struct buffer *out);
 /* Ends a channel: for good, or so that the client joins again. Clients know it by join_ref. */
 MUST_CHECK enum status phoenix_write_close(struct buffer *out, struct slice join_ref,
                                            struct slice topic);

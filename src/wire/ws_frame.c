@@ -39,6 +39,20 @@ enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode, bool compr
     return status;
 }
 
+enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode) {
+    uint8_t header[WS_HEADER_BYTES_MAX];
+    assert(begin <= out->size);
+    size_t payload_bytes = out->size - begin;
+    size_t header_bytes = ws_frame_header(header, opcode, false, payload_bytes);
+    enum status status = buffer_reserve(out, header_bytes);
+    if (status != STATUS_OK)
+        return status;
+    memmove(out->data + begin + header_bytes, out->data + begin, payload_bytes);
+    memcpy(out->data + begin, header, header_bytes);
+    out->size += header_bytes;
+    return STATUS_OK;
+}
+
 static size_t reason_fit(struct slice reason) {
     if (reason.size <= WS_CLOSE_REASON_BYTES_MAX)
         return reason.size;

@@ -28,6 +28,8 @@ size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcod
                        uint64_t payload_bytes);
 MUST_CHECK enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode, bool compressed,
                                       struct slice payload);
+/* Makes a frame of what stands in out from begin on, in its place. */
+MUST_CHECK enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode);
 /* The reason is UTF-8 and cut to what fits, between characters. WS_CLOSE_CODE_ABSENT writes a
  * close frame without code and reason, the answer to one of that kind. */
 MUST_CHECK enum status ws_close_write(struct buffer *out, unsigned code, struct slice reason);

@@ -54,14 +54,16 @@ static void a_form_is_encoded_once_for_all_who_ask(void **state) {
     const struct page_form other = {PAGE_FORMS_MAX - 1, 100, encode_nothing};
     struct push *pushes[3];
     size_t encoded = 0;
+    struct page_tools tools;
+    page_tools_init(&tools, &encoded);
     for (size_t i = 0; i < 3; i++)
-        assert_ok(page_push(page, &form, &encoded, &pushes[i]));
+        assert_ok(page_push(page, &form, &tools, &pushes[i]));
     assert_int_equal(encoded, 1);
     assert_ptr_equal(pushes[0], pushes[2]);
     assert_int_equal(pushes[0]->references, 4);
     assert_slice(((struct slice){pushes[0]->data, pushes[0]->size}), "3 frames, 10 to 13 of 99");
     struct push *empty;
-    assert_ok(page_push(page, &other, &encoded, &empty));
+    assert_ok(page_push(page, &other, &tools, &empty));
     assert_int_equal(encoded, 2);
     assert_int_equal(empty->size, 0);
     push_unref(empty);
@@ -70,6 +72,36 @@ static void a_form_is_encoded_once_for_all_who_ask(void **state) {
     assert_int_equal(pushes[0]->references, 3);
     for (size_t i = 0; i < 3; i++)
         push_unref(pushes[i]);
+    page_tools_release(&tools);
+}
+
+static enum status encode_large(const struct page *page, void *tools, struct buffer *out) {
+    (void)page;
+    size_t size = *(size_t *)tools;
+    enum status status = buffer_reserve(out, size);
+    for (size_t i = 0; status == STATUS_OK && i < size; i++)
+        status = buffer_append_byte(out, 'x');
+    return status;
+}
+
+static void a_large_page_leaves_no_large_memory_behind(void **state) {
+    (void)state;
+    const struct page_form form = {0, 64u << 20, encode_large};
+    size_t size = 4u << 20;
+    struct page_tools tools;
+    page_tools_init(&tools, &size);
+    for (int i = 0; i < 2; i++) {
+        struct page *page = make_page(1);
+        struct push *push;
+        assert_ok(page_push(page, &form, &tools, &push));
+        assert_int_equal(push->size, size);
+        assert_true(tools.scratch.capacity <= 1u << 20);
+        push_unref(push);
+        page_free(page);
+        size = 100;
+    }
+    assert_true(tools.scratch.capacity > 0);
+    page_tools_release(&tools);
 }
 
 static void a_form_that_cannot_be_made_is_tried_again(void **state) {
@@ -79,12 +111,19 @@ static void a_form_that_cannot_be_made_is_tried_again(void **state) {
     const struct page_form wide = {3, 100, encode_range};
     struct push *push = NULL;
     size_t encoded = 0;
-    assert_int_equal(page_push(page, &narrow, &encoded, &push), STATUS_PAYLOAD_TOO_LARGE);
+    struct page_tools tools;
+    page_tools_init(&tools, &encoded);
+    assert_int_equal(page_push(page, &narrow, &tools, &push), STATUS_PAYLOAD_TOO_LARGE);
     assert_null(push);
-    assert_ok(page_push(page, &wide, &encoded, &push));
+    assert_ok(page_push(page, &wide, &tools, &push));
     assert_int_equal(encoded, 2);
     push_unref(push);
+    /* Memory of a wide form does not widen a narrow one. */
     page_free(page);
+    page = make_page(1);
+    assert_int_equal(page_push(page, &narrow, &tools, &push), STATUS_PAYLOAD_TOO_LARGE);
+    page_free(page);
+    page_tools_release(&tools);
 }
 
 static void a_page_suits_those_who_may_read_all_of_it(void **state) {
@@ -135,6 +174,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_form_is_encoded_once_for_all_who_ask),
         cmocka_unit_test(a_form_that_cannot_be_made_is_tried_again),
+        cmocka_unit_test(a_large_page_leaves_no_large_memory_behind),
         cmocka_unit_test(a_page_suits_those_who_may_read_all_of_it),
         cmocka_unit_test(a_page_that_hides_something_suits_nobody),
         cmocka_unit_test(the_frames_go_with_their_page),

@@ -310,6 +310,30 @@ static void a_form_is_made_once_and_shared_by_all_threads(void **state) {
     frame_unref(frame);
 }
 
+static void what_is_appended_twice_is_kept_and_the_same(void **state) {
+    (void)state;
+    struct frame *frame;
+    struct buffer out;
+    struct slice text;
+    const struct frame_content content = {.topic = SLICE("t"), .seq = 7, .payload = SLICE("{}")};
+    assert_ok(frame_make(&frame, &content));
+    buffer_init(&out, 64);
+    atomic_store(&encodings, 0);
+    for (int i = 0; i < 4; i++)
+        assert_ok(frame_append(frame, &form, &out));
+    assert_slice(buffer_slice(&out), "7777");
+    assert_int_equal(encodings, 2);
+    assert_ok(frame_encoded(frame, &form, &text));
+    assert_slice(text, "7");
+    assert_int_equal(encodings, 2);
+    frame_unref(frame);
+    /* Encoded once and not kept: nothing to give back. */
+    assert_ok(frame_make(&frame, &content));
+    assert_ok(frame_append(frame, &form, &out));
+    frame_unref(frame);
+    buffer_release(&out);
+}
+
 /* ---- threads ---- */
 
 struct watcher {
@@ -380,6 +404,7 @@ int main(void) {
         cmocka_unit_test(an_unwatched_topic_leaves_after_a_window_of_frames),
         cmocka_unit_test(a_watch_that_goes_is_announced_no_more),
         cmocka_unit_test(a_form_is_made_once_and_shared_by_all_threads),
+        cmocka_unit_test(what_is_appended_twice_is_kept_and_the_same),
         cmocka_unit_test(watchers_come_and_go_while_the_writer_publishes),
     };
     return cmocka_run_group_tests_name("hub", tests, NULL, NULL);

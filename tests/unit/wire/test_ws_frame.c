@@ -82,6 +82,28 @@ static void headers_are_those_wslay_writes(void **state) {
     }
 }
 
+static void a_payload_that_is_there_is_wrapped_in_its_place(void **state) {
+    (void)state;
+    const size_t sizes[] = {0, 1, 125, 126, 65535, 65536, 70000};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct buffer written, wrapped, payload;
+        buffer_init(&payload, 100000);
+        buffer_init(&written, 100000);
+        buffer_init(&wrapped, 100000);
+        for (size_t j = 0; j < sizes[i]; j++)
+            assert_ok(buffer_append_byte(&payload, (char)('a' + j % 26)));
+        assert_ok(buffer_append_slice(&written, SLICE("before")));
+        assert_ok(buffer_append_slice(&wrapped, SLICE("before")));
+        assert_ok(ws_frame_write(&written, WS_TEXT, false, buffer_slice(&payload)));
+        assert_ok(buffer_append_slice(&wrapped, buffer_slice(&payload)));
+        assert_ok(ws_frame_wrap(&wrapped, strlen("before"), WS_TEXT));
+        assert_true(slice_equal(buffer_slice(&wrapped), buffer_slice(&written)));
+        buffer_release(&payload);
+        buffer_release(&written);
+        buffer_release(&wrapped);
+    }
+}
+
 static void a_full_buffer_takes_no_part_of_a_frame(void **state) {
     (void)state;
     struct buffer out;
@@ -90,6 +112,8 @@ static void a_full_buffer_takes_no_part_of_a_frame(void **state) {
                      STATUS_PAYLOAD_TOO_LARGE);
     assert_int_equal(out.size, 0);
     assert_ok(ws_frame_write(&out, WS_TEXT, false, SLICE("Hell")));
+    assert_int_equal(ws_frame_wrap(&out, 2, WS_TEXT), STATUS_PAYLOAD_TOO_LARGE);
+    assert_int_equal(out.size, 6);
     buffer_release(&out);
 }
 
@@ -197,6 +221,7 @@ int main(void) {
         cmocka_unit_test(frames_are_those_of_the_vectors),
         cmocka_unit_test(headers_are_those_of_the_vectors),
         cmocka_unit_test(headers_are_those_wslay_writes),
+        cmocka_unit_test(a_payload_that_is_there_is_wrapped_in_its_place),
         cmocka_unit_test(a_full_buffer_takes_no_part_of_a_frame),
         cmocka_unit_test(close_frames_are_those_of_the_vectors),
         cmocka_unit_test(an_absent_reason_is_an_empty_one),
