@@ -157,12 +157,15 @@ static void page_answer(struct store_read *read) {
     struct exchange *exchange = read->exchange;
     if (read->status == STATUS_OK && exchange_outlives_token(exchange))
         read->status = STATUS_TOKEN_EXPIRED;
-    if (read->status != STATUS_OK && exchange->answered)
+    /* Either may free the read. */
+    if (read->status != STATUS_OK && exchange->answered) {
         exchange_abort(exchange, read->status);
-    else if (read->status != STATUS_OK)
-        exchange_answer_status(exchange, read->status);
-    if (read->status != STATUS_OK)
         return;
+    }
+    if (read->status != STATUS_OK) {
+        exchange_answer_status(exchange, read->status);
+        return;
+    }
     if (!exchange->answered)
         begin(exchange, read->more);
     if (!read->has_more) {

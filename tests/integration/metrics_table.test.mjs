@@ -116,13 +116,12 @@ test("a writer that has to wait", async (t) => {
       assert.equal((await waiting).status, 200);
     } });
   }
-  await moves(operator, "append_overload_total", { status: "limit_reached" }, 2, holding(async (release) => {
-    const statuses = [];
-    const answers = [];
-    // One is with the writer, one waits for it, and there is no place for the rest.
-    for (let i = 0; i < 4; i++) answers.push(operator.post("topics/app/events", { event_type: "a" }).then(({ status }) => statuses.push(status)));
-    await until(async () => statuses.length === 2, "two refusals");
-    assert.deepEqual(statuses, [503, 503]);
+  await moves(operator, "append_overload_total", { status: "limit_reached" }, "some", holding(async (release) => {
+    const refused = [];
+    // One is with the writer, at most one waits for it, and there is no place for the rest.
+    const answers = Array.from({ length: 4 }, () => operator.post("topics/app/events", { event_type: "a" })
+      .then(({ status }) => { if (status === 503) refused.push(status); }));
+    await until(() => refused.length >= 2, "two refusals");
     await release();
     await Promise.all(answers);
   }));
