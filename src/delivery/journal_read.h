@@ -47,6 +47,7 @@ struct journal_read {
     struct frame *frames[JOURNAL_READ_FRAMES_MAX];
     size_t count;
     size_t taken; /* of the frames, by the looker */
+    bool is_kept; /* the hub has the frames too */
 };
 
 void journal_read_run(struct journal_read *read, struct store_session *session);

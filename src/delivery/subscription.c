@@ -174,9 +174,10 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
         frame_unref(frame);
 }
 
-/* From the page that was read; what does not fit stays for the next ask. What was committed since
- * the read was announced, once, to a reader that was at work or in line: whoever gets its last
- * frame must know that there is more, or would wait for the announcement after that. */
+/* From the page that was read: whoever read gets something, whatever became of the rows. What does
+ * not fit stays for the next ask, where the hub does not have it. What was committed since the read
+ * was announced, once, to a reader that was at work or in line: whoever gets its last frame must
+ * know that there is more, or would wait for the announcement after that. */
 static void give_page(struct subscription *subscription, struct delivery_batch *batch) {
     struct journal_read *read = subscription->read;
     size_t bytes = 0;
@@ -190,7 +191,7 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
         given++;
         give(subscription, batch, frame);
     }
-    if (read->taken == read->count)
+    if (read->taken == read->count || read->is_kept)
         drop_read(subscription);
     note_head(subscription, hub_head_seq(subscription->options.watch));
 }
@@ -276,8 +277,9 @@ void subscription_read_done(struct subscription *subscription) {
         subscription->next_seq = read->next_seq;
     if (subscription->is_open && options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
         begin_at_head(subscription);
-    if (!subscription->is_stale &&
-        (read->count == 0 || hub_refill(options->watch, read->frames, read->count)))
+    if (read->count > 0)
+        read->is_kept = hub_refill(options->watch, read->frames, read->count);
+    else if (!subscription->is_stale)
         drop_read(subscription);
 }
 

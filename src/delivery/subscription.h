@@ -1,8 +1,8 @@
 /* A subscription: one reader of one topic, held as a position. There is no queue: whoever writes
  * asks for the next frames when there is room for them.
  * Belongs to its watch's thread, which also runs no reads: those are handed to readers, one at a
- * time and one ahead. Memory: itself; frames that were read are the hub's, within its budget, or
- * its own between a read and the next ask where the hub has no room.
+ * time and one ahead. Memory: itself; a page of frames between a read and the next ask, and after
+ * it only where the hub, which keeps what was read within its budget, has no room.
  * A subscription that failed says why in status, and stays so.
  * Each batch covers (after_seq, through_seq] and begins where the one before ended; what is missing
  * from it was not the principal's to read, or not asked for. A position that retention overtook is

@@ -693,6 +693,26 @@ static void what_was_read_again_is_pruned_too(void **state) {
     bench_close(&bench);
 }
 
+static void what_was_read_is_given_whatever_retention_does_meanwhile(void **state) {
+    (void)state;
+    struct bench bench;
+    bench_open_hub(&bench, 400, &roomy);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(SUMMARIES)});
+    struct subscription *subscription = &bench.reader.subscription;
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_READ);
+    journal_read_run(subscription->read, bench.reader.session);
+    subscription_read_done(subscription);
+    publisher_prune(bench.publisher, bench.publisher->summaries_ref, 100);
+    hub_prune(bench.hub, SLICE(SUMMARIES), 100);
+    /* A bootstrap is never stale. */
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_FRAMES);
+    assert_int_equal(bench.reader.batch.count, 16);
+    delivery_batch_release(&bench.reader.batch);
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+    bench_close(&bench);
+}
+
 /* ---- the seam ---- */
 
 #define SEAM_ROUNDS_DEFAULT 150
@@ -872,6 +892,7 @@ int main(void) {
         cmocka_unit_test(who_reaches_the_head_by_the_pages_of_others_replays_no_more),
         cmocka_unit_test(pages_that_overlap_are_kept_as_one),
         cmocka_unit_test(what_was_read_again_is_pruned_too),
+        cmocka_unit_test(what_was_read_is_given_whatever_retention_does_meanwhile),
         cmocka_unit_test(readers_at_random_places_see_everything_or_are_told),
     };
     return cmocka_run_group_tests_name("subscription", tests, NULL, NULL);
