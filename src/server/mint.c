@@ -5,7 +5,7 @@
 
 #define ID_BYTES_MAX 512
 _Static_assert(TOKEN_BYTES_MAX == 8192, "as the answer says");
-#define MS_PER_S     1000
+#define MS_PER_S 1000
 
 enum field {
     FIELD_USER_ID,
