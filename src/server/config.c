@@ -611,6 +611,24 @@ static enum status check_window(const struct config *config, struct config_error
     return STATUS_OK;
 }
 
+/* What the contract names and this build does not do. Who sets it means it: a server that took no
+ * notice would keep its events somewhere else than in the database it was given. */
+static enum status check_undone(const char *(*environment)(const char *),
+                                struct config_error *error) {
+    static const struct {
+        const char *name;
+        const char *only;
+    } undone[] = {{"DB_URL", ""}, {"RUNTIME_FANOUT_DRIVER", "memory"}};
+    for (size_t i = 0; i < sizeof(undone) / sizeof(undone[0]); i++) {
+        const char *text = environment(undone[i].name);
+        if (text && *text && strcmp(text, undone[i].only) != 0)
+            return refuse(error,
+                          "%s is set: this build has the embedded store of one node only; unset it",
+                          undone[i].name);
+    }
+    return STATUS_OK;
+}
+
 enum status config_load(struct config *config, const char *(*environment)(const char *),
                         const struct config_flag *flags, size_t flag_count,
                         struct config_error *error) {
@@ -623,6 +641,8 @@ enum status config_load(struct config *config, const char *(*environment)(const 
                         *config->tls_cert_file ? "KHALA_TLS_KEY_FILE" : "KHALA_TLS_CERT_FILE");
     if (status == STATUS_OK)
         status = check_window(config, error);
+    if (status == STATUS_OK)
+        status = check_undone(environment, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 

@@ -22,6 +22,8 @@ const ELSEWHERE = {
   KHALA_REQUEST_HEAD_BYTES_MAX: ["http_refusals", "the head's limit is a setting"],
   KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without a word"],
   KHALA_OPERATOR_KEY: ["append", "the operator key: given, or made for its owner only, and never in the log"],
+  KHALA_SHUTDOWN_DELAY_MS: ["shutdown", "readiness goes first: for the delay all else is served, also who comes new"],
+  KHALA_BATCHES_BYTES_MAX: ["batch", "batches whose answers nobody reads hold no more than a limit in all: then new ones are 503"],
   KHALA_TLS_CERT_FILE: ["tls", "settings that make no TLS are refused by name, by the check, the doctor and the server"],
   KHALA_TLS_KEY_FILE: ["tls", "settings that make no TLS are refused by name, by the check, the doctor and the server"],
   KHALA_TLS_MIN_VERSION: ["tls", "only TLS 1.2 and 1.3, forward secret and authenticated, http/1.1 inside"],
@@ -486,6 +488,16 @@ const SPECIFIED = {
 test("the defaults are those of the contract", () => {
   const defaults = Object.fromEntries(effective().map(({ name, value }) => [name, value]));
   for (const [key, value] of Object.entries(SPECIFIED)) assert.equal(defaults[key], String(value), key);
+});
+
+test("a database or a driver that this build has not is refused, and not left aside", () => {
+  for (const [name, value] of [["DB_URL", "postgres://user:sesame@db/khala"], ["RUNTIME_FANOUT_DRIVER", "nats"]]) {
+    const { code, problem } = run(["serve", "--bind", "127.0.0.1:0"], { settings: { [name]: value } });
+    assert.equal(code, 2, problem);
+    assert.match(problem, new RegExp(`${name} is set: .* unset it`));
+    assert.doesNotMatch(problem, /sesame/);
+  }
+  for (const settings of [{ DB_URL: "" }, { RUNTIME_FANOUT_DRIVER: "memory" }]) assert.equal(run(["config", "--check"], { settings }).code, 0);
 });
 
 // ---- secrets ----
