@@ -17,7 +17,7 @@ const ELSEWHERE = {
   KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "an address that is taken or wrong is refused by its name"],
   KHALA_DATA_DIR: ["append", "the command line appends and reads"],
   KHALA_LOG: ["http", "log lines are JSON when asked"],
-  KHALA_LOG_LEVEL: ["metrics", "the log names requests by their id and never shows a key, a token or a query"],
+  KHALA_LOG_LEVEL: ["why", "only what is of the level is logged"],
   KHALA_CONNECTIONS_MAX: ["operator_listener", "the operator gets in when clients have taken every place"],
   KHALA_REQUEST_HEAD_BYTES_MAX: ["http_refusals", "the head's limit is a setting"],
   KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without a word"],
