@@ -197,6 +197,11 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
     uint64_t begun_ns = clock_now().mono_ns;
     unsigned attempt = 0;
+    /* Many who replay together ask for the same frames before any of them has been read. */
+    read->is_in_memory = read->mode == JOURNAL_READ_CONTINUE && read->watch &&
+                         hub_holds(read->watch, read->after_seq + 1);
+    if (read->is_in_memory)
+        return;
     do
         read->status = run_once(read, session);
     while (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP &&

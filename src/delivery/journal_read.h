@@ -8,7 +8,7 @@
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
 
-#include "hub/frame.h"
+#include "hub/hub.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
 
@@ -34,8 +34,10 @@ struct journal_read {
     size_t frames_max;  /* 0: only where the position stands */
     bool epoch_differs; /* the cursor is of another epoch */
     struct event_cursor event_cursor;
+    struct hub_watch *watch; /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
     /* Answered. */
     enum status status;
+    bool is_in_memory; /* nothing was read */
     bool exists;
     struct topic_window window; /* all 0 when the topic does not exist */
     bool is_stale;
@@ -45,6 +47,7 @@ struct journal_read {
     struct frame *frames[JOURNAL_READ_FRAMES_MAX];
     size_t count;
     size_t taken; /* of the frames, by the looker */
+    bool is_kept; /* the hub has the frames too */
 };
 
 void journal_read_run(struct journal_read *read, struct store_session *session);

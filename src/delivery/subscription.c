@@ -3,6 +3,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* So many more like the last are in memory when the next page is asked for: reading a page takes as
+ * long as sending some small batches. */
+#define AHEAD_BATCHES 2
+
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options) {
     assert(!options->has_cursor || !options->has_event_cursor);
@@ -17,9 +21,33 @@ static void drop_read(struct subscription *subscription) {
     subscription->read = NULL;
 }
 
+/* Whoever replays keeps the hub from forgetting what was read. */
+static void set_replaying(struct subscription *subscription, bool is_replaying) {
+    struct hub_watch *watch = subscription->options.watch;
+    if (subscription->is_replaying == is_replaying)
+        return;
+    subscription->is_replaying = is_replaying;
+    if (is_replaying)
+        hub_replay_begin(watch);
+    else
+        hub_replay_end(watch);
+}
+
+static bool is_behind(const struct subscription *subscription) {
+    return subscription->next_seq <= subscription->window.head_seq;
+}
+
 void subscription_release(struct subscription *subscription) {
-    assert(!subscription->is_reading);
+    assert(!subscription->is_reading && !subscription->ahead);
     drop_read(subscription);
+    set_replaying(subscription, false);
+}
+
+void subscription_rest(struct subscription *subscription) {
+    if (subscription->is_reading || subscription->is_stale)
+        return;
+    drop_read(subscription);
+    set_replaying(subscription, false);
 }
 
 void subscription_restart(struct subscription *subscription) {
@@ -38,31 +66,35 @@ static enum journal_read_mode read_mode(const struct subscription *subscription)
     return subscription->options.has_cursor ? JOURNAL_READ_RESUME : JOURNAL_READ_BOOTSTRAP;
 }
 
-static enum status make_read(struct subscription *subscription, size_t frames_max) {
+static struct journal_read *make_read(const struct subscription *subscription, uint64_t after_seq,
+                                      size_t frames_max) {
     const struct subscription_options *options = &subscription->options;
     struct journal_read *read = malloc(sizeof(*read));
-    subscription->read = read;
     if (!read)
-        return STATUS_OUT_OF_MEMORY;
+        return NULL;
     *read = (struct journal_read){
         .topic = options->topic,
         .policy = options->policy,
         .mode = read_mode(subscription),
-        .after_seq = subscription->next_seq - 1,
+        .after_seq = after_seq,
         .epoch_differs = options->epoch_differs,
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
         .event_cursor = options->event_cursor,
+        .watch = options->watch,
         .status = STATUS_OK,
     };
-    return STATUS_OK;
+    return read;
 }
 
 static enum subscription_step ask_read(struct subscription *subscription,
                                        const struct delivery_batch *batch) {
-    subscription->status = make_read(subscription, batch->count_max);
-    if (subscription->status != STATUS_OK)
+    set_replaying(subscription, true);
+    subscription->read = make_read(subscription, subscription->next_seq - 1, batch->count_max);
+    if (!subscription->read) {
+        subscription->status = STATUS_OUT_OF_MEMORY;
         return SUBSCRIPTION_FAILED;
+    }
     subscription->is_reading = true;
     return SUBSCRIPTION_READ;
 }
@@ -70,7 +102,21 @@ static enum subscription_step ask_read(struct subscription *subscription,
 enum status subscription_ask_place(struct subscription *subscription) {
     assert(!subscription->is_open && !subscription->is_reading);
     subscription->is_reading = true;
-    return make_read(subscription, 0);
+    subscription->read = make_read(subscription, subscription->next_seq - 1, 0);
+    return subscription->read ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+}
+
+bool subscription_ask_ahead(struct subscription *subscription, const struct delivery_batch *batch) {
+    struct hub_watch *watch = subscription->options.watch;
+    size_t near_count = (size_t)(batch->through_seq - batch->after_seq) * AHEAD_BATCHES;
+    uint64_t after_seq;
+    if (!subscription->is_replaying || subscription->ahead ||
+        !hub_ahead_begin(watch, subscription->next_seq, near_count, &after_seq))
+        return false;
+    subscription->ahead = make_read(subscription, after_seq, JOURNAL_READ_FRAMES_MAX);
+    if (!subscription->ahead)
+        hub_ahead_end(watch);
+    return subscription->ahead;
 }
 
 bool subscription_stands_at(const struct subscription *subscription, uint64_t after_seq) {
@@ -93,6 +139,8 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
     subscription->cursor = batch->through_cursor;
     if (head_seq > subscription->window.head_seq)
         subscription->window.head_seq = head_seq;
+    if (!is_behind(subscription))
+        set_replaying(subscription, false);
 }
 
 static bool is_wanted(const struct subscription_options *options, const struct frame *frame) {
@@ -122,7 +170,8 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
         frame_unref(frame);
 }
 
-/* From the page that was read; what does not fit stays for the next ask. */
+/* From the page that was read: whoever read gets something, whatever became of the rows. What does
+ * not fit stays for the next ask, where the hub does not have it. */
 static void give_page(struct subscription *subscription, struct delivery_batch *batch) {
     struct journal_read *read = subscription->read;
     size_t bytes = 0;
@@ -136,7 +185,7 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
         given++;
         give(subscription, batch, frame);
     }
-    if (read->taken == read->count)
+    if (read->taken == read->count || read->is_kept)
         drop_read(subscription);
 }
 
@@ -153,6 +202,7 @@ static enum hub_place give_window(struct subscription *subscription, struct deli
         subscription->window.head_seq = take.head_seq;
     for (size_t i = 0; i < take.count; i++)
         give(subscription, batch, frames[i]);
+    set_replaying(subscription, place == HUB_BELOW || (take.is_replay && is_behind(subscription)));
     return place;
 }
 
@@ -170,6 +220,7 @@ enum subscription_step subscription_next(struct subscription *subscription,
         return ask_read(subscription, batch);
     if (subscription->read) {
         give_page(subscription, batch);
+        set_replaying(subscription, is_behind(subscription));
         return SUBSCRIPTION_FRAMES;
     }
     switch (give_window(subscription, batch)) {
@@ -180,6 +231,8 @@ enum subscription_step subscription_next(struct subscription *subscription,
     case HUB_BELOW:
         break;
     }
+    if (subscription->ahead && subscription->ahead->after_seq + 1 == subscription->next_seq)
+        return SUBSCRIPTION_AHEAD;
     return ask_read(subscription, batch);
 }
 
@@ -196,6 +249,10 @@ void subscription_read_done(struct subscription *subscription) {
     struct journal_read *read = subscription->read;
     assert(subscription->is_reading);
     subscription->is_reading = false;
+    if (read->is_in_memory) {
+        drop_read(subscription);
+        return;
+    }
     subscription->status = read->status;
     if (read->status == STATUS_OK) {
         hub_learn_head(subscription->options.watch, read->window.head_seq);
@@ -214,8 +271,28 @@ void subscription_read_done(struct subscription *subscription) {
         subscription->next_seq = read->next_seq;
     if (subscription->is_open && options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
         begin_at_head(subscription);
-    if (read->count == 0 && !subscription->is_stale)
+    if (read->count > 0)
+        read->is_kept = hub_refill(options->watch, read->frames, read->count);
+    else if (!subscription->is_stale)
         drop_read(subscription);
+}
+
+void subscription_ahead_done(struct subscription *subscription) {
+    struct hub_watch *watch = subscription->options.watch;
+    struct journal_read *ahead = subscription->ahead;
+    subscription->ahead = NULL;
+    hub_ahead_end(watch);
+    /* Whatever was wrong is told when its place is reached. */
+    bool is_kept = ahead->count == 0 || hub_refill(watch, ahead->frames, ahead->count);
+    bool is_awaited = subscription->is_replaying && subscription->is_open &&
+                      !subscription->is_reading && !subscription->read &&
+                      subscription->next_seq == ahead->after_seq + 1;
+    if (!is_kept && is_awaited) {
+        subscription->read = ahead;
+        return;
+    }
+    journal_read_release(ahead);
+    free(ahead);
 }
 
 const struct continuity *subscription_continuity(const struct subscription *subscription) {

@@ -1,7 +1,8 @@
 /* A subscription: one reader of one topic, held as a position. There is no queue: whoever writes
  * asks for the next frames when there is room for them.
  * Belongs to its watch's thread, which also runs no reads: those are handed to readers, one at a
- * time. Memory: itself; a page of frames between a read and the next ask.
+ * time and one ahead. Memory: itself; a page of frames between a read and the next ask, and after
+ * it only where the hub, which keeps what was read within its budget, has no room.
  * A subscription that failed says why in status, and stays so.
  * Each batch covers (after_seq, through_seq] and begins where the one before ended; what is missing
  * from it was not the principal's to read, or not asked for. A position that retention overtook is
@@ -40,9 +41,11 @@ struct subscription {
     struct continuity_bootstrap bootstrap;
     /* Asked for, under way, or with frames to be taken; while it is stale, what says why. */
     struct journal_read *read;
+    struct journal_read *ahead; /* under way, of frames that will be asked for */
     enum status status;
     bool is_open;
     bool is_reading;
+    bool is_replaying; /* and counted as such in the hub */
     bool is_stale;
     bool is_bootstrap; /* it began with one */
 };
@@ -51,6 +54,7 @@ enum subscription_step {
     SUBSCRIPTION_FRAMES, /* the batch has them, or covers a range without any for this principal */
     SUBSCRIPTION_WAIT,   /* at the head: ask again when the watch has advanced */
     SUBSCRIPTION_READ,   /* have a reader run subscription->read, then subscription_read_done */
+    SUBSCRIPTION_AHEAD,  /* what it needs is under way: ask again after subscription_ahead_done */
     SUBSCRIPTION_STALE,  /* tell the client why; subscription_restart bootstraps */
     SUBSCRIPTION_FAILED, /* see status */
 };
@@ -67,7 +71,7 @@ struct delivery_batch {
 
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options);
-/* Not while a read is under way. */
+/* Not while a read is under way, nor one ahead. */
 void subscription_release(struct subscription *subscription);
 MUST_CHECK enum subscription_step subscription_next(struct subscription *subscription,
                                                     struct delivery_batch *batch);
@@ -75,6 +79,13 @@ MUST_CHECK enum subscription_step subscription_next(struct subscription *subscri
 void subscription_read_done(struct subscription *subscription);
 /* The read could not be run. */
 void subscription_read_failed(struct subscription *subscription, enum status status);
+/* After frames: true when those behind what is in memory are to be read meanwhile. Have a reader
+ * run subscription->ahead, then subscription_ahead_done, also when it could not be run. */
+MUST_CHECK bool subscription_ask_ahead(struct subscription *subscription,
+                                       const struct delivery_batch *batch);
+void subscription_ahead_done(struct subscription *subscription);
+/* It will not be asked for a while: holds no frames until it is. */
+void subscription_rest(struct subscription *subscription);
 /* Asks for a read that only looks where it would begin, so that a subscription can be refused
  * before it began: STATUS_OUT_OF_MEMORY, and then subscription_read_failed is due all the same. */
 MUST_CHECK enum status subscription_ask_place(struct subscription *subscription);

@@ -19,6 +19,10 @@ struct hub_topic {
     struct slice name;
     uint64_t head_seq;
     struct window window;
+    struct window replay; /* frames read again */
+    size_t replay_count;  /* who reads them */
+    bool is_replay_used;  /* since somebody else wanted its place */
+    bool is_ahead;        /* somebody reads on behind it */
     struct hub_watch *watches;
     struct hub_topic *newer;
     struct hub_topic *older;
@@ -36,6 +40,7 @@ struct shard {
 
 struct hub {
     struct hub_options options;
+    struct window_limits replay_limits;
     size_t shard_bytes_max;
     struct siphash_key secret;
     atomic_size_t topic_count; /* none: publishing costs nothing */
@@ -61,6 +66,10 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     /* A topic never needs all of its part's share, or each frame would push out the one before. */
     if (made->options.window.bytes_max > made->shard_bytes_max / 2)
         made->options.window.bytes_max = made->shard_bytes_max / 2;
+    /* Both of its windows together neither. */
+    made->replay_limits = (struct window_limits){SIZE_MAX, made->options.window.bytes_max};
+    if (made->replay_limits.bytes_max > made->shard_bytes_max / 4)
+        made->replay_limits.bytes_max = made->shard_bytes_max / 4;
     made->secret = siphash_process_key();
     pthread_mutex_init(&made->listeners_lock, NULL);
     for (size_t i = 0; i < HUB_SHARDS; i++) {
@@ -91,20 +100,26 @@ static size_t fixed_bytes(const struct hub_topic *topic) {
     return sizeof(*topic) + topic->name.size;
 }
 
-static void topic_free(struct hub *hub, struct hub_topic *topic) {
-    struct shard *shard = topic->shard;
-    assert(!topic->watches);
-    (void)map_remove(&shard->topics, topic->name);
-    list_remove(topic);
-    shard->bytes -= topic->window.bytes + fixed_bytes(topic);
-    window_release(&topic->window);
-    free(topic);
-    atomic_fetch_sub(&hub->topic_count, 1);
+static void forget_replay(struct hub_topic *topic) {
+    topic->shard->bytes -= topic->replay.bytes;
+    window_clear(&topic->replay);
 }
 
-static void forget_window(struct hub_topic *topic) {
+static void forget_windows(struct hub_topic *topic) {
     topic->shard->bytes -= topic->window.bytes;
     window_clear(&topic->window);
+    forget_replay(topic);
+}
+
+static void topic_free(struct hub *hub, struct hub_topic *topic) {
+    struct shard *shard = topic->shard;
+    assert(!topic->watches && topic->replay_count == 0);
+    (void)map_remove(&shard->topics, topic->name);
+    list_remove(topic);
+    forget_windows(topic);
+    shard->bytes -= fixed_bytes(topic);
+    free(topic);
+    atomic_fetch_sub(&hub->topic_count, 1);
 }
 
 /* The coldest first: windows nobody watches go with their topic, watched ones lose their frames. */
@@ -113,7 +128,7 @@ static void make_room(struct hub *hub, struct shard *shard, const struct hub_top
     while (topic && shard->bytes > hub->shard_bytes_max) {
         struct hub_topic *newer = topic->newer;
         if (topic != kept && topic->watches)
-            forget_window(topic);
+            forget_windows(topic);
         else if (topic != kept)
             topic_free(hub, topic);
         topic = newer;
@@ -289,16 +304,22 @@ uint64_t hub_first_seq(struct hub_watch *watch) {
 enum hub_place hub_take(struct hub_watch *watch, struct hub_take *take) {
     struct hub_topic *topic = watch->topic;
     enum hub_place place = HUB_FRAMES;
+    const struct window *window = &topic->window;
     size_t bytes = 0;
     take->count = 0;
     pthread_mutex_lock(&topic->shard->lock);
     take->head_seq = topic->head_seq;
     if (take->next_seq > topic->head_seq)
         place = HUB_AT_HEAD;
-    else if (!window_at(&topic->window, take->next_seq))
+    else if (!window_at(window, take->next_seq))
+        window = &topic->replay;
+    if (place == HUB_FRAMES && !window_at(window, take->next_seq))
         place = HUB_BELOW;
+    take->is_replay = place == HUB_FRAMES && window == &topic->replay;
+    if (take->is_replay)
+        topic->is_replay_used = true;
     while (place == HUB_FRAMES && take->count < take->count_max) {
-        struct frame *frame = window_at(&topic->window, take->next_seq + take->count);
+        struct frame *frame = window_at(window, take->next_seq + take->count);
         if (!frame || (take->count > 0 && bytes + frame->content.payload.size > take->bytes_max))
             break;
         bytes += frame->content.payload.size;
@@ -306,6 +327,100 @@ enum hub_place hub_take(struct hub_watch *watch, struct hub_take *take) {
     }
     pthread_mutex_unlock(&topic->shard->lock);
     return place;
+}
+
+/* ---- replaying ---- */
+
+void hub_replay_begin(struct hub_watch *watch) {
+    struct hub_topic *topic = watch->topic;
+    pthread_mutex_lock(&topic->shard->lock);
+    topic->replay_count++;
+    pthread_mutex_unlock(&topic->shard->lock);
+}
+
+void hub_replay_end(struct hub_watch *watch) {
+    struct hub_topic *topic = watch->topic;
+    pthread_mutex_lock(&topic->shard->lock);
+    assert(topic->replay_count > 0);
+    if (--topic->replay_count == 0)
+        forget_replay(topic);
+    pthread_mutex_unlock(&topic->shard->lock);
+}
+
+static uint64_t replay_end(const struct hub_topic *topic) {
+    return topic->replay.first_seq + topic->replay.count;
+}
+
+/* One replay at a time has the window; another gets it when the first has left it alone between two
+ * asks. */
+static bool may_refill(struct hub_topic *topic, uint64_t first_seq) {
+    const struct window *replay = &topic->replay;
+    if (topic->replay_count == 0)
+        return false;
+    bool follows =
+        replay->count == 0 || (first_seq >= replay->first_seq && first_seq <= replay_end(topic));
+    bool may = follows || !topic->is_replay_used;
+    topic->is_replay_used = may;
+    if (may && !follows)
+        forget_replay(topic);
+    return may;
+}
+
+bool hub_refill(struct hub_watch *watch, struct frame *const *frames, size_t count) {
+    struct hub *hub = watch->listener->hub;
+    struct hub_topic *topic = watch->topic;
+    struct shard *shard = topic->shard;
+    bool is_kept = false;
+    assert(count > 0);
+    pthread_mutex_lock(&shard->lock);
+    if (may_refill(topic, frames[0]->content.seq)) {
+        shard->bytes -= topic->replay.bytes;
+        for (size_t i = 0; i < count; i++)
+            if (topic->replay.count == 0 || frames[i]->content.seq >= replay_end(topic))
+                window_push(&topic->replay, frame_ref(frames[i]), &hub->replay_limits);
+        shard->bytes += topic->replay.bytes;
+        list_remove(topic);
+        list_add_newest(topic);
+        make_room(hub, shard, topic);
+        is_kept = shard->bytes <= hub->shard_bytes_max &&
+                  window_at(&topic->replay, frames[0]->content.seq);
+        if (!is_kept)
+            forget_replay(topic);
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return is_kept;
+}
+
+bool hub_holds(struct hub_watch *watch, uint64_t seq) {
+    struct hub_topic *topic = watch->topic;
+    pthread_mutex_lock(&topic->shard->lock);
+    bool holds = window_at(&topic->window, seq) || window_at(&topic->replay, seq);
+    pthread_mutex_unlock(&topic->shard->lock);
+    return holds;
+}
+
+bool hub_ahead_begin(struct hub_watch *watch, uint64_t next_seq, size_t near_count,
+                     uint64_t *after_seq) {
+    struct hub_topic *topic = watch->topic;
+    pthread_mutex_lock(&topic->shard->lock);
+    uint64_t end_seq = replay_end(topic);
+    bool begins = !topic->is_ahead && window_at(&topic->replay, next_seq - 1) &&
+                  end_seq - next_seq <= near_count && end_seq <= topic->head_seq &&
+                  !window_at(&topic->window, end_seq);
+    if (begins) {
+        topic->is_ahead = true;
+        *after_seq = end_seq - 1;
+    }
+    pthread_mutex_unlock(&topic->shard->lock);
+    return begins;
+}
+
+void hub_ahead_end(struct hub_watch *watch) {
+    struct hub_topic *topic = watch->topic;
+    pthread_mutex_lock(&topic->shard->lock);
+    assert(topic->is_ahead);
+    topic->is_ahead = false;
+    pthread_mutex_unlock(&topic->shard->lock);
 }
 
 /* ---- publishing ---- */
@@ -356,7 +471,7 @@ void hub_topic_unlock(struct hub *hub, struct hub_topic *topic) {
     make_room(hub, shard, topic);
     /* One topic alone may be more than the share of its part. */
     if (topic && shard->bytes > hub->shard_bytes_max)
-        forget_window(topic);
+        forget_windows(topic);
     pthread_mutex_unlock(&shard->lock);
 }
 
@@ -367,9 +482,10 @@ void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq) {
     if (!topic)
         return;
     struct shard *shard = topic->shard;
-    shard->bytes -= topic->window.bytes;
+    shard->bytes -= topic->window.bytes + topic->replay.bytes;
     window_drop_below(&topic->window, oldest_seq);
-    shard->bytes += topic->window.bytes;
+    window_drop_below(&topic->replay, oldest_seq);
+    shard->bytes += topic->window.bytes + topic->replay.bytes;
     if (!topic->watches && topic->window.count == 0)
         topic_free(hub, topic);
     pthread_mutex_unlock(&shard->lock);

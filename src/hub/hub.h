@@ -82,9 +82,29 @@ struct hub_take {
     struct frame **frames; /* each with a reference for the taker */
     size_t count;
     uint64_t head_seq;
+    bool is_replay; /* they were read again from the store */
 };
 
 MUST_CHECK enum hub_place hub_take(struct hub_watch *watch, struct hub_take *take);
+
+/* Frames read again from the store, for all who replay about the same place: a second window of the
+ * topic, with the same limit in bytes and within the same budget, that is there while somebody
+ * replays. */
+
+/* One more replays, or one less. */
+void hub_replay_begin(struct hub_watch *watch);
+void hub_replay_end(struct hub_watch *watch);
+/* Keeps frames that follow each other, with references of its own. Answers whether they are all
+ * there now: not without memory for them, nor while others replay elsewhere. */
+bool hub_refill(struct hub_watch *watch, struct frame *const *frames, size_t count);
+/* Any thread, while it is watched: whether that frame is in memory. */
+bool hub_holds(struct hub_watch *watch, uint64_t seq);
+/* For one that replays from memory and was given all before next_seq: whether it is to read on from
+ * the store, behind after_seq, since no more than near_count frames are left. Only one does at a
+ * time, and says when it is done. */
+MUST_CHECK bool hub_ahead_begin(struct hub_watch *watch, uint64_t next_seq, size_t near_count,
+                                uint64_t *after_seq);
+void hub_ahead_end(struct hub_watch *watch);
 
 /* On the writer's thread, after the commit; states[i] is the entity of events[i]. */
 void hub_publish(struct hub *hub, const struct store_batch *batch,

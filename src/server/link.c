@@ -72,9 +72,14 @@ static bool reader_is_at_work(const struct link_reader *reader) {
     return reader->subscription.is_reading || (reader->snapshot && reader->snapshot->is_reading);
 }
 
+/* A reader thread has something of it. */
+static bool reader_is_lent(const struct link_reader *reader) {
+    return reader_is_at_work(reader) || reader->subscription.ahead;
+}
+
 static void reader_free(struct link_reader *reader) {
     struct link *link = reader->link;
-    assert(!reader_is_at_work(reader));
+    assert(!reader_is_lent(reader));
     *(reader->previous ? &reader->previous->next : &link->readers) = reader->next;
     if (reader->next)
         reader->next->previous = reader->previous;
@@ -95,7 +100,7 @@ void link_reader_drop(struct link_reader *reader) {
     if (reader->wants_read && reader->subscription.is_reading)
         subscription_read_failed(&reader->subscription, STATUS_SHUTTING_DOWN);
     reader->wants_read = false;
-    if (!reader_is_at_work(reader))
+    if (!reader_is_lent(reader))
         reader_free(reader);
 }
 
@@ -338,6 +343,8 @@ static void job_post(struct link *link, enum link_job job) {
     /* Comes back by the same way, as what it would have read. */
     if (job == LINK_JOB_READ)
         link->reading->subscription.read->status = status;
+    else if (job == LINK_JOB_AHEAD)
+        link->reading->subscription.ahead->status = status;
     else if (job == LINK_JOB_PART)
         link->reading->snapshot->status = status;
     else if (job == LINK_JOB_CALL)
@@ -410,6 +417,8 @@ static void job_run(struct reader_task *task, struct store_session *session) {
     struct link *link = (struct link *)((char *)task - offsetof(struct link, task));
     if (link->job == LINK_JOB_READ)
         journal_read_run(link->reading->subscription.read, session);
+    else if (link->job == LINK_JOB_AHEAD)
+        journal_read_run(link->reading->subscription.ahead, session);
     else if (link->job == LINK_JOB_PART)
         link_snapshot_read(link->reading->snapshot);
     else if (link->job == LINK_JOB_CALL)
@@ -433,8 +442,8 @@ static void reader_back(struct link_reader *reader, enum status status) {
     }
     if (reader->is_leaving)
         reader_free(reader);
-    else if (reader->is_open)
-        scheduler_add(&reader->link->loop->scheduler, &reader->turn);
+    else
+        link_reader_ready(reader);
 }
 
 static void opening_back(struct link *link) {
@@ -449,6 +458,16 @@ static void opening_back(struct link *link) {
     }
     link->dialect->opened(link, opening);
     free(opening);
+}
+
+static void ahead_back(struct link *link) {
+    struct link_reader *reader = link->reading;
+    link->reading = NULL;
+    subscription_ahead_done(&reader->subscription);
+    if (reader->is_leaving)
+        reader_free(reader);
+    else
+        link_reader_ready(reader);
 }
 
 static void call_back(struct link *link) {
@@ -474,6 +493,8 @@ static void job_back(struct loop_task *task) {
             link_snapshot_read_end(reader->snapshot);
         }
         reader_back(reader, STATUS_OK);
+    } else if (job == LINK_JOB_AHEAD) {
+        ahead_back(link);
     } else if (job == LINK_JOB_CALL) {
         call_back(link);
     } else {
@@ -610,6 +631,15 @@ static void send_page(struct link_reader *reader, struct page *page, bool is_sha
         note_put(link, conn_put(link->conn, push), size);
 }
 
+/* Before the frames are put into bytes: that takes about as long as reading the next ones. */
+static void read_ahead(struct link_reader *reader, const struct delivery_batch *batch) {
+    struct link *link = reader->link;
+    if (link->job != LINK_JOB_NONE || !subscription_ask_ahead(&reader->subscription, batch))
+        return;
+    link->reading = reader;
+    job_post(link, LINK_JOB_AHEAD);
+}
+
 static void send_batch(struct link_reader *reader, struct delivery_batch *batch) {
     struct link *link = reader->link;
     struct page *page = NULL;
@@ -664,10 +694,13 @@ static void serve(struct link_reader *reader, size_t frames_max) {
     batch.bytes_max = PUSH_BYTES;
     enum subscription_step step = subscription_next(&reader->subscription, &batch);
     if (step == SUBSCRIPTION_FRAMES) {
+        read_ahead(reader, &batch);
         send_batch(reader, &batch);
         return;
     }
     (void)scheduler_served(scheduler, &reader->turn, 0, false);
+    if (step == SUBSCRIPTION_AHEAD)
+        return;
     if (step == SUBSCRIPTION_WAIT) {
         tell_caught_up(reader);
     } else if (step == SUBSCRIPTION_READ) {
@@ -751,6 +784,12 @@ static void evict(struct link *link) {
         link_close(link);
 }
 
+/* Whoever does not read keeps nothing but its push. */
+static void rest(struct link *link) {
+    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
+        subscription_rest(&reader->subscription);
+}
+
 static void look(struct link *link) {
     const struct config *config = &link->server->config;
     bool blocked = is_blocked(link);
@@ -767,6 +806,8 @@ static void look(struct link *link) {
     bool is_over = strikes_look(&link->strikes, &seen);
     if (link->strikes.count > strikes_before)
         count(link, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
+    if (blocked)
+        rest(link);
     if (is_over)
         evict(link);
     else if (blocked || seen.was_blocked || link->strikes.count > 0)

@@ -68,7 +68,14 @@ struct link_call {
     struct link_use *use; /* that the writer decides in place of run; NULL: none */
 };
 
-enum link_job { LINK_JOB_NONE, LINK_JOB_OPEN, LINK_JOB_READ, LINK_JOB_PART, LINK_JOB_CALL };
+enum link_job {
+    LINK_JOB_NONE,
+    LINK_JOB_OPEN,
+    LINK_JOB_READ,
+    LINK_JOB_AHEAD,
+    LINK_JOB_PART,
+    LINK_JOB_CALL,
+};
 
 struct link {
     struct conn *conn; /* NULL: gone */

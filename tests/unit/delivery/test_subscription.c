@@ -78,16 +78,20 @@ struct bench {
     struct reader reader;
 };
 
-static void bench_open(struct bench *bench, size_t committed) {
-    const struct hub_options options = {{32, 1u << 20}, 64u << 20};
+static void bench_open_hub(struct bench *bench, size_t committed,
+                           const struct hub_options *options) {
     memset(bench, 0, sizeof(*bench));
-    assert_ok(hub_open(&bench->hub, &options));
+    assert_ok(hub_open(&bench->hub, options));
     bench->publisher = publisher_open(bench->hub);
     while (committed > 0) {
         size_t count = committed > PUBLISHER_BATCH_MAX ? PUBLISHER_BATCH_MAX : committed;
         publisher_commit(bench->publisher, count);
         committed -= count;
     }
+}
+
+static void bench_open(struct bench *bench, size_t committed) {
+    bench_open_hub(bench, committed, &(struct hub_options){{32, 1u << 20}, 64u << 20});
 }
 
 static void bench_close(struct bench *bench) {
@@ -431,6 +435,259 @@ static void a_cursor_of_another_epoch_is_told_and_a_restart_forgets_it(void **st
     }
 }
 
+/* ---- replays ---- */
+
+static const struct hub_options roomy = {{1024, 4u << 20}, 256u << 20};
+
+/* As a link does it: where it stands is looked at first. */
+static void replayer_open(struct reader *reader, struct publisher *publisher, uint64_t after_seq) {
+    reader_open(reader, publisher,
+                &(struct subscription_options){
+                    .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after_seq});
+    assert_ok(subscription_ask_place(&reader->subscription));
+    journal_read_run(reader->subscription.read, reader->session);
+    subscription_read_done(&reader->subscription);
+}
+
+static void ahead_finish(struct reader *reader) {
+    journal_read_run(reader->subscription.ahead, reader->session);
+    subscription_ahead_done(&reader->subscription);
+}
+
+/* To the head, always reading ahead; each read ahead comes back when it is waited for. */
+static size_t replay(struct reader *reader, size_t *aheads) {
+    size_t given = 0;
+    *aheads = 0;
+    for (;;) {
+        enum subscription_step step = reader_next(reader);
+        if (step == SUBSCRIPTION_AHEAD) {
+            ahead_finish(reader);
+            continue;
+        }
+        if (step != SUBSCRIPTION_FRAMES) {
+            assert_int_equal(step, SUBSCRIPTION_WAIT);
+            return given;
+        }
+        given += reader->batch.count;
+        if (!reader->subscription.ahead &&
+            subscription_ask_ahead(&reader->subscription, &reader->batch))
+            ++*aheads;
+        delivery_batch_release(&reader->batch);
+    }
+}
+
+static void frames_are_read_ahead_once_for_all_who_replay_there(void **state) {
+    (void)state;
+    struct bench bench;
+    struct reader other = {0};
+    bench_open_hub(&bench, 400, &roomy);
+    struct reader *first = &bench.reader;
+    replayer_open(first, bench.publisher, 0);
+    replayer_open(&other, bench.publisher, 8);
+    size_t bytes = hub_stats(bench.hub).bytes;
+    assert_int_equal(reader_next(first), SUBSCRIPTION_FRAMES);
+    assert_int_equal(first->batch.through_seq, 16);
+    assert_true(subscription_ask_ahead(&first->subscription, &first->batch));
+    delivery_batch_release(&first->batch);
+    /* One at a time, and only behind what is in memory. */
+    uint64_t rows = store_session_rows_read(other.session);
+    assert_int_equal(reader_next(&other), SUBSCRIPTION_FRAMES);
+    assert_int_equal(other.batch.through_seq, 16);
+    assert_false(subscription_ask_ahead(&other.subscription, &other.batch));
+    delivery_batch_release(&other.batch);
+    assert_int_equal(reader_next(first), SUBSCRIPTION_AHEAD);
+    ahead_finish(first);
+    size_t aheads;
+    assert_int_equal(replay(&other, &aheads), 400 - 16);
+    assert_int_equal(store_session_rows_read(other.session), rows);
+    rows = store_session_rows_read(first->session);
+    assert_int_equal(replay(first, &aheads), 400 - 16);
+    assert_int_equal(store_session_rows_read(first->session), rows);
+    /* Nobody replays any more. */
+    assert_int_equal(hub_stats(bench.hub).bytes, bytes);
+    reader_close(&other);
+    bench_close(&bench);
+}
+
+static void who_asks_for_frames_that_came_meanwhile_reads_nothing(void **state) {
+    (void)state;
+    struct bench bench;
+    struct reader other = {0};
+    bench_open_hub(&bench, 400, &roomy);
+    replayer_open(&bench.reader, bench.publisher, 0);
+    replayer_open(&other, bench.publisher, 0);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), SUBSCRIPTION_READ);
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    delivery_batch_release(&bench.reader.batch);
+    uint64_t rows = store_session_rows_read(other.session);
+    journal_read_run(other.subscription.read, other.session);
+    subscription_read_done(&other.subscription);
+    assert_int_equal(store_session_rows_read(other.session), rows);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), SUBSCRIPTION_FRAMES);
+    assert_int_equal(other.batch.count, 16);
+    assert_int_equal(other.batch.frames[0]->content.seq, 1);
+    delivery_batch_release(&other.batch);
+    reader_close(&other);
+    bench_close(&bench);
+}
+
+static void a_lone_replay_is_read_in_pages_larger_than_its_batches(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t aheads;
+    bench_open_hub(&bench, 3000, &roomy);
+    replayer_open(&bench.reader, bench.publisher, 0);
+    assert_int_equal(replay(&bench.reader, &aheads), 3000);
+    assert_in_range(aheads, 3, 5);
+    bench_close(&bench);
+}
+
+static void a_replay_that_finds_no_room_goes_on_by_itself(void **state) {
+    (void)state;
+    const struct hub_options tight[] = {{{1024, 1u << 20}, HUB_SHARDS * 1024},
+                                        {{1024, 2048}, 64u << 20}};
+    for (size_t i = 0; i < 2; i++) {
+        struct bench bench;
+        size_t aheads;
+        bench_open_hub(&bench, 400, &tight[i]);
+        replayer_open(&bench.reader, bench.publisher, 0);
+        assert_int_equal(replay(&bench.reader, &aheads), 400);
+        assert_true(hub_stats(bench.hub).bytes <= tight[i].bytes_max);
+        bench_close(&bench);
+    }
+}
+
+static void of_two_replays_apart_each_gets_its_own_frames(void **state) {
+    (void)state;
+    struct bench bench;
+    struct reader other = {0};
+    bench_open_hub(&bench, 1200, &roomy);
+    replayer_open(&bench.reader, bench.publisher, 0);
+    replayer_open(&other, bench.publisher, 600);
+    uint64_t last[2] = {0, 600};
+    size_t aheads = 0;
+    for (bool goes_on = true; goes_on;) {
+        goes_on = false;
+        for (size_t i = 0; i < 2; i++) {
+            struct reader *reader = i == 0 ? &bench.reader : &other;
+            enum subscription_step step = reader_next(reader);
+            if (step == SUBSCRIPTION_AHEAD)
+                ahead_finish(reader);
+            goes_on = goes_on || step != SUBSCRIPTION_WAIT;
+            if (step != SUBSCRIPTION_FRAMES)
+                continue;
+            aheads += subscription_ask_ahead(&reader->subscription, &reader->batch) ? 1 : 0;
+            for (size_t j = 0; j < reader->batch.count; j++)
+                assert_int_equal(frame_number(reader->batch.frames[j]), ++last[i]);
+            delivery_batch_release(&reader->batch);
+        }
+    }
+    assert_int_equal(last[0], 1200);
+    assert_int_equal(last[1], 1200);
+    assert_true(aheads > 0);
+    reader_close(&other);
+    bench_close(&bench);
+}
+
+static void one_that_rests_holds_no_frames_and_goes_on_where_it_was(void **state) {
+    (void)state;
+    struct bench bench;
+    size_t aheads;
+    bench_open_hub(&bench, 400, &roomy);
+    replayer_open(&bench.reader, bench.publisher, 0);
+    struct subscription *subscription = &bench.reader.subscription;
+    size_t bytes = hub_stats(bench.hub).bytes;
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_true(subscription_ask_ahead(subscription, &bench.reader.batch));
+    delivery_batch_release(&bench.reader.batch);
+    assert_true(hub_stats(bench.hub).bytes > bytes);
+    subscription_rest(subscription);
+    assert_int_equal(hub_stats(bench.hub).bytes, bytes);
+    /* What was under way finds nobody who waits for it. */
+    ahead_finish(&bench.reader);
+    assert_int_equal(hub_stats(bench.hub).bytes, bytes);
+    assert_null(subscription->read);
+    assert_int_equal(replay(&bench.reader, &aheads), 400 - 16);
+    bench_close(&bench);
+}
+
+static void who_reaches_the_head_by_the_pages_of_others_replays_no_more(void **state) {
+    (void)state;
+    struct bench bench;
+    struct reader other = {0};
+    bench_open_hub(&bench, 32, &roomy);
+    replayer_open(&bench.reader, bench.publisher, 0);
+    replayer_open(&other, bench.publisher, 0);
+    size_t bytes = hub_stats(bench.hub).bytes;
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    delivery_batch_release(&bench.reader.batch);
+    assert_int_equal(reader_next(&other), SUBSCRIPTION_FRAMES);
+    delivery_batch_release(&other.batch);
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_true(hub_stats(bench.hub).bytes > bytes);
+    assert_true(subscription_stands_at(&other.subscription, bench.reader.batch.after_seq));
+    subscription_pass(&other.subscription, &bench.reader.batch, 32);
+    assert_int_equal(hub_stats(bench.hub).bytes, bytes);
+    delivery_batch_release(&bench.reader.batch);
+    reader_close(&other);
+    bench_close(&bench);
+}
+
+static void pages_that_overlap_are_kept_as_one(void **state) {
+    (void)state;
+    struct bench bench;
+    struct reader other = {0};
+    bench_open_hub(&bench, 400, &roomy);
+    replayer_open(&bench.reader, bench.publisher, 0);
+    replayer_open(&other, bench.publisher, 8);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), SUBSCRIPTION_READ);
+    journal_read_run(other.subscription.read, other.session);
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    delivery_batch_release(&bench.reader.batch);
+    subscription_read_done(&other.subscription);
+    for (uint64_t seq = 1; seq <= 24; seq++)
+        assert_true(hub_holds(&other.watch, seq));
+    assert_false(hub_holds(&other.watch, 25));
+    reader_close(&other);
+    bench_close(&bench);
+}
+
+static void what_was_read_again_is_pruned_too(void **state) {
+    (void)state;
+    struct bench bench;
+    bench_open_hub(&bench, 400, &roomy);
+    replayer_open(&bench.reader, bench.publisher, 0);
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_true(subscription_ask_ahead(&bench.reader.subscription, &bench.reader.batch));
+    delivery_batch_release(&bench.reader.batch);
+    ahead_finish(&bench.reader);
+    publisher_prune(bench.publisher, bench.publisher->summaries_ref, 100);
+    hub_prune(bench.hub, SLICE(SUMMARIES), 100);
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+    assert_int_equal(subscription_continuity(&bench.reader.subscription)->after_seq, 16);
+    bench_close(&bench);
+}
+
+static void what_was_read_is_given_whatever_retention_does_meanwhile(void **state) {
+    (void)state;
+    struct bench bench;
+    bench_open_hub(&bench, 400, &roomy);
+    reader_open(&bench.reader, bench.publisher,
+                &(struct subscription_options){.topic = SLICE(SUMMARIES)});
+    struct subscription *subscription = &bench.reader.subscription;
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_READ);
+    journal_read_run(subscription->read, bench.reader.session);
+    subscription_read_done(subscription);
+    publisher_prune(bench.publisher, bench.publisher->summaries_ref, 100);
+    hub_prune(bench.hub, SLICE(SUMMARIES), 100);
+    /* A bootstrap is never stale. */
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_FRAMES);
+    assert_int_equal(bench.reader.batch.count, 16);
+    delivery_batch_release(&bench.reader.batch);
+    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+    bench_close(&bench);
+}
+
 /* ---- the seam ---- */
 
 #define SEAM_ROUNDS_DEFAULT 150
@@ -449,6 +706,7 @@ struct seam_reader {
     size_t stale;
     size_t resumed;
     size_t frames;
+    size_t aheads;
 };
 
 enum seam_topic { SEAM_RUN, SEAM_SUMMARIES, SEAM_LOG, SEAM_LOG_BY_EVENT, SEAM_TOPICS };
@@ -486,6 +744,13 @@ static void seam_round(struct seam_reader *me) {
     bool is_placed = options.has_cursor || options.has_event_cursor;
     while (last < goal) {
         enum subscription_step step = reader_next(&reader);
+        bool is_late = test_random(&me->seed) % 2 == 0;
+        if (reader.subscription.ahead && (step == SUBSCRIPTION_AHEAD || !is_late))
+            ahead_finish(&reader);
+        if (step == SUBSCRIPTION_AHEAD)
+            continue;
+        if (test_random(&me->seed) % 64 == 0)
+            subscription_rest(&reader.subscription);
         if (step == SUBSCRIPTION_STALE) {
             assert_true(topic < SEAM_LOG);
             me->stale++;
@@ -508,11 +773,16 @@ static void seam_round(struct seam_reader *me) {
             last++;
         }
         me->frames += reader.batch.count;
+        if (step == SUBSCRIPTION_FRAMES &&
+            subscription_ask_ahead(&reader.subscription, &reader.batch))
+            me->aheads++;
         if (step == SUBSCRIPTION_FRAMES)
             delivery_batch_release(&reader.batch);
         assert_int_equal(reader.batch.through_seq, last);
     }
     me->resumed++;
+    if (reader.subscription.ahead)
+        ahead_finish(&reader);
     reader_close(&reader);
 }
 
@@ -521,6 +791,12 @@ static void *seam_thread(void *user) {
     for (size_t i = 0; i < me->seam->rounds; i++)
         seam_round(me);
     return NULL;
+}
+
+static void seam_prune(struct seam *seam, uint64_t topic_ref, struct slice topic,
+                       uint64_t below_seq) {
+    publisher_prune(seam->publisher, topic_ref, below_seq);
+    hub_prune(seam->publisher->hub, topic, below_seq);
 }
 
 static void readers_at_random_places_see_everything_or_are_told(void **state) {
@@ -547,9 +823,9 @@ static void readers_at_random_places_see_everything_or_are_told(void **state) {
         atomic_store(&seam.head, head);
         uint64_t kept = test_random(&seed) % 500;
         if (test_random(&seed) % 4 == 0 && head > kept)
-            publisher_prune(seam.publisher, seam.publisher->summaries_ref, head - kept);
+            seam_prune(&seam, seam.publisher->summaries_ref, SLICE(SUMMARIES), head - kept);
         if (test_random(&seed) % 4 == 0 && head / 2 > kept)
-            publisher_prune(seam.publisher, RUN_TOPIC_REF, head / 2 - kept);
+            seam_prune(&seam, RUN_TOPIC_REF, SLICE(RUN_TOPIC), head / 2 - kept);
         while (done < SEAM_READERS && pthread_tryjoin_np(readers[done].thread, NULL) == 0)
             done++;
     }
@@ -557,6 +833,7 @@ static void readers_at_random_places_see_everything_or_are_told(void **state) {
         assert_int_equal(readers[i].resumed, seam.rounds);
         assert_true(readers[i].stale > 0);
         assert_true(readers[i].frames > 0);
+        assert_true(readers[i].aheads > 0);
     }
     publisher_close(seam.publisher);
     hub_close(hub);
@@ -580,6 +857,16 @@ int main(void) {
         cmocka_unit_test(a_cursor_at_the_head_waits_for_the_next_event),
         cmocka_unit_test(on_the_log_too_everybody_sees_their_own),
         cmocka_unit_test(a_cursor_of_another_epoch_is_told_and_a_restart_forgets_it),
+        cmocka_unit_test(frames_are_read_ahead_once_for_all_who_replay_there),
+        cmocka_unit_test(who_asks_for_frames_that_came_meanwhile_reads_nothing),
+        cmocka_unit_test(a_lone_replay_is_read_in_pages_larger_than_its_batches),
+        cmocka_unit_test(a_replay_that_finds_no_room_goes_on_by_itself),
+        cmocka_unit_test(of_two_replays_apart_each_gets_its_own_frames),
+        cmocka_unit_test(one_that_rests_holds_no_frames_and_goes_on_where_it_was),
+        cmocka_unit_test(who_reaches_the_head_by_the_pages_of_others_replays_no_more),
+        cmocka_unit_test(pages_that_overlap_are_kept_as_one),
+        cmocka_unit_test(what_was_read_again_is_pruned_too),
+        cmocka_unit_test(what_was_read_is_given_whatever_retention_does_meanwhile),
         cmocka_unit_test(readers_at_random_places_see_everything_or_are_told),
     };
     return cmocka_run_group_tests_name("subscription", tests, NULL, NULL);
