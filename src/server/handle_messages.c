@@ -247,6 +247,16 @@ static void await_news(struct poll *poll) {
     io_loop_deadline_in(exchange->loop, &poll->reader.deadline, DEADLINE_WAIT, wait_of(poll));
 }
 
+/* A bootstrap is never stale: one whose first frames were pruned from under it, before anybody was
+ * told of them, begins where the topic does by now. */
+static bool begins_again(struct poll *poll) {
+    struct subscription *subscription = &poll->reader.subscription;
+    if (poll->count > 0 || !subscription->is_bootstrap)
+        return false;
+    subscription_restart(subscription);
+    return true;
+}
+
 static void gather(struct topic_reader *reader) {
     struct poll *poll = (struct poll *)reader;
     struct delivery_batch batch;
@@ -260,6 +270,8 @@ static void gather(struct topic_reader *reader) {
         batch.count_max = room < DELIVERY_FRAMES_MAX ? (size_t)room : DELIVERY_FRAMES_MAX;
         batch.bytes_max = PAGE_BYTES;
         step = subscription_next(&reader->subscription, &batch);
+        if (step == SUBSCRIPTION_STALE && begins_again(poll))
+            step = subscription_next(&reader->subscription, &batch);
         if (step == SUBSCRIPTION_FRAMES)
             status = add_messages(poll, &batch);
     }
