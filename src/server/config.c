@@ -611,6 +611,20 @@ static enum status check_window(const struct config *config, struct config_error
     return STATUS_OK;
 }
 
+/* Where the contract has more stores and drivers than there are here: who asks for another one must
+ * not find the log in a file. The URL is not shown, since it may hold a password. */
+static enum status check_absent(const char *(*environment)(const char *),
+                                struct config_error *error) {
+    const char *url = environment("DB_URL");
+    const char *driver = environment("RUNTIME_FANOUT_DRIVER");
+    if (url && *url)
+        return refuse(error, "DB_URL is set, and this khala has only the embedded store in "
+                             "KHALA_DATA_DIR: unset DB_URL to use that");
+    if (driver && *driver && strcmp(driver, "memory") != 0)
+        return refuse(error, "RUNTIME_FANOUT_DRIVER='%.200s' is not one of memory", driver);
+    return STATUS_OK;
+}
+
 enum status config_load(struct config *config, const char *(*environment)(const char *),
                         const struct config_flag *flags, size_t flag_count,
                         struct config_error *error) {
@@ -623,6 +637,8 @@ enum status config_load(struct config *config, const char *(*environment)(const 
                         *config->tls_cert_file ? "KHALA_TLS_KEY_FILE" : "KHALA_TLS_CERT_FILE");
     if (status == STATUS_OK)
         status = check_window(config, error);
+    if (status == STATUS_OK)
+        status = check_absent(environment, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 
