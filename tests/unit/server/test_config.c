@@ -163,6 +163,19 @@ static void a_policy_is_set_by_its_name_and_refused_by_it(void **state) {
     assert_refused("RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "many");
 }
 
+static void a_store_or_driver_that_is_not_there_is_refused(void **state) {
+    (void)state;
+    struct config config;
+    struct config_error error = {""};
+    assert_refused("DB_URL", "postgres://u:secret@db/khala");
+    assert_int_equal(load(&config, "DB_URL", "postgres://u:secret@db/khala", &error),
+                     STATUS_INVALID_CONFIG);
+    assert_null(strstr(error.text, "secret"));
+    assert_taken("DB_URL", "");
+    assert_refused("RUNTIME_FANOUT_DRIVER", "nats");
+    assert_taken("RUNTIME_FANOUT_DRIVER", "memory");
+}
+
 static void a_bad_value_of_any_length_fits_its_message(void **state) {
     (void)state;
     char text[4096];
@@ -230,6 +243,7 @@ int main(void) {
         cmocka_unit_test(the_levels_are_those_of_the_log),
         cmocka_unit_test(a_text_has_a_length_and_no_control_characters),
         cmocka_unit_test(a_policy_is_set_by_its_name_and_refused_by_it),
+        cmocka_unit_test(a_store_or_driver_that_is_not_there_is_refused),
         cmocka_unit_test(a_bad_value_of_any_length_fits_its_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
