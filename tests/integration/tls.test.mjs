@@ -203,7 +203,7 @@ test("who stops reading is evicted with 4000, and resumes without loss", async (
 });
 
 test("a slow reader that reads on is not evicted, however little it takes", async (t) => {
-  const { operator } = await withRun(t, { KHALA_SLOW_CONSUMER_CHECK_MS: "200", RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "1000000" });
+  const { operator } = await withRun(t, { KHALA_SLOW_CONSUMER_CHECK_MS: "500", RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "1000000" });
   await operator.batch(events(1000, (i) => ({ i, text: "x".repeat(20_000) })));
   const raw = await stuckClient(operator);
   let received = 0;
