@@ -193,7 +193,8 @@ static int print_answer(const struct request *request, struct slice answer) {
     return done && result.drifted == result.repaired ? EXIT_CODE_DONE : EXIT_CODE_NO;
 }
 
-/* Its writer does the work, between appends. */
+/* Its writer does the work, between appends. opened: what is in use here; NULL: the server was
+ * named. */
 static int ask_server(const struct request *request, const struct config *config,
                       const struct cli_store *opened) {
     struct remote_options options = request->remote;
@@ -211,11 +212,11 @@ static int ask_server(const struct request *request, const struct config *config
     if (code == EXIT_CODE_DONE)
         code = remote_ask(&remote, "/internal/v1/projectors/reproject", buffer_slice(&body),
                           &http_status);
-    if (code != EXIT_CODE_DONE)
+    if (code != EXIT_CODE_DONE && opened)
         (void)cli_fail(EXIT_CODE_UNREACHABLE, "%s", opened->message.text);
-    else if (http_status != 200)
+    else if (code == EXIT_CODE_DONE && http_status != 200)
         code = remote_refused(&remote, http_status);
-    else
+    else if (code == EXIT_CODE_DONE)
         code = print_answer(request, buffer_slice(&remote.answer));
     remote_close(&remote);
     buffer_release(&body);
@@ -224,6 +225,12 @@ static int ask_server(const struct request *request, const struct config *config
 
 static int run(const struct request *request, const struct config *config) {
     struct cli_store opened;
+    /* Whoever names a server does not mean the folder that happens to be here. */
+    if (request->remote.url && request->verify)
+        return cli_fail(EXIT_CODE_USAGE, "--verify reads the store itself: name it with "
+                                         "--data-dir, not a server with --url");
+    if (request->remote.url)
+        return ask_server(request, config, NULL);
     int code = cli_store_open(config, request->verify ? STORE_READ : STORE_WRITE, &opened);
     if (code == EXIT_CODE_DONE)
         code = apply(request, &opened);

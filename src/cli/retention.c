@@ -106,6 +106,7 @@ static int run_here(const struct request *request, const struct config *config,
     return code;
 }
 
+/* opened: what is in use here; NULL: the server was named. */
 static int ask_server(const struct request *request, const struct config *config,
                       const struct cli_store *opened) {
     struct remote_options options = request->remote;
@@ -115,11 +116,11 @@ static int ask_server(const struct request *request, const struct config *config
     int code = remote_open(&remote, &options);
     if (code == EXIT_CODE_DONE)
         code = remote_ask(&remote, "/internal/v1/retention/run", SLICE("{}"), &http_status);
-    if (code != EXIT_CODE_DONE)
+    if (code != EXIT_CODE_DONE && opened)
         (void)cli_fail(EXIT_CODE_UNREACHABLE, "%s", opened->message.text);
-    else if (http_status != 200)
+    else if (code == EXIT_CODE_DONE && http_status != 200)
         code = remote_refused(&remote, http_status);
-    else
+    else if (code == EXIT_CODE_DONE)
         code = print_report(request, buffer_slice(&remote.answer));
     remote_close(&remote);
     return code;
@@ -140,6 +141,9 @@ int cli_retention(int argc, char **argv) {
         return code;
     if (argc != 1 || strcmp(argv[0], "run-once") != 0)
         return cli_usage("retention");
+    /* Whoever names a server does not mean the folder that happens to be here. */
+    if (request.remote.url)
+        return ask_server(&request, &config, NULL);
     code = cli_store_open(&config, STORE_WRITE, &opened);
     if (code == EXIT_CODE_DONE)
         code = run_here(&request, &config, &opened);

@@ -121,3 +121,16 @@ test("a server that ends does not wait for a reprojection", async (t) => {
   await operator.server.stop();
   await asked;
 });
+
+test("a server that is named is asked, and no other store", async (t) => {
+  const operator = await operate(t);
+  const { data } = operator;
+  await operator.did("runs", { run_id: "a", owner_user_id: "u1" }, 201);
+  await operator.server.stop();
+  alter(data, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
+  const named = (...args) => run(["reproject", "--all", ...args, "--url", "http://127.0.0.1:1", "--data-dir", data]);
+  assert.deepEqual([named().code, named().out], [3, ""]);
+  assert.match(named().problem, /^khala: cannot connect to 127\.0\.0\.1 port 1: .*\n$/);
+  assert.equal(named("--verify").code, 2, "what is verified is a store, not a server");
+  assert.equal(run(["reproject", "--all", "--verify", "--data-dir", data]).code, 1, "the store was left alone");
+});

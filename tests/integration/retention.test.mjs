@@ -162,6 +162,9 @@ test("the verb prunes through the server where one runs, else by itself", async 
   assert.match(plain.stdout, /^0 frames of 0 topics pruned; \d+ topics looked at\n$/);
   await operator.server.stop();
   const settings = { KHALA_CLOCK_OFFSET_MS: String(DAY_MS + 60_000) };
+  const named = run(["retention", "run-once", "--url", "http://127.0.0.1:1", "--data-dir", data], { settings });
+  assert.deepEqual([named.code, named.out], [3, ""], "a server that is named is asked, and no other store");
+  assert.match(named.problem, /^khala: cannot connect to 127\.0\.0\.1 port 1: .*\n$/);
   const alone = run(["retention", "run-once", "--data-dir", data], { settings });
   assert.equal(alone.code, 0, alone.problem);
   assert.match(alone.out, /^run:r:events: 4 pruned, 0 kept$/m);
