@@ -22,6 +22,7 @@
 
 static void job_run(struct reader_task *task, struct store_session *session);
 static void job_back(struct loop_task *task);
+static void next_job(struct link *link);
 
 /* ---- life ---- */
 
@@ -225,6 +226,7 @@ void link_writable(struct link *link) {
     if (!link->conn || link->is_closing || is_blocked(link))
         return;
     line_up(link);
+    next_job(link);
     if (link->websocket)
         websocket_go_on(link);
 }
@@ -367,6 +369,9 @@ static void next_job(struct link *link) {
         job_post(link, LINK_JOB_OPEN);
         return;
     }
+    /* A page for each topic of a peer that does not read would be its queue. */
+    if (is_blocked(link))
+        return;
     for (struct link_reader *reader = link->readers; reader; reader = reader->next) {
         if (!reader->wants_read)
             continue;

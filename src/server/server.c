@@ -197,10 +197,12 @@ static void on_look(uv_timer_t *look) {
     process_stats_look();
 }
 
+/* Signals are still taken, and do nothing more, until the process is gone: one that comes while the
+ * writer stores what it has must not end it. */
 static void control_close(struct server *server) {
-    uv_close((uv_handle_t *)&server->terminate, NULL);
-    uv_close((uv_handle_t *)&server->interrupt, NULL);
-    uv_close((uv_handle_t *)&server->hang_up, NULL);
+    uv_unref((uv_handle_t *)&server->terminate);
+    uv_unref((uv_handle_t *)&server->interrupt);
+    uv_unref((uv_handle_t *)&server->hang_up);
     uv_close((uv_handle_t *)&server->grace, NULL);
     uv_close((uv_handle_t *)&server->snapshot_service.timer, NULL);
     uv_close((uv_handle_t *)&server->look, NULL);
@@ -554,7 +556,6 @@ static enum status serve(struct server *server, void (*on_ready)(const struct se
     uv_run(&server->control, UV_RUN_DEFAULT);
     for (size_t i = 0; i < server->loops_started; i++)
         io_loop_join(&server->loops[i]);
-    uv_loop_close(&server->control);
     free(server->loops);
     return status;
 }
@@ -570,6 +571,8 @@ static void descriptors_raise(const struct config *config) {
 
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
     signal(SIGPIPE, SIG_IGN);
+    /* Until there is something to read again. */
+    signal(SIGHUP, SIG_IGN);
     /* A file that may not grow is a full disk like any other, which the store answers for. */
     signal(SIGXFSZ, SIG_IGN);
     server->started = clock_now();

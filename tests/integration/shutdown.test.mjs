@@ -184,3 +184,19 @@ test("a second server on the same data is refused, with the holder's pid, and di
   const next = await serve(t, { args: ["--data-dir", operator.data] });
   assert.match(next.log, /server\.ready/);
 });
+
+for (const signal of ["SIGHUP", "SIGTERM"]) {
+  test(`${signal} again and again until the end changes nothing about it`, async (t) => {
+    const operator = await withRun(t);
+    await operator.batch(events(500));
+    let over = false;
+    operator.server.ended.then(() => { over = true; });
+    operator.server.kill("SIGTERM");
+    while (!over) {
+      for (let i = 0; i < 20; i++) operator.server.kill(signal);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    assert.deepEqual(await operator.server.ended, { code: 0, signal: null }, operator.server.log);
+    assert.match(operator.server.log, /server\.ended state=clean/);
+  });
+}

@@ -154,6 +154,21 @@ test("a thousand stuck clients cost no memory that grows, delay nobody, and are 
   assert.ok(crowd.median_ms < 5 * alone.median_ms + 20, "others wait for those who do not read");
 });
 
+test("nothing more is read for who does not read, however many topics it follows", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WINDOWS_BYTES_MAX: "1048576", KHALA_SLOW_CONSUMER_CHECK_MS: "1000" } });
+  const runs = range(1, 400).map((i) => `many-${i}`);
+  for (const run_id of runs) await operator.did("runs", { run_id }, 201);
+  for (const run_id of runs) await operator.batch(events(1, () => ({ text: "x".repeat(200_000) }), run_id));
+  const topics = runs.map((run) => `run:${run}:events`);
+  const raw = await RawSocket.open(operator);
+  raw.peer.socket.pause();
+  await raw.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics, resume_after: Object.fromEntries(topics.map((topic) => [topic, 0])) }]));
+  await operator.server.saw("log", /client.disconnected code=slow_consumer /);
+  const read = (await operator.get("/metrics")).body.match(/sync_replay_frames_total{topic_class="run_events"} (\d+)/);
+  // What the kernel takes for it is some megabytes of eighty.
+  assert.ok(Number(read[1]) < runs.length, `${read[1]} frames of ${2 * runs.length} were read`);
+});
+
 test("thousands of connects at full speed: those who are connected notice nothing", async (t) => {
   const operator = await withRun(t, { KHALA_CONNECTIONS_MAX: "3000" });
   const client = await Client.join(operator);
