@@ -27,7 +27,7 @@
 #define CA_ROW       {"--ca", "FILE", "authorities to trust for https, PEM, also KHALA_CA_FILE; else the system's"}
 #define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
 #define READER_ROWS  {"--operator-url", "URL", "where tokens are made, also KHALA_OPERATOR_URL; else the same server"}, \
-                     {"--client-build-id", "ID", "what to tell a compatibility gate; else when this was built"}
+                     {"--client-build-id", "ID", "what to tell a compatibility gate; else when its source last changed"}
 /* clang-format on */
 
 const struct cli_command cli_commands[] = {
@@ -208,7 +208,7 @@ const struct cli_command cli_commands[] = {
      OPTIONS(JSON_ROW,
              {"--check", NULL,
               "only check: silent and 0 when all values are good and files can be read"},
-             {"--markdown", NULL, "write docs/configuration.md"}),
+             {"--markdown", NULL, "all settings as a page of Markdown, docs/configuration.md"}),
      true},
     {"completion", "completion bash|zsh", "Write what a shell needs to complete verbs and options.",
      "khala completion bash > khala.bash\nkhala completion zsh > _khala", cli_completion,
@@ -396,7 +396,7 @@ static void print_options(const struct cli_command *command) {
         int written =
             printf("%s  %s %s", i == 0 ? "\noptions:\n" : "", row.name, row.takes ? row.takes : "");
         int column = i == 0 ? written - (int)strlen("\noptions:\n") : written;
-        printf("%*s%s\n", column < HELP_COLUMN ? HELP_COLUMN - column : 1, "", row.help);
+        printf("%*s%s\n", column < HELP_COLUMN ? HELP_COLUMN - column : 2, "", row.help);
     }
 }
 

@@ -95,7 +95,7 @@ static int print_minted(struct slice answer, bool json) {
     struct json_field token = {.name = SLICE("token")};
     struct slice text;
     if (json) {
-        printf("%.*s\n", (int)answer.size, answer.data);
+        printf("%.*s", (int)answer.size, answer.data);
         return EXIT_CODE_DONE;
     }
     if (json_read_object(answer, &limits, &token, 1) != STATUS_OK ||

@@ -161,8 +161,8 @@ static enum status connect_client(struct http_client *client) {
         client->socket = connect_address(address);
     freeaddrinfo(addresses);
     if (client->socket < 0)
-        return fail(client, "cannot connect to %s port %s: %s", client->host, client->port,
-                    strerror(errno));
+        return fail(client, "cannot connect to %s port %s: %s; does the server run there?",
+                    client->host, client->port, strerror(errno));
     return client->is_secure ? secure_client(client) : STATUS_OK;
 }
 

@@ -151,7 +151,8 @@ static enum status write_answer(const struct minting *minting, const struct gate
     object_text(&object, SLICE("token_id"), request->token_id);
     object_text(&object, SLICE("session_id"), request->session_id);
     object_text(&object, SLICE("device_id"), request->device_id);
-    return object_end(&object);
+    enum status status = object_end(&object);
+    return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
 }
 
 static enum status sign_and_answer(const struct minting *minting, const struct gate *gate,

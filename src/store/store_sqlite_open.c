@@ -72,8 +72,8 @@ static enum status lock_is_held(const char *folder, int fd, struct store_message
     ssize_t size = pread(fd, pid, sizeof(pid) - 1, 0);
     pid[size > 0 ? strspn(pid, "0123456789") : 0] = '\0';
     snprintf(message->text, sizeof(message->text),
-             "%s is in use by another process (pid %s); two servers cannot share one store", folder,
-             pid[0] ? pid : "unknown");
+             "%s is in use by another process (pid %s): end that first, or name another folder",
+             folder, pid[0] ? pid : "unknown");
     return STATUS_STORE_UNAVAILABLE;
 }
 

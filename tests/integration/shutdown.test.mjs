@@ -168,7 +168,7 @@ test("a second server on the same data is refused, with the holder's pid, and di
   const socket = await follow(operator);
   const second = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", operator.data]);
   assert.deepEqual([second.code, second.out], [3, ""]);
-  assert.match(second.problem, new RegExp(`is in use by another process \\(pid ${operator.server.child.pid}\\)`));
+  assert.match(second.problem, new RegExp(`is in use by another process \\(pid ${operator.server.child.pid}\\): end that first`));
   await operator.batch(events(1));
   await socket.until(() => socket.of("message").length === 2, "what is live");
   // Also while the first one is about to end: it still writes.

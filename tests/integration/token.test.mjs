@@ -43,7 +43,9 @@ test("a token says who it is for, what it opens, and for how long", async (t) =>
 
 test("a token has an id and a session of its own, and five minutes, when nothing is asked for", async (t) => {
   const operator = await operate(t);
-  const one = await operator.did("/api/sync/token", { guest_scope: "g" });
+  const { body } = await operator.post("/api/sync/token", { guest_scope: "g" });
+  assert.match(body, /^[^\n]+\n$/, "one line, as every answer");
+  const one = JSON.parse(body);
   const two = await operator.did("/api/sync/token", { guest_scope: "g" });
   assert.equal(one.expires_in, 300);
   assert.equal(one.subject, "guest:g");
@@ -196,6 +198,7 @@ test("khala token mints through the server or without it, and looks into what it
   for (const how of [["--url", url], ["--offline"]]) {
     const minted = run(["token", "mint", ...options, ...how, ...at]);
     assert.equal(minted.code, 0, minted.problem);
+    assert.match(run(["token", "mint", "--json", ...how, ...at]).out, /^[^\n]+\n$/);
     const { claims } = claimsOf(minted.out.trim());
     assert.deepEqual(claims.oa_sync_scopes, ["runtime.run_events", "runtime.audit"]);
     assert.deepEqual(claims.oa_sync_topics, ["a", "b"]);
