@@ -59,8 +59,8 @@ struct server {
     /* When an append last found the store unwritable, by the monotonic clock; 0: it works. */
     atomic_uint_fast64_t store_failed_at_ms;
     atomic_bool is_store_moved; /* its files are not where they were */
-    atomic_bool ending;   /* was told to: readiness says so */
-    atomic_bool draining; /* takes nothing new */
+    atomic_bool ending;         /* was told to: readiness says so */
+    atomic_bool draining;       /* takes nothing new */
     /* Over how long clients come back, each at a time of its own. */
     atomic_uint_fast64_t return_spread_ms;
     atomic_size_t loops_running;

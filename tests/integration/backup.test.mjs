@@ -113,6 +113,21 @@ test("a backup that cannot be written leaves nothing", async (t) => {
   assert.deepEqual(readdirSync(place), []);
 });
 
+test("a backup puts no file in the place of a pipe, a device or a folder", async (t) => {
+  const operator = await operate(t);
+  const place = folder(t);
+  execFileSync("mkfifo", [join(place, "pipe")]);
+  for (const options of [[], ["--force"]]) {
+    for (const file of [join(place, "pipe"), place]) {
+      const { code, problem } = run(["backup", ...options, file, "--data-dir", operator.data]);
+      assert.equal(code, 2, `${file}: ${problem}`);
+      assert.match(problem, /is not a file that a backup can replace; name another/);
+    }
+  }
+  assert.ok(statSync(join(place, "pipe")).isFIFO());
+  assert.deepEqual(readdirSync(place), ["pipe"]);
+});
+
 test("a backup does not take a file of the store for its own", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "one" }, 201);
