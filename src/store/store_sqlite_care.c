@@ -201,6 +201,12 @@ static bool is_own_name(const char *folder, const char *file) {
     return false;
 }
 
+/* A device or a pipe would be lost to whoever uses it, and hold nothing. */
+static bool is_special(const char *file) {
+    struct stat found;
+    return stat(file, &found) == 0 && !S_ISREG(found.st_mode);
+}
+
 static enum status backup_to(sqlite3 *source, const char *source_path, const char *file,
                              const struct store_care_options *options, struct store_copy *copy,
                              struct store_message *message) {
@@ -232,6 +238,10 @@ enum status store_backup_sqlite(const char *folder, const char *file,
     if (is_own_name(folder, file)) {
         snprintf(message->text, sizeof(message->text),
                  "%s is a file of the store itself; name another", file);
+        return STATUS_INVALID_REQUEST;
+    }
+    if (is_special(file)) {
+        snprintf(message->text, sizeof(message->text), "%s is not a file; name another", file);
         return STATUS_INVALID_REQUEST;
     }
     if (!options->force && access(file, F_OK) == 0)

@@ -129,6 +129,18 @@ test("a backup does not take a file of the store for its own", async (t) => {
   assert.equal(backup(operator.data, join(operator.data, "beside.db")).events, 2);
 });
 
+test("a backup takes the place of no pipe, device or folder, whatever it is told", async (t) => {
+  const data = await stored(t, 1);
+  const pipe = join(folder(t), "pipe");
+  execFileSync("mkfifo", [pipe]);
+  for (const file of [pipe, folder(t)]) {
+    const { code, problem } = run(["backup", "--force", file, "--data-dir", data]);
+    assert.equal(code, 2, file);
+    assert.match(problem, /is not a file; name another/);
+  }
+  assert.ok(statSync(pipe).isFIFO());
+});
+
 test("a backup holds what was revoked and used up, and no key", async (t) => {
   const secret = "0123456789abcdef0123456789abcdef";
   const settings = { RUNTIME_SYNC_TOKEN_SIGNING_KEY: secret, RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" };
