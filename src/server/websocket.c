@@ -77,6 +77,12 @@ static void refuse(struct exchange *exchange, enum status status) {
                                                              .header_count = is_version ? 1 : 0});
 }
 
+/* Who has not said who it is has no more room for that than elsewhere, in the head. */
+static size_t room_for(const struct config *config, const struct principal *principal) {
+    bool is_less = !principal && config->request_head_bytes_max < config->message_bytes_max;
+    return is_less ? config->request_head_bytes_max : config->message_bytes_max;
+}
+
 struct link *websocket_open(struct exchange *exchange, const struct dialect *dialect,
                             const struct principal *principal, void *state) {
     struct io_loop *loop = exchange->loop;
@@ -105,9 +111,10 @@ struct link *websocket_open(struct exchange *exchange, const struct dialect *dia
     websocket->deflate = agreement.deflate;
     websocket->credit_us = CREDIT_US_MAX;
     websocket->credited_at_ms = clock_mono_ms(&loop->clock);
-    buffer_init(&websocket->waiting, LOOP_READ_BYTES + config->message_bytes_max * 2 + 1024);
-    ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, link,
-                    config->message_bytes_max, agreement.deflate);
+    size_t message_bytes_max = room_for(config, principal);
+    buffer_init(&websocket->waiting, LOOP_READ_BYTES + message_bytes_max * 2 + 1024);
+    ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, link, message_bytes_max,
+                    agreement.deflate);
     link->websocket = websocket;
     if (link->conn)
         io_loop_deadline(loop, &link->conn->deadline, DEADLINE_SILENCE);

@@ -200,6 +200,17 @@ test("an audit socket that does not say who it is is closed in time, also when i
   assert.deepEqual(binary.messages.map((one) => [one.type, one.code]), [["error", "INVALID_MESSAGE"]]);
 });
 
+test("who has not said who it is has no more room for that than a head", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_AUDIT_INIT_TIMEOUT_MS: "600000" } });
+  const peer = await connect(operator.server);
+  await peer.send(handshake(PATH));
+  await peer.send(frame(1, "", { size: 16385 }));
+  assert.equal(closeCode(await peer.rest()), 1009);
+  const filters = { event_types: Array.from({ length: 64 }, (_, i) => `${"t".repeat(60)}${i}`) };
+  const socket = await audit(operator, { filters });
+  await socket.until((one) => one.of("init_ack").length === 1, "the answer to a long init");
+});
+
 test("an audit socket that stops reading is told where to resume, and resumes", async (t) => {
   const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "500" } });
   await operator.did("runs", { run_id: "a" }, 201);
