@@ -185,7 +185,7 @@ const KINDS = [
     await o.did("sync/sessions/revoke", { jtis: [id] });
     await socket.closed();
   }, ended("token_revoked", 4005, { dialect: "phoenix", principal: "user:u" })],
-  ["1001", BEHIND, async (o, id) => { await (await raw(o, id)).closed(); }, ended("request_timeout", 1001, { dialect: "phoenix" })],
+  ["1001", BEHIND, async (o, id) => { await (await raw(o, id)).closed(); }, ended("ws_silent", 1001, { dialect: "phoenix" })],
   ["1002", PLAIN, (o, id) => says(o, id, frame(TEXT, "x", { mask: false })), ended("ws_protocol_error", 1002, { dialect: "phoenix" })],
   ["1007", PLAIN, (o, id) => says(o, id, frame(TEXT, Buffer.from([0xff]))), ended("invalid_utf8", 1007, { dialect: "phoenix" })],
   ["1009", PLAIN, (o, id) => says(o, id, frame(TEXT, "x", { size: 1 << 24 })), ended("ws_message_too_big", 1009, { dialect: "phoenix" })],
