@@ -155,17 +155,8 @@ static void begin(struct exchange *exchange, const struct snapshot_work *work) {
 
 static void page_answer(struct store_read *read) {
     struct exchange *exchange = read->exchange;
-    if (read->status == STATUS_OK && exchange_outlives_token(exchange))
-        read->status = STATUS_TOKEN_EXPIRED;
-    /* Either may free the read. */
-    if (read->status != STATUS_OK && exchange->answered) {
-        exchange_abort(exchange, read->status);
+    if (store_read_breaks_off(read))
         return;
-    }
-    if (read->status != STATUS_OK) {
-        exchange_answer_status(exchange, read->status);
-        return;
-    }
     if (!exchange->answered)
         begin(exchange, read->more);
     if (!read->has_more) {

@@ -88,19 +88,25 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
     return made;
 }
 
+bool store_read_breaks_off(struct store_read *read) {
+    struct exchange *exchange = read->exchange;
+    enum status status = read->status;
+    if (status == STATUS_OK && exchange_outlives_token(exchange))
+        status = STATUS_TOKEN_EXPIRED;
+    if (status == STATUS_OK)
+        return false;
+    if (exchange->answered)
+        exchange_abort(exchange, status);
+    else
+        exchange_answer_status(exchange, status);
+    return true;
+}
+
 /* A page without a byte is no end: what it looked at was not for who asks. */
 static void answer_page(struct store_read *read) {
     struct exchange *exchange = read->exchange;
-    if (read->status == STATUS_OK && exchange_outlives_token(exchange))
-        read->status = STATUS_TOKEN_EXPIRED;
-    if (read->status != STATUS_OK && exchange->answered) {
-        exchange_abort(exchange, read->status);
+    if (store_read_breaks_off(read))
         return;
-    }
-    if (read->status != STATUS_OK) {
-        exchange_answer_status(exchange, read->status);
-        return;
-    }
     if (!exchange->answered)
         exchange_begin(exchange, 200, read->content_type);
     if (!read->has_more || exchange_is_head(exchange))

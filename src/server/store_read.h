@@ -45,6 +45,9 @@ void store_read_post(struct store_read *read);
 
 /* The same for an answer of several pages: each is out, and another is read while has_more. */
 void store_read_post_pages(struct store_read *read, struct slice content_type);
+/* For answers of pages: a read that failed, or whose token has ended, is answered as that, or
+ * broken off where the answer has begun. The read may be gone then. */
+MUST_CHECK bool store_read_breaks_off(struct store_read *read);
 
 /* For reads: the entity named by kind and id. Not there: the status the kind has for that. */
 MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *session,
