@@ -7,7 +7,7 @@ import { readFileSync, statSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { connect, folder, within } from "../lib/khala.mjs";
+import { connect, folder, until, within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { parseMetrics } from "../lib/prometheus.mjs";
@@ -27,17 +27,6 @@ async function scrape(operator) {
   const { status, body } = await operator.get("/metrics");
   assert.equal(status, 200);
   return Object.assign(parseMetrics(body), { text: body });
-}
-
-async function until(ask, what) {
-  const waiting = async () => {
-    for (;;) {
-      const found = await ask();
-      if (found) return found;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  };
-  return within(waiting(), what);
 }
 
 /** The number of a series: of a histogram, its observations. */

@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { test } from "node:test";
-import { connect, folder, run, within } from "../lib/khala.mjs";
+import { connect, folder, run, until } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { BINARY, RawSocket, TEXT, frame, message } from "../lib/websocket.mjs";
 import { Socket } from "../lib/socket.mjs";
@@ -15,18 +15,6 @@ const POLL = `/internal/v1/khala/topics/${TOPIC}/messages`;
 const TOPIC_WS = `/internal/v1/khala/topics/${TOPIC}/ws`;
 const NOW = () => Math.floor(Date.now() / 1000);
 const SCOPES = ["runtime.run_events"];
-
-/** Asks again until it answers something. */
-async function until(ask, what) {
-  const waiting = async () => {
-    for (;;) {
-      const found = await ask();
-      if (found) return found;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  };
-  return within(waiting(), what);
-}
 
 function why(operator, ...args) {
   return run(["why", "--url", operator.server.url, "--data-dir", operator.data, ...args]);

@@ -62,6 +62,19 @@ export function within(promise, what, milliseconds = WAIT_MS_MAX) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
+/** Asks again until it answers something, and no longer than one waits. */
+export function until(ask, what) {
+  let isOver = false;
+  const asking = async () => {
+    while (!isOver) {
+      const found = await ask();
+      if (found) return found;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  return within(asking(), what).finally(() => { isOver = true; });
+}
+
 /** A process of the binary, its output gathered as text while it runs. */
 class Process {
   constructor(args, { command = [], settings = {}, cwd } = {}) {
