@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "harness.h"
-#include "server/gate.h"
+#include "http/admit/gate.h"
 
 #define TOPIC         "bench:auth"
 #define PARALLEL_MAX  1024

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "authority/object_writer.h"
+#include "wire/object_writer.h"
 #include "authority/worker_state.h"
 
 /* Room for all of an event but its payload, entity id and type. */

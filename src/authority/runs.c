@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "authority/object_writer.h"
+#include "wire/object_writer.h"
 #include "authority/run_state.h"
 
 #define MADE_ID_PREFIX "run_"

@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "authority/metadata.h"
-#include "authority/object_writer.h"
+#include "wire/object_writer.h"
 #include "authority/worker_state.h"
 #include "wire/json.h"
 

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/settings.h"
-#include "store/store_care.h"
+#include "store/store_maintenance.h"
 #include "wire/json.h"
 
 #define TEXT_BYTES_MAX 65536

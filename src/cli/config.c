@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "server/config_unknown.h"
-#include "server/tls.h"
+#include "io/tls.h"
 
 static const char *environment_none(const char *name) {
     (void)name;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "cli/remote.h"
-#include "server/mint.h"
+#include "api/mint.h"
 
 #define TOPIC            "demo"
 #define ANSWER_BYTES_MAX (64u << 10)

@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "cli/cli.h"
 #include "client/http_client.h"
-#include "server/operator_key.h"
+#include "http/admit/operator_key.h"
 
 /* The options every such verb takes, to be filled by cli_options. */
 struct remote_options {

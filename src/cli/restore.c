@@ -5,7 +5,7 @@
 #include "cli/progress.h"
 #include "cli/settings.h"
 #include "projector/verify.h"
-#include "store/store_care.h"
+#include "store/store_maintenance.h"
 #include "wire/json.h"
 
 #define TEXT_BYTES_MAX 65536

@@ -9,7 +9,7 @@
 #include "cli/remote.h"
 #include "cli/settings.h"
 #include "cli/token_revoke.h"
-#include "server/mint.h"
+#include "api/mint.h"
 
 #define ANSWER_BYTES_MAX (16 * MINT_BYTES_MAX)
 

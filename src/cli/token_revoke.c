@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
-#include "server/revoke_request.h"
+#include "api/revoke_request.h"
 #include "wire/json.h"
 
 static enum status put_member(struct buffer *out, const char *name, const char *text,

@@ -1,6 +1,6 @@
 #include "delivery/stale.h"
 
-#include "authority/object_writer.h"
+#include "wire/object_writer.h"
 #include "topic/stream_id.h"
 
 static void put_reasons(struct object_writer *object, const struct continuity *continuity) {

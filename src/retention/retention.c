@@ -13,7 +13,7 @@
 #include "retention/cycle.h"
 #include "retention/pace.h"
 #include "retention/pass_count.h"
-#include "retention/step_guard.h"
+#include "base/step_guard.h"
 
 #define NS_PER_SECOND     ((uint64_t)1000000000)
 #define BATCH_WORK_MIN    250

@@ -12,11 +12,11 @@
 
 #include "base/log.h"
 #include "projector/verify.h"
-#include "server/limits.h"
-#include "server/listen.h"
+#include "io/descriptors.h"
+#include "io/listen.h"
 #include "server/notify.h"
 #include "server/process_stats.h"
-#include "server/telemetry.h"
+#include "delivery/telemetry.h"
 
 #define READER_TASKS_MAX 100000
 #define CAUSES_KEPT      1024

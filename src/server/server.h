@@ -18,12 +18,12 @@
 #include "projector/projector.h"
 #include "retention/retention.h"
 #include "server/config.h"
-#include "server/gate.h"
-#include "server/loop.h"
-#include "server/operator_key.h"
-#include "server/readers.h"
-#include "server/snapshot_service.h"
-#include "server/tls.h"
+#include "http/admit/gate.h"
+#include "io/loop.h"
+#include "http/admit/operator_key.h"
+#include "io/store_pool.h"
+#include "delivery/snapshot/snapshot_service.h"
+#include "io/tls.h"
 #include "server/watchdog.h"
 
 #define SERVER_MESSAGE_MAX 1024

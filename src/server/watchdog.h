@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "server/loop.h"
+#include "io/loop.h"
 
 struct watchdog_probe {
     struct loop_task task;

@@ -2,7 +2,7 @@
  * within the message, and its filters answer for any event; what is refused says why. */
 #include <stdlib.h>
 
-#include "server/audit_init.h"
+#include "dialect/audit_init.h"
 #include "wire/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,7 +2,7 @@
  * was minted. */
 #include <stdlib.h>
 
-#include "server/mint.h"
+#include "api/mint.h"
 #include "wire/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "server/revoke_request.h"
+#include "api/revoke_request.h"
 #include "wire/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "delivery/snapshot_owner.h"
+#include "delivery/snapshot/snapshot_owner.h"
 
 static void check(bool holds) {
     if (!holds)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "server/subscribe.h"
+#include "dialect/phoenix/subscribe_request.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 

@@ -11,7 +11,7 @@ import { operate, sql } from "../lib/operator.mjs";
 import { Stream } from "../lib/sse.mjs";
 
 const KILLS = 8;
-const FIRST_SCHEMA = new URL("../../src/store/migrations/sqlite/0001_log.sql", import.meta.url);
+const FIRST_SCHEMA = new URL("../../src/store/sqlite/migrations/0001_log.sql", import.meta.url);
 const epoch = (data) => sql(data, "SELECT value FROM meta WHERE name = 'epoch'");
 const count = (data) => Number(sql(data, "SELECT count(*) FROM events"));
 const log = (data, last) => execFileSync("sqlite3", ["-readonly", join(data, "khala.db"),

@@ -8,7 +8,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "delivery/snapshot.h"
+#include "delivery/snapshot/snapshot.h"
 #include "test.h"
 
 #define RUNS_MAX      4096

@@ -1,4 +1,4 @@
-#include "delivery/snapshots.h"
+#include "delivery/snapshot/snapshots.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "retention/keeper.h"
-#include "retention/step_guard.h"
+#include "base/step_guard.h"
 
 #define NEVER_MS 86400000
 

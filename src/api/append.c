@@ -1,0 +1,175 @@
+/* The endpoints that append one event: read the body, post it to the writer, answer when the
+ * commit that holds it is durable. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "authority/append_read.h"
+#include "authority/body_hash.h"
+#include "api/append_answer.h"
+#include "api/handlers.h"
+#include "server/server.h"
+
+#define ARENA_BYTES_MAX   (128u << 20)
+#define ANSWER_BYTES_MAX  (48u << 20)
+#define DETAILS_BYTES_MAX 8192
+
+struct append_work {
+    struct append_group group;
+    struct append_request request;
+    struct loop_task back;
+    struct exchange *exchange;
+};
+
+static void work_free(void *memory) {
+    struct append_work *work = memory;
+    arena_release(&work->group.arena);
+    free(work);
+}
+
+static void answer_done(struct exchange *exchange, const struct append_request *request) {
+    struct buffer out;
+    buffer_init(&out, ANSWER_BYTES_MAX);
+    enum status status = append_write_answer(&out, request, clock_wall_ms(&exchange->loop->clock));
+    if (status == STATUS_OK)
+        exchange_answer_json(exchange, append_http_status(request), buffer_slice(&out));
+    else
+        exchange_answer_status(exchange, status);
+    buffer_release(&out);
+}
+
+static void answer_refused(struct exchange *exchange, const struct append_request *request) {
+    struct buffer details;
+    char seconds[24];
+    uint64_t retry_after_ms = 0;
+    buffer_init(&details, DETAILS_BYTES_MAX);
+    if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
+        retry_after_ms = request->refusal.retry_after_ms;
+    else if (status_http(request->status) == 503)
+        retry_after_ms = 1000;
+    snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(retry_after_ms + 999) / 1000);
+    struct http1_header header = {SLICE("Retry-After"), slice_of(seconds)};
+    if (append_write_details(&details, request) != STATUS_OK)
+        buffer_clear(&details);
+    exchange_answer_error(exchange, &(struct exchange_error){.status = request->status,
+                                                             .message = request->refusal.message,
+                                                             .details = buffer_slice(&details),
+                                                             .topic = append_refused_topic(request),
+                                                             .headers = &header,
+                                                             .header_count = retry_after_ms > 0});
+    buffer_release(&details);
+}
+
+static void work_back(struct loop_task *task) {
+    struct append_work *work =
+        (struct append_work *)((char *)task - offsetof(struct append_work, back));
+    struct exchange *exchange = work->exchange;
+    server_append_seen(exchange->server, work->request.status,
+                       clock_mono_ms(&exchange->loop->clock));
+    if (!exchange_unref(exchange))
+        return;
+    if (work->request.status == STATUS_OK)
+        answer_done(exchange, &work->request);
+    else
+        answer_refused(exchange, &work->request);
+}
+
+/* On the writer's thread. The loop waits for whatever is owed to it, so it takes the task. */
+static void work_done(struct append_group *group) {
+    struct append_work *work = group->user;
+    enum status status = io_loop_post(work->exchange->loop, &work->back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static enum status check_hash(struct append_work *work, struct json_value body) {
+    enum status status = body_hash_check(&work->exchange->loop->reader, body);
+    const char *message = "event_hash must be 64 hexadecimal digits, with or without sha256:.";
+    if (status != STATUS_OK)
+        append_refuse(&work->request, status, status == STATUS_INVALID_REQUEST ? message : NULL);
+    return status;
+}
+
+static enum status work_read(struct append_work *work, enum append_kind kind, struct slice id) {
+    struct exchange *exchange = work->exchange;
+    const struct json_limits limits = {exchange->server->body_bytes_max, JSON_DEPTH_MAX};
+    struct slice text = buffer_slice(&exchange->body);
+    struct json_value body;
+    /* A body in which everything is optional may be left out. */
+    enum status status = json_parse(text.size > 0 ? text : SLICE("{}"), &limits, &body);
+    if (status != STATUS_OK) {
+        append_refuse(&work->request, status, NULL);
+        return status;
+    }
+    status =
+        append_read(&exchange->loop->reader, kind, id, body, &work->group.arena, &work->request);
+    return status == STATUS_OK && kind == APPEND_AUDIT_EVENT ? check_hash(work, body) : status;
+}
+
+static void append(struct exchange *exchange, enum append_kind kind, struct slice id) {
+    struct append_work *work = calloc(1, sizeof(*work));
+    if (!work) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    work->exchange = exchange;
+    work->back.run = work_back;
+    work->group.requests = &work->request;
+    work->group.request_count = 1;
+    work->group.done = work_done;
+    work->group.user = work;
+    arena_init(&work->group.arena, ARENA_BYTES_MAX);
+    exchange->work = work;
+    exchange->work_free = work_free;
+    enum status status = work_read(work, kind, id);
+    if (status == STATUS_OK) {
+        exchange_ref(exchange);
+        status = writer_post(exchange->server->writer, &work->group);
+        if (status == STATUS_OK)
+            return;
+        append_refuse(&work->request, status, NULL);
+        if (!exchange_unref(exchange))
+            return;
+    }
+    answer_refused(exchange, &work->request);
+}
+
+static struct slice none(void) {
+    return (struct slice){NULL, 0};
+}
+
+void handle_run_create(struct exchange *exchange) {
+    append(exchange, APPEND_RUN_CREATE, none());
+}
+
+void handle_run_append(struct exchange *exchange) {
+    append(exchange, APPEND_RUN_EVENT, exchange->parameters[0]);
+}
+
+void handle_worker_create(struct exchange *exchange) {
+    append(exchange, APPEND_WORKER_CREATE, none());
+}
+
+void handle_worker_heartbeat(struct exchange *exchange) {
+    append(exchange, APPEND_WORKER_HEARTBEAT, exchange->parameters[0]);
+}
+
+void handle_worker_status(struct exchange *exchange) {
+    append(exchange, APPEND_WORKER_STATUS, exchange->parameters[0]);
+}
+
+void handle_worker_append(struct exchange *exchange) {
+    append(exchange, APPEND_WORKER_EVENT, exchange->parameters[0]);
+}
+
+void handle_topic_append(struct exchange *exchange) {
+    append(exchange, APPEND_TOPIC_EVENT, exchange->parameters[0]);
+}
+
+void handle_notification(struct exchange *exchange) {
+    append(exchange, APPEND_NOTIFICATION, none());
+}
+
+void handle_event_ingest(struct exchange *exchange) {
+    append(exchange, APPEND_AUDIT_EVENT, none());
+}

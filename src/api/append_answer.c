@@ -1,0 +1,123 @@
+#include "api/append_answer.h"
+
+#include "authority/event_json.h"
+#include "delivery/telemetry.h"
+#include "wire/json.h"
+
+#define DETAILS_BYTES_MAX 8192
+
+unsigned append_http_status(const struct append_request *request) {
+    if (request->status == STATUS_OK && request->created)
+        return 201;
+    return (unsigned)status_http(request->status);
+}
+
+static enum status write_event(struct buffer *out, const struct append_request *request) {
+    enum status status = buffer_append_slice(out, SLICE("\"event\":"));
+    if (status == STATUS_OK)
+        status = event_write_json(out, &request->event);
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(out, ",\"deduplicated\":%s", request->deduplicated ? "true" : "false");
+    return status;
+}
+
+static enum status write_entity(struct buffer *out, const struct append_request *request,
+                                uint64_t now_ms) {
+    enum status status = STATUS_OK;
+    if (request->kind == APPEND_RUN_CREATE) {
+        status = buffer_append_slice(out, SLICE("\"run\":"));
+        if (status == STATUS_OK)
+            status = run_write_json(out, &request->entity);
+    } else if (request->kind == APPEND_WORKER_CREATE || request->kind == APPEND_WORKER_HEARTBEAT ||
+               request->kind == APPEND_WORKER_STATUS) {
+        status = buffer_append_slice(out, SLICE("\"worker\":"));
+        if (status == STATUS_OK)
+            status = worker_write_json(out, &request->entity, now_ms);
+    } else {
+        return STATUS_OK;
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ',') : status;
+}
+
+enum status append_write_answer(struct buffer *out, const struct append_request *request,
+                                uint64_t now_ms) {
+    enum status status = buffer_append_byte(out, '{');
+    if (status == STATUS_OK)
+        status = write_entity(out, request, now_ms);
+    if (status == STATUS_OK)
+        status = write_event(out, request);
+    return status == STATUS_OK ? buffer_append_slice(out, SLICE("}\n")) : status;
+}
+
+static enum status write_limit(struct buffer *out, const struct append_refusal *refusal) {
+    enum status status = buffer_append_slice(out, SLICE("{\"topic\":"));
+    if (status == STATUS_OK)
+        status = refusal->topic.data ? json_write_string(out, refusal->topic)
+                                     : buffer_append_slice(out, SLICE("null"));
+    if (status == STATUS_OK)
+        status = buffer_printf(out, ",\"topic_class\":\"%s\",",
+                               refusal->topic_class ? refusal->topic_class : "");
+    return status;
+}
+
+struct slice append_refused_topic(const struct append_request *request) {
+    return request->kind == APPEND_TOPIC_EVENT ? request->entity_id : request->refusal.topic;
+}
+
+enum status append_write_details(struct buffer *out, const struct append_request *request) {
+    const struct append_refusal *refusal = &request->refusal;
+    enum status status;
+    if (request->status == STATUS_SEQUENCE_CONFLICT)
+        return buffer_printf(out, "{\"expected_previous_seq\":%llu,\"actual_seq\":%llu}",
+                             (unsigned long long)request->expected_previous_seq,
+                             (unsigned long long)refusal->actual_seq);
+    if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED) {
+        status = write_limit(out, refusal);
+        return status != STATUS_OK ? status
+                                   : buffer_printf(out, "\"limit\":%llu,\"retry_after_ms\":%llu}",
+                                                   (unsigned long long)refusal->limit,
+                                                   (unsigned long long)refusal->retry_after_ms);
+    }
+    if (request->status == STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE) {
+        status = write_limit(out, refusal);
+        return status != STATUS_OK
+                   ? status
+                   : buffer_printf(out, "\"payload_bytes\":%llu,\"max_payload_bytes\":%llu}",
+                                   (unsigned long long)refusal->payload_bytes,
+                                   (unsigned long long)refusal->max_payload_bytes);
+    }
+    return STATUS_OK;
+}
+
+static enum status write_item_error(struct buffer *out, struct exchange *exchange,
+                                    const struct append_request *request) {
+    struct buffer details;
+    buffer_init(&details, DETAILS_BYTES_MAX);
+    telemetry_exchange_refused(exchange, request->status, append_refused_topic(request));
+    enum status status = append_write_details(&details, request);
+    const struct exchange_error error = {.status = request->status,
+                                         .message = request->refusal.message,
+                                         .details = buffer_slice(&details)};
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE("\"error\":"));
+    if (status == STATUS_OK)
+        status = exchange_error_write(exchange, &error, out);
+    buffer_release(&details);
+    return status;
+}
+
+enum status append_write_item(struct buffer *out, struct exchange *exchange, uint64_t index,
+                              const struct append_request *request) {
+    size_t before = out->size;
+    enum status status = buffer_printf(out, "{\"index\":%llu,\"status\":%u,",
+                                       (unsigned long long)index, append_http_status(request));
+    if (status == STATUS_OK)
+        status = request->status == STATUS_OK ? write_event(out, request)
+                                              : write_item_error(out, exchange, request);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '}');
+    if (status != STATUS_OK)
+        out->size = before;
+    return status;
+}

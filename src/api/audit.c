@@ -1,0 +1,122 @@
+/* GET /api/events: a page of the whole log behind an event cursor, of what its reader may read.
+ *
+ * One request looks at a bounded number of events: a reader who owns few of them is answered a
+ * short page, even an empty one, with has_more and a cursor behind all that was looked at. */
+#include <stdlib.h>
+
+#include "authority/event_json.h"
+#include "delivery/viewer.h"
+#include "api/handlers.h"
+#include "http/query_cursor.h"
+#include "http/store_read.h"
+
+#define LIMIT_DEFAULT 50
+#define LIMIT_MAX     200
+/* A page ends behind the event that fills it, whatever the limit allows. */
+#define PAGE_BYTES (1u << 20)
+/* Looked at for one page. */
+#define LOOKS_MAX 20000
+
+struct log_page {
+    struct store_read *read;
+    struct viewer viewer;
+    const struct query_cursor *after;
+    struct query_cursor at; /* where the next page begins */
+    uint64_t count;
+    uint64_t looks;
+};
+
+/* Behind an event that is somebody else's: at its millisecond, since its id is theirs. */
+static void pass(struct log_page *page, const struct event_cursor *hidden) {
+    struct uuid first = uuid7_first(hidden->timestamp_ms);
+    struct event_cursor cursor = event_cursor_of(&first);
+    if (!page->at.given || event_cursor_compare(&cursor, &page->at.cursor) > 0)
+        page->at = (struct query_cursor){true, cursor};
+}
+
+/* A page that does not come further than the one before would be asked for without end. */
+static bool has_come_on(const struct log_page *page) {
+    return page->at.given && (!page->after->given ||
+                              event_cursor_compare(&page->at.cursor, &page->after->cursor) > 0);
+}
+
+static enum status put_event(struct log_page *page, const struct store_event *event) {
+    struct buffer *out = &page->read->out;
+    enum status status = page->count > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
+    page->count++;
+    page->at = (struct query_cursor){true, event_cursor_of(&event->cursor)};
+    return status == STATUS_OK ? event_write_json(out, event) : status;
+}
+
+static enum status page_event(void *user, const struct store_event *event) {
+    struct log_page *page = user;
+    bool may_read;
+    struct event_cursor cursor = event_cursor_of(&event->cursor);
+    /* A position in the future: what is appended before that time comes is not behind it. */
+    if (page->after->given && event_cursor_compare(&cursor, &page->after->cursor) <= 0)
+        return STATUS_OK;
+    enum status status = viewer_look(&page->viewer, event->entity_ref, event, &may_read);
+    if (status != STATUS_OK)
+        return status;
+    bool is_full = page->count == page->read->limit || page->read->out.size >= PAGE_BYTES;
+    if ((may_read && is_full) || (page->looks++ >= LOOKS_MAX && has_come_on(page))) {
+        page->read->has_more = true;
+        return STATUS_LIMIT_REACHED;
+    }
+    if (may_read)
+        return put_event(page, event);
+    pass(page, &cursor);
+    return STATUS_OK;
+}
+
+static void read_page(struct store_read *read, struct store_session *session) {
+    const struct query_cursor *after = read->more;
+    struct log_page page = {.read = read, .after = after, .at = *after};
+    uint64_t log_id = 0;
+    enum status status = STATUS_OK;
+    viewer_init(&page.viewer, session, read->exchange->principal, read->exchange->view);
+    if (after->given)
+        status = store_find_cursor(session, &after->cursor, &log_id);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
+    if (status == STATUS_OK)
+        status = store_walk_log(session, log_id, UINT32_MAX, &page, page_event);
+    if (status == STATUS_LIMIT_REACHED && read->has_more)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
+    if (status == STATUS_OK)
+        status = query_cursor_write(&read->out, &page.at);
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
+    viewer_release(&page.viewer);
+    read->status = status;
+}
+
+void handle_audit_list(struct exchange *exchange) {
+    struct query_cursor after;
+    uint64_t limit = LIMIT_DEFAULT;
+    enum status status = query_number(exchange, SLICE("limit"), 1, LIMIT_MAX, &limit);
+    if (status != STATUS_OK) {
+        const char *message =
+            status == STATUS_INVALID_REQUEST ? "limit is a whole number from 1 to 200." : NULL;
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){.status = status, .message = message});
+        return;
+    }
+    if (!query_cursor_read(exchange, "after_cursor", &after))
+        return;
+    struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_page);
+    if (!read)
+        return;
+    read->limit = limit;
+    read->more = malloc(sizeof(after));
+    read->more_free = free;
+    if (!read->more) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    memcpy(read->more, &after, sizeof(after));
+    store_read_post(read);
+}

@@ -1,0 +1,450 @@
+/* POST /internal/v1/events:batch: items in, groups to the writer, answers out, all at once.
+ *
+ *   body ──json_items──▶ filling ──post──▶ first … last ──back──▶ page ──send──▶ answer
+ *
+ * At most GROUPS_MAX groups are posted and not answered; then the body waits, so that a client
+ * that does not read its answers, or a writer that is behind, costs bounded memory. A group goes
+ * when it is full, or when nothing else is under way: alone it is answered at once, under load it
+ * grows.
+ *
+ * What all groups of all batches hold has a limit too. Beyond it groups do not grow, a batch that
+ * has answers to come waits for them to be read, and one that has none is refused. */
+#include <assert.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "authority/append_read.h"
+#include "api/append_answer.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "wire/json_items.h"
+
+#define GROUPS_MAX        2
+#define GROUP_BYTES_MAX   (4u << 20)
+#define ARENA_BYTES_MAX   (256u << 20)
+#define PAGE_BYTES        (256u << 10)
+#define PAGE_BYTES_MAX    (48u << 20)
+#define REQUESTS_AT_FIRST 16
+
+struct batch_group {
+    struct append_group group;
+    struct loop_task back;
+    struct exchange *exchange;
+    struct batch_group *next;
+    uint64_t index_first;
+    size_t capacity; /* of the requests */
+    size_t item_bytes;
+    size_t answered_count;
+    size_t charged_bytes; /* of batches_bytes_max */
+    bool is_back;
+};
+
+struct batch {
+    struct exchange *exchange;
+    struct json_items items;
+    struct buffer input; /* bytes of the body that wait */
+    uint64_t item_count;
+    struct batch_group *filling;
+    struct batch_group *first; /* posted, in order, until answered */
+    struct batch_group *last;
+    size_t group_count;
+    struct buffer page;
+    bool items_over;
+    bool body_over;     /* the items may be over before it */
+    enum status broken; /* why they were */
+    bool broken_told;
+};
+
+static void group_charge(struct batch_group *group, size_t bytes) {
+    if (bytes == group->charged_bytes)
+        return;
+    /* Less is more by the complement, as unsigned numbers go. */
+    atomic_fetch_add_explicit(&group->exchange->server->batches_bytes, bytes - group->charged_bytes,
+                              memory_order_relaxed);
+    group->charged_bytes = bytes;
+}
+
+/* Not while the writer has it. */
+static size_t group_bytes(const struct batch_group *group) {
+    return sizeof(*group) + group->capacity * sizeof(group->group.requests[0]) +
+           group->group.arena.bytes_held;
+}
+
+static bool is_over_limit(const struct batch *batch) {
+    const struct server *server = batch->exchange->server;
+    return atomic_load_explicit(&server->batches_bytes, memory_order_relaxed) >
+           server->config.batches_bytes_max;
+}
+
+static void group_free(struct batch_group *group) {
+    if (!group)
+        return;
+    group_charge(group, 0);
+    arena_release(&group->group.arena);
+    free(group->group.requests);
+    free(group);
+}
+
+static void batch_free(void *memory) {
+    struct batch *batch = memory;
+    group_free(batch->filling);
+    while (batch->first) {
+        struct batch_group *group = batch->first;
+        batch->first = group->next;
+        group_free(group);
+    }
+    json_items_release(&batch->items);
+    buffer_release(&batch->input);
+    buffer_release(&batch->page);
+    free(batch);
+}
+
+/* ---- in: items to groups ------------------------------------------------------------------ */
+
+static void batch_advance(struct batch *batch);
+
+static void group_back(struct loop_task *task) {
+    struct batch_group *group =
+        (struct batch_group *)((char *)task - offsetof(struct batch_group, back));
+    struct exchange *exchange = group->exchange;
+    for (size_t i = 0; i < group->group.request_count; i++)
+        server_append_seen(exchange->server, group->group.requests[i].status,
+                           clock_mono_ms(&exchange->loop->clock));
+    group->is_back = true;
+    group_charge(group, group_bytes(group));
+    if (exchange_unref(exchange))
+        batch_advance(exchange->work);
+}
+
+/* On the writer's thread. */
+static void group_done(struct append_group *posted) {
+    struct batch_group *group = posted->user;
+    enum status status = io_loop_post(group->exchange->loop, &group->back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static struct batch_group *group_new(struct batch *batch) {
+    struct batch_group *group = calloc(1, sizeof(*group));
+    if (!group)
+        return NULL;
+    group->exchange = batch->exchange;
+    group->index_first = batch->item_count;
+    group->back.run = group_back;
+    group->group.done = group_done;
+    group->group.user = group;
+    arena_init(&group->group.arena, ARENA_BYTES_MAX);
+    return group;
+}
+
+static struct append_request *group_add(struct batch_group *group) {
+    struct append_group *posted = &group->group;
+    assert(posted->request_count < APPEND_GROUP_REQUESTS_MAX);
+    if (posted->request_count == group->capacity) {
+        size_t capacity = group->capacity ? group->capacity * 4 : REQUESTS_AT_FIRST;
+        void *requests = realloc(posted->requests, capacity * sizeof(posted->requests[0]));
+        if (!requests)
+            return NULL;
+        posted->requests = requests;
+        group->capacity = capacity;
+    }
+    struct append_request *request = &posted->requests[posted->request_count++];
+    *request = (struct append_request){.status = STATUS_OK};
+    return request;
+}
+
+/* The answers follow the requests even when the writer does not take them. */
+static void group_refuse(struct batch_group *group, enum status status) {
+    for (size_t i = 0; i < group->group.request_count; i++)
+        if (group->group.requests[i].status == STATUS_OK)
+            append_refuse(&group->group.requests[i], status, NULL);
+    group->is_back = true;
+}
+
+static void batch_post(struct batch *batch) {
+    struct batch_group *group = batch->filling;
+    batch->filling = NULL;
+    batch->group_count++;
+    *(batch->first ? &batch->last->next : &batch->first) = group;
+    batch->last = group;
+    exchange_ref(batch->exchange);
+    enum status status = writer_post(batch->exchange->server->writer, &group->group);
+    if (status == STATUS_OK)
+        return;
+    group_refuse(group, status);
+    bool alive = exchange_unref(batch->exchange);
+    assert(alive);
+    (void)alive;
+}
+
+static bool group_is_full(const struct batch_group *group) {
+    return group->group.request_count == APPEND_GROUP_REQUESTS_MAX ||
+           group->item_bytes >= GROUP_BYTES_MAX;
+}
+
+static void batch_break(struct batch *batch, enum status status) {
+    batch->broken = status;
+    batch->items_over = true;
+}
+
+static void batch_item(struct batch *batch, const struct json_item *item) {
+    if (!batch->filling)
+        batch->filling = group_new(batch);
+    struct append_request *request = batch->filling ? group_add(batch->filling) : NULL;
+    if (!request) {
+        batch_break(batch, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    batch->item_count++;
+    if (item->kind == JSON_ITEM_BAD) {
+        append_refuse(request, item->status, NULL);
+        return;
+    }
+    batch->filling->item_bytes += item->value.raw.size;
+    /* A refusal stays in the request. */
+    enum status status = append_read_item(&batch->exchange->loop->reader, item->value,
+                                          &batch->filling->group.arena, request);
+    assert(status == request->status);
+    (void)status;
+    group_charge(batch->filling, group_bytes(batch->filling));
+}
+
+/* Reads items until the input is used up (true) or there is no room for another group. */
+static bool batch_take(struct batch *batch, struct slice *input) {
+    while (!batch->items_over) {
+        bool is_over = is_over_limit(batch);
+        if (batch->filling && (is_over || group_is_full(batch->filling))) {
+            if (batch->group_count == GROUPS_MAX)
+                return false;
+            batch_post(batch);
+        }
+        if (!batch->filling && is_over && batch->group_count > 0)
+            return false;
+        if (!batch->filling && is_over) {
+            batch_break(batch, STATUS_LIMIT_REACHED);
+            return true;
+        }
+        struct json_item item = json_items_next(&batch->items, input);
+        if (item.kind == JSON_ITEM_MORE)
+            return true;
+        if (item.kind == JSON_ITEM_BROKEN)
+            batch_break(batch, item.status);
+        else
+            batch_item(batch, &item);
+    }
+    return true;
+}
+
+/* ---- out: groups to answers --------------------------------------------------------------- */
+
+static bool is_array(const struct batch *batch) {
+    return batch->items.format == JSON_ITEMS_ARRAY;
+}
+
+static enum status page_item(struct batch *batch, uint64_t index,
+                             const struct append_request *request) {
+    enum status status = STATUS_OK;
+    if (is_array(batch))
+        status = buffer_append_slice(&batch->page, index > 0 ? SLICE(",\n") : SLICE("["));
+    if (status == STATUS_OK)
+        status = append_write_item(&batch->page, batch->exchange, index, request);
+    if (status == STATUS_OK && !is_array(batch))
+        status = buffer_append_byte(&batch->page, '\n');
+    return status;
+}
+
+/* Fills the page from groups that are back. */
+static enum status page_fill(struct batch *batch) {
+    while (batch->first && batch->first->is_back && batch->page.size < PAGE_BYTES) {
+        struct batch_group *group = batch->first;
+        if (group->answered_count == group->group.request_count) {
+            batch->first = group->next;
+            batch->group_count--;
+            group_free(group);
+            continue;
+        }
+        enum status status = page_item(batch, group->index_first + group->answered_count,
+                                       &group->group.requests[group->answered_count]);
+        if (status != STATUS_OK)
+            return status;
+        group->answered_count++;
+    }
+    return STATUS_OK;
+}
+
+static void batch_begin(struct batch *batch) {
+    if (!batch->exchange->answered)
+        exchange_begin(batch->exchange, 200,
+                       is_array(batch) ? SLICE("application/json") : SLICE("application/x-ndjson"));
+}
+
+/* False when the connection is gone, and everything with it. */
+static bool batch_answer(struct batch *batch) {
+    struct exchange *exchange = batch->exchange;
+    bool more = true;
+    exchange_ref(exchange);
+    while (more && exchange->conn && !exchange_is_sending(exchange)) {
+        buffer_clear(&batch->page);
+        enum status status = page_fill(batch);
+        if (status != STATUS_OK) {
+            exchange_abort(exchange, status);
+            break;
+        }
+        if (batch->page.size == 0)
+            break;
+        batch_begin(batch);
+        more = exchange_send(exchange, buffer_slice(&batch->page));
+    }
+    return exchange_unref(exchange);
+}
+
+/* Where the items broke off. The rest of the body is read and thrown away, so that the connection
+ * can be used again; who sends it may read this and stop. False when there is nothing more to do
+ * now. */
+static bool batch_tell_broken(struct batch *batch) {
+    struct exchange *exchange = batch->exchange;
+    const struct append_request last = {.status = batch->broken};
+    batch->broken_told = true;
+    /* Broken before anything came of it: a plain error says it better. */
+    if (!exchange->answered) {
+        struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
+        exchange_answer_error(
+            exchange, &(struct exchange_error){.status = batch->broken,
+                                               .headers = &retry,
+                                               .header_count = status_http(batch->broken) == 503});
+        return false;
+    }
+    buffer_clear(&batch->page);
+    enum status status = page_item(batch, batch->item_count, &last);
+    if (status != STATUS_OK) {
+        exchange_abort(exchange, status);
+        return false;
+    }
+    return exchange_send(exchange, buffer_slice(&batch->page));
+}
+
+/* Every item is answered. */
+static void batch_end(struct batch *batch) {
+    struct exchange *exchange = batch->exchange;
+    struct slice tail = SLICE("");
+    if (batch->broken != STATUS_OK && !batch->broken_told && !batch_tell_broken(batch))
+        return;
+    if (!batch->body_over) {
+        exchange_resume(exchange);
+        return;
+    }
+    if (is_array(batch))
+        tail = batch->item_count > 0 ? SLICE("]\n") : SLICE("[]\n");
+    batch_begin(batch);
+    exchange_end(exchange, tail);
+}
+
+/* ---- both --------------------------------------------------------------------------------- */
+
+/* Does whatever can be done now. The exchange may be over afterwards. */
+static void batch_advance(struct batch *batch) {
+    struct exchange *exchange = batch->exchange;
+    bool used_up;
+    do {
+        if (!batch_answer(batch))
+            return;
+        struct slice input = buffer_slice(&batch->input);
+        used_up = batch_take(batch, &input);
+        buffer_consume(&batch->input, batch->input.size - input.size);
+        if (used_up)
+            buffer_release(&batch->input);
+        if (used_up && batch->filling &&
+            (batch->group_count == 0 || (batch->items_over && batch->group_count < GROUPS_MAX)))
+            batch_post(batch);
+        /* A group the writer refused can be answered at once, which makes room. */
+    } while (batch->first && batch->first->is_back && !exchange_is_sending(exchange));
+    bool answered = batch->items_over && !batch->filling && batch->group_count == 0;
+    if (answered && !exchange_is_sending(exchange))
+        batch_end(batch);
+    else if (used_up)
+        exchange_resume(exchange);
+}
+
+static void batch_body(struct exchange *exchange, struct slice piece) {
+    struct batch *batch = exchange->work;
+    assert(batch->input.size == 0);
+    if (!batch_take(batch, &piece)) {
+        exchange_pause(exchange);
+        if (buffer_append_slice(&batch->input, piece) != STATUS_OK)
+            batch_break(batch, STATUS_OUT_OF_MEMORY);
+    }
+    batch_advance(batch);
+}
+
+static void batch_body_end(struct exchange *exchange) {
+    struct batch *batch = exchange->work;
+    struct json_item item;
+    batch->body_over = true;
+    while (!batch->items_over) {
+        item = json_items_finish(&batch->items);
+        if (item.kind == JSON_ITEM_BROKEN)
+            batch_break(batch, item.status);
+        else if (item.kind == JSON_ITEM_END)
+            batch->items_over = true;
+        else
+            batch_item(batch, &item);
+    }
+    batch_advance(batch);
+}
+
+static void batch_sent(struct exchange *exchange) {
+    batch_advance(exchange->work);
+}
+
+static const struct exchange_stream batch_stream = {
+    .body = batch_body,
+    .body_end = batch_body_end,
+    .sent = batch_sent,
+};
+
+static bool media_type_is(struct slice value, struct slice wanted) {
+    const char *semicolon = memchr(value.data, ';', value.size);
+    if (semicolon)
+        value.size = (size_t)(semicolon - value.data);
+    while (value.size > 0 && value.data[value.size - 1] == ' ')
+        value.size--;
+    return value.size == wanted.size && strncasecmp(value.data, wanted.data, wanted.size) == 0;
+}
+
+static bool format_of(const struct http1_request *request, enum json_items_format *format) {
+    struct slice type;
+    if (!http1_header_find(request, SLICE("content-type"), &type))
+        return false;
+    *format = JSON_ITEMS_ARRAY;
+    if (media_type_is(type, SLICE("application/json")))
+        return true;
+    *format = JSON_ITEMS_LINES;
+    return media_type_is(type, SLICE("application/x-ndjson")) ||
+           media_type_is(type, SLICE("application/ndjson"));
+}
+
+void handle_batch(struct exchange *exchange) {
+    const struct json_limits limits = {exchange->server->item_bytes_max, JSON_DEPTH_MAX};
+    enum json_items_format format;
+    if (!format_of(exchange->request, &format)) {
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){
+                                  .status = STATUS_UNSUPPORTED_MEDIA_TYPE,
+                                  .message = "A batch is application/x-ndjson, or application/json "
+                                             "for an array."});
+        return;
+    }
+    struct batch *batch = calloc(1, sizeof(*batch));
+    if (!batch) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    batch->exchange = exchange;
+    batch->broken = STATUS_OK;
+    json_items_init(&batch->items, format, &limits);
+    buffer_init(&batch->input, LOOP_READ_BYTES);
+    buffer_init(&batch->page, PAGE_BYTES_MAX);
+    exchange->work = batch;
+    exchange->work_free = batch_free;
+    exchange->stream = &batch_stream;
+}

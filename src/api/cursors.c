@@ -1,0 +1,337 @@
+/* POST /v1/cursors/plan: what resuming from each of many topic cursors would do and cost.
+ *
+ * A cursor of a topic that its reader may not read is answered "denied" with the names by the text
+ * rule: nothing in it comes from the store, so what exists and what does not look the same. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "delivery/viewer.h"
+#include "http/admit/entitle.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "http/store_read.h"
+#include "delivery/telemetry.h"
+#include "topic/cursor_list.h"
+#include "topic/stream_id.h"
+#include "wire/json.h"
+
+#define CURSORS_MAX 1000
+/* Frames measured by one task, which other readers' tasks wait for. */
+#define PAGE_FRAMES 20000
+
+struct plan {
+    struct cursor_list list;
+    struct buffer name; /* the other name of a cursor, by the text rule */
+    bool epoch_differs;
+    bool begun;
+    uint64_t count;
+    uint64_t frames; /* measured by this task */
+};
+
+/* One cursor's answer. Absent names have data NULL; without a window the topic is unknown. */
+struct plan_row {
+    struct slice stream_id;
+    struct slice topic_name;
+    struct store_topic topic;
+    bool has_window;
+    struct topic_window window;
+    struct grant grant; /* what its reader gets of it */
+    struct continuity continuity;
+    struct store_replay replay;
+    const struct policy *policy;
+};
+
+static void plan_free(void *memory) {
+    struct plan *plan = memory;
+    cursor_list_release(&plan->list);
+    buffer_release(&plan->name);
+    free(plan);
+}
+
+/* ---- what the store knows ----------------------------------------------------------------- */
+
+static enum status name_by_rule(struct plan *plan, const struct topic_cursor *cursor,
+                                struct plan_row *row) {
+    bool by_topic = cursor->kind == TOPIC_CURSOR_TOPIC;
+    buffer_clear(&plan->name);
+    enum status status = by_topic ? topic_to_stream(cursor->name, &plan->name)
+                                  : stream_to_topic(cursor->name, &plan->name);
+    struct slice other = status == STATUS_OK ? buffer_slice(&plan->name) : (struct slice){NULL, 0};
+    row->stream_id = by_topic ? other : cursor->name;
+    row->topic_name = by_topic ? cursor->name : other;
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+/* The store first: the text rule cannot tell a.b from a:b. */
+static enum status find_topic(struct store_read *read, struct store_session *session,
+                              const struct topic_cursor *cursor, struct plan_row *row) {
+    bool by_topic = cursor->kind == TOPIC_CURSOR_TOPIC;
+    enum status status = by_topic
+                             ? store_load_topic(session, cursor->name, &read->arena, &row->topic)
+                             : store_load_stream(session, cursor->name, &read->arena, &row->topic);
+    if (status == STATUS_OK) {
+        row->has_window = true;
+        row->stream_id = row->topic.stream_id;
+        row->topic_name = row->topic.name;
+        return STATUS_OK;
+    }
+    return status == STATUS_NOT_FOUND ? name_by_rule(read->more, cursor, row) : status;
+}
+
+static enum status deny(struct store_read *read, const struct topic_cursor *cursor,
+                        struct plan_row *row) {
+    struct exchange *exchange = read->exchange;
+    char who[PRINCIPAL_NAME_BYTES_MAX];
+    const struct cause cause = {.connection = slice_of(exchange->request_id),
+                                .principal = {who, principal_name(exchange->principal, who)},
+                                .topic = row->topic_name,
+                                .dialect = LABEL_DIALECT_HTTP};
+    telemetry_refused(exchange->server, cause, row->grant.status);
+    row->has_window = false;
+    return name_by_rule(read->more, cursor, row);
+}
+
+/* ---- what the replay costs ---------------------------------------------------------------- */
+
+/* Where not every frame of a topic is its reader's, only those that are count. */
+struct measure {
+    struct viewer viewer;
+    struct store_replay *replay;
+};
+
+static enum status measure_event(void *user, const struct store_event *event) {
+    struct measure *measure = user;
+    bool may_read;
+    enum status status = viewer_look(&measure->viewer, event->entity_ref, event, &may_read);
+    if (status == STATUS_OK && may_read) {
+        measure->replay->frame_count++;
+        measure->replay->payload_bytes += event->payload.size;
+    }
+    return status;
+}
+
+static enum status measure_row(void *user, const struct store_journal_row *row,
+                               const struct store_event *event) {
+    struct measure *measure = user;
+    bool may_read;
+    enum status status = viewer_look(&measure->viewer, row->entity_ref, event, &may_read);
+    if (status == STATUS_OK && may_read) {
+        measure->replay->frame_count++;
+        measure->replay->payload_bytes +=
+            row->payload.data ? row->payload.size : event->payload.size;
+    }
+    return status;
+}
+
+static enum status measure_own(const struct store_read *read, struct store_session *session,
+                               uint64_t after_seq, struct plan_row *row) {
+    const struct store_topic *topic = &row->topic;
+    uint64_t count = row->window.head_seq - after_seq;
+    struct measure measure = {.replay = &row->replay};
+    viewer_init(&measure.viewer, session, read->exchange->principal, row->grant.view);
+    enum status status =
+        topic->entity_ref > 0
+            ? store_walk_entity_events(session, topic->entity_ref, after_seq, count, &measure,
+                                       measure_event)
+            : store_walk_journal(session, topic->ref, after_seq, count, &measure, measure_row);
+    viewer_release(&measure.viewer);
+    return status;
+}
+
+/* Who must begin anew is sent what the topic still holds within the budget; with a snapshot, that
+ * instead. */
+static enum status measure(struct store_read *read, struct store_session *session,
+                           uint64_t after_seq, struct plan_row *row) {
+    struct plan *plan = read->more;
+    uint64_t from_seq = after_seq;
+    if (row->continuity.decision == CONTINUITY_REBOOTSTRAP) {
+        if (policy_has_snapshot(row->policy))
+            return STATUS_OK;
+        from_seq = continuity_bootstrap(&row->window).from_seq - 1;
+    }
+    if (from_seq >= row->window.head_seq)
+        return STATUS_OK;
+    plan->frames += row->window.head_seq - from_seq;
+    if (row->grant.view != GRANT_VIEW_ALL)
+        return measure_own(read, session, from_seq, row);
+    return store_measure_replay(session, &row->topic, from_seq, row->window.head_seq - from_seq,
+                                &row->replay);
+}
+
+static enum status plan_cursor(struct store_read *read, struct store_session *session,
+                               const struct topic_cursor *cursor, struct plan_row *row) {
+    const struct plan *plan = read->more;
+    enum status status = find_topic(read, session, cursor, row);
+    if (status == STATUS_OK)
+        status = entitle_look(session, read->exchange->principal, row->topic_name, &read->arena,
+                              &row->grant);
+    if (status != STATUS_OK)
+        return status;
+    if (row->grant.status != STATUS_OK)
+        return deny(read, cursor, row);
+    if (row->has_window) {
+        row->policy = policy_of(&read->exchange->server->config.policies, row->topic_name);
+        row->window = (struct topic_window){row->topic.oldest_seq, row->topic.head_seq,
+                                            row->policy->replay_budget_events};
+    }
+    row->continuity = continuity_plan(row->has_window ? &row->window : NULL, cursor->after_seq,
+                                      plan->epoch_differs);
+    return row->has_window ? measure(read, session, cursor->after_seq, row) : STATUS_OK;
+}
+
+/* ---- the answer --------------------------------------------------------------------------- */
+
+static enum status write_name(struct buffer *out, const char *before, struct slice name) {
+    enum status status = buffer_append_slice(out, slice_of(before));
+    if (status != STATUS_OK)
+        return status;
+    return name.data ? json_write_string(out, name) : buffer_append_slice(out, SLICE("null"));
+}
+
+static enum status write_denied(struct buffer *out, const struct plan_row *row,
+                                uint64_t after_seq) {
+    return buffer_printf(out,
+                         ",\"after_seq\":%llu,\"decision\":\"denied\",\"reason_codes\":[\"%s\"",
+                         (unsigned long long)after_seq, status_code(row->grant.status));
+}
+
+static enum status write_decision(struct buffer *out, const struct continuity *continuity) {
+    bool resumes = continuity->decision == CONTINUITY_RESUME;
+    enum status status = buffer_printf(
+        out, ",\"after_seq\":%llu,\"decision\":\"%s\",\"reason_codes\":[",
+        (unsigned long long)continuity->after_seq, resumes ? "resume" : "rebootstrap");
+    for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++)
+        status =
+            buffer_printf(out, "%s\"%s\"", i > 0 ? "," : "", reason_code(continuity->reasons[i]));
+    return status;
+}
+
+static enum status write_row(struct buffer *out, const struct plan_row *row, uint64_t after_seq) {
+    enum status status = write_name(out, "{\"stream_id\":", row->stream_id);
+    if (status == STATUS_OK)
+        status = write_name(out, ",\"topic\":", row->topic_name);
+    if (status == STATUS_OK)
+        status = row->grant.status == STATUS_OK ? write_decision(out, &row->continuity)
+                                                : write_denied(out, row, after_seq);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, "],\"replay_events\":%llu,\"replay_bytes\":%llu,\"window\":",
+                               (unsigned long long)row->replay.frame_count,
+                               (unsigned long long)row->replay.payload_bytes);
+    if (status != STATUS_OK)
+        return status;
+    if (!row->has_window)
+        return buffer_append_slice(out, SLICE("null}"));
+    return buffer_printf(
+        out,
+        "{\"oldest_seq\":%llu,\"head_seq\":%llu,\"replay_budget_events\":%llu,"
+        "\"qos_tier\":\"%s\"}}",
+        (unsigned long long)row->window.oldest_seq, (unsigned long long)row->window.head_seq,
+        (unsigned long long)row->window.replay_budget_events, qos_tier_name(row->policy->qos_tier));
+}
+
+static enum status plan_begin(struct store_read *read, struct store_session *session) {
+    struct plan *plan = read->more;
+    struct store_state state;
+    enum status status = store_read_state(session, &state);
+    if (status != STATUS_OK)
+        return status;
+    plan->begun = true;
+    plan->epoch_differs = cursor_list_epoch_differs(&plan->list, slice_of(state.epoch));
+    return buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", state.epoch);
+}
+
+/* Some of the cursors. */
+static void read_plan(struct store_read *read, struct store_session *session) {
+    struct plan *plan = read->more;
+    struct cursor_list_item item;
+    enum status status = plan->begun ? STATUS_OK : plan_begin(read, session);
+    plan->frames = 0;
+    read->has_more = false;
+    while (status == STATUS_OK && cursor_list_next(&plan->list, &item)) {
+        struct plan_row row = {.has_window = false};
+        arena_reset(&read->arena);
+        status = plan_cursor(read, session, &item.cursor, &row);
+        if (status == STATUS_OK && plan->count++ > 0)
+            status = buffer_append_byte(&read->out, ',');
+        if (status == STATUS_OK)
+            status = write_row(&read->out, &row, item.cursor.after_seq);
+        read->has_more = plan->frames >= PAGE_FRAMES;
+        if (read->has_more)
+            break;
+    }
+    if (status == STATUS_OK && !read->has_more)
+        status = buffer_append_slice(&read->out, SLICE("]}\n"));
+    read->status = status;
+}
+
+static void plan_answer(struct store_read *read) {
+    if (read->status != STATUS_OK)
+        exchange_answer_status(read->exchange, read->status);
+    else if (read->has_more)
+        store_read_post(read);
+    else
+        exchange_answer_json(read->exchange, 200, buffer_slice(&read->out));
+}
+
+/* ---- the question ------------------------------------------------------------------------- */
+
+static void answer_bad_cursor(struct exchange *exchange, enum status status, uint64_t index) {
+    char details[48];
+    int size = snprintf(details, sizeof(details), "{\"index\":%llu}", (unsigned long long)index);
+    exchange_answer_error(
+        exchange, &(struct exchange_error){
+                      .status = status,
+                      .message = index == CURSORS_MAX ? "A plan takes up to 1000 cursors." : NULL,
+                      .details = {details, (size_t)size}});
+}
+
+/* All of them are looked at before any of them costs anything. Where it fails, index is the bad
+ * one's. */
+static enum status check_cursors(struct cursor_list *list, uint64_t *index) {
+    struct cursor_list_item item;
+    for (*index = 0; cursor_list_next(list, &item); ++*index) {
+        if (*index == CURSORS_MAX)
+            return STATUS_INVALID_REQUEST;
+        if (item.status != STATUS_OK)
+            return item.status;
+    }
+    return STATUS_OK;
+}
+
+static struct plan *plan_new(struct store_read *read) {
+    struct plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return NULL;
+    cursor_list_init(&plan->list);
+    buffer_init(&plan->name, STREAM_ID_BYTES_MAX);
+    read->more = plan;
+    read->more_free = plan_free;
+    read->answer = plan_answer;
+    return plan;
+}
+
+void handle_cursors_plan(struct exchange *exchange) {
+    const struct json_limits limits = {CURSORS_PLAN_BYTES_MAX, JSON_DEPTH_MAX};
+    struct slice text = buffer_slice(&exchange->body);
+    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_plan);
+    if (!read)
+        return;
+    struct plan *plan = plan_new(read);
+    uint64_t bad_index;
+    enum status status =
+        plan ? cursor_list_begin(&plan->list, text, &limits) : STATUS_OUT_OF_MEMORY;
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
+    status = check_cursors(&plan->list, &bad_index);
+    if (status != STATUS_OK) {
+        answer_bad_cursor(exchange, status, bad_index);
+        return;
+    }
+    status = cursor_list_begin(&plan->list, text, &limits);
+    assert(status == STATUS_OK);
+    (void)exchange_request_id(exchange); /* the readers' log lines name it */
+    store_read_post(read);
+}

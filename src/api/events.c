@@ -1,0 +1,136 @@
+/* The events of an entity: a page of them, or all of them as a stream of lines. */
+#include "authority/event_json.h"
+#include "api/handlers.h"
+#include "http/store_read.h"
+#include "wire/json.h"
+
+#define LIMIT_DEFAULT 100
+#define LIMIT_MAX     1000
+/* An answer ends behind the event that fills it, whatever the limit allows: next_after_seq says
+ * where to go on. */
+#define LIST_BYTES    (1u << 20)
+#define REPLAY_BYTES  (256u << 10)
+#define REPLAY_EVENTS 4096
+
+/* ---- a page ------------------------------------------------------------------------------- */
+
+struct list {
+    struct store_read *read;
+    uint64_t count;
+    uint64_t last_seq;
+};
+
+static enum status list_event(void *user, const struct store_event *event) {
+    struct list *list = user;
+    struct buffer *out = &list->read->out;
+    if (list->count == list->read->limit || out->size >= LIST_BYTES) {
+        list->read->has_more = true;
+        return STATUS_LIMIT_REACHED;
+    }
+    enum status status = list->count > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
+    if (status == STATUS_OK)
+        status = event_write_json(out, event);
+    list->count++;
+    list->last_seq = event->seq;
+    return status;
+}
+
+static void read_list(struct store_read *read, struct store_session *session) {
+    struct list list = {read, 0, read->after_seq};
+    struct store_entity entity;
+    enum status status = store_read_entity(read, session, &entity);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("{\"events\":["));
+    if (status == STATUS_OK)
+        status = store_walk_entity_events(session, entity.ref, read->after_seq, read->limit + 1,
+                                          &list, list_event);
+    if (status == STATUS_LIMIT_REACHED && read->has_more)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(&read->out, "],\"next_after_seq\":%llu,\"has_more\":%s}\n",
+                          (unsigned long long)list.last_seq, read->has_more ? "true" : "false");
+    read->status = status;
+}
+
+static void handle_list(struct exchange *exchange, enum entity_kind kind) {
+    uint64_t after_seq = 0;
+    uint64_t limit = LIMIT_DEFAULT;
+    enum status status =
+        query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &after_seq);
+    if (status == STATUS_OK)
+        status = query_number(exchange, SLICE("limit"), 1, LIMIT_MAX, &limit);
+    if (status != STATUS_OK) {
+        exchange_answer_error(
+            exchange, &(struct exchange_error){
+                          .status = status,
+                          .message = status == STATUS_INVALID_REQUEST
+                                         ? "after_seq is a whole number from 0, limit one from 1 "
+                                           "to 1000."
+                                         : NULL});
+        return;
+    }
+    struct store_read *read = store_read_new(exchange, kind, read_list);
+    if (!read)
+        return;
+    read->after_seq = after_seq;
+    read->limit = limit;
+    store_read_post(read);
+}
+
+void handle_run_events(struct exchange *exchange) {
+    handle_list(exchange, ENTITY_RUN);
+}
+
+void handle_worker_events(struct exchange *exchange) {
+    handle_list(exchange, ENTITY_WORKER);
+}
+
+void handle_topic_events(struct exchange *exchange) {
+    handle_list(exchange, ENTITY_TOPIC);
+}
+
+/* ---- all of them -------------------------------------------------------------------------- */
+
+static enum status replay_event(void *user, const struct store_event *event) {
+    struct store_read *read = user;
+    if (event->seq > read->until_seq || read->out.size >= REPLAY_BYTES)
+        return STATUS_LIMIT_REACHED;
+    enum status status = event_write_json(&read->out, event);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&read->out, '\n');
+    read->after_seq = event->seq;
+    return status;
+}
+
+/* One page. What is appended after the first page was read does not belong to this replay, or a
+ * run that grows faster than it is read would never end. */
+static void read_replay(struct store_read *read, struct store_session *session) {
+    enum status status = STATUS_OK;
+    uint64_t before = read->after_seq;
+    buffer_clear(&read->out);
+    if (read->entity_ref == 0) {
+        struct store_entity entity;
+        status = store_read_entity(read, session, &entity);
+        if (status == STATUS_OK) {
+            read->entity_ref = entity.ref;
+            read->until_seq = entity.head_seq;
+        }
+    }
+    if (status == STATUS_OK && read->after_seq < read->until_seq)
+        status = store_walk_entity_events(session, read->entity_ref, read->after_seq, REPLAY_EVENTS,
+                                          read, replay_event);
+    if (status == STATUS_LIMIT_REACHED)
+        status = STATUS_OK;
+    read->has_more = read->after_seq < read->until_seq;
+    /* A gap in the log must not become an endless loop here. */
+    if (status == STATUS_OK && read->has_more && read->after_seq == before)
+        status = STATUS_INTERNAL_ERROR;
+    read->status = status;
+}
+
+void handle_run_replay(struct exchange *exchange) {
+    struct store_read *read = store_read_new(exchange, ENTITY_RUN, read_replay);
+    if (read)
+        store_read_post_pages(read, SLICE("application/x-ndjson"));
+}

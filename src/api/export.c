@@ -1,0 +1,184 @@
+/* GET /api/events/export: the log between two event cursors as a file, with a manifest at its end.
+ *
+ *   reader: page ──▶ hash ──▶ loop: send ──sent──▶ reader: next page … ──▶ manifest
+ *
+ * One page is in memory at a time, and the next is read when it is written: a client that reads
+ * slowly costs a page. A page is what was looked at, so for who may read little of it there may be
+ * nothing to send. What was appended after the export began does not belong to it, or a log
+ * that grows faster than it is read would never end. */
+#include <stdlib.h>
+
+#include "authority/event_csv.h"
+#include "authority/event_json.h"
+#include "base/sha256.h"
+#include "delivery/viewer.h"
+#include "api/handlers.h"
+#include "http/query_cursor.h"
+#include "http/store_read.h"
+
+#define PAGE_BYTES  (256u << 10)
+#define PAGE_EVENTS 4096
+
+enum export_format { EXPORT_NDJSON, EXPORT_CSV };
+
+struct export_work {
+    enum export_format format;
+    struct query_cursor after;
+    struct query_cursor until;
+    bool begun;
+    uint64_t log_id;       /* of the last event read */
+    uint64_t until_log_id; /* of the last event wanted */
+    struct viewer *viewer;
+    uint64_t count;
+    uint64_t bytes; /* hashed */
+    struct query_cursor first;
+    struct query_cursor last;
+    struct sha256 hash;
+};
+
+static void export_free(void *memory) {
+    struct export_work *work = memory;
+    sha256_release(&work->hash);
+    free(work);
+}
+
+static enum status put_event(struct export_work *work, const struct store_event *event,
+                             struct buffer *out) {
+    work->last = (struct query_cursor){true, event_cursor_of(&event->cursor)};
+    if (work->count++ == 0)
+        work->first = work->last;
+    if (work->format == EXPORT_CSV)
+        return event_write_csv(out, event);
+    enum status status = event_write_json(out, event);
+    return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
+}
+
+static enum status export_event(void *user, const struct store_event *event) {
+    struct store_read *read = user;
+    struct export_work *work = read->more;
+    bool may_read;
+    if (event->log_id > work->until_log_id || read->out.size >= PAGE_BYTES)
+        return STATUS_LIMIT_REACHED;
+    enum status status = viewer_look(work->viewer, event->entity_ref, event, &may_read);
+    if (status != STATUS_OK)
+        return status;
+    work->log_id = event->log_id;
+    return may_read ? put_event(work, event, &read->out) : STATUS_OK;
+}
+
+static enum status export_begin(struct export_work *work, struct store_session *session,
+                                struct buffer *out) {
+    struct store_state state;
+    enum status status = store_read_state(session, &state);
+    if (status != STATUS_OK)
+        return status;
+    work->until_log_id = state.log_id;
+    if (work->after.given)
+        status = store_find_cursor(session, &work->after.cursor, &work->log_id);
+    if (status == STATUS_OK && work->until.given) {
+        uint64_t log_id;
+        status = store_find_cursor(session, &work->until.cursor, &log_id);
+        if (status == STATUS_OK && log_id < work->until_log_id)
+            work->until_log_id = log_id;
+    }
+    if (status == STATUS_OK && work->format == EXPORT_CSV)
+        status = buffer_append_slice(out, SLICE(EVENT_CSV_HEADER));
+    work->begun = true;
+    return status;
+}
+
+static enum status write_manifest(struct export_work *work, struct buffer *out) {
+    bool csv = work->format == EXPORT_CSV;
+    uint8_t digest[SHA256_BYTES];
+    sha256_final(&work->hash, digest);
+    enum status status =
+        buffer_printf(out, "%s{\"format\":\"%s\",\"count\":%llu,\"first_cursor\":",
+                      csv ? "#manifest," : "{\"manifest\":", csv ? "csv" : "ndjson",
+                      (unsigned long long)work->count);
+    if (status == STATUS_OK)
+        status = query_cursor_write(out, &work->first);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"last_cursor\":"));
+    if (status == STATUS_OK)
+        status = query_cursor_write(out, &work->last);
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(out, ",\"bytes\":%llu,\"sha256\":\"", (unsigned long long)work->bytes);
+    if (status == STATUS_OK)
+        status = buffer_append_hex(out, digest, sizeof(digest));
+    return status == STATUS_OK ? buffer_append_slice(out, csv ? SLICE("\"}\r\n") : SLICE("\"}}\n"))
+                               : status;
+}
+
+/* One page. */
+static void read_export(struct store_read *read, struct store_session *session) {
+    struct export_work *work = read->more;
+    struct viewer viewer;
+    enum status status = STATUS_OK;
+    buffer_clear(&read->out);
+    viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
+    work->viewer = &viewer;
+    if (!work->begun)
+        status = export_begin(work, session, &read->out);
+    uint64_t before = work->log_id;
+    if (status == STATUS_OK && work->log_id < work->until_log_id)
+        status = store_walk_log(session, work->log_id, PAGE_EVENTS, read, export_event);
+    if (status == STATUS_LIMIT_REACHED)
+        status = STATUS_OK;
+    read->has_more = work->log_id < work->until_log_id;
+    /* A gap in the log must not become an endless loop here. */
+    if (status == STATUS_OK && read->has_more && work->log_id == before)
+        status = STATUS_INTERNAL_ERROR;
+    sha256_update(&work->hash, read->out.data, read->out.size);
+    work->bytes += read->out.size;
+    if (status == STATUS_OK && !read->has_more)
+        status = write_manifest(work, &read->out);
+    viewer_release(&viewer);
+    work->viewer = NULL;
+    read->status = status;
+}
+
+static enum status query_format(const struct exchange *exchange, enum export_format *format) {
+    struct buffer text;
+    bool found;
+    buffer_init(&text, 16);
+    enum status status = http1_query_find(exchange->request->query, SLICE("format"), &text, &found);
+    *format = EXPORT_NDJSON;
+    if (status == STATUS_OK && found) {
+        if (slice_equal(buffer_slice(&text), SLICE("csv")))
+            *format = EXPORT_CSV;
+        else if (!slice_equal(buffer_slice(&text), SLICE("ndjson")))
+            status = STATUS_INVALID_REQUEST;
+    }
+    buffer_release(&text);
+    return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
+}
+
+void handle_audit_export(struct exchange *exchange) {
+    struct export_work asked = {.begun = false};
+    enum status status = query_format(exchange, &asked.format);
+    if (status != STATUS_OK) {
+        const char *message = status == STATUS_INVALID_REQUEST ? "format is ndjson or csv." : NULL;
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){.status = status, .message = message});
+        return;
+    }
+    if (!query_cursor_read(exchange, "after_cursor", &asked.after) ||
+        !query_cursor_read(exchange, "until_cursor", &asked.until))
+        return;
+    struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_export);
+    if (!read)
+        return;
+    struct export_work *work = malloc(sizeof(*work));
+    if (!work) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    *work = asked;
+    sha256_init(&work->hash);
+    read->more = work;
+    read->more_free = export_free;
+    store_read_post_pages(read, work->format == EXPORT_CSV
+                                    ? SLICE("text/csv; charset=utf-8; header=present")
+                                    : SLICE("application/x-ndjson"));
+}

@@ -1,0 +1,183 @@
+/* What fan-out is doing: the driver, the counters of delivery, the windows of the busiest topics.
+ */
+#include "wire/object_writer.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "http/store_read.h"
+#include "delivery/telemetry.h"
+
+#define TOPIC_LIMIT_DEFAULT 20
+#define TOPIC_LIMIT_MAX     200
+#define CAUSES_SHOWN        32
+
+/* ---- what was delivered ---- */
+
+struct cause_list {
+    struct buffer *out;
+    size_t count;
+    enum status status;
+};
+
+static bool add_cause(void *user, const struct cause *cause) {
+    struct cause_list *list = user;
+    list->status = buffer_printf(list->out, "%s\"%s\"", list->count > 0 ? "," : "",
+                                 status_code(cause->status));
+    list->count++;
+    return list->status == STATUS_OK && list->count < CAUSES_SHOWN;
+}
+
+static void put_causes(struct object_writer *object, struct server *server) {
+    const struct cause_filter filter = {.disconnected_only = true};
+    object_json(object, SLICE("recent_disconnect_causes"), SLICE("["));
+    struct cause_list list = {object->out, 0, object->status};
+    if (list.status == STATUS_OK)
+        causes_walk(server->causes, &filter, &list, add_cause);
+    if (list.status == STATUS_OK)
+        list.status = buffer_append_byte(object->out, ']');
+    object->status = list.status;
+}
+
+static uint64_t active_consumers(struct server *server) {
+    uint64_t mono_ms = clock_now().mono_ns / CLOCK_NS_PER_MS;
+    return consumers_active(server->consumers, mono_ms) +
+           metrics_get_all(METRIC_SYNC_SOCKET_CONNECTIONS);
+}
+
+static enum status write_delivery(struct buffer *out, struct server *server) {
+    struct object_writer object = object_begin(out);
+    object_number(&object, SLICE("total_polls"), metrics_get_all(METRIC_KHALA_FANOUT_POLLS));
+    object_number(&object, SLICE("throttled_polls"),
+                  metrics_get_all(METRIC_KHALA_FANOUT_THROTTLED_POLLS));
+    object_number(&object, SLICE("limited_polls"),
+                  metrics_get_all(METRIC_KHALA_FANOUT_LIMITED_POLLS));
+    object_number(&object, SLICE("fairness_limited_polls"),
+                  metrics_get_all(METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS));
+    object_number(&object, SLICE("slow_consumer_evictions"),
+                  metrics_get_all(METRIC_SYNC_SLOW_CONSUMER_EVICTIONS));
+    object_number(&object, SLICE("served_messages"), metrics_get_all(METRIC_KHALA_FANOUT_FRAMES));
+    object_number(&object, SLICE("active_consumers"), active_consumers(server));
+    put_causes(&object, server);
+    return object_end(&object);
+}
+
+/* ---- the windows ---- */
+
+static void put_window(struct object_writer *object, const struct store_topic *topic) {
+    uint64_t oldest = topic->oldest_seq;
+    uint64_t head = topic->head_seq;
+    object_number(object, SLICE("oldest_sequence"), oldest);
+    object_number(object, SLICE("head_sequence"), head);
+    object_number(object, SLICE("queue_depth"), head > 0 && head >= oldest ? head - oldest + 1 : 0);
+    object_number(object, SLICE("dropped_messages"), oldest > 0 ? oldest - 1 : 0);
+}
+
+static void put_violations(struct object_writer *object, const struct topic_counts *counts) {
+    const uint64_t *violations = counts->violations;
+    const char *last = counts->last_violation_reason;
+    object_number(object, SLICE("publish_rate_limited_count"), violations[VIOLATION_PUBLISH_RATE]);
+    object_number(object, SLICE("frame_size_rejected_count"), violations[VIOLATION_FRAME_SIZE]);
+    object_number(object, SLICE("stale_cursor_budget_exceeded_count"),
+                  violations[VIOLATION_REPLAY_BUDGET]);
+    object_number(object, SLICE("stale_cursor_retention_floor_count"),
+                  violations[VIOLATION_RETENTION_FLOOR]);
+    object_text(object, SLICE("last_violation_reason"),
+                last ? slice_of(last) : (struct slice){NULL, 0});
+}
+
+static enum status write_topic(struct buffer *out, const struct policy *policy,
+                               const struct topic_counts *counts, const struct store_topic *topic) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), counts->topic);
+    object_text(&object, SLICE("topic_class"), slice_of(topic_class_name(policy->topic_class)));
+    object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
+    object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
+    put_window(&object, topic);
+    object_number(&object, SLICE("publish_rate_limit_per_second"), policy->publish_rate_per_second);
+    object_number(&object, SLICE("max_payload_bytes"), policy->max_payload_bytes);
+    put_violations(&object, counts);
+    return object_end(&object);
+}
+
+static enum status write_windows(struct store_read *read, struct store_session *session) {
+    struct server *server = read->exchange->server;
+    struct topic_counts *counts = NULL;
+    size_t count = 0;
+    enum status status =
+        topic_activity_top(server->activity, &read->arena, (size_t)read->limit, &counts, &count);
+    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
+        struct store_topic topic = {0};
+        status = store_load_topic(session, counts[i].topic, &read->arena, &topic);
+        /* A topic whose only publish was refused does not exist, but has something to tell. */
+        if (status == STATUS_NOT_FOUND)
+            status = STATUS_OK;
+        if (status == STATUS_OK && i > 0)
+            status = buffer_append_byte(&read->out, ',');
+        if (status == STATUS_OK)
+            status = write_topic(&read->out, policy_of(&server->config.policies, counts[i].topic),
+                                 &counts[i], &topic);
+    }
+    return status;
+}
+
+/* ---- the answers ---- */
+
+static enum status write_rest(struct store_read *read, struct store_session *session) {
+    enum status status = buffer_append_slice(&read->out, SLICE("\"delivery_metrics\":"));
+    if (status == STATUS_OK)
+        status = write_delivery(&read->out, read->exchange->server);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE(",\"topic_windows\":["));
+    if (status == STATUS_OK)
+        status = write_windows(read, session);
+    return status == STATUS_OK ? buffer_append_slice(&read->out, SLICE("]}\n")) : status;
+}
+
+static void read_metrics(struct store_read *read, struct store_session *session) {
+    read->status = buffer_append_slice(&read->out, SLICE("{\"driver\":\"memory\","));
+    if (read->status == STATUS_OK)
+        read->status = write_rest(read, session);
+}
+
+static void read_hooks(struct store_read *read, struct store_session *session) {
+    read->status = buffer_append_slice(
+        &read->out,
+        SLICE("{\"driver\":\"memory\",\"hooks\":["
+              "{\"backend\":\"memory\",\"status\":\"active\","
+              "\"note\":\"commits wake the io loops of this process\"},"
+              "{\"backend\":\"postgres_notify\",\"status\":\"inactive\","
+              "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"},"
+              "{\"backend\":\"nats\",\"status\":\"inactive\","
+              "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"}],"));
+    if (read->status == STATUS_OK)
+        read->status = write_rest(read, session);
+}
+
+static void handle(struct exchange *exchange,
+                   void (*run)(struct store_read *read, struct store_session *session)) {
+    uint64_t limit = TOPIC_LIMIT_DEFAULT;
+    enum status status = query_number(exchange, SLICE("topic_limit"), 1, TOPIC_LIMIT_MAX, &limit);
+    if (status == STATUS_INVALID_REQUEST) {
+        exchange_answer_error(
+            exchange,
+            &(struct exchange_error){.status = status,
+                                     .message = "topic_limit is a whole number from 1 to 200."});
+        return;
+    }
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
+    struct store_read *read = store_read_new(exchange, ENTITY_RUN, run);
+    if (!read)
+        return;
+    read->limit = limit;
+    store_read_post(read);
+}
+
+void handle_fanout_hooks(struct exchange *exchange) {
+    handle(exchange, read_hooks);
+}
+
+void handle_fanout_metrics(struct exchange *exchange) {
+    handle(exchange, read_metrics);
+}

@@ -1,0 +1,36 @@
+#include <stdatomic.h>
+
+#include "api/handlers.h"
+#include "server/server.h"
+#include "http/store_read.h"
+
+void handle_live(struct exchange *exchange) {
+    exchange_answer_json(exchange, 200, SLICE("{\"status\":\"live\"}\n"));
+}
+
+/* Ready is who takes requests, can read the store, and has not just failed to write it. */
+static void read_ready(struct store_read *read, struct store_session *session) {
+    struct store_state state;
+    read->status = store_read_state(session, &state);
+    if (read->status == STATUS_OK)
+        read->status = buffer_append_slice(&read->out, SLICE("{\"status\":\"ready\"}\n"));
+    else
+        read->status = STATUS_STORE_UNAVAILABLE;
+}
+
+void handle_ready(struct exchange *exchange) {
+    struct server *server = exchange->server;
+    if (atomic_load(&server->ending)) {
+        exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
+        return;
+    }
+    if (!server_store_works(server, clock_mono_ms(&exchange->loop->clock))) {
+        exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_STORE_UNAVAILABLE,
+                                                                 .reason_code = reason_code(
+                                                                     server_store_reason(server))});
+        return;
+    }
+    struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_ready);
+    if (read)
+        store_read_post(read);
+}

@@ -1,0 +1,203 @@
+#include "api/mint.h"
+
+#include "wire/object_writer.h"
+#include "topic/topic_name.h"
+
+#define ID_BYTES_MAX 512
+_Static_assert(TOKEN_BYTES_MAX == 8192, "as the answer says");
+#define MS_PER_S 1000
+
+enum field {
+    FIELD_USER_ID,
+    FIELD_GUEST_SCOPE,
+    FIELD_ORG_ID,
+    FIELD_SCOPES,
+    FIELD_TOPICS,
+    FIELD_STREAMS,
+    FIELD_TTL_SECONDS,
+    FIELD_DEVICE_ID,
+    FIELD_SESSION_ID,
+    FIELD_COUNT,
+};
+
+struct minting {
+    struct json_field fields[FIELD_COUNT];
+    struct buffer memory; /* decoded texts */
+    struct claims_list scopes;
+    struct claims_list topics;
+    struct claims_list streams;
+    struct token_request request;
+    char token_id[UUID_TEXT_SIZE];
+    char session_id[UUID_TEXT_SIZE];
+};
+
+/* ---- the request ---- */
+
+static bool read_texts(struct minting *minting) {
+    const struct json_field *fields = minting->fields;
+    struct token_request *request = &minting->request;
+    struct buffer *memory = &minting->memory;
+    return claims_id(&fields[FIELD_USER_ID], memory, &request->who.user_id) &&
+           claims_text(&fields[FIELD_GUEST_SCOPE], memory, &request->who.guest_scope) &&
+           claims_id(&fields[FIELD_ORG_ID], memory, &request->who.org_id) &&
+           claims_text(&fields[FIELD_DEVICE_ID], memory, &request->device_id) &&
+           claims_text(&fields[FIELD_SESSION_ID], memory, &request->session_id) &&
+           request->who.user_id.size <= ID_BYTES_MAX &&
+           request->who.guest_scope.size <= ID_BYTES_MAX &&
+           request->who.org_id.size <= ID_BYTES_MAX;
+}
+
+static bool read_lists(struct minting *minting) {
+    const struct json_field *fields = minting->fields;
+    struct token_request *request = &minting->request;
+    struct buffer *memory = &minting->memory;
+    if (!claims_names(&fields[FIELD_SCOPES], memory, &minting->scopes) ||
+        !claims_names(&fields[FIELD_TOPICS], memory, &minting->topics) ||
+        !claims_names(&fields[FIELD_STREAMS], memory, &minting->streams))
+        return false;
+    for (size_t i = 0; i < minting->topics.count; i++)
+        if (topic_name_check(minting->topics.names[i]) != STATUS_OK)
+            return false;
+    request->scopes = (struct grant_list){minting->scopes.names, minting->scopes.count};
+    request->topics = (struct grant_list){minting->topics.names, minting->topics.count};
+    request->streams = (struct grant_list){minting->streams.names, minting->streams.count};
+    return true;
+}
+
+static enum status read_request(struct minting *minting, struct slice text, const char **why) {
+    const struct json_limits limits = {MINT_BYTES_MAX, 8};
+    struct token_request *request = &minting->request;
+    const struct json_field *ttl = &minting->fields[FIELD_TTL_SECONDS];
+    enum status status = json_read_object(text, &limits, minting->fields, FIELD_COUNT);
+    if (status != STATUS_OK)
+        return status;
+    *why = "user_id, guest_scope, org_id, device_id and session_id are text of 1 to 512 bytes.";
+    if (!read_texts(minting))
+        return STATUS_INVALID_REQUEST;
+    *why = "user_id and guest_scope exclude each other.";
+    if (request->who.user_id.data && request->who.guest_scope.data)
+        return STATUS_INVALID_REQUEST;
+    *why = "scopes, topics and streams are lists of at most 256 names.";
+    if (!read_lists(minting))
+        return STATUS_INVALID_REQUEST;
+    *why = "ttl_seconds is a whole number.";
+    if (claims_given(ttl) && ttl->value.kind != JSON_KIND_NUMBER)
+        return STATUS_INVALID_REQUEST;
+    *why = NULL;
+    if (claims_given(ttl) && !json_u64(ttl->value, JSON_INTEGER_MAX, &request->ttl_s))
+        return STATUS_INVALID_TTL;
+    return STATUS_OK;
+}
+
+static void set_ids(struct minting *minting, const struct mint_moment *moment) {
+    struct token_request *request = &minting->request;
+    request->issued_at_s = moment->now_ms / MS_PER_S;
+    uuid_format(&moment->token_id, minting->token_id);
+    uuid_format(&moment->session_id, minting->session_id);
+    request->token_id = (struct slice){minting->token_id, UUID_TEXT_SIZE};
+    /* Every token has a session, so that every token's session can be revoked. */
+    if (!request->session_id.data)
+        request->session_id = (struct slice){minting->session_id, UUID_TEXT_SIZE};
+}
+
+/* ---- the answer ---- */
+
+static void put_list(struct object_writer *object, struct slice name,
+                     const struct grant_list *list) {
+    struct buffer text;
+    buffer_init(&text, 8 * MINT_BYTES_MAX);
+    enum status status = buffer_append_byte(&text, '[');
+    for (size_t i = 0; status == STATUS_OK && i < list->count; i++) {
+        if (i > 0)
+            status = buffer_append_byte(&text, ',');
+        if (status == STATUS_OK)
+            status = json_write_string(&text, list->names[i]);
+    }
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&text, ']');
+    if (status == STATUS_OK)
+        object_json(object, name, buffer_slice(&text));
+    else if (object->status == STATUS_OK)
+        object->status = status;
+    buffer_release(&text);
+}
+
+/* Early enough that the server never has to ask for it. */
+static uint64_t refresh_after_s(uint64_t ttl_s) {
+    uint64_t early_s = 2 * TOKEN_SKEW_S;
+    return ttl_s > 2 * early_s ? ttl_s - early_s : ttl_s / 2;
+}
+
+static enum status write_answer(const struct minting *minting, const struct gate *gate,
+                                const struct key *key, const struct slice texts[2],
+                                struct buffer *out) {
+    const struct token_request *request = &minting->request;
+    struct slice issuer = gate->policy.issuer;
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("token"), texts[0]);
+    object_text(&object, SLICE("token_type"), SLICE("Bearer"));
+    object_number(&object, SLICE("expires_in"), request->ttl_s);
+    object_number(&object, SLICE("issued_at"), request->issued_at_s * MS_PER_S);
+    object_number(&object, SLICE("expires_at"), (request->issued_at_s + request->ttl_s) * MS_PER_S);
+    object_number(&object, SLICE("refresh_after_in"), refresh_after_s(request->ttl_s));
+    object_text(&object, SLICE("issuer"), issuer.size > 0 ? issuer : (struct slice){NULL, 0});
+    object_text(&object, SLICE("audience"), gate->policy.audience);
+    object_text(&object, SLICE("subject"), texts[1]);
+    object_text(&object, SLICE("claims_version"), SLICE(CLAIMS_VERSION));
+    put_list(&object, SLICE("scopes"), &request->scopes);
+    put_list(&object, SLICE("granted_topics"), &request->topics);
+    put_list(&object, SLICE("granted_streams"), &request->streams);
+    object_text(&object, SLICE("kid"), slice_of(key->id));
+    object_text(&object, SLICE("token_id"), request->token_id);
+    object_text(&object, SLICE("session_id"), request->session_id);
+    object_text(&object, SLICE("device_id"), request->device_id);
+    enum status status = object_end(&object);
+    return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
+}
+
+static enum status sign_and_answer(const struct minting *minting, const struct gate *gate,
+                                   const struct key_set *keys, struct buffer *out) {
+    struct buffer token;
+    struct buffer subject;
+    buffer_init(&token, 8 * MINT_BYTES_MAX);
+    buffer_init(&subject, 2 * ID_BYTES_MAX);
+    enum status status = token_mint(&gate->policy, keys, &minting->request, &token);
+    if (status == STATUS_OK)
+        status = token_subject(&minting->request.who, &subject);
+    if (status == STATUS_OK)
+        status = write_answer(minting, gate, key_set_signer(keys),
+                              (struct slice[]){buffer_slice(&token), buffer_slice(&subject)}, out);
+    buffer_release(&token);
+    buffer_release(&subject);
+    return status;
+}
+
+enum status mint(const struct gate *gate, struct slice request, const struct mint_moment *moment,
+                 struct buffer *out, const char **why) {
+    struct minting minting = {
+        .fields = {[FIELD_USER_ID] = {.name = SLICE("user_id")},
+                   [FIELD_GUEST_SCOPE] = {.name = SLICE("guest_scope")},
+                   [FIELD_ORG_ID] = {.name = SLICE("org_id")},
+                   [FIELD_SCOPES] = {.name = SLICE("scopes")},
+                   [FIELD_TOPICS] = {.name = SLICE("topics")},
+                   [FIELD_STREAMS] = {.name = SLICE("streams")},
+                   [FIELD_TTL_SECONDS] = {.name = SLICE("ttl_seconds")},
+                   [FIELD_DEVICE_ID] = {.name = SLICE("device_id")},
+                   [FIELD_SESSION_ID] = {.name = SLICE("session_id")}},
+    };
+    uint64_t ttl_s_max = token_ttl_s_max(&gate->policy);
+    minting.request.ttl_s = TOKEN_TTL_S < ttl_s_max ? TOKEN_TTL_S : ttl_s_max;
+    *why = NULL;
+    buffer_init(&minting.memory, CLAIMS_BYTES_MAX);
+    enum status status = read_request(&minting, request, why);
+    if (status == STATUS_OK) {
+        struct key_set *keys = keys_current(gate->keys);
+        set_ids(&minting, moment);
+        status = sign_and_answer(&minting, gate, keys, out);
+        if (status == STATUS_PAYLOAD_TOO_LARGE)
+            *why = "The token would be longer than 8192 bytes: grant fewer or shorter names.";
+        key_set_unref(keys);
+    }
+    buffer_release(&minting.memory);
+    return status;
+}

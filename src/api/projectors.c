@@ -1,0 +1,129 @@
+/* What the projector made of the log: summaries, checkpoints, drift. */
+#include "api/handlers.h"
+#include "http/store_read.h"
+#include "wire/canonical.h"
+#include "wire/json.h"
+
+#define DRIFT_LIMIT_DEFAULT 100
+#define DRIFT_LIMIT_MAX     1000
+
+static enum document_kind document_of(enum entity_kind kind) {
+    return kind == ENTITY_RUN ? DOCUMENT_RUN_SUMMARY : DOCUMENT_WORKER_SUMMARY;
+}
+
+static void read_summary(struct store_read *read, struct store_session *session) {
+    struct store_entity entity;
+    struct store_document document;
+    enum status status = store_read_entity(read, session, &entity);
+    if (status == STATUS_OK)
+        status = store_load_document(session, document_of(read->entity_kind), entity.ref,
+                                     &read->arena, &document);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, document.payload);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&read->out, '\n');
+    read->status = status;
+}
+
+static void handle_read(struct exchange *exchange, enum entity_kind kind,
+                        void (*run)(struct store_read *read, struct store_session *session)) {
+    struct store_read *read = store_read_new(exchange, kind, run);
+    if (read)
+        store_read_post(read);
+}
+
+void handle_run_summary(struct exchange *exchange) {
+    handle_read(exchange, ENTITY_RUN, read_summary);
+}
+
+void handle_worker_summary(struct exchange *exchange) {
+    handle_read(exchange, ENTITY_WORKER, read_summary);
+}
+
+static enum status write_checkpoint(struct buffer *out, struct slice entity_id,
+                                    const struct store_checkpoint *checkpoint) {
+    char hash[PAYLOAD_HASH_SIZE];
+    payload_hash_text(checkpoint->summary_hash, hash);
+    enum status status = buffer_printf(
+        out, "{\"projection_name\":\"%s\",\"entity_id\":", document_kind_name(checkpoint->kind));
+    if (status == STATUS_OK)
+        status = json_write_string(out, entity_id);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"document_id\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(out, checkpoint->document_id);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, ",\"last_runtime_seq\":%llu,\"projection_version\":",
+                               (unsigned long long)checkpoint->last_runtime_seq);
+    if (status == STATUS_OK)
+        status = json_write_string(out, checkpoint->projection_version);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, ",\"summary_hash\":\"%s\",\"last_projected_at\":%llu}\n", hash,
+                               (unsigned long long)checkpoint->last_projected_at_ms);
+    return status;
+}
+
+static void read_checkpoint(struct store_read *read, struct store_session *session) {
+    struct store_entity entity;
+    struct store_checkpoint checkpoint;
+    enum status status = store_read_entity(read, session, &entity);
+    if (status == STATUS_OK)
+        status = store_load_checkpoint(session, document_of(read->entity_kind), entity.ref,
+                                       &read->arena, &checkpoint);
+    if (status == STATUS_OK)
+        status = write_checkpoint(&read->out, read->id, &checkpoint);
+    read->status = status;
+}
+
+void handle_checkpoint(struct exchange *exchange) {
+    struct slice projection = exchange->parameters[0];
+    if (slice_equal(projection, slice_of(document_kind_name(DOCUMENT_RUN_SUMMARY))))
+        handle_read(exchange, ENTITY_RUN, read_checkpoint);
+    else if (slice_equal(projection, slice_of(document_kind_name(DOCUMENT_WORKER_SUMMARY))))
+        handle_read(exchange, ENTITY_WORKER, read_checkpoint);
+    else
+        exchange_answer_error(
+            exchange, &(struct exchange_error){.status = STATUS_NOT_FOUND,
+                                               .message = "The projections are run_summary and "
+                                                          "codex_worker_summary."});
+}
+
+static enum status write_drift(void *user, const struct store_drift *drift) {
+    struct store_read *read = user;
+    struct buffer *out = &read->out;
+    enum status status = buffer_printf(out, "%s{\"projection_name\":\"%s\",\"entity_id\":",
+                                       read->has_more ? "," : "", document_kind_name(drift->kind));
+    read->has_more = true;
+    if (status == STATUS_OK)
+        status = json_write_string(out, drift->entity_id);
+    if (status == STATUS_OK)
+        status = buffer_printf(
+            out,
+            ",\"reason_code\":\"%s\",\"expected_seq\":%llu,\"actual_seq\":%llu,\"seen_at\":%llu}",
+            reason_code(drift->reason), (unsigned long long)drift->expected_seq,
+            (unsigned long long)drift->actual_seq, (unsigned long long)drift->seen_at_ms);
+    return status;
+}
+
+static void read_drift(struct store_read *read, struct store_session *session) {
+    enum status status = buffer_append_slice(&read->out, SLICE("{\"drift\":["));
+    if (status == STATUS_OK)
+        status = store_walk_drifts(session, read->limit, read, write_drift);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("]}\n"));
+    read->status = status;
+}
+
+void handle_drift(struct exchange *exchange) {
+    uint64_t limit = DRIFT_LIMIT_DEFAULT;
+    enum status status = query_number(exchange, SLICE("limit"), 1, DRIFT_LIMIT_MAX, &limit);
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
+    struct store_read *read = store_read_new(exchange, ENTITY_RUN, read_drift);
+    if (!read)
+        return;
+    read->limit = limit;
+    store_read_post(read);
+}

@@ -1,0 +1,286 @@
+/* POST /internal/v1/projectors/reproject: documents once more from the log, beside the appends.
+ *
+ * The writer does it, an entity at a time, as one job after another: between two of them all the
+ * appends that wait are taken. What was rewritten goes out as it is found; where there is nothing
+ * to tell for a while, white space shows that the work goes on. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "authority/append_read.h"
+#include "base/log.h"
+#include "projector/reproject.h"
+#include "http/exchange.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "wire/json.h"
+
+#define ID_BYTES_MAX    4096
+#define OUT_BYTES_MAX   (1u << 20)
+#define ARENA_BYTES_MAX (64u << 20)
+#define SILENCE_MS      1000
+
+struct reproject_work {
+    struct writer_job job;
+    struct loop_task back;
+    struct exchange *exchange;
+    struct server *server;
+    /* What is asked for: one entity, or all. */
+    enum entity_kind kind;
+    struct buffer id;
+    bool all;
+    /* Of all: where it goes on, and the last there was when it began. */
+    uint64_t after_ref;
+    uint64_t until_ref;
+    bool is_over;
+    /* The step at hand. */
+    enum status status;
+    uint64_t now_ms;
+    struct arena arena;
+    struct store_entity entity;
+    struct reproject_result total;
+    struct buffer out;
+    enum status out_status;
+    uint64_t told_ms;
+};
+
+static void work_free(void *memory) {
+    struct reproject_work *work = memory;
+    buffer_release(&work->id);
+    buffer_release(&work->out);
+    arena_release(&work->arena);
+    free(work);
+}
+
+/* ---- on the writer's thread ----------------------------------------------------------------- */
+
+static void saw_drift(void *user, const struct reproject_drift *drift) {
+    struct reproject_work *work = user;
+    struct buffer *out = &work->out;
+    enum status status =
+        buffer_append_slice(out, work->total.drifted > 0 ? SLICE(",\n{") : SLICE("\n{"));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE("\"document_id\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(out, drift->document_key);
+    if (status == STATUS_OK)
+        status = buffer_printf(out,
+                               ",\"reason\":\"%s\",\"message\":\"%s\",\"expected_seq\":%llu,"
+                               "\"actual_seq\":%llu}",
+                               reason_code(drift->reason), drift->what,
+                               (unsigned long long)drift->expected_seq,
+                               (unsigned long long)drift->actual_seq);
+    work->out_status = status;
+}
+
+static void saw_commit(void *user, const struct store_batch *batch) {
+    struct reproject_work *work = user;
+    /* Rewritten documents come without events: what is not in the batch is read from the store. */
+    writer_announce(work->server->writer, batch, NULL);
+}
+
+static enum status keep_entity(void *user, const struct store_entity *entity) {
+    struct reproject_work *work = user;
+    work->entity = *entity;
+    work->entity.id = arena_copy(&work->arena, entity->id);
+    return work->entity.id.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+}
+
+/* The next entity of all; ref 0 when there is none. Those that are made meanwhile are right. */
+static enum status find_next(struct reproject_work *work, struct store_session *session) {
+    enum status status = STATUS_OK;
+    if (work->until_ref == 0) {
+        struct store_state state;
+        status = store_read_state(session, &state);
+        work->until_ref = state.entity_ref;
+    }
+    if (status == STATUS_OK)
+        status = store_walk_entities(session, work->kind, work->after_ref, 1, work, keep_entity);
+    if (status == STATUS_OK && work->entity.ref > work->until_ref)
+        work->entity.ref = 0;
+    return status;
+}
+
+static enum status find_entity(struct reproject_work *work, struct store_session *session) {
+    arena_reset(&work->arena);
+    work->entity = (struct store_entity){.ref = 0};
+    if (!work->all)
+        return store_load_entity(session, work->kind, buffer_slice(&work->id), &work->arena,
+                                 &work->entity);
+    enum status status = find_next(work, session);
+    if (status == STATUS_OK && work->entity.ref == 0 && work->kind == ENTITY_RUN) {
+        work->kind = ENTITY_WORKER;
+        work->after_ref = 0;
+        status = find_next(work, session);
+    }
+    work->after_ref = work->entity.ref;
+    return status;
+}
+
+static enum status rebuild_entity(struct reproject_work *work, struct store_session *session) {
+    const struct reproject_options options = {
+        .kind = work->entity.kind,
+        .id = work->entity.id,
+        .apply = true,
+        .now_ms = work->now_ms,
+        .user = work,
+        .on_drift = saw_drift,
+        .on_commit = saw_commit,
+    };
+    struct reproject_result result;
+    enum status status = reproject(session, &options, &result);
+    if (result.drifted > 0)
+        projector_forget(work->server->projector, work->entity.ref);
+    work->total.entities += result.entities;
+    work->total.events += result.events;
+    work->total.drifted += result.drifted;
+    work->total.repaired += result.repaired;
+    return status == STATUS_OK ? work->out_status : status;
+}
+
+static void run_step(struct writer_job *job, struct store_session *session) {
+    struct reproject_work *work =
+        (struct reproject_work *)((char *)job - offsetof(struct reproject_work, job));
+    work->status = find_entity(work, session);
+    if (work->status == STATUS_OK && work->entity.ref > 0)
+        work->status = rebuild_entity(work, session);
+    work->is_over = !work->all || work->entity.ref == 0;
+    enum status status = io_loop_post(work->exchange->loop, &work->back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+/* ---- on the loop ---------------------------------------------------------------------------- */
+
+static void fail(struct reproject_work *work, enum status status) {
+    struct exchange *exchange = work->exchange;
+    if (status == STATUS_NOT_FOUND && !work->all)
+        status = work->kind == ENTITY_RUN ? STATUS_RUN_NOT_FOUND : STATUS_WORKER_NOT_FOUND;
+    log_event(LOG_WARN, "reproject.failed", log_str("status", status_code(status)),
+              log_slice("entity_id", work->entity.id),
+              log_int("repaired", (int64_t)work->total.repaired));
+    if (exchange->answered)
+        exchange_abort(exchange, status);
+    else
+        exchange_answer_status(exchange, status);
+}
+
+static void post_step(struct reproject_work *work) {
+    struct exchange *exchange = work->exchange;
+    enum status status = STATUS_SHUTTING_DOWN;
+    work->now_ms = clock_wall_ms(&exchange->loop->clock);
+    exchange_ref(exchange);
+    if (!atomic_load(&work->server->draining))
+        status = writer_post_job(work->server->writer, &work->job);
+    if (status == STATUS_OK)
+        return;
+    if (exchange_unref(exchange))
+        fail(work, status);
+}
+
+static enum status write_end(struct reproject_work *work) {
+    return buffer_printf(
+        &work->out,
+        "],\n\"entities\":%llu,\"events\":%llu,\"drifted\":%llu,"
+        "\"repaired\":%llu}\n",
+        (unsigned long long)work->total.entities, (unsigned long long)work->total.events,
+        (unsigned long long)work->total.drifted, (unsigned long long)work->total.repaired);
+}
+
+/* Goes on when the connection has taken what there was. */
+static void tell(struct reproject_work *work) {
+    struct exchange *exchange = work->exchange;
+    work->told_ms = clock_mono_ms(&exchange->loop->clock);
+    if (!exchange->answered)
+        exchange_begin(exchange, 200, SLICE("application/json"));
+    if (work->is_over) {
+        exchange_end(exchange, buffer_slice(&work->out));
+    } else if (exchange_send(exchange, buffer_slice(&work->out))) {
+        buffer_clear(&work->out);
+        post_step(work);
+    }
+}
+
+static void step_back(struct loop_task *task) {
+    struct reproject_work *work =
+        (struct reproject_work *)((char *)task - offsetof(struct reproject_work, back));
+    struct exchange *exchange = work->exchange;
+    if (!exchange_unref(exchange))
+        return;
+    enum status status = work->status;
+    if (status == STATUS_OK && work->is_over)
+        status = write_end(work);
+    else if (status == STATUS_OK && work->out.size == 0 &&
+             clock_mono_ms(&exchange->loop->clock) - work->told_ms >= SILENCE_MS)
+        status = buffer_append_byte(&work->out, '\n');
+    if (status != STATUS_OK)
+        fail(work, status);
+    else if (work->out.size > 0)
+        tell(work);
+    else
+        post_step(work);
+}
+
+static void piece_sent(struct exchange *exchange) {
+    struct reproject_work *work = exchange->work;
+    buffer_clear(&work->out);
+    post_step(work);
+}
+
+static const struct exchange_stream reproject_stream = {.sent = piece_sent};
+
+/* Exactly one of run_id, worker_id and all. */
+static enum status read_request(struct reproject_work *work) {
+    const struct json_limits limits = {work->exchange->body.size, JSON_DEPTH_MAX};
+    struct json_field fields[] = {
+        {.name = SLICE("run_id")}, {.name = SLICE("worker_id")}, {.name = SLICE("all")}};
+    enum status status = json_read_object(buffer_slice(&work->exchange->body), &limits, fields, 3);
+    if (status != STATUS_OK)
+        return status;
+    if (fields[0].present + fields[1].present + fields[2].present != 1)
+        return STATUS_INVALID_REQUEST;
+    work->all = fields[2].present;
+    work->kind = fields[1].present ? ENTITY_WORKER : ENTITY_RUN;
+    if (work->all)
+        return fields[2].value.kind == JSON_KIND_TRUE ? STATUS_OK : STATUS_INVALID_REQUEST;
+    struct json_value id = fields[work->kind == ENTITY_RUN ? 0 : 1].value;
+    if (id.kind != JSON_KIND_STRING)
+        return STATUS_INVALID_REQUEST;
+    status = json_string_decode(id, &work->id);
+    if (status == STATUS_OK && !append_id_valid(buffer_slice(&work->id)))
+        status = STATUS_INVALID_REQUEST;
+    return status;
+}
+
+void handle_reproject(struct exchange *exchange) {
+    struct reproject_work *work = calloc(1, sizeof(*work));
+    if (!work) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    work->exchange = exchange;
+    work->server = exchange->server;
+    work->job.run = run_step;
+    work->back.run = step_back;
+    work->out_status = STATUS_OK;
+    buffer_init(&work->id, ID_BYTES_MAX);
+    buffer_init(&work->out, OUT_BYTES_MAX);
+    arena_init(&work->arena, ARENA_BYTES_MAX);
+    exchange->work = work;
+    exchange->work_free = work_free;
+    exchange->stream = &reproject_stream;
+    enum status status = read_request(work);
+    if (status == STATUS_INVALID_REQUEST) {
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){
+                                  .status = status,
+                                  .message = "The body is {\"run_id\":ID}, {\"worker_id\":ID} or "
+                                             "{\"all\":true}."});
+        return;
+    }
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&work->out, SLICE("{\"rewritten\":["));
+    if (status == STATUS_OK)
+        post_step(work);
+    else
+        exchange_answer_status(exchange, status);
+}

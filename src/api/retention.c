@@ -1,0 +1,145 @@
+/* POST /internal/v1/retention/run: a pass over all topics now, answered with what it did.
+ *
+ * The keeper does it, and has the exchange until it is done. A pass over a large store beside many
+ * appends takes its time, so white space goes out now and then to show that it goes on. */
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "http/exchange.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "wire/json.h"
+
+#define OUT_BYTES_MAX (16u << 20)
+
+struct retention_work {
+    struct retention_request request;
+    struct loop_task done;
+    struct loop_task progress;
+    atomic_bool is_progress_posted;
+    struct exchange *exchange;
+    bool is_done; /* but a piece is still being written */
+};
+
+static void work_free(void *memory) {
+    struct retention_work *work = memory;
+    retention_report_unref(work->request.report);
+    free(work);
+}
+
+/* ---- on the keeper's thread ---- */
+
+static struct retention_work *work_of(struct retention_request *request) {
+    return (struct retention_work *)((char *)request - offsetof(struct retention_work, request));
+}
+
+/* The loop waits for what it is owed, so it takes every post. */
+static void post(struct retention_work *work, struct loop_task *task) {
+    enum status status = io_loop_post(work->exchange->loop, task);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static void on_done(struct retention_request *request) {
+    struct retention_work *work = work_of(request);
+    post(work, &work->done);
+}
+
+static void on_progress(struct retention_request *request) {
+    struct retention_work *work = work_of(request);
+    if (!atomic_exchange(&work->is_progress_posted, true))
+        post(work, &work->progress);
+}
+
+/* ---- on the loop ---- */
+
+static void answer(struct retention_work *work) {
+    struct exchange *exchange = work->exchange;
+    struct buffer out;
+    buffer_init(&out, OUT_BYTES_MAX);
+    enum status status = work->request.status;
+    if (status == STATUS_OK)
+        status = retention_report_write(work->request.report, &out);
+    if (status != STATUS_OK && exchange->answered)
+        exchange_abort(exchange, status);
+    else if (status != STATUS_OK)
+        exchange_answer_status(exchange, status);
+    else if (exchange->answered)
+        exchange_end(exchange, buffer_slice(&out));
+    else
+        exchange_answer_json(exchange, 200, buffer_slice(&out));
+    buffer_release(&out);
+}
+
+static void done_on_loop(struct loop_task *task) {
+    struct retention_work *work =
+        (struct retention_work *)((char *)task - offsetof(struct retention_work, done));
+    struct exchange *exchange = work->exchange;
+    if (!exchange_unref(exchange))
+        return;
+    if (exchange->answered && exchange_is_sending(exchange))
+        work->is_done = true;
+    else
+        answer(work);
+}
+
+/* Comes before done, which holds the exchange. */
+static void progress_on_loop(struct loop_task *task) {
+    struct retention_work *work =
+        (struct retention_work *)((char *)task - offsetof(struct retention_work, progress));
+    struct exchange *exchange = work->exchange;
+    atomic_store(&work->is_progress_posted, false);
+    if (!exchange->conn || (exchange->answered && exchange_is_sending(exchange)))
+        return;
+    if (!exchange->answered)
+        exchange_begin(exchange, 200, SLICE("application/json"));
+    bool is_sent = exchange_send(exchange, SLICE("\n"));
+    (void)is_sent;
+}
+
+static void piece_sent(struct exchange *exchange) {
+    struct retention_work *work = exchange->work;
+    if (work->is_done)
+        answer(work);
+}
+
+static const struct exchange_stream retention_stream = {.sent = piece_sent};
+
+/* Nothing can be asked for: an empty body, or an empty object. */
+static bool is_empty(struct slice body) {
+    const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
+    struct json_value value, name, member;
+    if (body.size == 0)
+        return true;
+    if (json_parse(body, &limits, &value) != STATUS_OK || value.kind != JSON_KIND_OBJECT)
+        return false;
+    struct json_iterator members = json_iterate(value);
+    return !json_next_member(&members, &name, &member);
+}
+
+void handle_retention_run(struct exchange *exchange) {
+    if (!is_empty(buffer_slice(&exchange->body))) {
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){.status = STATUS_INVALID_REQUEST,
+                                                       .message = "The body is empty or {}."});
+        return;
+    }
+    struct retention_work *work = calloc(1, sizeof(*work));
+    if (!work) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    work->exchange = exchange;
+    work->request.done = on_done;
+    work->request.progress = on_progress;
+    work->done.run = done_on_loop;
+    work->progress.run = progress_on_loop;
+    exchange->work = work;
+    exchange->work_free = work_free;
+    exchange->stream = &retention_stream;
+    exchange_ref(exchange);
+    enum status status = retention_run_post(exchange->server->retention, &work->request);
+    if (status != STATUS_OK && exchange_unref(exchange))
+        exchange_answer_status(exchange, status);
+}

@@ -1,0 +1,179 @@
+/* POST /internal/v1/sync/sessions/revoke: sessions, devices or tokens that are taken no more.
+ *
+ *   writer: durable ──▶ in memory ──▶ every loop: sweep ──▶ this loop: answer
+ *
+ * In this order: what is answered outlives a crash, nobody comes in behind the sweep, and nothing
+ * is delivered after the answer. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "wire/object_writer.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "http/exchange.h"
+#include "api/handlers.h"
+#include "api/revoke_request.h"
+#include "server/server.h"
+#include "http/sweep.h"
+
+struct revoke_work {
+    struct writer_job job;
+    struct sweep sweep;
+    struct loop_task done;
+    struct exchange *exchange;
+    uint64_t forget_ms;
+    uint64_t expires_at_ms;
+    enum status status;
+    struct revoke_request request;
+};
+
+static void work_free(void *memory) {
+    struct revoke_work *work = memory;
+    revoke_request_release(&work->request);
+    free(work);
+}
+
+/* ---- on the writer's thread ---- */
+
+/* The loop waits for what it is owed, so it takes the post. */
+static void post_done(struct revoke_work *work) {
+    enum status status = io_loop_post(work->exchange->loop, &work->done);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static void sweep_done(struct sweep *sweep) {
+    post_done((struct revoke_work *)((char *)sweep - offsetof(struct revoke_work, sweep)));
+}
+
+/* Those that find room hold, also when others do not. */
+static enum status remember(const struct revoke_work *work) {
+    struct revocations *revocations = work->exchange->server->gate.revocations;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < work->request.count; i++) {
+        const struct store_revocation *one = &work->request.revocations[i];
+        enum status added =
+            revocations_add(revocations, one->kind, one->id, one->expires_at_ms, work->forget_ms);
+        if (status == STATUS_OK)
+            status = added;
+    }
+    return status;
+}
+
+/* Before the sweep, whose many lines a reader of the log may not keep up with. */
+static void tell(const struct revoke_work *work) {
+    const struct revoke_request *request = &work->request;
+    log_event(LOG_INFO, "sessions.revoked", log_str("request_id", work->exchange->request_id),
+              log_int("sessions", (int64_t)request->counts[REVOCATION_SESSION]),
+              log_int("devices", (int64_t)request->counts[REVOCATION_DEVICE]),
+              log_int("tokens", (int64_t)request->counts[REVOCATION_TOKEN]),
+              log_slice("reason", request->reason.data ? request->reason : SLICE("-")));
+}
+
+static void job_run(struct writer_job *job, struct store_session *session) {
+    struct revoke_work *work =
+        (struct revoke_work *)((char *)job - offsetof(struct revoke_work, job));
+    work->status = store_put_revocations(session, work->request.revocations, work->request.count,
+                                         work->forget_ms);
+    if (work->status != STATUS_OK) {
+        post_done(work);
+        return;
+    }
+    work->status = remember(work);
+    tell(work);
+    sweep_post(&work->sweep);
+}
+
+/* ---- on the loop ---- */
+
+static void count(struct revoke_work *work) {
+    size_t links = atomic_load(&work->sweep.link_count);
+    size_t requests = atomic_load(&work->sweep.request_count);
+    for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
+        if (work->request.counts[kind] > 0)
+            metrics_add(METRIC_AUTH_REVOCATIONS, METRIC_LABELS(kind), work->request.counts[kind]);
+    metrics_add(METRIC_AUTH_REVOKED_CONNECTIONS, METRIC_PLAIN, links + requests);
+    log_event(LOG_INFO, "sessions.swept",
+              log_slice("request_id", exchange_request_id(work->exchange)),
+              log_int("connections", (int64_t)links), log_int("requests", (int64_t)requests));
+}
+
+static void answer(struct revoke_work *work) {
+    const struct revoke_request *request = &work->request;
+    struct buffer out;
+    buffer_init(&out, 1024);
+    struct object_writer object = object_begin(&out);
+    object_number(&object, SLICE("sessions_revoked"), request->counts[REVOCATION_SESSION]);
+    object_number(&object, SLICE("devices_revoked"), request->counts[REVOCATION_DEVICE]);
+    object_number(&object, SLICE("tokens_revoked"), request->counts[REVOCATION_TOKEN]);
+    object_number(&object, SLICE("connections_dropped"), atomic_load(&work->sweep.link_count));
+    object_number(&object, SLICE("requests_dropped"), atomic_load(&work->sweep.request_count));
+    object_number(&object, SLICE("remembered_until"), work->expires_at_ms);
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&out, '\n');
+    if (status == STATUS_OK)
+        exchange_answer_json(work->exchange, 200, buffer_slice(&out));
+    else
+        exchange_answer_status(work->exchange, status);
+    buffer_release(&out);
+}
+
+static void done_on_loop(struct loop_task *task) {
+    struct revoke_work *work =
+        (struct revoke_work *)((char *)task - offsetof(struct revoke_work, done));
+    if (work->status == STATUS_OK)
+        count(work);
+    if (!exchange_unref(work->exchange))
+        return;
+    if (work->status == STATUS_OK)
+        answer(work);
+    else
+        exchange_answer_status(work->exchange, work->status);
+}
+
+static void post(struct revoke_work *work) {
+    struct exchange *exchange = work->exchange;
+    exchange_ref(exchange);
+    enum status status = writer_post_job(exchange->server->writer, &work->job);
+    if (status != STATUS_OK && exchange_unref(exchange))
+        exchange_answer_status(exchange, status);
+}
+
+void handle_revoke(struct exchange *exchange) {
+    struct server *server = exchange->server;
+    const char *why = NULL;
+    /* A loop that begins now could have admitted somebody and not be swept. */
+    if (atomic_load(&server->loops_started) < server->loop_count) {
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){.status = STATUS_LIMIT_REACHED,
+                                                       .message = "The server is still starting."});
+        return;
+    }
+    struct revoke_work *work = calloc(1, sizeof(*work));
+    enum status status =
+        work ? revoke_request_read(buffer_slice(&exchange->body), &work->request, &why)
+             : STATUS_OUT_OF_MEMORY;
+    if (status != STATUS_OK) {
+        free(work);
+        exchange_answer_error(exchange, &(struct exchange_error){.status = status, .message = why});
+        return;
+    }
+    /* Made here: the writer only reads it. */
+    (void)exchange_request_id(exchange);
+    work->exchange = exchange;
+    work->job.run = job_run;
+    work->sweep.server = server;
+    work->sweep.done = sweep_done;
+    work->done.run = done_on_loop;
+    work->forget_ms = io_loop_forget_ms(exchange->loop);
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    work->expires_at_ms = gate_revocation_expires_at_ms(&server->gate, now_ms);
+    for (size_t i = 0; i < work->request.count; i++) {
+        work->request.revocations[i].revoked_at_ms = now_ms;
+        work->request.revocations[i].expires_at_ms = work->expires_at_ms;
+    }
+    exchange->work = work;
+    exchange->work_free = work_free;
+    post(work);
+}

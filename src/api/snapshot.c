@@ -1,0 +1,259 @@
+/* GET /v1/topics/{topic}/snapshot: the documents of a summary topic at one watermark.
+ *
+ *   wait for the snapshot ──▶ 304, or: reader: a page of parts ──▶ loop: send ──sent──▶ next page …
+ *
+ * One page is in memory at a time, and the next is read when it is written: a client that reads
+ * slowly costs a page, and a file that others share. Pages are compressed by the reader, one state
+ * a client; when too many have one, the others get the plain form. */
+#include <stdlib.h>
+
+#include "wire/object_writer.h"
+#include "base/sha256.h"
+#include "delivery/stale.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "http/store_read.h"
+#include "wire/gzip.h"
+#include "wire/http1_negotiate.h"
+
+#define PAGE_BYTES (64u << 10)
+/* Bounds the work of a page for a principal who may read little of it. */
+#define PAGE_PARTS     64
+#define GZIP_LEVEL     1
+#define GZIPS_MAX      256
+#define PART_BYTES_MAX (256u << 20)
+#define ETAG_BYTES_MAX 128
+/* Of the digest: to tell a client's own views apart, not to hide anything. */
+#define VIEW_BYTES 8
+
+struct snapshot_work {
+    struct snapshot_wait wait;
+    struct exchange *exchange;
+    struct server *server;
+    const struct principal *principal; /* the exchange's, which lives as long */
+    char etag[ETAG_BYTES_MAX];
+    bool is_gzip; /* the state is there, and one of GZIPS_MAX */
+    struct gzip gzip;
+    struct buffer plain; /* of the page, before it is compressed */
+    size_t part;         /* the next one */
+    bool has_begun;
+    bool has_documents; /* some went out: the next ones need a comma */
+};
+
+static void work_free(void *memory) {
+    struct snapshot_work *work = memory;
+    if (work->is_gzip) {
+        gzip_release(&work->gzip);
+        atomic_fetch_sub(&work->server->snapshot_gzip_count, 1);
+    }
+    buffer_release(&work->plain);
+    snapshot_unref(work->wait.snapshot);
+    free(work);
+}
+
+/* ---- what the bytes are ------------------------------------------------------------------- */
+
+/* Who sees the same documents has the same view: it is part of the tag, since bodies differ. */
+static void view_text(const struct principal *principal, char text[2 * VIEW_BYTES + 1]) {
+    const struct slice parts[] = {principal->who.user_id, principal->who.guest_scope,
+                                  principal->who.org_id};
+    uint8_t digest[SHA256_BYTES];
+    struct sha256 hash;
+    if (principal->read_all) {
+        strcpy(text, "all");
+        return;
+    }
+    sha256_init(&hash);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        uint64_t size = parts[i].data ? parts[i].size : UINT64_MAX;
+        sha256_update(&hash, &size, sizeof(size));
+        sha256_update(&hash, parts[i].data, parts[i].size);
+    }
+    sha256_final(&hash, digest);
+    sha256_release(&hash);
+    for (size_t i = 0; i < VIEW_BYTES; i++)
+        snprintf(text + 2 * i, 3, "%02x", digest[i]);
+}
+
+static void etag_set(struct snapshot_work *work, bool is_gzip) {
+    const struct snapshot *snapshot = work->wait.snapshot;
+    char view[2 * VIEW_BYTES + 1];
+    view_text(work->principal, view);
+    snprintf(work->etag, sizeof(work->etag), "\"%s-%llu-%s%s\"", snapshot->epoch,
+             (unsigned long long)snapshot->watermark, view, is_gzip ? "-gzip" : "");
+}
+
+static enum status write_head(const struct snapshot *snapshot, struct buffer *out) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), snapshot->topic);
+    object_text(&object, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
+    object_number(&object, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
+    object_number(&object, SLICE("cadence_seconds"), snapshot->policy->snapshot_cadence_seconds);
+    object_text(&object, SLICE("source_table"), slice_of(snapshot->policy->snapshot_source_table));
+    object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch));
+    object_number(&object, SLICE("watermark"), snapshot->watermark);
+    return object.status == STATUS_OK ? buffer_append_slice(out, SLICE(",\"documents\":["))
+                                      : object.status;
+}
+
+/* ---- pages, on a reader's thread ---------------------------------------------------------- */
+
+static enum status append_part(struct snapshot_work *work, struct buffer *out) {
+    size_t begin = out->size;
+    size_t count = 0;
+    enum status status = work->has_documents ? buffer_append_byte(out, ',') : STATUS_OK;
+    if (status == STATUS_OK)
+        status = snapshot_part_read(work->wait.snapshot, work->part, work->principal, out, &count);
+    if (status != STATUS_OK)
+        return status;
+    if (count == 0)
+        out->size = begin;
+    work->has_documents = work->has_documents || count > 0;
+    work->part++;
+    return STATUS_OK;
+}
+
+static enum status append_plain(struct snapshot_work *work, struct buffer *out) {
+    const struct snapshot *snapshot = work->wait.snapshot;
+    enum status status = work->has_begun ? STATUS_OK : write_head(snapshot, out);
+    work->has_begun = true;
+    for (size_t i = 0; status == STATUS_OK && i < PAGE_PARTS && out->size < PAGE_BYTES &&
+                       work->part < snapshot->part_count;
+         i++)
+        status = append_part(work, out);
+    if (status == STATUS_OK && work->part == snapshot->part_count)
+        status = buffer_append_slice(out, SLICE("]}\n"));
+    return status;
+}
+
+static void read_page(struct store_read *read, struct store_session *session) {
+    struct snapshot_work *work = read->more;
+    (void)session;
+    enum status status = append_plain(work, work->is_gzip ? &work->plain : &read->out);
+    bool is_last = work->part == work->wait.snapshot->part_count;
+    if (status == STATUS_OK && work->is_gzip)
+        status = gzip_write(&work->gzip, &read->out, buffer_slice(&work->plain), is_last);
+    buffer_clear(&work->plain);
+    read->has_more = !is_last;
+    read->status = status;
+}
+
+/* ---- answering, on the loop --------------------------------------------------------------- */
+
+#define HEADERS(work)                                                                              \
+    {SLICE("ETag"), slice_of((work)->etag)}, {SLICE("Cache-Control"), SLICE("private, no-cache")}, \
+    {                                                                                              \
+        SLICE("Vary"), SLICE("Authorization, Accept-Encoding")                                     \
+    }
+
+static void begin(struct exchange *exchange, const struct snapshot_work *work) {
+    const struct http1_header headers[] = {HEADERS(work),
+                                           {SLICE("Content-Type"), SLICE("application/json")},
+                                           {SLICE("Content-Encoding"), SLICE("gzip")}};
+    exchange_begin_with(exchange, 200, headers, work->is_gzip ? 5 : 4);
+}
+
+static void page_answer(struct store_read *read) {
+    struct exchange *exchange = read->exchange;
+    if (store_read_breaks_off(read))
+        return;
+    if (!exchange->answered)
+        begin(exchange, read->more);
+    if (!read->has_more) {
+        exchange_end(exchange, buffer_slice(&read->out));
+        return;
+    }
+    /* Out of the read before it is sent: while the peer reads, only the connection holds it. */
+    struct buffer page = read->out;
+    buffer_init(&read->out, page.size_max);
+    bool may_go_on = page.size == 0 || exchange_send(exchange, buffer_slice(&page));
+    buffer_release(&page);
+    if (may_go_on)
+        store_read_post(read);
+}
+
+static void page_sent(struct exchange *exchange) {
+    store_read_post(exchange->work);
+}
+
+static const struct exchange_stream page_stream = {.sent = page_sent};
+
+/* Compression costs memory for as long as the answer lasts: beyond a number of them, plain ones. */
+static void gzip_take(struct snapshot_work *work) {
+    atomic_size_t *count = &work->server->snapshot_gzip_count;
+    if (!http1_accepts_gzip(work->exchange->request))
+        return;
+    if (atomic_fetch_add(count, 1) < GZIPS_MAX && gzip_init(&work->gzip, GZIP_LEVEL) == STATUS_OK)
+        work->is_gzip = true;
+    else
+        atomic_fetch_sub(count, 1);
+}
+
+static void answer_unchanged(struct snapshot_work *work) {
+    const struct http1_header headers[] = {HEADERS(work)};
+    exchange_answer_bare(work->exchange, 304, headers, sizeof(headers) / sizeof(headers[0]));
+}
+
+/* Whether the client has it, in either form. */
+static bool is_unchanged(struct snapshot_work *work) {
+    etag_set(work, true);
+    if (http1_has_match(work->exchange->request, slice_of(work->etag)))
+        return true;
+    etag_set(work, false);
+    return http1_has_match(work->exchange->request, slice_of(work->etag));
+}
+
+static void snapshot_ready(struct snapshot_wait *wait) {
+    struct snapshot_work *work = (struct snapshot_work *)wait;
+    struct exchange *exchange = work->exchange;
+    if (!exchange_unref(exchange))
+        return;
+    if (wait->status != STATUS_OK) {
+        bool is_passing = status_http(wait->status) == 503;
+        struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
+        struct exchange_error error = {
+            .status = wait->status, .headers = &retry, .header_count = is_passing ? 1 : 0};
+        exchange_answer_error(exchange, &error);
+        return;
+    }
+    if (is_unchanged(work)) {
+        answer_unchanged(work);
+        return;
+    }
+    gzip_take(work);
+    etag_set(work, work->is_gzip);
+    if (!exchange_is_head(exchange)) {
+        store_read_post(exchange->work);
+        return;
+    }
+    begin(exchange, work);
+    exchange_end(exchange, (struct slice){NULL, 0});
+}
+
+void handle_snapshot(struct exchange *exchange) {
+    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_page);
+    if (!read)
+        return;
+    enum policy_row row = policy_row_of(read->id);
+    if (!policy_has_snapshot(&exchange->server->config.policies.rows[row])) {
+        exchange_answer_status(exchange, STATUS_NO_SNAPSHOT);
+        return;
+    }
+    struct snapshot_work *work = calloc(1, sizeof(*work));
+    if (!work) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    work->exchange = exchange;
+    work->server = exchange->server;
+    work->principal = exchange->principal;
+    work->wait.done = snapshot_ready;
+    buffer_init(&work->plain, PART_BYTES_MAX);
+    read->more = work;
+    read->more_free = work_free;
+    read->answer = page_answer;
+    exchange->stream = &page_stream;
+    exchange_ref(exchange);
+    exchange_watch_end(exchange);
+    snapshot_wait_begin(&work->wait, exchange->loop, row);
+}

@@ -1,0 +1,105 @@
+/* Why a client was denied or disconnected: the latest decisions that fit what is asked. */
+#include "wire/object_writer.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "http/store_read.h"
+
+#define LIMIT_DEFAULT    100
+#define LIMIT_MAX        1000
+#define ANSWER_BYTES_MAX (16u << 20)
+#define TEXT_BYTES_MAX   2048
+
+struct why {
+    const struct server *server;
+    struct buffer out;
+    size_t count;
+    uint64_t limit;
+    enum status status;
+};
+
+static struct slice class_name_of(const struct server *server, struct slice topic) {
+    return topic.data
+               ? slice_of(topic_class_name(policy_of(&server->config.policies, topic)->topic_class))
+               : topic;
+}
+
+static enum status write_cause(struct buffer *out, const struct server *server,
+                               const struct cause *cause) {
+    struct object_writer object = object_begin(out);
+    object_number(&object, SLICE("at"), cause->at_ms);
+    object_text(&object, SLICE("decision"),
+                cause->kind == CAUSE_DENIED ? SLICE("denied") : SLICE("disconnected"));
+    object_text(&object, SLICE("code"), slice_of(status_code(cause->status)));
+    object_text(&object, SLICE("message"), slice_of(status_message(cause->status)));
+    object_text(&object, SLICE("advice"), slice_of(status_advice(cause->status)));
+    object_text(&object, SLICE("reason_code"),
+                cause->reason ? slice_of(cause->reason) : (struct slice){NULL, 0});
+    object_text(&object, SLICE("connection"), cause->connection);
+    object_text(&object, SLICE("principal"), cause->principal);
+    object_text(&object, SLICE("peer"), cause->peer);
+    object_text(&object, SLICE("topic"), cause->topic);
+    object_text(&object, SLICE("topic_class"), class_name_of(server, cause->topic));
+    object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(cause->dialect)));
+    if (cause->close_code > 0)
+        object_number(&object, SLICE("close_code"), cause->close_code);
+    else
+        object_json(&object, SLICE("close_code"), SLICE("null"));
+    return object_end(&object);
+}
+
+static bool add_cause(void *user, const struct cause *cause) {
+    struct why *why = user;
+    if (why->count > 0)
+        why->status = buffer_append_byte(&why->out, ',');
+    if (why->status == STATUS_OK)
+        why->status = write_cause(&why->out, why->server, cause);
+    why->count++;
+    return why->status == STATUS_OK && why->count < why->limit;
+}
+
+/* Absent stays absent. */
+static enum status query_text(const struct exchange *exchange, struct slice name,
+                              struct buffer *memory, struct slice *text) {
+    bool found = false;
+    buffer_init(memory, TEXT_BYTES_MAX);
+    enum status status = http1_query_find(exchange->request->query, name, memory, &found);
+    if (status == STATUS_PAYLOAD_TOO_LARGE)
+        return STATUS_INVALID_REQUEST;
+    if (status == STATUS_OK && found)
+        *text = memory->size > 0 ? buffer_slice(memory) : SLICE("");
+    return status;
+}
+
+static void answer(struct exchange *exchange, const struct cause_filter *filter, uint64_t limit) {
+    struct why why = {.server = exchange->server, .limit = limit};
+    buffer_init(&why.out, ANSWER_BYTES_MAX);
+    why.status = buffer_append_slice(&why.out, SLICE("{\"decisions\":["));
+    if (why.status == STATUS_OK)
+        causes_walk(exchange->server->causes, filter, &why, add_cause);
+    if (why.status == STATUS_OK)
+        why.status = buffer_append_slice(&why.out, SLICE("]}\n"));
+    if (why.status == STATUS_OK)
+        exchange_answer_json(exchange, 200, buffer_slice(&why.out));
+    else
+        exchange_answer_status(exchange, why.status);
+    buffer_release(&why.out);
+}
+
+void handle_why(struct exchange *exchange) {
+    struct buffer memory[3] = {0};
+    struct cause_filter filter = {0};
+    uint64_t limit = LIMIT_DEFAULT;
+    enum status status = query_text(exchange, SLICE("connection"), &memory[0], &filter.connection);
+    if (status == STATUS_OK)
+        status = query_text(exchange, SLICE("principal"), &memory[1], &filter.principal);
+    if (status == STATUS_OK)
+        status = query_text(exchange, SLICE("topic"), &memory[2], &filter.topic);
+    if (status == STATUS_OK)
+        status = query_number(exchange, SLICE("limit"), 1, LIMIT_MAX, &limit);
+    if (status == STATUS_OK)
+        answer(exchange, &filter, limit);
+    else
+        exchange_answer_status(exchange, status);
+    for (size_t i = 0; i < 3; i++)
+        buffer_release(&memory[i]);
+}

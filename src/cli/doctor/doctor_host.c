@@ -1,0 +1,298 @@
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/decimal.h"
+#include "cli/doctor/doctor.h"
+#include "io/descriptors.h"
+#include "io/tls.h"
+
+#define MEGABYTE ((uint64_t)1 << 20)
+/* The write-ahead log may grow to 64 MB before it is cut; less room than twice that is none. */
+#define DISK_FREE_WRONG_MB   128
+#define DISK_FREE_WARNING_MB 1024
+#define PATH_BYTES_MAX       1024
+#define LOCK_FILE            "khala.lock"
+#define LOCK_LOOKS           5
+#define OPEN_TO_OTHERS       0077
+/* A group may read it: a service's user that comes and goes has no other way to. */
+#define KEY_OPEN_TO_OTHERS 0037
+#define DAY_S              86400
+/* Those that renew themselves do so a month before. */
+#define CERTIFICATE_DAYS_WARNING 14
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static void check_certificate_end(struct doctor *doctor, int64_t not_after_s) {
+    const char *path = doctor->config.tls_cert_file;
+    const char *advice = "get a new one, put it there, and send the server SIGHUP";
+    int64_t days = (not_after_s - (int64_t)(clock_now().wall_ms / 1000)) / DAY_S;
+    if (days < 0)
+        doctor_say(doctor, FINDING_WRONG, advice, "the certificate in %s has expired", path);
+    else if (days < CERTIFICATE_DAYS_WARNING)
+        doctor_say(doctor, FINDING_WARNING, advice, "the certificate in %s ends in %lld days", path,
+                   (long long)days);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "the certificate in %s is good for %lld days", path,
+                   (long long)days);
+}
+
+void doctor_check_tls(struct doctor *doctor) {
+    const struct tls_options options = tls_options_of(&doctor->config);
+    struct tls_context *context = NULL;
+    struct tls_message message = {""};
+    char advice[PATH_BYTES_MAX];
+    struct stat found;
+    if (!*options.certificate_file) {
+        doctor_say(doctor, FINDING_OK, NULL, "off");
+        return;
+    }
+    if (tls_context_open(&context, &options, &message) != STATUS_OK) {
+        doctor_say(doctor, FINDING_WRONG,
+                   "set KHALA_TLS_CERT_FILE and KHALA_TLS_KEY_FILE to files the server can read",
+                   "%s", message.text);
+        return;
+    }
+    if (stat(options.key_file, &found) == 0 && (found.st_mode & KEY_OPEN_TO_OTHERS)) {
+        snprintf(advice, sizeof(advice), "chmod 600 '%s'", options.key_file);
+        doctor_say(doctor, FINDING_WARNING, advice, "%s is open to other users (mode %04o)",
+                   options.key_file, (unsigned)found.st_mode & 07777);
+    }
+    check_certificate_end(doctor, tls_context_not_after_s(context));
+    tls_context_close(context);
+}
+
+/* ---- folder and files -------------------------------------------------------------------------
+ */
+
+static void say_owner(struct doctor *doctor, const char *path, const struct stat *found) {
+    if (found->st_uid != geteuid() && geteuid() != 0)
+        doctor_say(doctor, FINDING_WARNING, "run this, and the server, as its owner",
+                   "%s belongs to another user (uid %u)", path, (unsigned)found->st_uid);
+}
+
+void doctor_check_folder(struct doctor *doctor) {
+    const char *folder = doctor->config.data_dir;
+    char advice[PATH_BYTES_MAX];
+    struct stat found;
+    bool is_there = stat(folder, &found) == 0;
+    if (!is_there || !S_ISDIR(found.st_mode)) {
+        doctor_say(doctor, FINDING_WRONG,
+                   "name another with --data-dir or KHALA_DATA_DIR; 'khala serve' makes a new one",
+                   "%s is not a folder that can be read: %s", folder,
+                   is_there ? "it is something else" : strerror(errno));
+        return;
+    }
+    doctor->has_folder = true;
+    say_owner(doctor, folder, &found);
+    if (access(folder, R_OK | W_OK | X_OK) != 0) {
+        doctor_say(doctor, FINDING_WRONG, "give its owner rwx", "%s cannot be read and written: %s",
+                   folder, strerror(errno));
+    } else if (found.st_mode & OPEN_TO_OTHERS) {
+        snprintf(advice, sizeof(advice), "chmod 700 '%s'", folder);
+        doctor_say(doctor, FINDING_WARNING, advice, "%s is open to other users (mode %04o)", folder,
+                   (unsigned)found.st_mode & 07777);
+    } else {
+        doctor_say(doctor, FINDING_OK, NULL, "%s is its owner's alone", folder);
+    }
+}
+
+static bool ends_with(const char *name, const char *suffix) {
+    size_t size = strlen(name);
+    size_t suffix_size = strlen(suffix);
+    return size > suffix_size && strcmp(name + size - suffix_size, suffix) == 0;
+}
+
+/* True when there is nothing to say about it. */
+static bool check_file(struct doctor *doctor, const char *name) {
+    char path[PATH_BYTES_MAX];
+    char advice[PATH_BYTES_MAX + 128];
+    struct stat found;
+    snprintf(path, sizeof(path), "%s/%s", doctor->config.data_dir, name);
+    if (lstat(path, &found) != 0 || !S_ISREG(found.st_mode))
+        return true;
+    say_owner(doctor, path, &found);
+    if (ends_with(name, ".restoring") && doctor->server_pid == 0) {
+        doctor_say(doctor, FINDING_WARNING, "remove it, unless a restore is under way",
+                   "%s was left by a restore that did not end", path);
+        return false;
+    }
+    if ((found.st_mode & OPEN_TO_OTHERS) == 0)
+        return true;
+    bool is_key = ends_with(name, ".key") || ends_with(name, ".jwk");
+    snprintf(advice, sizeof(advice), "chmod 600 '%s'%s", path,
+             is_key ? ", and make a new key if others were on this machine" : "");
+    doctor_say(doctor, is_key ? FINDING_WRONG : FINDING_WARNING, advice,
+               "%s is open to other users (mode %04o)", path, (unsigned)found.st_mode & 07777);
+    return false;
+}
+
+void doctor_check_files(struct doctor *doctor) {
+    DIR *folder = doctor->has_folder ? opendir(doctor->config.data_dir) : NULL;
+    if (!folder)
+        return;
+    size_t count = 0;
+    bool is_well = true;
+    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+        if (entry->d_name[0] == '.')
+            continue;
+        count++;
+        is_well = check_file(doctor, entry->d_name) && is_well;
+    }
+    closedir(folder);
+    if (is_well)
+        doctor_say(doctor, FINDING_OK, NULL, "%zu files, each its owner's alone", count);
+}
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static bool is_listed(ino_t inode) {
+    char line[256];
+    char wanted[32];
+    bool found = false;
+    FILE *locks = fopen("/proc/locks", "r");
+    if (!locks)
+        return false;
+    snprintf(wanted, sizeof(wanted), ":%llu ", (unsigned long long)inode);
+    while (!found && fgets(line, sizeof(line), locks))
+        found = strstr(line, " FLOCK ") && strstr(line, wanted);
+    fclose(locks);
+    return found;
+}
+
+/* Asked of the kernel, because trying the lock would keep a server from starting that moment. Its
+ * list is read in pieces, and misses one when another before it goes meanwhile. */
+static bool is_locked(ino_t inode) {
+    bool found = false;
+    for (int i = 0; i < LOCK_LOOKS && !found; i++)
+        found = is_listed(inode);
+    return found;
+}
+
+static pid_t holder_of(const char *folder) {
+    char path[PATH_BYTES_MAX];
+    char text[24] = "";
+    struct stat found;
+    uint64_t pid = 0;
+    snprintf(path, sizeof(path), "%s/%s", folder, LOCK_FILE);
+    if (stat(path, &found) != 0 || !is_locked(found.st_ino))
+        return 0;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return -1;
+    size_t size = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[size > 0 ? strspn(text, "0123456789") : 0] = '\0';
+    return decimal_parse_u64(slice_of(text), &pid) && pid > 0 ? (pid_t)pid : -1;
+}
+
+static enum status ignore_body(void *user, unsigned http_status, struct slice piece) {
+    (void)user;
+    (void)http_status;
+    (void)piece;
+    return STATUS_OK;
+}
+
+static void ask_server(struct doctor *doctor, const char *url) {
+    struct http_client *client = NULL;
+    unsigned http_status = 0;
+    const struct http_client_request request = {
+        .method = "GET", .target = "/healthz/ready", .on_body = ignore_body};
+    enum status status = http_client_open(&client, url);
+    if (status == STATUS_OK) {
+        http_client_trust(client, remote_ca_file(&doctor->remote));
+        status = http_client_exchange(client, &request, &http_status);
+    }
+    if (status != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG,
+                   "give its address with --url; look at its log; it may be another verb at work",
+                   "process %ld has the store, and %s does not answer: %s",
+                   (long)doctor->server_pid, url,
+                   client ? http_client_error(client) : status_message(status));
+    else if (http_status != 200)
+        doctor_say(doctor, FINDING_WRONG,
+                   "look at its log for store.commit_failed, and at the disk",
+                   "the server at %s (pid %ld) is not ready: it answers %u", url,
+                   (long)doctor->server_pid, http_status);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "the server at %s (pid %ld) is ready", url,
+                   (long)doctor->server_pid);
+    http_client_close(client);
+}
+
+void doctor_check_server(struct doctor *doctor) {
+    char bound[REMOTE_URL_BYTES_MAX];
+    doctor->server_pid = doctor->has_folder ? holder_of(doctor->config.data_dir) : 0;
+    if (doctor->server_pid == 0)
+        doctor_say(doctor, FINDING_OK, NULL, "none runs on this folder");
+    else
+        ask_server(doctor, remote_url(&doctor->remote, bound));
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* Of the server, where one runs; else what one started from here could have. */
+static uint64_t descriptors_of(pid_t pid) {
+    char path[64];
+    char line[256];
+    unsigned long long soft = 0;
+    struct rlimit own;
+    if (pid <= 0)
+        return getrlimit(RLIMIT_NOFILE, &own) == 0 ? own.rlim_max : 0;
+    snprintf(path, sizeof(path), "/proc/%ld/limits", (long)pid);
+    FILE *limits = fopen(path, "r");
+    while (limits && soft == 0 && fgets(line, sizeof(line), limits))
+        if (strncmp(line, "Max open files", strlen("Max open files")) == 0)
+            soft = strtoull(line + strlen("Max open files"), NULL, 10);
+    if (limits)
+        fclose(limits);
+    return soft;
+}
+
+void doctor_check_descriptors(struct doctor *doctor) {
+    uint64_t wanted = limits_descriptors_for(doctor->config.connections_max);
+    uint64_t given = descriptors_of(doctor->server_pid);
+    const char *whose = doctor->server_pid > 0 ? "the server" : "a server started from here";
+    if (given == 0)
+        doctor_say(doctor, FINDING_WARNING, "run this as the server's user",
+                   "the limits of process %ld cannot be read", (long)doctor->server_pid);
+    else if (given < wanted)
+        doctor_say(doctor, FINDING_WARNING,
+                   "raise LimitNOFILE of the unit or 'ulimit -Hn', or lower KHALA_CONNECTIONS_MAX",
+                   "%s may open %llu files, and KHALA_CONNECTIONS_MAX of %llu needs %llu", whose,
+                   (unsigned long long)given, (unsigned long long)doctor->config.connections_max,
+                   (unsigned long long)wanted);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "%s may open %llu files, and needs %llu at most",
+                   whose, (unsigned long long)given, (unsigned long long)wanted);
+}
+
+void doctor_check_disk(struct doctor *doctor) {
+    struct statvfs disk;
+    const char *folder = doctor->config.data_dir;
+    if (!doctor->has_folder)
+        return;
+    if (statvfs(folder, &disk) != 0) {
+        doctor_say(doctor, FINDING_WARNING, "look with 'df' how much room is left",
+                   "how much is free where %s is cannot be read: %s", folder, strerror(errno));
+        return;
+    }
+    uint64_t free_mb = (uint64_t)disk.f_bavail * disk.f_frsize / MEGABYTE;
+    bool is_full = free_mb < DISK_FREE_WRONG_MB;
+    if (disk.f_flag & ST_RDONLY)
+        doctor_say(doctor, FINDING_WRONG, "mount it for writing",
+                   "%s is on a read-only file system", folder);
+    else if (is_full || free_mb < DISK_FREE_WARNING_MB)
+        doctor_say(doctor, is_full ? FINDING_WRONG : FINDING_WARNING,
+                   "make room, or shorten what is kept; appends answer 503 when none is left",
+                   "%llu MB are free where %s is", (unsigned long long)free_mb, folder);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "%llu MB are free where %s is",
+                   (unsigned long long)free_mb, folder);
+}

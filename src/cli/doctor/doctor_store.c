@@ -1,0 +1,93 @@
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cli/doctor/doctor.h"
+#include "projector/verify.h"
+#include "store/store_maintenance.h"
+
+#define STRETCH_COUNT  64
+#define STRETCH_EVENTS 256
+#define AHEAD_MS_MAX   5000
+/* No clock that shows less has been set. */
+#define CLOCK_MS_LEAST UINT64_C(1704067200000)
+
+#define RESTORE_ADVICE                                                                             \
+    "stop the server, put a copy of the whole folder away, then 'khala restore' the last backup"
+
+static void check_pages(struct doctor *doctor, struct store_session *session) {
+    struct store_message message = {""};
+    doctor->check = "pages";
+    enum status status = store_check_sqlite(session, false, &message);
+    if (status == STATUS_OK)
+        doctor_say(doctor, FINDING_OK, NULL, "every page of the store is sound");
+    else
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the store is damaged: %s", message.text);
+}
+
+static void check_chains(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
+    const struct verify_sample sample = {STRETCH_COUNT, STRETCH_EVENTS, now_ms};
+    struct verify_result result;
+    doctor->check = "chains";
+    enum status status = verify_sample(session, &sample, &result);
+    if (status != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the log cannot be read: %s",
+                   store_session_error(session));
+    else if (result.is_broken)
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "log id %llu (%s seq %llu): %s",
+                   (unsigned long long)result.broken.log_id, result.broken.entity,
+                   (unsigned long long)result.broken.seq, result.broken.what);
+    else
+        doctor_say(doctor, FINDING_OK, NULL,
+                   "%llu events looked at: hashes and links hold ('khala verify' looks at all)",
+                   (unsigned long long)result.events);
+}
+
+static void check_clock(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
+    struct store_state state;
+    doctor->check = "clock";
+    if (store_read_state(session, &state) != STATUS_OK)
+        return;
+    uint64_t last_ms = state.log_id > 0 ? uuid7_timestamp_ms(&state.cursor) : 0;
+    if (now_ms < CLOCK_MS_LEAST)
+        doctor_say(doctor, FINDING_WRONG, "set the clock", "this machine's clock has not been set");
+    else if (last_ms > now_ms + AHEAD_MS_MAX)
+        doctor_say(doctor, FINDING_WRONG,
+                   "compare the clock with a time server; new events keep their order, but their "
+                   "times stand still until it has caught up",
+                   "the last event was recorded %llu s ahead of this machine's clock",
+                   (unsigned long long)(last_ms - now_ms) / 1000);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "no event is ahead of this machine's clock");
+}
+
+static void check_inside(struct doctor *doctor, struct store *store) {
+    struct store_session *session = NULL;
+    struct clock clock;
+    clock_init(&clock);
+    if (store_session_open(store, STORE_READ, &session) != STATUS_OK) {
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the store cannot be opened");
+        return;
+    }
+    check_pages(doctor, session);
+    check_chains(doctor, session, clock_wall_ms(&clock));
+    check_clock(doctor, session, clock_wall_ms(&clock));
+    store_session_close(session);
+}
+
+void doctor_check_store(struct doctor *doctor) {
+    struct store *store = NULL;
+    struct store_message message = {""};
+    if (!doctor->has_folder)
+        return;
+    enum status status = store_open_sqlite(&store, doctor->config.data_dir, false, &message);
+    if (status != STATUS_OK) {
+        doctor_say(doctor, FINDING_WRONG,
+                   status == STATUS_INTERNAL_ERROR ? RESTORE_ADVICE : "do as it says", "%s",
+                   message.text);
+        return;
+    }
+    doctor_say(doctor, FINDING_OK, NULL, "the schema is version %d, as this khala needs it",
+               STORE_SCHEMA_VERSION);
+    check_inside(doctor, store);
+    store_close(store);
+}

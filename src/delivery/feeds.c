@@ -1,0 +1,146 @@
+#include "delivery/feeds.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "io/loop.h"
+
+struct feed {
+    struct hub_watch watch;
+    struct feeds *feeds;
+    struct feed_reader *readers;
+    struct page *page;
+    struct feed *paged_previous; /* among those that have a page */
+    struct feed *paged_next;
+    size_t name_size;
+    char name[];
+};
+
+static void wake(void *user) {
+    struct feeds *feeds = user;
+    /* A loop that ended has no readers left to tell. */
+    enum status status = io_loop_post(feeds->loop, &feeds->loop->advanced);
+    assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
+    (void)status;
+}
+
+void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub) {
+    feeds->loop = loop;
+    map_init(&feeds->by_name, MAP_COUNT_MAX);
+    hub_listen(hub, &feeds->listener, wake, feeds);
+}
+
+void feeds_close(struct feeds *feeds) {
+    assert(feeds->by_name.count == 0);
+    hub_unlisten(&feeds->listener);
+    map_release(&feeds->by_name);
+}
+
+static void page_drop(struct feed *feed) {
+    page_free(feed->page);
+    feed->page = NULL;
+    *(feed->paged_previous ? &feed->paged_previous->paged_next : &feed->feeds->paged) =
+        feed->paged_next;
+    if (feed->paged_next)
+        feed->paged_next->paged_previous = feed->paged_previous;
+}
+
+static void feed_advanced(struct feed *feed) {
+    /* It knows an older head: who is in line already is told of the new one by the next page only,
+     * and would take itself to be done with this one. */
+    if (feed->page)
+        page_drop(feed);
+    for (struct feed_reader *reader = feed->readers, *next; reader; reader = next) {
+        /* With its last reader the feed goes too. */
+        next = reader->next;
+        reader->advanced(reader);
+    }
+}
+
+void feeds_run(struct feeds *feeds) {
+    for (size_t count = hub_listener_begin(&feeds->listener); count > 0; count--) {
+        struct hub_watch *watch = hub_listener_next(&feeds->listener);
+        if (!watch)
+            return;
+        feed_advanced((struct feed *)watch);
+    }
+}
+
+static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
+    struct feed *feed = calloc(1, sizeof(*feed) + topic.size);
+    if (!feed)
+        return NULL;
+    feed->feeds = feeds;
+    feed->name_size = topic.size;
+    memcpy(feed->name, topic.data, topic.size);
+    struct slice name = {feed->name, topic.size};
+    if (map_insert(&feeds->by_name, name, feed) != STATUS_OK) {
+        free(feed);
+        return NULL;
+    }
+    if (hub_watch(&feeds->listener, name, &feed->watch) != STATUS_OK) {
+        (void)map_remove(&feeds->by_name, name);
+        free(feed);
+        return NULL;
+    }
+    return feed;
+}
+
+enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_reader *reader) {
+    struct feed *feed = map_find(&feeds->by_name, topic);
+    if (!feed)
+        feed = feed_make(feeds, topic);
+    if (!feed)
+        return STATUS_OUT_OF_MEMORY;
+    reader->feed = feed;
+    reader->previous = NULL;
+    reader->next = feed->readers;
+    if (feed->readers)
+        feed->readers->previous = reader;
+    feed->readers = reader;
+    return STATUS_OK;
+}
+
+void feed_leave(struct feed_reader *reader) {
+    struct feed *feed = reader->feed;
+    *(reader->previous ? &reader->previous->next : &feed->readers) = reader->next;
+    if (reader->next)
+        reader->next->previous = reader->previous;
+    reader->feed = NULL;
+    if (feed->readers)
+        return;
+    if (feed->page)
+        page_drop(feed);
+    (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
+    hub_unwatch(&feed->watch);
+    free(feed);
+}
+
+struct slice feed_name(const struct feed *feed) {
+    return (struct slice){feed->name, feed->name_size};
+}
+
+struct page *feed_page(const struct feed *feed) {
+    return feed->page;
+}
+
+void feed_page_set(struct feed *feed, struct page *page) {
+    struct feeds *feeds = feed->feeds;
+    if (feed->page)
+        page_drop(feed);
+    feed->page = page;
+    feed->paged_previous = NULL;
+    feed->paged_next = feeds->paged;
+    if (feeds->paged)
+        feeds->paged->paged_previous = feed;
+    feeds->paged = feed;
+}
+
+void feeds_forget_pages(struct feeds *feeds) {
+    while (feeds->paged)
+        page_drop(feeds->paged);
+}
+
+struct hub_watch *feed_watch(struct feed *feed) {
+    return &feed->watch;
+}

@@ -1,0 +1,136 @@
+#include "delivery/notices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "wire/object_writer.h"
+#include "delivery/stale.h"
+#include "delivery/dialect.h"
+#include "server/server.h"
+
+/* As many topics as a connection may have, each with the longest name. */
+#define POSITIONS_BYTES_MAX (16u << 20)
+
+static uint64_t at(const struct link_reader *reader) {
+    return reader->subscription.next_seq - 1;
+}
+
+static uint64_t lag(const struct link_reader *reader) {
+    uint64_t head = reader->subscription.window.head_seq;
+    return head > at(reader) ? head - at(reader) : 0;
+}
+
+/* Who has not got its whole snapshot has none yet. */
+static bool has_position(const struct link_reader *reader) {
+    return reader->is_open && !reader->snapshot;
+}
+
+/* [{"topic":…,"watermark":…}] of the readers that have begun. */
+static enum status write_list(const struct link *link, bool heads, struct buffer *out) {
+    bool has_one = false;
+    enum status status = buffer_append_byte(out, '[');
+    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
+         reader = reader->next) {
+        if (heads ? !reader->is_open : !has_position(reader))
+            continue;
+        if (has_one)
+            status = buffer_append_byte(out, ',');
+        has_one = true;
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("topic"), reader->subscription.options.topic);
+        object_number(&object, SLICE("watermark"),
+                      heads ? reader->subscription.window.head_seq : at(reader));
+        enum status ended = object_end(&object);
+        status = status == STATUS_OK ? ended : status;
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+}
+
+enum status notice_watermarks(const struct link *link, struct buffer *out) {
+    return write_list(link, true, out);
+}
+
+enum status notice_positions(const struct link *link, struct buffer *out) {
+    return write_list(link, false, out);
+}
+
+enum status notice_slow(const struct link *link, struct buffer *out) {
+    const struct config *config = &link->server->config;
+    const struct link_reader *worst = NULL;
+    struct buffer cursors;
+    buffer_init(&cursors, POSITIONS_BYTES_MAX);
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (reader->is_open && (!worst || lag(reader) > lag(worst)))
+            worst = reader;
+    enum status status = notice_positions(link, &cursors);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), SLICE("slow_consumer"));
+    object_text(&object, SLICE("message"),
+                SLICE("The connection does not read what it is sent; come back and resume."));
+    if (worst) {
+        object_text(&object, SLICE("topic"), worst->subscription.options.topic);
+        object_number(&object, SLICE("lag"), lag(worst));
+    }
+    object_number(&object, SLICE("strikes"), link->strikes.count);
+    object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(link->loop));
+    enum status ended = object_end(&object);
+    buffer_release(&cursors);
+    return status == STATUS_OK ? ended : status;
+}
+
+enum status notice_end(const struct link *link, enum status why, uint64_t retry_after_ms,
+                       struct buffer *out) {
+    struct buffer cursors;
+    buffer_init(&cursors, POSITIONS_BYTES_MAX);
+    enum status status = notice_positions(link, &cursors);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(why)));
+    object_text(&object, SLICE("message"), slice_of(status_message(why)));
+    if (retry_after_ms > 0)
+        object_number(&object, SLICE("reconnect_after_ms"), retry_after_ms);
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
+    enum status ended = object_end(&object);
+    buffer_release(&cursors);
+    return status == STATUS_OK ? ended : status;
+}
+
+enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
+    const struct subscription *subscription = &reader->subscription;
+    return stale_write_json(out,
+                            &(struct stale_topic){subscription->options.topic,
+                                                  subscription->options.policy,
+                                                  subscription_continuity(subscription)},
+                            1);
+}
+
+enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out) {
+    const struct continuity_bootstrap *bootstrap = &reader->subscription.bootstrap;
+    if (reader->snapshot)
+        return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
+    return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
+                         bootstrap->truncated ? "true" : "false");
+}
+
+enum status notice_reauth(uint64_t left_ms, struct buffer *out) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_REAUTH_REQUIRED)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_REAUTH_REQUIRED)));
+    object_number(&object, SLICE("expires_in_ms"), left_ms);
+    return object_end(&object);
+}
+
+void notice_resume(const struct link *link, char text[124]) {
+    struct buffer reason = {.data = text, .capacity = 124, .size_max = 124};
+    enum status status = STATUS_OK;
+    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
+         reader = reader->next) {
+        struct slice topic = reader->subscription.options.topic;
+        if (!has_position(reader))
+            continue;
+        status = buffer_printf(&reason, "%s%.*s=%" PRIu64, reason.size > 0 ? ", " : "resume_after ",
+                               (int)topic.size, topic.data, at(reader));
+    }
+    text[status == STATUS_OK ? reason.size : 0] = '\0';
+}

@@ -1,0 +1,210 @@
+#include "delivery/snapshot/snapshot_build.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "wire/object_writer.h"
+#include "delivery/snapshot/snapshot_owner.h"
+
+#define FILE_NAME       "snapshot.tmp"
+#define TEXT_BYTES_MAX  (256u << 20)
+#define OWNER_BYTES_MAX (64u << 20)
+#define ARENA_BYTES_MAX (1u << 20)
+#define PARTS_FIRST     64
+/* What a document has around its key and its payload, at most. */
+#define AROUND_BYTES 256
+
+/* A part being filled, and the snapshot it will belong to. */
+struct building {
+    struct snapshot_build *build;
+    struct snapshot *snapshot;
+    struct buffer text;
+    struct buffer owners;
+    uint32_t count;
+    size_t parts_capacity;
+    bool is_explained; /* the reason is set */
+};
+
+static enum status explain(struct building *building, enum status status, const char *what,
+                           const char *why) {
+    if (!building->is_explained)
+        snprintf(building->build->reason, sizeof(building->build->reason), "%s: %s", what, why);
+    building->is_explained = true;
+    return status;
+}
+
+/* Never had a name where the file system can do that; elsewhere one name that the next build would
+ * take over, since one process works on a folder and builds one at a time. */
+static int file_open(const char *folder) {
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+        return fd;
+    int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder_fd < 0)
+        return -1;
+    fd = openat(folder_fd, FILE_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)unlinkat(folder_fd, FILE_NAME, 0);
+    int error = errno;
+    close(folder_fd);
+    errno = error;
+    return fd;
+}
+
+static enum status file_append(struct building *building, struct slice bytes) {
+    struct snapshot *snapshot = building->snapshot;
+    while (bytes.size > 0) {
+        ssize_t written = pwrite(snapshot->fd, bytes.data, bytes.size, (off_t)snapshot->file_bytes);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return explain(building, STATUS_STORE_UNAVAILABLE, "cannot write the snapshot's file",
+                           strerror(errno));
+        bytes = slice_from(bytes, (size_t)written);
+        snapshot->file_bytes += (uint64_t)written;
+    }
+    return STATUS_OK;
+}
+
+static enum status parts_grow(struct building *building) {
+    struct snapshot *snapshot = building->snapshot;
+    if (snapshot->part_count < building->parts_capacity)
+        return STATUS_OK;
+    size_t capacity = building->parts_capacity > 0 ? building->parts_capacity * 2 : PARTS_FIRST;
+    struct snapshot_part *parts = realloc(snapshot->parts, capacity * sizeof(*parts));
+    if (!parts)
+        return STATUS_OUT_OF_MEMORY;
+    snapshot->parts = parts;
+    building->parts_capacity = capacity;
+    return STATUS_OK;
+}
+
+static enum status part_end(struct building *building) {
+    struct snapshot *snapshot = building->snapshot;
+    struct snapshot_build *build = building->build;
+    if (building->count == 0)
+        return STATUS_OK;
+    struct snapshot_part part = {.offset = snapshot->file_bytes,
+                                 .text_bytes = (uint32_t)building->text.size,
+                                 .owners_bytes = (uint32_t)building->owners.size,
+                                 .count = building->count};
+    enum status status = parts_grow(building);
+    if (status == STATUS_OK)
+        status = build->reserve(build->user, (uint64_t)part.text_bytes + part.owners_bytes);
+    if (status == STATUS_OK)
+        status = file_append(building, buffer_slice(&building->text));
+    if (status == STATUS_OK)
+        status = file_append(building, buffer_slice(&building->owners));
+    if (status != STATUS_OK)
+        return status;
+    snapshot->parts[snapshot->part_count++] = part;
+    snapshot->document_count += part.count;
+    buffer_clear(&building->text);
+    buffer_clear(&building->owners);
+    building->count = 0;
+    return STATUS_OK;
+}
+
+static enum status document_write(struct buffer *out, const struct store_document *document) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("doc_key"), document->key);
+    object_number(&object, SLICE("doc_version"), document->version);
+    object_json(&object, SLICE("payload"), document->payload);
+    object_hash(&object, SLICE("payload_hash"), document->payload_hash);
+    return object_end(&object);
+}
+
+static enum status each_document(void *user, const struct store_document *document) {
+    struct building *building = user;
+    size_t bytes = document->payload.size + document->key.size + AROUND_BYTES;
+    enum status status = STATUS_OK;
+    if (building->count == SNAPSHOT_PART_DOCUMENTS_MAX ||
+        building->text.size + bytes > SNAPSHOT_PART_BYTES)
+        status = part_end(building);
+    if (status == STATUS_OK && building->count > 0)
+        status = buffer_append_byte(&building->text, ',');
+    size_t begin = building->text.size;
+    if (status == STATUS_OK)
+        status = document_write(&building->text, document);
+    struct snapshot_owner row = {(uint32_t)(building->text.size - begin), document->owner};
+    if (status == STATUS_OK)
+        status = snapshot_owner_write(&building->owners, &row);
+    building->count++;
+    return status;
+}
+
+/* The watermark first: whoever keeps the journal behind it must know before it is too late. */
+static enum status read_all(struct building *building, struct store_session *session) {
+    static const enum document_kind kinds[POLICY_ROW_COUNT] = {
+        [POLICY_RUN_SUMMARIES] = DOCUMENT_RUN_SUMMARY,
+        [POLICY_CODEX_WORKER_SUMMARIES] = DOCUMENT_WORKER_SUMMARY,
+    };
+    struct snapshot *snapshot = building->snapshot;
+    struct snapshot_build *build = building->build;
+    struct arena arena;
+    struct store_topic topic;
+    struct store_state state;
+    arena_init(&arena, ARENA_BYTES_MAX);
+    enum status status = store_read_state(session, &state);
+    if (status == STATUS_OK)
+        status = store_load_topic(session, snapshot->topic, &arena, &topic);
+    if (status == STATUS_OK) {
+        memcpy(snapshot->epoch, state.epoch, sizeof(snapshot->epoch));
+        snapshot->watermark = topic.head_seq;
+        build->began(build->user, snapshot->watermark);
+        status = store_walk_documents(session, kinds[build->row], 0, UINT64_MAX, building,
+                                      each_document);
+    }
+    arena_release(&arena);
+    return status == STATUS_OK ? part_end(building) : status;
+}
+
+static enum status build_in(struct building *building, struct store_session *session) {
+    struct snapshot *snapshot = building->snapshot;
+    snapshot->fd = file_open(building->build->folder);
+    if (snapshot->fd < 0)
+        return explain(building, STATUS_STORE_UNAVAILABLE, "cannot make the snapshot's file",
+                       strerror(errno));
+    enum status status = store_read_begin(session);
+    if (status == STATUS_OK) {
+        status = read_all(building, session);
+        store_read_end(session);
+    }
+    /* A topic of the table is in every store. */
+    if (status == STATUS_NOT_FOUND)
+        return explain(building, STATUS_INTERNAL_ERROR, "the store is damaged", "no such topic");
+    if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_INTERNAL_ERROR)
+        return explain(building, status, "cannot read the store", store_session_error(session));
+    return status == STATUS_OK ? STATUS_OK
+                               : explain(building, status, "given up", status_message(status));
+}
+
+enum status snapshot_build(struct snapshot_build *build, struct store_session *session,
+                           struct snapshot **made) {
+    assert(policy_has_snapshot(build->policy));
+    struct building building = {.build = build};
+    struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+    build->reason[0] = '\0';
+    if (!snapshot)
+        return explain(&building, STATUS_OUT_OF_MEMORY, "given up", "no memory");
+    snapshot->topic = slice_of(build->policy->patterns[0]);
+    snapshot->policy = build->policy;
+    snapshot->fd = -1;
+    atomic_init(&snapshot->references, 1);
+    building.snapshot = snapshot;
+    buffer_init(&building.text, TEXT_BYTES_MAX);
+    buffer_init(&building.owners, OWNER_BYTES_MAX);
+    enum status status = build_in(&building, session);
+    buffer_release(&building.text);
+    buffer_release(&building.owners);
+    if (status == STATUS_OK)
+        *made = snapshot;
+    else
+        snapshot_unref(snapshot);
+    return status;
+}

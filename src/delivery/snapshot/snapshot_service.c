@@ -1,0 +1,149 @@
+#include "delivery/snapshot/snapshot_service.h"
+
+#include <stdlib.h>
+
+#include <assert.h>
+
+#include "server/server.h"
+
+#define TICK_MS 1000
+
+/* ---- building ----------------------------------------------------------------------------- */
+
+static void build_run(struct reader_task *task, struct store_session *session) {
+    struct snapshot_build_task *build = (struct snapshot_build_task *)task;
+    snapshots_build(build->snapshots, session, build->row);
+}
+
+/* Any thread. A row's task is not posted again before it has run: the builds of a row do not
+ * overlap. */
+static enum status build_start(void *user, enum policy_row row) {
+    struct snapshot_service *service = user;
+    return readers_post(service->builder, &service->tasks[row].task);
+}
+
+/* ---- holding the journal back --------------------------------------------------------------- */
+
+struct snapshot_pin {
+    struct retention_pin pin; /* first */
+    struct snapshot_pin *next;
+};
+
+/* Without memory for it the journal may go on without the snapshot, and its readers are told. */
+static void pin(void *user, struct slice topic, uint64_t seq) {
+    struct snapshot_service *service = user;
+    struct snapshot_pin *made = malloc(sizeof(*made));
+    if (!made)
+        return;
+    retention_pin(service->retention, &made->pin, topic, seq);
+    pthread_mutex_lock(&service->pins_lock);
+    made->next = service->pins;
+    service->pins = made;
+    pthread_mutex_unlock(&service->pins_lock);
+}
+
+static void unpin(void *user, struct slice topic, uint64_t seq) {
+    struct snapshot_service *service = user;
+    pthread_mutex_lock(&service->pins_lock);
+    struct snapshot_pin **link = &service->pins;
+    while (*link && !((*link)->pin.seq == seq && slice_equal((*link)->pin.topic, topic)))
+        link = &(*link)->next;
+    struct snapshot_pin *found = *link;
+    if (found)
+        *link = found->next;
+    pthread_mutex_unlock(&service->pins_lock);
+    if (found)
+        retention_unpin(service->retention, &found->pin);
+    free(found);
+}
+
+enum status snapshot_service_start(struct snapshot_service *service, const struct server *server) {
+    const struct snapshots_options options = {.policies = &server->config.policies,
+                                              .folder = server->config.data_dir,
+                                              .bytes_max = server->config.snapshots_bytes_max,
+                                              .builder = service,
+                                              .start = build_start,
+                                              .keeper = service,
+                                              .pin = pin,
+                                              .unpin = unpin};
+    service->retention = server->retention;
+    pthread_mutex_init(&service->pins_lock, NULL);
+    enum status status = snapshots_open(&service->snapshots, &options);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
+        service->tasks[i] = (struct snapshot_build_task){
+            .task.run = build_run, .snapshots = service->snapshots, .row = (enum policy_row)i};
+    return readers_start(&service->builder, server->store, 1, POLICY_ROW_COUNT);
+}
+
+void snapshot_service_cancel(struct snapshot_service *service) {
+    if (service->snapshots)
+        snapshots_cancel(service->snapshots);
+}
+
+void snapshot_service_stop(struct snapshot_service *service) {
+    if (service->builder)
+        readers_stop(service->builder);
+    if (service->snapshots)
+        snapshots_close(service->snapshots);
+}
+
+static void on_tick(uv_timer_t *timer) {
+    struct snapshot_service *service = timer->data;
+    struct clock clock;
+    clock_init(&clock);
+    snapshots_tick(service->snapshots, clock_mono_ms(&clock));
+}
+
+void snapshot_service_timer(struct snapshot_service *service, uv_loop_t *control) {
+    uv_timer_init(control, &service->timer);
+    service->timer.data = service;
+    uv_timer_start(&service->timer, on_tick, TICK_MS, TICK_MS);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+static void wait_back(struct loop_task *task) {
+    struct snapshot_wait *wait =
+        (struct snapshot_wait *)((char *)task - offsetof(struct snapshot_wait, back));
+    struct io_loop *loop = wait->loop;
+    wait->done(wait);
+    io_loop_owed_back(loop);
+}
+
+/* On a reader's thread, or the builder's. The loop waits for what is owed to it, so it takes the
+ * task. */
+static void wait_answered(struct snapshot_asker *asker) {
+    struct snapshot_wait *wait =
+        (struct snapshot_wait *)((char *)asker - offsetof(struct snapshot_wait, asker));
+    wait->status = asker->status;
+    wait->snapshot = asker->snapshot;
+    enum status status = io_loop_post(wait->loop, &wait->back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static void wait_ask(struct reader_task *task, struct store_session *session) {
+    struct snapshot_wait *wait = (struct snapshot_wait *)task;
+    snapshots_ask(wait->loop->server->snapshot_service.snapshots, session, wait->row,
+                  wait->asked_at_ms, &wait->asker);
+}
+
+void snapshot_wait_begin(struct snapshot_wait *wait, struct io_loop *loop, enum policy_row row) {
+    wait->task.run = wait_ask;
+    wait->back.run = wait_back;
+    wait->asker.answered = wait_answered;
+    wait->loop = loop;
+    wait->row = row;
+    wait->asked_at_ms = clock_mono_ms(&loop->clock);
+    wait->snapshot = NULL;
+    loop->owed_count++;
+    enum status status = readers_post(loop->server->readers, &wait->task);
+    /* Once posted it is the reader's, and may even be answered by now. */
+    if (status == STATUS_OK)
+        return;
+    wait->status = status;
+    wait->done(wait);
+    io_loop_owed_back(loop);
+}

@@ -1,0 +1,399 @@
+#include "delivery/snapshot/snapshots.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "delivery/snapshot/snapshot_build.h"
+
+#define ARENA_BYTES_MAX (64u << 10)
+
+struct slot {
+    struct snapshot *current; /* also among the alive; NULL: none that may be handed out */
+    uint64_t made_at_ms;      /* of the current one: when it was first asked for */
+    uint64_t asked_at_ms;     /* of the build under way */
+    bool is_building;
+    struct snapshot_asker *askers;
+    uint64_t built_count;
+    uint64_t failed_count;
+    uint64_t served_count;
+    enum status told; /* how the last build went; the builder's, and needs no lock */
+};
+
+struct snapshots {
+    struct snapshots_options options;
+    pthread_mutex_t lock;
+    struct slot slots[POLICY_ROW_COUNT];
+    struct snapshot *alive; /* every one there is, with a reference each */
+    uint64_t bytes;         /* of theirs, and of those being built */
+    bool is_cancelled;
+};
+
+/* One build: what it took, to be given back should it fail. */
+struct build_work {
+    struct snapshots *snapshots;
+    const struct policy *policy;
+    uint64_t reserved_bytes;
+    uint64_t watermark;
+    bool is_pinned;
+};
+
+enum status snapshots_open(struct snapshots **snapshots, const struct snapshots_options *options) {
+    struct snapshots *made = calloc(1, sizeof(*made));
+    assert(!options->pin == !options->unpin);
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    made->options = *options;
+    pthread_mutex_init(&made->lock, NULL);
+    *snapshots = made;
+    return STATUS_OK;
+}
+
+static const struct policy *policy_at(const struct snapshots *snapshots, enum policy_row row) {
+    const struct policy *policy = &snapshots->options.policies->rows[row];
+    assert(policy_has_snapshot(policy));
+    return policy;
+}
+
+static bool is_fresh(const struct slot *slot, uint64_t now_ms) {
+    uint64_t cadence_ms = slot->current->policy->snapshot_cadence_seconds * 1000;
+    return now_ms < slot->made_at_ms || now_ms - slot->made_at_ms < cadence_ms;
+}
+
+/* ---- letting go --------------------------------------------------------------------------- */
+
+static bool is_current(const struct snapshots *snapshots, const struct snapshot *snapshot) {
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
+        if (snapshots->slots[i].current == snapshot)
+            return true;
+    return false;
+}
+
+/* Takes out those that nobody else holds and nobody can be given any more. Lock held. */
+static struct snapshot *take_idle(struct snapshots *snapshots) {
+    struct snapshot *idle = NULL;
+    struct snapshot **link = &snapshots->alive;
+    while (*link) {
+        struct snapshot *snapshot = *link;
+        if (is_current(snapshots, snapshot) || atomic_load(&snapshot->references) > 1) {
+            link = &snapshot->next;
+            continue;
+        }
+        *link = snapshot->next;
+        snapshot->next = idle;
+        idle = snapshot;
+    }
+    return idle;
+}
+
+static void drop_idle(struct snapshots *snapshots, struct snapshot *idle) {
+    const struct snapshots_options *options = &snapshots->options;
+    while (idle) {
+        struct snapshot *next = idle->next;
+        uint64_t disk_bytes = idle->disk_bytes;
+        if (options->unpin)
+            options->unpin(options->keeper, idle->topic, idle->watermark);
+        snapshot_unref(idle);
+        /* Only now is the disk free again. */
+        pthread_mutex_lock(&snapshots->lock);
+        snapshots->bytes -= disk_bytes;
+        pthread_mutex_unlock(&snapshots->lock);
+        idle = next;
+    }
+}
+
+void snapshots_tick(struct snapshots *snapshots, uint64_t now_ms) {
+    pthread_mutex_lock(&snapshots->lock);
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
+        if (snapshots->slots[i].current && !is_fresh(&snapshots->slots[i], now_ms))
+            snapshots->slots[i].current = NULL;
+    struct snapshot *idle = take_idle(snapshots);
+    pthread_mutex_unlock(&snapshots->lock);
+    drop_idle(snapshots, idle);
+}
+
+void snapshots_close(struct snapshots *snapshots) {
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++) {
+        assert(!snapshots->slots[i].is_building && !snapshots->slots[i].askers);
+        snapshots->slots[i].current = NULL;
+    }
+    drop_idle(snapshots, take_idle(snapshots));
+    assert(!snapshots->alive && snapshots->bytes == 0);
+    pthread_mutex_destroy(&snapshots->lock);
+    free(snapshots);
+}
+
+void snapshots_cancel(struct snapshots *snapshots) {
+    pthread_mutex_lock(&snapshots->lock);
+    snapshots->is_cancelled = true;
+    pthread_mutex_unlock(&snapshots->lock);
+}
+
+/* ---- building ----------------------------------------------------------------------------- */
+
+static void build_began(void *user, uint64_t watermark) {
+    struct build_work *work = user;
+    const struct snapshots_options *options = &work->snapshots->options;
+    work->watermark = watermark;
+    work->is_pinned = true;
+    if (options->pin)
+        options->pin(options->keeper, slice_of(work->policy->patterns[0]), watermark);
+}
+
+/* The oldest of those that nobody can be given any more and somebody still reads, with a reference;
+ * what it takes no longer counts for it. */
+static struct snapshot *take_oldest(struct snapshots *snapshots, uint64_t *disk_bytes) {
+    struct snapshot *oldest = NULL;
+    pthread_mutex_lock(&snapshots->lock);
+    for (struct snapshot *one = snapshots->alive; one; one = one->next)
+        if (one->disk_bytes > 0 && !is_current(snapshots, one))
+            oldest = one;
+    if (oldest) {
+        *disk_bytes = oldest->disk_bytes;
+        oldest->disk_bytes = 0;
+        (void)snapshot_ref(oldest);
+    }
+    pthread_mutex_unlock(&snapshots->lock);
+    return oldest;
+}
+
+static bool withdraw_oldest(struct snapshots *snapshots) {
+    uint64_t disk_bytes = 0;
+    struct snapshot *oldest = take_oldest(snapshots, &disk_bytes);
+    if (!oldest)
+        return false;
+    snapshot_withdraw(oldest);
+    log_event(LOG_WARN, "snapshot.withdrawn", log_slice("topic", oldest->topic),
+              log_int("watermark", (int64_t)oldest->watermark),
+              log_int("bytes", (int64_t)disk_bytes),
+              log_str("reason", "it was still being read, and a new one needs its room"));
+    snapshot_unref(oldest);
+    pthread_mutex_lock(&snapshots->lock);
+    snapshots->bytes -= disk_bytes;
+    pthread_mutex_unlock(&snapshots->lock);
+    return true;
+}
+
+static enum status reserve(struct snapshots *snapshots, uint64_t bytes) {
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&snapshots->lock);
+    if (snapshots->is_cancelled)
+        status = STATUS_SHUTTING_DOWN;
+    else if (bytes > snapshots->options.bytes_max - snapshots->bytes)
+        status = STATUS_LIMIT_REACHED;
+    else
+        snapshots->bytes += bytes;
+    pthread_mutex_unlock(&snapshots->lock);
+    return status;
+}
+
+static enum status build_reserve(void *user, uint64_t bytes) {
+    struct build_work *work = user;
+    enum status status = reserve(work->snapshots, bytes);
+    while (status == STATUS_LIMIT_REACHED && withdraw_oldest(work->snapshots))
+        status = reserve(work->snapshots, bytes);
+    if (status == STATUS_OK)
+        work->reserved_bytes += bytes;
+    return status;
+}
+
+static void build_undo(struct build_work *work) {
+    struct snapshots *snapshots = work->snapshots;
+    const struct snapshots_options *options = &snapshots->options;
+    pthread_mutex_lock(&snapshots->lock);
+    snapshots->bytes -= work->reserved_bytes;
+    pthread_mutex_unlock(&snapshots->lock);
+    if (work->is_pinned && options->unpin)
+        options->unpin(options->keeper, slice_of(work->policy->patterns[0]), work->watermark);
+}
+
+static void count_served(struct slot *slot) {
+    slot->served_count++;
+    metrics_add(METRIC_SYNC_SNAPSHOT_SERVED, METRIC_PLAIN, 1);
+}
+
+/* The build is over, with a snapshot or without: everybody who waited hears of it. */
+static void build_end(struct snapshots *snapshots, enum policy_row row, enum status status,
+                      struct snapshot *made) {
+    struct slot *slot = &snapshots->slots[row];
+    pthread_mutex_lock(&snapshots->lock);
+    assert(slot->is_building);
+    struct snapshot_asker *askers = slot->askers;
+    slot->askers = NULL;
+    slot->is_building = false;
+    *(status == STATUS_OK ? &slot->built_count : &slot->failed_count) += 1;
+    metrics_add(METRIC_SYNC_SNAPSHOT_BUILDS,
+                METRIC_LABELS(status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED), 1);
+    if (made) {
+        made->disk_bytes = made->file_bytes;
+        made->next = snapshots->alive;
+        snapshots->alive = made;
+        slot->current = made;
+        slot->made_at_ms = slot->asked_at_ms;
+    }
+    for (struct snapshot_asker *asker = askers; asker; asker = asker->next) {
+        asker->status = status;
+        asker->snapshot = made ? snapshot_ref(made) : NULL;
+        if (made)
+            count_served(slot);
+    }
+    pthread_mutex_unlock(&snapshots->lock);
+    while (askers) {
+        struct snapshot_asker *asker = askers;
+        askers = asker->next;
+        asker->answered(asker);
+    }
+}
+
+void snapshots_build(struct snapshots *snapshots, struct store_session *session,
+                     enum policy_row row) {
+    struct build_work work = {.snapshots = snapshots, .policy = policy_at(snapshots, row)};
+    struct snapshot_build build = {.row = row,
+                                   .policy = work.policy,
+                                   .folder = snapshots->options.folder,
+                                   .user = &work,
+                                   .began = build_began,
+                                   .reserve = build_reserve};
+    struct snapshot *made = NULL;
+    /* The one that this replaces may have been read to its end since the last tick. */
+    pthread_mutex_lock(&snapshots->lock);
+    struct snapshot *idle = take_idle(snapshots);
+    pthread_mutex_unlock(&snapshots->lock);
+    drop_idle(snapshots, idle);
+    log_event(LOG_DEBUG, "snapshot.building", log_str("topic", work.policy->patterns[0]));
+    uint64_t begun_ns = clock_now().mono_ns;
+    enum status status = snapshot_build(&build, session, &made);
+    metrics_observe(METRIC_SYNC_SNAPSHOT_BUILD_DURATION_SECONDS, METRIC_PLAIN,
+                    clock_now().mono_ns - begun_ns, 1);
+    if (status == STATUS_OK) {
+        log_event(LOG_INFO, "snapshot.built", log_str("topic", work.policy->patterns[0]),
+                  log_int("watermark", (int64_t)made->watermark),
+                  log_int("documents", (int64_t)made->document_count),
+                  log_int("bytes", (int64_t)made->file_bytes));
+    } else {
+        build_undo(&work);
+        /* Once for each cause: those who ask set the pace, and they may be many. */
+        log_event(snapshots->slots[row].told == status ? LOG_DEBUG : LOG_WARN, "snapshot.failed",
+                  log_str("topic", work.policy->patterns[0]), log_str("code", status_code(status)),
+                  log_str("reason", build.reason));
+    }
+    snapshots->slots[row].told = status;
+    build_end(snapshots, row, status, made);
+}
+
+/* ---- asking ------------------------------------------------------------------------------- */
+
+/* What a snapshot is held to. */
+struct journal_look {
+    struct store_state state;
+    uint64_t oldest_seq;
+    uint64_t head_seq;
+};
+
+static enum status look_at_journal(struct store_session *session, struct slice topic_name,
+                                   struct journal_look *look) {
+    struct arena arena;
+    struct store_topic topic;
+    arena_init(&arena, ARENA_BYTES_MAX);
+    enum status status = store_read_state(session, &look->state);
+    if (status == STATUS_OK)
+        status = store_load_topic(session, topic_name, &arena, &topic);
+    if (status == STATUS_OK) {
+        look->oldest_seq = topic.oldest_seq;
+        look->head_seq = topic.head_seq;
+    }
+    arena_release(&arena);
+    return status == STATUS_NOT_FOUND ? STATUS_INTERNAL_ERROR : status;
+}
+
+/* Whether who takes it now can follow the topic from there: the journal behind it is whole, and
+ * short enough that a cursor at its watermark will not be stale by the replay budget before it has
+ * been read. Otherwise a client of a busy topic would be sent back to the same snapshot for as long
+ * as the cadence lasts. */
+static bool is_usable(const struct slot *slot, uint64_t now_ms, const struct journal_look *look) {
+    const struct snapshot *current = slot->current;
+    if (!current || !is_fresh(slot, now_ms))
+        return false;
+    uint64_t behind = look->head_seq > current->watermark ? look->head_seq - current->watermark : 0;
+    return current->watermark + 1 >= look->oldest_seq &&
+           behind <= current->policy->replay_budget_events / 2 &&
+           strcmp(current->epoch, look->state.epoch) == 0;
+}
+
+/* Gives the current one, or queues the asker; true when a build has to be started for it. */
+static bool give_or_queue(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
+                          const struct journal_look *look, struct snapshot_asker *asker) {
+    struct slot *slot = &snapshots->slots[row];
+    bool starts = false;
+    pthread_mutex_lock(&snapshots->lock);
+    if (is_usable(slot, now_ms, look)) {
+        asker->snapshot = snapshot_ref(slot->current);
+        count_served(slot);
+    } else {
+        slot->current = NULL;
+        asker->next = slot->askers;
+        slot->askers = asker;
+        starts = !slot->is_building;
+        if (starts)
+            slot->asked_at_ms = now_ms;
+        slot->is_building = true;
+        asker = NULL;
+    }
+    pthread_mutex_unlock(&snapshots->lock);
+    if (asker)
+        asker->answered(asker);
+    return starts;
+}
+
+void snapshots_ask(struct snapshots *snapshots, struct store_session *session, enum policy_row row,
+                   uint64_t now_ms, struct snapshot_asker *asker) {
+    const struct policy *policy = policy_at(snapshots, row);
+    struct journal_look look;
+    asker->snapshot = NULL;
+    asker->next = NULL;
+    asker->status = look_at_journal(session, slice_of(policy->patterns[0]), &look);
+    if (asker->status != STATUS_OK) {
+        asker->answered(asker);
+        return;
+    }
+    if (!give_or_queue(snapshots, row, now_ms, &look, asker))
+        return;
+    enum status status = snapshots->options.start(snapshots->options.builder, row);
+    if (status != STATUS_OK)
+        build_end(snapshots, row, status, NULL);
+}
+
+/* ---- looking ------------------------------------------------------------------------------ */
+
+bool snapshots_look(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
+                    struct snapshots_state *state) {
+    const struct policy *policy = &snapshots->options.policies->rows[row];
+    if (!policy_has_snapshot(policy))
+        return false;
+    pthread_mutex_lock(&snapshots->lock);
+    const struct slot *slot = &snapshots->slots[row];
+    *state = (struct snapshots_state){.topic = slice_of(policy->patterns[0]),
+                                      .is_building = slot->is_building,
+                                      .has_current = slot->current != NULL,
+                                      .built_count = slot->built_count,
+                                      .failed_count = slot->failed_count,
+                                      .served_count = slot->served_count};
+    if (slot->current) {
+        state->watermark = slot->current->watermark;
+        state->document_count = slot->current->document_count;
+        state->file_bytes = slot->current->file_bytes;
+        state->age_ms = now_ms > slot->made_at_ms ? now_ms - slot->made_at_ms : 0;
+    }
+    pthread_mutex_unlock(&snapshots->lock);
+    return true;
+}
+
+uint64_t snapshots_bytes(struct snapshots *snapshots) {
+    pthread_mutex_lock(&snapshots->lock);
+    uint64_t bytes = snapshots->bytes;
+    pthread_mutex_unlock(&snapshots->lock);
+    return bytes;
+}

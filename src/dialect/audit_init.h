@@ -1,0 +1,39 @@
+/* The first message of an audit socket: who it is, where it begins, which events it asks for.
+ * Any thread; a pure reader. One block holds the decoded texts; audit_init_release returns it.
+ * STATUS_INVALID_MESSAGE with the problem in a static sentence; STATUS_OUT_OF_MEMORY.
+ * Members it does not know are ignored, but for those of filters: a filter that is not understood
+ * would let through what was not asked for. */
+#ifndef DIALECT_AUDIT_INIT_H
+#define DIALECT_AUDIT_INIT_H
+
+#include "hub/frame.h"
+#include "topic/event_cursor.h"
+
+#define AUDIT_NONCE_BYTES_MAX  128
+#define AUDIT_FILTER_NAMES_MAX 64
+
+struct audit_names {
+    bool given; /* an empty list lets nothing through */
+    size_t count;
+    struct slice names[AUDIT_FILTER_NAMES_MAX];
+};
+
+struct audit_init {
+    struct slice capability;
+    struct slice nonce;
+    uint64_t at_ms;
+    bool has_cursor;
+    struct event_cursor cursor;
+    struct audit_names event_types; /* exact */
+    struct audit_names entities;    /* "run", or one of them: "run:ID" */
+    struct buffer texts;
+};
+
+MUST_CHECK enum status audit_init_read(struct slice text, struct audit_init *init,
+                                       const char **problem);
+void audit_init_release(struct audit_init *init);
+bool audit_init_filters(const struct audit_init *init);
+/* Whether the filters let an event of the log through. */
+bool audit_init_wants(const struct audit_init *init, const struct frame_content *content);
+
+#endif

@@ -1,0 +1,417 @@
+/* The whole log as a WebSocket: the peer says who it is in its first message, then events go one
+ * way, by event cursor. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "wire/object_writer.h"
+#include "hub/frame_row.h"
+#include "dialect/audit_init.h"
+#include "http/conn.h"
+#include "delivery/dialect.h"
+#include "api/handlers.h"
+#include "delivery/session_token.h"
+#include "dialect/log_position.h"
+#include "server/server.h"
+#include "dialect/tagged_message.h"
+#include "wire/ws_frame.h"
+
+#define PUSH_BYTES_MAX  (128u << 20)
+#define BODY_BYTES_MAX  4096
+#define SMALL_BYTES_MAX 512
+
+/* How far a client's clock may be off. */
+#define NONCE_SKEW_MS_MAX UINT64_C(300000)
+
+struct audit {
+    struct log_place place;
+    struct audit_init init; /* the filters are in use as long as the link */
+    bool is_told;           /* the init was taken */
+    bool has_begun;         /* init_ack is out */
+    struct link_call call;
+    struct link_use use; /* of the nonce, then of the token */
+};
+
+static void audit_free(void *state) {
+    struct audit *audit = state;
+    if (audit->is_told)
+        audit_init_release(&audit->init);
+    free(audit);
+}
+
+/* ---- forms ---- */
+
+/* The time is the page's, so that its bytes are the same for all. */
+static enum status put_event(struct io_loop *loop, const struct frame *frame, bool compress,
+                             struct buffer *out) {
+    char cursor_text[EVENT_CURSOR_SIZE_MAX];
+    struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
+    int size = (int)event_cursor_encode(&cursor, cursor_text);
+    struct slice event = frame->content.payload;
+    size_t begin = out->size;
+    enum status status = buffer_append_slice(out, SLICE("{\"type\":\"event\",\"event\":"));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, event);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, ",\"cursor\":\"%.*s\",\"server_time\":%" PRIu64 "}", size,
+                               cursor_text, clock_wall_ms(&loop->clock));
+    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
+}
+
+static enum status encode(const struct page *page, struct io_loop *loop, bool compress,
+                          struct buffer *out) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
+        status = put_event(loop, page->batch.frames[i], compress, out);
+    return status;
+}
+
+static enum status encode_plain(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, tools, false, out);
+}
+
+static enum status encode_deflated(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, tools, true, out);
+}
+
+static const struct page_form plain_form = {PAGE_FORM_AUDIT_WS, PUSH_BYTES_MAX, encode_plain};
+static const struct page_form deflated_form = {PAGE_FORM_AUDIT_WS_DEFLATE, PUSH_BYTES_MAX,
+                                               encode_deflated};
+
+/* ---- errors ---- */
+
+/* This dialect's own words for what ends it. */
+static const char *error_code(enum status status) {
+    static const struct {
+        enum close_code close;
+        const char *code;
+    } codes[] = {
+        {CLOSE_AUTH_FAILED, "AUTH_FAILED"},         {CLOSE_TOKEN_EXPIRED, "CAPABILITY_EXPIRED"},
+        {CLOSE_INVALID_MESSAGE, "INVALID_MESSAGE"}, {CLOSE_SLOW_CONSUMER, "SLOW_CONSUMER"},
+        {CLOSE_POLICY_VIOLATION, "AUTH_FAILED"},    {CLOSE_PROTOCOL_ERROR, "INVALID_MESSAGE"},
+        {CLOSE_INVALID_UTF8, "INVALID_MESSAGE"},    {CLOSE_TOO_BIG, "INVALID_MESSAGE"},
+    };
+    if (status == STATUS_RATE_LIMITED)
+        return "RATE_LIMITED";
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i].close == ws_close_code(status))
+            return codes[i].code;
+    return "INTERNAL_ERROR";
+}
+
+/* details: an object, or empty. */
+static enum status tell_error(struct link *link, enum status why, struct slice details,
+                              struct buffer *out) {
+    const struct audit *audit = link->state;
+    char reason[124];
+    struct buffer body;
+    buffer_init(&body, BODY_BYTES_MAX);
+    log_place_reason(&audit->place, link, reason);
+    link_tell_error(link, why);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), slice_of(error_code(why)));
+    object_text(&object, SLICE("message"), slice_of(status_message(why)));
+    object_json_given(&object, SLICE("details"), details);
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = tagged_last(link, out, "error", buffer_slice(&body), ws_close_code(why), reason);
+    buffer_release(&body);
+    return status;
+}
+
+/* {"name":text,"resume_after":cursor}; the cursor is null where it has none yet. */
+static enum status write_details(const struct link *link, const char *name, const char *text,
+                                 struct buffer *out) {
+    const struct audit *audit = link->state;
+    struct query_cursor now = log_place_now(&audit->place, link);
+    struct buffer cursor;
+    buffer_init(&cursor, SMALL_BYTES_MAX);
+    enum status status = query_cursor_write(&cursor, &now);
+    struct object_writer object = object_begin(out);
+    object_text(&object, slice_of(name), slice_of(text));
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
+    enum status ended = object_end(&object);
+    buffer_release(&cursor);
+    return status == STATUS_OK ? ended : status;
+}
+
+static enum status tell_detail(struct link *link, enum status why, const char *name,
+                               const char *text, struct buffer *out) {
+    struct buffer details;
+    buffer_init(&details, SMALL_BYTES_MAX);
+    enum status status = write_details(link, name, text, &details);
+    if (status == STATUS_OK)
+        status = tell_error(link, why, buffer_slice(&details), out);
+    buffer_release(&details);
+    return status;
+}
+
+/* Refuses what the peer said; the text is a member of details. */
+static enum status refuse(struct link *link, enum status why, const char *name, const char *text) {
+    link_tell_why(link, why, ws_close_code(why));
+    enum status status = tell_detail(link, why, name, text, &link->own);
+    if (status == STATUS_OK)
+        link_close(link);
+    return status;
+}
+
+static enum status tell_slow(struct link *link, struct buffer *out) {
+    const struct audit *audit = link->state;
+    struct buffer details;
+    buffer_init(&details, SMALL_BYTES_MAX);
+    enum status status = log_place_slow(&audit->place, link, &details);
+    if (status == STATUS_OK)
+        status = tell_error(link, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
+    buffer_release(&details);
+    return status;
+}
+
+/* Nothing is wrong with the session but its connection. */
+static enum status tell_reconnect(struct link *link, uint64_t retry_after_ms, enum close_code code,
+                                  struct buffer *out) {
+    const struct audit *audit = link->state;
+    struct query_cursor now = log_place_now(&audit->place, link);
+    char reason[124];
+    struct buffer body;
+    buffer_init(&body, SMALL_BYTES_MAX);
+    enum status status =
+        buffer_printf(&body, "{\"retry_after_ms\":%" PRIu64 ",\"resume_after\":", retry_after_ms);
+    if (status == STATUS_OK)
+        status = query_cursor_write(&body, &now);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&body, '}');
+    log_place_reason(&audit->place, link, reason);
+    if (status == STATUS_OK)
+        status = tagged_last(link, out, "reconnect", buffer_slice(&body), code, reason);
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
+    if (why == STATUS_WS_SILENT)
+        return tell_reconnect(link, io_loop_backoff_ms(link->loop), ws_close_code(why), out);
+    return tell_detail(link, why, "reason", status_code(why), out);
+}
+
+static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
+    return tell_reconnect(link, retry_after_ms, CLOSE_RESTARTING, out);
+}
+
+/* ---- the course of it ---- */
+
+/* {"name":cursor and what follows}. */
+static enum status tell_cursor(struct link *link, const char *tag, const char *name,
+                               const char *rest, struct buffer *out) {
+    const struct audit *audit = link->state;
+    struct query_cursor now = log_place_now(&audit->place, link);
+    struct buffer body;
+    buffer_init(&body, SMALL_BYTES_MAX);
+    enum status status = buffer_printf(&body, "{\"%s\":", name);
+    if (status == STATUS_OK)
+        status = query_cursor_write(&body, &now);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&body, slice_of(rest));
+    if (status == STATUS_OK)
+        status = tagged_say(link, out, tag, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_caught_up(struct link_reader *reader, struct buffer *out) {
+    return tell_cursor(reader->link, "replay_complete", "cursor", "}", out);
+}
+
+/* Before the init this is its time running out. A ping goes with each heartbeat, since a peer that
+ * has nothing to say answers it, and is heard. */
+static enum status heartbeat(struct link *link, struct buffer *out) {
+    const struct audit *audit = link->state;
+    char rest[64];
+    if (!audit->is_told)
+        return refuse(link, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
+    if (!audit->has_begun)
+        return STATUS_OK;
+    (void)snprintf(rest, sizeof(rest), ",\"interval_ms\":%" PRIu64 "}",
+                   link->server->config.heartbeat_ms);
+    enum status status = tell_cursor(link, "heartbeat", "last_cursor", rest, out);
+    return status == STATUS_OK ? websocket_ping(link, out) : status;
+}
+
+static enum status tell_begin(struct link *link) {
+    struct uuid session = uuid7_next(&link->loop->ids, clock_wall_ms(&link->loop->clock));
+    char id[UUID_TEXT_SIZE];
+    char body[160];
+    uuid_format(&session, id);
+    int size = snprintf(body, sizeof(body),
+                        "{\"session_id\":\"%.*s\",\"heartbeat_interval_ms\":%" PRIu64 "}",
+                        UUID_TEXT_SIZE, id, link->server->config.heartbeat_ms);
+    return tagged_say(link, &link->own, "init_ack", (struct slice){body, (size_t)size});
+}
+
+static void opened(struct link *link, struct link_opening *opening) {
+    struct audit *audit = link->state;
+    struct link_reader *reader = opening->readers[0];
+    if (reader->subscription.is_open) {
+        if (tell_begin(link) != STATUS_OK) {
+            conn_close(link->conn);
+            return;
+        }
+        audit->has_begun = true;
+    }
+    link_reader_start(reader);
+    link_flush(link);
+}
+
+/* ---- the init ---- */
+
+static bool wants(const void *user, const struct frame_content *content) {
+    const struct audit *audit = user;
+    return log_place_is_before(&audit->place, content) && audit_init_wants(&audit->init, content);
+}
+
+static enum status begin(struct link *link) {
+    struct audit *audit = link->state;
+    bool is_choosy = audit->place.is_future || audit_init_filters(&audit->init);
+    const struct subscription_options options = {
+        .view = grant_check(link->principal, SLICE("runtime.audit"), NULL).view,
+        .has_event_cursor = audit->place.asked.given,
+        .event_cursor = audit->place.asked.cursor,
+        .wants = is_choosy ? wants : NULL,
+        .wants_user = audit,
+    };
+    struct link_reader *reader;
+    enum status status = link_reader_make(link, SLICE(LOG_TOPIC), &options, &reader);
+    if (status != STATUS_OK)
+        return status;
+    reader->form = websocket_deflates(link) ? &deflated_form : &plain_form;
+    return link_open_one(link, reader);
+}
+
+/* Who asks is not who it says, or may not: counted, logged, and told. */
+static enum status deny(struct link *link, enum status why, const char *reason) {
+    if (status_http(why) == 401 || status_http(why) == 403)
+        link_tell_refused(link, (struct slice){NULL, 0}, why);
+    link->close_code = (unsigned)ws_close_code(why);
+    return refuse(link, why, "reason", reason);
+}
+
+static void call_free(struct link_call *call) {
+    (void)call;
+}
+
+static void call_use(struct link *link, enum single_use_kind kind, struct slice id,
+                     uint64_t until_ms,
+                     void (*done)(struct link *link, struct link_call *call, enum status status)) {
+    struct audit *audit = link->state;
+    audit->use = (struct link_use){.use = {.kind = kind, .expires_at_ms = until_ms}, .id = id};
+    audit->call = (struct link_call){NULL, done, call_free, &audit->use};
+    link_call(link, &audit->call);
+}
+
+static void admitted(struct link *link, enum status status, const char *reason) {
+    if (status == STATUS_OK) {
+        status = begin(link);
+        reason = status_code(status);
+    }
+    if (status != STATUS_OK && deny(link, status, reason) != STATUS_OK)
+        conn_close(link->conn);
+}
+
+static void token_used(struct link *link, struct link_call *call, enum status status) {
+    (void)call;
+    admitted(link, status, status_code(status));
+}
+
+static void nonce_used(struct link *link, struct link_call *call, enum status status) {
+    struct slice id = link->principal->token_id;
+    (void)call;
+    if (status != STATUS_OK || !link->loop->config->token_single_use)
+        admitted(link, status,
+                 status == STATUS_TOKEN_REPLAYED ? "nonce_used" : status_code(status));
+    else if (!id.data)
+        admitted(link, STATUS_MISSING_JTI, status_code(STATUS_MISSING_JTI));
+    else
+        call_use(link, SINGLE_USE_TOKEN, id, single_use_token_until_ms(link->principal),
+                 token_used);
+}
+
+static enum status check_capability(struct link *link, struct slice capability, uint64_t now_ms) {
+    const struct principal *principal = NULL;
+    struct token_bearer bearer = {0};
+    enum status status =
+        gate_admit_token(&link->server->gate, capability, now_ms, &principal, &bearer);
+    if (bearer.size > 0)
+        link->bearer = strndup(bearer.name, bearer.size);
+    if (status != STATUS_OK)
+        return status;
+    link_admitted(link, principal);
+    if (principal_is_expired(principal, now_ms))
+        return STATUS_TOKEN_EXPIRED;
+    return grant_check(principal, SLICE("runtime.audit"), NULL).status;
+}
+
+/* The capability first: who has none cannot use up nonces. A nonce is no token: what is wrong with
+ * it is a failed authentication, whatever it is. */
+static enum status admit(struct link *link) {
+    struct audit *audit = link->state;
+    const struct audit_init *init = &audit->init;
+    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
+    enum status status = check_capability(link, init->capability, now_ms);
+    if (status != STATUS_OK)
+        return deny(link, status, status_code(status));
+    if (init->at_ms > now_ms + NONCE_SKEW_MS_MAX || now_ms > init->at_ms + NONCE_SKEW_MS_MAX)
+        return deny(link, STATUS_INVALID_TOKEN, "ts_out_of_skew");
+    if (init->has_cursor)
+        log_place_set(&audit->place, &init->cursor, now_ms);
+    io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
+    call_use(link, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1, nonce_used);
+    return STATUS_OK;
+}
+
+static enum status receive(struct link *link, struct slice text) {
+    struct audit *audit = link->state;
+    const char *problem = "";
+    if (audit->is_told)
+        return refuse(link, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
+    enum status status = audit_init_read(text, &audit->init, &problem);
+    if (status == STATUS_INVALID_MESSAGE)
+        return refuse(link, status, "reason", problem);
+    if (status != STATUS_OK)
+        return refuse(link, status, "reason", status_code(status));
+    audit->is_told = true;
+    return admit(link);
+}
+
+static const struct dialect audit_ws_dialect = {
+    .label = LABEL_DIALECT_AUDIT_WS,
+    .receive = receive,
+    .opened = opened,
+    .caught_up = tell_caught_up,
+    .failed = tell_failed,
+    .heartbeat = heartbeat,
+    .slow = tell_slow,
+    .leaving = tell_leaving,
+    .state_free = audit_free,
+};
+
+void handle_audit_ws(struct exchange *exchange) {
+    struct query_cursor after;
+    struct io_loop *loop = exchange->loop;
+    /* The token comes in the first message, where the page came from in the handshake. */
+    enum status status = gate_check_origin(&exchange->server->gate, exchange->request);
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
+    if (!query_cursor_read(exchange, "after_cursor", &after))
+        return;
+    struct audit *audit = calloc(1, sizeof(*audit));
+    if (!audit) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    if (after.given)
+        log_place_set(&audit->place, &after.cursor, clock_wall_ms(&loop->clock));
+    struct link *link = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
+    if (link && link->conn)
+        io_loop_deadline_in(loop, &link->pulse, DEADLINE_PULSE,
+                            loop->config->audit_init_timeout_ms);
+}

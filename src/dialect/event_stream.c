@@ -1,0 +1,183 @@
+#include "dialect/event_stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "delivery/dialect.h"
+#include "delivery/notices.h"
+#include "wire/http1_response.h"
+#include "wire/sse.h"
+
+#define HEAD_BYTES_MAX 2048
+
+/* ---- pieces ---- */
+
+static enum status put_piece(const struct link *link, struct buffer *out, struct slice piece) {
+    const struct event_stream *state = link->state;
+    return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
+}
+
+/* Nothing is hidden between frames that follow each other. */
+static enum status pass(const struct event_stream_writer *writer, const struct io_loop *loop,
+                        uint64_t after, uint64_t through, struct buffer *out) {
+    return writer->pass && through > after ? writer->pass(loop, after, through, out) : STATUS_OK;
+}
+
+enum status event_stream_encode(const struct page *page, const struct io_loop *loop,
+                                bool is_chunked, const struct event_stream_writer *writer,
+                                struct buffer *out) {
+    struct buffer piece;
+    struct buffer *target = is_chunked ? &piece : out;
+    uint64_t after = page->batch.after_seq;
+    enum status status = STATUS_OK;
+    buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
+        struct frame *frame = page->batch.frames[i];
+        status = pass(writer, loop, after, frame->content.seq - 1, target);
+        if (status == STATUS_OK)
+            status = writer->put(loop, frame, target);
+        after = frame->content.seq;
+    }
+    if (status == STATUS_OK)
+        status = pass(writer, loop, after, page->batch.through_seq, target);
+    /* Of a page without a word for its reader nothing is sent. */
+    if (status == STATUS_OK && piece.size > 0)
+        status = http1_chunk(out, buffer_slice(&piece));
+    buffer_release(&piece);
+    return status;
+}
+
+/* ---- notices ---- */
+
+enum status event_stream_tell_id(const struct link *link, struct buffer *out, const char *event,
+                                 struct slice id, struct slice data) {
+    struct buffer piece;
+    buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
+    enum status status =
+        sse_event(&piece, &(struct sse_event){.id = id, .event = slice_of(event), .data = data});
+    if (status == STATUS_OK)
+        status = put_piece(link, out, buffer_slice(&piece));
+    buffer_release(&piece);
+    return status;
+}
+
+enum status event_stream_tell(const struct link *link, struct buffer *out, const char *event,
+                              struct slice data) {
+    return event_stream_tell_id(link, out, event, (struct slice){NULL, 0}, data);
+}
+
+enum status event_stream_heartbeat(struct link *link, struct buffer *out) {
+    struct buffer piece;
+    buffer_init(&piece, 64);
+    enum status status = sse_comment(&piece, SLICE(" heartbeat"));
+    if (status == STATUS_OK)
+        status = put_piece(link, out, buffer_slice(&piece));
+    buffer_release(&piece);
+    return status;
+}
+
+enum status event_stream_end(struct link *link, struct buffer *out) {
+    const struct event_stream *state = link->state;
+    return state->is_chunked ? http1_chunk_end(out) : STATUS_OK;
+}
+
+/* Clients come back by themselves, from their last id. */
+enum status event_stream_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
+    struct buffer piece;
+    buffer_init(&piece, 64);
+    enum status status = sse_retry(&piece, retry_after_ms);
+    if (status == STATUS_OK)
+        status = put_piece(link, out, buffer_slice(&piece));
+    if (status == STATUS_OK)
+        status = event_stream_end(link, out);
+    buffer_release(&piece);
+    return status;
+}
+
+enum status event_stream_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, 4096);
+    link_tell_error(link, STATUS_REAUTH_REQUIRED);
+    enum status status = notice_reauth(left_ms, &body);
+    if (status == STATUS_OK)
+        status = event_stream_tell(link, out, "reauth_required", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+/* Without the end of the chunks, so that nobody takes it for a whole one. */
+enum status event_stream_failed(struct link *link, enum status failed, struct buffer *out) {
+    char body[96];
+    int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
+    link_tell_error(link, failed);
+    return event_stream_tell(link, out, "error", (struct slice){body, (size_t)size});
+}
+
+/* What the look found, stale or failed, is told when its turn comes. */
+void event_stream_opened(struct link *link, struct link_opening *opening) {
+    (void)link;
+    link_reader_start(opening->readers[0]);
+}
+
+/* ---- beginning ---- */
+
+static enum status write_head(struct exchange *exchange, bool is_chunked, struct buffer *head) {
+    static const struct http1_header headers[] = {
+        {SLICE("Content-Type"), SLICE("text/event-stream")},
+        {SLICE("Cache-Control"), SLICE("no-cache, no-transform")},
+        {SLICE("X-Accel-Buffering"), SLICE("no")}, /* proxies hold streams back otherwise */
+    };
+    struct buffer piece;
+    enum status status = http1_response_begin(head, 200, false);
+    for (size_t i = 0; status == STATUS_OK && i < sizeof(headers) / sizeof(headers[0]); i++)
+        status = http1_response_header(head, headers[i].name, headers[i].value);
+    if (status == STATUS_OK)
+        status = is_chunked ? http1_response_end_chunked(head) : http1_response_end_bare(head);
+    buffer_init(&piece, 64);
+    if (status == STATUS_OK)
+        status = sse_retry(&piece, io_loop_backoff_ms(exchange->loop));
+    if (status == STATUS_OK)
+        status = is_chunked ? http1_chunk(head, buffer_slice(&piece))
+                            : buffer_append_slice(head, buffer_slice(&piece));
+    buffer_release(&piece);
+    return status;
+}
+
+struct link *event_stream_make(struct exchange *exchange, const struct dialect *dialect,
+                               struct event_stream *state) {
+    struct link *link = NULL;
+    struct buffer head;
+    buffer_init(&head, HEAD_BYTES_MAX);
+    state->is_chunked = exchange->request->version_minor > 0;
+    enum status status = write_head(exchange, state->is_chunked, &head);
+    if (status == STATUS_OK) {
+        link = link_make(exchange, &(struct link_options){dialect, exchange->principal, state,
+                                                          buffer_slice(&head)});
+    } else {
+        dialect->state_free(state);
+        exchange_answer_status(exchange, status);
+    }
+    buffer_release(&head);
+    return link;
+}
+
+void event_stream_begin(struct link *link, struct slice topic,
+                        const struct subscription_options *options, const struct page_form *form) {
+    struct link_reader *reader = NULL;
+    enum status status = link_reader_make(link, topic, options, &reader);
+    if (status == STATUS_OK) {
+        reader->form = form;
+        status = link_open_one(link, reader);
+    }
+    if (status == STATUS_OK)
+        link_flush(link);
+    else
+        link_close(link);
+}
+
+void event_stream_answer_head(struct exchange *exchange) {
+    static const struct exchange_stream no_stream = {0};
+    exchange->stream = &no_stream;
+    exchange_begin(exchange, 200, SLICE("text/event-stream"));
+    exchange_end(exchange, (struct slice){NULL, 0});
+}

@@ -1,0 +1,68 @@
+#include "dialect/log_position.h"
+
+#include <stdio.h>
+
+#include "wire/object_writer.h"
+#include "server/server.h"
+
+void log_place_set(struct log_place *place, const struct event_cursor *cursor, uint64_t now_ms) {
+    place->asked = (struct query_cursor){true, *cursor};
+    place->is_future = cursor->timestamp_ms >= now_ms;
+}
+
+void log_place_set_head(struct log_place *place, uint64_t now_ms) {
+    struct uuid first = uuid7_first(now_ms);
+    struct event_cursor cursor = event_cursor_of(&first);
+    log_place_set(place, &cursor, now_ms);
+}
+
+bool log_place_is_before(const struct log_place *place, const struct frame_content *content) {
+    struct event_cursor cursor = event_cursor_of(&content->cursor);
+    return !place->is_future || event_cursor_compare(&cursor, &place->asked.cursor) > 0;
+}
+
+struct query_cursor log_place_now(const struct log_place *place, const struct link *link) {
+    static const struct uuid none;
+    const struct link_reader *reader = link->readers;
+    if (!reader || uuid_compare(&reader->subscription.cursor, &none) == 0)
+        return place->asked;
+    struct event_cursor at = event_cursor_of(&reader->subscription.cursor);
+    /* What it stepped over does not take it back: on the way to a place in the future, or what is
+     * hidden in the millisecond of the place. */
+    if (place->asked.given && event_cursor_compare(&at, &place->asked.cursor) < 0)
+        return place->asked;
+    return (struct query_cursor){true, at};
+}
+
+enum status log_place_slow(const struct log_place *place, const struct link *link,
+                           struct buffer *out) {
+    const struct config *config = &link->server->config;
+    const struct subscription *subscription = link->readers ? &link->readers->subscription : NULL;
+    struct query_cursor now = log_place_now(place, link);
+    struct buffer cursor;
+    buffer_init(&cursor, 2 + EVENT_CURSOR_SIZE_MAX);
+    enum status status = query_cursor_write(&cursor, &now);
+    struct object_writer object = object_begin(out);
+    if (subscription)
+        object_number(&object, SLICE("lag"),
+                      subscription->window.head_seq + 1 > subscription->next_seq
+                          ? subscription->window.head_seq + 1 - subscription->next_seq
+                          : 0);
+    object_number(&object, SLICE("strikes"), link->strikes.count);
+    object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
+    object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(link->loop));
+    enum status ended = object_end(&object);
+    buffer_release(&cursor);
+    return status == STATUS_OK ? ended : status;
+}
+
+void log_place_reason(const struct log_place *place, const struct link *link, char text[124]) {
+    char cursor[EVENT_CURSOR_SIZE_MAX];
+    struct query_cursor now = log_place_now(place, link);
+    text[0] = '\0';
+    if (!now.given)
+        return;
+    int size = (int)event_cursor_encode(&now.cursor, cursor);
+    (void)snprintf(text, 124, "resume_after %.*s", size, cursor);
+}

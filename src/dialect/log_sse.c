@@ -1,0 +1,168 @@
+/* The whole log as an event stream, by event cursor. */
+#include <stdlib.h>
+
+#include "hub/frame_row.h"
+#include "delivery/dialect.h"
+#include "dialect/event_stream.h"
+#include "api/handlers.h"
+#include "dialect/log_position.h"
+#include "server/server.h"
+#include "wire/sse.h"
+
+struct log_stream {
+    struct event_stream stream; /* first */
+    struct log_place place;
+};
+
+/* ---- forms ---- */
+
+static enum status put_frame(const struct io_loop *loop, struct frame *frame, struct buffer *out) {
+    char id[EVENT_CURSOR_SIZE_MAX];
+    struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
+    size_t size = event_cursor_encode(&cursor, id);
+    (void)loop;
+    return sse_event(out, &(struct sse_event){.id = {id, size}, .data = frame->content.payload});
+}
+
+static const struct event_stream_writer writer = {put_frame, NULL};
+
+static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
+    return event_stream_encode(page, tools, true, &writer, out);
+}
+
+static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
+    return event_stream_encode(page, tools, false, &writer, out);
+}
+
+static const struct page_form chunked_form = {PAGE_FORM_LOG_SSE, EVENT_STREAM_BYTES_MAX,
+                                              encode_chunked};
+static const struct page_form bare_form = {PAGE_FORM_LOG_SSE_BARE, EVENT_STREAM_BYTES_MAX,
+                                           encode_bare};
+
+/* ---- notices ---- */
+
+static enum status tell_slow(struct link *link, struct buffer *out) {
+    const struct log_stream *state = link->state;
+    struct buffer details, body;
+    buffer_init(&details, 1024);
+    buffer_init(&body, 2048);
+    link_tell_error(link, STATUS_SLOW_CONSUMER);
+    enum status status = log_place_slow(&state->place, link, &details);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&body, SLICE("{\"code\":\"slow_consumer\","));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&body, slice_from(buffer_slice(&details), 1));
+    if (status == STATUS_OK)
+        status = event_stream_tell(link, out, "slow_consumer", buffer_slice(&body));
+    if (status == STATUS_OK)
+        status = event_stream_end(link, out);
+    buffer_release(&body);
+    buffer_release(&details);
+    return status;
+}
+
+/* Where it begins, for clients that did not say so: without an id they would begin at the head
+ * again, and miss what came between. */
+static enum status tell_begin(struct link *link) {
+    const struct log_stream *state = link->state;
+    char id[EVENT_CURSOR_SIZE_MAX];
+    size_t id_size = event_cursor_encode(&state->place.asked.cursor, id);
+    struct buffer body;
+    buffer_init(&body, 256);
+    enum status status = buffer_append_slice(&body, SLICE("{\"after_cursor\":"));
+    if (status == STATUS_OK)
+        status = query_cursor_write(&body, &state->place.asked);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&body, '}');
+    if (status == STATUS_OK)
+        status = event_stream_tell_id(link, &link->own, "bootstrap", (struct slice){id, id_size},
+                                      buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static bool wants(const void *user, const struct frame_content *content) {
+    return log_place_is_before(user, content);
+}
+
+static const struct dialect log_sse_dialect = {
+    .label = LABEL_DIALECT_AUDIT_SSE,
+    .opened = event_stream_opened,
+    .restarts_stale = true,
+    .failed = event_stream_failed,
+    .reauth = event_stream_reauth,
+    .heartbeat = event_stream_heartbeat,
+    .slow = tell_slow,
+    .leaving = event_stream_leaving,
+    .state_free = free,
+};
+
+/* ---- asking ---- */
+
+/* The header of a client that reconnects wins over the query it first came with. False: the
+ * exchange has been answered. */
+static bool read_place(struct exchange *exchange, struct log_place *place, bool *from_head) {
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    struct query_cursor query;
+    struct slice last_id;
+    if (http1_header_find(exchange->request, SLICE("last-event-id"), &last_id) &&
+        last_id.size > 0) {
+        if (!header_cursor_read(exchange, "Last-Event-ID", last_id, &query))
+            return false;
+    } else {
+        if (!query_cursor_read(exchange, "after_cursor", &query))
+            return false;
+        enum status status = query_from_head(exchange, from_head);
+        if (status != STATUS_OK || (*from_head && query.given)) {
+            exchange_answer_status(exchange, status == STATUS_OK ? STATUS_INVALID_CURSOR : status);
+            return false;
+        }
+    }
+    if (query.given)
+        log_place_set(place, &query.cursor, now_ms);
+    else if (*from_head)
+        log_place_set_head(place, now_ms);
+    return true;
+}
+
+static void begin(struct link *link, bool from_head, enum grant_view view) {
+    struct log_stream *state = link->state;
+    struct subscription_options options = {
+        .view = view,
+        .has_event_cursor = state->place.asked.given,
+        .event_cursor = state->place.asked.cursor,
+        .wants = state->place.is_future ? wants : NULL,
+        .wants_user = &state->place,
+    };
+    if (from_head && tell_begin(link) != STATUS_OK)
+        link_close(link);
+    else
+        event_stream_begin(link, SLICE(LOG_TOPIC), &options,
+                           state->stream.is_chunked ? &chunked_form : &bare_form);
+}
+
+void handle_log_sse(struct exchange *exchange) {
+    struct log_stream *state;
+    struct log_place place = {0};
+    bool from_head = false;
+    enum grant_view view = exchange->view;
+    if (!read_place(exchange, &place, &from_head))
+        return;
+    if (atomic_load(&exchange->server->draining)) {
+        exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
+        return;
+    }
+    if (exchange_is_head(exchange)) {
+        event_stream_answer_head(exchange);
+        return;
+    }
+    state = calloc(1, sizeof(*state));
+    if (!state) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    state->place = place;
+    struct link *link = event_stream_make(exchange, &log_sse_dialect, &state->stream);
+    if (link && link->conn)
+        begin(link, from_head, view);
+}

@@ -1,0 +1,172 @@
+#include "dialect/phoenix/phoenix_form.h"
+
+#include <inttypes.h>
+#include <openssl/evp.h>
+
+#include "wire/object_writer.h"
+#include "delivery/dialect.h"
+#include "dialect/websocket.h"
+#include "topic/event_cursor.h"
+#include "wire/json.h"
+#include "wire/phoenix.h"
+
+#define UPDATE_BYTES_MAX (80u << 20)
+#define BATCH_BYTES_MAX  (128u << 20)
+
+/* ---- one frame ---- */
+
+static enum status encode_update(const struct frame_content *content, struct buffer *out) {
+    char id[UUID_TEXT_SIZE];
+    char cursor_text[EVENT_CURSOR_SIZE_MAX];
+    struct event_cursor cursor = event_cursor_of(&content->cursor);
+    uuid_format(&content->event_id, id);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), content->topic);
+    object_text(&object, SLICE("doc_key"), content->document_key);
+    object_number(&object, SLICE("doc_version"), content->document_version);
+    object_json(&object, SLICE("payload"), content->payload);
+    object_hash(&object, SLICE("payload_hash"), content->payload_hash);
+    object_number(&object, SLICE("watermark"), content->seq);
+    object_text(&object, SLICE("event_id"), (struct slice){id, sizeof(id)});
+    object_text(&object, SLICE("cursor"),
+                (struct slice){cursor_text, event_cursor_encode(&cursor, cursor_text)});
+    object_json(&object, SLICE("hydration_required"), SLICE("false"));
+    return object_end(&object);
+}
+
+static const struct frame_form update_form = {1, UPDATE_BYTES_MAX, encode_update};
+
+/* ---- sync:update_batch ---- */
+
+static enum status begin_batch(struct slice topic, uint64_t after, uint64_t through,
+                               struct buffer *out) {
+    enum status status = buffer_append_slice(out, SLICE("{\"topic\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(out, topic);
+    return status == STATUS_OK
+               ? buffer_printf(out, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 ",\"updates\":[",
+                               after, through)
+               : status;
+}
+
+static enum status end_batch(struct slice topic, uint64_t through, uint64_t head,
+                             struct buffer *out) {
+    enum status status =
+        buffer_printf(out, "],\"replay_complete\":%s,\"head_watermarks\":[{\"topic\":",
+                      through >= head ? "true" : "false");
+    if (status == STATUS_OK)
+        status = json_write_string(out, topic);
+    return status == STATUS_OK ? buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", head) : status;
+}
+
+enum status phoenix_empty_batch(struct slice topic, uint64_t at_seq, uint64_t head_seq,
+                                struct buffer *out) {
+    enum status status = begin_batch(topic, at_seq, at_seq, out);
+    return status == STATUS_OK ? end_batch(topic, at_seq, head_seq, out) : status;
+}
+
+static enum status write_batch(const struct page *page, bool with_updates, struct buffer *out) {
+    const struct delivery_batch *batch = &page->batch;
+    enum status status = begin_batch(page->topic, batch->after_seq, batch->through_seq, out);
+    for (size_t i = 0; with_updates && status == STATUS_OK && i < batch->count; i++) {
+        if (i > 0)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = frame_append(batch->frames[i], &update_form, out);
+    }
+    return status == STATUS_OK ? end_batch(page->topic, batch->through_seq, page->head_seq, out)
+                               : status;
+}
+
+static enum status begin_push(struct buffer *out, struct slice event) {
+    return phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, event);
+}
+
+/* Makes a message of the push that stands in out from begin on. */
+static enum status end_push(struct io_loop *loop, struct buffer *out, size_t begin, bool compress) {
+    enum status status = phoenix_push_end(out);
+    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
+}
+
+static enum status put_batch(const struct page *page, struct io_loop *loop, bool with_updates,
+                             bool compress, struct buffer *out) {
+    size_t begin = out->size;
+    enum status status = begin_push(out, SLICE("sync:update_batch"));
+    if (status == STATUS_OK)
+        status = write_batch(page, with_updates, out);
+    return status == STATUS_OK ? end_push(loop, out, begin, compress) : status;
+}
+
+/* ---- sync:frame ---- */
+
+static enum status write_bytes(struct slice payload, struct buffer *out) {
+    size_t size = (payload.size + 2) / 3 * 4;
+    enum status status = buffer_reserve(out, size + 3);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '"');
+    if (status != STATUS_OK)
+        return status;
+    /* Writes a NUL behind, which the quote replaces. */
+    EVP_EncodeBlock((unsigned char *)out->data + out->size, (const unsigned char *)payload.data,
+                    (int)payload.size);
+    out->size += size;
+    return buffer_append_byte(out, '"');
+}
+
+static enum status put_frame(const struct frame_content *content, struct io_loop *loop,
+                             bool compress, struct buffer *out) {
+    struct buffer bytes;
+    size_t begin = out->size;
+    buffer_init(&bytes, BATCH_BYTES_MAX);
+    enum status status = write_bytes(content->payload, &bytes);
+    if (status == STATUS_OK)
+        status = begin_push(out, SLICE("sync:frame"));
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), content->topic);
+    object_number(&object, SLICE("seq"), content->seq);
+    object_text(&object, SLICE("kind"), content->kind);
+    object_json(&object, SLICE("payload_bytes"), buffer_slice(&bytes));
+    object_number(&object, SLICE("schema_version"), 1);
+    enum status ended = object_end(&object);
+    if (status == STATUS_OK)
+        status = ended;
+    buffer_release(&bytes);
+    return status == STATUS_OK ? end_push(loop, out, begin, compress) : status;
+}
+
+/* The frames, then the range they cover. */
+static enum status put_frames(const struct page *page, struct io_loop *loop, bool compress,
+                              struct buffer *out) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
+        status = put_frame(&page->batch.frames[i]->content, loop, compress, out);
+    return status == STATUS_OK ? put_batch(page, loop, false, compress, out) : status;
+}
+
+/* ---- the table ---- */
+
+static enum status encode_batch(const struct page *page, void *loop, struct buffer *out) {
+    return put_batch(page, loop, true, false, out);
+}
+
+static enum status encode_batch_deflate(const struct page *page, void *loop, struct buffer *out) {
+    return put_batch(page, loop, true, true, out);
+}
+
+static enum status encode_frames(const struct page *page, void *loop, struct buffer *out) {
+    return put_frames(page, loop, false, out);
+}
+
+static enum status encode_frames_deflate(const struct page *page, void *loop, struct buffer *out) {
+    return put_frames(page, loop, true, out);
+}
+
+const struct page_form *phoenix_form(bool frames, bool compress) {
+    static const struct page_form forms[2][2] = {
+        {{PAGE_FORM_PHOENIX, BATCH_BYTES_MAX, encode_batch},
+         {PAGE_FORM_PHOENIX_DEFLATE, BATCH_BYTES_MAX, encode_batch_deflate}},
+        {{PAGE_FORM_PHOENIX_FRAMES, BATCH_BYTES_MAX, encode_frames},
+         {PAGE_FORM_PHOENIX_FRAMES_DEFLATE, BATCH_BYTES_MAX, encode_frames_deflate}},
+    };
+    return &forms[frames][compress];
+}

@@ -1,0 +1,20 @@
+/* Pages as Phoenix pushes: one sync:update_batch a page, or a sync:frame for each frame of it.
+ * Belongs to a loop's thread. Written with join_ref null, so that they are the same bytes for
+ * every client.
+ * Errors: the buffer's own.
+ * Every page says which range it covers. */
+#ifndef DIALECT_PHOENIX_PHOENIX_FORM_H
+#define DIALECT_PHOENIX_PHOENIX_FORM_H
+
+#include "delivery/page.h"
+
+#define PHOENIX_CHANNEL SLICE("sync:v1")
+
+/* The form of a subscription, with or without frames:true and compression. */
+const struct page_form *phoenix_form(bool frames, bool compress);
+
+/* A sync:update_batch's payload that covers nothing: where a topic stands after its replay. */
+MUST_CHECK enum status phoenix_empty_batch(struct slice topic, uint64_t at_seq, uint64_t head_seq,
+                                           struct buffer *out);
+
+#endif

@@ -1,0 +1,89 @@
+#include "dialect/phoenix/phoenix_session.h"
+
+#include "wire/object_writer.h"
+#include "dialect/phoenix/phoenix_form.h"
+#include "dialect/websocket.h"
+
+/* A payload, with its event and channel around it. */
+#define PUSH_BYTES_MAX (PHOENIX_PAYLOAD_BYTES_MAX + 4096)
+
+enum status phoenix_say_push(struct link *link, struct slice event, struct slice payload) {
+    struct buffer text;
+    buffer_init(&text, PUSH_BYTES_MAX);
+    enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
+    if (status == STATUS_OK)
+        status = websocket_say(link, buffer_slice(&text));
+    buffer_release(&text);
+    return status;
+}
+
+enum status phoenix_say_reply(struct link *link, const struct phoenix_address *to, bool ok,
+                              struct slice response) {
+    struct buffer text;
+    buffer_init(&text, PHOENIX_REPLY_BYTES_MAX);
+    enum status status = phoenix_write_reply(&text, to, ok, response);
+    if (status == STATUS_OK)
+        status = websocket_say(link, buffer_slice(&text));
+    buffer_release(&text);
+    return status;
+}
+
+enum status phoenix_say_refused(struct link *link, const struct phoenix_address *to,
+                                enum status error, struct slice body) {
+    link_tell_error(link, error);
+    return phoenix_say_reply(link, to, false, body);
+}
+
+static enum status write_error(enum status error, struct buffer *out) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(error)));
+    object_text(&object, SLICE("message"), slice_of(status_message(error)));
+    return object_end(&object);
+}
+
+enum status phoenix_say_refusal(struct link *link, const struct phoenix_address *to,
+                                enum status error) {
+    struct buffer body;
+    buffer_init(&body, 4096);
+    enum status status = write_error(error, &body);
+    if (status == STATUS_OK)
+        status = phoenix_say_refused(link, to, error, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+struct phoenix_address phoenix_request_address(const struct phoenix_request *request) {
+    return (struct phoenix_address){
+        request->has_join_ref ? (struct slice){request->join_ref, request->join_ref_size}
+                              : PHOENIX_NULL,
+        request->has_ref ? (struct slice){request->ref, request->ref_size} : PHOENIX_NULL,
+        PHOENIX_CHANNEL};
+}
+
+void phoenix_request_init(struct phoenix_request *request, const struct link *link,
+                          const struct phoenix_address *to) {
+    request->principal = link->principal;
+    request->has_join_ref = to->join_ref.data != NULL;
+    request->has_ref = to->ref.data != NULL;
+    request->join_ref_size = to->join_ref.size;
+    request->ref_size = to->ref.size;
+    if (request->has_join_ref)
+        memcpy(request->join_ref, to->join_ref.data, to->join_ref.size);
+    if (request->has_ref)
+        memcpy(request->ref, to->ref.data, to->ref.size);
+}
+
+/* A reply that cannot be written ends the link: its client would wait for ever. */
+void phoenix_settle(struct link *link, enum status status) {
+    if (status == STATUS_OK)
+        link_flush(link);
+    else
+        link_end(link, STATUS_INTERNAL_ERROR);
+}
+
+void phoenix_request_refuse(struct link *link, struct phoenix_request *request, enum status error) {
+    struct phoenix_address to = phoenix_request_address(request);
+    enum status status = phoenix_say_refusal(link, &to, error);
+    request->call.free(&request->call);
+    phoenix_settle(link, status);
+}

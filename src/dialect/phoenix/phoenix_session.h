@@ -1,0 +1,58 @@
+/* A link that speaks Phoenix: its state, what it says, and the requests it answers later.
+ * Belongs to the link's loop; of a request, its call's run is a reader's.
+ * The state is the link's. A request is freed by its call's free, which refusing it does too.
+ * Errors: the buffer's own. A reply that cannot be written ends the link.
+ * A reply names the join and the message it answers, however late it comes. */
+#ifndef DIALECT_PHOENIX_PHOENIX_SESSION_H
+#define DIALECT_PHOENIX_PHOENIX_SESSION_H
+
+#include "auth/compatibility_claim.h"
+#include "delivery/session.h"
+#include "wire/phoenix.h"
+
+/* A reply that names all topics a link may have. */
+#define PHOENIX_REPLY_BYTES_MAX (32u << 20)
+/* Of a push: a part of a snapshot, which may be one document of any size. */
+#define PHOENIX_PAYLOAD_BYTES_MAX (160u << 20)
+
+struct phoenix {
+    bool is_joined;
+    size_t join_ref_size;
+    char join_ref[PHOENIX_REF_BYTES_MAX];
+    char subscription_id[UUID_TEXT_SIZE];
+    struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
+};
+
+MUST_CHECK enum status phoenix_say_push(struct link *link, struct slice event,
+                                        struct slice payload);
+MUST_CHECK enum status phoenix_say_reply(struct link *link, const struct phoenix_address *to,
+                                         bool ok, struct slice response);
+/* An error of that status, in reply; the body says it. */
+MUST_CHECK enum status phoenix_say_refused(struct link *link, const struct phoenix_address *to,
+                                           enum status error, struct slice body);
+/* The same, with the body that says no more than the status. */
+MUST_CHECK enum status phoenix_say_refusal(struct link *link, const struct phoenix_address *to,
+                                           enum status error);
+/* Sends what was said, with that status. */
+void phoenix_settle(struct link *link, enum status status);
+
+/* What a reply that comes later answers; the beginning of a larger one. */
+struct phoenix_request {
+    struct link_call call;             /* first */
+    const struct principal *principal; /* the link's, while the link waits for this */
+    enum status status;                /* of the run */
+    bool has_join_ref;
+    bool has_ref;
+    size_t join_ref_size;
+    size_t ref_size;
+    char join_ref[PHOENIX_REF_BYTES_MAX];
+    char ref[PHOENIX_REF_BYTES_MAX];
+};
+
+void phoenix_request_init(struct phoenix_request *request, const struct link *link,
+                          const struct phoenix_address *to);
+struct phoenix_address phoenix_request_address(const struct phoenix_request *request);
+/* Says so, and frees it. */
+void phoenix_request_refuse(struct link *link, struct phoenix_request *request, enum status error);
+
+#endif

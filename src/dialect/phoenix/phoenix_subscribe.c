@@ -1,0 +1,376 @@
+/* A subscribe is looked at in two reads: first what its names stand for, then, when the topics are
+ * watched, where each cursor stands. Only if all can go on is any of them begun; the messages that
+ * come meanwhile wait. */
+#include "dialect/phoenix/phoenix_subscribe.h"
+
+#include <stdlib.h>
+
+#include "wire/object_writer.h"
+#include "delivery/stale.h"
+#include "delivery/notices.h"
+#include "dialect/phoenix/phoenix_form.h"
+#include "dialect/phoenix/phoenix_session.h"
+#include "server/server.h"
+#include "dialect/phoenix/subscribe_request.h"
+#include "dialect/websocket.h"
+#include "topic/stream_id.h"
+
+struct subscribe_request {
+    struct phoenix_request base; /* first */
+    struct subscribe subscribe;
+};
+
+static void request_free(struct subscribe_request *request) {
+    subscribe_release(&request->subscribe);
+    free(request);
+}
+
+static void call_free(struct link_call *call) {
+    request_free((struct subscribe_request *)call);
+}
+
+static const struct page_form *form_of(const struct link *link, bool frames) {
+    return phoenix_form(frames, websocket_deflates(link));
+}
+
+static void call_run(struct link_call *call, struct store_session *session) {
+    struct subscribe_request *request = (struct subscribe_request *)call;
+    request->base.status = subscribe_resolve(&request->subscribe, session);
+    if (request->base.status == STATUS_OK)
+        request->base.status =
+            subscribe_entitle(&request->subscribe, session, request->base.principal);
+}
+
+static enum status make_readers(struct link *link, const struct subscribe *subscribe,
+                                struct link_opening *opening) {
+    enum status status = STATUS_OK;
+    opening->count = 0;
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
+        const struct subscribe_item *item = &subscribe->items[i];
+        bool has_cursor = item->has_cursor && !subscribe->bootstrap;
+        const struct subscription_options options = {
+            .view = item->grant.view,
+            .has_cursor = has_cursor,
+            .after_seq = has_cursor ? item->after_seq : 0,
+            .epoch_differs = has_cursor && subscribe->epoch_differs,
+        };
+        struct link_reader *reader;
+        status = link_reader_make(link, item->topic, &options, &reader);
+        if (status != STATUS_OK)
+            break;
+        reader->form = form_of(link, subscribe->frames);
+        reader->frames_max = subscribe->batch_size;
+        opening->readers[opening->count++] = reader;
+    }
+    return status;
+}
+
+static void drop_opening(struct link_opening *opening) {
+    for (size_t i = 0; i < opening->count; i++)
+        link_reader_drop(opening->readers[i]);
+}
+
+/* Subscriptions that stay beside those asked for, which take the place of their like. */
+static size_t count_others(const struct link *link, const struct subscribe *subscribe) {
+    size_t count = 0;
+    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
+        if (!reader->is_leaving &&
+            !subscribe_has_topic(subscribe, reader->subscription.options.topic))
+            count++;
+    return count;
+}
+
+static bool has_forbidden(const struct subscribe *subscribe) {
+    for (size_t i = 0; i < subscribe->count; i++)
+        if (subscribe->items[i].grant.status != STATUS_OK)
+            return true;
+    return false;
+}
+
+/* Names every topic that may not be read, with the reason of the first. */
+static enum status write_forbidden(struct link *link, const struct subscribe *subscribe,
+                                   struct buffer *out) {
+    struct buffer names;
+    const char *reason = "";
+    buffer_init(&names, PHOENIX_REPLY_BYTES_MAX);
+    enum status status = buffer_append_byte(&names, '[');
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
+        const struct subscribe_item *item = &subscribe->items[i];
+        if (item->grant.status == STATUS_OK)
+            continue;
+        link_tell_refused(link, item->topic, item->grant.status);
+        if (*reason)
+            status = buffer_append_byte(&names, ',');
+        else
+            reason = status_code(item->grant.status);
+        if (status == STATUS_OK)
+            status = json_write_string(&names, item->name);
+    }
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&names, ']');
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_FORBIDDEN_TOPIC)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_FORBIDDEN_TOPIC)));
+    object_text(&object, SLICE("reason_code"), slice_of(reason));
+    object_json(&object, SLICE("forbidden_topics"), buffer_slice(&names));
+    enum status ended = object_end(&object);
+    buffer_release(&names);
+    return status == STATUS_OK ? ended : status;
+}
+
+static void refuse_forbidden(struct link *link, struct subscribe_request *request) {
+    struct phoenix_address to = phoenix_request_address(&request->base);
+    struct buffer body;
+    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
+    enum status status = write_forbidden(link, &request->subscribe, &body);
+    if (status == STATUS_OK)
+        status = phoenix_say_refused(link, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
+    buffer_release(&body);
+    request_free(request);
+    phoenix_settle(link, status);
+}
+
+/* The names are topics now: watch them, then look where the cursors stand. */
+static void call_done(struct link *link, struct link_call *call, enum status status) {
+    struct subscribe_request *request = (struct subscribe_request *)call;
+    size_t count = request->subscribe.count;
+    struct link_opening *opening = NULL;
+    if (status == STATUS_OK)
+        status = request->base.status;
+    if (status == STATUS_OK && has_forbidden(&request->subscribe)) {
+        refuse_forbidden(link, request);
+        return;
+    }
+    if (status == STATUS_OK &&
+        count_others(link, &request->subscribe) + count > link->server->config.subscriptions_max)
+        status = STATUS_LIMIT_REACHED;
+    if (status == STATUS_OK) {
+        opening = malloc(sizeof(*opening) + count * sizeof(struct link_reader *));
+        status = opening ? make_readers(link, &request->subscribe, opening) : STATUS_OUT_OF_MEMORY;
+    }
+    if (status != STATUS_OK) {
+        if (opening)
+            drop_opening(opening);
+        free(opening);
+        phoenix_request_refuse(link, &request->base, status);
+        return;
+    }
+    opening->user = request;
+    link_open(link, opening);
+}
+
+static enum status write_window(const struct link_reader *reader, struct buffer *out) {
+    const struct subscription *subscription = &reader->subscription;
+    const struct policy *policy = subscription->options.policy;
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    enum status status = topic_to_stream(subscription->options.topic, &stream);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), subscription->options.topic);
+    object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
+    object_number(&object, SLICE("oldest_seq"), subscription->window.oldest_seq);
+    object_number(&object, SLICE("head_seq"), subscription->window.head_seq);
+    object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
+    object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
+    if (subscription->is_bootstrap) {
+        char bootstrap[80];
+        struct buffer body = {
+            .data = bootstrap, .capacity = sizeof(bootstrap), .size_max = sizeof(bootstrap)};
+        if (notice_bootstrap(reader, &body) == STATUS_OK)
+            object_json(&object, SLICE("bootstrap"), buffer_slice(&body));
+    } else {
+        object_number(&object, SLICE("resume_after"), subscription->next_seq - 1);
+    }
+    enum status ended = object_end(&object);
+    return status == STATUS_OK ? ended : status;
+}
+
+static enum status write_names(const struct link *link, struct buffer *out) {
+    bool has_one = false;
+    enum status status = buffer_append_byte(out, '[');
+    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
+         reader = reader->next) {
+        if (!reader->is_open)
+            continue;
+        if (has_one)
+            status = buffer_append_byte(out, ',');
+        has_one = true;
+        if (status == STATUS_OK)
+            status = json_write_string(out, reader->subscription.options.topic);
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+}
+
+static enum status write_windows(const struct link_opening *opening, struct buffer *out) {
+    enum status status = buffer_append_byte(out, '[');
+    for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
+        if (i > 0)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = write_window(opening->readers[i], out);
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+}
+
+static enum status say_subscribed(struct link *link, const struct link_opening *opening,
+                                  const struct phoenix_address *to) {
+    const struct phoenix *phoenix = link->state;
+    struct buffer names;
+    struct buffer watermarks;
+    struct buffer windows;
+    struct buffer body;
+    buffer_init(&names, PHOENIX_REPLY_BYTES_MAX);
+    buffer_init(&watermarks, PHOENIX_REPLY_BYTES_MAX);
+    buffer_init(&windows, PHOENIX_REPLY_BYTES_MAX);
+    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
+    enum status status = write_names(link, &names);
+    if (status == STATUS_OK)
+        status = notice_watermarks(link, &watermarks);
+    if (status == STATUS_OK)
+        status = write_windows(opening, &windows);
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("subscription_id"),
+                (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
+    object_text(&object, SLICE("epoch"), slice_of(link->server->epoch));
+    object_json(&object, SLICE("topics"), buffer_slice(&names));
+    object_json(&object, SLICE("current_watermarks"), buffer_slice(&watermarks));
+    object_json(&object, SLICE("windows"), buffer_slice(&windows));
+    enum status ended = object_end(&object);
+    if (status == STATUS_OK)
+        status = ended;
+    if (status == STATUS_OK)
+        status = phoenix_say_reply(link, to, true, buffer_slice(&body));
+    buffer_release(&names);
+    buffer_release(&watermarks);
+    buffer_release(&windows);
+    buffer_release(&body);
+    return status;
+}
+
+static enum status say_stale(struct link *link, const struct link_opening *opening,
+                             const struct phoenix_address *to) {
+    struct stale_topic *stale = calloc(opening->count, sizeof(*stale));
+    struct buffer body;
+    size_t count = 0;
+    if (!stale)
+        return STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; i < opening->count; i++) {
+        const struct subscription *subscription = &opening->readers[i]->subscription;
+        if (!subscription->is_stale)
+            continue;
+        link_tell_stale(opening->readers[i]);
+        stale[count++] =
+            (struct stale_topic){subscription->options.topic, subscription->options.policy,
+                                 subscription_continuity(subscription)};
+    }
+    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
+    enum status status = stale_write_json(&body, stale, count);
+    if (status == STATUS_OK)
+        status = phoenix_say_refused(link, to, STATUS_STALE_CURSOR, buffer_slice(&body));
+    buffer_release(&body);
+    free(stale);
+    return status;
+}
+
+static enum status look_at(const struct link_opening *opening) {
+    enum status status = opening->status;
+    for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
+        const struct subscription *subscription = &opening->readers[i]->subscription;
+        status = subscription->is_stale ? STATUS_STALE_CURSOR : subscription->status;
+    }
+    return status;
+}
+
+/* Whoever subscribes again begins where it says now. */
+static void start_all(struct link *link, const struct subscribe *subscribe,
+                      const struct link_opening *opening) {
+    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
+        next = reader->next;
+        /* Those that are to begin are not open yet. */
+        if (reader->is_open && subscribe_has_topic(subscribe, reader->subscription.options.topic))
+            link_reader_drop(reader);
+    }
+    /* Before the reply, which says what it begins with; nothing is sent before that is. */
+    for (size_t i = 0; i < opening->count; i++)
+        link_reader_start(opening->readers[i]);
+}
+
+void phoenix_opened(struct link *link, struct link_opening *opening) {
+    struct subscribe_request *request = opening->user;
+    struct phoenix_address to = phoenix_request_address(&request->base);
+    enum status found = look_at(opening);
+    enum status status;
+    if (found == STATUS_OK) {
+        start_all(link, &request->subscribe, opening);
+        status = say_subscribed(link, opening, &to);
+    } else {
+        status = found == STATUS_STALE_CURSOR ? say_stale(link, opening, &to)
+                                              : phoenix_say_refusal(link, &to, found);
+        drop_opening(opening);
+    }
+    request_free(request);
+    phoenix_settle(link, status);
+}
+
+void phoenix_opening_gone(struct link_opening *opening) {
+    request_free(opening->user);
+}
+
+enum status phoenix_subscribe(struct link *link, const struct phoenix_message *message,
+                              const struct phoenix_address *to) {
+    struct subscribe_request *request = calloc(1, sizeof(*request));
+    if (!request)
+        return phoenix_say_refusal(link, to, STATUS_OUT_OF_MEMORY);
+    phoenix_request_init(&request->base, link, to);
+    request->base.call = (struct link_call){call_run, call_done, call_free, NULL};
+    enum status status =
+        subscribe_read(&request->subscribe, message->payload, slice_of(link->server->epoch),
+                       link->server->config.subscriptions_max);
+    if (status != STATUS_OK) {
+        request_free(request);
+        return phoenix_say_refusal(link, to, status);
+    }
+    link_call(link, &request->base.call);
+    return STATUS_OK;
+}
+
+/* ---- unsubscribing ---- */
+
+/* Of one that is subscribed to, the stream's name follows from the topic's: once for each, since
+ * once for each that is asked about would hold up the loop. */
+static void drop_named(struct link *link, const struct subscribe *wanted) {
+    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
+        char text[STREAM_ID_BYTES_MAX];
+        struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        struct slice topic = reader->subscription.options.topic;
+        next = reader->next;
+        if (reader->is_leaving || topic_to_stream(topic, &stream) != STATUS_OK)
+            continue;
+        if (subscribe_has_topic(wanted, topic) ||
+            subscribe_has_stream(wanted, buffer_slice(&stream)))
+            link_reader_drop(reader);
+    }
+}
+
+enum status phoenix_unsubscribe(struct link *link, const struct phoenix_message *message,
+                                const struct phoenix_address *to) {
+    struct subscribe wanted;
+    struct buffer body;
+    enum status status = subscribe_read(&wanted, message->payload, slice_of(link->server->epoch),
+                                        link->server->config.subscriptions_max);
+    if (status == STATUS_OK)
+        drop_named(link, &wanted);
+    subscribe_release(&wanted);
+    if (status != STATUS_OK)
+        return phoenix_say_refusal(link, to, status);
+    buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
+    status = buffer_append_slice(&body, SLICE("{\"topics\":"));
+    if (status == STATUS_OK)
+        status = write_names(link, &body);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&body, '}');
+    if (status == STATUS_OK)
+        status = phoenix_say_reply(link, to, true, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}

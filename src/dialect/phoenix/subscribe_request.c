@@ -1,0 +1,332 @@
+#include "dialect/phoenix/subscribe_request.h"
+
+#include "http/admit/entitle.h"
+#include "topic/cursor_list.h"
+#include "topic/stream_id.h"
+
+#define ARENA_BYTES_MAX  (64u << 20)
+#define BATCH_SIZE       200
+#define BATCH_SIZE_MAX   1000
+#define CURSOR_DEPTH_MAX 4
+
+enum {
+    FIELD_TOPICS,
+    FIELD_STREAMS,
+    FIELD_RESUME,
+    FIELD_EPOCH,
+    FIELD_BOOTSTRAP,
+    FIELD_BATCH,
+    FIELD_FRAMES,
+    FIELD_COUNT
+};
+
+/* Names with one stream. A cursor of the stream is for all of them. */
+struct subscribe_stream {
+    struct subscribe_item *item; /* that is asked for by this name; NULL: none */
+    size_t cursor_order;         /* 0: none */
+    uint64_t after_seq;
+};
+
+void subscribe_release(struct subscribe *subscribe) {
+    map_release(&subscribe->by_topic);
+    map_release(&subscribe->by_stream);
+    arena_release(&subscribe->arena);
+}
+
+bool subscribe_has_topic(const struct subscribe *subscribe, struct slice topic) {
+    return map_find(&subscribe->by_topic, topic) != NULL;
+}
+
+bool subscribe_has_stream(const struct subscribe *subscribe, struct slice stream) {
+    return map_find(&subscribe->by_stream, stream) != NULL;
+}
+
+static enum status copy_text(struct arena *arena, struct slice text, struct slice *copy) {
+    char *memory = arena_alloc(arena, text.size + 1);
+    if (!memory)
+        return STATUS_OUT_OF_MEMORY;
+    if (text.size > 0)
+        memcpy(memory, text.data, text.size);
+    *copy = (struct slice){memory, text.size};
+    return STATUS_OK;
+}
+
+static enum status copy_name(struct arena *arena, struct json_value value, struct slice *name) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer decoded = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    if (value.kind != JSON_KIND_STRING)
+        return STATUS_BAD_SUBSCRIPTION;
+    if (json_string_decode(value, &decoded) != STATUS_OK)
+        return STATUS_BAD_TOPIC;
+    return copy_text(arena, buffer_slice(&decoded), name);
+}
+
+static size_t count_elements(const struct json_field *field) {
+    struct json_iterator iterator;
+    struct json_value value;
+    size_t count = 0;
+    if (!field->present || field->value.kind != JSON_KIND_ARRAY)
+        return 0;
+    iterator = json_iterate(field->value);
+    while (json_next_element(&iterator, &value))
+        count++;
+    return count;
+}
+
+static enum status add_item(struct subscribe *subscribe, const struct subscribe_item *item) {
+    struct map *map = item->is_stream ? &subscribe->by_stream : &subscribe->by_topic;
+    struct subscribe_item *place = &subscribe->items[subscribe->count];
+    enum status status = map_insert(map, item->name, place);
+    if (status == STATUS_ALREADY_EXISTS)
+        return STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    *place = *item;
+    subscribe->count++;
+    return STATUS_OK;
+}
+
+static enum status read_names(struct subscribe *subscribe, const struct json_field *field,
+                              bool is_stream) {
+    struct json_value value;
+    enum status status = STATUS_OK;
+    if (!field->present || field->value.kind == JSON_KIND_NULL)
+        return STATUS_OK;
+    if (field->value.kind != JSON_KIND_ARRAY)
+        return STATUS_BAD_SUBSCRIPTION;
+    struct json_iterator iterator = json_iterate(field->value);
+    while (status == STATUS_OK && json_next_element(&iterator, &value)) {
+        struct subscribe_item item = {.is_stream = is_stream};
+        status = copy_name(&subscribe->arena, value, &item.name);
+        if (status == STATUS_OK && !is_stream && topic_name_check(item.name) != STATUS_OK)
+            status = STATUS_BAD_TOPIC;
+        item.topic = is_stream ? (struct slice){NULL, 0} : item.name;
+        if (status == STATUS_OK)
+            status = add_item(subscribe, &item);
+    }
+    return status;
+}
+
+/* The text rule from topic to stream loses nothing when it is asked whether two names can be one;
+ * the way back would take a.b for a:b. */
+static enum status stream_name(struct subscribe *subscribe, const struct subscribe_item *item,
+                               struct slice *name) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    *name = item->name;
+    if (item->is_stream)
+        return STATUS_OK;
+    enum status status = topic_to_stream(item->name, &stream);
+    return status == STATUS_OK ? copy_text(&subscribe->arena, buffer_slice(&stream), name) : status;
+}
+
+static enum status name_stream(struct subscribe *subscribe, struct subscribe_item *item,
+                               struct map *streams) {
+    struct slice name;
+    enum status status = stream_name(subscribe, item, &name);
+    if (status != STATUS_OK)
+        return status;
+    item->stream = map_find(streams, name);
+    if (!item->stream) {
+        item->stream = arena_alloc(&subscribe->arena, sizeof(*item->stream));
+        if (!item->stream)
+            return STATUS_OUT_OF_MEMORY;
+        *item->stream = (struct subscribe_stream){0};
+        status = map_insert(streams, name, item->stream);
+    }
+    if (item->is_stream)
+        item->stream->item = item;
+    return status;
+}
+
+static void place_at(struct subscribe_item *item, size_t order, uint64_t after_seq) {
+    item->has_cursor = true;
+    item->cursor_order = order;
+    item->after_seq = after_seq;
+}
+
+/* A cursor may name a topic by its stream, and the other way round. Of topics with one stream only
+ * the stream is told here: were there many such cursors, each would go to many topics. */
+static void place_cursor(struct subscribe *subscribe, const struct map *streams, size_t order,
+                         const struct topic_cursor *cursor) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct subscribe_stream *stream = NULL;
+    if (cursor->kind == TOPIC_CURSOR_STREAM) {
+        stream = map_find(streams, cursor->name);
+        if (!stream)
+            return;
+        stream->cursor_order = order;
+        stream->after_seq = cursor->after_seq;
+        return;
+    }
+    struct subscribe_item *item = map_find(&subscribe->by_topic, cursor->name);
+    if (item)
+        place_at(item, order, cursor->after_seq);
+    if (topic_to_stream(cursor->name, &named) == STATUS_OK)
+        stream = map_find(streams, buffer_slice(&named));
+    if (stream && stream->item)
+        place_at(stream->item, order, cursor->after_seq);
+}
+
+/* Of several cursors the last one counts. */
+static void place_streams(struct subscribe *subscribe) {
+    for (size_t i = 0; i < subscribe->count; i++) {
+        struct subscribe_item *item = &subscribe->items[i];
+        if (item->stream->cursor_order > item->cursor_order)
+            place_at(item, item->stream->cursor_order, item->stream->after_seq);
+    }
+}
+
+static enum status place_cursors(struct subscribe *subscribe, struct cursor_list *list,
+                                 size_t cursors_max) {
+    struct cursor_list_item item;
+    struct map streams;
+    enum status status = STATUS_OK;
+    map_init(&streams, subscribe->count);
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
+        status = name_stream(subscribe, &subscribe->items[i], &streams);
+    for (size_t order = 1; status == STATUS_OK && cursor_list_next(list, &item); order++) {
+        status = order > cursors_max ? STATUS_BAD_SUBSCRIPTION : item.status;
+        if (status == STATUS_OK)
+            place_cursor(subscribe, &streams, order, &item.cursor);
+    }
+    if (status == STATUS_OK)
+        place_streams(subscribe);
+    map_release(&streams);
+    return status;
+}
+
+static enum status read_cursors(struct subscribe *subscribe, const struct json_field *field,
+                                size_t cursors_max) {
+    const struct json_limits limits = {SIZE_MAX, CURSOR_DEPTH_MAX};
+    struct cursor_list list;
+    if (!field->present || field->value.kind == JSON_KIND_NULL)
+        return STATUS_OK;
+    if (field->value.kind != JSON_KIND_ARRAY && field->value.kind != JSON_KIND_OBJECT)
+        return STATUS_BAD_SUBSCRIPTION;
+    cursor_list_init(&list);
+    enum status status = cursor_list_begin(&list, field->value.raw, &limits);
+    if (status == STATUS_OK)
+        status = place_cursors(subscribe, &list, cursors_max);
+    cursor_list_release(&list);
+    return status == STATUS_OK || status == STATUS_OUT_OF_MEMORY ? status : STATUS_BAD_SUBSCRIPTION;
+}
+
+static bool is_given(const struct json_field *field) {
+    return field->present && field->value.kind != JSON_KIND_NULL;
+}
+
+static enum status read_options(struct subscribe *subscribe, struct json_field *fields,
+                                struct slice epoch) {
+    subscribe->batch_size = BATCH_SIZE;
+    if (is_given(&fields[FIELD_BATCH]) &&
+        (!json_u64(fields[FIELD_BATCH].value, BATCH_SIZE_MAX, &subscribe->batch_size) ||
+         subscribe->batch_size == 0))
+        return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_BOOTSTRAP]) &&
+        !json_bool(fields[FIELD_BOOTSTRAP].value, &subscribe->bootstrap))
+        return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_FRAMES]) &&
+        !json_bool(fields[FIELD_FRAMES].value, &subscribe->frames))
+        return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_EPOCH])) {
+        if (fields[FIELD_EPOCH].value.kind != JSON_KIND_STRING)
+            return STATUS_BAD_SUBSCRIPTION;
+        subscribe->epoch_differs = !json_string_is(fields[FIELD_EPOCH].value, epoch);
+    }
+    return STATUS_OK;
+}
+
+enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
+                           struct slice epoch, size_t topics_max) {
+    struct json_field fields[FIELD_COUNT] = {
+        [FIELD_TOPICS] = {.name = SLICE("topics")},
+        [FIELD_STREAMS] = {.name = SLICE("streams")},
+        [FIELD_RESUME] = {.name = SLICE("resume_after")},
+        [FIELD_EPOCH] = {.name = SLICE("epoch")},
+        [FIELD_BOOTSTRAP] = {.name = SLICE("bootstrap")},
+        [FIELD_BATCH] = {.name = SLICE("replay_batch_size")},
+        [FIELD_FRAMES] = {.name = SLICE("frames")},
+    };
+    *subscribe = (struct subscribe){0};
+    arena_init(&subscribe->arena, ARENA_BYTES_MAX);
+    map_init(&subscribe->by_topic, topics_max);
+    map_init(&subscribe->by_stream, topics_max);
+    if (payload.kind != JSON_KIND_OBJECT ||
+        json_read_members(payload, fields, FIELD_COUNT) != STATUS_OK)
+        return STATUS_BAD_SUBSCRIPTION;
+    size_t count = count_elements(&fields[FIELD_TOPICS]) + count_elements(&fields[FIELD_STREAMS]);
+    if (count > topics_max)
+        return STATUS_LIMIT_REACHED;
+    subscribe->items = arena_alloc(&subscribe->arena, (count + 1) * sizeof(*subscribe->items));
+    if (!subscribe->items)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = read_names(subscribe, &fields[FIELD_TOPICS], false);
+    if (status == STATUS_OK)
+        status = read_names(subscribe, &fields[FIELD_STREAMS], true);
+    if (status == STATUS_OK && subscribe->count == 0)
+        status = STATUS_BAD_SUBSCRIPTION;
+    if (status == STATUS_OK)
+        status = read_cursors(subscribe, &fields[FIELD_RESUME], topics_max);
+    return status == STATUS_OK ? read_options(subscribe, fields, epoch) : status;
+}
+
+/* The store first: the text rule cannot tell a.b from a:b. */
+static enum status resolve(struct subscribe *subscribe, struct store_session *session,
+                           struct subscribe_item *item) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct store_topic topic;
+    enum status status = store_load_stream(session, item->name, &subscribe->arena, &topic);
+    if (status == STATUS_OK) {
+        item->topic = topic.name;
+        return STATUS_OK;
+    }
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    if (stream_to_topic(item->name, &named) != STATUS_OK ||
+        topic_name_check(buffer_slice(&named)) != STATUS_OK)
+        return STATUS_BAD_TOPIC;
+    return copy_text(&subscribe->arena, buffer_slice(&named), &item->topic);
+}
+
+/* Names of one topic become one: of two readers of it, one would take the place of the other.
+ * Items of topics come first, and stay where they are. */
+static enum status merge(struct subscribe *subscribe) {
+    size_t kept = 0;
+    enum status status = STATUS_OK;
+    map_release(&subscribe->by_stream);
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
+        const struct subscribe_item *item = &subscribe->items[i];
+        struct subscribe_item *same =
+            item->is_stream ? map_find(&subscribe->by_topic, item->topic) : NULL;
+        if (same) {
+            if (!same->has_cursor && item->has_cursor)
+                *same = *item;
+            continue;
+        }
+        if (item->is_stream)
+            status = map_insert(&subscribe->by_topic, item->topic, &subscribe->items[kept]);
+        subscribe->items[kept++] = *item;
+    }
+    subscribe->count = kept;
+    return status;
+}
+
+enum status subscribe_resolve(struct subscribe *subscribe, struct store_session *session) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
+        if (subscribe->items[i].is_stream)
+            status = resolve(subscribe, session, &subscribe->items[i]);
+    return status == STATUS_OK ? merge(subscribe) : status;
+}
+
+enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
+                              const struct principal *principal) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
+        status = entitle_look(session, principal, subscribe->items[i].topic, &subscribe->arena,
+                              &subscribe->items[i].grant);
+    return status;
+}

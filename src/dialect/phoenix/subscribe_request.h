@@ -1,0 +1,59 @@
+/* A subscribe request of the main dialect: which topics, each from where, read from JSON and
+ * resolved against the store.
+ * Read on the loop, resolved on a reader's thread, one after the other. One block of memory with
+ * copies of all names.
+ * STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there may be topics,
+ * STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too many of them;
+ * STATUS_OUT_OF_MEMORY.
+ * A topic named twice is asked for once; a cursor of a topic that is not asked for is not looked
+ * at. Takes time by the number of names, not by its square. */
+#ifndef DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
+#define DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
+
+#include "auth/grant.h"
+#include "base/arena.h"
+#include "base/map.h"
+#include "store/store.h"
+#include "wire/json.h"
+
+struct subscribe_stream;
+
+struct subscribe_item {
+    struct slice name;
+    bool is_stream;
+    struct slice topic;              /* known once resolved */
+    struct subscribe_stream *stream; /* only while cursors are placed, as the next */
+    size_t cursor_order;
+    bool has_cursor;
+    uint64_t after_seq;
+    struct grant grant; /* what the principal gets of it, once entitled */
+};
+
+struct subscribe {
+    struct arena arena;
+    struct subscribe_item *items;
+    size_t count;
+    struct map by_topic;  /* the items: of topics; all of them, once resolved */
+    struct map by_stream; /* of streams, until resolved */
+    bool epoch_differs;
+    bool bootstrap;
+    bool frames;
+    uint64_t batch_size;
+};
+
+MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
+                                      struct slice epoch, size_t topics_max);
+/* Finds the topics of streams; afterwards each topic is there once. */
+MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
+                                         struct store_session *session);
+/* Looks what the principal gets of each topic: the grants of the items say. The status is the
+ * store's. */
+MUST_CHECK enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
+                                         const struct principal *principal);
+/* Whether it asks for that topic; once resolved, whatever it called it by. */
+bool subscribe_has_topic(const struct subscribe *subscribe, struct slice topic);
+/* Before it is resolved. */
+bool subscribe_has_stream(const struct subscribe *subscribe, struct slice stream);
+void subscribe_release(struct subscribe *subscribe);
+
+#endif

@@ -1,0 +1,125 @@
+#include "dialect/phoenix/welcome.h"
+
+#include <stdio.h>
+
+#include "auth/grant.h"
+#include "wire/object_writer.h"
+#include "topic/stream_id.h"
+#include "topic/topic_name.h"
+#include "wire/json.h"
+
+#define ARENA_BYTES_MAX 65536
+
+struct welcome {
+    struct store_session *session;
+    const struct principal *principal;
+    struct arena arena;
+    struct buffer *topics;
+    struct buffer *watermarks;
+};
+
+static enum status put_comma(struct buffer *list) {
+    return list->size > 1 ? buffer_append_byte(list, ',') : STATUS_OK;
+}
+
+static enum status put_name(struct welcome *welcome, struct slice name) {
+    enum status status = put_comma(welcome->topics);
+    return status == STATUS_OK ? json_write_string(welcome->topics, name) : status;
+}
+
+static enum status put_watermark(struct welcome *welcome, struct slice name) {
+    struct store_topic topic;
+    arena_reset(&welcome->arena);
+    enum status status = store_load_topic(welcome->session, name, &welcome->arena, &topic);
+    if (status != STATUS_OK)
+        return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    status = put_comma(welcome->watermarks);
+    if (status != STATUS_OK)
+        return status;
+    struct object_writer object = object_begin(welcome->watermarks);
+    object_text(&object, SLICE("topic"), topic.name);
+    object_number(&object, SLICE("watermark"), topic.head_seq);
+    return object_end(&object);
+}
+
+/* A pattern is judged by its own name: whether its kind of topic is open, never whose. */
+static enum status put_if_open(struct welcome *welcome, struct slice name) {
+    if (grant_check(welcome->principal, name, NULL).status != STATUS_OK)
+        return STATUS_OK;
+    enum status status = put_name(welcome, name);
+    return status == STATUS_OK ? put_watermark(welcome, name) : status;
+}
+
+static enum status put_stream(struct welcome *welcome, struct slice stream_id) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct store_topic topic;
+    arena_reset(&welcome->arena);
+    enum status status = store_load_stream(welcome->session, stream_id, &welcome->arena, &topic);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&name, topic.name);
+    else if (status == STATUS_NOT_FOUND)
+        status = stream_to_topic(stream_id, &name);
+    /* A stream that no topic can have opens nothing. */
+    if (status == STATUS_NOT_FOUND || status == STATUS_PAYLOAD_TOO_LARGE)
+        return STATUS_OK;
+    return status == STATUS_OK ? put_if_open(welcome, buffer_slice(&name)) : status;
+}
+
+static enum status put_granted(struct welcome *welcome) {
+    const struct principal *principal = welcome->principal;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < principal->topics.count; i++)
+        status = put_if_open(welcome, principal->topics.names[i]);
+    for (size_t i = 0; status == STATUS_OK && i < principal->streams.count; i++)
+        status = put_stream(welcome, principal->streams.names[i]);
+    return status;
+}
+
+static enum status put_fleet(struct welcome *welcome, const char *kind, struct slice id) {
+    char text[TOPIC_NAME_BYTES_MAX + 1];
+    if (!id.data)
+        return STATUS_OK;
+    int size = snprintf(text, sizeof(text), "fleet:%s:%.*s:workers", kind, (int)id.size, id.data);
+    return (size_t)size < sizeof(text) ? put_if_open(welcome, (struct slice){text, (size_t)size})
+                                       : STATUS_OK;
+}
+
+static enum status put_shared(struct welcome *welcome) {
+    static const char *const shared[] = {"runtime.run_summaries", "runtime.codex_worker_summaries",
+                                         "runtime.codex_worker_events", "runtime.notifications",
+                                         "runtime.audit"};
+    const struct principal *principal = welcome->principal;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < sizeof(shared) / sizeof(shared[0]); i++) {
+        struct slice name = slice_of(shared[i]);
+        /* Who reads everything was told so. */
+        status = principal->read_all ? put_watermark(welcome, name) : put_if_open(welcome, name);
+    }
+    if (status == STATUS_OK)
+        status = put_fleet(welcome, "user", principal->who.user_id);
+    return status == STATUS_OK ? put_fleet(welcome, "guest", principal->who.guest_scope) : status;
+}
+
+enum status welcome_write(struct store_session *session, const struct principal *principal,
+                          struct buffer *topics, struct buffer *watermarks) {
+    struct welcome welcome = {
+        .session = session, .principal = principal, .topics = topics, .watermarks = watermarks};
+    bool is_narrowed = principal->topics.count + principal->streams.count > 0;
+    arena_init(&welcome.arena, ARENA_BYTES_MAX);
+    buffer_clear(topics);
+    buffer_clear(watermarks);
+    enum status status = buffer_append_byte(topics, '[');
+    if (status == STATUS_OK)
+        status = buffer_append_byte(watermarks, '[');
+    if (status == STATUS_OK && principal->read_all && !is_narrowed)
+        status = put_name(&welcome, SLICE("*"));
+    if (status == STATUS_OK)
+        status = is_narrowed ? put_granted(&welcome) : put_shared(&welcome);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(topics, ']');
+    if (status == STATUS_OK)
+        status = buffer_append_byte(watermarks, ']');
+    arena_release(&welcome.arena);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* What a client that joins is told it may read: the names its token opens, and how far those are.
+ * Runs on a reader's thread, on behalf of a link that waits.
+ * Appends to the caller's buffers, which are bounded; a token lists a bounded number of names.
+ * The status is the store's or the buffers'.
+ * Says nothing that the principal may not read: a name that its token lists and its scopes do not
+ * open is left out. */
+#ifndef DIALECT_PHOENIX_WELCOME_H
+#define DIALECT_PHOENIX_WELCOME_H
+
+#include "auth/principal.h"
+#include "base/buffer.h"
+#include "store/store.h"
+
+/* topics: the JSON array of what the token grants, patterns among it; of a token without grants,
+ * the topics its scopes open by name, or "*" for one that reads everything. watermarks: the JSON
+ * array of {topic, watermark} of those that exist. */
+MUST_CHECK enum status welcome_write(struct store_session *session,
+                                     const struct principal *principal, struct buffer *topics,
+                                     struct buffer *watermarks);
+
+#endif

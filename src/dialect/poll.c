@@ -1,0 +1,437 @@
+/* A topic by polling: a page of messages behind a position, at once or when there is one. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "wire/object_writer.h"
+#include "delivery/stale.h"
+#include "api/handlers.h"
+#include "server/server.h"
+#include "http/store_read.h"
+#include "delivery/telemetry.h"
+#include "delivery/topic_reader.h"
+#include "io/transport.h"
+#include "topic/topic_name.h"
+#include "wire/json.h"
+
+#define WAIT_MS_MAX 60000
+/* An answer ends behind the message that fills it; next_cursor says where to go on. */
+#define PAGE_BYTES     (1u << 20)
+#define PAGE_BYTES_MAX (160u << 20)
+#define DRIVER         SLICE("memory")
+
+struct poll {
+    struct topic_reader reader; /* first: the work of the exchange */
+    struct buffer messages;     /* between the brackets */
+    size_t count;
+    uint64_t limit;
+    bool limit_capped;
+    bool fairness_applied;
+    uint64_t wait_ms;
+    struct consumer_state consumer;
+};
+
+/* Who polls, in the registry and for people. */
+struct poller {
+    size_t size;
+    char name[PRINCIPAL_NAME_BYTES_MAX];
+    char peer[TRANSPORT_PEER_BYTES_MAX];
+};
+
+static void poll_free(void *work) {
+    struct poll *poll = work;
+    topic_reader_release(&poll->reader);
+    buffer_release(&poll->messages);
+    free(poll);
+}
+
+/* Tokens that speak for nobody are told apart by what else they say: one of them polling must not
+ * hold up the others. */
+static struct slice poller_name(const struct exchange *exchange, struct poller *poller) {
+    const struct principal *principal = exchange->principal;
+    const struct owner *who = &principal->who;
+    struct slice id = principal->session_id.data ? principal->session_id : principal->token_id;
+    poller->size = principal_name(principal, poller->name);
+    if (principal != &principal_operator && id.data && !who->user_id.data &&
+        !who->guest_scope.data && !who->org_id.data) {
+        int size =
+            snprintf(poller->name, sizeof(poller->name), "service:%.*s", (int)id.size, id.data);
+        poller->size =
+            (size_t)size < sizeof(poller->name) ? (size_t)size : sizeof(poller->name) - 1;
+    }
+    return (struct slice){poller->name, poller->size};
+}
+
+static struct consumer_key consumer_key(const struct exchange *exchange, struct poller *poller) {
+    return (struct consumer_key){poller_name(exchange, poller), exchange->parameters[0]};
+}
+
+static void count_poll(enum metric metric) {
+    metrics_add(metric, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
+}
+
+static struct cause cause_of(struct exchange *exchange, struct poller *poller) {
+    return (struct cause){.connection = exchange_request_id(exchange),
+                          .principal = poller_name(exchange, poller),
+                          .peer = transport_peer(exchange->conn, poller->peer),
+                          .topic = exchange->parameters[0],
+                          .dialect = LABEL_DIALECT_POLL};
+}
+
+/* ---- answers ---- */
+
+static void answer_stale(struct poll *poll) {
+    const struct subscription *subscription = &poll->reader.subscription;
+    struct buffer details;
+    struct poller poller;
+    telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange, &poller),
+                    subscription_continuity(subscription));
+    buffer_init(&details, 32768);
+    enum status status = stale_write_json(
+        &details,
+        &(struct stale_topic){subscription->options.topic, subscription->options.policy,
+                              subscription_continuity(subscription)},
+        1);
+    struct exchange_error error = {
+        .status = STATUS_STALE_CURSOR,
+        .reason_code = reason_code(subscription_continuity(subscription)->reasons[0]),
+        .details = buffer_slice(&details)};
+    if (status == STATUS_OK)
+        exchange_answer_error(poll->reader.exchange, &error);
+    else
+        exchange_answer_status(poll->reader.exchange, status);
+    buffer_release(&details);
+}
+
+static void answer_evicted(struct poll *poll, uint64_t lag) {
+    struct exchange *exchange = poll->reader.exchange;
+    struct buffer details;
+    struct poller poller;
+    struct cause cause = cause_of(exchange, &poller);
+    cause.status = STATUS_SLOW_CONSUMER_EVICTED;
+    telemetry_evicted(exchange->server, cause);
+    buffer_init(&details, 4096);
+    struct object_writer object = object_begin(&details);
+    object_text(&object, SLICE("topic"), poll->reader.subscription.options.topic);
+    object_number(&object, SLICE("lag"), lag);
+    object_number(&object, SLICE("strikes"), poll->consumer.strikes);
+    object_number(&object, SLICE("resume_after"), poll->reader.subscription.options.after_seq);
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(exchange->loop));
+    enum status status = object_end(&object);
+    exchange_answer_error(exchange, &(struct exchange_error){
+                                        .status = STATUS_SLOW_CONSUMER_EVICTED,
+                                        .details = status == STATUS_OK ? buffer_slice(&details)
+                                                                       : (struct slice){NULL, 0}});
+    buffer_release(&details);
+}
+
+static void object_flag(struct object_writer *object, struct slice name, bool flag) {
+    object_json(object, name, flag ? SLICE("true") : SLICE("false"));
+}
+
+static void put_position(struct object_writer *object, const struct subscription *subscription) {
+    const struct topic_window *window = &subscription->window;
+    uint64_t floor = window->oldest_seq > 0 ? window->oldest_seq - 1 : 0;
+    uint64_t next = subscription->next_seq - 1;
+    object_number(object, SLICE("oldest_available_cursor"), floor);
+    object_number(object, SLICE("head_cursor"), window->head_seq);
+    object_number(object, SLICE("queue_depth"),
+                  window->head_seq > floor ? window->head_seq - floor : 0);
+    object_number(object, SLICE("dropped_messages"), floor);
+    object_number(object, SLICE("next_cursor"), next);
+    object_flag(object, SLICE("replay_complete"), next >= window->head_seq);
+}
+
+static void put_consumer(struct object_writer *object, const struct poll *poll, uint64_t lag) {
+    struct exchange *exchange = poll->reader.exchange;
+    const struct config *config = &exchange->server->config;
+    object_number(object, SLICE("limit_applied"), poll->limit);
+    object_flag(object, SLICE("limit_capped"), poll->limit_capped);
+    object_flag(object, SLICE("fairness_applied"), poll->fairness_applied);
+    object_number(object, SLICE("active_topic_count"), poll->consumer.active_topics);
+    object_number(object, SLICE("outbound_queue_limit"), config->outbound_queue_limit);
+    object_number(object, SLICE("consumer_lag"), lag);
+    object_number(object, SLICE("slow_consumer_strikes"), poll->consumer.strikes);
+    object_number(object, SLICE("slow_consumer_max_strikes"), config->slow_consumer_max_strikes);
+    object_number(object, SLICE("recommended_reconnect_backoff_ms"),
+                  io_loop_backoff_ms(exchange->loop));
+}
+
+/* A topic with snapshots begins with one: who polls is told where it is, since an answer of a
+ * bounded number of messages cannot hold it. */
+static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {
+    struct slice topic = subscription->options.topic;
+    char text[256 + TOPIC_NAME_BYTES_MAX];
+    struct buffer body = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    if (!subscription->is_bootstrap)
+        return;
+    enum status status = buffer_printf(&body, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s",
+                                       subscription->bootstrap.from_seq,
+                                       subscription->bootstrap.truncated ? "true" : "false");
+    if (status == STATUS_OK && policy_has_snapshot(subscription->options.policy))
+        status = buffer_printf(&body,
+                               ",\"snapshot\":{\"url\":\"/v1/topics/%.*s/snapshot\","
+                               "\"head_watermark\":%" PRIu64 "}",
+                               (int)topic.size, topic.data, subscription->window.head_seq);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&body, '}');
+    assert(status == STATUS_OK);
+    object_json(object, SLICE("bootstrap"), buffer_slice(&body));
+}
+
+static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *out) {
+    const struct subscription *subscription = &poll->reader.subscription;
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("topic"), subscription->options.topic);
+    object_text(&object, SLICE("driver"), DRIVER);
+    object_json(&object, SLICE("messages"), SLICE("["));
+    if (object.status == STATUS_OK)
+        object.status = buffer_append_slice(out, buffer_slice(&poll->messages));
+    if (object.status == STATUS_OK)
+        object.status = buffer_append_byte(out, ']');
+    put_position(&object, subscription);
+    put_consumer(&object, poll, lag);
+    object_text(&object, SLICE("epoch"), slice_of(poll->reader.exchange->server->epoch));
+    put_bootstrap(&object, subscription);
+    enum status status = object_end(&object);
+    return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
+}
+
+static void answer_page(struct poll *poll) {
+    struct exchange *exchange = poll->reader.exchange;
+    const struct subscription *subscription = &poll->reader.subscription;
+    uint64_t next = subscription->next_seq - 1;
+    uint64_t head = subscription->window.head_seq;
+    uint64_t lag = head > next ? head - next : 0;
+    struct poller poller;
+    struct consumer_key key = consumer_key(exchange, &poller);
+    struct buffer out;
+    if (exchange_outlives_token(exchange)) {
+        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
+        return;
+    }
+    buffer_init(&out, PAGE_BYTES_MAX + 65536);
+    enum status status = consumers_served(exchange->server->consumers, &key, lag, &poll->consumer);
+    if (status == STATUS_SLOW_CONSUMER_EVICTED) {
+        answer_evicted(poll, lag);
+        return;
+    }
+    if (status == STATUS_OK)
+        status = write_page(poll, lag, &out);
+    if (status == STATUS_OK)
+        exchange_answer_json(exchange, 200, buffer_slice(&out));
+    else
+        exchange_answer_status(exchange, status);
+    buffer_release(&out);
+}
+
+/* ---- gathering ---- */
+
+static enum status add_messages(struct poll *poll, struct delivery_batch *batch) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < batch->count; i++) {
+        if (poll->count > 0)
+            status = buffer_append_byte(&poll->messages, ',');
+        if (status == STATUS_OK)
+            status = frame_append(batch->frames[i], &message_form, &poll->messages);
+        poll->count++;
+    }
+    telemetry_handed(LABEL_DIALECT_POLL, poll->reader.subscription.options.policy, batch->frames,
+                     batch->count, clock_now().mono_ns);
+    delivery_batch_release(batch);
+    return status;
+}
+
+static bool is_full(const struct poll *poll) {
+    return poll->count >= poll->limit || poll->messages.size >= PAGE_BYTES;
+}
+
+/* No longer than the token lasts. */
+static uint64_t wait_of(const struct poll *poll) {
+    const struct exchange *exchange = poll->reader.exchange;
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    uint64_t end_ms = exchange->principal->expires_at_ms;
+    if (end_ms == 0 || end_ms > now_ms + poll->wait_ms)
+        return poll->wait_ms;
+    return end_ms > now_ms ? end_ms - now_ms : 0;
+}
+
+static void await_news(struct poll *poll) {
+    struct exchange *exchange = poll->reader.exchange;
+    if (poll->reader.deadline.at_ms != 0)
+        return;
+    exchange_watch_end(exchange);
+    io_loop_deadline_in(exchange->loop, &poll->reader.deadline, DEADLINE_WAIT, wait_of(poll));
+}
+
+/* A bootstrap is never stale: one whose first frames were pruned from under it, before anybody was
+ * told of them, begins where the topic does by now. */
+static bool begins_again(struct poll *poll) {
+    struct subscription *subscription = &poll->reader.subscription;
+    if (poll->count > 0 || !subscription->is_bootstrap)
+        return false;
+    subscription_restart(subscription);
+    return true;
+}
+
+static void gather(struct topic_reader *reader) {
+    struct poll *poll = (struct poll *)reader;
+    struct delivery_batch batch;
+    enum subscription_step step = SUBSCRIPTION_FRAMES;
+    enum status status = STATUS_OK;
+    /* News that come while the answer is on its way. */
+    if (reader->exchange->answered)
+        return;
+    while (status == STATUS_OK && step == SUBSCRIPTION_FRAMES && !is_full(poll)) {
+        uint64_t room = poll->limit - poll->count;
+        batch.count_max = room < DELIVERY_FRAMES_MAX ? (size_t)room : DELIVERY_FRAMES_MAX;
+        batch.bytes_max = PAGE_BYTES;
+        step = subscription_next(&reader->subscription, &batch);
+        if (step == SUBSCRIPTION_STALE && begins_again(poll))
+            step = subscription_next(&reader->subscription, &batch);
+        if (step == SUBSCRIPTION_FRAMES)
+            status = add_messages(poll, &batch);
+    }
+    if (step == SUBSCRIPTION_FAILED)
+        status = reader->subscription.status;
+    if (status != STATUS_OK)
+        exchange_answer_status(reader->exchange, status);
+    else if (step == SUBSCRIPTION_READ)
+        topic_reader_read(reader);
+    else if (step == SUBSCRIPTION_STALE && poll->count == 0)
+        answer_stale(poll);
+    else if (step == SUBSCRIPTION_WAIT && poll->count == 0 && poll->wait_ms > 0)
+        await_news(poll);
+    else
+        answer_page(poll);
+}
+
+static void poll_over(struct topic_reader *reader) {
+    if (!reader->exchange->answered)
+        answer_page((struct poll *)reader);
+}
+
+/* What waits is answered with what there is; what reads is about to be answered. */
+static void poll_drain(struct exchange *exchange) {
+    struct poll *poll = exchange->work;
+    poll->wait_ms = 0;
+    if (poll->reader.deadline.at_ms != 0 && !poll->reader.subscription.is_reading)
+        poll_over(&poll->reader);
+}
+
+/* ---- asking ---- */
+
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static void limit_apply(struct poll *poll, uint64_t wanted) {
+    const struct config *config = &poll->reader.exchange->server->config;
+    uint64_t most = smaller(config->poll_max_limit, config->outbound_queue_limit);
+    poll->limit = smaller(wanted, most);
+    poll->limit_capped = wanted > most;
+    poll->fairness_applied =
+        poll->consumer.active_topics > 1 && poll->limit > config->fair_topic_slice_limit;
+    if (poll->fairness_applied)
+        poll->limit = config->fair_topic_slice_limit;
+    if (poll->limit_capped)
+        count_poll(METRIC_KHALA_FANOUT_LIMITED_POLLS);
+    if (poll->fairness_applied)
+        count_poll(METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
+}
+
+static void answer_limited(struct exchange *exchange, uint64_t retry_after_ms) {
+    char seconds[24];
+    char details[64];
+    int size =
+        snprintf(details, sizeof(details), "{\"retry_after_ms\":%" PRIu64 "}", retry_after_ms);
+    (void)snprintf(seconds, sizeof(seconds), "%" PRIu64, (retry_after_ms + 999) / 1000);
+    struct http1_header header = {SLICE("Retry-After"), slice_of(seconds)};
+    exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_RATE_LIMITED,
+                                                             .details = {details, (size_t)size},
+                                                             .headers = &header,
+                                                             .header_count = 1});
+}
+
+struct question {
+    uint64_t after_seq; /* UINT64_MAX: none, so that it is a bootstrap */
+    uint64_t limit;
+    uint64_t wait_ms;
+    bool epoch_differs;
+};
+
+static enum status question_read(const struct exchange *exchange, struct question *question) {
+    *question =
+        (struct question){UINT64_MAX, exchange->server->config.poll_default_limit, 0, false};
+    enum status status = topic_name_check(exchange->parameters[0]);
+    if (status == STATUS_OK)
+        status =
+            query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &question->after_seq);
+    if (status == STATUS_OK)
+        status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &question->limit);
+    if (status == STATUS_OK)
+        status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &question->wait_ms);
+    if (status == STATUS_OK)
+        status = query_epoch(exchange, &question->epoch_differs);
+    if (atomic_load(&exchange->server->draining))
+        question->wait_ms = 0;
+    return status;
+}
+
+static enum status poll_begin(struct exchange *exchange, const struct question *question,
+                              const struct consumer_state *consumer) {
+    struct poll *poll = calloc(1, sizeof(*poll));
+    if (!poll)
+        return STATUS_OUT_OF_MEMORY;
+    buffer_init(&poll->messages, PAGE_BYTES_MAX);
+    exchange->work = poll;
+    exchange->work_free = poll_free;
+    exchange->drain = poll_drain;
+    poll->reader.go_on = gather;
+    poll->reader.timed_out = poll_over;
+    poll->consumer = *consumer;
+    poll->wait_ms = question->wait_ms;
+    enum status status = topic_reader_open(&poll->reader, exchange,
+                                           question->after_seq != UINT64_MAX, question->after_seq);
+    if (status != STATUS_OK)
+        return status;
+    poll->reader.subscription.options.epoch_differs = question->epoch_differs;
+    metrics_add(
+        question->after_seq != UINT64_MAX ? METRIC_SYNC_REPLAY_STARTED
+                                          : METRIC_SYNC_REPLAY_BOOTSTRAP,
+        METRIC_LABELS(LABEL_DIALECT_POLL, poll->reader.subscription.options.policy->topic_class),
+        1);
+    limit_apply(poll, question->limit);
+    gather(&poll->reader);
+    return STATUS_OK;
+}
+
+void handle_messages(struct exchange *exchange) {
+    struct question question;
+    struct consumer_state consumer = {0};
+    struct poller poller;
+    struct consumer_key key = consumer_key(exchange, &poller);
+    enum status status = question_read(exchange, &question);
+    if (status == STATUS_INVALID_REQUEST) {
+        exchange_answer_error(
+            exchange, &(struct exchange_error){
+                          .status = status,
+                          .message = "after_seq is a whole number from 0, limit one from 1, "
+                                     "wait_ms one from 0 to 60000."});
+        return;
+    }
+    if (status == STATUS_OK)
+        count_poll(METRIC_KHALA_FANOUT_POLLS);
+    if (status == STATUS_OK)
+        status = consumers_admit(exchange->server->consumers, &key,
+                                 clock_mono_ms(&exchange->loop->clock), &consumer);
+    if (status == STATUS_RATE_LIMITED) {
+        count_poll(METRIC_KHALA_FANOUT_THROTTLED_POLLS);
+        answer_limited(exchange, consumer.retry_after_ms);
+        return;
+    }
+    if (status == STATUS_OK)
+        status = poll_begin(exchange, &question, &consumer);
+    if (status != STATUS_OK)
+        exchange_answer_status(exchange, status);
+}

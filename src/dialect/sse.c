@@ -1,0 +1,205 @@
+/* A topic as an event stream. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "delivery/dialect.h"
+#include "dialect/event_stream.h"
+#include "api/handlers.h"
+#include "delivery/session_snapshot.h"
+#include "delivery/notices.h"
+#include "http/query_cursor.h"
+#include "server/server.h"
+#include "delivery/topic_reader.h"
+#include "topic/topic_name.h"
+#include "wire/json.h"
+#include "wire/sse.h"
+
+#define LAST_ID_BYTES_MAX 64
+#define NO_ID             ((struct slice){NULL, 0})
+
+/* ---- forms ---- */
+
+#define POSITION_BYTES_MAX (20 + 1 + STORE_EPOCH_SIZE + 1)
+
+/* Names the epoch too: without it a client would resume into another history after a restore. */
+static struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]) {
+    int size = snprintf(text, POSITION_BYTES_MAX, "%" PRIu64 "@%s", seq, epoch);
+    return (struct slice){text, (size_t)size};
+}
+
+/* Of the default type, so that onmessage sees it, and a kind cannot pose as one of our own. */
+static enum status put_frame(const struct io_loop *loop, struct frame *frame, struct buffer *out) {
+    char text[POSITION_BYTES_MAX];
+    struct sse_event event = {.id = position_write(frame->content.seq, loop->server->epoch, text)};
+    enum status status = frame_encoded(frame, &message_form, &event.data);
+    return status == STATUS_OK ? sse_event(out, &event) : status;
+}
+
+/* What is hidden from the reader is covered all the same, and need not be looked at again. */
+static enum status put_progress(const struct io_loop *loop, uint64_t after, uint64_t through,
+                                struct buffer *out) {
+    char id[POSITION_BYTES_MAX];
+    char data[80];
+    int data_size = snprintf(data, sizeof(data), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
+                             after, through);
+    return sse_event(out,
+                     &(struct sse_event){.id = position_write(through, loop->server->epoch, id),
+                                         .event = SLICE("progress"),
+                                         .data = {data, (size_t)data_size}});
+}
+
+static const struct event_stream_writer writer = {put_frame, put_progress};
+
+static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
+    return event_stream_encode(page, tools, true, &writer, out);
+}
+
+static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
+    return event_stream_encode(page, tools, false, &writer, out);
+}
+
+static const struct page_form chunked_form = {PAGE_FORM_SSE, EVENT_STREAM_BYTES_MAX,
+                                              encode_chunked};
+static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTES_MAX, encode_bare};
+
+/* ---- notices ---- */
+
+/* Names the position it begins behind: a client that comes back before a frame came would resume
+ * at the stale one again, or at the head and miss what was between. A snapshot has none until its
+ * end. */
+static enum status tell_bootstrap(struct link_reader *reader, struct buffer *out) {
+    char id[POSITION_BYTES_MAX];
+    struct slice position = position_write(reader->subscription.bootstrap.from_seq - 1,
+                                           reader->link->server->epoch, id);
+    struct buffer body;
+    buffer_init(&body, 4096);
+    enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(&body, reader->subscription.options.topic);
+    if (status == STATUS_OK)
+        status = buffer_printf(&body, ",\"epoch\":\"%s\",", reader->link->server->epoch);
+    size_t begin = body.size;
+    if (status == STATUS_OK)
+        status = notice_bootstrap(reader, &body);
+    /* The members stand beside the topic. */
+    if (status == STATUS_OK)
+        memmove(body.data + begin, body.data + begin + 1, --body.size - begin);
+    if (status == STATUS_OK)
+        status = event_stream_tell_id(reader->link, out, "bootstrap",
+                                      reader->snapshot ? NO_ID : position, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+/* The last part names the position it stands for, so that a client that lost its connection then
+ * need not begin again. */
+static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+    const struct link_snapshot *snapshot = reader->snapshot;
+    char id[POSITION_BYTES_MAX];
+    struct buffer body;
+    struct slice position =
+        position_write(snapshot->snapshot->watermark, snapshot->snapshot->epoch, id);
+    buffer_init(&body, EVENT_STREAM_BYTES_MAX);
+    enum status status = link_snapshot_write(snapshot, &body);
+    if (status == STATUS_OK)
+        status = event_stream_tell_id(reader->link, out, "snapshot",
+                                      link_snapshot_is_last(snapshot) ? position : NO_ID,
+                                      buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, 65536);
+    link_tell_error(reader->link, STATUS_STALE_CURSOR);
+    enum status status = notice_stale(reader, &body);
+    if (status == STATUS_OK)
+        status = event_stream_tell(reader->link, out, "stale_cursor", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_slow(struct link *link, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, 65536);
+    link_tell_error(link, STATUS_SLOW_CONSUMER);
+    enum status status = notice_slow(link, &body);
+    if (status == STATUS_OK)
+        status = event_stream_tell(link, out, "slow_consumer", buffer_slice(&body));
+    if (status == STATUS_OK)
+        status = event_stream_end(link, out);
+    buffer_release(&body);
+    return status;
+}
+
+static const struct dialect sse_dialect = {
+    .label = LABEL_DIALECT_SSE,
+    .opened = event_stream_opened,
+    .bootstrap = tell_bootstrap,
+    .snapshot = tell_snapshot,
+    .stale = tell_stale,
+    .restarts_stale = true,
+    .failed = event_stream_failed,
+    .reauth = event_stream_reauth,
+    .heartbeat = event_stream_heartbeat,
+    .slow = tell_slow,
+    .leaving = event_stream_leaving,
+    .state_free = free,
+};
+
+/* ---- asking ---- */
+
+static bool number_read(struct slice text, uint64_t *number) {
+    const struct json_limits limits = {LAST_ID_BYTES_MAX, 0};
+    struct json_value value;
+    return json_parse(text, &limits, &value) == STATUS_OK && value.raw.size == text.size &&
+           json_u64(value, JSON_INTEGER_MAX, number);
+}
+
+/* "seq@epoch", as the stream's ids are; or a bare seq. */
+static enum status id_read(struct slice id, const char *epoch,
+                           struct subscription_options *options) {
+    const char *at = memchr(id.data, '@', id.size);
+    struct slice seq = {id.data, at ? (size_t)(at - id.data) : id.size};
+    options->has_cursor = true;
+    if (at)
+        options->epoch_differs = !slice_equal(slice_from(id, seq.size + 1), slice_of(epoch));
+    return number_read(seq, &options->after_seq) ? STATUS_OK : STATUS_INVALID_CURSOR;
+}
+
+/* The header of a client that reconnects wins over the query it first came with. */
+static enum status read_cursor(const struct exchange *exchange,
+                               struct subscription_options *options) {
+    struct slice last_id;
+    if (http1_header_find(exchange->request, SLICE("last-event-id"), &last_id) && last_id.size > 0)
+        return id_read(last_id, exchange->server->epoch, options);
+    return query_topic_cursor(exchange, options);
+}
+
+void handle_sse(struct exchange *exchange) {
+    struct subscription_options options = {.view = exchange->view};
+    char topic[TOPIC_NAME_BYTES_MAX];
+    enum status status = read_cursor(exchange, &options);
+    if (status == STATUS_OK && atomic_load(&exchange->server->draining))
+        status = STATUS_SHUTTING_DOWN;
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
+    if (exchange_is_head(exchange)) {
+        event_stream_answer_head(exchange);
+        return;
+    }
+    /* The exchange's own goes with it. */
+    struct slice name = {topic, exchange->parameters[0].size};
+    memcpy(topic, exchange->parameters[0].data, name.size);
+    struct event_stream *state = malloc(sizeof(*state));
+    if (!state) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    struct link *link = event_stream_make(exchange, &sse_dialect, state);
+    if (link && link->conn)
+        event_stream_begin(link, name, &options, state->is_chunked ? &chunked_form : &bare_form);
+}

@@ -1,0 +1,261 @@
+/* A topic as a WebSocket: tagged JSON messages, one way. */
+#include <inttypes.h>
+
+#include "wire/object_writer.h"
+#include "http/conn.h"
+#include "delivery/dialect.h"
+#include "api/handlers.h"
+#include "delivery/session_snapshot.h"
+#include "delivery/notices.h"
+#include "http/query_cursor.h"
+#include "server/server.h"
+#include "http/store_read.h"
+#include "dialect/tagged_message.h"
+#include "delivery/topic_reader.h"
+#include "topic/stream_id.h"
+#include "topic/topic_name.h"
+#include "wire/json.h"
+#include "wire/ws_frame.h"
+
+#define PUSH_BYTES_MAX (128u << 20)
+#define BODY_BYTES_MAX 65536
+
+/* ---- forms ---- */
+
+/* after: what comes between it and the message's own sequence is hidden from the reader. */
+static enum status put_message(struct io_loop *loop, struct frame *frame, uint64_t after,
+                               bool compress, struct buffer *out) {
+    size_t begin = out->size;
+    struct slice text;
+    enum status status = frame_encoded(frame, &message_form, &text);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, slice_from(text, 1));
+    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
+}
+
+static enum status put_progress(struct buffer *out, uint64_t after, uint64_t through) {
+    char text[128];
+    int size = snprintf(text, sizeof(text),
+                        "{\"type\":\"progress\",\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
+                        after, through);
+    return ws_frame_write(out, WS_TEXT, false, (struct slice){text, (size_t)size});
+}
+
+static enum status encode(const struct page *page, struct io_loop *loop, bool compress,
+                          struct buffer *out) {
+    uint64_t after = page->batch.after_seq;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
+        struct frame *frame = page->batch.frames[i];
+        status = put_message(loop, frame, after, compress, out);
+        after = frame->content.seq;
+    }
+    if (status == STATUS_OK && after < page->batch.through_seq)
+        status = put_progress(out, after, page->batch.through_seq);
+    return status;
+}
+
+static enum status encode_plain(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, tools, false, out);
+}
+
+static enum status encode_deflated(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, tools, true, out);
+}
+
+static const struct page_form plain_form = {PAGE_FORM_TOPIC_WS, PUSH_BYTES_MAX, encode_plain};
+static const struct page_form deflated_form = {PAGE_FORM_TOPIC_WS_DEFLATE, PUSH_BYTES_MAX,
+                                               encode_deflated};
+
+/* ---- notices ---- */
+
+static void put_stream_id(struct object_writer *object, struct slice topic) {
+    struct buffer stream;
+    buffer_init(&stream, STREAM_ID_BYTES_MAX);
+    if (topic_to_stream(topic, &stream) == STATUS_OK)
+        object_text(object, SLICE("stream_id"), buffer_slice(&stream));
+    buffer_release(&stream);
+}
+
+static enum status write_hello(const struct link_reader *reader, struct buffer *body) {
+    const struct subscription *subscription = &reader->subscription;
+    const struct topic_window *window = &subscription->window;
+    const struct server *server = reader->link->server;
+    struct buffer bootstrap;
+    buffer_init(&bootstrap, 128);
+    bool is_bootstrap = subscription->is_bootstrap || reader->snapshot;
+    enum status status = is_bootstrap ? notice_bootstrap(reader, &bootstrap) : STATUS_OK;
+    struct object_writer object = object_begin(body);
+    object_text(&object, SLICE("topic"), subscription->options.topic);
+    put_stream_id(&object, subscription->options.topic);
+    object_text(&object, SLICE("epoch"), slice_of(server->epoch));
+    /* Behind a snapshot it goes on from that one's watermark. */
+    if (!reader->snapshot)
+        object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
+    object_number(&object, SLICE("oldest_available_cursor"),
+                  window->oldest_seq > 0 ? window->oldest_seq - 1 : 0);
+    object_number(&object, SLICE("head_cursor"), window->head_seq);
+    object_number(&object, SLICE("replay_budget_events"), window->replay_budget_events);
+    object_number(&object, SLICE("limit_applied"), reader->frames_max);
+    object_number(&object, SLICE("heartbeat_interval_ms"), server->config.heartbeat_ms);
+    object_json_given(&object, SLICE("bootstrap"), buffer_slice(&bootstrap));
+    enum status ended = object_end(&object);
+    buffer_release(&bootstrap);
+    return status == STATUS_OK ? ended : status;
+}
+
+static enum status tell_hello(struct link_reader *reader, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, BODY_BYTES_MAX);
+    enum status status = write_hello(reader, &body);
+    if (status == STATUS_OK)
+        status = tagged_say(reader->link, out, "hello", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, BODY_BYTES_MAX);
+    link_tell_error(reader->link, STATUS_STALE_CURSOR);
+    enum status status = notice_stale(reader, &body);
+    if (status == STATUS_OK)
+        status = tagged_say(reader->link, out, "stale_cursor", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, PUSH_BYTES_MAX);
+    enum status status = link_snapshot_write(reader->snapshot, &body);
+    if (status == STATUS_OK)
+        status = tagged_say(reader->link, out, "snapshot", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+/* The error that ends it, with the position to come back with. */
+static enum status tell_error(struct link *link, enum status why, uint64_t retry_after_ms,
+                              struct buffer *out) {
+    struct buffer body;
+    char reason[124];
+    enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
+    buffer_init(&body, BODY_BYTES_MAX);
+    notice_resume(link, reason);
+    link_tell_error(link, why);
+    enum status status = notice_end(link, why, retry_after_ms, &body);
+    if (status == STATUS_OK)
+        status = tagged_last(link, out, "error", buffer_slice(&body), code, reason);
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_slow(struct link *link, struct buffer *out) {
+    struct buffer body;
+    char reason[124];
+    buffer_init(&body, BODY_BYTES_MAX);
+    notice_resume(link, reason);
+    link_tell_error(link, STATUS_SLOW_CONSUMER);
+    enum status status = notice_slow(link, &body);
+    if (status == STATUS_OK)
+        status = tagged_last(link, out, "error", buffer_slice(&body), CLOSE_SLOW_CONSUMER, reason);
+    buffer_release(&body);
+    return status;
+}
+
+static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
+    return tell_error(link, STATUS_SHUTTING_DOWN, retry_after_ms, out);
+}
+
+static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
+    return tell_error(link, why, 0, out);
+}
+
+/* Who has a fresh token comes back with it: nothing can be said here. */
+static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+    struct buffer body;
+    buffer_init(&body, 4096);
+    link_tell_error(link, STATUS_REAUTH_REQUIRED);
+    enum status status = notice_reauth(left_ms, &body);
+    if (status == STATUS_OK)
+        status = tagged_say(link, out, "error", buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
+/* The socket goes one way. */
+static enum status receive(struct link *link, struct slice text) {
+    (void)text;
+    link_tell_why(link, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
+    enum status status = tell_error(link, STATUS_INVALID_MESSAGE, 0, &link->own);
+    if (status == STATUS_OK)
+        link_close(link);
+    return status;
+}
+
+/* A bootstrap says hello when its turn comes, and so does what begins anew after it was stale. */
+static void opened(struct link *link, struct link_opening *opening) {
+    struct link_reader *reader = opening->readers[0];
+    const struct subscription *subscription = &reader->subscription;
+    bool resumes = subscription->is_open && !subscription->is_bootstrap;
+    if (resumes && tell_hello(reader, &link->own) != STATUS_OK) {
+        conn_close(link->conn);
+        return;
+    }
+    link_reader_start(reader);
+    link_flush(link);
+}
+
+static const struct dialect topic_ws_dialect = {
+    .label = LABEL_DIALECT_TOPIC_WS,
+    .receive = receive,
+    .opened = opened,
+    .bootstrap = tell_hello,
+    .snapshot = tell_snapshot,
+    .stale = tell_stale,
+    .restarts_stale = true,
+    .failed = tell_failed,
+    .reauth = tell_reauth,
+    .heartbeat = websocket_ping,
+    .slow = tell_slow,
+    .leaving = tell_leaving,
+};
+
+/* ---- asking ---- */
+
+static void begin(struct link *link, struct slice topic, const struct subscription_options *options,
+                  uint64_t limit) {
+    struct link_reader *reader = NULL;
+    enum status status = link_reader_make(link, topic, options, &reader);
+    if (status == STATUS_OK) {
+        reader->form = websocket_deflates(link) ? &deflated_form : &plain_form;
+        reader->frames_max = (size_t)limit;
+        status = link_open_one(link, reader);
+    }
+    if (status != STATUS_OK)
+        link_end(link, status);
+}
+
+void handle_topic_ws(struct exchange *exchange) {
+    struct subscription_options options = {.view = exchange->view};
+    char topic[TOPIC_NAME_BYTES_MAX];
+    uint64_t limit = DELIVERY_FRAMES_MAX;
+    enum status status = query_topic_cursor(exchange, &options);
+    if (status == STATUS_OK)
+        status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &limit);
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
+    if (limit > DELIVERY_FRAMES_MAX)
+        limit = DELIVERY_FRAMES_MAX;
+    /* The exchange's own goes with it. */
+    struct slice name = {topic, exchange->parameters[0].size};
+    memcpy(topic, exchange->parameters[0].data, name.size);
+    struct link *link = websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
+    if (link && link->conn)
+        begin(link, name, &options, limit);
+}

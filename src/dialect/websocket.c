@@ -1,0 +1,368 @@
+#include "dialect/websocket.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/metrics.h"
+#include "http/conn.h"
+#include "delivery/dialect.h"
+#include "server/server.h"
+#include "wire/ws_handshake.h"
+
+#define HEAD_BYTES_MAX    2048
+#define HEADERS_BYTES_MAX 4096
+#define DEFLATE_LEVEL     1
+/* Below it the mark and the block cost more than they save. */
+#define DEFLATE_BYTES_MIN 128
+/* The same for what one peer alone is sent: there the time counts that it takes of the loop, some
+ * 30 us however little is saved. */
+#define DEFLATE_OWN_BYTES_MIN 1024
+/* Replies that wait for the peer to read; then its messages wait too. */
+#define OWN_BYTES_BUSY (64u << 10)
+/* A peer may save up so much, and is forgiven once it has. */
+#define CREDIT_US_MAX (2 * UINT64_C(1000000))
+#define FLOODED_MAX   1000
+#define WEIGHT_BYTES  4096
+#define WAITING_BYTES (sizeof(uint32_t))
+
+struct websocket {
+    struct ws_decoder decoder;
+    struct buffer waiting; /* messages not handed on yet, each behind its size */
+    uint64_t credit_us;    /* of messages: each costs its share of a second */
+    uint64_t credited_at_ms;
+    unsigned flooded; /* messages refused */
+    bool deflate;
+    bool is_held;
+    bool peer_closed;
+};
+
+static enum status on_message(void *user, enum ws_opcode opcode, struct slice message);
+static enum status on_ping(void *user, struct slice payload);
+static enum status on_pong(void *user, struct slice payload);
+static enum status on_close(void *user, unsigned code, struct slice reason);
+
+static const struct ws_handlers handlers = {on_message, on_ping, on_pong, on_close};
+
+/* ---- handshake ---- */
+
+static struct slice header(const struct http1_request *request, struct slice name) {
+    struct slice value = {NULL, 0};
+    return http1_header_find(request, name, &value) ? value : (struct slice){NULL, 0};
+}
+
+static enum status shake(struct exchange *exchange, struct buffer *head,
+                         struct ws_agreement *agreement) {
+    const struct http1_request *request = exchange->request;
+    const struct ws_policy policy = {.deflate = true};
+    const struct ws_request wanted = {
+        .upgrade = header(request, SLICE("upgrade")),
+        .connection = header(request, SLICE("connection")),
+        .key = header(request, SLICE("sec-websocket-key")),
+        .version = header(request, SLICE("sec-websocket-version")),
+        .extensions = header(request, SLICE("sec-websocket-extensions")),
+        .protocols = header(request, SLICE("sec-websocket-protocol")),
+    };
+    if (atomic_load(&exchange->server->draining))
+        return STATUS_SHUTTING_DOWN;
+    if (exchange_is_head(exchange) || request->version_minor == 0)
+        return STATUS_WS_BAD_HANDSHAKE;
+    return ws_handshake(head, &wanted, &policy, agreement);
+}
+
+static void refuse(struct exchange *exchange, enum status status) {
+    struct http1_header version = {SLICE("Sec-WebSocket-Version"), SLICE("13")};
+    bool is_version = status == STATUS_WS_UNSUPPORTED_VERSION;
+    exchange_answer_error(exchange, &(struct exchange_error){.status = status,
+                                                             .headers = &version,
+                                                             .header_count = is_version ? 1 : 0});
+}
+
+/* Who has not said who it is has no more room for that than elsewhere, in the head. */
+static size_t room_for(const struct config *config, const struct principal *principal) {
+    bool is_less = !principal && config->request_head_bytes_max < config->message_bytes_max;
+    return is_less ? config->request_head_bytes_max : config->message_bytes_max;
+}
+
+struct link *websocket_open(struct exchange *exchange, const struct dialect *dialect,
+                            const struct principal *principal, void *state) {
+    struct io_loop *loop = exchange->loop;
+    const struct config *config = loop->config;
+    struct ws_agreement agreement = {0};
+    struct buffer head;
+    struct link *link = NULL;
+    buffer_init(&head, HEAD_BYTES_MAX);
+    struct websocket *websocket = calloc(1, sizeof(*websocket));
+    enum status status = websocket ? shake(exchange, &head, &agreement) : STATUS_OUT_OF_MEMORY;
+    if (status != STATUS_OK) {
+        if (dialect->state_free)
+            dialect->state_free(state);
+        free(websocket);
+        refuse(exchange, status);
+    } else {
+        link = link_make(exchange,
+                         &(struct link_options){dialect, principal, state, buffer_slice(&head)});
+    }
+    buffer_release(&head);
+    if (!link) {
+        if (status == STATUS_OK)
+            free(websocket);
+        return NULL;
+    }
+    websocket->deflate = agreement.deflate;
+    websocket->credit_us = CREDIT_US_MAX;
+    websocket->credited_at_ms = clock_mono_ms(&loop->clock);
+    size_t message_bytes_max = room_for(config, principal);
+    buffer_init(&websocket->waiting, LOOP_READ_BYTES + message_bytes_max * 2 + 1024);
+    ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, link, message_bytes_max,
+                    agreement.deflate);
+    link->websocket = websocket;
+    if (link->conn)
+        io_loop_deadline(loop, &link->conn->deadline, DEADLINE_SILENCE);
+    link_flush(link);
+    return link;
+}
+
+void websocket_free(struct websocket *websocket) {
+    ws_decoder_release(&websocket->decoder);
+    buffer_release(&websocket->waiting);
+    free(websocket);
+}
+
+bool websocket_deflates(const struct link *link) {
+    return link->websocket->deflate;
+}
+
+/* What a message counts for: a small one is one. A few hundred compressed bytes may be a message of
+ * the largest size, which takes as long to read as many small ones. */
+static unsigned weight_of(size_t message_bytes) {
+    return 1 + (unsigned)(message_bytes / WEIGHT_BYTES);
+}
+
+bool websocket_is_flooding(struct link *link, size_t message_bytes) {
+    struct websocket *websocket = link->websocket;
+    uint64_t now_ms = clock_mono_ms(&link->loop->clock);
+    uint64_t cost_us =
+        weight_of(message_bytes) * UINT64_C(1000000) / link->loop->config->messages_per_second;
+    if (cost_us > CREDIT_US_MAX)
+        cost_us = CREDIT_US_MAX;
+    websocket->credit_us += (now_ms - websocket->credited_at_ms) * 1000;
+    websocket->credited_at_ms = now_ms;
+    if (websocket->credit_us >= CREDIT_US_MAX) {
+        websocket->credit_us = CREDIT_US_MAX;
+        websocket->flooded = 0;
+    }
+    if (websocket->credit_us < cost_us)
+        return true;
+    websocket->credit_us -= cost_us;
+    return false;
+}
+
+/* ---- out ---- */
+
+static enum status deflate_text(struct io_loop *loop, struct buffer *packed, struct slice text) {
+    enum status status = STATUS_OK;
+    if (!loop->deflater) {
+        loop->deflater = calloc(1, sizeof(*loop->deflater));
+        status =
+            loop->deflater ? ws_deflater_init(loop->deflater, DEFLATE_LEVEL) : STATUS_OUT_OF_MEMORY;
+        if (status != STATUS_OK) {
+            free(loop->deflater);
+            loop->deflater = NULL;
+            return status;
+        }
+    }
+    return ws_deflate(loop->deflater, packed, text);
+}
+
+static enum status wrap_deflated(struct io_loop *loop, struct buffer *out, size_t begin) {
+    struct slice text = slice_from(buffer_slice(out), begin);
+    struct buffer packed;
+    buffer_init(&packed, text.size + 1024);
+    enum status status = deflate_text(loop, &packed, text);
+    if (status == STATUS_OK) {
+        out->size = begin;
+        status = ws_frame_write(out, WS_TEXT, true, buffer_slice(&packed));
+    } else if (status == STATUS_PAYLOAD_TOO_LARGE) {
+        /* What does not shrink goes as it is. */
+        status = ws_frame_wrap(out, begin, WS_TEXT);
+    }
+    buffer_release(&packed);
+    return status;
+}
+
+enum status websocket_wrap(struct io_loop *loop, struct buffer *out, size_t begin, bool compress) {
+    if (compress && out->size - begin >= DEFLATE_BYTES_MIN)
+        return wrap_deflated(loop, out, begin);
+    return ws_frame_wrap(out, begin, WS_TEXT);
+}
+
+enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
+                           bool compress) {
+    size_t begin = out->size;
+    enum status status = buffer_append_slice(out, text);
+    if (status == STATUS_OK)
+        status = websocket_wrap(loop, out, begin, compress);
+    if (status != STATUS_OK)
+        out->size = begin;
+    return status;
+}
+
+enum status websocket_say(struct link *link, struct slice text) {
+    bool compress = link->websocket->deflate && text.size >= DEFLATE_OWN_BYTES_MIN;
+    return websocket_text(link->loop, &link->own, text, compress);
+}
+
+enum status websocket_ping(struct link *link, struct buffer *out) {
+    (void)link;
+    return ws_frame_write(out, WS_PING, false, (struct slice){NULL, 0});
+}
+
+/* ---- in ---- */
+
+static void fail(struct link *link, enum status status) {
+    if (!link->is_closing)
+        link_end(link, status);
+}
+
+static bool must_wait(const struct link *link) {
+    return link_is_opening(link) || link->own.size > OWN_BYTES_BUSY;
+}
+
+static enum status hand_on(struct link *link, struct slice text) {
+    metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(link->dialect->label), 1);
+    enum status status = link->dialect->receive(link, text);
+    if (status != STATUS_RATE_LIMITED)
+        return status;
+    link->websocket->flooded += weight_of(text.size);
+    return link->websocket->flooded < FLOODED_MAX ? STATUS_OK : status;
+}
+
+/* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
+static void heard(struct link *link) {
+    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
+}
+
+static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
+    struct link *link = user;
+    struct buffer *waiting = &link->websocket->waiting;
+    uint32_t size = (uint32_t)message.size;
+    if (!link->conn || link->is_closing)
+        return STATUS_OK;
+    heard(link);
+    if (opcode != WS_TEXT)
+        return STATUS_INVALID_MESSAGE;
+    if (waiting->size == 0 && !must_wait(link))
+        return hand_on(link, message);
+    enum status status = buffer_reserve(waiting, sizeof(size) + message.size);
+    if (status == STATUS_OK)
+        status = buffer_append(waiting, &size, sizeof(size));
+    return status == STATUS_OK ? buffer_append_slice(waiting, message) : status;
+}
+
+static enum status on_ping(void *user, struct slice payload) {
+    struct link *link = user;
+    if (!link->conn || link->is_closing)
+        return STATUS_OK;
+    heard(link);
+    /* Of pings faster than they can be answered, the last ones are not. */
+    return link->own.size > OWN_BYTES_BUSY ? STATUS_OK
+                                           : ws_frame_write(&link->own, WS_PONG, false, payload);
+}
+
+static enum status on_pong(void *user, struct slice payload) {
+    struct link *link = user;
+    (void)payload;
+    if (link->conn && !link->is_closing)
+        heard(link);
+    return STATUS_OK;
+}
+
+static enum status on_close(void *user, unsigned code, struct slice reason) {
+    struct link *link = user;
+    (void)reason;
+    link->websocket->peer_closed = true;
+    if (!link->conn)
+        return STATUS_OK;
+    if (link->is_closing) {
+        conn_close(link->conn);
+        return STATUS_OK;
+    }
+    enum status status = ws_close_write(&link->own, code, (struct slice){NULL, 0});
+    if (status == STATUS_OK)
+        link_close(link);
+    return status;
+}
+
+static void hold(struct link *link) {
+    if (!link->websocket->is_held)
+        conn_hold(link->conn);
+    link->websocket->is_held = true;
+}
+
+static void unhold(struct link *link) {
+    if (link->websocket->is_held)
+        conn_unhold(link->conn);
+    link->websocket->is_held = false;
+}
+
+/* A peer that has closed waits for the server to end the connection; one that has not is listened
+ * to until it does. */
+void websocket_ended(struct link *link) {
+    if (link->websocket->peer_closed) {
+        conn_linger(link->conn);
+        return;
+    }
+    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_LINGER);
+    unhold(link);
+}
+
+/* What waited, as far as it may go on now. */
+static enum status hand_on_waiting(struct link *link) {
+    struct buffer *waiting = &link->websocket->waiting;
+    size_t at = 0;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && at < waiting->size && link->conn && !link->is_closing &&
+           !must_wait(link)) {
+        uint32_t size;
+        memcpy(&size, waiting->data + at, sizeof(size));
+        struct slice text = {waiting->data + at + sizeof(size), size};
+        at += sizeof(size) + size;
+        status = hand_on(link, text);
+    }
+    buffer_consume(waiting, at);
+    if (waiting->size == 0)
+        buffer_release(waiting);
+    return status;
+}
+
+/* What the socket took at once makes room for what waits, and nobody else would say so. */
+static void settle(struct link *link, enum status status) {
+    const struct buffer *waiting = &link->websocket->waiting;
+    if (!link->conn)
+        return;
+    for (;;) {
+        if (status != STATUS_OK)
+            fail(link, status);
+        link_flush(link);
+        if (!link->conn || link->is_closing)
+            return;
+        if (waiting->size == 0 || must_wait(link))
+            break;
+        status = hand_on_waiting(link);
+        if (!link->conn)
+            return;
+    }
+    if (must_wait(link))
+        hold(link);
+    else
+        unhold(link);
+}
+
+void websocket_received(struct link *link, struct slice bytes) {
+    settle(link, ws_feed(&link->websocket->decoder, bytes));
+}
+
+void websocket_go_on(struct link *link) {
+    if (link->websocket->waiting.size > 0 || link->websocket->is_held)
+        settle(link, hand_on_waiting(link));
+}

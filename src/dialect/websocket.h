@@ -1,0 +1,39 @@
+/* The WebSocket under a link: its handshake, its messages in and out, its close.
+ * Belongs to the link's loop. Messages that come while the link is looking something up, or has
+ * replies its peer does not read, wait in a bounded buffer and nothing more is read.
+ * A handshake that fails is answered as HTTP; a broken frame, or what the dialect answers, closes
+ * with its code.
+ * Text only; a message is handed on whole, and in the order it came. */
+#ifndef DIALECT_WEBSOCKET_H
+#define DIALECT_WEBSOCKET_H
+
+#include "delivery/session.h"
+
+/* The handshake, and a link of that dialect over it. NULL: the exchange has been answered. The
+ * state is taken over in any case. */
+struct link *websocket_open(struct exchange *exchange, const struct dialect *dialect,
+                            const struct principal *principal, void *state);
+void websocket_free(struct websocket *websocket);
+bool websocket_deflates(const struct link *link);
+/* Whether the peer sent more than it may; each question counts a message of that size. */
+bool websocket_is_flooding(struct link *link, size_t message_bytes);
+
+/* For encoders: makes a text message, as it goes to the socket, of what stands in out from begin
+ * on. compress: for all who agreed on it. */
+MUST_CHECK enum status websocket_wrap(struct io_loop *loop, struct buffer *out, size_t begin,
+                                      bool compress);
+/* The same for a text that is elsewhere. */
+MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
+                                      bool compress);
+/* A text message to this peer. */
+MUST_CHECK enum status websocket_say(struct link *link, struct slice text);
+/* A ping, for dialects without heartbeats of their own. */
+MUST_CHECK enum status websocket_ping(struct link *link, struct buffer *out);
+
+/* For link.c. */
+void websocket_received(struct link *link, struct slice bytes);
+void websocket_go_on(struct link *link);
+/* Everything is sent, the close too. */
+void websocket_ended(struct link *link);
+
+#endif

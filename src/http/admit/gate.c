@@ -1,0 +1,126 @@
+#include "http/admit/gate.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <strings.h>
+
+#include "auth/origin.h"
+#include "base/log.h"
+
+#define REVOCATIONS_MAX 1000000
+#define MS_PER_S        1000
+
+enum status gate_init(struct gate *gate, const struct config *config, struct key_message *message) {
+    *gate = (struct gate){
+        .policy = {.issuer = slice_of(config->token_issuer),
+                   .audience = slice_of(config->token_audience),
+                   .max_age_s = config->token_max_age_s,
+                   .require_token_id = config->token_require_jti},
+        .compatibility = {.is_enforced = config->compatibility_enforced,
+                          .protocol_version = slice_of(config->compatibility_protocol_version),
+                          .client_build_id_min =
+                              slice_of(config->compatibility_min_client_build_id),
+                          .client_build_id_max =
+                              slice_of(config->compatibility_max_client_build_id),
+                          .schema_version_min = config->compatibility_min_schema_version,
+                          .schema_version_max = config->compatibility_max_schema_version},
+        .enforces_origin = config->enforce_origin,
+        .allowed_origins = slice_of(config->allowed_origins),
+    };
+    const struct keys_options options = {.jwks_file = config->jwks_file,
+                                         .secret = config->token_signing_key,
+                                         .folder = config->data_dir};
+    enum status status = keys_open(&gate->keys, &options, message);
+    if (status != STATUS_OK)
+        return status;
+    if (keys_source(gate->keys) == KEYS_GENERATED)
+        log_event(LOG_INFO, "signing_key.generated", log_str("path", keys_path(gate->keys)));
+    status = revocations_open(&gate->revocations, REVOCATIONS_MAX);
+    if (status != STATUS_OK)
+        snprintf(message->text, sizeof(message->text), "%s", status_message(status));
+    return status;
+}
+
+void gate_release(struct gate *gate) {
+    keys_close(gate->keys);
+    revocations_close(gate->revocations);
+    gate->keys = NULL;
+    gate->revocations = NULL;
+}
+
+void gate_reload(struct gate *gate, bool always) {
+    keys_reload(gate->keys, always);
+}
+
+/* ---- admission ---- */
+
+enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
+                             const struct principal **principal, struct token_bearer *bearer) {
+    struct key_set *keys = keys_current(gate->keys);
+    enum status status = token_verify(&gate->policy, keys, token, now_ms, principal, bearer);
+    key_set_unref(keys);
+    if (status == STATUS_OK && revocations_has(gate->revocations, *principal)) {
+        if (bearer)
+            bearer->size = principal_name(*principal, bearer->name);
+        principal_unref(*principal);
+        *principal = NULL;
+        status = STATUS_TOKEN_REVOKED;
+    }
+    return status;
+}
+
+static enum status admit_bearer(struct gate *gate, const struct http1_request *request,
+                                uint64_t now_ms, const struct principal **principal,
+                                struct token_bearer *bearer) {
+    static const char scheme[] = "bearer";
+    struct slice value;
+    if (!http1_header_find(request, SLICE("authorization"), &value) || value.size == 0)
+        return STATUS_MISSING_AUTHORIZATION;
+    size_t size = strlen(scheme);
+    if (value.size < size || strncasecmp(value.data, scheme, size) != 0 ||
+        (value.size > size && value.data[size] != ' '))
+        return STATUS_INVALID_AUTHORIZATION_SCHEME;
+    struct slice token = slice_from(value, size);
+    while (token.size > 0 && token.data[0] == ' ')
+        token = slice_from(token, 1);
+    return gate_admit_token(gate, token, now_ms, principal, bearer);
+}
+
+enum status gate_admit(struct gate *gate, const struct http1_request *request, uint64_t now_ms,
+                       const struct principal **principal, struct token_bearer *bearer) {
+    struct buffer token;
+    bool found = false;
+    buffer_init(&token, TOKEN_BYTES_MAX);
+    enum status status = http1_query_find(request->query, SLICE("token"), &token, &found);
+    if (status == STATUS_PAYLOAD_TOO_LARGE)
+        status = STATUS_INVALID_TOKEN;
+    else if (status == STATUS_OK && found)
+        status = token.size > 0
+                     ? gate_admit_token(gate, buffer_slice(&token), now_ms, principal, bearer)
+                     : STATUS_MISSING_AUTHORIZATION;
+    else if (status == STATUS_OK)
+        status = admit_bearer(gate, request, now_ms, principal, bearer);
+    buffer_release(&token);
+    return status;
+}
+
+bool gate_has_token(const struct http1_request *request) {
+    struct buffer token;
+    bool found = false;
+    buffer_init(&token, TOKEN_BYTES_MAX);
+    enum status status = http1_query_find(request->query, SLICE("token"), &token, &found);
+    buffer_release(&token);
+    return status != STATUS_OK || found;
+}
+
+enum status gate_check_origin(const struct gate *gate, const struct http1_request *request) {
+    struct slice origin;
+    if (!gate->enforces_origin || !http1_header_find(request, SLICE("origin"), &origin))
+        return STATUS_OK;
+    return origin_is_allowed(gate->allowed_origins, origin) ? STATUS_OK : STATUS_ORIGIN_NOT_ALLOWED;
+}
+
+uint64_t gate_revocation_expires_at_ms(const struct gate *gate, uint64_t now_ms) {
+    /* Skew twice: the token's clock may be ahead of ours, and it is taken that much longer. */
+    return now_ms + (gate->policy.max_age_s + 2 * TOKEN_SKEW_S + 1) * MS_PER_S;
+}

@@ -1,0 +1,127 @@
+#include "http/admit/operator_key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base64url.h"
+#include "base/log.h"
+
+#define RANDOM_BYTES 32
+
+static enum status key_accept(struct operator_key *key, struct slice text,
+                              enum operator_key_source source) {
+    if (text.size == 0 || text.size > OPERATOR_KEY_BYTES_MAX)
+        return STATUS_INVALID_CONFIG;
+    for (size_t i = 0; i < text.size; i++)
+        if (text.data[i] <= ' ' || text.data[i] > '~')
+            return STATUS_INVALID_CONFIG;
+    memmove(key->text, text.data, text.size);
+    key->text[text.size] = '\0';
+    key->source = source;
+    sha256(text.data, text.size, key->digest);
+    return STATUS_OK;
+}
+
+static enum status path_set(struct operator_key *key, const char *folder) {
+    int size = snprintf(key->path, sizeof(key->path), "%s/" OPERATOR_KEY_FILE, folder);
+    return size > 0 && (size_t)size < sizeof(key->path) ? STATUS_OK : STATUS_INVALID_CONFIG;
+}
+
+enum status operator_key_read(struct operator_key *key, const char *folder) {
+    /* One byte more than a key with its line's end may have, so that a longer one shows. */
+    char text[OPERATOR_KEY_BYTES_MAX + 3];
+    enum status status = path_set(key, folder);
+    if (status != STATUS_OK)
+        return status;
+    int file = open(key->path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_SYSTEM_ERROR;
+    struct stat about;
+    ssize_t size = read(file, text, sizeof(text));
+    if (fstat(file, &about) == 0 && (about.st_mode & 077) != 0)
+        log_event(LOG_WARN, "operator_key.readable_by_others", log_str("path", key->path));
+    close(file);
+    if (size < 0)
+        return STATUS_SYSTEM_ERROR;
+    while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == '\r'))
+        size--;
+    return key_accept(key, (struct slice){text, (size_t)size}, OPERATOR_KEY_READ);
+}
+
+static bool write_whole(int file, const char *text, size_t size) {
+    return write(file, text, size) == (ssize_t)size && write(file, "\n", 1) == 1 &&
+           fsync(file) == 0;
+}
+
+/* Under another name first: a key cut short by a crash would be a key all the same. */
+static enum status key_write(const struct operator_key *key) {
+    char fresh[OPERATOR_KEY_PATH_MAX + 8];
+    snprintf(fresh, sizeof(fresh), "%s.new", key->path);
+    unlink(fresh);
+    int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0)
+        return STATUS_SYSTEM_ERROR;
+    bool written = write_whole(file, key->text, strlen(key->text));
+    written = close(file) == 0 && written;
+    if (written && rename(fresh, key->path) == 0)
+        return STATUS_OK;
+    int error = errno;
+    unlink(fresh);
+    errno = error;
+    return STATUS_SYSTEM_ERROR;
+}
+
+static enum status key_generate(struct operator_key *key) {
+    uint8_t secret[RANDOM_BYTES];
+    char text[BASE64URL_SIZE(RANDOM_BYTES)];
+    if (getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
+        return STATUS_SYSTEM_ERROR;
+    size_t size = base64url_encode(secret, sizeof(secret), text);
+    enum status status = key_accept(key, (struct slice){text, size}, OPERATOR_KEY_GENERATED);
+    return status == STATUS_OK ? key_write(key) : status;
+}
+
+enum status operator_key_load(struct operator_key *key, const char *given, const char *folder) {
+    key->path[0] = '\0';
+    if (given[0] != '\0')
+        return key_accept(key, slice_of(given), OPERATOR_KEY_GIVEN);
+    enum status status = operator_key_read(key, folder);
+    return status == STATUS_NOT_FOUND ? key_generate(key) : status;
+}
+
+static bool is_bearer(struct slice scheme) {
+    static const char wanted[] = "bearer";
+    if (scheme.size != sizeof(wanted) - 1)
+        return false;
+    for (size_t i = 0; i < scheme.size; i++)
+        if ((scheme.data[i] | 0x20) != wanted[i])
+            return false;
+    return true;
+}
+
+bool operator_key_is(const struct operator_key *key, struct slice given) {
+    uint8_t digest[SHA256_BYTES];
+    /* Digests are compared, so that neither the time nor the length tells about the key. */
+    sha256(given.data, given.size, digest);
+    return CRYPTO_memcmp(digest, key->digest, sizeof(digest)) == 0;
+}
+
+enum status operator_key_check(const struct operator_key *key,
+                               const struct http1_request *request) {
+    struct slice value;
+    if (!http1_header_find(request, SLICE("authorization"), &value) || value.size == 0)
+        return STATUS_MISSING_AUTHORIZATION;
+    const char *space = memchr(value.data, ' ', value.size);
+    size_t scheme_size = space ? (size_t)(space - value.data) : value.size;
+    if (!is_bearer((struct slice){value.data, scheme_size}))
+        return STATUS_INVALID_AUTHORIZATION_SCHEME;
+    struct slice given = slice_from(value, scheme_size);
+    while (given.size > 0 && given.data[0] == ' ')
+        given = slice_from(given, 1);
+    return operator_key_is(key, given) ? STATUS_OK : STATUS_INVALID_TOKEN;
+}

@@ -1,0 +1,328 @@
+#include "http/exchange.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "auth/principal.h"
+#include "auth/token.h"
+#include "base/log.h"
+#include "base/uuid7.h"
+#include "http/conn.h"
+#include "http/route.h"
+#include "server/server.h"
+#include "delivery/telemetry.h"
+#include "wire/http1_response.h"
+#include "wire/json.h"
+
+#define PARAMETER_BYTES_MAX 4096
+#define BODY_BYTES_MAX      (64u << 20)
+#define ERROR_BYTES_MAX     65536
+#define HEADERS_MAX         6
+
+struct exchange *exchange_new(struct conn *conn, const struct http1_request *request) {
+    struct exchange *exchange = calloc(1, sizeof(*exchange));
+    if (!exchange)
+        return NULL;
+    exchange->conn = conn;
+    exchange->loop = conn->loop;
+    exchange->server = conn->loop->server;
+    exchange->request = request;
+    if (*exchange->server->config.operator_bind.host)
+        exchange->routes_hidden = conn->is_operators ? ROUTE_READER : ROUTE_OPERATOR;
+    exchange->begun_ns = clock_mono_ns(&conn->loop->clock);
+    exchange->refused = STATUS_OK;
+    buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
+    buffer_init(&exchange->body, BODY_BYTES_MAX);
+    return exchange;
+}
+
+static void exchange_free(struct exchange *exchange) {
+    if (exchange->work)
+        exchange->work_free(exchange->work);
+    principal_unref(exchange->principal);
+    free(exchange->bearer);
+    buffer_release(&exchange->parameter_memory);
+    buffer_release(&exchange->body);
+    free(exchange);
+}
+
+void exchange_detach(struct exchange *exchange) {
+    if (!exchange)
+        return;
+    exchange->conn = NULL;
+    exchange->request = NULL;
+    if (exchange->refs == 0)
+        exchange_free(exchange);
+}
+
+void exchange_ref(struct exchange *exchange) {
+    exchange->refs++;
+    exchange->loop->owed_count++;
+}
+
+bool exchange_unref(struct exchange *exchange) {
+    struct io_loop *loop = exchange->loop;
+    bool attached = exchange->conn != NULL;
+    bool wanted = attached && !exchange->whole;
+    assert(exchange->refs > 0);
+    if (--exchange->refs == 0 && !attached)
+        exchange_free(exchange);
+    io_loop_owed_back(loop);
+    return wanted;
+}
+
+static bool request_id_usable(struct slice id) {
+    if (id.size == 0 || id.size > REQUEST_ID_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < id.size; i++) {
+        char c = id.data[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '-' || c == '_' || c == '.';
+        if (!plain)
+            return false;
+    }
+    return true;
+}
+
+struct slice exchange_request_id(struct exchange *exchange) {
+    struct slice given;
+    if (exchange->request_id[0] == '\0') {
+        if (exchange->request &&
+            http1_header_find(exchange->request, SLICE("x-request-id"), &given) &&
+            request_id_usable(given)) {
+            memcpy(exchange->request_id, given.data, given.size);
+        } else {
+            struct io_loop *loop = exchange->loop;
+            struct uuid id = uuid7_next(&loop->ids, clock_wall_ms(&loop->clock));
+            uuid_format(&id, exchange->request_id);
+        }
+    }
+    return slice_of(exchange->request_id);
+}
+
+static struct slice date_now(const struct exchange *exchange) {
+    return http_date_at(&exchange->loop->date, clock_wall_ms(&exchange->loop->clock));
+}
+
+static void answer(struct exchange *exchange, struct http1_response *response) {
+    struct conn *conn = exchange->conn;
+    assert(!exchange->answered);
+    telemetry_answered(exchange, response->http_status);
+    exchange->answered = exchange->whole = true;
+    /* The rest of a body that comes in pieces is not wanted any more, and is not read. */
+    if (conn->state == CONN_STREAMING && !conn->body_done)
+        conn->keep_alive = false;
+    response->keep_alive = conn->keep_alive;
+    response->to_head = exchange_is_head(exchange);
+    response->date = date_now(exchange);
+    if (http1_response_write(&conn->out, response) != STATUS_OK) {
+        conn_close(conn);
+        return;
+    }
+    conn_answered(conn);
+}
+
+bool exchange_is_head(const struct exchange *exchange) {
+    return exchange->request && exchange->request->method == HTTP1_METHOD_HEAD;
+}
+
+void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
+                     struct slice body) {
+    answer(exchange, &(struct http1_response){
+                         .http_status = http_status, .content_type = content_type, .body = body});
+}
+
+void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body) {
+    exchange_answer(exchange, http_status, SLICE("application/json"), body);
+}
+
+void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
+                          const struct http1_header *headers, size_t header_count) {
+    answer(exchange, &(struct http1_response){.http_status = http_status,
+                                              .headers = headers,
+                                              .header_count = header_count});
+}
+
+/* What a person can do about it, where the code's own words fit several cases. */
+static const char *message_of(const struct exchange *exchange, const struct exchange_error *error) {
+    bool is_operators = exchange->route && exchange->route->flags & ROUTE_OPERATOR;
+    if (error->message)
+        return error->message;
+    if (is_operators && error->status == STATUS_INVALID_TOKEN)
+        return "This is not the operator key of this server.";
+    if (is_operators && status_http(error->status) == 401)
+        return "This address needs the operator key, as Authorization: Bearer KEY.";
+    return status_message(error->status);
+}
+
+enum status exchange_error_write(struct exchange *exchange, const struct exchange_error *error,
+                                 struct buffer *out) {
+    const char *message = message_of(exchange, error);
+    enum status status =
+        buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
+    if (status == STATUS_OK)
+        status = json_write_string(out, slice_of(message));
+    /* Who is refused as a person is told the reason where clients look for it. */
+    int http_status = status_http(error->status);
+    const char *reason = error->reason_code;
+    if (!reason && (http_status == 401 || http_status == 403))
+        reason = status_code(error->status);
+    if (status == STATUS_OK && reason)
+        status = buffer_printf(out, ",\"reason_code\":\"%s\"", reason);
+    if (status == STATUS_OK)
+        status = buffer_printf(out, ",\"request_id\":\"%s\"", exchange_request_id(exchange).data);
+    if (status == STATUS_OK && error->details.size > 0)
+        status =
+            buffer_printf(out, ",\"details\":%.*s", (int)error->details.size, error->details.data);
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
+
+/* RFC 6750: an error only where credentials were given. */
+static struct http1_header challenge(enum status status) {
+    struct slice value = status == STATUS_MISSING_AUTHORIZATION
+                             ? SLICE("Bearer realm=\"khala\"")
+                             : SLICE("Bearer realm=\"khala\", error=\"invalid_token\"");
+    return (struct http1_header){SLICE("WWW-Authenticate"), value};
+}
+
+void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error) {
+    struct http1_header headers[HEADERS_MAX] = {
+        {SLICE("X-Request-Id"), exchange_request_id(exchange)}};
+    size_t header_count = 1;
+    char allowed[64] = "";
+    struct buffer body;
+    buffer_init(&body, ERROR_BYTES_MAX);
+    telemetry_exchange_refused(exchange, error->status, error->topic);
+    if (error->status == STATUS_METHOD_NOT_ALLOWED) {
+        /* The parser refuses CONNECT before there is a request, and nothing takes it. */
+        if (exchange->request)
+            route_allowed(exchange->request->path, exchange->routes_hidden, allowed);
+        headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
+    }
+    if (status_http(error->status) == 401)
+        headers[header_count++] = challenge(error->status);
+    /* RFC 9110 wants a protocol named beside 426. */
+    if (status_http(error->status) == 426) {
+        headers[header_count++] = (struct http1_header){SLICE("Connection"), SLICE("Upgrade")};
+        headers[header_count++] = (struct http1_header){SLICE("Upgrade"), SLICE("websocket")};
+    }
+    assert(header_count + error->header_count <= HEADERS_MAX);
+    for (size_t i = 0; i < error->header_count; i++)
+        headers[header_count++] = error->headers[i];
+    if (exchange_error_write(exchange, error, &body) != STATUS_OK ||
+        buffer_append_byte(&body, '\n') != STATUS_OK)
+        buffer_clear(&body);
+    answer(exchange, &(struct http1_response){.http_status = (unsigned)status_http(error->status),
+                                              .content_type = SLICE("application/json"),
+                                              .body = buffer_slice(&body),
+                                              .headers = headers,
+                                              .header_count = header_count});
+    buffer_release(&body);
+}
+
+void exchange_answer_status(struct exchange *exchange, enum status status) {
+    exchange_answer_error(exchange, &(struct exchange_error){.status = status});
+}
+
+void exchange_begin(struct exchange *exchange, unsigned http_status, struct slice content_type) {
+    exchange_begin_with(exchange, http_status,
+                        &(struct http1_header){SLICE("Content-Type"), content_type}, 1);
+}
+
+void exchange_begin_with(struct exchange *exchange, unsigned http_status,
+                         const struct http1_header *headers, size_t header_count) {
+    struct conn *conn = exchange->conn;
+    assert(!exchange->answered && exchange->stream);
+    exchange->answered = true;
+    exchange->chunked = exchange->request->version_minor > 0;
+    if (!exchange->chunked)
+        conn->keep_alive = false;
+    telemetry_answered(exchange, http_status);
+    enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
+    if (status == STATUS_OK)
+        status = http1_response_header(&conn->out, SLICE("Date"), date_now(exchange));
+    for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
+        status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
+    if (status == STATUS_OK)
+        status = exchange->chunked ? http1_response_end_chunked(&conn->out)
+                                   : http1_response_end_bare(&conn->out);
+    exchange->broken = status != STATUS_OK;
+    conn_stream(conn);
+}
+
+static enum status append_piece(struct exchange *exchange, struct slice piece) {
+    struct buffer *out = &exchange->conn->out;
+    if (exchange->broken)
+        return STATUS_OUT_OF_MEMORY;
+    if (exchange_is_head(exchange))
+        return STATUS_OK;
+    return exchange->chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
+}
+
+/* An answer that takes longer than its token lasts breaks off, as one of a revoked token does. The
+ * skew is given, as it was when the token was taken. */
+static bool outlived_token(const struct exchange *exchange) {
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    return exchange->principal && now_ms > UINT64_C(1000) * TOKEN_SKEW_S &&
+           principal_is_expired(exchange->principal, now_ms - UINT64_C(1000) * TOKEN_SKEW_S);
+}
+
+bool exchange_send(struct exchange *exchange, struct slice piece) {
+    struct conn *conn = exchange->conn;
+    assert(exchange->answered && !conn->ending);
+    if (outlived_token(exchange)) {
+        telemetry_exchange_ended(exchange, STATUS_TOKEN_EXPIRED);
+        conn_cut(conn);
+        return false;
+    }
+    if (append_piece(exchange, piece) == STATUS_OK)
+        return conn_send(conn);
+    conn_close(conn);
+    return false;
+}
+
+void exchange_end(struct exchange *exchange, struct slice piece) {
+    struct conn *conn = exchange->conn;
+    assert(exchange->answered && !conn->ending);
+    enum status status = append_piece(exchange, piece);
+    if (status == STATUS_OK && exchange->chunked && !exchange_is_head(exchange))
+        status = http1_chunk_end(&conn->out);
+    if (status != STATUS_OK) {
+        conn_close(conn);
+        return;
+    }
+    conn->ending = true;
+    /* What is left of a body that is no longer wanted is not read. */
+    if (!conn->body_done)
+        conn->keep_alive = false;
+    bool more = conn_send(conn);
+    assert(!more);
+    (void)more;
+}
+
+void exchange_abort(struct exchange *exchange, enum status status) {
+    telemetry_exchange_ended(exchange, status);
+    conn_close(exchange->conn);
+}
+
+bool exchange_outlives_token(const struct exchange *exchange) {
+    return exchange->principal &&
+           principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+}
+
+bool exchange_is_sending(const struct exchange *exchange) {
+    return exchange->conn->state == CONN_STREAMING && exchange->conn->sending;
+}
+
+void exchange_watch_end(struct exchange *exchange) {
+    conn_watch_end(exchange->conn);
+}
+
+void exchange_pause(struct exchange *exchange) {
+    conn_pause(exchange->conn);
+}
+
+void exchange_resume(struct exchange *exchange) {
+    conn_resume(exchange->conn);
+}

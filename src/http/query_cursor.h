@@ -1,0 +1,33 @@
+/* Where a reader begins, as a request's query says it.
+ * Belongs to the exchange's loop; keeps nothing.
+ * A wrong event cursor is answered here, with TALOS_INVALID_CURSOR and the parameter's name; the
+ * caller then returns. A wrong topic cursor is the status of the answer.
+ * Legacy cursors decode too. A cursor that names no event is still a position. */
+#ifndef HTTP_QUERY_CURSOR_H
+#define HTTP_QUERY_CURSOR_H
+
+#include "delivery/subscription.h"
+#include "http/exchange.h"
+#include "topic/event_cursor.h"
+
+struct query_cursor {
+    bool given;
+    struct event_cursor cursor;
+};
+
+/* False: the exchange has been answered. */
+MUST_CHECK bool query_cursor_read(struct exchange *exchange, const char *name,
+                                  struct query_cursor *query);
+/* The same for one that came in a header field. */
+MUST_CHECK bool header_cursor_read(struct exchange *exchange, const char *name, struct slice text,
+                                   struct query_cursor *query);
+/* The cursor as a JSON string, or null. */
+MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query_cursor *query);
+/* after_seq and epoch, or from=head: STATUS_INVALID_CURSOR for what is neither. Without any of
+ * them it is a bootstrap. */
+MUST_CHECK enum status query_topic_cursor(const struct exchange *exchange,
+                                          struct subscription_options *options);
+/* Whether the query says from=head; STATUS_INVALID_CURSOR for another from. */
+MUST_CHECK enum status query_from_head(const struct exchange *exchange, bool *from_head);
+
+#endif

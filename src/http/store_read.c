@@ -1,0 +1,182 @@
+#include "http/store_read.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "authority/append_read.h"
+#include "server/server.h"
+#include "topic/topic_name.h"
+
+#define OUT_BYTES_MAX   (48u << 20)
+#define ARENA_BYTES_MAX (64u << 20)
+#define QUERY_BYTES_MAX 64
+
+static void read_free(void *memory) {
+    struct store_read *read = memory;
+    if (read->more)
+        read->more_free(read->more);
+    buffer_release(&read->out);
+    arena_release(&read->arena);
+    free(read);
+}
+
+static void answer_json(struct store_read *read) {
+    if (read->status == STATUS_OK)
+        exchange_answer_json(read->exchange, 200, buffer_slice(&read->out));
+    else if (read->status == STATUS_NOT_FOUND && read->entity_kind == ENTITY_TOPIC)
+        exchange_answer_error(
+            read->exchange,
+            &(struct exchange_error){.status = STATUS_NOT_FOUND,
+                                     .message = "Nothing was appended to this topic."});
+    else
+        exchange_answer_status(read->exchange, read->status);
+}
+
+static void read_back(struct loop_task *task) {
+    struct store_read *read =
+        (struct store_read *)((char *)task - offsetof(struct store_read, back));
+    if (exchange_unref(read->exchange))
+        read->answer(read);
+}
+
+/* On a reader's thread. The loop waits for whatever is owed to it, so it takes the task. */
+static void read_run(struct reader_task *task, struct store_session *session) {
+    struct store_read *read = (struct store_read *)task;
+    read->read(read, session);
+    enum status status = io_loop_post(read->exchange->loop, &read->back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static enum status id_check(enum entity_kind kind, struct slice id) {
+    if (kind == ENTITY_TOPIC)
+        return topic_name_check(id);
+    return append_id_valid(id) ? STATUS_OK : STATUS_INVALID_REQUEST;
+}
+
+struct store_read *store_read_new(struct exchange *exchange, enum entity_kind kind,
+                                  void (*read)(struct store_read *read,
+                                               struct store_session *session)) {
+    struct slice id = {NULL, 0};
+    enum status status = STATUS_OK;
+    struct store_read *made = NULL;
+    if (exchange->parameter_count > 0) {
+        id = exchange->parameters[exchange->parameter_count - 1];
+        status = id_check(kind, id);
+    }
+    if (status == STATUS_OK) {
+        made = calloc(1, sizeof(*made));
+        status = made ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    }
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return NULL;
+    }
+    made->exchange = exchange;
+    made->task.run = read_run;
+    made->back.run = read_back;
+    made->read = read;
+    made->answer = answer_json;
+    made->status = STATUS_OK;
+    made->entity_kind = kind;
+    made->id = id;
+    made->now_ms = clock_wall_ms(&exchange->loop->clock);
+    buffer_init(&made->out, OUT_BYTES_MAX);
+    arena_init(&made->arena, ARENA_BYTES_MAX);
+    exchange->work = made;
+    exchange->work_free = read_free;
+    return made;
+}
+
+bool store_read_breaks_off(struct store_read *read) {
+    struct exchange *exchange = read->exchange;
+    enum status status = read->status;
+    if (status == STATUS_OK && exchange_outlives_token(exchange))
+        status = STATUS_TOKEN_EXPIRED;
+    if (status == STATUS_OK)
+        return false;
+    if (exchange->answered)
+        exchange_abort(exchange, status);
+    else
+        exchange_answer_status(exchange, status);
+    return true;
+}
+
+/* A page without a byte is no end: what it looked at was not for who asks. */
+static void answer_page(struct store_read *read) {
+    struct exchange *exchange = read->exchange;
+    if (store_read_breaks_off(read))
+        return;
+    if (!exchange->answered)
+        exchange_begin(exchange, 200, read->content_type);
+    if (!read->has_more || exchange_is_head(exchange))
+        exchange_end(exchange, buffer_slice(&read->out));
+    else if (read->out.size == 0 || exchange_send(exchange, buffer_slice(&read->out)))
+        store_read_post(read);
+}
+
+static void page_sent(struct exchange *exchange) {
+    store_read_post(exchange->work);
+}
+
+void store_read_post_pages(struct store_read *read, struct slice content_type) {
+    static const struct exchange_stream pages = {.sent = page_sent};
+    read->content_type = content_type;
+    read->answer = answer_page;
+    read->exchange->stream = &pages;
+    store_read_post(read);
+}
+
+void store_read_post(struct store_read *read) {
+    exchange_ref(read->exchange);
+    enum status status = readers_post(read->exchange->server->readers, &read->task);
+    if (status == STATUS_OK)
+        return;
+    read->status = status;
+    if (exchange_unref(read->exchange))
+        read->answer(read);
+}
+
+enum status store_read_entity(struct store_read *read, struct store_session *session,
+                              struct store_entity *entity) {
+    static const enum status missing[ENTITY_KIND_COUNT] = {
+        [ENTITY_RUN] = STATUS_RUN_NOT_FOUND,
+        [ENTITY_WORKER] = STATUS_WORKER_NOT_FOUND,
+        [ENTITY_TOPIC] = STATUS_NOT_FOUND,
+        [ENTITY_AUDIT] = STATUS_NOT_FOUND,
+    };
+    enum status status =
+        store_load_entity(session, read->entity_kind, read->id, &read->arena, entity);
+    return status == STATUS_NOT_FOUND ? missing[read->entity_kind] : status;
+}
+
+enum status query_number(const struct exchange *exchange, struct slice name, uint64_t min,
+                         uint64_t max, uint64_t *number) {
+    struct buffer text;
+    bool found;
+    buffer_init(&text, QUERY_BYTES_MAX);
+    enum status status = http1_query_find(exchange->request->query, name, &text, &found);
+    if (status == STATUS_OK && found) {
+        struct json_value value;
+        const struct json_limits limits = {QUERY_BYTES_MAX, 0};
+        uint64_t given;
+        /* A JSON integer is just what is wanted: digits, no sign, no leading zero. */
+        if (json_parse(buffer_slice(&text), &limits, &value) == STATUS_OK &&
+            value.raw.size == text.size && json_u64(value, max, &given) && given >= min)
+            *number = given;
+        else
+            status = STATUS_INVALID_REQUEST;
+    }
+    buffer_release(&text);
+    return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
+}
+
+enum status query_epoch(const struct exchange *exchange, bool *differs) {
+    struct buffer text;
+    bool found;
+    buffer_init(&text, QUERY_BYTES_MAX);
+    enum status status = http1_query_find(exchange->request->query, SLICE("epoch"), &text, &found);
+    *differs = found && !slice_equal(buffer_slice(&text), slice_of(exchange->server->epoch));
+    buffer_release(&text);
+    return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
+}

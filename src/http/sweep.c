@@ -1,0 +1,70 @@
+#include "http/sweep.h"
+
+#include <assert.h>
+
+#include "http/conn.h"
+#include "delivery/session_token.h"
+#include "server/server.h"
+#include "delivery/telemetry.h"
+
+static bool is_revoked(const struct sweep *sweep, const struct principal *principal) {
+    return principal && revocations_has(sweep->server->gate.revocations, principal);
+}
+
+/* An answer that has begun cannot turn into an error: it breaks off, and so that nobody takes what
+ * came for all there is, by a reset. */
+static void end_exchange(struct conn *conn) {
+    struct exchange *exchange = conn->exchange;
+    conn->keep_alive = false;
+    if (exchange->answered) {
+        telemetry_exchange_ended(exchange, STATUS_TOKEN_REVOKED);
+        conn_cut(conn);
+    } else if (conn->state == CONN_READING) {
+        exchange->refused = STATUS_TOKEN_REVOKED;
+    } else {
+        exchange_answer_status(exchange, STATUS_TOKEN_REVOKED);
+    }
+}
+
+static void sweep_conn(struct sweep *sweep, struct conn *conn) {
+    if (conn->exchange && is_revoked(sweep, conn->exchange->principal)) {
+        end_exchange(conn);
+        atomic_fetch_add(&sweep->request_count, 1);
+    } else if (conn->link && is_revoked(sweep, conn->link->principal)) {
+        if (!conn->link->is_closing)
+            atomic_fetch_add(&sweep->link_count, 1);
+        link_cut(conn->link, STATUS_TOKEN_REVOKED);
+    }
+}
+
+static void part_ended(struct sweep *sweep) {
+    if (atomic_fetch_sub(&sweep->loops_left, 1) == 1)
+        sweep->done(sweep);
+}
+
+static void part_run(struct loop_task *task) {
+    const struct sweep_part *part = (const struct sweep_part *)task;
+    for (struct conn *conn = part->loop->conns, *next; conn; conn = next) {
+        next = conn->next;
+        sweep_conn(part->sweep, conn);
+    }
+    part_ended(part->sweep);
+}
+
+void sweep_post(struct sweep *sweep) {
+    struct server *server = sweep->server;
+    size_t count = server->loop_count;
+    atomic_store(&sweep->link_count, 0);
+    atomic_store(&sweep->request_count, 0);
+    /* One more, so that it is not done before all are posted. */
+    atomic_store(&sweep->loops_left, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        struct sweep_part *part = &sweep->parts[i];
+        *part = (struct sweep_part){{.run = part_run}, sweep, &server->loops[i]};
+        enum status status = io_loop_post(part->loop, &part->task);
+        assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
+        if (status != STATUS_OK)
+            part_ended(sweep);
+    }
+    part_ended(sweep);
+}

@@ -1,0 +1,21 @@
+#include "io/descriptors.h"
+
+#include <sys/resource.h>
+
+/* Every loop has a handful, every session of the store three. */
+#define DESCRIPTORS_BESIDE 1024
+
+uint64_t limits_descriptors_for(uint64_t connections) {
+    return connections + DESCRIPTORS_BESIDE;
+}
+
+uint64_t limits_descriptors_raise(uint64_t wanted) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur >= wanted)
+        return limit.rlim_cur;
+    struct rlimit raised = {.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted,
+                            .rlim_max = limit.rlim_max};
+    return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
+}

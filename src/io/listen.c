@@ -1,0 +1,75 @@
+#include "io/listen.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void set_port(struct sockaddr *address, uint16_t port) {
+    if (address->sa_family == AF_INET6)
+        ((struct sockaddr_in6 *)address)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)address)->sin_port = htons(port);
+}
+
+static int socket_bind(const struct addrinfo *info, bool shared) {
+    int on = 1;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        (shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) ||
+        bind(fd, info->ai_addr, info->ai_addrlen) != 0 || (!shared && listen(fd, 1) != 0)) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+/* SO_REUSEPORT alone would let a second server of the same user take half the connections. */
+static enum status address_claim(const struct addrinfo *info, uint16_t *port) {
+    int fd = socket_bind(info, false);
+    if (fd < 0)
+        return STATUS_SYSTEM_ERROR;
+    struct sockaddr_in6 bound = {0};
+    static_assert(offsetof(struct sockaddr_in, sin_port) ==
+                      offsetof(struct sockaddr_in6, sin6_port),
+                  "the port of either family stands in one place");
+    socklen_t size = sizeof(bound);
+    int error = getsockname(fd, (struct sockaddr *)&bound, &size);
+    close(fd);
+    if (error != 0)
+        return STATUS_SYSTEM_ERROR;
+    *port = ntohs(bound.sin6_port);
+    return STATUS_OK;
+}
+
+enum status listen_open(const struct config_address *address, int *fds, size_t count,
+                        uint16_t *port) {
+    struct addrinfo *info = NULL;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    size_t opened = 0;
+    if (getaddrinfo(address->host, "0", &hints, &info) != 0)
+        return STATUS_INVALID_CONFIG;
+    set_port(info->ai_addr, address->port);
+    enum status status = address_claim(info, port);
+    if (status == STATUS_OK)
+        set_port(info->ai_addr, *port);
+    while (status == STATUS_OK && opened < count) {
+        fds[opened] = socket_bind(info, true);
+        if (fds[opened] < 0)
+            status = STATUS_SYSTEM_ERROR;
+        else
+            opened++;
+    }
+    int error = errno;
+    freeaddrinfo(info);
+    while (status != STATUS_OK && opened > 0)
+        close(fds[--opened]);
+    errno = error;
+    return status;
+}

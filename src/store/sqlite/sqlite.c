@@ -1,0 +1,135 @@
+#include "store/sqlite/sqlite.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum status sqlite_status(int code) {
+    switch (code & 0xff) {
+    case SQLITE_OK:
+        return STATUS_OK;
+    case SQLITE_NOMEM:
+        return STATUS_OUT_OF_MEMORY;
+    case SQLITE_CONSTRAINT:
+        return STATUS_ALREADY_EXISTS;
+    case SQLITE_FULL:
+    case SQLITE_READONLY:
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+    case SQLITE_NOLFS:
+        return STATUS_STORE_UNAVAILABLE;
+    default:
+        return STATUS_INTERNAL_ERROR;
+    }
+}
+
+static void session_free(struct sqlite_session *session) {
+    if (session->base.mode == STORE_WRITE)
+        atomic_store(&session->store->write_session_open, false);
+    free(session);
+}
+
+static enum status session_open(struct store *base, enum store_mode mode,
+                                struct store_session **opened) {
+    struct sqlite_store *store = (struct sqlite_store *)base;
+    if (mode == STORE_WRITE) {
+        assert(store->lock_fd >= 0);
+        bool second = atomic_exchange(&store->write_session_open, true);
+        assert(!second);
+        (void)second;
+    }
+    struct sqlite_session *session = calloc(1, sizeof(*session));
+    if (session == NULL) {
+        if (mode == STORE_WRITE)
+            atomic_store(&store->write_session_open, false);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    session->base = (struct store_session){.engine = &store_engine_sqlite, .mode = mode};
+    session->store = store;
+    session->reason = REASON_STORE_FAILED;
+    enum status status =
+        sqlite_connect(store->path, mode, false, &session->database, session->error);
+    if (status == STATUS_OK && mode == STORE_WRITE) {
+        status = sqlite_note_place(store, session->error);
+        if (status != STATUS_OK)
+            sqlite3_close(session->database);
+    }
+    if (status != STATUS_OK) {
+        log_event(LOG_ERROR, "store.session_failed", log_str("code", status_code(status)),
+                  log_str("message", session->error));
+        session_free(session);
+        return status;
+    }
+    *opened = &session->base;
+    return STATUS_OK;
+}
+
+static void session_close(struct store_session *base) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    for (size_t i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(session->statements[i]);
+    int code = sqlite3_close(session->database);
+    assert(code == SQLITE_OK);
+    (void)code;
+    session_free(session);
+}
+
+static enum reason session_reason(const struct store_session *session) {
+    return ((const struct sqlite_session *)session)->reason;
+}
+
+static const char *session_error(const struct store_session *session) {
+    return ((const struct sqlite_session *)session)->error;
+}
+
+static void close_store(struct store *base) {
+    struct sqlite_store *store = (struct sqlite_store *)base;
+    assert(!atomic_load(&store->write_session_open));
+    if (store->lock_fd >= 0)
+        close(store->lock_fd);
+    free(store->path);
+    free(store);
+}
+
+const struct store_engine store_engine_sqlite = {
+    .close = close_store,
+    .session_open = session_open,
+    .session_close = session_close,
+    .session_error = session_error,
+    .session_reason = session_reason,
+    .check_place = sqlite_check_place,
+    .commit = sqlite_commit,
+    .prune = sqlite_prune,
+    .read_begin = sqlite_read_begin,
+    .read_end = sqlite_read_end,
+    .put_revocations = sqlite_put_revocations,
+    .use_once = sqlite_use_once,
+    .read_state = sqlite_read_state,
+    .load_entity = sqlite_load_entity,
+    .load_entity_ref = sqlite_load_entity_ref,
+    .load_event = sqlite_load_event,
+    .find_event_id = sqlite_find_event_id,
+    .find_key = sqlite_find_key,
+    .find_cursor = sqlite_find_cursor,
+    .load_topic = sqlite_load_topic,
+    .load_stream = sqlite_load_stream,
+    .measure_replay = sqlite_measure_replay,
+    .find_expired = sqlite_find_expired,
+    .load_document = sqlite_load_document,
+    .load_checkpoint = sqlite_load_checkpoint,
+    .walk_entity_events = sqlite_walk_entity_events,
+    .walk_log = sqlite_walk_log,
+    .walk_entities = sqlite_walk_entities,
+    .walk_topics = sqlite_walk_topics,
+    .walk_documents = sqlite_walk_documents,
+    .walk_journal = sqlite_walk_journal,
+    .walk_drifts = sqlite_walk_drifts,
+    .walk_revocations = sqlite_walk_revocations,
+};

@@ -1,0 +1,300 @@
+/* The embedded store's inside, shared by its files: connections, statements, faults.
+ * Threads as in store.h: a session and all its statements belong to one thread at a time.
+ * Statements are prepared once a session, on first use, and kept; a row read from one points into
+ * it until it is stepped or reset. Faults of SQLite become a status and a sentence in the session.
+ * Outside of a call no statement is active, and no transaction is open but that of
+ * store_read_begin. */
+#ifndef STORE_SQLITE_SQLITE_H
+#define STORE_SQLITE_SQLITE_H
+
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "store/store_engine.h"
+
+/* "Khal": tells our databases from everybody else's. */
+#define SQLITE_STORE_APPLICATION_ID 0x4b68616c
+#define SQLITE_STORE_FILE           "khala.db"
+#define SQLITE_STORE_LOCK_FILE      "khala.lock"
+/* 4 KiB pages: the log is written back from 32 MB on and truncated to 64 MB. */
+#define SQLITE_STORE_WAL_PAGES      8192
+#define SQLITE_STORE_WAL_BYTES_MAX  67108864
+#define SQLITE_STORE_WRITE_CACHE_KB 32768
+#define SQLITE_STORE_READ_CACHE_KB  4096
+#define SQLITE_STORE_BUSY_MS        5000
+/* Fewer, and the large part of the positions is written more often; more, and the small part costs
+ * more to write each time. */
+#define SQLITE_STORE_RECENT_POSITIONS_MAX 16384
+/* Drifts are notes for people; only the latest are kept. */
+#define SQLITE_STORE_DRIFTS_MAX 10000
+
+enum statement_id {
+    STATEMENT_BEGIN,
+    STATEMENT_COMMIT,
+    STATEMENT_ROLLBACK,
+    STATEMENT_READ_BEGIN,
+    STATEMENT_READ_TOUCH,
+    STATEMENT_PUT_ENTITY,
+    STATEMENT_ADD_EVENT,
+    STATEMENT_ADD_POSITION,
+    STATEMENT_MOVE_POSITIONS,
+    STATEMENT_CLEAR_POSITIONS,
+    STATEMENT_ADD_EVENT_ID,
+    STATEMENT_ADD_KEY,
+    STATEMENT_PUT_TOPIC,
+    STATEMENT_PUT_RUN_SUMMARY,
+    STATEMENT_PUT_WORKER_SUMMARY,
+    STATEMENT_PUT_CHECKPOINT,
+    STATEMENT_ADD_JOURNAL,
+    STATEMENT_ADD_DRIFT,
+    STATEMENT_DROP_OLD_DRIFTS,
+    STATEMENT_PUT_REVOCATION,
+    STATEMENT_DROP_REVOCATIONS,
+    STATEMENT_ADD_SINGLE_USE,
+    STATEMENT_DROP_SINGLE_USES,
+    STATEMENT_PRUNE_JOURNAL,
+    STATEMENT_RAISE_OLDEST,
+    STATEMENT_STATE,
+    STATEMENT_TAIL,
+    STATEMENT_CURSOR_AT,
+    STATEMENT_HEAD_SEQ,
+    STATEMENT_COUNTS,
+    STATEMENT_EVENT_ID,
+    STATEMENT_KEY,
+    STATEMENT_ENTITY_BY_ID,
+    STATEMENT_ENTITY_BY_REF,
+    STATEMENT_EVENT,
+    STATEMENT_TOPIC_BY_REF,
+    STATEMENT_TOPIC_BY_NAME,
+    STATEMENT_TOPIC_BY_STREAM,
+    STATEMENT_MEASURE_EVENTS,
+    STATEMENT_MEASURE_JOURNAL,
+    STATEMENT_EVENT_TIME,
+    STATEMENT_ROW_TIMES,
+    STATEMENT_RUN_SUMMARY,
+    STATEMENT_WORKER_SUMMARY,
+    STATEMENT_CHECKPOINT,
+    STATEMENT_WALK_ENTITY_EVENTS,
+    STATEMENT_ENTITY_NAME,
+    STATEMENT_WALK_LOG,
+    STATEMENT_WALK_ENTITIES,
+    STATEMENT_WALK_TOPICS,
+    STATEMENT_WALK_RUN_SUMMARIES,
+    STATEMENT_WALK_WORKER_SUMMARIES,
+    STATEMENT_WALK_JOURNAL,
+    STATEMENT_WALK_DRIFTS,
+    STATEMENT_WALK_REVOCATIONS,
+    STATEMENT_COUNT,
+};
+
+/* The events' first column in STATEMENT_WALK_JOURNAL. */
+#define SQLITE_STORE_JOURNAL_COLUMNS 8
+
+/* The database, its log, and the memory that connections share. */
+enum sqlite_file { SQLITE_FILE_DATABASE, SQLITE_FILE_WAL, SQLITE_FILE_SHM, SQLITE_FILE_COUNT };
+
+struct sqlite_identity {
+    dev_t device;
+    ino_t inode;
+};
+
+struct sqlite_store {
+    struct store base;
+    char *path; /* of the database */
+    /* As the write session found them. */
+    struct sqlite_identity files[SQLITE_FILE_COUNT];
+    int lock_fd; /* -1: opened without the lock */
+    atomic_bool write_session_open;
+};
+
+/* Where the log ends, as the write session knows it: lets a commit check order and uniqueness
+ * without asking the database. Forgotten with every failure. */
+struct sqlite_tail {
+    bool known;
+    uint64_t log_id; /* 0: the log is empty */
+    struct uuid cursor;
+    struct uuid client_id_max; /* zeros: no client chose an id yet */
+    uint64_t recent_positions;
+};
+
+struct sqlite_session {
+    struct store_session base;
+    struct sqlite_store *store;
+    sqlite3 *database;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+    struct sqlite_tail tail;
+    char error[STORE_MESSAGE_MAX];
+    enum reason reason; /* of the error */
+};
+
+static inline struct sqlite_session *sqlite_session_of(struct store_session *session) {
+    return (struct sqlite_session *)session;
+}
+
+/* ---- connections (store_sqlite_open.c, store_sqlite.c) ------------------------------------- */
+
+extern const struct store_engine store_engine_sqlite;
+
+enum status sqlite_status(int code);
+/* Opens and configures a connection; with create an absent file is made. On failure *database is
+ * NULL and the message, of STORE_MESSAGE_MAX, says why. */
+MUST_CHECK enum status sqlite_connect(const char *path, enum store_mode mode, bool create,
+                                      sqlite3 **database, char *message);
+
+/* Runs a pragma and checks, where wanted is given, that it answers that. A code of SQLite's. */
+int sqlite_pragma(sqlite3 *database, const char *text, const char *wanted);
+/* A sentence about the file and what SQLite said, and the status. */
+enum status sqlite_connect_fault(const char *path, sqlite3 *database, int code, char *message);
+/* The like for what the system said: errno. */
+enum status sqlite_system_fault(struct store_message *message, const char *path,
+                                const char *action);
+/* NULL: no memory. */
+char *sqlite_path_in(const char *folder, const char *name);
+MUST_CHECK enum status sqlite_make_folder(const char *folder, struct store_message *message);
+MUST_CHECK enum status sqlite_sync_folder(const char *path, struct store_message *message);
+/* The lock is held until the descriptor is closed. */
+MUST_CHECK enum status sqlite_take_lock(const char *folder, int *lock_fd,
+                                        struct store_message *message);
+/* Brings a file that holds a store up to date; refuses any other. */
+MUST_CHECK enum status sqlite_update_schema(const char *path, struct store_message *message);
+MUST_CHECK enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]);
+
+/* ---- statements (store_sqlite_statement.c) -------------------------------------------------- */
+
+MUST_CHECK enum status sqlite_statement(struct sqlite_session *session, enum statement_id id,
+                                        sqlite3_stmt **statement);
+/* Runs a bound statement that yields no row, and resets it. */
+MUST_CHECK enum status sqlite_run(struct sqlite_session *session, sqlite3_stmt *statement);
+/* Both of the above, for a statement without parameters. */
+MUST_CHECK enum status sqlite_execute(struct sqlite_session *session, enum statement_id id);
+/* Steps to the next row, or STATUS_NOT_FOUND at the end. */
+MUST_CHECK enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement);
+/* Notes what went wrong, and answers its status. */
+enum status sqlite_fault(struct sqlite_session *session);
+enum status sqlite_damaged(struct sqlite_session *session, const char *what, uint64_t number);
+
+void sqlite_bind_number(sqlite3_stmt *statement, int index, uint64_t number);
+/* Numbers that came from outside: what is larger than any stored one stays so. */
+void sqlite_bind_bound(sqlite3_stmt *statement, int index, uint64_t number);
+/* 0 is stored as NULL. */
+void sqlite_bind_optional(sqlite3_stmt *statement, int index, uint64_t number);
+void sqlite_bind_text(sqlite3_stmt *statement, int index, struct slice text);
+void sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, size_t size);
+
+static inline uint64_t sqlite_number(sqlite3_stmt *statement, int column) {
+    return (uint64_t)sqlite3_column_int64(statement, column);
+}
+
+struct slice sqlite_text(sqlite3_stmt *statement, int column);
+/* False when the column does not hold that many bytes. */
+MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size);
+
+/* ---- rows (store_sqlite_row.c): false when the row is damaged -------------------------------- */
+
+MUST_CHECK bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity);
+/* Kind and id, in columns that begin at first. */
+struct sqlite_entity_name {
+    enum entity_kind kind;
+    struct slice id;
+};
+MUST_CHECK bool sqlite_row_entity_name(sqlite3_stmt *statement, int first,
+                                       struct sqlite_entity_name *name);
+/* The event's columns begin at first, and are followed by its entity's name where none is given. */
+MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first,
+                                 const struct sqlite_entity_name *name, struct store_event *event);
+void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic);
+MUST_CHECK bool sqlite_row_document(sqlite3_stmt *statement, enum document_kind kind,
+                                    struct store_document *document);
+MUST_CHECK bool sqlite_row_checkpoint(sqlite3_stmt *statement, enum document_kind kind,
+                                      struct store_checkpoint *checkpoint);
+MUST_CHECK bool sqlite_row_journal(sqlite3_stmt *statement, struct store_journal_row *row);
+MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *drift);
+
+/* ---- the engine's functions, by file --------------------------------------------------------- */
+
+/* store_sqlite_commit.c */
+/* A transaction of the write session; end answers the status of the work, or of the commit. */
+MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
+MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
+enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
+enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
+
+/* store_sqlite_place.c */
+/* By the write session, when it has read something: all three are there then. */
+MUST_CHECK enum status sqlite_note_place(struct sqlite_store *store, char *message);
+MUST_CHECK enum status sqlite_session_check_place(struct sqlite_session *session);
+enum status sqlite_check_place(const struct store *store, struct store_message *message);
+
+/* store_sqlite_expiry.c */
+enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
+                                uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
+
+/* store_sqlite_read.c */
+enum status sqlite_read_begin(struct store_session *base);
+void sqlite_read_end(struct store_session *base);
+
+/* store_sqlite_auth.c */
+enum status sqlite_put_revocations(struct store_session *base,
+                                   const struct store_revocation *revocations, size_t count,
+                                   uint64_t now_ms);
+enum status sqlite_use_once(struct store_session *base, enum single_use_kind kind, struct slice id,
+                            uint64_t expires_at_ms, uint64_t now_ms);
+enum status sqlite_walk_revocations(struct store_session *base, uint64_t now_ms, void *user,
+                                    store_revocation_cb *callback);
+
+/* store_sqlite_find.c */
+enum status sqlite_read_state(struct store_session *base, struct store_state *state);
+enum status sqlite_find_event_id(struct store_session *base, const struct uuid *event_id,
+                                 uint64_t *log_id);
+enum status sqlite_find_key(struct store_session *base, uint64_t entity_ref, struct slice key,
+                            uint64_t *log_id);
+enum status sqlite_find_cursor(struct store_session *base, const struct event_cursor *cursor,
+                               uint64_t *log_id);
+enum status sqlite_measure_replay(struct store_session *base, const struct store_topic *topic,
+                                  uint64_t after_seq, uint64_t limit, struct store_replay *replay);
+/* The ids clients chose, and the ids the server made. */
+enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
+                                  uint64_t *log_id);
+enum status sqlite_find_server_id(struct sqlite_session *session, const struct uuid *event_id,
+                                  uint64_t *log_id);
+
+/* store_sqlite_load.c */
+enum status sqlite_load_entity(struct store_session *session, enum entity_kind kind,
+                               struct slice id, struct arena *arena, struct store_entity *entity);
+enum status sqlite_load_entity_ref(struct store_session *session, uint64_t ref, struct arena *arena,
+                                   struct store_entity *entity);
+enum status sqlite_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
+                              struct store_event *event);
+enum status sqlite_load_topic(struct store_session *session, struct slice name, struct arena *arena,
+                              struct store_topic *topic);
+enum status sqlite_load_stream(struct store_session *session, struct slice stream_id,
+                               struct arena *arena, struct store_topic *topic);
+enum status sqlite_load_document(struct store_session *session, enum document_kind kind,
+                                 uint64_t entity_ref, struct arena *arena,
+                                 struct store_document *document);
+enum status sqlite_load_checkpoint(struct store_session *session, enum document_kind kind,
+                                   uint64_t entity_ref, struct arena *arena,
+                                   struct store_checkpoint *checkpoint);
+
+/* store_sqlite_walk.c */
+enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
+                                      uint64_t after_seq, uint64_t limit, void *user,
+                                      store_event_cb *callback);
+enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
+                            void *user, store_event_cb *callback);
+enum status sqlite_walk_entities(struct store_session *session, enum entity_kind kind,
+                                 uint64_t after_ref, uint64_t limit, void *user,
+                                 store_entity_cb *callback);
+enum status sqlite_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
+                               void *user, store_topic_cb *callback);
+enum status sqlite_walk_documents(struct store_session *session, enum document_kind kind,
+                                  uint64_t after_ref, uint64_t limit, void *user,
+                                  store_document_cb *callback);
+enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_ref,
+                                uint64_t after_seq, uint64_t limit, void *user,
+                                store_journal_cb *callback);
+enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, void *user,
+                               store_drift_cb *callback);
+
+#endif

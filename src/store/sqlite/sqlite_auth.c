@@ -1,0 +1,84 @@
+/* Revocations, and what may be used once. Each write takes rows away that have expired, so that
+ * the tables stay as small as what is in force; a few at a time, so that none has to wait long. */
+#include <assert.h>
+
+#include "store/sqlite/sqlite.h"
+
+static enum status drop_expired(struct sqlite_session *session, enum statement_id id,
+                                uint64_t now_ms) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, id, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_bound(statement, 1, now_ms);
+    return sqlite_run(session, statement);
+}
+
+static enum status put_revocation(struct sqlite_session *session,
+                                  const struct store_revocation *revocation) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_PUT_REVOCATION, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, (uint64_t)revocation->kind);
+    sqlite_bind_text(statement, 2, revocation->id);
+    sqlite_bind_text(statement, 3, revocation->reason);
+    sqlite_bind_number(statement, 4, revocation->revoked_at_ms);
+    sqlite_bind_number(statement, 5, revocation->expires_at_ms);
+    return sqlite_run(session, statement);
+}
+
+enum status sqlite_put_revocations(struct store_session *base,
+                                   const struct store_revocation *revocations, size_t count,
+                                   uint64_t now_ms) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK)
+        status = drop_expired(session, STATEMENT_DROP_REVOCATIONS, now_ms);
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        status = put_revocation(session, &revocations[i]);
+    return sqlite_end(session, status);
+}
+
+enum status sqlite_use_once(struct store_session *base, enum single_use_kind kind, struct slice id,
+                            uint64_t expires_at_ms, uint64_t now_ms) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK)
+        status = drop_expired(session, STATEMENT_DROP_SINGLE_USES, now_ms);
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_ADD_SINGLE_USE, &statement);
+    if (status == STATUS_OK) {
+        sqlite_bind_number(statement, 1, (uint64_t)kind);
+        sqlite_bind_text(statement, 2, id);
+        sqlite_bind_number(statement, 3, expires_at_ms);
+        status = sqlite_run(session, statement);
+    }
+    return sqlite_end(session, status);
+}
+
+enum status sqlite_walk_revocations(struct store_session *base, uint64_t now_ms, void *user,
+                                    store_revocation_cb *callback) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_WALK_REVOCATIONS, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_bound(statement, 1, now_ms);
+    while (status == STATUS_OK) {
+        status = sqlite_next(session, statement);
+        if (status != STATUS_OK)
+            break;
+        const struct store_revocation revocation = {
+            .kind = (enum revocation_kind)sqlite_number(statement, 0),
+            .id = sqlite_text(statement, 1),
+            .reason = sqlite_text(statement, 2),
+            .revoked_at_ms = sqlite_number(statement, 3),
+            .expires_at_ms = sqlite_number(statement, 4),
+        };
+        status = callback(user, &revocation);
+    }
+    sqlite3_reset(statement);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}

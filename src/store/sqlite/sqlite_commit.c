@@ -1,0 +1,432 @@
+/* One batch, one transaction. Order inside it does not matter to SQLite, only that all of it or
+ * none of it is there afterwards.
+ *
+ * When COMMIT itself fails (the log file cannot be written or synced) the transaction is rolled
+ * back: no session sees it, and the next commit overwrites what reached the file. Only if the
+ * process ends before that, the next start may find the transaction whole and keep it, as if its
+ * acknowledgement had been lost on the way. The caller therefore answers "not stored, try again";
+ * who tries again with the same event id or key gets one event either way. */
+#include "store/sqlite/sqlite.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+static enum status contradicts(struct sqlite_session *session, enum status status, const char *what,
+                               uint64_t number) {
+    snprintf(session->error, sizeof(session->error), "the batch contradicts the store: %s %llu",
+             what, (unsigned long long)number);
+    return status;
+}
+
+static enum status put_entity(struct sqlite_session *session, const struct store_entity *entity) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_PUT_ENTITY, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, entity->ref);
+    sqlite_bind_number(statement, 2, entity->kind);
+    sqlite_bind_text(statement, 3, entity->id);
+    sqlite_bind_text(statement, 4, entity->owner.user_id);
+    sqlite_bind_text(statement, 5, entity->owner.guest_scope);
+    sqlite_bind_text(statement, 6, entity->owner.org_id);
+    sqlite_bind_text(statement, 7, entity->status);
+    sqlite_bind_text(statement, 8, entity->worker_id);
+    sqlite_bind_text(statement, 9, entity->thread_id);
+    sqlite_bind_text(statement, 10, entity->workspace_ref);
+    sqlite_bind_text(statement, 11, entity->codex_home_ref);
+    sqlite_bind_text(statement, 12, entity->adapter);
+    sqlite_bind_text(statement, 13, entity->metadata);
+    sqlite_bind_number(statement, 14, entity->created_at_ms);
+    sqlite_bind_optional(statement, 15, entity->started_at_ms);
+    sqlite_bind_optional(statement, 16, entity->stopped_at_ms);
+    sqlite_bind_optional(statement, 17, entity->last_heartbeat_at_ms);
+    status = sqlite_run(session, statement);
+    if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
+        return contradicts(session, STATUS_ALREADY_EXISTS, "another entity has ref", entity->ref);
+    return status;
+}
+
+static enum status put_topic(struct sqlite_session *session, const struct store_topic *topic) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_PUT_TOPIC, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, topic->ref);
+    sqlite_bind_text(statement, 2, topic->name);
+    sqlite_bind_text(statement, 3, topic->stream_id);
+    sqlite_bind_optional(statement, 4, topic->entity_ref);
+    sqlite_bind_number(statement, 5, topic->oldest_seq);
+    if (topic->entity_ref == 0)
+        sqlite_bind_number(statement, 6, topic->head_seq);
+    else
+        sqlite_bind_optional(statement, 6, 0);
+    status = sqlite_run(session, statement);
+    if (status == STATUS_OK && sqlite3_changes(session->database) != 1)
+        return contradicts(session, STATUS_ALREADY_EXISTS, "another topic has ref", topic->ref);
+    return status;
+}
+
+static const struct uuid *later(const struct uuid *a, const struct uuid *b) {
+    return uuid_compare(a, b) >= 0 ? a : b;
+}
+
+/* An id is unique among those of clients and of the server together. Both checks are free in the
+ * usual case: ids the server makes are later than all the clients have chosen, and what a client
+ * chose in the future of the log cannot be an event of it yet. */
+static enum status check_event_id(struct sqlite_session *session, const struct store_event *event,
+                                  bool client_id) {
+    struct sqlite_tail *tail = &session->tail;
+    uint64_t log_id = 0;
+    enum status status = STATUS_NOT_FOUND;
+    if (!client_id && uuid_compare(&event->event_id, &tail->client_id_max) <= 0)
+        status = sqlite_find_client_id(session, &event->event_id, &log_id);
+    else if (client_id && tail->log_id > 0 && uuid_compare(&event->event_id, &tail->cursor) <= 0)
+        status = sqlite_find_server_id(session, &event->event_id, &log_id);
+    if (status == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    return status == STATUS_OK ? contradicts(session, STATUS_ALREADY_EXISTS,
+                                             "the id of this event has been given to event", log_id)
+                               : status;
+}
+
+static enum status add_event_id(struct sqlite_session *session, const struct store_event *event) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_ADD_EVENT_ID, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_bytes(statement, 1, event->event_id.bytes, sizeof(event->event_id.bytes));
+    sqlite_bind_number(statement, 2, event->log_id);
+    session->tail.client_id_max = *later(&session->tail.client_id_max, &event->event_id);
+    return sqlite_run(session, statement);
+}
+
+static enum status insert_event(struct sqlite_session *session, const struct store_event *event,
+                                bool client_id) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_ADD_EVENT, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, event->log_id);
+    sqlite_bind_number(statement, 2, event->entity_ref);
+    sqlite_bind_number(statement, 3, event->seq);
+    sqlite_bind_bytes(statement, 4, event->cursor.bytes, sizeof(event->cursor.bytes));
+    sqlite_bind_bytes(statement, 5, client_id ? event->event_id.bytes : NULL,
+                      client_id ? sizeof(event->event_id.bytes) : 0);
+    sqlite_bind_text(statement, 6, event->type);
+    sqlite_bind_text(statement, 7, event->owner.user_id);
+    sqlite_bind_text(statement, 8, event->owner.guest_scope);
+    sqlite_bind_text(statement, 9, event->owner.org_id);
+    sqlite_bind_bytes(statement, 10, event->payload_hash, sizeof(event->payload_hash));
+    sqlite_bind_bytes(statement, 11, event->prev_hash, sizeof(event->prev_hash));
+    sqlite_bind_bytes(statement, 12, event->event_hash, sizeof(event->event_hash));
+    sqlite_bind_text(statement, 13, event->payload);
+    return sqlite_run(session, statement);
+}
+
+static enum status head_seq(struct sqlite_session *session, uint64_t entity_ref, uint64_t *seq) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_HEAD_SEQ, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, entity_ref);
+    status = sqlite_next(session, statement);
+    *seq = status == STATUS_OK ? sqlite_number(statement, 0) : 0;
+    sqlite3_reset(statement);
+    return status;
+}
+
+static enum status add_position(struct sqlite_session *session, const struct store_event *event) {
+    sqlite3_stmt *statement = NULL;
+    uint64_t seq = 0;
+    enum status status = head_seq(session, event->entity_ref, &seq);
+    if (status == STATUS_OK && event->seq != seq + 1)
+        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the entity's last event is", seq);
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_ADD_POSITION, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, event->entity_ref);
+    sqlite_bind_number(statement, 2, event->seq);
+    sqlite_bind_number(statement, 3, event->log_id);
+    session->tail.recent_positions++;
+    return sqlite_run(session, statement);
+}
+
+static enum status move_positions(struct sqlite_session *session) {
+    enum status status = sqlite_execute(session, STATEMENT_MOVE_POSITIONS);
+    if (status == STATUS_OK)
+        status = sqlite_execute(session, STATEMENT_CLEAR_POSITIONS);
+    session->tail.recent_positions = 0;
+    return status;
+}
+
+static enum status add_event(struct sqlite_session *session, const struct store_event *event) {
+    struct sqlite_tail *tail = &session->tail;
+    bool client_id = uuid_compare(&event->event_id, &event->cursor) != 0;
+    if (event->log_id != tail->log_id + 1)
+        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the log ends at event",
+                           tail->log_id);
+    if (tail->log_id > 0 && uuid_compare(&event->cursor, &tail->cursor) <= 0)
+        return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the cursor does not rise at event",
+                           event->log_id);
+    enum status status = check_event_id(session, event, client_id);
+    if (status == STATUS_OK && client_id)
+        status = add_event_id(session, event);
+    if (status == STATUS_OK)
+        status = insert_event(session, event, client_id);
+    if (status == STATUS_OK)
+        status = add_position(session, event);
+    tail->log_id = event->log_id;
+    tail->cursor = event->cursor;
+    return status;
+}
+
+static enum status add_key(struct sqlite_session *session, const struct store_key *key) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_ADD_KEY, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, key->entity_ref);
+    sqlite_bind_text(statement, 2, key->key);
+    sqlite_bind_number(statement, 3, key->log_id);
+    return sqlite_run(session, statement);
+}
+
+static enum status put_document(struct sqlite_session *session,
+                                const struct store_document *document) {
+    sqlite3_stmt *statement = NULL;
+    enum statement_id id = document->kind == DOCUMENT_RUN_SUMMARY ? STATEMENT_PUT_RUN_SUMMARY
+                                                                  : STATEMENT_PUT_WORKER_SUMMARY;
+    enum status status = sqlite_statement(session, id, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, document->entity_ref);
+    sqlite_bind_text(statement, 2, document->key);
+    sqlite_bind_number(statement, 3, document->version);
+    sqlite_bind_bytes(statement, 4, document->payload_hash, sizeof(document->payload_hash));
+    sqlite_bind_text(statement, 5, document->payload);
+    return sqlite_run(session, statement);
+}
+
+static enum status put_checkpoint(struct sqlite_session *session,
+                                  const struct store_checkpoint *checkpoint) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_PUT_CHECKPOINT, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, checkpoint->entity_ref);
+    sqlite_bind_text(statement, 2, slice_of(document_kind_name(checkpoint->kind)));
+    sqlite_bind_text(statement, 3, checkpoint->document_id);
+    sqlite_bind_number(statement, 4, checkpoint->last_runtime_seq);
+    sqlite_bind_text(statement, 5, checkpoint->projection_version);
+    sqlite_bind_bytes(statement, 6, checkpoint->summary_hash, sizeof(checkpoint->summary_hash));
+    sqlite_bind_number(statement, 7, checkpoint->last_projected_at_ms);
+    return sqlite_run(session, statement);
+}
+
+static enum status add_journal(struct sqlite_session *session,
+                               const struct store_journal_row *row) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_ADD_JOURNAL, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, row->topic_ref);
+    sqlite_bind_number(statement, 2, row->seq);
+    sqlite_bind_number(statement, 3, row->log_id);
+    sqlite_bind_number(statement, 4, row->entity_ref);
+    sqlite_bind_number(statement, 5, row->document_version);
+    sqlite_bind_number(statement, 6, row->published_at_ms);
+    sqlite_bind_bytes(statement, 7, row->payload_hash, sizeof(row->payload_hash));
+    sqlite_bind_text(statement, 8, row->payload);
+    return sqlite_run(session, statement);
+}
+
+static enum status add_drift(struct sqlite_session *session, const struct store_drift *drift) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_ADD_DRIFT, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_text(statement, 1, slice_of(document_kind_name(drift->kind)));
+    sqlite_bind_number(statement, 2, drift->entity_ref);
+    sqlite_bind_text(statement, 3, slice_of(reason_code(drift->reason)));
+    sqlite_bind_number(statement, 4, drift->expected_seq);
+    sqlite_bind_number(statement, 5, drift->actual_seq);
+    sqlite_bind_number(statement, 6, drift->seen_at_ms);
+    return sqlite_run(session, statement);
+}
+
+static enum status drop_old_drifts(struct sqlite_session *session) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_DROP_OLD_DRIFTS, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, SQLITE_STORE_DRIFTS_MAX);
+    return sqlite_run(session, statement);
+}
+
+/* ---- the transaction around it --------------------------------------------------------------- */
+
+static enum status load_tail(struct sqlite_session *session) {
+    struct sqlite_tail tail = {.known = true};
+    struct store_state state;
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_read_state(&session->base, &state);
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_COUNTS, &statement);
+    if (status != STATUS_OK)
+        return status;
+    tail.log_id = state.log_id;
+    tail.cursor = state.cursor;
+    status = sqlite_next(session, statement);
+    if (status == STATUS_OK && sqlite3_column_type(statement, 0) != SQLITE_NULL &&
+        !sqlite_bytes(statement, 0, tail.client_id_max.bytes, sizeof(tail.client_id_max.bytes)))
+        status = sqlite_damaged(session, "an id chosen by a client, of size",
+                                (uint64_t)sqlite3_column_bytes(statement, 0));
+    tail.recent_positions = status == STATUS_OK ? sqlite_number(statement, 1) : 0;
+    sqlite3_reset(statement);
+    if (status == STATUS_OK)
+        session->tail = tail;
+    return status;
+}
+
+enum status sqlite_begin(struct sqlite_session *session) {
+    assert(sqlite3_get_autocommit(session->database));
+    sqlite3_stmt *rollback = NULL;
+    session->reason = REASON_STORE_FAILED;
+    /* What undoes must be at hand before there is anything to undo. */
+    enum status status = sqlite_statement(session, STATEMENT_ROLLBACK, &rollback);
+    if (status == STATUS_OK)
+        status = sqlite_execute(session, STATEMENT_BEGIN);
+    if (status == STATUS_OK)
+        status = sqlite_session_check_place(session);
+    if (status == STATUS_OK && !session->tail.known)
+        status = load_tail(session);
+    return status;
+}
+
+/* The status of the work decides; a failure's own sentence is kept over that of the rollback. */
+enum status sqlite_end(struct sqlite_session *session, enum status status) {
+    if (status == STATUS_OK)
+        status = sqlite_execute(session, STATEMENT_COMMIT);
+    if (status == STATUS_OK)
+        return status;
+    session->tail.known = false;
+    if (!sqlite3_get_autocommit(session->database)) {
+        char error[STORE_MESSAGE_MAX];
+        memcpy(error, session->error, sizeof(error));
+        enum status undone = sqlite_execute(session, STATEMENT_ROLLBACK);
+        /* A rollback forgets; it has nothing to write that could fail. */
+        assert(undone == STATUS_OK || sqlite3_get_autocommit(session->database));
+        memcpy(session->error, error, sizeof(error));
+    }
+    return status;
+}
+
+static enum status write_authority(struct sqlite_session *session,
+                                   const struct store_batch *batch) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < batch->entity_count; i++)
+        status = put_entity(session, &batch->entities[i]);
+    for (size_t i = 0; status == STATUS_OK && i < batch->event_count; i++)
+        status = add_event(session, &batch->events[i]);
+    if (status == STATUS_OK && session->tail.recent_positions >= SQLITE_STORE_RECENT_POSITIONS_MAX)
+        status = move_positions(session);
+    for (size_t i = 0; status == STATUS_OK && i < batch->key_count; i++)
+        status = add_key(session, &batch->keys[i]);
+    return status;
+}
+
+static enum status write_derived(struct sqlite_session *session, const struct store_batch *batch) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < batch->topic_count; i++)
+        status = put_topic(session, &batch->topics[i]);
+    for (size_t i = 0; status == STATUS_OK && i < batch->document_count; i++)
+        status = put_document(session, &batch->documents[i]);
+    for (size_t i = 0; status == STATUS_OK && i < batch->checkpoint_count; i++)
+        status = put_checkpoint(session, &batch->checkpoints[i]);
+    for (size_t i = 0; status == STATUS_OK && i < batch->journal_count; i++)
+        status = add_journal(session, &batch->journal[i]);
+    for (size_t i = 0; status == STATUS_OK && i < batch->drift_count; i++)
+        status = add_drift(session, &batch->drifts[i]);
+    if (status == STATUS_OK && batch->drift_count > 0)
+        status = drop_old_drifts(session);
+    return status;
+}
+
+enum status sqlite_commit(struct store_session *base, const struct store_batch *batch) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK)
+        status = write_authority(session, batch);
+    if (status == STATUS_OK)
+        status = write_derived(session, batch);
+    return sqlite_end(session, status);
+}
+
+/* ---- pruning --------------------------------------------------------------------------------- */
+
+static enum status read_topic(struct sqlite_session *session, uint64_t topic_ref,
+                              struct store_topic *topic) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_TOPIC_BY_REF, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_bound(statement, 1, topic_ref);
+    status = sqlite_next(session, statement);
+    if (status == STATUS_OK)
+        sqlite_row_topic(statement, topic);
+    sqlite3_reset(statement);
+    topic->name = topic->stream_id = (struct slice){0};
+    return status;
+}
+
+static enum status raise_oldest(struct sqlite_session *session, const struct store_topic *topic,
+                                uint64_t oldest_seq) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = STATUS_OK;
+    if (topic->entity_ref == 0) {
+        status = sqlite_statement(session, STATEMENT_PRUNE_JOURNAL, &statement);
+        if (status != STATUS_OK)
+            return status;
+        sqlite_bind_number(statement, 1, topic->ref);
+        sqlite_bind_number(statement, 2, oldest_seq);
+        status = sqlite_run(session, statement);
+    }
+    if (status == STATUS_OK)
+        status = sqlite_statement(session, STATEMENT_RAISE_OLDEST, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, oldest_seq);
+    sqlite_bind_number(statement, 2, topic->ref);
+    return sqlite_run(session, statement);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static enum status prune_topic(struct sqlite_session *session, struct store_prune *prune) {
+    struct store_topic topic = {0};
+    enum status status = read_topic(session, prune->topic_ref, &topic);
+    if (status != STATUS_OK)
+        return status;
+    /* Frames have no gaps, so how many go follows from the numbers. */
+    uint64_t end_seq = smaller(prune->below_seq, topic.head_seq + 1);
+    uint64_t count = 0;
+    if (end_seq > topic.oldest_seq)
+        count = smaller(prune->limit, end_seq - topic.oldest_seq);
+    if (count > 0)
+        status = raise_oldest(session, &topic, topic.oldest_seq + count);
+    prune->pruned = count;
+    prune->oldest_seq = topic.oldest_seq + count;
+    prune->head_seq = topic.head_seq;
+    return status;
+}
+
+enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = sqlite_begin(session);
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        status = prune_topic(session, &prunes[i]);
+    return sqlite_end(session, status);
+}

@@ -1,0 +1,80 @@
+/* Where the store's files are.
+ *
+ * SQLite goes on writing into files that were moved away or deleted: what would be acknowledged
+ * then would be lost, or found in another place. So each commit looks first. The log holds commits
+ * until a checkpoint, and without the shared memory other processes would not see our locks: one
+ * of the three that is not the same file is as bad as all.
+ *
+ * Put back, they are the same files with the same descriptors on them, and nothing was written
+ * meanwhile: going on is safe. Beginning anew in their place never is, whatever lies there now. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/sqlite/sqlite.h"
+
+static const char *const suffixes[SQLITE_FILE_COUNT] = {
+    [SQLITE_FILE_DATABASE] = "", [SQLITE_FILE_WAL] = "-wal", [SQLITE_FILE_SHM] = "-shm"};
+
+static bool identify(const struct sqlite_store *store, enum sqlite_file file,
+                     struct sqlite_identity *identity) {
+    char path[PATH_MAX];
+    struct stat found;
+    int size = snprintf(path, sizeof(path), "%s%s", store->path, suffixes[file]);
+    if (size < 0 || (size_t)size >= sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (stat(path, &found) != 0)
+        return false;
+    *identity = (struct sqlite_identity){found.st_dev, found.st_ino};
+    return true;
+}
+
+enum status sqlite_note_place(struct sqlite_store *store, char *message) {
+    for (int i = 0; i < SQLITE_FILE_COUNT; i++)
+        if (!identify(store, (enum sqlite_file)i, &store->files[i])) {
+            snprintf(message, STORE_MESSAGE_MAX, "%.400s%s: %s", store->path, suffixes[i],
+                     strerror(errno));
+            return STATUS_STORE_UNAVAILABLE;
+        }
+    return STATUS_OK;
+}
+
+static enum status is_elsewhere(const struct sqlite_store *store, enum sqlite_file file,
+                                const char *what, char *message) {
+    snprintf(
+        message, STORE_MESSAGE_MAX,
+        "%.150s%s was moved or deleted while in use (%s): put it back, and appends go on by "
+        "themselves; %s",
+        store->path, suffixes[file], what,
+        file == SQLITE_FILE_DATABASE
+            ? "if it was deleted, copy it and its -wal from /proc/PID/fd before the server ends"
+            : "or end the server, which saves what it holds");
+    return STATUS_STORE_UNAVAILABLE;
+}
+
+static enum status check_place(const struct sqlite_store *store, char *message) {
+    for (int i = 0; i < SQLITE_FILE_COUNT; i++) {
+        struct sqlite_identity now;
+        const struct sqlite_identity *then = &store->files[i];
+        if (!identify(store, (enum sqlite_file)i, &now))
+            return is_elsewhere(store, (enum sqlite_file)i, strerror(errno), message);
+        if (now.device != then->device || now.inode != then->inode)
+            return is_elsewhere(store, (enum sqlite_file)i, "another file is there", message);
+    }
+    return STATUS_OK;
+}
+
+enum status sqlite_check_place(const struct store *store, struct store_message *message) {
+    return check_place((const struct sqlite_store *)store, message->text);
+}
+
+enum status sqlite_session_check_place(struct sqlite_session *session) {
+    enum status status = check_place(session->store, session->error);
+    if (status != STATUS_OK)
+        session->reason = REASON_STORE_MOVED;
+    return status;
+}

@@ -1,0 +1,307 @@
+#include "store/sqlite/sqlite.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+
+/* An entity's last event, or one column of its position: the recent ones follow the others. */
+#define HEAD_OF(column, entity_ref)                                                                \
+    "coalesce((SELECT " column " FROM event_positions_recent WHERE entity_ref = " entity_ref       \
+    " ORDER BY seq DESC LIMIT 1), (SELECT " column                                                 \
+    " FROM event_positions WHERE entity_ref = " entity_ref " ORDER BY seq DESC LIMIT 1))"
+
+#define ENTITY_SELECT                                                                              \
+    "SELECT n.ref, n.kind, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id, n.status, "       \
+    "n.worker_id, n.thread_id, n.workspace_ref, n.codex_home_ref, n.adapter, n.metadata, "         \
+    "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.event_hash "          \
+    "FROM entities n LEFT JOIN events h ON h.log_id = " HEAD_OF("log_id", "n.ref") " "
+
+/* Left joins: a row whose partner is missing is damage to report, not a row to skip. */
+#define EVENT_COLUMNS                                                                              \
+    "e.log_id, e.entity_ref, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "               \
+    "e.owner_guest_scope, e.org_id, e.payload_hash, e.prev_hash, e.event_hash, e.payload "
+#define EVENT_SELECT                                                                               \
+    "SELECT " EVENT_COLUMNS ", n.kind, n.id FROM events e "                                        \
+    "LEFT JOIN entities n ON n.ref = e.entity_ref "
+
+/* Of entity ?1 after seq ?2. Merges two ordered parts without sorting, and joins to it keep its
+ * order. Without a limit, which would have it gathered first, at half the speed. */
+#define POSITIONS                                                                                  \
+    "SELECT seq, log_id FROM event_positions WHERE entity_ref = ?1 AND seq > ?2 UNION ALL "        \
+    "SELECT seq, log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq > ?2 "           \
+    "ORDER BY seq"
+
+#define TOPIC_SELECT                                                                               \
+    "SELECT ref, topic, stream_id, entity_ref, oldest_seq, "                                       \
+    "CASE WHEN entity_ref IS NULL THEN head_seq ELSE " HEAD_OF(                                    \
+        "seq", "t.entity_ref") " END "                                                             \
+                               "FROM sync_topic_sequences t "
+
+#define DOCUMENT_SELECT "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM "
+#define DOCUMENT_WALK(table)                                                                       \
+    "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, n.owner_user_id, "  \
+    "n.owner_guest_scope, n.org_id FROM " table " d LEFT JOIN entities n ON n.ref = d.entity_ref " \
+    "WHERE d.entity_ref > ? ORDER BY d.entity_ref LIMIT ?"
+
+static const char *const texts[STATEMENT_COUNT] = {
+    [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
+    [STATEMENT_COMMIT] = "COMMIT",
+    [STATEMENT_ROLLBACK] = "ROLLBACK",
+    [STATEMENT_READ_BEGIN] = "BEGIN",
+    [STATEMENT_READ_TOUCH] = "SELECT 1 FROM meta LIMIT 1",
+    /* What an entity or a topic is called never changes, so their indexes are left alone. */
+    [STATEMENT_PUT_ENTITY] =
+        "INSERT INTO entities (ref, kind, id, owner_user_id, owner_guest_scope, org_id, status, "
+        "worker_id, thread_id, workspace_ref, codex_home_ref, adapter, metadata, created_at, "
+        "started_at, stopped_at, last_heartbeat_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (ref) DO UPDATE SET owner_user_id = excluded.owner_user_id, "
+        "owner_guest_scope = excluded.owner_guest_scope, org_id = excluded.org_id, "
+        "status = excluded.status, worker_id = excluded.worker_id, "
+        "thread_id = excluded.thread_id, workspace_ref = excluded.workspace_ref, "
+        "codex_home_ref = excluded.codex_home_ref, adapter = excluded.adapter, "
+        "metadata = excluded.metadata, created_at = excluded.created_at, "
+        "started_at = excluded.started_at, stopped_at = excluded.stopped_at, "
+        "last_heartbeat_at = excluded.last_heartbeat_at "
+        "WHERE kind = excluded.kind AND id = excluded.id",
+    [STATEMENT_ADD_EVENT] =
+        "INSERT INTO events (log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
+        "owner_guest_scope, org_id, payload_hash, prev_hash, event_hash, payload) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [STATEMENT_ADD_POSITION] =
+        "INSERT INTO event_positions_recent (entity_ref, seq, log_id) VALUES (?, ?, ?)",
+    [STATEMENT_MOVE_POSITIONS] = "INSERT INTO event_positions (entity_ref, seq, log_id) SELECT "
+                                 "entity_ref, seq, log_id FROM event_positions_recent",
+    [STATEMENT_CLEAR_POSITIONS] = "DELETE FROM event_positions_recent",
+    [STATEMENT_ADD_EVENT_ID] = "INSERT INTO event_ids (event_id, log_id) VALUES (?, ?)",
+    [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys (entity_ref, key, log_id) VALUES (?, ?, ?)",
+    /* Frames that went do not come back, even if the caller has not heard of it. */
+    [STATEMENT_PUT_TOPIC] =
+        "INSERT INTO sync_topic_sequences (ref, topic, stream_id, entity_ref, oldest_seq, "
+        "head_seq) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE SET "
+        "entity_ref = excluded.entity_ref, oldest_seq = max(oldest_seq, excluded.oldest_seq), "
+        "head_seq = excluded.head_seq "
+        "WHERE topic = excluded.topic AND stream_id = excluded.stream_id",
+    [STATEMENT_PUT_RUN_SUMMARY] =
+        "INSERT OR REPLACE INTO sync_run_summaries "
+        "(entity_ref, doc_key, doc_version, payload_hash, payload) VALUES (?, ?, ?, ?, ?)",
+    [STATEMENT_PUT_WORKER_SUMMARY] =
+        "INSERT OR REPLACE INTO sync_codex_worker_summaries "
+        "(entity_ref, doc_key, doc_version, payload_hash, payload) VALUES (?, ?, ?, ?, ?)",
+    [STATEMENT_PUT_CHECKPOINT] =
+        "INSERT OR REPLACE INTO khala_projection_checkpoints (entity_ref, projection_name, "
+        "document_id, last_runtime_seq, projection_version, summary_hash, last_projected_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+    [STATEMENT_ADD_JOURNAL] =
+        "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
+        "published_at, payload_hash, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    [STATEMENT_ADD_DRIFT] =
+        "INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
+        "actual_seq, seen_at) VALUES (?, ?, ?, ?, ?, ?)",
+    [STATEMENT_DROP_OLD_DRIFTS] = "DELETE FROM khala_projection_drifts WHERE id <= "
+                                  "(SELECT max(id) FROM khala_projection_drifts) - ?",
+    [STATEMENT_PUT_REVOCATION] =
+        "INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) "
+        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, id) DO UPDATE SET "
+        "expires_at = max(expires_at, excluded.expires_at)",
+    [STATEMENT_DROP_REVOCATIONS] =
+        "DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT kind, id FROM sync_revocations "
+        "WHERE expires_at <= ? LIMIT 1000)",
+    [STATEMENT_ADD_SINGLE_USE] =
+        "INSERT INTO sync_single_uses (kind, id, expires_at) VALUES (?, ?, ?)",
+    [STATEMENT_DROP_SINGLE_USES] =
+        "DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT kind, id FROM sync_single_uses "
+        "WHERE expires_at <= ? LIMIT 1000)",
+    [STATEMENT_PRUNE_JOURNAL] = "DELETE FROM sync_stream_events WHERE topic_ref = ? AND seq < ?",
+    [STATEMENT_RAISE_OLDEST] = "UPDATE sync_topic_sequences SET oldest_seq = ? WHERE ref = ?",
+    [STATEMENT_STATE] = "SELECT (SELECT value FROM meta WHERE name = 'epoch'), "
+                        "(SELECT max(log_id) FROM events), (SELECT max(ref) FROM entities), "
+                        "(SELECT max(ref) FROM sync_topic_sequences), "
+                        "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), "
+                        "(SELECT max(event_id) FROM event_ids)",
+    [STATEMENT_TAIL] = "SELECT log_id, cursor FROM events ORDER BY log_id DESC LIMIT 1",
+    [STATEMENT_CURSOR_AT] = "SELECT cursor, event_id IS NULL FROM events WHERE log_id = ?",
+    [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),
+    [STATEMENT_COUNTS] = "SELECT (SELECT max(event_id) FROM event_ids), "
+                         "(SELECT count(*) FROM event_positions_recent)",
+    [STATEMENT_EVENT_ID] = "SELECT log_id FROM event_ids WHERE event_id = ?",
+    [STATEMENT_KEY] = "SELECT log_id FROM idempotency_keys WHERE entity_ref = ? AND key = ?",
+    [STATEMENT_ENTITY_BY_ID] = ENTITY_SELECT "WHERE n.kind = ? AND n.id = ?",
+    [STATEMENT_ENTITY_BY_REF] = ENTITY_SELECT "WHERE n.ref = ?",
+    [STATEMENT_EVENT] = EVENT_SELECT "WHERE e.log_id = ?",
+    [STATEMENT_TOPIC_BY_REF] = TOPIC_SELECT "WHERE ref = ?",
+    [STATEMENT_TOPIC_BY_NAME] = TOPIC_SELECT "WHERE topic = ?",
+    [STATEMENT_TOPIC_BY_STREAM] = TOPIC_SELECT "WHERE stream_id = ?",
+    /* A text's own length is in characters. */
+    [STATEMENT_MEASURE_EVENTS] =
+        "SELECT count(*), sum(length(CAST(e.payload AS BLOB))) FROM (" POSITIONS " LIMIT ?3) p "
+        "LEFT JOIN events e ON e.log_id = p.log_id",
+    [STATEMENT_MEASURE_JOURNAL] =
+        "SELECT count(*), sum(length(CAST(coalesce(j.payload, (SELECT e.payload FROM events e "
+        "WHERE e.log_id = j.log_id)) AS BLOB))) FROM (SELECT log_id, payload FROM "
+        "sync_stream_events WHERE topic_ref = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) j",
+    [STATEMENT_EVENT_TIME] =
+        "SELECT cursor FROM events WHERE log_id = coalesce("
+        "(SELECT log_id FROM event_positions WHERE entity_ref = ?1 AND seq = ?2), "
+        "(SELECT log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq = ?2))",
+    [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM sync_stream_events "
+                            "WHERE topic_ref = ? AND seq >= ? ORDER BY seq LIMIT ?",
+    [STATEMENT_RUN_SUMMARY] = DOCUMENT_SELECT "sync_run_summaries WHERE entity_ref = ?",
+    [STATEMENT_WORKER_SUMMARY] = DOCUMENT_SELECT "sync_codex_worker_summaries WHERE entity_ref = ?",
+    [STATEMENT_CHECKPOINT] =
+        "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
+        "last_projected_at FROM khala_projection_checkpoints "
+        "WHERE entity_ref = ? AND projection_name = ?",
+    [STATEMENT_WALK_ENTITY_EVENTS] = "SELECT " EVENT_COLUMNS "FROM (" POSITIONS ") p "
+                                     "LEFT JOIN events e ON e.log_id = p.log_id LIMIT ?3",
+    [STATEMENT_ENTITY_NAME] = "SELECT kind, id FROM entities WHERE ref = ?",
+    [STATEMENT_WALK_LOG] = EVENT_SELECT "WHERE e.log_id > ? ORDER BY e.log_id LIMIT ?",
+    [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
+                                              "LIMIT ?",
+    [STATEMENT_WALK_TOPICS] = TOPIC_SELECT "WHERE ref > ? ORDER BY ref LIMIT ?",
+    [STATEMENT_WALK_RUN_SUMMARIES] = DOCUMENT_WALK("sync_run_summaries"),
+    [STATEMENT_WALK_WORKER_SUMMARIES] = DOCUMENT_WALK("sync_codex_worker_summaries"),
+    [STATEMENT_WALK_JOURNAL] =
+        "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
+        "j.payload_hash, j.payload, " EVENT_COLUMNS ", n.kind, n.id FROM sync_stream_events j "
+        "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "
+        "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
+    [STATEMENT_WALK_DRIFTS] =
+        "SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
+        "d.seen_at FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref = d.entity_ref "
+        "ORDER BY d.id DESC LIMIT ?",
+    [STATEMENT_WALK_REVOCATIONS] = "SELECT kind, id, reason, revoked_at, expires_at FROM "
+                                   "sync_revocations WHERE expires_at > ? ORDER BY kind, id",
+};
+
+/* What the system said to SQLite about its log, which is what commits write; 0: nothing. Commits
+ * that fail do not tell it in the usual way. */
+static int system_error(sqlite3 *database, int code) {
+    sqlite3_file *log = NULL;
+    int error = sqlite3_system_errno(database);
+    if (error != 0 || (code & 0xff) != SQLITE_IOERR)
+        return error;
+    sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+    if (log != NULL && log->pMethods != NULL)
+        log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+    return error;
+}
+
+/* SQLite knows one way of having no room, the system several. */
+static enum reason reason_of(int code, int error) {
+    if ((code & 0xff) == SQLITE_FULL || error == ENOSPC || error == EDQUOT || error == EFBIG)
+        return REASON_STORE_FULL;
+    if ((code & 0xff) == SQLITE_READONLY || error == EROFS)
+        return REASON_STORE_READ_ONLY;
+    return REASON_STORE_FAILED;
+}
+
+enum status sqlite_fault(struct sqlite_session *session) {
+    int code = sqlite3_extended_errcode(session->database);
+    int error = system_error(session->database, code);
+    enum status status = sqlite_status(code);
+    const char *advice =
+        status == STATUS_INTERNAL_ERROR ? "; the store is damaged: restore a backup" : "";
+    snprintf(session->error, sizeof(session->error), "%s: %s%s%s (SQLite %d)%s",
+             session->store->path, sqlite3_errmsg(session->database), error ? ": " : "",
+             error ? strerror(error) : "", code, advice);
+    session->reason = reason_of(code, error);
+    session->tail.known = false;
+    return status;
+}
+
+enum status sqlite_damaged(struct sqlite_session *session, const char *what, uint64_t number) {
+    snprintf(session->error, sizeof(session->error),
+             "%s: %s %llu is damaged; the store is damaged: restore a backup", session->store->path,
+             what, (unsigned long long)number);
+    session->reason = REASON_STORE_FAILED;
+    return STATUS_INTERNAL_ERROR;
+}
+
+enum status sqlite_statement(struct sqlite_session *session, enum statement_id id,
+                             sqlite3_stmt **statement) {
+    sqlite3_stmt **kept = &session->statements[id];
+    if (*kept == NULL && sqlite3_prepare_v3(session->database, texts[id], -1,
+                                            SQLITE_PREPARE_PERSISTENT, kept, NULL) != SQLITE_OK)
+        return sqlite_fault(session);
+    assert(!sqlite3_stmt_busy(*kept));
+    *statement = *kept;
+    return STATUS_OK;
+}
+
+enum status sqlite_run(struct sqlite_session *session, sqlite3_stmt *statement) {
+    int code = sqlite3_step(statement);
+    enum status status = code == SQLITE_DONE ? STATUS_OK : sqlite_fault(session);
+    assert(code != SQLITE_ROW);
+    sqlite3_reset(statement);
+    return status;
+}
+
+enum status sqlite_execute(struct sqlite_session *session, enum statement_id id) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, id, &statement);
+    return status == STATUS_OK ? sqlite_run(session, statement) : status;
+}
+
+enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement) {
+    switch (sqlite3_step(statement)) {
+    case SQLITE_ROW:
+        store_session_count_row(&session->base);
+        return STATUS_OK;
+    case SQLITE_DONE:
+        return STATUS_NOT_FOUND;
+    default:
+        return sqlite_fault(session);
+    }
+}
+
+/* ---- binding and reading: nothing here can fail but by our own mistake ----------------------- */
+
+static void bound(int code) {
+    assert(code == SQLITE_OK);
+    (void)code;
+}
+
+void sqlite_bind_number(sqlite3_stmt *statement, int index, uint64_t number) {
+    assert(number <= INT64_MAX);
+    bound(sqlite3_bind_int64(statement, index, (sqlite3_int64)number));
+}
+
+void sqlite_bind_bound(sqlite3_stmt *statement, int index, uint64_t number) {
+    sqlite_bind_number(statement, index, number < INT64_MAX ? number : INT64_MAX);
+}
+
+void sqlite_bind_optional(sqlite3_stmt *statement, int index, uint64_t number) {
+    if (number == 0)
+        bound(sqlite3_bind_null(statement, index));
+    else
+        sqlite_bind_number(statement, index, number);
+}
+
+void sqlite_bind_text(sqlite3_stmt *statement, int index, struct slice text) {
+    /* A NULL pointer binds NULL. */
+    bound(sqlite3_bind_text64(statement, index, text.data, text.size, SQLITE_STATIC, SQLITE_UTF8));
+}
+
+void sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, size_t size) {
+    bound(sqlite3_bind_blob64(statement, index, bytes, size, SQLITE_STATIC));
+}
+
+/* A value is asked for once, since that is what costs; our connections have no mutex, so that it
+ * may be looked at. As bytes: as a text it would be copied, for the sake of a NUL behind it. */
+struct slice sqlite_text(sqlite3_stmt *statement, int column) {
+    sqlite3_value *value = sqlite3_column_value(statement, column);
+    if (sqlite3_value_type(value) == SQLITE_NULL)
+        return (struct slice){NULL, 0};
+    const char *data = sqlite3_value_blob(value);
+    return (struct slice){data ? data : "", data ? (size_t)sqlite3_value_bytes(value) : 0};
+}
+
+bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size) {
+    sqlite3_value *value = sqlite3_column_value(statement, column);
+    const void *data = sqlite3_value_blob(value);
+    if (data == NULL || (size_t)sqlite3_value_bytes(value) != size)
+        return false;
+    memcpy(bytes, data, size);
+    return true;
+}

@@ -1,0 +1,33 @@
+/* Writes a JSON object member by member and remembers the first failure, so that a shape reads as
+ * the list of its members.
+ * Any thread. Appends to the caller's buffer; allocates nothing else. Names need no escapes.
+ * Errors: the buffer's own, answered by object_end, which then leaves the buffer as it was.
+ * Members come in the order they are put: who puts them sorted by name writes canonical JSON. */
+#ifndef WIRE_OBJECT_WRITER_H
+#define WIRE_OBJECT_WRITER_H
+
+#include "base/buffer.h"
+#include "base/sha256.h"
+
+struct object_writer {
+    struct buffer *out;
+    size_t begin;
+    enum status status;
+};
+
+struct object_writer object_begin(struct buffer *out);
+MUST_CHECK enum status object_end(struct object_writer *object);
+
+/* null where data is NULL. */
+void object_text(struct object_writer *object, struct slice name, struct slice text);
+/* JSON as it is. */
+void object_json(struct object_writer *object, struct slice name, struct slice json);
+void object_number(struct object_writer *object, struct slice name, uint64_t number);
+/* "sha256:" and hex. */
+void object_hash(struct object_writer *object, struct slice name,
+                 const uint8_t digest[SHA256_BYTES]);
+/* Nothing at all where data is NULL. */
+void object_text_given(struct object_writer *object, struct slice name, struct slice text);
+void object_json_given(struct object_writer *object, struct slice name, struct slice json);
+
+#endif

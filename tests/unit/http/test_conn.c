@@ -1,0 +1,335 @@
+/* Connections over a real loop and a real socket, for what no peer can bring about from outside:
+ * answers that come late, and closing at every moment. Sanitizers see what is left behind. */
+#include "http/conn.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/server.h"
+#include "test.h"
+
+#define GET_LIVE "GET /healthz/live HTTP/1.1\r\nHost: khala\r\n\r\n"
+
+struct fixture {
+    struct server server;
+    struct io_loop loop;
+    struct sockaddr_in address;
+    int client;
+    bool out_of_memory; /* as far as accepting goes */
+};
+
+static struct fixture fixture;
+
+static const char *environment(const char *name) {
+    (void)name;
+    return NULL;
+}
+
+static void on_connection(uv_stream_t *listener, int error) {
+    (void)listener;
+    assert_int_equal(error, 0);
+    if (fixture.out_of_memory)
+        fixture.loop.accept_owed = true;
+    else
+        conn_accept(&fixture.loop);
+}
+
+static int client_open(void) {
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&fixture.address, sizeof(fixture.address)),
+                     0);
+    return client;
+}
+
+/* Turns until the loop has so many connections. */
+static void turn_until(size_t conn_count) {
+    while (fixture.loop.conn_count != conn_count)
+        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+}
+
+static int open_fixture(void **state) {
+    (void)state;
+    struct io_loop *loop = &fixture.loop;
+    struct config_error error;
+    memset(&fixture, 0, sizeof(fixture));
+    assert_ok(config_load(&fixture.server.config, environment, NULL, 0, &error));
+    loop->server = &fixture.server;
+    loop->config = &fixture.server.config;
+    loop->limits = HTTP1_LIMITS_DEFAULT;
+    clock_init(&loop->clock);
+    deadline_queue_init(&loop->deadlines);
+    for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++)
+        loop->deadlines.delays_ms[kind] = 60000;
+    assert_ok(uuid7_generator_init(&loop->ids, NULL));
+    uv_loop_init(&loop->uv);
+    uv_timer_init(&loop->uv, &loop->timer);
+    uv_tcp_init(&loop->uv, &loop->listener);
+    loop->timer.data = loop->listener.data = loop;
+    uv_ip4_addr("127.0.0.1", 0, &fixture.address);
+    uv_tcp_bind(&loop->listener, (struct sockaddr *)&fixture.address, 0);
+    assert_int_equal(uv_listen((uv_stream_t *)&loop->listener, 16, on_connection), 0);
+    int size = sizeof(fixture.address);
+    uv_tcp_getsockname(&loop->listener, (struct sockaddr *)&fixture.address, &size);
+    fixture.client = client_open();
+    turn_until(1);
+    return 0;
+}
+
+static int close_fixture(void **state) {
+    (void)state;
+    conn_close_all(&fixture.loop);
+    uv_close((uv_handle_t *)&fixture.loop.listener, NULL);
+    uv_close((uv_handle_t *)&fixture.loop.timer, NULL);
+    uv_run(&fixture.loop.uv, UV_RUN_DEFAULT);
+    close(fixture.client);
+    assert_int_equal(fixture.loop.conn_count, 0);
+    assert_int_equal(fixture.server.conn_count, 0);
+    assert_null(fixture.loop.conns);
+    return uv_loop_close(&fixture.loop.uv);
+}
+
+/* The connection as it stands while a handler owes the answer to a request; behind it comes what
+ * the peer had pipelined. */
+static struct exchange *owe_an_answer(struct conn *conn, const char *behind) {
+    struct slice input = SLICE(GET_LIVE);
+    struct http1_event event;
+    assert_ok(http1_next(&conn->parser, &input, &event));
+    assert_int_equal(event.kind, HTTP1_EVENT_HEAD);
+    assert_ok(http1_next(&conn->parser, &input, &event));
+    assert_int_equal(event.kind, HTTP1_EVENT_DONE);
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+    deadline_drop(&conn->deadline);
+    conn->exchange = exchange_new(conn, http1_parser_request(&conn->parser));
+    conn->state = CONN_HANDLING;
+    conn->keep_alive = true;
+    assert_ok(buffer_append_slice(&conn->unread, slice_of(behind)));
+    return conn->exchange;
+}
+
+static size_t count_of(const char *text, const char *part) {
+    size_t count = 0;
+    while ((text = strstr(text, part))) {
+        text += strlen(part);
+        count++;
+    }
+    return count;
+}
+
+static void a_late_answer_lets_the_pipelined_requests_go_on(void **state) {
+    (void)state;
+    struct conn *conn = fixture.loop.conns;
+    char received[4096] = "";
+    struct exchange *exchange = owe_an_answer(conn, GET_LIVE GET_LIVE "GET /hea");
+    exchange_answer_json(exchange, 200, SLICE("\"late\""));
+    assert_int_equal(conn->state, CONN_READING);
+    assert_null(conn->exchange);
+    assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
+    assert_int_equal(conn->unread.size, 0);
+    assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
+    assert_int_equal(count_of(received, "HTTP/1.1 200 OK"), 3);
+    assert_int_equal(count_of(received, "\"late\""), 1);
+    assert_int_equal(count_of(received, "\"live\""), 2);
+}
+
+static void a_late_answer_after_which_the_connection_ends_forgets_the_rest(void **state) {
+    (void)state;
+    struct conn *conn = fixture.loop.conns;
+    char received[4096] = "";
+    struct exchange *exchange = owe_an_answer(conn, GET_LIVE);
+    conn->keep_alive = false;
+    exchange_answer_json(exchange, 200, SLICE("\"late\""));
+    assert_int_equal(conn->state, CONN_LINGERING);
+    assert_int_equal(conn->unread.capacity, 0);
+    assert_int_equal(http1_parser_bytes(&conn->parser), 0);
+    assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
+    assert_int_equal(count_of(received, "HTTP/1.1"), 1);
+}
+
+static void an_exchange_outlives_its_connection_until_everything_owed_is_back(void **state) {
+    (void)state;
+    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    assert_ok(buffer_append_slice(&exchange->body, SLICE("kept")));
+    exchange_ref(exchange);
+    exchange_ref(exchange);
+    assert_int_equal(fixture.loop.owed_count, 2);
+    conn_close(fixture.loop.conns);
+    turn_until(0);
+    assert_null(exchange->conn);
+    assert_null(exchange->request);
+    assert_false(exchange_unref(exchange));
+    assert_slice(buffer_slice(&exchange->body), "kept");
+    assert_false(exchange_unref(exchange));
+    assert_int_equal(fixture.loop.owed_count, 0);
+}
+
+static void what_comes_back_in_time_finds_its_connection(void **state) {
+    (void)state;
+    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    char received[4096] = "";
+    exchange_ref(exchange);
+    assert_true(exchange_unref(exchange));
+    exchange_answer_json(exchange, 200, SLICE("\"late\""));
+    assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
+    assert_int_equal(count_of(received, "\"late\""), 1);
+}
+
+static int freed_count;
+
+static void count_freed(void *work) {
+    (void)work;
+    freed_count++;
+}
+
+static void the_work_of_an_exchange_goes_with_it(void **state) {
+    (void)state;
+    freed_count = 0;
+    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    exchange->work = &freed_count;
+    exchange->work_free = count_freed;
+    exchange_ref(exchange);
+    conn_close(fixture.loop.conns);
+    assert_int_equal(freed_count, 0);
+    assert_false(exchange_unref(exchange));
+    assert_int_equal(freed_count, 1);
+}
+
+static void closing_while_an_answer_is_written_returns_its_memory(void **state) {
+    (void)state;
+    struct conn *conn = fixture.loop.conns;
+    static char body[1000000];
+    int size = 4096;
+    uv_send_buffer_size((uv_handle_t *)&conn->tcp, &size);
+    memset(body, 'x', sizeof(body));
+    exchange_answer_json(owe_an_answer(conn, ""), 200, (struct slice){body, sizeof(body)});
+    assert_int_equal(conn->state, CONN_WRITING);
+    assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
+    conn_close(conn);
+    turn_until(0);
+}
+
+static void an_answer_beyond_the_slot_closes_the_connection(void **state) {
+    (void)state;
+    static char body[(64 << 20) + 1];
+    exchange_answer_json(owe_an_answer(fixture.loop.conns, ""), 200,
+                         (struct slice){body, sizeof(body)});
+    assert_null(fixture.loop.conns);
+    turn_until(0);
+}
+
+static void closing_before_the_farewell_is_out_is_no_second_close(void **state) {
+    (void)state;
+    struct conn *conn = fixture.loop.conns;
+    struct exchange *exchange = owe_an_answer(conn, "");
+    conn->keep_alive = false;
+    exchange_answer_json(exchange, 200, SLICE("{}"));
+    assert_int_equal(conn->state, CONN_LINGERING);
+    conn_close(conn);
+    conn_close(conn);
+    turn_until(0);
+}
+
+static void a_peer_that_left_before_its_answer_is_closed_by_it(void **state) {
+    (void)state;
+    struct conn *conn = fixture.loop.conns;
+    struct exchange *exchange = owe_an_answer(conn, GET_LIVE);
+    struct linger reset = {.l_onoff = 1};
+    setsockopt(fixture.client, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    close(fixture.client);
+    fixture.client = client_open();
+    turn_until(2);
+    exchange_answer_json(exchange, 200, SLICE("{}"));
+    turn_until(1);
+}
+
+/* libuv shows no further connection before the one it has was taken. */
+static void a_connection_that_found_no_memory_is_taken_when_another_has_gone(void **state) {
+    (void)state;
+    fixture.out_of_memory = true;
+    int second = client_open();
+    while (!fixture.loop.accept_owed)
+        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+    fixture.out_of_memory = false;
+    conn_close(fixture.loop.conns);
+    while (fixture.loop.accept_owed)
+        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+    assert_int_equal(fixture.loop.conn_count, 1);
+    int third = client_open();
+    turn_until(2);
+    close(second);
+    close(third);
+}
+
+static void say(int client, const char *text) {
+    assert_int_equal(write(client, text, strlen(text)), strlen(text));
+}
+
+/* Draining while what the clients said is still in the kernel, or not said at all. One that is in
+ * the middle of a request stays, so that the loop does not end. */
+static void drain_unread(int blank) {
+    int staying = client_open();
+    turn_until(4);
+    say(staying, "GET /hea");
+    while (http1_parser_bytes(&fixture.loop.conns->parser) == 0)
+        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+    say(fixture.client, GET_LIVE GET_LIVE);
+    say(blank, "\r\n");
+    fixture.loop.state = LOOP_DRAINING;
+    fixture.server.draining = true;
+    conn_drain_all(&fixture.loop);
+    shutdown(fixture.client, SHUT_WR);
+    turn_until(1);
+    fixture.loop.state = LOOP_SERVING;
+    close(staying);
+}
+
+static void
+a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains(void **state) {
+    (void)state;
+    char received[4096] = "";
+    int idle = client_open();
+    int blank = client_open();
+    turn_until(3);
+    drain_unread(blank);
+    assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
+    assert_int_equal(count_of(received, "HTTP/1.1 200 OK"), 1);
+    assert_int_equal(count_of(received, "Connection: close"), 1);
+    assert_int_equal(read(idle, received, sizeof(received)), 0);
+    assert_int_equal(read(blank, received, sizeof(received)), 0);
+    close(idle);
+    close(blank);
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_late_answer_lets_the_pipelined_requests_go_on,
+                                        open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(
+            a_late_answer_after_which_the_connection_ends_forgets_the_rest, open_fixture,
+            close_fixture),
+        cmocka_unit_test_setup_teardown(
+            an_exchange_outlives_its_connection_until_everything_owed_is_back, open_fixture,
+            close_fixture),
+        cmocka_unit_test_setup_teardown(what_comes_back_in_time_finds_its_connection, open_fixture,
+                                        close_fixture),
+        cmocka_unit_test_setup_teardown(the_work_of_an_exchange_goes_with_it, open_fixture,
+                                        close_fixture),
+        cmocka_unit_test_setup_teardown(closing_while_an_answer_is_written_returns_its_memory,
+                                        open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(an_answer_beyond_the_slot_closes_the_connection,
+                                        open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(closing_before_the_farewell_is_out_is_no_second_close,
+                                        open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(a_peer_that_left_before_its_answer_is_closed_by_it,
+                                        open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(
+            a_connection_that_found_no_memory_is_taken_when_another_has_gone, open_fixture,
+            close_fixture),
+        cmocka_unit_test_setup_teardown(
+            a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains, open_fixture,
+            close_fixture),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

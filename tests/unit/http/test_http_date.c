@@ -1,0 +1,26 @@
+#include "http/http_date.h"
+
+#include "test.h"
+
+static void a_moment_is_written_as_http_writes_it(void **state) {
+    (void)state;
+    struct http_date date = {0};
+    assert_slice(http_date_at(&date, UINT64_C(784111777000)), "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_slice(http_date_at(&date, UINT64_C(784111777999)), "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_slice(http_date_at(&date, UINT64_C(784111778000)), "Sun, 06 Nov 1994 08:49:38 GMT");
+}
+
+static void a_clock_that_steps_back_is_followed(void **state) {
+    (void)state;
+    struct http_date date = {0};
+    assert_slice(http_date_at(&date, UINT64_C(1709210096000)), "Thu, 29 Feb 2024 12:34:56 GMT");
+    assert_slice(http_date_at(&date, 0), "Thu, 01 Jan 1970 00:00:00 GMT");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_moment_is_written_as_http_writes_it),
+        cmocka_unit_test(a_clock_that_steps_back_is_followed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,123 @@
+#include "http/route.h"
+#include "test.h"
+
+struct match {
+    struct slice parameters[EXCHANGE_PARAMETERS_MAX];
+    size_t count;
+    bool found;
+};
+
+static struct match match(const char *pattern, const char *path) {
+    struct match match = {.count = 99};
+    match.found = route_path_matches(pattern, slice_of(path), match.parameters, &match.count);
+    return match;
+}
+
+static void a_path_matches_itself_and_nothing_near_it(void **state) {
+    (void)state;
+    assert_true(match("/healthz/live", "/healthz/live").found);
+    static const char *const others[] = {"",
+                                         "/",
+                                         "healthz/live",
+                                         "/healthz",
+                                         "/healthz/",
+                                         "/healthz/l",
+                                         "/healthz/liv",
+                                         "/healthz/lived",
+                                         "/healthz/live/",
+                                         "/healthz/live//",
+                                         "//healthz/live",
+                                         "/healthz//live",
+                                         "/healthz/live/x",
+                                         "/Healthz/live",
+                                         "/healthz/liv%65",
+                                         "*",
+                                         "/healthz/live?"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (match("/healthz/live", others[i]).found)
+            fail_msg("/healthz/live matches '%s'", others[i]);
+}
+
+static void the_root_is_a_path_of_one_empty_segment(void **state) {
+    (void)state;
+    assert_true(match("/", "/").found);
+    assert_false(match("/", "//").found);
+    assert_false(match("/", "/a").found);
+    assert_false(match("/", "").found);
+    assert_true(match("/a/", "/a/").found);
+    assert_false(match("/a/", "/a").found);
+}
+
+static void a_parameter_takes_one_segment_that_is_not_empty(void **state) {
+    (void)state;
+    struct match one = match("/runs/{run_id}/events", "/runs/a%2Fb/events");
+    assert_true(one.found);
+    assert_int_equal(one.count, 1);
+    assert_slice(one.parameters[0], "a%2Fb");
+    assert_false(match("/runs/{run_id}/events", "/runs//events").found);
+    assert_false(match("/runs/{run_id}/events", "/runs/a/b/events").found);
+    assert_false(match("/runs/{run_id}", "/runs/").found);
+    assert_false(match("/runs/{run_id}", "/runs").found);
+    assert_false(match("/runs/{run_id}", "/runs/a/").found);
+    struct match last = match("/runs/{run_id}", "/runs/a");
+    assert_true(last.found);
+    assert_slice(last.parameters[0], "a");
+}
+
+static void parameters_come_in_the_order_of_the_path(void **state) {
+    (void)state;
+    struct match two = match("/a/{x}/{y}", "/a/1/2");
+    assert_true(two.found);
+    assert_int_equal(two.count, 2);
+    assert_slice(two.parameters[0], "1");
+    assert_slice(two.parameters[1], "2");
+    assert_int_equal(match("/a/b", "/a/b").count, 0);
+}
+
+static enum status find(enum http1_method method, const char *path, const struct route **route) {
+    struct http1_request request = {.method = method, .path = slice_of(path)};
+    struct exchange exchange = {.request = &request};
+    enum status status = route_find(&exchange);
+    *route = exchange.route;
+    return status;
+}
+
+static void a_route_is_found_by_path_and_method(void **state) {
+    (void)state;
+    const struct route *route;
+    const struct route *head;
+    assert_ok(find(HTTP1_METHOD_GET, "/healthz/live", &route));
+    assert_string_equal(route->path, "/healthz/live");
+    assert_ok(find(HTTP1_METHOD_HEAD, "/healthz/live", &head));
+    assert_ptr_equal(route, head);
+    assert_int_equal(find(HTTP1_METHOD_POST, "/healthz/live", &route), STATUS_METHOD_NOT_ALLOWED);
+    assert_null(route);
+    assert_int_equal(find(HTTP1_METHOD_OTHER, "/healthz/live", &route), STATUS_METHOD_NOT_ALLOWED);
+    assert_int_equal(find(HTTP1_METHOD_GET, "/healthz/dead", &route), STATUS_NOT_FOUND);
+    assert_int_equal(find(HTTP1_METHOD_OPTIONS, "*", &route), STATUS_NOT_FOUND);
+}
+
+static void the_methods_of_a_path_are_named(void **state) {
+    (void)state;
+    char text[64];
+    route_allowed(SLICE("/healthz/live"), ROUTE_OPERATOR, text);
+    assert_string_equal(text, "GET, HEAD");
+    route_allowed(SLICE("/nowhere"), 0, text);
+    assert_string_equal(text, "");
+    route_allowed(SLICE("/metrics"), 0, text);
+    assert_string_equal(text, "GET, HEAD");
+    route_allowed(SLICE("/metrics"), ROUTE_OPERATOR, text);
+    assert_string_equal(text, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_path_matches_itself_and_nothing_near_it),
+        cmocka_unit_test(the_root_is_a_path_of_one_empty_segment),
+        cmocka_unit_test(a_parameter_takes_one_segment_that_is_not_empty),
+        cmocka_unit_test(parameters_come_in_the_order_of_the_path),
+        cmocka_unit_test(a_route_is_found_by_path_and_method),
+        cmocka_unit_test(the_methods_of_a_path_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
