@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "authority/append_read.h"
-#include "authority/body_hash.h"
 #include "api/append_answer.h"
 #include "api/handlers.h"
+#include "authority/append_read.h"
+#include "authority/body_hash.h"
 #include "server/server.h"
 
 #define ARENA_BYTES_MAX   (128u << 20)

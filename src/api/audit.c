@@ -4,9 +4,9 @@
  * short page, even an empty one, with has_more and a cursor behind all that was looked at. */
 #include <stdlib.h>
 
+#include "api/handlers.h"
 #include "authority/event_json.h"
 #include "delivery/viewer.h"
-#include "api/handlers.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 

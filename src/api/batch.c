@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "authority/append_read.h"
 #include "api/append_answer.h"
 #include "api/handlers.h"
+#include "authority/append_read.h"
 #include "server/server.h"
 #include "wire/json_items.h"
 

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/handlers.h"
+#include "delivery/telemetry.h"
 #include "delivery/viewer.h"
 #include "http/admit/entitle.h"
-#include "api/handlers.h"
-#include "server/server.h"
 #include "http/store_read.h"
-#include "delivery/telemetry.h"
+#include "server/server.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"

@@ -1,6 +1,6 @@
 /* Runs and workers as they stand now, and a run's receipt. */
-#include "authority/event_json.h"
 #include "api/handlers.h"
+#include "authority/event_json.h"
 #include "http/store_read.h"
 #include "wire/canonical.h"
 #include "wire/json.h"

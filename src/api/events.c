@@ -1,6 +1,6 @@
 /* The events of an entity: a page of them, or all of them as a stream of lines. */
-#include "authority/event_json.h"
 #include "api/handlers.h"
+#include "authority/event_json.h"
 #include "http/store_read.h"
 #include "wire/json.h"
 

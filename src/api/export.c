@@ -8,11 +8,11 @@
  * that grows faster than it is read would never end. */
 #include <stdlib.h>
 
+#include "api/handlers.h"
 #include "authority/event_csv.h"
 #include "authority/event_json.h"
 #include "base/sha256.h"
 #include "delivery/viewer.h"
-#include "api/handlers.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 

@@ -1,10 +1,10 @@
 /* What fan-out is doing: the driver, the counters of delivery, the windows of the busiest topics.
  */
-#include "wire/object_writer.h"
 #include "api/handlers.h"
-#include "server/server.h"
-#include "http/store_read.h"
 #include "delivery/telemetry.h"
+#include "http/store_read.h"
+#include "server/server.h"
+#include "wire/object_writer.h"
 
 #define TOPIC_LIMIT_DEFAULT 20
 #define TOPIC_LIMIT_MAX     200

@@ -1,8 +1,8 @@
 #include <stdatomic.h>
 
 #include "api/handlers.h"
-#include "server/server.h"
 #include "http/store_read.h"
+#include "server/server.h"
 
 void handle_live(struct exchange *exchange) {
     exchange_answer_json(exchange, 200, SLICE("{\"status\":\"live\"}\n"));

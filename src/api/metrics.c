@@ -1,8 +1,8 @@
 /* GET /metrics: what was counted, and what is measured now. */
 #include "base/metrics.h"
-#include "http/exchange.h"
 #include "api/exposition.h"
 #include "api/handlers.h"
+#include "http/exchange.h"
 #include "server/process_stats.h"
 #include "server/server.h"
 
@@ -38,7 +38,8 @@ static void measure(struct server *server, uint64_t mono_ms) {
     measure_process(server);
     measure_projection(server);
     metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, atomic_load(&server->conn_count));
-    metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN, readers_waiting(server->readers));
+    metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN,
+                store_pool_waiting(server->store_pool));
     metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, server_store_works(server, mono_ms));
     metrics_set(METRIC_KHALA_FANOUT_CONSUMERS, METRIC_PLAIN,
                 consumers_active(server->consumers, mono_ms));

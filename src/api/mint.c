@@ -1,7 +1,7 @@
 #include "api/mint.h"
 
-#include "wire/object_writer.h"
 #include "topic/topic_name.h"
+#include "wire/object_writer.h"
 
 #define ID_BYTES_MAX 512
 _Static_assert(TOKEN_BYTES_MAX == 8192, "as the answer says");

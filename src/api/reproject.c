@@ -6,11 +6,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "api/handlers.h"
 #include "authority/append_read.h"
 #include "base/log.h"
-#include "projector/reproject.h"
 #include "http/exchange.h"
-#include "api/handlers.h"
+#include "projector/reproject.h"
 #include "server/server.h"
 #include "wire/json.h"
 

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "http/exchange.h"
 #include "api/handlers.h"
+#include "http/exchange.h"
 #include "server/server.h"
 #include "wire/json.h"
 

@@ -7,14 +7,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "wire/object_writer.h"
+#include "api/handlers.h"
+#include "api/revoke_request.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "http/exchange.h"
-#include "api/handlers.h"
-#include "api/revoke_request.h"
-#include "server/server.h"
 #include "http/sweep.h"
+#include "server/server.h"
+#include "wire/object_writer.h"
 
 struct revoke_work {
     struct writer_job job;
@@ -87,7 +87,7 @@ static void job_run(struct writer_job *job, struct store_session *session) {
 /* ---- on the loop ---- */
 
 static void count(struct revoke_work *work) {
-    size_t links = atomic_load(&work->sweep.link_count);
+    size_t links = atomic_load(&work->sweep.session_count);
     size_t requests = atomic_load(&work->sweep.request_count);
     for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
         if (work->request.counts[kind] > 0)
@@ -106,7 +106,7 @@ static void answer(struct revoke_work *work) {
     object_number(&object, SLICE("sessions_revoked"), request->counts[REVOCATION_SESSION]);
     object_number(&object, SLICE("devices_revoked"), request->counts[REVOCATION_DEVICE]);
     object_number(&object, SLICE("tokens_revoked"), request->counts[REVOCATION_TOKEN]);
-    object_number(&object, SLICE("connections_dropped"), atomic_load(&work->sweep.link_count));
+    object_number(&object, SLICE("connections_dropped"), atomic_load(&work->sweep.session_count));
     object_number(&object, SLICE("requests_dropped"), atomic_load(&work->sweep.request_count));
     object_number(&object, SLICE("remembered_until"), work->expires_at_ms);
     enum status status = object_end(&object);

@@ -7,14 +7,14 @@
  * a client; when too many have one, the others get the plain form. */
 #include <stdlib.h>
 
-#include "wire/object_writer.h"
+#include "api/handlers.h"
 #include "base/sha256.h"
 #include "delivery/stale.h"
-#include "api/handlers.h"
-#include "server/server.h"
 #include "http/store_read.h"
+#include "server/server.h"
 #include "wire/gzip.h"
 #include "wire/http1_negotiate.h"
+#include "wire/object_writer.h"
 
 #define PAGE_BYTES (64u << 10)
 /* Bounds the work of a page for a principal who may read little of it. */

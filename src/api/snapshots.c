@@ -1,8 +1,8 @@
 /* GET /internal/v1/khala/snapshots: which snapshots there are, and what they cost. */
-#include "wire/object_writer.h"
-#include "http/exchange.h"
 #include "api/handlers.h"
+#include "http/exchange.h"
 #include "server/server.h"
+#include "wire/object_writer.h"
 
 #define ANSWER_BYTES_MAX 16384
 
@@ -36,8 +36,8 @@ static enum status write_all(struct server *server, uint64_t now_ms, struct buff
             status = write_state(out, &state);
         is_first = false;
     }
-    uint64_t rows_read =
-        readers_rows_read(server->readers) + readers_rows_read(server->snapshot_service.builder);
+    uint64_t rows_read = store_pool_rows_read(server->store_pool) +
+                         store_pool_rows_read(server->snapshot_service.builder);
     return status == STATUS_OK
                ? buffer_printf(out,
                                "],\"bytes\":%llu,\"bytes_max\":%llu,\"store_rows_read\":%llu}\n",

@@ -2,9 +2,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "http/exchange.h"
 #include "api/handlers.h"
 #include "api/mint.h"
+#include "http/exchange.h"
 #include "server/server.h"
 
 static void answer_refusal(struct exchange *exchange, enum status status, const char *why) {

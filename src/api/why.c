@@ -1,8 +1,8 @@
 /* Why a client was denied or disconnected: the latest decisions that fit what is asked. */
-#include "wire/object_writer.h"
 #include "api/handlers.h"
-#include "server/server.h"
 #include "http/store_read.h"
+#include "server/server.h"
+#include "wire/object_writer.h"
 
 #define LIMIT_DEFAULT    100
 #define LIMIT_MAX        1000

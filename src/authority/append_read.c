@@ -69,18 +69,18 @@ static const struct json_field field_names[FIELD_COUNT] = {
 };
 
 struct reading {
-    struct append_reader *reader;
+    struct append_parser *reader;
     struct arena *arena;
     struct append_request *request;
     struct json_field fields[FIELD_COUNT];
 };
 
-void append_reader_init(struct append_reader *reader, size_t body_bytes_max) {
+void append_parser_init(struct append_parser *reader, size_t body_bytes_max) {
     canonical_scratch_init(&reader->scratch, body_bytes_max);
     buffer_init(&reader->text, reader->scratch.text.size_max);
 }
 
-void append_reader_release(struct append_reader *reader) {
+void append_parser_release(struct append_parser *reader) {
     canonical_scratch_release(&reader->scratch);
     buffer_release(&reader->text);
 }
@@ -513,7 +513,7 @@ static enum status begin(struct reading *reading, struct json_value object) {
     return json_read_members(object, reading->fields, FIELD_COUNT);
 }
 
-enum status append_read(struct append_reader *reader, enum append_kind kind, struct slice id,
+enum status append_read(struct append_parser *reader, enum append_kind kind, struct slice id,
                         struct json_value body, struct arena *arena,
                         struct append_request *request) {
     *request = (struct append_request){.kind = kind};
@@ -527,7 +527,7 @@ enum status append_read(struct append_reader *reader, enum append_kind kind, str
     return status;
 }
 
-enum status append_read_item(struct append_reader *reader, struct json_value item,
+enum status append_read_item(struct append_parser *reader, struct json_value item,
                              struct arena *arena, struct append_request *request) {
     *request = (struct append_request){.kind = APPEND_KIND_COUNT};
     struct reading reading = {.reader = reader, .arena = arena, .request = request};

@@ -52,7 +52,7 @@ static enum status copy_without_hash(struct json_value body, struct buffer *out)
     return status;
 }
 
-enum status body_hash_check(struct append_reader *reader, struct json_value body) {
+enum status body_hash_check(struct append_parser *reader, struct json_value body) {
     struct json_field field = {.name = SLICE(HASH_MEMBER)};
     uint8_t given[SHA256_BYTES];
     struct payload_hash actual;

@@ -10,6 +10,6 @@
 #include "authority/append_read.h"
 
 /* Absent, or null, is well. */
-MUST_CHECK enum status body_hash_check(struct append_reader *reader, struct json_value body);
+MUST_CHECK enum status body_hash_check(struct append_parser *reader, struct json_value body);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include <assert.h>
 
-#include "wire/object_writer.h"
 #include "authority/worker_state.h"
+#include "wire/object_writer.h"
 
 /* Room for all of an event but its payload, entity id and type. */
 #define EVENT_FIXED_BYTES 640

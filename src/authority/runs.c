@@ -2,8 +2,8 @@
 
 #include <assert.h>
 
-#include "wire/object_writer.h"
 #include "authority/run_state.h"
+#include "wire/object_writer.h"
 
 #define MADE_ID_PREFIX "run_"
 

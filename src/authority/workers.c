@@ -3,9 +3,9 @@
 #include <assert.h>
 
 #include "authority/metadata.h"
-#include "wire/object_writer.h"
 #include "authority/worker_state.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define MADE_ID_PREFIX  "codexw_"
 #define ADAPTER_DEFAULT "in_memory"

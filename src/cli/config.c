@@ -7,8 +7,8 @@
 #include "auth/keys.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
-#include "server/config_unknown.h"
 #include "io/tls.h"
+#include "server/config_unknown.h"
 
 static const char *environment_none(const char *name) {
     (void)name;

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli/remote.h"
 #include "api/mint.h"
+#include "cli/remote.h"
 
 #define TOPIC            "demo"
 #define ANSWER_BYTES_MAX (64u << 10)

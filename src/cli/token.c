@@ -3,13 +3,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/mint.h"
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/remote.h"
 #include "cli/settings.h"
 #include "cli/token_revoke.h"
-#include "api/mint.h"
 
 #define ANSWER_BYTES_MAX (16 * MINT_BYTES_MAX)
 

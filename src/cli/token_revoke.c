@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "base/utf8.h"
 #include "api/revoke_request.h"
+#include "base/utf8.h"
 #include "wire/json.h"
 
 static enum status put_member(struct buffer *out, const char *name, const char *text,

@@ -8,7 +8,7 @@
 struct feed {
     struct hub_watch watch;
     struct feeds *feeds;
-    struct feed_reader *readers;
+    struct feed_member *members;
     struct page *page;
     struct feed *paged_previous; /* among those that have a page */
     struct feed *paged_next;
@@ -18,7 +18,7 @@ struct feed {
 
 static void wake(void *user) {
     struct feeds *feeds = user;
-    /* A loop that ended has no readers left to tell. */
+    /* A loop that ended has no members left to tell. */
     enum status status = io_loop_post(feeds->loop, &feeds->loop->advanced);
     assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
     (void)status;
@@ -50,10 +50,10 @@ static void feed_advanced(struct feed *feed) {
      * and would take itself to be done with this one. */
     if (feed->page)
         page_drop(feed);
-    for (struct feed_reader *reader = feed->readers, *next; reader; reader = next) {
-        /* With its last reader the feed goes too. */
-        next = reader->next;
-        reader->advanced(reader);
+    for (struct feed_member *member = feed->members, *next; member; member = next) {
+        /* With its last member the feed goes too. */
+        next = member->next;
+        member->advanced(member);
     }
 }
 
@@ -86,28 +86,28 @@ static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
     return feed;
 }
 
-enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_reader *reader) {
+enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_member *member) {
     struct feed *feed = map_find(&feeds->by_name, topic);
     if (!feed)
         feed = feed_make(feeds, topic);
     if (!feed)
         return STATUS_OUT_OF_MEMORY;
-    reader->feed = feed;
-    reader->previous = NULL;
-    reader->next = feed->readers;
-    if (feed->readers)
-        feed->readers->previous = reader;
-    feed->readers = reader;
+    member->feed = feed;
+    member->previous = NULL;
+    member->next = feed->members;
+    if (feed->members)
+        feed->members->previous = member;
+    feed->members = member;
     return STATUS_OK;
 }
 
-void feed_leave(struct feed_reader *reader) {
-    struct feed *feed = reader->feed;
-    *(reader->previous ? &reader->previous->next : &feed->readers) = reader->next;
-    if (reader->next)
-        reader->next->previous = reader->previous;
-    reader->feed = NULL;
-    if (feed->readers)
+void feed_leave(struct feed_member *member) {
+    struct feed *feed = member->feed;
+    *(member->previous ? &member->previous->next : &feed->members) = member->next;
+    if (member->next)
+        member->next->previous = member->previous;
+    member->feed = NULL;
+    if (feed->members)
         return;
     if (feed->page)
         page_drop(feed);

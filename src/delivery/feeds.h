@@ -1,6 +1,6 @@
 /* The feeds of a loop: the topics its connections read, each watched once in the hub, with its
- * readers.
- * Belongs to its loop's thread. A feed lives while it has a reader; a reader is a member of the
+ * members.
+ * Belongs to its loop's thread. A feed lives while it has a member; a member is a member of the
  * exchange's work.
  * STATUS_OUT_OF_MEMORY for a topic that cannot be watched.
  * A commit costs the loop one task, whatever the number of topics it advanced. */
@@ -16,12 +16,12 @@ struct feed;
 struct io_loop;
 
 /* Somebody who reads a topic. */
-struct feed_reader {
+struct feed_member {
     struct feed *feed;
-    struct feed_reader *previous;
-    struct feed_reader *next;
-    /* There is more. May end this reader, and no other. */
-    void (*advanced)(struct feed_reader *reader);
+    struct feed_member *previous;
+    struct feed_member *next;
+    /* There is more. May end this member, and no other. */
+    void (*advanced)(struct feed_member *member);
 };
 
 struct feeds {
@@ -32,17 +32,17 @@ struct feeds {
 };
 
 void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub);
-/* When no reader is left. */
+/* When no member is left. */
 void feeds_close(struct feeds *feeds);
 /* The loop's task: looks after the topics that advanced. */
 void feeds_run(struct feeds *feeds);
 
 MUST_CHECK enum status feed_join(struct feeds *feeds, struct slice topic,
-                                 struct feed_reader *reader);
-void feed_leave(struct feed_reader *reader);
+                                 struct feed_member *member);
+void feed_leave(struct feed_member *member);
 struct hub_watch *feed_watch(struct feed *feed);
 struct slice feed_name(const struct feed *feed);
-/* The last page a reader of the topic was sent, for those at the same place; NULL: none. Takes
+/* The last page a member of the topic was sent, for those at the same place; NULL: none. Takes
  * over the new one. */
 struct page *feed_page(const struct feed *feed);
 void feed_page_set(struct feed *feed, struct page *page);

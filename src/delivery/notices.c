@@ -3,66 +3,67 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "wire/object_writer.h"
-#include "delivery/stale.h"
 #include "delivery/dialect.h"
+#include "delivery/stale.h"
 #include "server/server.h"
+#include "wire/object_writer.h"
 
 /* As many topics as a connection may have, each with the longest name. */
 #define POSITIONS_BYTES_MAX (16u << 20)
 
-static uint64_t at(const struct link_reader *reader) {
-    return reader->subscription.next_seq - 1;
+static uint64_t at(const struct subscriber *subscriber) {
+    return subscriber->subscription.next_seq - 1;
 }
 
-static uint64_t lag(const struct link_reader *reader) {
-    uint64_t head = reader->subscription.window.head_seq;
-    return head > at(reader) ? head - at(reader) : 0;
+static uint64_t lag(const struct subscriber *subscriber) {
+    uint64_t head = subscriber->subscription.window.head_seq;
+    return head > at(subscriber) ? head - at(subscriber) : 0;
 }
 
 /* Who has not got its whole snapshot has none yet. */
-static bool has_position(const struct link_reader *reader) {
-    return reader->is_open && !reader->snapshot;
+static bool has_position(const struct subscriber *subscriber) {
+    return subscriber->is_open && !subscriber->snapshot;
 }
 
-/* [{"topic":…,"watermark":…}] of the readers that have begun. */
-static enum status write_list(const struct link *link, bool heads, struct buffer *out) {
+/* [{"topic":…,"watermark":…}] of the subscribers that have begun. */
+static enum status write_list(const struct session *session, bool heads, struct buffer *out) {
     bool has_one = false;
     enum status status = buffer_append_byte(out, '[');
-    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
-         reader = reader->next) {
-        if (heads ? !reader->is_open : !has_position(reader))
+    for (const struct subscriber *subscriber = session->subscribers;
+         status == STATUS_OK && subscriber; subscriber = subscriber->next) {
+        if (heads ? !subscriber->is_open : !has_position(subscriber))
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
         has_one = true;
         struct object_writer object = object_begin(out);
-        object_text(&object, SLICE("topic"), reader->subscription.options.topic);
+        object_text(&object, SLICE("topic"), subscriber->subscription.options.topic);
         object_number(&object, SLICE("watermark"),
-                      heads ? reader->subscription.window.head_seq : at(reader));
+                      heads ? subscriber->subscription.window.head_seq : at(subscriber));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;
     }
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
 
-enum status notice_watermarks(const struct link *link, struct buffer *out) {
-    return write_list(link, true, out);
+enum status notice_watermarks(const struct session *session, struct buffer *out) {
+    return write_list(session, true, out);
 }
 
-enum status notice_positions(const struct link *link, struct buffer *out) {
-    return write_list(link, false, out);
+enum status notice_positions(const struct session *session, struct buffer *out) {
+    return write_list(session, false, out);
 }
 
-enum status notice_slow(const struct link *link, struct buffer *out) {
-    const struct config *config = &link->server->config;
-    const struct link_reader *worst = NULL;
+enum status notice_slow(const struct session *session, struct buffer *out) {
+    const struct config *config = &session->server->config;
+    const struct subscriber *worst = NULL;
     struct buffer cursors;
     buffer_init(&cursors, POSITIONS_BYTES_MAX);
-    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
-        if (reader->is_open && (!worst || lag(reader) > lag(worst)))
-            worst = reader;
-    enum status status = notice_positions(link, &cursors);
+    for (const struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        if (subscriber->is_open && (!worst || lag(subscriber) > lag(worst)))
+            worst = subscriber;
+    enum status status = notice_positions(session, &cursors);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), SLICE("slow_consumer"));
     object_text(&object, SLICE("message"),
@@ -71,20 +72,20 @@ enum status notice_slow(const struct link *link, struct buffer *out) {
         object_text(&object, SLICE("topic"), worst->subscription.options.topic);
         object_number(&object, SLICE("lag"), lag(worst));
     }
-    object_number(&object, SLICE("strikes"), link->strikes.count);
+    object_number(&object, SLICE("strikes"), session->strikes.count);
     object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
-    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(link->loop));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->loop));
     enum status ended = object_end(&object);
     buffer_release(&cursors);
     return status == STATUS_OK ? ended : status;
 }
 
-enum status notice_end(const struct link *link, enum status why, uint64_t retry_after_ms,
+enum status notice_end(const struct session *session, enum status why, uint64_t retry_after_ms,
                        struct buffer *out) {
     struct buffer cursors;
     buffer_init(&cursors, POSITIONS_BYTES_MAX);
-    enum status status = notice_positions(link, &cursors);
+    enum status status = notice_positions(session, &cursors);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(why)));
     object_text(&object, SLICE("message"), slice_of(status_message(why)));
@@ -96,8 +97,8 @@ enum status notice_end(const struct link *link, enum status why, uint64_t retry_
     return status == STATUS_OK ? ended : status;
 }
 
-enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
-    const struct subscription *subscription = &reader->subscription;
+enum status notice_stale(const struct subscriber *subscriber, struct buffer *out) {
+    const struct subscription *subscription = &subscriber->subscription;
     return stale_write_json(out,
                             &(struct stale_topic){subscription->options.topic,
                                                   subscription->options.policy,
@@ -105,9 +106,9 @@ enum status notice_stale(const struct link_reader *reader, struct buffer *out) {
                             1);
 }
 
-enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out) {
-    const struct continuity_bootstrap *bootstrap = &reader->subscription.bootstrap;
-    if (reader->snapshot)
+enum status notice_bootstrap(const struct subscriber *subscriber, struct buffer *out) {
+    const struct continuity_bootstrap *bootstrap = &subscriber->subscription.bootstrap;
+    if (subscriber->snapshot)
         return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
     return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
                          bootstrap->truncated ? "true" : "false");
@@ -121,16 +122,16 @@ enum status notice_reauth(uint64_t left_ms, struct buffer *out) {
     return object_end(&object);
 }
 
-void notice_resume(const struct link *link, char text[124]) {
+void notice_resume(const struct session *session, char text[124]) {
     struct buffer reason = {.data = text, .capacity = 124, .size_max = 124};
     enum status status = STATUS_OK;
-    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
-         reader = reader->next) {
-        struct slice topic = reader->subscription.options.topic;
-        if (!has_position(reader))
+    for (const struct subscriber *subscriber = session->subscribers;
+         status == STATUS_OK && subscriber; subscriber = subscriber->next) {
+        struct slice topic = subscriber->subscription.options.topic;
+        if (!has_position(subscriber))
             continue;
         status = buffer_printf(&reason, "%s%.*s=%" PRIu64, reason.size > 0 ? ", " : "resume_after ",
-                               (int)topic.size, topic.data, at(reader));
+                               (int)topic.size, topic.data, at(subscriber));
     }
     text[status == STATUS_OK ? reason.size : 0] = '\0';
 }

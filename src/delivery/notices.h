@@ -1,5 +1,5 @@
 /* What every dialect says alike, as JSON: the bodies of notices.
- * Belongs to the link's loop. Appends to the caller's buffer, all or nothing.
+ * Belongs to the session's loop. Appends to the caller's buffer, all or nothing.
  * Errors: the buffer's own.
  * The same body in every dialect. */
 #ifndef DELIVERY_NOTICES_H
@@ -8,23 +8,23 @@
 #include "delivery/session.h"
 
 /* {"code":"slow_consumer",…} with the topic that is furthest behind and where each may resume. */
-MUST_CHECK enum status notice_slow(const struct link *link, struct buffer *out);
-/* [{"topic","watermark"}]: the heads of the link's topics. */
-MUST_CHECK enum status notice_watermarks(const struct link *link, struct buffer *out);
-/* The same of where each reader is: behind what it may resume. */
-MUST_CHECK enum status notice_positions(const struct link *link, struct buffer *out);
-/* The stale_cursor body of one reader. */
-MUST_CHECK enum status notice_stale(const struct link_reader *reader, struct buffer *out);
+MUST_CHECK enum status notice_slow(const struct session *session, struct buffer *out);
+/* [{"topic","watermark"}]: the heads of the session's topics. */
+MUST_CHECK enum status notice_watermarks(const struct session *session, struct buffer *out);
+/* The same of where each subscriber is: behind what it may resume. */
+MUST_CHECK enum status notice_positions(const struct session *session, struct buffer *out);
+/* The stale_cursor body of one subscriber. */
+MUST_CHECK enum status notice_stale(const struct subscriber *subscriber, struct buffer *out);
 /* {"from_seq","truncated"}; {"snapshot":true,…} where it begins with one. */
-MUST_CHECK enum status notice_bootstrap(const struct link_reader *reader, struct buffer *out);
-/* {"code","message","resume_after":[…]} of what ends the link, and when to come back if that is not
- * 0. */
-MUST_CHECK enum status notice_end(const struct link *link, enum status why, uint64_t retry_after_ms,
-                                  struct buffer *out);
+MUST_CHECK enum status notice_bootstrap(const struct subscriber *subscriber, struct buffer *out);
+/* {"code","message","resume_after":[…]} of what ends the session, and when to come back if that is
+ * not 0. */
+MUST_CHECK enum status notice_end(const struct session *session, enum status why,
+                                  uint64_t retry_after_ms, struct buffer *out);
 /* {"code":"reauth_required",…}: how long the token still lasts. */
 MUST_CHECK enum status notice_reauth(uint64_t left_ms, struct buffer *out);
-/* "resume_after topic=seq, …" of all readers, for the reason of a close; empty where they do not
- * fit, since some would be taken for all. */
-void notice_resume(const struct link *link, char text[124]);
+/* "resume_after topic=seq, …" of all subscribers, for the reason of a close; empty where they do
+ * not fit, since some would be taken for all. */
+void notice_resume(const struct session *session, char text[124]);
 
 #endif

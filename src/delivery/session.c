@@ -1,596 +1,603 @@
-/* Who is served when is the scheduler's: whatever makes a reader worth asking again (its topic
- * advanced, its socket has room, its read is back) puts it in line, and link_serve, before the
+/* Who is served when is the scheduler's: whatever makes a subscriber worth asking again (its topic
+ * advanced, its socket has room, its read is back) puts it in line, and sessions_serve, before the
  * loop sleeps, serves the line. So nothing here calls back into itself. */
 #include "delivery/session.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "hub/frame_row.h"
-#include "http/conn.h"
 #include "delivery/dialect.h"
 #include "delivery/session_snapshot.h"
 #include "delivery/session_token.h"
-#include "server/server.h"
 #include "dialect/websocket.h"
+#include "http/conn.h"
+#include "hub/frame_row.h"
+#include "server/server.h"
 
 /* Replies to the largest message there can be. */
-#define OWN_BYTES_MAX (200u << 20)
+#define REPLIES_BYTES_MAX (200u << 20)
 /* Turns between two looks at the sockets. */
 #define TURNS_MAX  512
 #define PUSH_BYTES (64u << 10)
 
-static void job_run(struct reader_task *task, struct store_session *session);
+static void job_run(struct store_task *task, struct store_session *store);
 static void job_back(struct loop_task *task);
-static void next_job(struct link *link);
+static void next_job(struct session *session);
 
 /* ---- life ---- */
 
-static void count(const struct link *link, enum metric metric) {
-    metrics_add(metric, METRIC_LABELS(link->dialect->label), 1);
+static void count(const struct session *session, enum metric metric) {
+    metrics_add(metric, METRIC_LABELS(session->dialect->label), 1);
 }
 
-void link_end(struct link *link, enum status status) {
-    link_tell_why(link, status, (unsigned)ws_close_code(status));
-    if (link->dialect->failed && link->dialect->failed(link, status, &link->own) != STATUS_OK)
-        conn_close(link->conn);
+void session_end(struct session *session, enum status status) {
+    session_log_end(session, status, (unsigned)ws_close_code(status));
+    if (session->dialect->failed &&
+        session->dialect->failed(session, status, &session->replies) != STATUS_OK)
+        conn_close(session->conn);
     else
-        link_close(link);
+        session_close(session);
 }
 
-struct link *link_make(struct exchange *exchange, const struct link_options *options) {
+struct session *session_new(struct exchange *exchange, const struct session_options *options) {
     struct io_loop *loop = exchange->loop;
-    struct link *link = calloc(1, sizeof(*link));
-    if (!link) {
+    struct session *session = calloc(1, sizeof(*session));
+    if (!session) {
         if (options->dialect->state_free)
             options->dialect->state_free(options->state);
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return NULL;
     }
-    link->conn = exchange->conn;
-    link->loop = loop;
-    link->server = exchange->server;
-    link->dialect = options->dialect;
-    link->state = options->state;
-    link->principal = options->principal ? principal_ref(options->principal) : NULL;
-    link->task.run = job_run;
-    link->back.run = job_back;
-    (void)snprintf(link->name, sizeof(link->name), "%s", exchange_request_id(exchange).data);
-    buffer_init(&link->own, OWN_BYTES_MAX);
-    enum status status = buffer_append_slice(&link->own, options->head);
-    conn_link(link->conn, link);
-    count(link, METRIC_SYNC_SOCKET_CONNECTIONS);
-    count(link, METRIC_SYNC_SOCKET_OPENED);
-    if (link->dialect->heartbeat)
-        io_loop_deadline(loop, &link->pulse, DEADLINE_PULSE);
-    link_watch_expiry(link);
+    session->conn = exchange->conn;
+    session->loop = loop;
+    session->server = exchange->server;
+    session->dialect = options->dialect;
+    session->state = options->state;
+    session->principal = options->principal ? principal_ref(options->principal) : NULL;
+    session->task.run = job_run;
+    session->back.run = job_back;
+    (void)snprintf(session->name, sizeof(session->name), "%s", exchange_request_id(exchange).data);
+    buffer_init(&session->replies, REPLIES_BYTES_MAX);
+    enum status status = buffer_append_slice(&session->replies, options->head);
+    conn_attach(session->conn, session);
+    count(session, METRIC_SYNC_SOCKET_CONNECTIONS);
+    count(session, METRIC_SYNC_SOCKET_OPENED);
+    if (session->dialect->heartbeat)
+        io_loop_deadline(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
+    session_arm_expiry(session);
     if (status != STATUS_OK)
-        conn_close(link->conn);
-    return link;
+        conn_close(session->conn);
+    return session;
 }
 
-static bool reader_is_at_work(const struct link_reader *reader) {
-    return reader->subscription.is_reading || (reader->snapshot && reader->snapshot->is_reading);
+static bool subscriber_is_at_work(const struct subscriber *subscriber) {
+    return subscriber->subscription.is_reading ||
+           (subscriber->snapshot && subscriber->snapshot->is_reading);
 }
 
-/* A reader thread has something of it. */
-static bool reader_is_lent(const struct link_reader *reader) {
-    return reader_is_at_work(reader) || reader->subscription.ahead;
+/* A subscriber thread has something of it. */
+static bool subscriber_is_lent(const struct subscriber *subscriber) {
+    return subscriber_is_at_work(subscriber) || subscriber->subscription.ahead;
 }
 
-static void reader_free(struct link_reader *reader) {
-    struct link *link = reader->link;
-    assert(!reader_is_lent(reader));
-    *(reader->previous ? &reader->previous->next : &link->readers) = reader->next;
-    if (reader->next)
-        reader->next->previous = reader->previous;
-    link->reader_count--;
+static void subscriber_free(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    assert(!subscriber_is_lent(subscriber));
+    *(subscriber->previous ? &subscriber->previous->next : &session->subscribers) =
+        subscriber->next;
+    if (subscriber->next)
+        subscriber->next->previous = subscriber->previous;
+    session->subscriber_count--;
     metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
-                METRIC_LABELS(reader->subscription.options.policy->topic_class), 1);
-    scheduler_leave(&link->loop->scheduler, &reader->turn);
-    subscription_release(&reader->subscription);
-    link_snapshot_drop(reader);
-    feed_leave(&reader->member);
-    free(reader);
+                METRIC_LABELS(subscriber->subscription.options.policy->topic_class), 1);
+    scheduler_leave(&session->loop->scheduler, &subscriber->turn);
+    subscription_release(&subscriber->subscription);
+    subscriber_snapshot_drop(subscriber);
+    feed_leave(&subscriber->member);
+    free(subscriber);
 }
 
-void link_reader_drop(struct link_reader *reader) {
-    reader->is_open = false;
-    reader->is_leaving = true;
-    /* Its read waits for another of the link: nobody would bring it back. */
-    if (reader->wants_read && reader->subscription.is_reading)
-        subscription_read_failed(&reader->subscription, STATUS_SHUTTING_DOWN);
-    reader->wants_read = false;
-    if (!reader_is_lent(reader))
-        reader_free(reader);
+void subscriber_drop(struct subscriber *subscriber) {
+    subscriber->is_open = false;
+    subscriber->is_leaving = true;
+    /* Its read waits for another of the session: nobody would bring it back. */
+    if (subscriber->wants_read && subscriber->subscription.is_reading)
+        subscription_read_failed(&subscriber->subscription, STATUS_SHUTTING_DOWN);
+    subscriber->wants_read = false;
+    if (!subscriber_is_lent(subscriber))
+        subscriber_free(subscriber);
 }
 
-static void drop_readers(struct link *link) {
-    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
-        next = reader->next;
-        link_reader_drop(reader);
+static void drop_subscribers(struct session *session) {
+    for (struct subscriber *subscriber = session->subscribers, *next; subscriber;
+         subscriber = next) {
+        next = subscriber->next;
+        subscriber_drop(subscriber);
     }
 }
 
 /* Nobody is left to be told. */
-static void opening_free(struct link *link, struct link_opening *opening) {
-    if (link->dialect->opening_gone)
-        link->dialect->opening_gone(opening);
+static void opening_free(struct session *session, struct session_opening *opening) {
+    if (session->dialect->opening_gone)
+        session->dialect->opening_gone(opening);
     free(opening);
 }
 
-void link_gone(struct link *link) {
-    if (!link->conn)
+void session_disconnected(struct session *session) {
+    if (!session->conn)
         return;
-    link->conn = NULL;
-    metrics_sub(METRIC_SYNC_SOCKET_CONNECTIONS, METRIC_LABELS(link->dialect->label), 1);
+    session->conn = NULL;
+    metrics_sub(METRIC_SYNC_SOCKET_CONNECTIONS, METRIC_LABELS(session->dialect->label), 1);
     metrics_add(METRIC_SYNC_SOCKET_CLOSED,
-                METRIC_LABELS(link->dialect->label, label_close_code(link->close_code)), 1);
-    deadline_drop(&link->pulse);
-    deadline_drop(&link->look);
-    deadline_drop(&link->expiry);
-    if (link->opening && link->job != LINK_JOB_OPEN) {
-        opening_free(link, link->opening);
-        link->opening = NULL;
+                METRIC_LABELS(session->dialect->label, label_close_code(session->close_code)), 1);
+    deadline_drop(&session->heartbeat_deadline);
+    deadline_drop(&session->strike_deadline);
+    deadline_drop(&session->expiry_deadline);
+    if (session->opening && session->job != SESSION_JOB_OPEN) {
+        opening_free(session, session->opening);
+        session->opening = NULL;
     }
-    if (link->call && link->job != LINK_JOB_CALL) {
-        link->call->free(link->call);
-        link->call = NULL;
+    if (session->call && session->job != SESSION_JOB_LOOKUP) {
+        session->call->free(session->call);
+        session->call = NULL;
     }
-    drop_readers(link);
+    drop_subscribers(session);
 }
 
-void link_free(struct link *link) {
-    assert(!link->conn);
-    link->is_lingering = true;
-    if (link->job != LINK_JOB_NONE)
+void session_free(struct session *session) {
+    assert(!session->conn);
+    session->is_lingering = true;
+    if (session->job != SESSION_JOB_NONE)
         return;
-    assert(!link->readers && !link->opening);
-    if (link->dialect->state_free)
-        link->dialect->state_free(link->state);
-    principal_unref(link->principal);
-    free(link->bearer);
-    if (link->websocket)
-        websocket_free(link->websocket);
-    buffer_release(&link->own);
-    free(link);
+    assert(!session->subscribers && !session->opening);
+    if (session->dialect->state_free)
+        session->dialect->state_free(session->state);
+    principal_unref(session->principal);
+    free(session->bearer);
+    if (session->websocket)
+        websocket_free(session->websocket);
+    buffer_release(&session->replies);
+    free(session);
 }
 
 /* ---- writing ---- */
 
-static bool is_blocked(const struct link *link) {
-    return link->conn->pushed != NULL;
+static bool is_blocked(const struct session *session) {
+    return session->conn->pushed != NULL;
 }
 
-static void note_put(struct link *link, enum conn_put put, size_t size) {
+static void note_put(struct session *session, enum conn_put put, size_t size) {
     if (put == CONN_PUT_CLOSED)
         return;
-    link->sent_bytes += size;
+    session->sent_bytes += size;
     if (put == CONN_PUT_SENT)
         return;
-    link->was_blocked = true;
-    if (link->look.at_ms == 0 && !link->is_closing)
-        io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
+    session->was_blocked = true;
+    if (session->strike_deadline.at_ms == 0 && !session->is_closing)
+        io_loop_deadline(session->loop, &session->strike_deadline, DEADLINE_STRIKE_CHECK);
 }
 
 /* The last words are out, once: each time would give a peer that goes on sending new time. */
-static void finish(struct link *link) {
-    if (link->is_ended)
+static void finish(struct session *session) {
+    if (session->is_ended)
         return;
-    link->is_ended = true;
-    if (link->websocket)
-        websocket_ended(link);
+    session->is_ended = true;
+    if (session->websocket)
+        websocket_ended(session);
     else
-        conn_linger(link->conn);
+        conn_linger(session->conn);
 }
 
-void link_flush(struct link *link) {
-    if (!link->conn || is_blocked(link))
+void session_flush(struct session *session) {
+    if (!session->conn || is_blocked(session))
         return;
-    if (link->own.size > 0) {
-        size_t size = link->own.size;
-        struct buffer own = link->own;
-        buffer_init(&link->own, OWN_BYTES_MAX);
-        enum conn_put put = conn_put_bytes(link->conn, buffer_slice(&own));
+    if (session->replies.size > 0) {
+        size_t size = session->replies.size;
+        struct buffer own = session->replies;
+        buffer_init(&session->replies, REPLIES_BYTES_MAX);
+        enum conn_put put = conn_put_bytes(session->conn, buffer_slice(&own));
         buffer_release(&own);
-        note_put(link, put, size);
+        note_put(session, put, size);
         if (put != CONN_PUT_SENT)
             return;
     }
-    if (link->is_closing)
-        finish(link);
+    if (session->is_closing)
+        finish(session);
 }
 
-void link_close(struct link *link) {
-    if (!link->conn || link->is_closing)
+void session_close(struct session *session) {
+    if (!session->conn || session->is_closing)
         return;
-    link->is_closing = true;
-    deadline_drop(&link->pulse);
-    deadline_drop(&link->look);
-    deadline_drop(&link->expiry);
-    drop_readers(link);
-    conn_widen(link->conn);
+    session->is_closing = true;
+    deadline_drop(&session->heartbeat_deadline);
+    deadline_drop(&session->strike_deadline);
+    deadline_drop(&session->expiry_deadline);
+    drop_subscribers(session);
+    conn_lift_unsent_limit(session->conn);
     /* Whoever does not read its last words is closed without. */
-    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_LINGER);
-    link_flush(link);
+    io_loop_deadline(session->loop, &session->conn->deadline, DEADLINE_LINGER);
+    session_flush(session);
 }
 
 /* Everybody who may have something to send gets in line again. */
-static void line_up(struct link *link) {
-    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
-        link_reader_ready(reader);
+static void line_up(struct session *session) {
+    for (struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        subscriber_ready(subscriber);
 }
 
-void link_writable(struct link *link) {
-    link_flush(link);
-    if (!link->conn || link->is_closing || is_blocked(link))
+void session_writable(struct session *session) {
+    session_flush(session);
+    if (!session->conn || session->is_closing || is_blocked(session))
         return;
-    line_up(link);
-    next_job(link);
-    if (link->websocket)
-        websocket_go_on(link);
+    line_up(session);
+    next_job(session);
+    if (session->websocket)
+        websocket_go_on(session);
 }
 
-/* What was written to own goes out, or the link ends for want of memory. */
-static void send_own(struct link *link, enum status status) {
+/* What was written to own goes out, or the session ends for want of memory. */
+static void send_own(struct session *session, enum status status) {
     if (status == STATUS_OK)
-        link_flush(link);
+        session_flush(session);
     else
-        conn_close(link->conn);
+        conn_close(session->conn);
 }
 
-/* ---- readers ---- */
+/* ---- subscribers ---- */
 
-void link_reader_ready(struct link_reader *reader) {
-    if (reader->is_open && !reader_is_at_work(reader))
-        scheduler_add(&reader->link->loop->scheduler, &reader->turn);
+void subscriber_ready(struct subscriber *subscriber) {
+    if (subscriber->is_open && !subscriber_is_at_work(subscriber))
+        scheduler_add(&subscriber->session->loop->scheduler, &subscriber->turn);
 }
 
-static void member_advanced(struct feed_reader *member) {
-    link_reader_ready((struct link_reader *)member);
+static void member_advanced(struct feed_member *member) {
+    subscriber_ready((struct subscriber *)member);
 }
 
-enum status link_reader_make(struct link *link, struct slice topic,
-                             const struct subscription_options *options,
-                             struct link_reader **made) {
+enum status subscriber_new(struct session *session, struct slice topic,
+                           const struct subscription_options *options, struct subscriber **made) {
     char who[PRINCIPAL_NAME_BYTES_MAX];
-    struct link_reader *reader = calloc(1, sizeof(*reader));
-    if (!reader)
+    struct subscriber *subscriber = calloc(1, sizeof(*subscriber));
+    if (!subscriber)
         return STATUS_OUT_OF_MEMORY;
-    reader->link = link;
-    reader->member.advanced = member_advanced;
-    reader->frames_max = DELIVERY_FRAMES_MAX;
-    enum status status = feed_join(&link->loop->feeds, topic, &reader->member);
+    subscriber->session = session;
+    subscriber->member.advanced = member_advanced;
+    subscriber->frames_max = DELIVERY_FRAMES_MAX;
+    enum status status = feed_join(&session->loop->feeds, topic, &subscriber->member);
     if (status != STATUS_OK) {
-        free(reader);
+        free(subscriber);
         return status;
     }
-    reader->turn.topic = reader->member.feed;
-    reader->turn.tier = policy_of(&link->server->config.policies, topic)->qos_tier;
-    struct slice name = {who, principal_name(link->principal, who)};
-    status = scheduler_join(&link->loop->scheduler, name, &reader->turn);
+    subscriber->turn.topic = subscriber->member.feed;
+    subscriber->turn.tier = policy_of(&session->server->config.policies, topic)->qos_tier;
+    struct slice name = {who, principal_name(session->principal, who)};
+    status = scheduler_join(&session->loop->scheduler, name, &subscriber->turn);
     if (status != STATUS_OK) {
-        feed_leave(&reader->member);
-        free(reader);
+        feed_leave(&subscriber->member);
+        free(subscriber);
         return status;
     }
     struct subscription_options own = *options;
-    own.watch = feed_watch(reader->member.feed);
-    own.topic = feed_name(reader->member.feed);
-    own.policy = policy_of(&link->server->config.policies, own.topic);
-    own.principal = link->principal;
-    subscription_init(&reader->subscription, &own);
-    reader->next = link->readers;
-    if (link->readers)
-        link->readers->previous = reader;
-    link->readers = reader;
-    link->reader_count++;
+    own.watch = feed_watch(subscriber->member.feed);
+    own.topic = feed_name(subscriber->member.feed);
+    own.policy = policy_of(&session->server->config.policies, own.topic);
+    own.principal = session->principal;
+    subscription_init(&subscriber->subscription, &own);
+    subscriber->next = session->subscribers;
+    if (session->subscribers)
+        session->subscribers->previous = subscriber;
+    session->subscribers = subscriber;
+    session->subscriber_count++;
     metrics_add(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(own.policy->topic_class), 1);
-    *made = reader;
+    *made = subscriber;
     return STATUS_OK;
 }
 
 /* A bootstrap of a summary topic is its snapshot, and the tail behind it. */
-static void begin_anew(struct link_reader *reader) {
-    const struct subscription_options *options = &reader->subscription.options;
-    reader->is_bootstrap_due = true;
-    reader->is_caught_up = false;
-    if (!policy_has_snapshot(options->policy) || !reader->link->dialect->snapshot ||
+static void begin_anew(struct subscriber *subscriber) {
+    const struct subscription_options *options = &subscriber->subscription.options;
+    subscriber->is_bootstrap_due = true;
+    subscriber->is_caught_up = false;
+    if (!policy_has_snapshot(options->policy) || !subscriber->session->dialect->snapshot ||
         options->from_head)
         return;
-    enum status status = link_snapshot_begin(reader, policy_row_of(options->topic));
+    enum status status = subscriber_snapshot_begin(subscriber, policy_row_of(options->topic));
     if (status != STATUS_OK)
-        reader->subscription.status = status;
+        subscriber->subscription.status = status;
 }
 
-void link_reader_start(struct link_reader *reader) {
-    const struct subscription *subscription = &reader->subscription;
-    reader->is_open = true;
-    metrics_add(
-        subscription->is_bootstrap ? METRIC_SYNC_REPLAY_BOOTSTRAP : METRIC_SYNC_REPLAY_STARTED,
-        METRIC_LABELS(reader->link->dialect->label, subscription->options.policy->topic_class), 1);
-    if (reader->subscription.is_bootstrap)
-        begin_anew(reader);
-    scheduler_add(&reader->link->loop->scheduler, &reader->turn);
+void subscriber_start(struct subscriber *subscriber) {
+    const struct subscription *subscription = &subscriber->subscription;
+    subscriber->is_open = true;
+    metrics_add(subscription->is_bootstrap ? METRIC_SYNC_REPLAY_BOOTSTRAP
+                                           : METRIC_SYNC_REPLAY_STARTED,
+                METRIC_LABELS(subscriber->session->dialect->label,
+                              subscription->options.policy->topic_class),
+                1);
+    if (subscriber->subscription.is_bootstrap)
+        begin_anew(subscriber);
+    scheduler_add(&subscriber->session->loop->scheduler, &subscriber->turn);
 }
 
 /* ---- jobs: reads of the store, one at a time ---- */
 
 static void use_done(struct single_use *use) {
-    struct link *link = ((struct link_use *)use)->link;
-    link->call_status = use->status;
-    job_back(&link->back);
+    struct session *session = ((struct session_use *)use)->session;
+    session->call_status = use->status;
+    job_back(&session->back);
 }
 
-static enum status use_post(struct link *link, struct link_use *use) {
-    use->link = link;
+static enum status use_post(struct session *session, struct session_use *use) {
+    use->session = session;
     use->use.done = use_done;
-    return single_use_post(&use->use, link->server->writer, link->loop, use->id);
+    return single_use_post(&use->use, session->server->writer, session->loop, use->id);
 }
 
-static void job_post(struct link *link, enum link_job job) {
-    link->job = job;
-    link->loop->owed_count++;
-    enum status status = job == LINK_JOB_CALL && link->call->use
-                             ? use_post(link, link->call->use)
-                             : readers_post(link->server->readers, &link->task);
+static void job_post(struct session *session, enum session_job job) {
+    session->job = job;
+    session->loop->owed_count++;
+    enum status status = job == SESSION_JOB_LOOKUP && session->call->use
+                             ? use_post(session, session->call->use)
+                             : store_pool_post(session->server->store_pool, &session->task);
     if (status == STATUS_OK)
         return;
     /* Comes back by the same way, as what it would have read. */
-    if (job == LINK_JOB_READ)
-        link->reading->subscription.read->status = status;
-    else if (job == LINK_JOB_AHEAD)
-        link->reading->subscription.ahead->status = status;
-    else if (job == LINK_JOB_PART)
-        link->reading->snapshot->status = status;
-    else if (job == LINK_JOB_CALL)
-        link->call_status = status;
+    if (job == SESSION_JOB_READ)
+        session->reading->subscription.read->status = status;
+    else if (job == SESSION_JOB_AHEAD)
+        session->reading->subscription.ahead->status = status;
+    else if (job == SESSION_JOB_PART)
+        session->reading->snapshot->status = status;
+    else if (job == SESSION_JOB_LOOKUP)
+        session->call_status = status;
     else
-        link->opening->status = status;
-    status = io_loop_post(link->loop, &link->back);
+        session->opening->status = status;
+    status = io_loop_post(session->loop, &session->back);
     assert(status == STATUS_OK);
     (void)status;
 }
 
-static void next_job(struct link *link) {
-    if (link->job != LINK_JOB_NONE || !link->conn || link->is_closing)
+static void next_job(struct session *session) {
+    if (session->job != SESSION_JOB_NONE || !session->conn || session->is_closing)
         return;
-    if (link->call) {
-        link->call_status = STATUS_OK;
-        job_post(link, LINK_JOB_CALL);
+    if (session->call) {
+        session->call_status = STATUS_OK;
+        job_post(session, SESSION_JOB_LOOKUP);
         return;
     }
-    if (link->opening) {
-        for (size_t i = 0; i < link->opening->count; i++) {
-            struct subscription *subscription = &link->opening->readers[i]->subscription;
+    if (session->opening) {
+        for (size_t i = 0; i < session->opening->count; i++) {
+            struct subscription *subscription = &session->opening->subscribers[i]->subscription;
             if (subscription_ask_place(subscription) != STATUS_OK)
-                link->opening->status = STATUS_OUT_OF_MEMORY;
+                session->opening->status = STATUS_OUT_OF_MEMORY;
         }
-        job_post(link, LINK_JOB_OPEN);
+        job_post(session, SESSION_JOB_OPEN);
         return;
     }
     /* A page for each topic of a peer that does not read would be its queue. */
-    if (is_blocked(link))
+    if (is_blocked(session))
         return;
-    for (struct link_reader *reader = link->readers; reader; reader = reader->next) {
-        if (!reader->wants_read)
+    for (struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next) {
+        if (!subscriber->wants_read)
             continue;
-        reader->wants_read = false;
-        link->reading = reader;
-        if (reader->snapshot)
-            link_snapshot_read_begin(reader->snapshot, link->principal);
-        job_post(link, reader->snapshot ? LINK_JOB_PART : LINK_JOB_READ);
+        subscriber->wants_read = false;
+        session->reading = subscriber;
+        if (subscriber->snapshot)
+            subscriber_snapshot_read_begin(subscriber->snapshot, session->principal);
+        job_post(session, subscriber->snapshot ? SESSION_JOB_PART : SESSION_JOB_READ);
         return;
     }
 }
 
-bool link_is_opening(const struct link *link) {
-    return link->opening || link->call;
+bool session_is_opening(const struct session *session) {
+    return session->opening || session->call;
 }
 
-void link_call(struct link *link, struct link_call *call) {
-    assert(!link_is_opening(link));
-    link->call = call;
-    next_job(link);
+void session_look_up(struct session *session, struct session_lookup *call) {
+    assert(!session_is_opening(session));
+    session->call = call;
+    next_job(session);
 }
 
-void link_open(struct link *link, struct link_opening *opening) {
-    assert(!link_is_opening(link));
+void session_open(struct session *session, struct session_opening *opening) {
+    assert(!session_is_opening(session));
     opening->status = STATUS_OK;
-    link->opening = opening;
-    next_job(link);
+    session->opening = opening;
+    next_job(session);
 }
 
-enum status link_open_one(struct link *link, struct link_reader *reader) {
-    struct link_opening *opening = malloc(sizeof(*opening) + sizeof(struct link_reader *));
+enum status session_open_one(struct session *session, struct subscriber *subscriber) {
+    struct session_opening *opening = malloc(sizeof(*opening) + sizeof(struct subscriber *));
     if (!opening)
         return STATUS_OUT_OF_MEMORY;
     opening->count = 1;
     opening->user = NULL;
-    opening->readers[0] = reader;
-    link_open(link, opening);
+    opening->subscribers[0] = subscriber;
+    session_open(session, opening);
     return STATUS_OK;
 }
 
-static void job_run(struct reader_task *task, struct store_session *session) {
-    struct link *link = (struct link *)((char *)task - offsetof(struct link, task));
-    if (link->job == LINK_JOB_READ)
-        journal_read_run(link->reading->subscription.read, session);
-    else if (link->job == LINK_JOB_AHEAD)
-        journal_read_run(link->reading->subscription.ahead, session);
-    else if (link->job == LINK_JOB_PART)
-        link_snapshot_read(link->reading->snapshot);
-    else if (link->job == LINK_JOB_CALL)
-        link->call->run(link->call, session);
+static void job_run(struct store_task *task, struct store_session *store) {
+    struct session *session = (struct session *)((char *)task - offsetof(struct session, task));
+    if (session->job == SESSION_JOB_READ)
+        journal_read_run(session->reading->subscription.read, store);
+    else if (session->job == SESSION_JOB_AHEAD)
+        journal_read_run(session->reading->subscription.ahead, store);
+    else if (session->job == SESSION_JOB_PART)
+        subscriber_snapshot_read(session->reading->snapshot);
+    else if (session->job == SESSION_JOB_LOOKUP)
+        session->call->run(session->call, store);
     else
-        for (size_t i = 0; i < link->opening->count; i++)
-            if (link->opening->readers[i]->subscription.read)
-                journal_read_run(link->opening->readers[i]->subscription.read, session);
+        for (size_t i = 0; i < session->opening->count; i++)
+            if (session->opening->subscribers[i]->subscription.read)
+                journal_read_run(session->opening->subscribers[i]->subscription.read, store);
     /* The loop waits for whatever is owed to it, so it takes the task. */
-    enum status status = io_loop_post(link->loop, &link->back);
+    enum status status = io_loop_post(session->loop, &session->back);
     assert(status == STATUS_OK);
     (void)status;
 }
 
-static void reader_back(struct link_reader *reader, enum status status) {
-    if (reader->subscription.is_reading) {
+static void subscriber_back(struct subscriber *subscriber, enum status status) {
+    if (subscriber->subscription.is_reading) {
         if (status == STATUS_OK)
-            subscription_read_done(&reader->subscription);
+            subscription_read_done(&subscriber->subscription);
         else
-            subscription_read_failed(&reader->subscription, status);
+            subscription_read_failed(&subscriber->subscription, status);
     }
-    if (reader->is_leaving)
-        reader_free(reader);
+    if (subscriber->is_leaving)
+        subscriber_free(subscriber);
     else
-        link_reader_ready(reader);
+        subscriber_ready(subscriber);
 }
 
-static void opening_back(struct link *link) {
-    struct link_opening *opening = link->opening;
-    bool is_wanted = link->conn && !link->is_closing;
-    link->opening = NULL;
+static void opening_back(struct session *session) {
+    struct session_opening *opening = session->opening;
+    bool is_wanted = session->conn && !session->is_closing;
+    session->opening = NULL;
     for (size_t i = 0; i < opening->count; i++)
-        reader_back(opening->readers[i], opening->status);
+        subscriber_back(opening->subscribers[i], opening->status);
     if (!is_wanted) {
-        opening_free(link, opening);
+        opening_free(session, opening);
         return;
     }
-    link->dialect->opened(link, opening);
+    session->dialect->opened(session, opening);
     free(opening);
 }
 
-static void ahead_back(struct link *link) {
-    struct link_reader *reader = link->reading;
-    link->reading = NULL;
-    subscription_ahead_done(&reader->subscription);
-    if (reader->is_leaving)
-        reader_free(reader);
+static void ahead_back(struct session *session) {
+    struct subscriber *subscriber = session->reading;
+    session->reading = NULL;
+    subscription_ahead_done(&subscriber->subscription);
+    if (subscriber->is_leaving)
+        subscriber_free(subscriber);
     else
-        link_reader_ready(reader);
+        subscriber_ready(subscriber);
 }
 
-static void call_back(struct link *link) {
-    struct link_call *call = link->call;
-    link->call = NULL;
-    if (link->conn && !link->is_closing)
-        call->done(link, call, link->call_status);
+static void call_back(struct session *session) {
+    struct session_lookup *call = session->call;
+    session->call = NULL;
+    if (session->conn && !session->is_closing)
+        call->done(session, call, session->call_status);
     else
         call->free(call);
 }
 
 static void job_back(struct loop_task *task) {
-    struct link *link = (struct link *)((char *)task - offsetof(struct link, back));
-    struct io_loop *loop = link->loop;
-    enum link_job job = link->job;
+    struct session *session = (struct session *)((char *)task - offsetof(struct session, back));
+    struct io_loop *loop = session->loop;
+    enum session_job job = session->job;
     /* While the job still counts as under way: what it brings is taken back below. */
-    (void)link_ends_with_token(link);
-    link->job = LINK_JOB_NONE;
-    if (job == LINK_JOB_READ || job == LINK_JOB_PART) {
-        struct link_reader *reader = link->reading;
-        link->reading = NULL;
-        if (job == LINK_JOB_PART) {
-            link_snapshot_read_end(reader->snapshot);
+    (void)session_ends_with_token(session);
+    session->job = SESSION_JOB_NONE;
+    if (job == SESSION_JOB_READ || job == SESSION_JOB_PART) {
+        struct subscriber *subscriber = session->reading;
+        session->reading = NULL;
+        if (job == SESSION_JOB_PART) {
+            subscriber_snapshot_read_end(subscriber->snapshot);
         }
-        reader_back(reader, STATUS_OK);
-    } else if (job == LINK_JOB_AHEAD) {
-        ahead_back(link);
-    } else if (job == LINK_JOB_CALL) {
-        call_back(link);
+        subscriber_back(subscriber, STATUS_OK);
+    } else if (job == SESSION_JOB_AHEAD) {
+        ahead_back(session);
+    } else if (job == SESSION_JOB_LOOKUP) {
+        call_back(session);
     } else {
-        opening_back(link);
+        opening_back(session);
     }
-    if (link->conn && link->websocket)
-        websocket_go_on(link);
-    if (link->conn)
-        next_job(link);
-    else if (link->is_lingering)
-        link_free(link);
+    if (session->conn && session->websocket)
+        websocket_go_on(session);
+    if (session->conn)
+        next_job(session);
+    else if (session->is_lingering)
+        session_free(session);
     io_loop_owed_back(loop);
 }
 
 /* ---- serving ---- */
 
-static uint64_t reader_lag(const struct link_reader *reader) {
-    uint64_t head = reader->subscription.window.head_seq;
-    uint64_t at = reader->subscription.next_seq - 1;
+static uint64_t subscriber_lag(const struct subscriber *subscriber) {
+    uint64_t head = subscriber->subscription.window.head_seq;
+    uint64_t at = subscriber->subscription.next_seq - 1;
     return head > at ? head - at : 0;
 }
 
-static void fail(struct link_reader *reader) {
-    struct link *link = reader->link;
-    link_end(link, reader->subscription.status);
+static void fail(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    session_end(session, subscriber->subscription.status);
 }
 
-static void tell_stale(struct link_reader *reader) {
-    struct link *link = reader->link;
-    enum status status = link->dialect->stale(reader, &link->own);
-    link_tell_stale(reader);
-    if (link->dialect->restarts_stale) {
-        subscription_restart(&reader->subscription);
-        begin_anew(reader);
-        scheduler_add(&link->loop->scheduler, &reader->turn);
+static void tell_stale(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    enum status status = session->dialect->stale(subscriber, &session->replies);
+    session_log_stale(subscriber);
+    if (session->dialect->restarts_stale) {
+        subscription_restart(&subscriber->subscription);
+        begin_anew(subscriber);
+        scheduler_add(&session->loop->scheduler, &subscriber->turn);
     } else {
-        link_reader_drop(reader);
+        subscriber_drop(subscriber);
     }
-    send_own(link, status);
+    send_own(session, status);
 }
 
-static void tell_caught_up(struct link_reader *reader) {
-    struct link *link = reader->link;
-    if (reader->is_caught_up)
+static void tell_caught_up(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    if (subscriber->is_caught_up)
         return;
-    reader->is_caught_up = true;
-    if (link->dialect->caught_up)
-        send_own(link, link->dialect->caught_up(reader, &link->own));
+    subscriber->is_caught_up = true;
+    if (session->dialect->caught_up)
+        send_own(session, session->dialect->caught_up(subscriber, &session->replies));
 }
 
-static void tell_bootstrap(struct link_reader *reader) {
-    struct link *link = reader->link;
-    reader->is_bootstrap_due = false;
-    scheduler_add(&link->loop->scheduler, &reader->turn);
-    if (link->dialect->bootstrap)
-        send_own(link, link->dialect->bootstrap(reader, &link->own));
+static void tell_bootstrap(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    subscriber->is_bootstrap_due = false;
+    scheduler_add(&session->loop->scheduler, &subscriber->turn);
+    if (session->dialect->bootstrap)
+        send_own(session, session->dialect->bootstrap(subscriber, &session->replies));
 }
 
-/* A step of the snapshot the reader begins with. */
-static void serve_snapshot(struct link_reader *reader) {
-    struct link *link = reader->link;
-    struct link_snapshot *snapshot = reader->snapshot;
+/* A step of the snapshot the subscriber begins with. */
+static void serve_snapshot(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    struct subscriber_snapshot *snapshot = subscriber->snapshot;
     if (snapshot->is_waiting)
         return;
     if (snapshot->status != STATUS_OK) {
-        reader->subscription.status = snapshot->status;
-        fail(reader);
+        subscriber->subscription.status = snapshot->status;
+        fail(subscriber);
         return;
     }
     if (!snapshot->has_part) {
-        reader->wants_read = true;
-        next_job(link);
+        subscriber->wants_read = true;
+        next_job(session);
         return;
     }
-    bool is_last = link_snapshot_is_last(snapshot);
+    bool is_last = subscriber_snapshot_is_last(snapshot);
     enum status status = STATUS_OK;
     /* Parts that are empty for this principal would say how many documents others have. */
     if (snapshot->documents.size > 0 || is_last) {
-        status = link->dialect->snapshot(reader, &link->own);
+        status = session->dialect->snapshot(subscriber, &session->replies);
         snapshot->parts_told++;
     }
     buffer_clear(&snapshot->documents);
     snapshot->has_part = false;
     snapshot->part++;
     if (is_last) {
-        subscription_place(&reader->subscription, snapshot->snapshot->watermark);
-        link_snapshot_drop(reader);
+        subscription_place(&subscriber->subscription, snapshot->snapshot->watermark);
+        subscriber_snapshot_drop(subscriber);
     }
-    scheduler_add(&link->loop->scheduler, &reader->turn);
-    send_own(link, status);
+    scheduler_add(&session->loop->scheduler, &subscriber->turn);
+    send_own(session, status);
 }
 
 /* The page that others at the same place were sent already. */
-static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
-    struct page *page = feed_page(reader->member.feed);
-    struct subscription *subscription = &reader->subscription;
-    /* What one reader did not ask for would be missing for the others. */
+static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
+    struct page *page = feed_page(subscriber->member.feed);
+    struct subscription *subscription = &subscriber->subscription;
+    /* What one subscriber did not ask for would be missing for the others. */
     if (!page || subscription->options.wants || page->batch.count > frames_max ||
         !subscription_stands_at(subscription, page->batch.after_seq) ||
         !page_suits(page, subscription->options.principal, subscription->options.view))
@@ -599,127 +606,127 @@ static struct page *shared_page(struct link_reader *reader, size_t frames_max) {
     return page;
 }
 
-static void send_page(struct link_reader *reader, struct page *page, bool is_shared) {
-    struct link *link = reader->link;
+static void send_page(struct subscriber *subscriber, struct page *page, bool is_shared) {
+    struct session *session = subscriber->session;
     struct push *push = NULL;
     size_t frames = page->batch.count;
     bool is_last = page->batch.through_seq >= page->head_seq;
-    bool has_more = reader_lag(reader) > 0;
-    enum status status = page_push(page, reader->form, &link->loop->page_tools, &push);
+    bool has_more = subscriber_lag(subscriber) > 0;
+    enum status status = page_push(page, subscriber->form, &session->loop->page_tools, &push);
     if (status == STATUS_OK)
-        telemetry_handed(link->dialect->label, reader->subscription.options.policy,
+        telemetry_handed(session->dialect->label, subscriber->subscription.options.policy,
                          page->batch.frames, frames, clock_now().mono_ns);
     if (!is_shared)
         page_free(page);
-    count(link, METRIC_KHALA_FANOUT_POLLS);
-    if (scheduler_served(&link->loop->scheduler, &reader->turn, frames, has_more))
-        count(link, METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
+    count(session, METRIC_KHALA_FANOUT_POLLS);
+    if (scheduler_served(&session->loop->scheduler, &subscriber->turn, frames, has_more))
+        count(session, METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
     if (status != STATUS_OK) {
-        conn_close(link->conn);
+        conn_close(session->conn);
         return;
     }
-    if (is_last && link->dialect->page_says_caught_up)
-        reader->is_caught_up = true;
+    if (is_last && session->dialect->page_says_caught_up)
+        subscriber->is_caught_up = true;
     /* Or it is said next. */
-    else if (is_last && link->dialect->caught_up && !reader->is_caught_up)
-        scheduler_add(&link->loop->scheduler, &reader->turn);
+    else if (is_last && session->dialect->caught_up && !subscriber->is_caught_up)
+        scheduler_add(&session->loop->scheduler, &subscriber->turn);
     size_t size = push->size;
     if (size == 0)
         push_unref(push);
     else
-        note_put(link, conn_put(link->conn, push), size);
+        note_put(session, conn_put(session->conn, push), size);
 }
 
 /* Before the frames are put into bytes: that takes about as long as reading the next ones. */
-static void read_ahead(struct link_reader *reader, const struct delivery_batch *batch) {
-    struct link *link = reader->link;
-    if (link->job != LINK_JOB_NONE || !subscription_ask_ahead(&reader->subscription, batch))
+static void read_ahead(struct subscriber *subscriber, const struct delivery_batch *batch) {
+    struct session *session = subscriber->session;
+    if (session->job != SESSION_JOB_NONE ||
+        !subscription_ask_ahead(&subscriber->subscription, batch))
         return;
-    link->reading = reader;
-    job_post(link, LINK_JOB_AHEAD);
+    session->reading = subscriber;
+    job_post(session, SESSION_JOB_AHEAD);
 }
 
-static void send_batch(struct link_reader *reader, struct delivery_batch *batch) {
-    struct link *link = reader->link;
+static void send_batch(struct subscriber *subscriber, struct delivery_batch *batch) {
+    struct session *session = subscriber->session;
     struct page *page = NULL;
     bool is_whole = batch->count == batch->through_seq - batch->after_seq;
-    uint64_t head_seq = reader->subscription.window.head_seq;
-    enum status status = page_make(&page, reader->subscription.options.topic, head_seq, batch);
+    uint64_t head_seq = subscriber->subscription.window.head_seq;
+    enum status status = page_make(&page, subscriber->subscription.options.topic, head_seq, batch);
     delivery_batch_release(batch);
     if (status != STATUS_OK) {
-        (void)scheduler_served(&link->loop->scheduler, &reader->turn, 0, false);
-        conn_close(link->conn);
+        (void)scheduler_served(&session->loop->scheduler, &subscriber->turn, 0, false);
+        conn_close(session->conn);
         return;
     }
     if (is_whole)
-        feed_page_set(reader->member.feed, page);
-    send_page(reader, page, is_whole);
+        feed_page_set(subscriber->member.feed, page);
+    send_page(subscriber, page, is_whole);
 }
 
-static void serve(struct link_reader *reader, size_t frames_max) {
-    struct link *link = reader->link;
-    struct scheduler *scheduler = &link->loop->scheduler;
+static void serve(struct subscriber *subscriber, size_t frames_max) {
+    struct session *session = subscriber->session;
+    struct scheduler *scheduler = &session->loop->scheduler;
     struct delivery_batch batch;
-    if (frames_max > reader->frames_max)
-        frames_max = reader->frames_max;
-    if (!link->conn || link->is_closing || is_blocked(link) || !reader->is_open ||
-        reader_is_at_work(reader)) {
-        (void)scheduler_served(scheduler, &reader->turn, 0, false);
+    if (frames_max > subscriber->frames_max)
+        frames_max = subscriber->frames_max;
+    if (!session->conn || session->is_closing || is_blocked(session) || !subscriber->is_open ||
+        subscriber_is_at_work(subscriber)) {
+        (void)scheduler_served(scheduler, &subscriber->turn, 0, false);
         return;
     }
-    if (link_is_expired(link)) {
-        (void)scheduler_served(scheduler, &reader->turn, 0, false);
-        link_cut(link, STATUS_TOKEN_EXPIRED);
+    if (session_is_expired(session)) {
+        (void)scheduler_served(scheduler, &subscriber->turn, 0, false);
+        session_reset(session, STATUS_TOKEN_EXPIRED);
         return;
     }
-    bool knows_place = reader->subscription.is_open || reader->snapshot;
-    if (reader->is_bootstrap_due && knows_place) {
-        (void)scheduler_served(scheduler, &reader->turn, 0, false);
-        tell_bootstrap(reader);
+    bool knows_place = subscriber->subscription.is_open || subscriber->snapshot;
+    if (subscriber->is_bootstrap_due && knows_place) {
+        (void)scheduler_served(scheduler, &subscriber->turn, 0, false);
+        tell_bootstrap(subscriber);
         return;
     }
-    if (reader->snapshot) {
-        (void)scheduler_served(scheduler, &reader->turn, 0, false);
-        serve_snapshot(reader);
+    if (subscriber->snapshot) {
+        (void)scheduler_served(scheduler, &subscriber->turn, 0, false);
+        serve_snapshot(subscriber);
         return;
     }
-    struct page *page = shared_page(reader, frames_max);
+    struct page *page = shared_page(subscriber, frames_max);
     if (page) {
-        send_page(reader, page, true);
+        send_page(subscriber, page, true);
         return;
     }
     /* Not before: emptying it costs more than a delivery of a shared page. */
     batch.count_max = frames_max;
     batch.bytes_max = PUSH_BYTES;
-    enum subscription_step step = subscription_next(&reader->subscription, &batch);
+    enum subscription_step step = subscription_next(&subscriber->subscription, &batch);
     if (step == SUBSCRIPTION_FRAMES) {
-        read_ahead(reader, &batch);
-        send_batch(reader, &batch);
+        read_ahead(subscriber, &batch);
+        send_batch(subscriber, &batch);
         return;
     }
-    (void)scheduler_served(scheduler, &reader->turn, 0, false);
+    (void)scheduler_served(scheduler, &subscriber->turn, 0, false);
     if (step == SUBSCRIPTION_AHEAD)
         return;
     if (step == SUBSCRIPTION_WAIT) {
-        tell_caught_up(reader);
+        tell_caught_up(subscriber);
     } else if (step == SUBSCRIPTION_READ) {
-        reader->wants_read = true;
-        next_job(link);
+        subscriber->wants_read = true;
+        next_job(session);
     } else if (step == SUBSCRIPTION_STALE) {
-        tell_stale(reader);
+        tell_stale(subscriber);
     } else {
-        fail(reader);
+        fail(subscriber);
     }
 }
 
-void link_serve(struct io_loop *loop) {
+void sessions_serve(struct io_loop *loop) {
     size_t frames_max;
     for (unsigned turns = 0; turns < TURNS_MAX; turns++) {
         struct turn *turn = scheduler_next(&loop->scheduler, &frames_max);
         if (!turn)
             break;
-        serve((struct link_reader *)((char *)turn - offsetof(struct link_reader, turn)),
-              frames_max);
+        serve((struct subscriber *)((char *)turn - offsetof(struct subscriber, turn)), frames_max);
     }
     /* Nobody stands where the pages are any more. */
     if (loop->scheduler.line_count == 0)
@@ -728,111 +735,115 @@ void link_serve(struct io_loop *loop) {
 
 /* ---- the peer, and time ---- */
 
-void link_received(struct link *link, struct slice bytes) {
-    (void)link_ends_with_token(link);
+void session_received(struct session *session, struct slice bytes) {
+    (void)session_ends_with_token(session);
     /* A peer of an event stream has nothing to say. */
-    if (link->conn && link->websocket)
-        websocket_received(link, bytes);
+    if (session->conn && session->websocket)
+        websocket_received(session, bytes);
 }
 
-struct link *link_of_pulse(struct deadline *deadline) {
-    return (struct link *)((char *)deadline - offsetof(struct link, pulse));
+struct session *session_of_heartbeat(struct deadline *deadline) {
+    return (struct session *)((char *)deadline - offsetof(struct session, heartbeat_deadline));
 }
 
-struct link *link_of_expiry(struct deadline *deadline) {
-    return (struct link *)((char *)deadline - offsetof(struct link, expiry));
+struct session *session_of_expiry(struct deadline *deadline) {
+    return (struct session *)((char *)deadline - offsetof(struct session, expiry_deadline));
 }
 
-struct link *link_of_look(struct deadline *deadline) {
-    return (struct link *)((char *)deadline - offsetof(struct link, look));
+struct session *session_of_strike_check(struct deadline *deadline) {
+    return (struct session *)((char *)deadline - offsetof(struct session, strike_deadline));
 }
 
-static void pulse(struct link *link) {
-    if (link_ends_with_token(link))
+static void pulse(struct session *session) {
+    if (session_ends_with_token(session))
         return;
-    io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
-    link_watch_expiry(link);
+    io_loop_deadline(session->loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
+    session_arm_expiry(session);
     /* What fills the socket is sign of life enough. */
-    if (!is_blocked(link))
-        send_own(link, link->dialect->heartbeat(link, &link->own));
+    if (!is_blocked(session))
+        send_own(session, session->dialect->heartbeat(session, &session->replies));
 }
 
-static uint64_t link_lag(const struct link *link) {
+static uint64_t session_lag(const struct session *session) {
     uint64_t lag = 0;
-    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
-        lag += reader->is_open ? reader_lag(reader) : 0;
+    for (const struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        lag += subscriber->is_open ? subscriber_lag(subscriber) : 0;
     return lag;
 }
 
-static const struct link_reader *furthest_behind(const struct link *link) {
-    const struct link_reader *worst = NULL;
-    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
-        if (reader->is_open && (!worst || reader_lag(reader) > reader_lag(worst)))
-            worst = reader;
+static const struct subscriber *furthest_behind(const struct session *session) {
+    const struct subscriber *worst = NULL;
+    for (const struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        if (subscriber->is_open && (!worst || subscriber_lag(subscriber) > subscriber_lag(worst)))
+            worst = subscriber;
     return worst;
 }
 
-static void evict(struct link *link) {
+static void evict(struct session *session) {
     struct cause_names names;
-    struct cause cause = link_cause(link, furthest_behind(link), &names);
-    cause.close_code = link->close_code = CLOSE_SLOW_CONSUMER;
-    telemetry_evicted(link->server, cause);
-    if (link->dialect->slow && link->dialect->slow(link, &link->own) != STATUS_OK)
-        conn_close(link->conn);
+    struct cause cause = session_cause(session, furthest_behind(session), &names);
+    cause.close_code = session->close_code = CLOSE_SLOW_CONSUMER;
+    telemetry_evicted(session->server, cause);
+    if (session->dialect->slow && session->dialect->slow(session, &session->replies) != STATUS_OK)
+        conn_close(session->conn);
     else
-        link_close(link);
+        session_close(session);
 }
 
 /* Whoever does not read keeps nothing but its push. */
-static void rest(struct link *link) {
-    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
-        subscription_rest(&reader->subscription);
+static void rest(struct session *session) {
+    for (struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        subscription_rest(&subscriber->subscription);
 }
 
-static void look(struct link *link) {
-    const struct config *config = &link->server->config;
-    bool blocked = is_blocked(link);
-    uint64_t strikes_before = link->strikes.count;
+static void look(struct session *session) {
+    const struct config *config = &session->server->config;
+    bool blocked = is_blocked(session);
+    uint64_t strikes_before = session->strikes.count;
     const struct strikes_look seen = {
-        .was_blocked = link->was_blocked,
+        .was_blocked = session->was_blocked,
         .is_blocked = blocked,
-        .sent_bytes = link->sent_bytes - conn_unsent_bytes(link->conn),
-        .lag = link_lag(link),
+        .sent_bytes = session->sent_bytes - conn_unsent_bytes(session->conn),
+        .lag = session_lag(session),
         .lag_max = config->slow_consumer_lag_threshold,
         .strikes_max = config->slow_consumer_max_strikes,
     };
-    link->was_blocked = blocked;
-    bool is_over = strikes_look(&link->strikes, &seen);
-    if (link->strikes.count > strikes_before)
-        count(link, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
+    session->was_blocked = blocked;
+    bool is_over = strikes_look(&session->strikes, &seen);
+    if (session->strikes.count > strikes_before)
+        count(session, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
     if (blocked)
-        rest(link);
+        rest(session);
     if (is_over)
-        evict(link);
-    else if (blocked || seen.was_blocked || link->strikes.count > 0)
-        io_loop_deadline(link->loop, &link->look, DEADLINE_LOOK);
+        evict(session);
+    else if (blocked || seen.was_blocked || session->strikes.count > 0)
+        io_loop_deadline(session->loop, &session->strike_deadline, DEADLINE_STRIKE_CHECK);
 }
 
-void link_leave(struct link *link) {
-    if (link->is_closing)
+void session_drain(struct session *session) {
+    if (session->is_closing)
         return;
-    link->close_code = CLOSE_RESTARTING;
-    uint64_t retry_ms = io_loop_backoff_ms(link->loop);
-    if (link->dialect->leaving && link->dialect->leaving(link, retry_ms, &link->own) != STATUS_OK)
-        conn_close(link->conn);
+    session->close_code = CLOSE_RESTARTING;
+    uint64_t retry_ms = io_loop_backoff_ms(session->loop);
+    if (session->dialect->leaving &&
+        session->dialect->leaving(session, retry_ms, &session->replies) != STATUS_OK)
+        conn_close(session->conn);
     else
-        link_close(link);
+        session_close(session);
 }
 
-void link_expired(struct link *link, enum deadline_kind kind) {
-    if (kind == DEADLINE_PULSE)
-        pulse(link);
-    else if (kind == DEADLINE_LOOK)
-        look(link);
+void session_expired(struct session *session, enum deadline_kind kind) {
+    if (kind == DEADLINE_HEARTBEAT)
+        pulse(session);
+    else if (kind == DEADLINE_STRIKE_CHECK)
+        look(session);
     else if (kind == DEADLINE_EXPIRY)
-        link_expiry_near(link);
-    else if (kind == DEADLINE_SILENCE && !link->is_closing)
-        link_end(link, STATUS_WS_SILENT);
+        session_expiry_near(session);
+    else if (kind == DEADLINE_SILENCE && !session->is_closing)
+        session_end(session, STATUS_WS_SILENT);
     else
-        conn_close(link->conn);
+        conn_close(session->conn);
 }

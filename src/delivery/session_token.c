@@ -2,72 +2,72 @@
 
 #include <assert.h>
 
-#include "hub/frame_row.h"
-#include "http/conn.h"
 #include "delivery/dialect.h"
+#include "http/conn.h"
+#include "hub/frame_row.h"
 #include "server/server.h"
 
-/* How long before its token ends a link is told. */
+/* How long before its token ends a session is told. */
 #define REAUTH_MS 30000
 
-bool link_is_expired(const struct link *link) {
-    return link->principal &&
-           principal_is_expired(link->principal, clock_wall_ms(&link->loop->clock));
+bool session_is_expired(const struct session *session) {
+    return session->principal &&
+           principal_is_expired(session->principal, clock_wall_ms(&session->loop->clock));
 }
 
-void link_cut(struct link *link, enum status status) {
-    if (!conn_is_behind(link->conn)) {
-        if (!link->is_closing)
-            link_end(link, status);
+void session_reset(struct session *session, enum status status) {
+    if (!conn_has_unsent(session->conn)) {
+        if (!session->is_closing)
+            session_end(session, status);
         return;
     }
-    if (!link->is_closing)
-        link_tell_why(link, status, (unsigned)ws_close_code(status));
-    conn_cut(link->conn);
+    if (!session->is_closing)
+        session_log_end(session, status, (unsigned)ws_close_code(status));
+    conn_reset(session->conn);
 }
 
-bool link_ends_with_token(struct link *link) {
-    if (!link->conn || link->is_closing || !link_is_expired(link))
+bool session_ends_with_token(struct session *session) {
+    if (!session->conn || session->is_closing || !session_is_expired(session))
         return false;
-    link_cut(link, STATUS_TOKEN_EXPIRED);
+    session_reset(session, STATUS_TOKEN_EXPIRED);
     return true;
 }
 
 /* Only what comes before the next heartbeat gets a deadline: those with many different delays would
  * otherwise be many. */
-void link_watch_expiry(struct link *link) {
-    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
-    uint64_t end_ms = link->principal ? link->principal->expires_at_ms : 0;
+void session_arm_expiry(struct session *session) {
+    uint64_t now_ms = clock_wall_ms(&session->loop->clock);
+    uint64_t end_ms = session->principal ? session->principal->expires_at_ms : 0;
     if (end_ms == 0)
         return;
     uint64_t next_ms = end_ms;
-    if (!link->is_reauth_told && link->dialect->reauth)
+    if (!session->is_reauth_told && session->dialect->reauth)
         next_ms = end_ms > REAUTH_MS ? end_ms - REAUTH_MS : 0;
     uint64_t delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
-    if (delay_ms <= link->loop->config->heartbeat_ms)
-        io_loop_deadline_in(link->loop, &link->expiry, DEADLINE_EXPIRY, delay_ms);
+    if (delay_ms <= session->loop->config->heartbeat_ms)
+        io_loop_deadline_in(session->loop, &session->expiry_deadline, DEADLINE_EXPIRY, delay_ms);
 }
 
-void link_expiry_near(struct link *link) {
-    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
-    if (link_ends_with_token(link))
+void session_expiry_near(struct session *session) {
+    uint64_t now_ms = clock_wall_ms(&session->loop->clock);
+    if (session_ends_with_token(session))
         return;
-    if (!link->is_reauth_told && link->dialect->reauth) {
-        link->is_reauth_told = true;
-        if (link->dialect->reauth(link, link->principal->expires_at_ms - now_ms, &link->own) ==
-            STATUS_OK)
-            link_flush(link);
+    if (!session->is_reauth_told && session->dialect->reauth) {
+        session->is_reauth_told = true;
+        if (session->dialect->reauth(session, session->principal->expires_at_ms - now_ms,
+                                     &session->replies) == STATUS_OK)
+            session_flush(session);
         else
-            conn_close(link->conn);
+            conn_close(session->conn);
     }
-    if (link->conn && !link->is_closing)
-        link_watch_expiry(link);
+    if (session->conn && !session->is_closing)
+        session_arm_expiry(session);
 }
 
-void link_admitted(struct link *link, const struct principal *principal) {
-    assert(!link->principal);
-    link->principal = principal;
-    link_watch_expiry(link);
+void session_admit(struct session *session, const struct principal *principal) {
+    assert(!session->principal);
+    session->principal = principal;
+    session_arm_expiry(session);
 }
 
 /* ---- a fresh one ---- */
@@ -82,9 +82,9 @@ static bool is_same(const struct principal *a, const struct principal *b) {
            same_text(a->who.org_id, b->who.org_id) && a->read_all == b->read_all;
 }
 
-/* Owners of runs and workers were looked up when the reader began, and do not change. */
-static bool still_may_read(const struct link_reader *reader, const struct principal *principal) {
-    const struct subscription_options *options = &reader->subscription.options;
+/* Owners of runs and workers were looked up when the subscriber began, and do not change. */
+static bool still_may_read(const struct subscriber *subscriber, const struct principal *principal) {
+    const struct subscription_options *options = &subscriber->subscription.options;
     struct slice topic = topic_is_log(options->topic) ? SLICE("runtime.audit") : options->topic;
     struct grant before = grant_check(options->principal, topic, NULL);
     struct grant after = grant_check(principal, topic, NULL);
@@ -92,20 +92,22 @@ static bool still_may_read(const struct link_reader *reader, const struct princi
            (after.status != STATUS_OK || after.view == options->view);
 }
 
-enum status link_refresh(struct link *link, const struct principal *principal) {
-    if (!is_same(link->principal, principal))
+enum status session_refresh(struct session *session, const struct principal *principal) {
+    if (!is_same(session->principal, principal))
         return STATUS_OWNER_MISMATCH;
-    if (principal_is_expired(principal, clock_wall_ms(&link->loop->clock)))
+    if (principal_is_expired(principal, clock_wall_ms(&session->loop->clock)))
         return STATUS_TOKEN_EXPIRED;
-    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
-        if (!still_may_read(reader, principal))
+    for (const struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        if (!still_may_read(subscriber, principal))
             return STATUS_FORBIDDEN_TOPIC;
-    for (struct link_reader *reader = link->readers; reader; reader = reader->next)
-        reader->subscription.options.principal = principal;
-    principal_unref(link->principal);
-    link->principal = principal_ref(principal);
-    link->is_reauth_told = false;
-    deadline_drop(&link->expiry);
-    link_watch_expiry(link);
+    for (struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        subscriber->subscription.options.principal = principal;
+    principal_unref(session->principal);
+    session->principal = principal_ref(principal);
+    session->is_reauth_told = false;
+    deadline_drop(&session->expiry_deadline);
+    session_arm_expiry(session);
     return STATUS_OK;
 }

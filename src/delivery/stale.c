@@ -1,7 +1,7 @@
 #include "delivery/stale.h"
 
-#include "wire/object_writer.h"
 #include "topic/stream_id.h"
+#include "wire/object_writer.h"
 
 static void put_reasons(struct object_writer *object, const struct continuity *continuity) {
     struct buffer list;

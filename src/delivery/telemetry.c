@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/admit/version_gate.h"
 #include "http/conn.h"
 #include "http/route.h"
 #include "server/server.h"
-#include "http/admit/version_gate.h"
 
 /* ---- decisions about clients ---- */
 

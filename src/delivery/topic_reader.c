@@ -2,12 +2,12 @@
 
 #include <assert.h>
 
-#include "wire/object_writer.h"
 #include "server/server.h"
+#include "wire/object_writer.h"
 
 #define MESSAGE_BYTES_MAX (80u << 20)
 
-static void member_advanced(struct feed_reader *member) {
+static void member_advanced(struct feed_member *member) {
     struct topic_reader *reader = (struct topic_reader *)member;
     if (reader->exchange->conn && !reader->subscription.is_reading)
         reader->go_on(reader);
@@ -22,7 +22,7 @@ void topic_reader_expired(struct topic_reader *reader) {
         reader->timed_out(reader);
 }
 
-static void read_run(struct reader_task *task, struct store_session *session) {
+static void read_run(struct store_task *task, struct store_session *session) {
     struct topic_reader *reader =
         (struct topic_reader *)((char *)task - offsetof(struct topic_reader, task));
     journal_read_run(reader->subscription.read, session);
@@ -66,7 +66,7 @@ enum status topic_reader_open(struct topic_reader *reader, struct exchange *exch
 
 void topic_reader_read(struct topic_reader *reader) {
     exchange_ref(reader->exchange);
-    enum status status = readers_post(reader->exchange->server->readers, &reader->task);
+    enum status status = store_pool_post(reader->exchange->server->store_pool, &reader->task);
     if (status == STATUS_OK)
         return;
     subscription_read_failed(&reader->subscription, status);

@@ -7,18 +7,18 @@
 #ifndef DELIVERY_TOPIC_READER_H
 #define DELIVERY_TOPIC_READER_H
 
+#include "delivery/feeds.h"
 #include "delivery/subscription.h"
 #include "http/exchange.h"
-#include "delivery/feeds.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
 
 struct topic_reader {
-    struct feed_reader member;
+    struct feed_member member;
     struct deadline deadline; /* of one that waits */
     struct exchange *exchange;
     struct subscription subscription;
-    struct reader_task task;
+    struct store_task task;
     struct loop_task back;
     void (*go_on)(struct topic_reader *reader);
     void (*timed_out)(struct topic_reader *reader);

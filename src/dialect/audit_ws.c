@@ -3,16 +3,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "wire/object_writer.h"
-#include "hub/frame_row.h"
-#include "dialect/audit_init.h"
-#include "http/conn.h"
-#include "delivery/dialect.h"
 #include "api/handlers.h"
+#include "delivery/dialect.h"
 #include "delivery/session_token.h"
+#include "dialect/audit_init.h"
 #include "dialect/log_position.h"
-#include "server/server.h"
 #include "dialect/tagged_message.h"
+#include "http/conn.h"
+#include "hub/frame_row.h"
+#include "server/server.h"
+#include "wire/object_writer.h"
 #include "wire/ws_frame.h"
 
 #define PUSH_BYTES_MAX  (128u << 20)
@@ -24,11 +24,11 @@
 
 struct audit {
     struct log_place place;
-    struct audit_init init; /* the filters are in use as long as the link */
+    struct audit_init init; /* the filters are in use as long as the session */
     bool is_told;           /* the init was taken */
     bool has_begun;         /* init_ack is out */
-    struct link_call call;
-    struct link_use use; /* of the nonce, then of the token */
+    struct session_lookup call;
+    struct session_use use; /* of the nonce, then of the token */
 };
 
 static void audit_free(void *state) {
@@ -99,30 +99,31 @@ static const char *error_code(enum status status) {
 }
 
 /* details: an object, or empty. */
-static enum status tell_error(struct link *link, enum status why, struct slice details,
+static enum status tell_error(struct session *session, enum status why, struct slice details,
                               struct buffer *out) {
-    const struct audit *audit = link->state;
+    const struct audit *audit = session->state;
     char reason[124];
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
-    log_place_reason(&audit->place, link, reason);
-    link_tell_error(link, why);
+    log_place_reason(&audit->place, session, reason);
+    session_log_error(session, why);
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("code"), slice_of(error_code(why)));
     object_text(&object, SLICE("message"), slice_of(status_message(why)));
     object_json_given(&object, SLICE("details"), details);
     enum status status = object_end(&object);
     if (status == STATUS_OK)
-        status = tagged_last(link, out, "error", buffer_slice(&body), ws_close_code(why), reason);
+        status =
+            tagged_last(session, out, "error", buffer_slice(&body), ws_close_code(why), reason);
     buffer_release(&body);
     return status;
 }
 
 /* {"name":text,"resume_after":cursor}; the cursor is null where it has none yet. */
-static enum status write_details(const struct link *link, const char *name, const char *text,
+static enum status write_details(const struct session *session, const char *name, const char *text,
                                  struct buffer *out) {
-    const struct audit *audit = link->state;
-    struct query_cursor now = log_place_now(&audit->place, link);
+    const struct audit *audit = session->state;
+    struct query_cursor now = log_place_now(&audit->place, session);
     struct buffer cursor;
     buffer_init(&cursor, SMALL_BYTES_MAX);
     enum status status = query_cursor_write(&cursor, &now);
@@ -134,42 +135,43 @@ static enum status write_details(const struct link *link, const char *name, cons
     return status == STATUS_OK ? ended : status;
 }
 
-static enum status tell_detail(struct link *link, enum status why, const char *name,
+static enum status tell_detail(struct session *session, enum status why, const char *name,
                                const char *text, struct buffer *out) {
     struct buffer details;
     buffer_init(&details, SMALL_BYTES_MAX);
-    enum status status = write_details(link, name, text, &details);
+    enum status status = write_details(session, name, text, &details);
     if (status == STATUS_OK)
-        status = tell_error(link, why, buffer_slice(&details), out);
+        status = tell_error(session, why, buffer_slice(&details), out);
     buffer_release(&details);
     return status;
 }
 
 /* Refuses what the peer said; the text is a member of details. */
-static enum status refuse(struct link *link, enum status why, const char *name, const char *text) {
-    link_tell_why(link, why, ws_close_code(why));
-    enum status status = tell_detail(link, why, name, text, &link->own);
+static enum status refuse(struct session *session, enum status why, const char *name,
+                          const char *text) {
+    session_log_end(session, why, ws_close_code(why));
+    enum status status = tell_detail(session, why, name, text, &session->replies);
     if (status == STATUS_OK)
-        link_close(link);
+        session_close(session);
     return status;
 }
 
-static enum status tell_slow(struct link *link, struct buffer *out) {
-    const struct audit *audit = link->state;
+static enum status tell_slow(struct session *session, struct buffer *out) {
+    const struct audit *audit = session->state;
     struct buffer details;
     buffer_init(&details, SMALL_BYTES_MAX);
-    enum status status = log_place_slow(&audit->place, link, &details);
+    enum status status = log_place_slow(&audit->place, session, &details);
     if (status == STATUS_OK)
-        status = tell_error(link, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
+        status = tell_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
     buffer_release(&details);
     return status;
 }
 
 /* Nothing is wrong with the session but its connection. */
-static enum status tell_reconnect(struct link *link, uint64_t retry_after_ms, enum close_code code,
-                                  struct buffer *out) {
-    const struct audit *audit = link->state;
-    struct query_cursor now = log_place_now(&audit->place, link);
+static enum status tell_reconnect(struct session *session, uint64_t retry_after_ms,
+                                  enum close_code code, struct buffer *out) {
+    const struct audit *audit = session->state;
+    struct query_cursor now = log_place_now(&audit->place, session);
     char reason[124];
     struct buffer body;
     buffer_init(&body, SMALL_BYTES_MAX);
@@ -179,30 +181,31 @@ static enum status tell_reconnect(struct link *link, uint64_t retry_after_ms, en
         status = query_cursor_write(&body, &now);
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
-    log_place_reason(&audit->place, link, reason);
+    log_place_reason(&audit->place, session, reason);
     if (status == STATUS_OK)
-        status = tagged_last(link, out, "reconnect", buffer_slice(&body), code, reason);
+        status = tagged_last(session, out, "reconnect", buffer_slice(&body), code, reason);
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
+static enum status tell_failed(struct session *session, enum status why, struct buffer *out) {
     if (why == STATUS_WS_SILENT)
-        return tell_reconnect(link, io_loop_backoff_ms(link->loop), ws_close_code(why), out);
-    return tell_detail(link, why, "reason", status_code(why), out);
+        return tell_reconnect(session, io_loop_backoff_ms(session->loop), ws_close_code(why), out);
+    return tell_detail(session, why, "reason", status_code(why), out);
 }
 
-static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
-    return tell_reconnect(link, retry_after_ms, CLOSE_RESTARTING, out);
+static enum status tell_leaving(struct session *session, uint64_t retry_after_ms,
+                                struct buffer *out) {
+    return tell_reconnect(session, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
 /* ---- the course of it ---- */
 
 /* {"name":cursor and what follows}. */
-static enum status tell_cursor(struct link *link, const char *tag, const char *name,
+static enum status tell_cursor(struct session *session, const char *tag, const char *name,
                                const char *rest, struct buffer *out) {
-    const struct audit *audit = link->state;
-    struct query_cursor now = log_place_now(&audit->place, link);
+    const struct audit *audit = session->state;
+    struct query_cursor now = log_place_now(&audit->place, session);
     struct buffer body;
     buffer_init(&body, SMALL_BYTES_MAX);
     enum status status = buffer_printf(&body, "{\"%s\":", name);
@@ -211,53 +214,53 @@ static enum status tell_cursor(struct link *link, const char *tag, const char *n
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, slice_of(rest));
     if (status == STATUS_OK)
-        status = tagged_say(link, out, tag, buffer_slice(&body));
+        status = tagged_say(session, out, tag, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_caught_up(struct link_reader *reader, struct buffer *out) {
-    return tell_cursor(reader->link, "replay_complete", "cursor", "}", out);
+static enum status tell_caught_up(struct subscriber *subscriber, struct buffer *out) {
+    return tell_cursor(subscriber->session, "replay_complete", "cursor", "}", out);
 }
 
 /* Before the init this is its time running out. A ping goes with each heartbeat, since a peer that
  * has nothing to say answers it, and is heard. */
-static enum status heartbeat(struct link *link, struct buffer *out) {
-    const struct audit *audit = link->state;
+static enum status heartbeat(struct session *session, struct buffer *out) {
+    const struct audit *audit = session->state;
     char rest[64];
     if (!audit->is_told)
-        return refuse(link, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
+        return refuse(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
     if (!audit->has_begun)
         return STATUS_OK;
     (void)snprintf(rest, sizeof(rest), ",\"interval_ms\":%" PRIu64 "}",
-                   link->server->config.heartbeat_ms);
-    enum status status = tell_cursor(link, "heartbeat", "last_cursor", rest, out);
-    return status == STATUS_OK ? websocket_ping(link, out) : status;
+                   session->server->config.heartbeat_ms);
+    enum status status = tell_cursor(session, "heartbeat", "last_cursor", rest, out);
+    return status == STATUS_OK ? websocket_ping(session, out) : status;
 }
 
-static enum status tell_begin(struct link *link) {
-    struct uuid session = uuid7_next(&link->loop->ids, clock_wall_ms(&link->loop->clock));
+static enum status tell_begin(struct session *session) {
+    struct uuid session_id = uuid7_next(&session->loop->ids, clock_wall_ms(&session->loop->clock));
     char id[UUID_TEXT_SIZE];
     char body[160];
-    uuid_format(&session, id);
+    uuid_format(&session_id, id);
     int size = snprintf(body, sizeof(body),
                         "{\"session_id\":\"%.*s\",\"heartbeat_interval_ms\":%" PRIu64 "}",
-                        UUID_TEXT_SIZE, id, link->server->config.heartbeat_ms);
-    return tagged_say(link, &link->own, "init_ack", (struct slice){body, (size_t)size});
+                        UUID_TEXT_SIZE, id, session->server->config.heartbeat_ms);
+    return tagged_say(session, &session->replies, "init_ack", (struct slice){body, (size_t)size});
 }
 
-static void opened(struct link *link, struct link_opening *opening) {
-    struct audit *audit = link->state;
-    struct link_reader *reader = opening->readers[0];
-    if (reader->subscription.is_open) {
-        if (tell_begin(link) != STATUS_OK) {
-            conn_close(link->conn);
+static void opened(struct session *session, struct session_opening *opening) {
+    struct audit *audit = session->state;
+    struct subscriber *subscriber = opening->subscribers[0];
+    if (subscriber->subscription.is_open) {
+        if (tell_begin(session) != STATUS_OK) {
+            conn_close(session->conn);
             return;
         }
         audit->has_begun = true;
     }
-    link_reader_start(reader);
-    link_flush(link);
+    subscriber_start(subscriber);
+    session_flush(session);
 }
 
 /* ---- the init ---- */
@@ -267,82 +270,83 @@ static bool wants(const void *user, const struct frame_content *content) {
     return log_place_is_before(&audit->place, content) && audit_init_wants(&audit->init, content);
 }
 
-static enum status begin(struct link *link) {
-    struct audit *audit = link->state;
+static enum status begin(struct session *session) {
+    struct audit *audit = session->state;
     bool is_choosy = audit->place.is_future || audit_init_filters(&audit->init);
     const struct subscription_options options = {
-        .view = grant_check(link->principal, SLICE("runtime.audit"), NULL).view,
+        .view = grant_check(session->principal, SLICE("runtime.audit"), NULL).view,
         .has_event_cursor = audit->place.asked.given,
         .event_cursor = audit->place.asked.cursor,
         .wants = is_choosy ? wants : NULL,
         .wants_user = audit,
     };
-    struct link_reader *reader;
-    enum status status = link_reader_make(link, SLICE(LOG_TOPIC), &options, &reader);
+    struct subscriber *subscriber;
+    enum status status = subscriber_new(session, SLICE(LOG_TOPIC), &options, &subscriber);
     if (status != STATUS_OK)
         return status;
-    reader->form = websocket_deflates(link) ? &deflated_form : &plain_form;
-    return link_open_one(link, reader);
+    subscriber->form = websocket_deflates(session) ? &deflated_form : &plain_form;
+    return session_open_one(session, subscriber);
 }
 
 /* Who asks is not who it says, or may not: counted, logged, and told. */
-static enum status deny(struct link *link, enum status why, const char *reason) {
+static enum status deny(struct session *session, enum status why, const char *reason) {
     if (status_http(why) == 401 || status_http(why) == 403)
-        link_tell_refused(link, (struct slice){NULL, 0}, why);
-    link->close_code = (unsigned)ws_close_code(why);
-    return refuse(link, why, "reason", reason);
+        session_log_refused(session, (struct slice){NULL, 0}, why);
+    session->close_code = (unsigned)ws_close_code(why);
+    return refuse(session, why, "reason", reason);
 }
 
-static void call_free(struct link_call *call) {
+static void call_free(struct session_lookup *call) {
     (void)call;
 }
 
-static void call_use(struct link *link, enum single_use_kind kind, struct slice id,
-                     uint64_t until_ms,
-                     void (*done)(struct link *link, struct link_call *call, enum status status)) {
-    struct audit *audit = link->state;
-    audit->use = (struct link_use){.use = {.kind = kind, .expires_at_ms = until_ms}, .id = id};
-    audit->call = (struct link_call){NULL, done, call_free, &audit->use};
-    link_call(link, &audit->call);
+static void
+call_use(struct session *session, enum single_use_kind kind, struct slice id, uint64_t until_ms,
+         void (*done)(struct session *session, struct session_lookup *call, enum status status)) {
+    struct audit *audit = session->state;
+    audit->use = (struct session_use){.use = {.kind = kind, .expires_at_ms = until_ms}, .id = id};
+    audit->call = (struct session_lookup){NULL, done, call_free, &audit->use};
+    session_look_up(session, &audit->call);
 }
 
-static void admitted(struct link *link, enum status status, const char *reason) {
+static void admitted(struct session *session, enum status status, const char *reason) {
     if (status == STATUS_OK) {
-        status = begin(link);
+        status = begin(session);
         reason = status_code(status);
     }
-    if (status != STATUS_OK && deny(link, status, reason) != STATUS_OK)
-        conn_close(link->conn);
+    if (status != STATUS_OK && deny(session, status, reason) != STATUS_OK)
+        conn_close(session->conn);
 }
 
-static void token_used(struct link *link, struct link_call *call, enum status status) {
+static void token_used(struct session *session, struct session_lookup *call, enum status status) {
     (void)call;
-    admitted(link, status, status_code(status));
+    admitted(session, status, status_code(status));
 }
 
-static void nonce_used(struct link *link, struct link_call *call, enum status status) {
-    struct slice id = link->principal->token_id;
+static void nonce_used(struct session *session, struct session_lookup *call, enum status status) {
+    struct slice id = session->principal->token_id;
     (void)call;
-    if (status != STATUS_OK || !link->loop->config->token_single_use)
-        admitted(link, status,
+    if (status != STATUS_OK || !session->loop->config->token_single_use)
+        admitted(session, status,
                  status == STATUS_TOKEN_REPLAYED ? "nonce_used" : status_code(status));
     else if (!id.data)
-        admitted(link, STATUS_MISSING_JTI, status_code(STATUS_MISSING_JTI));
+        admitted(session, STATUS_MISSING_JTI, status_code(STATUS_MISSING_JTI));
     else
-        call_use(link, SINGLE_USE_TOKEN, id, single_use_token_until_ms(link->principal),
+        call_use(session, SINGLE_USE_TOKEN, id, single_use_token_until_ms(session->principal),
                  token_used);
 }
 
-static enum status check_capability(struct link *link, struct slice capability, uint64_t now_ms) {
+static enum status check_capability(struct session *session, struct slice capability,
+                                    uint64_t now_ms) {
     const struct principal *principal = NULL;
     struct token_bearer bearer = {0};
     enum status status =
-        gate_admit_token(&link->server->gate, capability, now_ms, &principal, &bearer);
+        gate_admit_token(&session->server->gate, capability, now_ms, &principal, &bearer);
     if (bearer.size > 0)
-        link->bearer = strndup(bearer.name, bearer.size);
+        session->bearer = strndup(bearer.name, bearer.size);
     if (status != STATUS_OK)
         return status;
-    link_admitted(link, principal);
+    session_admit(session, principal);
     if (principal_is_expired(principal, now_ms))
         return STATUS_TOKEN_EXPIRED;
     return grant_check(principal, SLICE("runtime.audit"), NULL).status;
@@ -350,34 +354,35 @@ static enum status check_capability(struct link *link, struct slice capability, 
 
 /* The capability first: who has none cannot use up nonces. A nonce is no token: what is wrong with
  * it is a failed authentication, whatever it is. */
-static enum status admit(struct link *link) {
-    struct audit *audit = link->state;
+static enum status admit(struct session *session) {
+    struct audit *audit = session->state;
     const struct audit_init *init = &audit->init;
-    uint64_t now_ms = clock_wall_ms(&link->loop->clock);
-    enum status status = check_capability(link, init->capability, now_ms);
+    uint64_t now_ms = clock_wall_ms(&session->loop->clock);
+    enum status status = check_capability(session, init->capability, now_ms);
     if (status != STATUS_OK)
-        return deny(link, status, status_code(status));
+        return deny(session, status, status_code(status));
     if (init->at_ms > now_ms + NONCE_SKEW_MS_MAX || now_ms > init->at_ms + NONCE_SKEW_MS_MAX)
-        return deny(link, STATUS_INVALID_TOKEN, "ts_out_of_skew");
+        return deny(session, STATUS_INVALID_TOKEN, "ts_out_of_skew");
     if (init->has_cursor)
         log_place_set(&audit->place, &init->cursor, now_ms);
-    io_loop_deadline(link->loop, &link->pulse, DEADLINE_PULSE);
-    call_use(link, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1, nonce_used);
+    io_loop_deadline(session->loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
+    call_use(session, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1,
+             nonce_used);
     return STATUS_OK;
 }
 
-static enum status receive(struct link *link, struct slice text) {
-    struct audit *audit = link->state;
+static enum status receive(struct session *session, struct slice text) {
+    struct audit *audit = session->state;
     const char *problem = "";
     if (audit->is_told)
-        return refuse(link, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
+        return refuse(session, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
     enum status status = audit_init_read(text, &audit->init, &problem);
     if (status == STATUS_INVALID_MESSAGE)
-        return refuse(link, status, "reason", problem);
+        return refuse(session, status, "reason", problem);
     if (status != STATUS_OK)
-        return refuse(link, status, "reason", status_code(status));
+        return refuse(session, status, "reason", status_code(status));
     audit->is_told = true;
-    return admit(link);
+    return admit(session);
 }
 
 static const struct dialect audit_ws_dialect = {
@@ -410,8 +415,8 @@ void handle_audit_ws(struct exchange *exchange) {
     }
     if (after.given)
         log_place_set(&audit->place, &after.cursor, clock_wall_ms(&loop->clock));
-    struct link *link = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
-    if (link && link->conn)
-        io_loop_deadline_in(loop, &link->pulse, DEADLINE_PULSE,
+    struct session *session = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
+    if (session && session->conn)
+        io_loop_deadline_in(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
                             loop->config->audit_init_timeout_ms);
 }

@@ -12,8 +12,9 @@
 
 /* ---- pieces ---- */
 
-static enum status put_piece(const struct link *link, struct buffer *out, struct slice piece) {
-    const struct event_stream *state = link->state;
+static enum status put_piece(const struct session *session, struct buffer *out,
+                             struct slice piece) {
+    const struct event_stream *state = session->state;
     return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
@@ -40,7 +41,7 @@ enum status event_stream_encode(const struct page *page, const struct io_loop *l
     }
     if (status == STATUS_OK)
         status = pass(writer, loop, after, page->batch.through_seq, target);
-    /* Of a page without a word for its reader nothing is sent. */
+    /* Of a page without a word for its subscriber nothing is sent. */
     if (status == STATUS_OK && piece.size > 0)
         status = http1_chunk(out, buffer_slice(&piece));
     buffer_release(&piece);
@@ -49,74 +50,75 @@ enum status event_stream_encode(const struct page *page, const struct io_loop *l
 
 /* ---- notices ---- */
 
-enum status event_stream_tell_id(const struct link *link, struct buffer *out, const char *event,
-                                 struct slice id, struct slice data) {
+enum status event_stream_tell_id(const struct session *session, struct buffer *out,
+                                 const char *event, struct slice id, struct slice data) {
     struct buffer piece;
     buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
     enum status status =
         sse_event(&piece, &(struct sse_event){.id = id, .event = slice_of(event), .data = data});
     if (status == STATUS_OK)
-        status = put_piece(link, out, buffer_slice(&piece));
+        status = put_piece(session, out, buffer_slice(&piece));
     buffer_release(&piece);
     return status;
 }
 
-enum status event_stream_tell(const struct link *link, struct buffer *out, const char *event,
+enum status event_stream_tell(const struct session *session, struct buffer *out, const char *event,
                               struct slice data) {
-    return event_stream_tell_id(link, out, event, (struct slice){NULL, 0}, data);
+    return event_stream_tell_id(session, out, event, (struct slice){NULL, 0}, data);
 }
 
-enum status event_stream_heartbeat(struct link *link, struct buffer *out) {
+enum status event_stream_heartbeat(struct session *session, struct buffer *out) {
     struct buffer piece;
     buffer_init(&piece, 64);
     enum status status = sse_comment(&piece, SLICE(" heartbeat"));
     if (status == STATUS_OK)
-        status = put_piece(link, out, buffer_slice(&piece));
+        status = put_piece(session, out, buffer_slice(&piece));
     buffer_release(&piece);
     return status;
 }
 
-enum status event_stream_end(struct link *link, struct buffer *out) {
-    const struct event_stream *state = link->state;
+enum status event_stream_end(struct session *session, struct buffer *out) {
+    const struct event_stream *state = session->state;
     return state->is_chunked ? http1_chunk_end(out) : STATUS_OK;
 }
 
 /* Clients come back by themselves, from their last id. */
-enum status event_stream_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
+enum status event_stream_leaving(struct session *session, uint64_t retry_after_ms,
+                                 struct buffer *out) {
     struct buffer piece;
     buffer_init(&piece, 64);
     enum status status = sse_retry(&piece, retry_after_ms);
     if (status == STATUS_OK)
-        status = put_piece(link, out, buffer_slice(&piece));
+        status = put_piece(session, out, buffer_slice(&piece));
     if (status == STATUS_OK)
-        status = event_stream_end(link, out);
+        status = event_stream_end(session, out);
     buffer_release(&piece);
     return status;
 }
 
-enum status event_stream_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+enum status event_stream_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 4096);
-    link_tell_error(link, STATUS_REAUTH_REQUIRED);
+    session_log_error(session, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell(link, out, "reauth_required", buffer_slice(&body));
+        status = event_stream_tell(session, out, "reauth_required", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
 /* Without the end of the chunks, so that nobody takes it for a whole one. */
-enum status event_stream_failed(struct link *link, enum status failed, struct buffer *out) {
+enum status event_stream_failed(struct session *session, enum status failed, struct buffer *out) {
     char body[96];
     int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
-    link_tell_error(link, failed);
-    return event_stream_tell(link, out, "error", (struct slice){body, (size_t)size});
+    session_log_error(session, failed);
+    return event_stream_tell(session, out, "error", (struct slice){body, (size_t)size});
 }
 
 /* What the look found, stale or failed, is told when its turn comes. */
-void event_stream_opened(struct link *link, struct link_opening *opening) {
-    (void)link;
-    link_reader_start(opening->readers[0]);
+void event_stream_opened(struct session *session, struct session_opening *opening) {
+    (void)session;
+    subscriber_start(opening->subscribers[0]);
 }
 
 /* ---- beginning ---- */
@@ -143,36 +145,36 @@ static enum status write_head(struct exchange *exchange, bool is_chunked, struct
     return status;
 }
 
-struct link *event_stream_make(struct exchange *exchange, const struct dialect *dialect,
-                               struct event_stream *state) {
-    struct link *link = NULL;
+struct session *event_stream_make(struct exchange *exchange, const struct dialect *dialect,
+                                  struct event_stream *state) {
+    struct session *session = NULL;
     struct buffer head;
     buffer_init(&head, HEAD_BYTES_MAX);
     state->is_chunked = exchange->request->version_minor > 0;
     enum status status = write_head(exchange, state->is_chunked, &head);
     if (status == STATUS_OK) {
-        link = link_make(exchange, &(struct link_options){dialect, exchange->principal, state,
-                                                          buffer_slice(&head)});
+        session = session_new(exchange, &(struct session_options){dialect, exchange->principal,
+                                                                  state, buffer_slice(&head)});
     } else {
         dialect->state_free(state);
         exchange_answer_status(exchange, status);
     }
     buffer_release(&head);
-    return link;
+    return session;
 }
 
-void event_stream_begin(struct link *link, struct slice topic,
+void event_stream_begin(struct session *session, struct slice topic,
                         const struct subscription_options *options, const struct page_form *form) {
-    struct link_reader *reader = NULL;
-    enum status status = link_reader_make(link, topic, options, &reader);
+    struct subscriber *subscriber = NULL;
+    enum status status = subscriber_new(session, topic, options, &subscriber);
     if (status == STATUS_OK) {
-        reader->form = form;
-        status = link_open_one(link, reader);
+        subscriber->form = form;
+        status = session_open_one(session, subscriber);
     }
     if (status == STATUS_OK)
-        link_flush(link);
+        session_flush(session);
     else
-        link_close(link);
+        session_close(session);
 }
 
 void event_stream_answer_head(struct exchange *exchange) {

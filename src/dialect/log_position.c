@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "wire/object_writer.h"
 #include "server/server.h"
+#include "wire/object_writer.h"
 
 void log_place_set(struct log_place *place, const struct event_cursor *cursor, uint64_t now_ms) {
     place->asked = (struct query_cursor){true, *cursor};
@@ -21,12 +21,12 @@ bool log_place_is_before(const struct log_place *place, const struct frame_conte
     return !place->is_future || event_cursor_compare(&cursor, &place->asked.cursor) > 0;
 }
 
-struct query_cursor log_place_now(const struct log_place *place, const struct link *link) {
+struct query_cursor log_place_now(const struct log_place *place, const struct session *session) {
     static const struct uuid none;
-    const struct link_reader *reader = link->readers;
-    if (!reader || uuid_compare(&reader->subscription.cursor, &none) == 0)
+    const struct subscriber *subscriber = session->subscribers;
+    if (!subscriber || uuid_compare(&subscriber->subscription.cursor, &none) == 0)
         return place->asked;
-    struct event_cursor at = event_cursor_of(&reader->subscription.cursor);
+    struct event_cursor at = event_cursor_of(&subscriber->subscription.cursor);
     /* What it stepped over does not take it back: on the way to a place in the future, or what is
      * hidden in the millisecond of the place. */
     if (place->asked.given && event_cursor_compare(&at, &place->asked.cursor) < 0)
@@ -34,11 +34,12 @@ struct query_cursor log_place_now(const struct log_place *place, const struct li
     return (struct query_cursor){true, at};
 }
 
-enum status log_place_slow(const struct log_place *place, const struct link *link,
+enum status log_place_slow(const struct log_place *place, const struct session *session,
                            struct buffer *out) {
-    const struct config *config = &link->server->config;
-    const struct subscription *subscription = link->readers ? &link->readers->subscription : NULL;
-    struct query_cursor now = log_place_now(place, link);
+    const struct config *config = &session->server->config;
+    const struct subscription *subscription =
+        session->subscribers ? &session->subscribers->subscription : NULL;
+    struct query_cursor now = log_place_now(place, session);
     struct buffer cursor;
     buffer_init(&cursor, 2 + EVENT_CURSOR_SIZE_MAX);
     enum status status = query_cursor_write(&cursor, &now);
@@ -48,18 +49,19 @@ enum status log_place_slow(const struct log_place *place, const struct link *lin
                       subscription->window.head_seq + 1 > subscription->next_seq
                           ? subscription->window.head_seq + 1 - subscription->next_seq
                           : 0);
-    object_number(&object, SLICE("strikes"), link->strikes.count);
+    object_number(&object, SLICE("strikes"), session->strikes.count);
     object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
-    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(link->loop));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->loop));
     enum status ended = object_end(&object);
     buffer_release(&cursor);
     return status == STATUS_OK ? ended : status;
 }
 
-void log_place_reason(const struct log_place *place, const struct link *link, char text[124]) {
+void log_place_reason(const struct log_place *place, const struct session *session,
+                      char text[124]) {
     char cursor[EVENT_CURSOR_SIZE_MAX];
-    struct query_cursor now = log_place_now(place, link);
+    struct query_cursor now = log_place_now(place, session);
     text[0] = '\0';
     if (!now.given)
         return;

@@ -1,5 +1,5 @@
-/* Where a reader of the whole log is, as an event cursor, which is what its clients know.
- * Belongs to the link's loop. A value in the dialect's state; allocates nothing.
+/* Where a subscriber of the whole log is, as an event cursor, which is what its clients know.
+ * Belongs to the session's loop. A value in the dialect's state; allocates nothing.
  * Errors: the buffer's own.
  * Behind a cursor of the future comes only what is greater than it, as in lists of the log. */
 #ifndef DIALECT_LOG_POSITION_H
@@ -8,7 +8,7 @@
 #include "delivery/session.h"
 #include "http/query_cursor.h"
 
-/* Before anything was sent the reader stands where it was asked to begin. */
+/* Before anything was sent the subscriber stands where it was asked to begin. */
 struct log_place {
     struct query_cursor asked;
     bool is_future; /* when it was asked for */
@@ -20,12 +20,12 @@ void log_place_set_head(struct log_place *place, uint64_t now_ms);
 /* Whether the event is behind it. */
 bool log_place_is_before(const struct log_place *place, const struct frame_content *content);
 
-/* The link's position; given is false before the first event of a log read from its start. */
-struct query_cursor log_place_now(const struct log_place *place, const struct link *link);
+/* The session's position; given is false before the first event of a log read from its start. */
+struct query_cursor log_place_now(const struct log_place *place, const struct session *session);
 /* {"lag","strikes","max_strikes","resume_after","reconnect_after_ms"} */
-MUST_CHECK enum status log_place_slow(const struct log_place *place, const struct link *link,
+MUST_CHECK enum status log_place_slow(const struct log_place *place, const struct session *session,
                                       struct buffer *out);
 /* "resume_after CURSOR", for the reason of a close; empty where there is none. */
-void log_place_reason(const struct log_place *place, const struct link *link, char text[124]);
+void log_place_reason(const struct log_place *place, const struct session *session, char text[124]);
 
 #endif

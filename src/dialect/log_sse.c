@@ -1,11 +1,11 @@
 /* The whole log as an event stream, by event cursor. */
 #include <stdlib.h>
 
-#include "hub/frame_row.h"
+#include "api/handlers.h"
 #include "delivery/dialect.h"
 #include "dialect/event_stream.h"
-#include "api/handlers.h"
 #include "dialect/log_position.h"
+#include "hub/frame_row.h"
 #include "server/server.h"
 #include "wire/sse.h"
 
@@ -41,21 +41,21 @@ static const struct page_form bare_form = {PAGE_FORM_LOG_SSE_BARE, EVENT_STREAM_
 
 /* ---- notices ---- */
 
-static enum status tell_slow(struct link *link, struct buffer *out) {
-    const struct log_stream *state = link->state;
+static enum status tell_slow(struct session *session, struct buffer *out) {
+    const struct log_stream *state = session->state;
     struct buffer details, body;
     buffer_init(&details, 1024);
     buffer_init(&body, 2048);
-    link_tell_error(link, STATUS_SLOW_CONSUMER);
-    enum status status = log_place_slow(&state->place, link, &details);
+    session_log_error(session, STATUS_SLOW_CONSUMER);
+    enum status status = log_place_slow(&state->place, session, &details);
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, SLICE("{\"code\":\"slow_consumer\","));
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, slice_from(buffer_slice(&details), 1));
     if (status == STATUS_OK)
-        status = event_stream_tell(link, out, "slow_consumer", buffer_slice(&body));
+        status = event_stream_tell(session, out, "slow_consumer", buffer_slice(&body));
     if (status == STATUS_OK)
-        status = event_stream_end(link, out);
+        status = event_stream_end(session, out);
     buffer_release(&body);
     buffer_release(&details);
     return status;
@@ -63,8 +63,8 @@ static enum status tell_slow(struct link *link, struct buffer *out) {
 
 /* Where it begins, for clients that did not say so: without an id they would begin at the head
  * again, and miss what came between. */
-static enum status tell_begin(struct link *link) {
-    const struct log_stream *state = link->state;
+static enum status tell_begin(struct session *session) {
+    const struct log_stream *state = session->state;
     char id[EVENT_CURSOR_SIZE_MAX];
     size_t id_size = event_cursor_encode(&state->place.asked.cursor, id);
     struct buffer body;
@@ -75,8 +75,8 @@ static enum status tell_begin(struct link *link) {
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
-        status = event_stream_tell_id(link, &link->own, "bootstrap", (struct slice){id, id_size},
-                                      buffer_slice(&body));
+        status = event_stream_tell_id(session, &session->replies, "bootstrap",
+                                      (struct slice){id, id_size}, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -125,8 +125,8 @@ static bool read_place(struct exchange *exchange, struct log_place *place, bool 
     return true;
 }
 
-static void begin(struct link *link, bool from_head, enum grant_view view) {
-    struct log_stream *state = link->state;
+static void begin(struct session *session, bool from_head, enum grant_view view) {
+    struct log_stream *state = session->state;
     struct subscription_options options = {
         .view = view,
         .has_event_cursor = state->place.asked.given,
@@ -134,10 +134,10 @@ static void begin(struct link *link, bool from_head, enum grant_view view) {
         .wants = state->place.is_future ? wants : NULL,
         .wants_user = &state->place,
     };
-    if (from_head && tell_begin(link) != STATUS_OK)
-        link_close(link);
+    if (from_head && tell_begin(session) != STATUS_OK)
+        session_close(session);
     else
-        event_stream_begin(link, SLICE(LOG_TOPIC), &options,
+        event_stream_begin(session, SLICE(LOG_TOPIC), &options,
                            state->stream.is_chunked ? &chunked_form : &bare_form);
 }
 
@@ -162,7 +162,7 @@ void handle_log_sse(struct exchange *exchange) {
         return;
     }
     state->place = place;
-    struct link *link = event_stream_make(exchange, &log_sse_dialect, &state->stream);
-    if (link && link->conn)
-        begin(link, from_head, view);
+    struct session *session = event_stream_make(exchange, &log_sse_dialect, &state->stream);
+    if (session && session->conn)
+        begin(session, from_head, view);
 }

@@ -3,16 +3,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "wire/object_writer.h"
-#include "delivery/stale.h"
 #include "api/handlers.h"
-#include "server/server.h"
-#include "http/store_read.h"
+#include "delivery/stale.h"
 #include "delivery/telemetry.h"
 #include "delivery/topic_reader.h"
+#include "http/store_read.h"
 #include "io/transport.h"
+#include "server/server.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define WAIT_MS_MAX 60000
 /* An answer ends behind the message that fills it; next_cursor says where to go on. */

@@ -2,14 +2,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "delivery/dialect.h"
-#include "dialect/event_stream.h"
 #include "api/handlers.h"
-#include "delivery/session_snapshot.h"
+#include "delivery/dialect.h"
 #include "delivery/notices.h"
+#include "delivery/session_snapshot.h"
+#include "delivery/topic_reader.h"
+#include "dialect/event_stream.h"
 #include "http/query_cursor.h"
 #include "server/server.h"
-#include "delivery/topic_reader.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/sse.h"
@@ -35,7 +35,7 @@ static enum status put_frame(const struct io_loop *loop, struct frame *frame, st
     return status == STATUS_OK ? sse_event(out, &event) : status;
 }
 
-/* What is hidden from the reader is covered all the same, and need not be looked at again. */
+/* What is hidden from the subscriber is covered all the same, and need not be looked at again. */
 static enum status put_progress(const struct io_loop *loop, uint64_t after, uint64_t through,
                                 struct buffer *out) {
     char id[POSITION_BYTES_MAX];
@@ -67,68 +67,68 @@ static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTE
 /* Names the position it begins behind: a client that comes back before a frame came would resume
  * at the stale one again, or at the head and miss what was between. A snapshot has none until its
  * end. */
-static enum status tell_bootstrap(struct link_reader *reader, struct buffer *out) {
+static enum status tell_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
-    struct slice position = position_write(reader->subscription.bootstrap.from_seq - 1,
-                                           reader->link->server->epoch, id);
+    struct slice position = position_write(subscriber->subscription.bootstrap.from_seq - 1,
+                                           subscriber->session->server->epoch, id);
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, reader->subscription.options.topic);
+        status = json_write_string(&body, subscriber->subscription.options.topic);
     if (status == STATUS_OK)
-        status = buffer_printf(&body, ",\"epoch\":\"%s\",", reader->link->server->epoch);
+        status = buffer_printf(&body, ",\"epoch\":\"%s\",", subscriber->session->server->epoch);
     size_t begin = body.size;
     if (status == STATUS_OK)
-        status = notice_bootstrap(reader, &body);
+        status = notice_bootstrap(subscriber, &body);
     /* The members stand beside the topic. */
     if (status == STATUS_OK)
         memmove(body.data + begin, body.data + begin + 1, --body.size - begin);
     if (status == STATUS_OK)
-        status = event_stream_tell_id(reader->link, out, "bootstrap",
-                                      reader->snapshot ? NO_ID : position, buffer_slice(&body));
+        status = event_stream_tell_id(subscriber->session, out, "bootstrap",
+                                      subscriber->snapshot ? NO_ID : position, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
 /* The last part names the position it stands for, so that a client that lost its connection then
  * need not begin again. */
-static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
-    const struct link_snapshot *snapshot = reader->snapshot;
+static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *out) {
+    const struct subscriber_snapshot *snapshot = subscriber->snapshot;
     char id[POSITION_BYTES_MAX];
     struct buffer body;
     struct slice position =
         position_write(snapshot->snapshot->watermark, snapshot->snapshot->epoch, id);
     buffer_init(&body, EVENT_STREAM_BYTES_MAX);
-    enum status status = link_snapshot_write(snapshot, &body);
+    enum status status = subscriber_snapshot_write(snapshot, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell_id(reader->link, out, "snapshot",
-                                      link_snapshot_is_last(snapshot) ? position : NO_ID,
+        status = event_stream_tell_id(subscriber->session, out, "snapshot",
+                                      subscriber_snapshot_is_last(snapshot) ? position : NO_ID,
                                       buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
+static enum status tell_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 65536);
-    link_tell_error(reader->link, STATUS_STALE_CURSOR);
-    enum status status = notice_stale(reader, &body);
+    session_log_error(subscriber->session, STATUS_STALE_CURSOR);
+    enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell(reader->link, out, "stale_cursor", buffer_slice(&body));
+        status = event_stream_tell(subscriber->session, out, "stale_cursor", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_slow(struct link *link, struct buffer *out) {
+static enum status tell_slow(struct session *session, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 65536);
-    link_tell_error(link, STATUS_SLOW_CONSUMER);
-    enum status status = notice_slow(link, &body);
+    session_log_error(session, STATUS_SLOW_CONSUMER);
+    enum status status = notice_slow(session, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell(link, out, "slow_consumer", buffer_slice(&body));
+        status = event_stream_tell(session, out, "slow_consumer", buffer_slice(&body));
     if (status == STATUS_OK)
-        status = event_stream_end(link, out);
+        status = event_stream_end(session, out);
     buffer_release(&body);
     return status;
 }
@@ -199,7 +199,7 @@ void handle_sse(struct exchange *exchange) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
-    struct link *link = event_stream_make(exchange, &sse_dialect, state);
-    if (link && link->conn)
-        event_stream_begin(link, name, &options, state->is_chunked ? &chunked_form : &bare_form);
+    struct session *session = event_stream_make(exchange, &sse_dialect, state);
+    if (session && session->conn)
+        event_stream_begin(session, name, &options, state->is_chunked ? &chunked_form : &bare_form);
 }

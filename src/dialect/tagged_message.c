@@ -14,18 +14,20 @@ enum status tagged_write(struct buffer *out, const char *tag, struct slice body)
     return status == STATUS_OK ? buffer_append_slice(out, slice_from(body, 1)) : status;
 }
 
-enum status tagged_say(struct link *link, struct buffer *out, const char *tag, struct slice body) {
+enum status tagged_say(struct session *session, struct buffer *out, const char *tag,
+                       struct slice body) {
     struct buffer text;
     buffer_init(&text, body.size + TAG_BYTES_MAX);
     enum status status = tagged_write(&text, tag, body);
     if (status == STATUS_OK)
-        status = websocket_text(link->loop, out, buffer_slice(&text), websocket_deflates(link));
+        status =
+            websocket_text(session->loop, out, buffer_slice(&text), websocket_deflates(session));
     buffer_release(&text);
     return status;
 }
 
-enum status tagged_last(struct link *link, struct buffer *out, const char *tag, struct slice body,
-                        enum close_code code, const char *reason) {
-    enum status status = tagged_say(link, out, tag, body);
+enum status tagged_last(struct session *session, struct buffer *out, const char *tag,
+                        struct slice body, enum close_code code, const char *reason) {
+    enum status status = tagged_say(session, out, tag, body);
     return status == STATUS_OK ? ws_close_write(out, (unsigned)code, slice_of(reason)) : status;
 }

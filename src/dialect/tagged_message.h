@@ -1,8 +1,8 @@
 /* Tagged messages: {"type":…} and the members of a body, as the topic and audit sockets speak.
- * Belongs to the link's loop. Appends whole WebSocket messages to the caller's buffer, all or
+ * Belongs to the session's loop. Appends whole WebSocket messages to the caller's buffer, all or
  * nothing.
  * Errors: the buffer's own, and the compressor's.
- * The tag comes first, so that a reader can tell a message by its beginning. */
+ * The tag comes first, so that a subscriber can tell a message by its beginning. */
 #ifndef DIALECT_TAGGED_MESSAGE_H
 #define DIALECT_TAGGED_MESSAGE_H
 
@@ -10,11 +10,11 @@
 
 /* {"type":tag and the body's members}; body is an object, and may be {}. */
 MUST_CHECK enum status tagged_write(struct buffer *out, const char *tag, struct slice body);
-/* The same as a message to the link's peer. */
-MUST_CHECK enum status tagged_say(struct link *link, struct buffer *out, const char *tag,
+/* The same as a message to the session's peer. */
+MUST_CHECK enum status tagged_say(struct session *session, struct buffer *out, const char *tag,
                                   struct slice body);
-/* The last message, and the close behind it; the link is closed by the caller. */
-MUST_CHECK enum status tagged_last(struct link *link, struct buffer *out, const char *tag,
+/* The last message, and the close behind it; the session is closed by the caller. */
+MUST_CHECK enum status tagged_last(struct session *session, struct buffer *out, const char *tag,
                                    struct slice body, enum close_code code, const char *reason);
 
 #endif

@@ -1,20 +1,20 @@
 /* A topic as a WebSocket: tagged JSON messages, one way. */
 #include <inttypes.h>
 
-#include "wire/object_writer.h"
-#include "http/conn.h"
-#include "delivery/dialect.h"
 #include "api/handlers.h"
-#include "delivery/session_snapshot.h"
+#include "delivery/dialect.h"
 #include "delivery/notices.h"
-#include "http/query_cursor.h"
-#include "server/server.h"
-#include "http/store_read.h"
-#include "dialect/tagged_message.h"
+#include "delivery/session_snapshot.h"
 #include "delivery/topic_reader.h"
+#include "dialect/tagged_message.h"
+#include "http/conn.h"
+#include "http/query_cursor.h"
+#include "http/store_read.h"
+#include "server/server.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 #include "wire/ws_frame.h"
 
 #define PUSH_BYTES_MAX (128u << 20)
@@ -22,7 +22,7 @@
 
 /* ---- forms ---- */
 
-/* after: what comes between it and the message's own sequence is hidden from the reader. */
+/* after: what comes between it and the message's own sequence is hidden from the subscriber. */
 static enum status put_message(struct io_loop *loop, struct frame *frame, uint64_t after,
                                bool compress, struct buffer *out) {
     size_t begin = out->size;
@@ -79,26 +79,26 @@ static void put_stream_id(struct object_writer *object, struct slice topic) {
     buffer_release(&stream);
 }
 
-static enum status write_hello(const struct link_reader *reader, struct buffer *body) {
-    const struct subscription *subscription = &reader->subscription;
+static enum status write_hello(const struct subscriber *subscriber, struct buffer *body) {
+    const struct subscription *subscription = &subscriber->subscription;
     const struct topic_window *window = &subscription->window;
-    const struct server *server = reader->link->server;
+    const struct server *server = subscriber->session->server;
     struct buffer bootstrap;
     buffer_init(&bootstrap, 128);
-    bool is_bootstrap = subscription->is_bootstrap || reader->snapshot;
-    enum status status = is_bootstrap ? notice_bootstrap(reader, &bootstrap) : STATUS_OK;
+    bool is_bootstrap = subscription->is_bootstrap || subscriber->snapshot;
+    enum status status = is_bootstrap ? notice_bootstrap(subscriber, &bootstrap) : STATUS_OK;
     struct object_writer object = object_begin(body);
     object_text(&object, SLICE("topic"), subscription->options.topic);
     put_stream_id(&object, subscription->options.topic);
     object_text(&object, SLICE("epoch"), slice_of(server->epoch));
     /* Behind a snapshot it goes on from that one's watermark. */
-    if (!reader->snapshot)
+    if (!subscriber->snapshot)
         object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
     object_number(&object, SLICE("oldest_available_cursor"),
                   window->oldest_seq > 0 ? window->oldest_seq - 1 : 0);
     object_number(&object, SLICE("head_cursor"), window->head_seq);
     object_number(&object, SLICE("replay_budget_events"), window->replay_budget_events);
-    object_number(&object, SLICE("limit_applied"), reader->frames_max);
+    object_number(&object, SLICE("limit_applied"), subscriber->frames_max);
     object_number(&object, SLICE("heartbeat_interval_ms"), server->config.heartbeat_ms);
     object_json_given(&object, SLICE("bootstrap"), buffer_slice(&bootstrap));
     enum status ended = object_end(&object);
@@ -106,107 +106,109 @@ static enum status write_hello(const struct link_reader *reader, struct buffer *
     return status == STATUS_OK ? ended : status;
 }
 
-static enum status tell_hello(struct link_reader *reader, struct buffer *out) {
+static enum status tell_hello(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
-    enum status status = write_hello(reader, &body);
+    enum status status = write_hello(subscriber, &body);
     if (status == STATUS_OK)
-        status = tagged_say(reader->link, out, "hello", buffer_slice(&body));
+        status = tagged_say(subscriber->session, out, "hello", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
+static enum status tell_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
-    link_tell_error(reader->link, STATUS_STALE_CURSOR);
-    enum status status = notice_stale(reader, &body);
+    session_log_error(subscriber->session, STATUS_STALE_CURSOR);
+    enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
-        status = tagged_say(reader->link, out, "stale_cursor", buffer_slice(&body));
+        status = tagged_say(subscriber->session, out, "stale_cursor", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, PUSH_BYTES_MAX);
-    enum status status = link_snapshot_write(reader->snapshot, &body);
+    enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
     if (status == STATUS_OK)
-        status = tagged_say(reader->link, out, "snapshot", buffer_slice(&body));
+        status = tagged_say(subscriber->session, out, "snapshot", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
 /* The error that ends it, with the position to come back with. */
-static enum status tell_error(struct link *link, enum status why, uint64_t retry_after_ms,
+static enum status tell_error(struct session *session, enum status why, uint64_t retry_after_ms,
                               struct buffer *out) {
     struct buffer body;
     char reason[124];
     enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
     buffer_init(&body, BODY_BYTES_MAX);
-    notice_resume(link, reason);
-    link_tell_error(link, why);
-    enum status status = notice_end(link, why, retry_after_ms, &body);
+    notice_resume(session, reason);
+    session_log_error(session, why);
+    enum status status = notice_end(session, why, retry_after_ms, &body);
     if (status == STATUS_OK)
-        status = tagged_last(link, out, "error", buffer_slice(&body), code, reason);
+        status = tagged_last(session, out, "error", buffer_slice(&body), code, reason);
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_slow(struct link *link, struct buffer *out) {
+static enum status tell_slow(struct session *session, struct buffer *out) {
     struct buffer body;
     char reason[124];
     buffer_init(&body, BODY_BYTES_MAX);
-    notice_resume(link, reason);
-    link_tell_error(link, STATUS_SLOW_CONSUMER);
-    enum status status = notice_slow(link, &body);
+    notice_resume(session, reason);
+    session_log_error(session, STATUS_SLOW_CONSUMER);
+    enum status status = notice_slow(session, &body);
     if (status == STATUS_OK)
-        status = tagged_last(link, out, "error", buffer_slice(&body), CLOSE_SLOW_CONSUMER, reason);
+        status =
+            tagged_last(session, out, "error", buffer_slice(&body), CLOSE_SLOW_CONSUMER, reason);
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
-    return tell_error(link, STATUS_SHUTTING_DOWN, retry_after_ms, out);
+static enum status tell_leaving(struct session *session, uint64_t retry_after_ms,
+                                struct buffer *out) {
+    return tell_error(session, STATUS_SHUTTING_DOWN, retry_after_ms, out);
 }
 
-static enum status tell_failed(struct link *link, enum status why, struct buffer *out) {
-    return tell_error(link, why, 0, out);
+static enum status tell_failed(struct session *session, enum status why, struct buffer *out) {
+    return tell_error(session, why, 0, out);
 }
 
 /* Who has a fresh token comes back with it: nothing can be said here. */
-static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+static enum status tell_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 4096);
-    link_tell_error(link, STATUS_REAUTH_REQUIRED);
+    session_log_error(session, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
-        status = tagged_say(link, out, "error", buffer_slice(&body));
+        status = tagged_say(session, out, "error", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
 /* The socket goes one way. */
-static enum status receive(struct link *link, struct slice text) {
+static enum status receive(struct session *session, struct slice text) {
     (void)text;
-    link_tell_why(link, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
-    enum status status = tell_error(link, STATUS_INVALID_MESSAGE, 0, &link->own);
+    session_log_end(session, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
+    enum status status = tell_error(session, STATUS_INVALID_MESSAGE, 0, &session->replies);
     if (status == STATUS_OK)
-        link_close(link);
+        session_close(session);
     return status;
 }
 
 /* A bootstrap says hello when its turn comes, and so does what begins anew after it was stale. */
-static void opened(struct link *link, struct link_opening *opening) {
-    struct link_reader *reader = opening->readers[0];
-    const struct subscription *subscription = &reader->subscription;
+static void opened(struct session *session, struct session_opening *opening) {
+    struct subscriber *subscriber = opening->subscribers[0];
+    const struct subscription *subscription = &subscriber->subscription;
     bool resumes = subscription->is_open && !subscription->is_bootstrap;
-    if (resumes && tell_hello(reader, &link->own) != STATUS_OK) {
-        conn_close(link->conn);
+    if (resumes && tell_hello(subscriber, &session->replies) != STATUS_OK) {
+        conn_close(session->conn);
         return;
     }
-    link_reader_start(reader);
-    link_flush(link);
+    subscriber_start(subscriber);
+    session_flush(session);
 }
 
 static const struct dialect topic_ws_dialect = {
@@ -226,17 +228,17 @@ static const struct dialect topic_ws_dialect = {
 
 /* ---- asking ---- */
 
-static void begin(struct link *link, struct slice topic, const struct subscription_options *options,
-                  uint64_t limit) {
-    struct link_reader *reader = NULL;
-    enum status status = link_reader_make(link, topic, options, &reader);
+static void begin(struct session *session, struct slice topic,
+                  const struct subscription_options *options, uint64_t limit) {
+    struct subscriber *subscriber = NULL;
+    enum status status = subscriber_new(session, topic, options, &subscriber);
     if (status == STATUS_OK) {
-        reader->form = websocket_deflates(link) ? &deflated_form : &plain_form;
-        reader->frames_max = (size_t)limit;
-        status = link_open_one(link, reader);
+        subscriber->form = websocket_deflates(session) ? &deflated_form : &plain_form;
+        subscriber->frames_max = (size_t)limit;
+        status = session_open_one(session, subscriber);
     }
     if (status != STATUS_OK)
-        link_end(link, status);
+        session_end(session, status);
 }
 
 void handle_topic_ws(struct exchange *exchange) {
@@ -255,7 +257,8 @@ void handle_topic_ws(struct exchange *exchange) {
     /* The exchange's own goes with it. */
     struct slice name = {topic, exchange->parameters[0].size};
     memcpy(topic, exchange->parameters[0].data, name.size);
-    struct link *link = websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
-    if (link && link->conn)
-        begin(link, name, &options, limit);
+    struct session *session =
+        websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
+    if (session && session->conn)
+        begin(session, name, &options, limit);
 }

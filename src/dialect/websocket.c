@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/metrics.h"
-#include "http/conn.h"
 #include "delivery/dialect.h"
+#include "http/conn.h"
 #include "server/server.h"
 #include "wire/ws_handshake.h"
 
@@ -83,13 +83,13 @@ static size_t room_for(const struct config *config, const struct principal *prin
     return is_less ? config->request_head_bytes_max : config->message_bytes_max;
 }
 
-struct link *websocket_open(struct exchange *exchange, const struct dialect *dialect,
-                            const struct principal *principal, void *state) {
+struct session *websocket_open(struct exchange *exchange, const struct dialect *dialect,
+                               const struct principal *principal, void *state) {
     struct io_loop *loop = exchange->loop;
     const struct config *config = loop->config;
     struct ws_agreement agreement = {0};
     struct buffer head;
-    struct link *link = NULL;
+    struct session *session = NULL;
     buffer_init(&head, HEAD_BYTES_MAX);
     struct websocket *websocket = calloc(1, sizeof(*websocket));
     enum status status = websocket ? shake(exchange, &head, &agreement) : STATUS_OUT_OF_MEMORY;
@@ -99,11 +99,11 @@ struct link *websocket_open(struct exchange *exchange, const struct dialect *dia
         free(websocket);
         refuse(exchange, status);
     } else {
-        link = link_make(exchange,
-                         &(struct link_options){dialect, principal, state, buffer_slice(&head)});
+        session = session_new(
+            exchange, &(struct session_options){dialect, principal, state, buffer_slice(&head)});
     }
     buffer_release(&head);
-    if (!link) {
+    if (!session) {
         if (status == STATUS_OK)
             free(websocket);
         return NULL;
@@ -113,13 +113,13 @@ struct link *websocket_open(struct exchange *exchange, const struct dialect *dia
     websocket->credited_at_ms = clock_mono_ms(&loop->clock);
     size_t message_bytes_max = room_for(config, principal);
     buffer_init(&websocket->waiting, LOOP_READ_BYTES + message_bytes_max * 2 + 1024);
-    ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, link, message_bytes_max,
+    ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, session, message_bytes_max,
                     agreement.deflate);
-    link->websocket = websocket;
-    if (link->conn)
-        io_loop_deadline(loop, &link->conn->deadline, DEADLINE_SILENCE);
-    link_flush(link);
-    return link;
+    session->websocket = websocket;
+    if (session->conn)
+        io_loop_deadline(loop, &session->conn->deadline, DEADLINE_SILENCE);
+    session_flush(session);
+    return session;
 }
 
 void websocket_free(struct websocket *websocket) {
@@ -128,8 +128,8 @@ void websocket_free(struct websocket *websocket) {
     free(websocket);
 }
 
-bool websocket_deflates(const struct link *link) {
-    return link->websocket->deflate;
+bool websocket_deflates(const struct session *session) {
+    return session->websocket->deflate;
 }
 
 /* What a message counts for: a small one is one. A few hundred compressed bytes may be a message of
@@ -138,11 +138,11 @@ static unsigned weight_of(size_t message_bytes) {
     return 1 + (unsigned)(message_bytes / WEIGHT_BYTES);
 }
 
-bool websocket_is_flooding(struct link *link, size_t message_bytes) {
-    struct websocket *websocket = link->websocket;
-    uint64_t now_ms = clock_mono_ms(&link->loop->clock);
+bool websocket_is_flooding(struct session *session, size_t message_bytes) {
+    struct websocket *websocket = session->websocket;
+    uint64_t now_ms = clock_mono_ms(&session->loop->clock);
     uint64_t cost_us =
-        weight_of(message_bytes) * UINT64_C(1000000) / link->loop->config->messages_per_second;
+        weight_of(message_bytes) * UINT64_C(1000000) / session->loop->config->messages_per_second;
     if (cost_us > CREDIT_US_MAX)
         cost_us = CREDIT_US_MAX;
     websocket->credit_us += (now_ms - websocket->credited_at_ms) * 1000;
@@ -207,52 +207,52 @@ enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slic
     return status;
 }
 
-enum status websocket_say(struct link *link, struct slice text) {
-    bool compress = link->websocket->deflate && text.size >= DEFLATE_OWN_BYTES_MIN;
-    return websocket_text(link->loop, &link->own, text, compress);
+enum status websocket_say(struct session *session, struct slice text) {
+    bool compress = session->websocket->deflate && text.size >= DEFLATE_OWN_BYTES_MIN;
+    return websocket_text(session->loop, &session->replies, text, compress);
 }
 
-enum status websocket_ping(struct link *link, struct buffer *out) {
-    (void)link;
+enum status websocket_ping(struct session *session, struct buffer *out) {
+    (void)session;
     return ws_frame_write(out, WS_PING, false, (struct slice){NULL, 0});
 }
 
 /* ---- in ---- */
 
-static void fail(struct link *link, enum status status) {
-    if (!link->is_closing)
-        link_end(link, status);
+static void fail(struct session *session, enum status status) {
+    if (!session->is_closing)
+        session_end(session, status);
 }
 
-static bool must_wait(const struct link *link) {
-    return link_is_opening(link) || link->own.size > OWN_BYTES_BUSY;
+static bool must_wait(const struct session *session) {
+    return session_is_opening(session) || session->replies.size > OWN_BYTES_BUSY;
 }
 
-static enum status hand_on(struct link *link, struct slice text) {
-    metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(link->dialect->label), 1);
-    enum status status = link->dialect->receive(link, text);
+static enum status hand_on(struct session *session, struct slice text) {
+    metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(session->dialect->label), 1);
+    enum status status = session->dialect->receive(session, text);
     if (status != STATUS_RATE_LIMITED)
         return status;
-    link->websocket->flooded += weight_of(text.size);
-    return link->websocket->flooded < FLOODED_MAX ? STATUS_OK : status;
+    session->websocket->flooded += weight_of(text.size);
+    return session->websocket->flooded < FLOODED_MAX ? STATUS_OK : status;
 }
 
 /* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
-static void heard(struct link *link) {
-    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_SILENCE);
+static void heard(struct session *session) {
+    io_loop_deadline(session->loop, &session->conn->deadline, DEADLINE_SILENCE);
 }
 
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
-    struct link *link = user;
-    struct buffer *waiting = &link->websocket->waiting;
+    struct session *session = user;
+    struct buffer *waiting = &session->websocket->waiting;
     uint32_t size = (uint32_t)message.size;
-    if (!link->conn || link->is_closing)
+    if (!session->conn || session->is_closing)
         return STATUS_OK;
-    heard(link);
+    heard(session);
     if (opcode != WS_TEXT)
         return STATUS_INVALID_MESSAGE;
-    if (waiting->size == 0 && !must_wait(link))
-        return hand_on(link, message);
+    if (waiting->size == 0 && !must_wait(session))
+        return hand_on(session, message);
     enum status status = buffer_reserve(waiting, sizeof(size) + message.size);
     if (status == STATUS_OK)
         status = buffer_append(waiting, &size, sizeof(size));
@@ -260,74 +260,75 @@ static enum status on_message(void *user, enum ws_opcode opcode, struct slice me
 }
 
 static enum status on_ping(void *user, struct slice payload) {
-    struct link *link = user;
-    if (!link->conn || link->is_closing)
+    struct session *session = user;
+    if (!session->conn || session->is_closing)
         return STATUS_OK;
-    heard(link);
+    heard(session);
     /* Of pings faster than they can be answered, the last ones are not. */
-    return link->own.size > OWN_BYTES_BUSY ? STATUS_OK
-                                           : ws_frame_write(&link->own, WS_PONG, false, payload);
+    return session->replies.size > OWN_BYTES_BUSY
+               ? STATUS_OK
+               : ws_frame_write(&session->replies, WS_PONG, false, payload);
 }
 
 static enum status on_pong(void *user, struct slice payload) {
-    struct link *link = user;
+    struct session *session = user;
     (void)payload;
-    if (link->conn && !link->is_closing)
-        heard(link);
+    if (session->conn && !session->is_closing)
+        heard(session);
     return STATUS_OK;
 }
 
 static enum status on_close(void *user, unsigned code, struct slice reason) {
-    struct link *link = user;
+    struct session *session = user;
     (void)reason;
-    link->websocket->peer_closed = true;
-    if (!link->conn)
+    session->websocket->peer_closed = true;
+    if (!session->conn)
         return STATUS_OK;
-    if (link->is_closing) {
-        conn_close(link->conn);
+    if (session->is_closing) {
+        conn_close(session->conn);
         return STATUS_OK;
     }
-    enum status status = ws_close_write(&link->own, code, (struct slice){NULL, 0});
+    enum status status = ws_close_write(&session->replies, code, (struct slice){NULL, 0});
     if (status == STATUS_OK)
-        link_close(link);
+        session_close(session);
     return status;
 }
 
-static void hold(struct link *link) {
-    if (!link->websocket->is_held)
-        conn_hold(link->conn);
-    link->websocket->is_held = true;
+static void hold(struct session *session) {
+    if (!session->websocket->is_held)
+        conn_pause_reading(session->conn);
+    session->websocket->is_held = true;
 }
 
-static void unhold(struct link *link) {
-    if (link->websocket->is_held)
-        conn_unhold(link->conn);
-    link->websocket->is_held = false;
+static void unhold(struct session *session) {
+    if (session->websocket->is_held)
+        conn_resume_reading(session->conn);
+    session->websocket->is_held = false;
 }
 
 /* A peer that has closed waits for the server to end the connection; one that has not is listened
  * to until it does. */
-void websocket_ended(struct link *link) {
-    if (link->websocket->peer_closed) {
-        conn_linger(link->conn);
+void websocket_ended(struct session *session) {
+    if (session->websocket->peer_closed) {
+        conn_linger(session->conn);
         return;
     }
-    io_loop_deadline(link->loop, &link->conn->deadline, DEADLINE_LINGER);
-    unhold(link);
+    io_loop_deadline(session->loop, &session->conn->deadline, DEADLINE_LINGER);
+    unhold(session);
 }
 
 /* What waited, as far as it may go on now. */
-static enum status hand_on_waiting(struct link *link) {
-    struct buffer *waiting = &link->websocket->waiting;
+static enum status hand_on_waiting(struct session *session) {
+    struct buffer *waiting = &session->websocket->waiting;
     size_t at = 0;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && at < waiting->size && link->conn && !link->is_closing &&
-           !must_wait(link)) {
+    while (status == STATUS_OK && at < waiting->size && session->conn && !session->is_closing &&
+           !must_wait(session)) {
         uint32_t size;
         memcpy(&size, waiting->data + at, sizeof(size));
         struct slice text = {waiting->data + at + sizeof(size), size};
         at += sizeof(size) + size;
-        status = hand_on(link, text);
+        status = hand_on(session, text);
     }
     buffer_consume(waiting, at);
     if (waiting->size == 0)
@@ -336,33 +337,33 @@ static enum status hand_on_waiting(struct link *link) {
 }
 
 /* What the socket took at once makes room for what waits, and nobody else would say so. */
-static void settle(struct link *link, enum status status) {
-    const struct buffer *waiting = &link->websocket->waiting;
-    if (!link->conn)
+static void settle(struct session *session, enum status status) {
+    const struct buffer *waiting = &session->websocket->waiting;
+    if (!session->conn)
         return;
     for (;;) {
         if (status != STATUS_OK)
-            fail(link, status);
-        link_flush(link);
-        if (!link->conn || link->is_closing)
+            fail(session, status);
+        session_flush(session);
+        if (!session->conn || session->is_closing)
             return;
-        if (waiting->size == 0 || must_wait(link))
+        if (waiting->size == 0 || must_wait(session))
             break;
-        status = hand_on_waiting(link);
-        if (!link->conn)
+        status = hand_on_waiting(session);
+        if (!session->conn)
             return;
     }
-    if (must_wait(link))
-        hold(link);
+    if (must_wait(session))
+        hold(session);
     else
-        unhold(link);
+        unhold(session);
 }
 
-void websocket_received(struct link *link, struct slice bytes) {
-    settle(link, ws_feed(&link->websocket->decoder, bytes));
+void websocket_received(struct session *session, struct slice bytes) {
+    settle(session, ws_feed(&session->websocket->decoder, bytes));
 }
 
-void websocket_go_on(struct link *link) {
-    if (link->websocket->waiting.size > 0 || link->websocket->is_held)
-        settle(link, hand_on_waiting(link));
+void websocket_go_on(struct session *session) {
+    if (session->websocket->waiting.size > 0 || session->websocket->is_held)
+        settle(session, hand_on_waiting(session));
 }

@@ -1,7 +1,7 @@
-/* The WebSocket under a link: its handshake, its messages in and out, its close.
- * Belongs to the link's loop. Messages that come while the link is looking something up, or has
- * replies its peer does not read, wait in a bounded buffer and nothing more is read.
- * A handshake that fails is answered as HTTP; a broken frame, or what the dialect answers, closes
+/* The WebSocket under a session: its handshake, its messages in and out, its close.
+ * Belongs to the session's loop. Messages that come while the session is looking something up, or
+ * has replies its peer does not read, wait in a bounded buffer and nothing more is read. A
+ * handshake that fails is answered as HTTP; a broken frame, or what the dialect answers, closes
  * with its code.
  * Text only; a message is handed on whole, and in the order it came. */
 #ifndef DIALECT_WEBSOCKET_H
@@ -9,14 +9,14 @@
 
 #include "delivery/session.h"
 
-/* The handshake, and a link of that dialect over it. NULL: the exchange has been answered. The
+/* The handshake, and a session of that dialect over it. NULL: the exchange has been answered. The
  * state is taken over in any case. */
-struct link *websocket_open(struct exchange *exchange, const struct dialect *dialect,
-                            const struct principal *principal, void *state);
+struct session *websocket_open(struct exchange *exchange, const struct dialect *dialect,
+                               const struct principal *principal, void *state);
 void websocket_free(struct websocket *websocket);
-bool websocket_deflates(const struct link *link);
+bool websocket_deflates(const struct session *session);
 /* Whether the peer sent more than it may; each question counts a message of that size. */
-bool websocket_is_flooding(struct link *link, size_t message_bytes);
+bool websocket_is_flooding(struct session *session, size_t message_bytes);
 
 /* For encoders: makes a text message, as it goes to the socket, of what stands in out from begin
  * on. compress: for all who agreed on it. */
@@ -26,14 +26,14 @@ MUST_CHECK enum status websocket_wrap(struct io_loop *loop, struct buffer *out, 
 MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
                                       bool compress);
 /* A text message to this peer. */
-MUST_CHECK enum status websocket_say(struct link *link, struct slice text);
+MUST_CHECK enum status websocket_say(struct session *session, struct slice text);
 /* A ping, for dialects without heartbeats of their own. */
-MUST_CHECK enum status websocket_ping(struct link *link, struct buffer *out);
+MUST_CHECK enum status websocket_ping(struct session *session, struct buffer *out);
 
-/* For link.c. */
-void websocket_received(struct link *link, struct slice bytes);
-void websocket_go_on(struct link *link);
+/* For session.c. */
+void websocket_received(struct session *session, struct slice bytes);
+void websocket_go_on(struct session *session);
 /* Everything is sent, the close too. */
-void websocket_ended(struct link *link);
+void websocket_ended(struct session *session);
 
 #endif

@@ -11,14 +11,14 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/admit/entitle.h"
 #include "delivery/session.h"
+#include "delivery/telemetry.h"
+#include "http/admit/entitle.h"
 #include "http/admit/open_once.h"
 #include "http/admit/operator_key.h"
+#include "http/admit/version_gate.h"
 #include "http/route.h"
 #include "server/server.h"
-#include "delivery/telemetry.h"
-#include "http/admit/version_gate.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* One page of a streamed answer, or the largest event there can be. */
@@ -35,11 +35,11 @@ static void set_state(struct conn *conn, enum conn_state state) {
         [CONN_READING] = 1u << CONN_HANDLING | 1u << CONN_WRITING | 1u << CONN_STREAMING |
                          1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_HANDLING] =
-            1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_LINKED | 1u << CONN_CLOSED,
+            1u << CONN_WRITING | 1u << CONN_STREAMING | 1u << CONN_PUSHING | 1u << CONN_CLOSED,
         [CONN_STREAMING] = 1u << CONN_READING | 1u << CONN_HANDLING | 1u << CONN_WRITING |
                            1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_WRITING] = 1u << CONN_READING | 1u << CONN_LINGERING | 1u << CONN_CLOSED,
-        [CONN_LINKED] = 1u << CONN_LINGERING | 1u << CONN_CLOSED,
+        [CONN_PUSHING] = 1u << CONN_LINGERING | 1u << CONN_CLOSED,
         [CONN_LINGERING] = 1u << CONN_CLOSED,
         [CONN_CLOSED] = 0,
     };
@@ -58,8 +58,8 @@ static void on_closed(uv_handle_t *handle) {
     transport_release(conn);
     if (conn->pushed)
         push_unref(conn->pushed);
-    if (conn->link)
-        link_free(conn->link);
+    if (conn->session)
+        session_free(conn->session);
     free(conn);
     io_loop_conn_closed(loop);
 }
@@ -74,8 +74,8 @@ void conn_close(struct conn *conn) {
     if (conn->state == CONN_CLOSED)
         return;
     drop_exchange(conn);
-    if (conn->link)
-        link_gone(conn->link);
+    if (conn->session)
+        session_disconnected(conn->session);
     set_state(conn, CONN_CLOSED);
     transport_close(conn);
     deadline_drop(&conn->deadline);
@@ -155,8 +155,8 @@ static void conn_pushed(struct conn *conn) {
     push_unref(conn->pushed);
     conn->pushed = NULL;
     /* One that lingers has said its last words. */
-    if (conn->state == CONN_LINKED)
-        link_writable(conn->link);
+    if (conn->state == CONN_PUSHING)
+        session_writable(conn->session);
 }
 
 void conn_output_done(struct conn *conn, int error) {
@@ -191,7 +191,7 @@ static bool conn_write(struct conn *conn) {
     return false;
 }
 
-/* ---- links ---- */
+/* ---- sessions ---- */
 
 /* A socket takes no more than this ahead of what the network has: a topic that floods would
  * otherwise put megabytes before the next frame of a quiet one. */
@@ -203,26 +203,26 @@ static void set_unsent_max(struct conn *conn, unsigned bytes) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
 }
 
-void conn_link(struct conn *conn, struct link *link) {
-    assert(!conn->link);
+void conn_attach(struct conn *conn, struct session *session) {
+    assert(!conn->session);
     drop_exchange(conn);
-    set_state(conn, CONN_LINKED);
-    conn->link = link;
+    set_state(conn, CONN_PUSHING);
+    conn->session = session;
     deadline_drop(&conn->deadline);
     http1_parser_release(&conn->parser);
     set_unsent_max(conn, UNSENT_BYTES_MAX);
 }
 
-void conn_widen(struct conn *conn) {
+void conn_lift_unsent_limit(struct conn *conn) {
     set_unsent_max(conn, UINT32_MAX);
 }
 
-void conn_hold(struct conn *conn) {
+void conn_pause_reading(struct conn *conn) {
     transport_read_stop(conn);
 }
 
-void conn_unhold(struct conn *conn) {
-    if (conn->state == CONN_LINKED && !transport_read_start(conn))
+void conn_resume_reading(struct conn *conn) {
+    if (conn->state == CONN_PUSHING && !transport_read_start(conn))
         conn_close(conn);
 }
 
@@ -230,7 +230,7 @@ size_t conn_unsent_bytes(const struct conn *conn) {
     return transport_unsent_bytes(conn);
 }
 
-bool conn_is_behind(const struct conn *conn) {
+bool conn_has_unsent(const struct conn *conn) {
     int unsent = 0;
     uv_os_fd_t fd;
     if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
@@ -238,7 +238,7 @@ bool conn_is_behind(const struct conn *conn) {
     return unsent > 0 || conn_unsent_bytes(conn) > 0;
 }
 
-void conn_cut(struct conn *conn) {
+void conn_reset(struct conn *conn) {
     const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
     uv_os_fd_t fd;
     if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
@@ -256,7 +256,7 @@ static enum conn_put put_rest(struct conn *conn, struct push *push, size_t done)
 
 /* How many bytes were taken; negative: the peer is gone, and so is the connection. */
 static ssize_t put_now(struct conn *conn, struct slice bytes) {
-    assert(conn->state == CONN_LINKED && !conn->pushed);
+    assert(conn->state == CONN_PUSHING && !conn->pushed);
     ssize_t done = transport_try(conn, bytes);
     if (done < 0)
         conn_close(conn);
@@ -386,7 +386,7 @@ static bool is_operator(const struct conn *conn, const struct http1_request *req
     unsigned flags = conn->exchange->route->flags;
     bool is_taken_here = conn->is_operators || !*server->config.operator_bind.host;
     /* Who brings a token is who the token says. */
-    return flags & ROUTE_EITHER && is_taken_here && !gate_has_token(request) &&
+    return flags & ROUTE_TOKEN_OR_OPERATOR && is_taken_here && !gate_has_token(request) &&
            operator_key_check(&server->operator_key, request) == STATUS_OK;
 }
 
@@ -410,8 +410,8 @@ static enum status admit_reader(struct conn *conn, const struct http1_request *r
 /* The operator's own tools are no clients that could be too old. */
 static bool has_versions(const struct exchange *exchange) {
     unsigned flags = exchange->route->flags;
-    return flags & (ROUTE_READER | ROUTE_EITHER | ROUTE_TOLD) && !(flags & ROUTE_JOINED) &&
-           exchange->principal != &principal_operator;
+    return flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOKEN_IN_FIRST_MESSAGE) &&
+           !(flags & ROUTE_VERSION_AT_JOIN) && exchange->principal != &principal_operator;
 }
 
 static enum status conn_admit(struct conn *conn, const struct http1_request *request) {
@@ -419,9 +419,9 @@ static enum status conn_admit(struct conn *conn, const struct http1_request *req
     if (flags & ROUTE_OPERATOR && !(conn->is_operators && flags & ROUTE_KEYLESS))
         return operator_key_check(&conn->loop->server->operator_key, request);
     enum status status = STATUS_OK;
-    if (flags & (ROUTE_READER | ROUTE_EITHER))
+    if (flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR))
         status = admit_reader(conn, request);
-    else if (flags & ROUTE_TOLD)
+    else if (flags & ROUTE_TOKEN_IN_FIRST_MESSAGE)
         status = gate_check_origin(&conn->loop->server->gate, request);
     return status == STATUS_OK && has_versions(conn->exchange) ? version_gate_check(conn->exchange)
                                                                : status;
@@ -458,14 +458,14 @@ static void conn_head(struct conn *conn) {
 
 /* Skew lets a token in a little after its end, which is no use to what would end with it. */
 static bool opens_too_late(const struct exchange *exchange) {
-    return exchange->route->flags & ROUTE_OPENS &&
+    return exchange->route->flags & ROUTE_STAYS_OPEN &&
            principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
 }
 
 /* Who may not read what the route reads does not come as far as its handler. */
 static void conn_dispatch(struct exchange *exchange) {
     const struct route *route = exchange->route;
-    bool is_once = route->flags & ROUTE_OPENS && exchange->loop->config->token_single_use;
+    bool is_once = route->flags & ROUTE_STAYS_OPEN && exchange->loop->config->token_single_use;
     void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
     if (opens_too_late(exchange))
         exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
@@ -564,23 +564,23 @@ static void conn_await(struct conn *conn) {
         io_loop_deadline(conn->loop, &conn->deadline, kind);
 }
 
-/* What came behind the request is the link's already. */
-static void conn_linked(struct conn *conn, struct slice input) {
+/* What came behind the request is the session's already. */
+static void conn_pushing(struct conn *conn, struct slice input) {
     if (!transport_read_start(conn))
         conn_close(conn);
     else if (input.size > 0)
-        link_received(conn->link, input);
+        session_received(conn->session, input);
 }
 
-/* Reading stopped when the request had to wait; a link reads on, from what came meanwhile. */
+/* Reading stopped when the request had to wait; a session reads on, from what came meanwhile. */
 void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange)) {
     struct conn *conn = exchange->conn;
     handle(exchange);
-    if (conn->consuming || conn->state != CONN_LINKED)
+    if (conn->consuming || conn->state != CONN_PUSHING)
         return;
     struct buffer unread = conn->unread;
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
-    conn_linked(conn, buffer_slice(&unread));
+    conn_pushing(conn, buffer_slice(&unread));
     buffer_release(&unread);
 }
 
@@ -597,8 +597,8 @@ static void conn_consume(struct conn *conn, struct slice input) {
     conn->consuming = false;
     if (conn_wants_bytes(conn))
         conn_await(conn);
-    else if (conn->state == CONN_LINKED)
-        conn_linked(conn, input);
+    else if (conn->state == CONN_PUSHING)
+        conn_pushing(conn, input);
     else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED)
         conn_keep_unread(conn, input);
 }
@@ -606,8 +606,8 @@ static void conn_consume(struct conn *conn, struct slice input) {
 void conn_received(struct conn *conn, struct slice input) {
     if (conn->state == CONN_LINGERING)
         conn_lingers(conn, input.size);
-    else if (conn->state == CONN_LINKED)
-        link_received(conn->link, input);
+    else if (conn->state == CONN_PUSHING)
+        session_received(conn->session, input);
     else
         conn_consume(conn, input);
 }
@@ -675,8 +675,8 @@ struct conn *conn_of_deadline(struct deadline *deadline) {
 }
 
 void conn_expired(struct conn *conn) {
-    if (conn->state == CONN_LINKED) {
-        link_expired(conn->link, conn->deadline.kind);
+    if (conn->state == CONN_PUSHING) {
+        session_expired(conn->session, conn->deadline.kind);
         return;
     }
     bool arriving =
@@ -703,8 +703,8 @@ void conn_drain_all(struct io_loop *loop) {
         conn->keep_alive = false;
         if ((is_idle(conn) && !has_unread(conn)) || !transport_is_open(conn))
             conn_close(conn);
-        else if (conn->state == CONN_LINKED)
-            link_leave(conn->link);
+        else if (conn->state == CONN_PUSHING)
+            session_drain(conn->session);
         else if (conn->exchange && conn->exchange->drain)
             conn->exchange->drain(conn->exchange);
         else if (conn->state == CONN_READING && !is_idle(conn))

@@ -16,7 +16,7 @@ enum conn_state {
     CONN_HANDLING,  /* a handler owes the answer; nothing is read */
     CONN_WRITING,   /* the answer is going out; nothing is read */
     CONN_STREAMING, /* a handler takes the body, or gives its answer, in pieces */
-    CONN_LINKED,    /* a link: both sides speak when they like */
+    CONN_PUSHING,   /* a session: both sides speak when they like */
     CONN_LINGERING, /* the last answer is out; what still comes is thrown away */
     CONN_CLOSED,    /* libuv lets go of the handle, then the memory returns */
 };
@@ -30,8 +30,8 @@ struct conn {
     struct deadline deadline;
     struct http1_parser parser;
     struct exchange *exchange; /* NULL between requests */
-    struct link *link;         /* while linked, and until the memory returns */
-    struct push *pushed;       /* what the link's socket is still taking */
+    struct session *session;   /* while linked, and until the memory returns */
+    struct push *pushed;       /* what the session's socket is still taking */
     struct buffer unread;      /* bytes behind the request being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
     size_t lingered_bytes;     /* thrown away since the last answer */
@@ -72,9 +72,9 @@ void conn_resume(struct conn *conn);
 void conn_watch_end(struct conn *conn);
 void conn_close(struct conn *conn);
 /* Closes it, and what its peer was not sent yet is not sent any more, by the kernel either. */
-void conn_cut(struct conn *conn);
+void conn_reset(struct conn *conn);
 /* Whether there is such a thing. */
-bool conn_is_behind(const struct conn *conn);
+bool conn_has_unsent(const struct conn *conn);
 /* Ends our side, and reads on for a while so that the last words arrive. */
 void conn_linger(struct conn *conn);
 
@@ -83,11 +83,11 @@ void conn_opened(struct conn *conn);
 void conn_received(struct conn *conn, struct slice input);
 void conn_output_done(struct conn *conn, int error);
 
-/* The connection is a link's from now on; its exchange is gone. */
-void conn_link(struct conn *conn, struct link *link);
+/* The connection is a session's from now on; its exchange is gone. */
+void conn_attach(struct conn *conn, struct session *session);
 enum conn_put {
     CONN_PUT_SENT,    /* the socket took it */
-    CONN_PUT_BLOCKED, /* it takes the rest when it can; link_writable follows */
+    CONN_PUT_BLOCKED, /* it takes the rest when it can; session_writable follows */
     CONN_PUT_CLOSED,  /* the peer is gone */
 };
 /* Takes over the reference. Not while one is being taken. */
@@ -96,11 +96,11 @@ MUST_CHECK enum conn_put conn_put_bytes(struct conn *conn, struct slice bytes);
 /* Bytes of what is being taken that the socket does not have yet. */
 size_t conn_unsent_bytes(const struct conn *conn);
 /* Lets the socket take more than it would, for the last words to one that does not read. */
-void conn_widen(struct conn *conn);
+void conn_lift_unsent_limit(struct conn *conn);
 /* Reads no more from the peer for now, and goes on. */
-void conn_hold(struct conn *conn);
-void conn_unhold(struct conn *conn);
-/* The loop drains: whoever is between requests closes, the others after their answer; links are
+void conn_pause_reading(struct conn *conn);
+void conn_resume_reading(struct conn *conn);
+/* The loop drains: whoever is between requests closes, the others after their answer; sessions are
  * told when to come back. */
 void conn_drain_all(struct io_loop *loop);
 void conn_close_all(struct io_loop *loop);

@@ -8,10 +8,10 @@
 #include "auth/token.h"
 #include "base/log.h"
 #include "base/uuid7.h"
+#include "delivery/telemetry.h"
 #include "http/conn.h"
 #include "http/route.h"
 #include "server/server.h"
-#include "delivery/telemetry.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
@@ -29,7 +29,7 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     exchange->server = conn->loop->server;
     exchange->request = request;
     if (*exchange->server->config.operator_bind.host)
-        exchange->routes_hidden = conn->is_operators ? ROUTE_READER : ROUTE_OPERATOR;
+        exchange->routes_hidden = conn->is_operators ? ROUTE_TOKEN : ROUTE_OPERATOR;
     exchange->begun_ns = clock_mono_ns(&conn->loop->clock);
     exchange->refused = STATUS_OK;
     buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
@@ -273,7 +273,7 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
     assert(exchange->answered && !conn->ending);
     if (outlived_token(exchange)) {
         telemetry_exchange_ended(exchange, STATUS_TOKEN_EXPIRED);
-        conn_cut(conn);
+        conn_reset(conn);
         return false;
     }
     if (append_piece(exchange, piece) == STATUS_OK)

@@ -8,17 +8,18 @@
 #include "http/exchange.h"
 
 enum route_flag {
-    ROUTE_OPERATOR = 1,  /* needs the operator key */
-    ROUTE_STREAM = 2,    /* called with the head; the body comes in pieces */
-    ROUTE_READER = 8,    /* a subscriber's: needs a token */
-    ROUTE_APPEND = 4,    /* the body may be as large as an append's, which is a setting */
-    ROUTE_TOPIC = 256,   /* its parameter is a topic, which who asks must be entitled to */
-    ROUTE_AUDIT = 512,   /* reads the whole log, which who asks must be entitled to */
-    ROUTE_EITHER = 128,  /* takes a client's token, or the operator key in its header */
-    ROUTE_OPENS = 1024,  /* becomes a connection that stays open */
-    ROUTE_JOINED = 4096, /* a subscriber's, whose versions come when it joins */
-    ROUTE_TOLD = 2048,   /* a subscriber's, whose token comes in its first message */
-    ROUTE_KEYLESS = 64,  /* an operator's, that needs no key on the operator's own listener */
+    ROUTE_OPERATOR = 1, /* needs the operator key */
+    ROUTE_STREAM = 2,   /* called with the head; the body comes in pieces */
+    ROUTE_TOKEN = 8,    /* a subscriber's: needs a token */
+    ROUTE_APPEND = 4,   /* the body may be as large as an append's, which is a setting */
+    ROUTE_TOPIC = 256,  /* its parameter is a topic, which who asks must be entitled to */
+    ROUTE_AUDIT = 512,  /* reads the whole log, which who asks must be entitled to */
+    ROUTE_TOKEN_OR_OPERATOR = 128, /* takes a client's token, or the operator key in its header */
+    ROUTE_STAYS_OPEN = 1024,       /* becomes a connection that stays open */
+    ROUTE_VERSION_AT_JOIN = 4096,  /* a subscriber's, whose versions come when it joins */
+    ROUTE_TOKEN_IN_FIRST_MESSAGE =
+        2048,           /* a subscriber's, whose token comes in its first message */
+    ROUTE_KEYLESS = 64, /* an operator's, that needs no key on the operator's own listener */
 };
 
 struct route {

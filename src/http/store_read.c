@@ -40,7 +40,7 @@ static void read_back(struct loop_task *task) {
 }
 
 /* On a reader's thread. The loop waits for whatever is owed to it, so it takes the task. */
-static void read_run(struct reader_task *task, struct store_session *session) {
+static void read_run(struct store_task *task, struct store_session *session) {
     struct store_read *read = (struct store_read *)task;
     read->read(read, session);
     enum status status = io_loop_post(read->exchange->loop, &read->back);
@@ -129,7 +129,7 @@ void store_read_post_pages(struct store_read *read, struct slice content_type) {
 
 void store_read_post(struct store_read *read) {
     exchange_ref(read->exchange);
-    enum status status = readers_post(read->exchange->server->readers, &read->task);
+    enum status status = store_pool_post(read->exchange->server->store_pool, &read->task);
     if (status == STATUS_OK)
         return;
     read->status = status;

@@ -12,7 +12,7 @@
 #include "io/store_pool.h"
 
 struct store_read {
-    struct reader_task task;
+    struct store_task task;
     struct loop_task back;
     struct exchange *exchange;
     void (*read)(struct store_read *read, struct store_session *session);

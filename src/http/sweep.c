@@ -2,10 +2,10 @@
 
 #include <assert.h>
 
-#include "http/conn.h"
 #include "delivery/session_token.h"
-#include "server/server.h"
 #include "delivery/telemetry.h"
+#include "http/conn.h"
+#include "server/server.h"
 
 static bool is_revoked(const struct sweep *sweep, const struct principal *principal) {
     return principal && revocations_has(sweep->server->gate.revocations, principal);
@@ -18,7 +18,7 @@ static void end_exchange(struct conn *conn) {
     conn->keep_alive = false;
     if (exchange->answered) {
         telemetry_exchange_ended(exchange, STATUS_TOKEN_REVOKED);
-        conn_cut(conn);
+        conn_reset(conn);
     } else if (conn->state == CONN_READING) {
         exchange->refused = STATUS_TOKEN_REVOKED;
     } else {
@@ -30,10 +30,10 @@ static void sweep_conn(struct sweep *sweep, struct conn *conn) {
     if (conn->exchange && is_revoked(sweep, conn->exchange->principal)) {
         end_exchange(conn);
         atomic_fetch_add(&sweep->request_count, 1);
-    } else if (conn->link && is_revoked(sweep, conn->link->principal)) {
-        if (!conn->link->is_closing)
-            atomic_fetch_add(&sweep->link_count, 1);
-        link_cut(conn->link, STATUS_TOKEN_REVOKED);
+    } else if (conn->session && is_revoked(sweep, conn->session->principal)) {
+        if (!conn->session->is_closing)
+            atomic_fetch_add(&sweep->session_count, 1);
+        session_reset(conn->session, STATUS_TOKEN_REVOKED);
     }
 }
 
@@ -54,7 +54,7 @@ static void part_run(struct loop_task *task) {
 void sweep_post(struct sweep *sweep) {
     struct server *server = sweep->server;
     size_t count = server->loop_count;
-    atomic_store(&sweep->link_count, 0);
+    atomic_store(&sweep->session_count, 0);
     atomic_store(&sweep->request_count, 0);
     /* One more, so that it is not done before all are posted. */
     atomic_store(&sweep->loops_left, count + 1);

@@ -2,9 +2,9 @@
  * sweep_post from any thread; each loop sweeps its own connections; done runs on any of their
  * threads, or the poster's.
  * The memory is the poster's until done. A loop that has ended has nothing to sweep.
- * Cannot fail; a link's dialect says why where its peer still takes anything.
+ * Cannot fail; a session's dialect says why where its peer still takes anything.
  * The revocation must be in memory before: who is admitted later is refused, and whoever was
- * admitted before is a connection's exchange or link by the time its loop sweeps. So nothing is
+ * admitted before is a connection's exchange or session by the time its loop sweeps. So nothing is
  * left between the two, and after done nothing is delivered to them. */
 #ifndef HTTP_SWEEP_H
 #define HTTP_SWEEP_H
@@ -25,7 +25,7 @@ struct sweep {
     struct server *server;
     void (*done)(struct sweep *sweep);
     atomic_size_t loops_left;
-    atomic_size_t link_count;    /* out: links ended */
+    atomic_size_t session_count; /* out: sessions ended */
     atomic_size_t request_count; /* out: requests under way ended */
     struct sweep_part parts[CONFIG_LOOPS_MAX];
 };

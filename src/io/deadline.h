@@ -9,14 +9,14 @@
 #include <stdint.h>
 
 enum deadline_kind {
-    DEADLINE_REQUEST, /* a request arrives, an answer is read */
-    DEADLINE_IDLE,    /* nothing happens between requests */
-    DEADLINE_LINGER,  /* the last answer is out, and the peer does not end */
-    DEADLINE_SILENCE, /* a WebSocket whose peer says nothing */
-    DEADLINE_PULSE,   /* a link's next heartbeat */
-    DEADLINE_LOOK,    /* whether a link that is behind catches up */
-    DEADLINE_EXPIRY,  /* a link's token is about to end; only those that soon will */
-    DEADLINE_WAIT,    /* a poll that waits for news; each has its own delay */
+    DEADLINE_REQUEST,      /* a request arrives, an answer is read */
+    DEADLINE_IDLE,         /* nothing happens between requests */
+    DEADLINE_LINGER,       /* the last answer is out, and the peer does not end */
+    DEADLINE_SILENCE,      /* a WebSocket whose peer says nothing */
+    DEADLINE_HEARTBEAT,    /* a session's next heartbeat */
+    DEADLINE_STRIKE_CHECK, /* whether a session that is behind catches up */
+    DEADLINE_EXPIRY,       /* a session's token is about to end; only those that soon will */
+    DEADLINE_WAIT,         /* a poll that waits for news; each has its own delay */
     DEADLINE_KIND_COUNT,
 };
 

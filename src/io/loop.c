@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/conn.h"
 #include "delivery/session.h"
-#include "server/server.h"
 #include "delivery/topic_reader.h"
+#include "http/conn.h"
+#include "server/server.h"
 
 #define TASKS_MAX 1000000
 #define BACKLOG   4096
@@ -26,16 +26,16 @@ static void expired(struct deadline *deadline) {
         topic_reader_expired(topic_reader_of_deadline(deadline));
         return;
     }
-    if (deadline->kind == DEADLINE_PULSE) {
-        link_expired(link_of_pulse(deadline), deadline->kind);
+    if (deadline->kind == DEADLINE_HEARTBEAT) {
+        session_expired(session_of_heartbeat(deadline), deadline->kind);
         return;
     }
     if (deadline->kind == DEADLINE_EXPIRY) {
-        link_expired(link_of_expiry(deadline), deadline->kind);
+        session_expired(session_of_expiry(deadline), deadline->kind);
         return;
     }
-    if (deadline->kind == DEADLINE_LOOK) {
-        link_expired(link_of_look(deadline), deadline->kind);
+    if (deadline->kind == DEADLINE_STRIKE_CHECK) {
+        session_expired(session_of_strike_check(deadline), deadline->kind);
         return;
     }
     conn_expired(conn_of_deadline(deadline));
@@ -154,7 +154,7 @@ static void on_busy(uv_idle_t *busy) {
 
 static void on_serve(uv_prepare_t *serve) {
     struct io_loop *loop = serve->data;
-    link_serve(loop);
+    sessions_serve(loop);
     /* Also when everybody left since: the loop would turn for nothing. */
     if (loop->scheduler.line_count > 0)
         uv_idle_start(&loop->busy, on_busy);
@@ -274,14 +274,14 @@ enum status io_loop_open(struct io_loop *loop, struct server *server, int listen
     loop->end.run = run_end;
     clock_init(&loop->clock);
     guard_init(loop);
-    append_reader_init(&loop->reader, server->body_bytes_max);
+    append_parser_init(&loop->reader, server->body_bytes_max);
     deadline_queue_init(&loop->deadlines);
     loop->deadlines.delays_ms[DEADLINE_REQUEST] = config->request_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_IDLE] = config->idle_timeout_ms;
     loop->deadlines.delays_ms[DEADLINE_LINGER] = LINGER_MS;
-    loop->deadlines.delays_ms[DEADLINE_PULSE] = config->heartbeat_ms;
+    loop->deadlines.delays_ms[DEADLINE_HEARTBEAT] = config->heartbeat_ms;
     loop->deadlines.delays_ms[DEADLINE_SILENCE] = config->silence_timeout_ms;
-    loop->deadlines.delays_ms[DEADLINE_LOOK] = config->slow_consumer_check_ms;
+    loop->deadlines.delays_ms[DEADLINE_STRIKE_CHECK] = config->slow_consumer_check_ms;
     scheduler_init(&loop->scheduler, &(struct scheduler_options){config->fair_topic_slice_limit,
                                                                  DELIVERY_FRAMES_MAX});
     page_tools_init(&loop->page_tools, loop);
@@ -340,6 +340,6 @@ void io_loop_join(struct io_loop *loop) {
     if (loop->deflater)
         ws_deflater_release(loop->deflater);
     free(loop->deflater);
-    append_reader_release(&loop->reader);
+    append_parser_release(&loop->reader);
     mailbox_release(&loop->mailbox);
 }

@@ -12,13 +12,13 @@
 #include "authority/append_read.h"
 #include "base/clock.h"
 #include "base/mailbox.h"
-#include "base/uuid7.h"
-#include "delivery/scheduler.h"
 #include "base/step_guard.h"
-#include "server/config.h"
-#include "io/deadline.h"
+#include "base/uuid7.h"
 #include "delivery/feeds.h"
+#include "delivery/scheduler.h"
 #include "http/http_date.h"
+#include "io/deadline.h"
+#include "server/config.h"
 #include "wire/http1.h"
 #include "wire/ws_decoder.h"
 
@@ -51,7 +51,7 @@ struct io_loop {
     struct http_date date;
     struct deadline_queue deadlines;
     struct http1_limits limits;
-    struct append_reader reader; /* of the bodies of appends */
+    struct append_parser reader; /* of the bodies of appends */
     struct feeds feeds;          /* what its connections read */
     struct scheduler scheduler;  /* whose turn it is to be sent some of it */
     struct page_tools page_tools;

@@ -14,9 +14,9 @@ struct reader {
     atomic_size_t waiting;
 };
 
-struct readers {
+struct store_pool {
     size_t count;
-    struct reader threads[READERS_MAX];
+    struct reader threads[STORE_POOL_THREADS_MAX];
 };
 
 static void *reader_thread(void *user) {
@@ -24,7 +24,7 @@ static void *reader_thread(void *user) {
     struct mailbox_item *item;
     while (mailbox_wait(&reader->mailbox, MAILBOX_FOREVER, &item) == STATUS_OK) {
         while (item) {
-            struct reader_task *task = (struct reader_task *)item;
+            struct store_task *task = (struct store_task *)item;
             item = item->next;
             uint64_t begun_ns = clock_now().mono_ns;
             task->run(task, reader->session);
@@ -49,16 +49,16 @@ static enum status reader_start(struct reader *reader, struct store *store, size
     return STATUS_SYSTEM_ERROR;
 }
 
-enum status readers_start(struct readers **readers, struct store *store, size_t count,
-                          size_t tasks_max) {
-    assert(count >= 1 && count <= READERS_MAX);
-    struct readers *pool = calloc(1, sizeof(*pool));
+enum status store_pool_start(struct store_pool **readers, struct store *store, size_t count,
+                             size_t tasks_max) {
+    assert(count >= 1 && count <= STORE_POOL_THREADS_MAX);
+    struct store_pool *pool = calloc(1, sizeof(*pool));
     if (!pool)
         return STATUS_OUT_OF_MEMORY;
     while (pool->count < count) {
         enum status status = reader_start(&pool->threads[pool->count], store, tasks_max);
         if (status != STATUS_OK) {
-            readers_stop(pool);
+            store_pool_stop(pool);
             return status;
         }
         pool->count++;
@@ -67,7 +67,7 @@ enum status readers_start(struct readers **readers, struct store *store, size_t 
     return STATUS_OK;
 }
 
-enum status readers_post(struct readers *readers, struct reader_task *task) {
+enum status store_pool_post(struct store_pool *readers, struct store_task *task) {
     struct reader *chosen = &readers->threads[0];
     for (size_t i = 1; i < readers->count; i++)
         if (atomic_load(&readers->threads[i].waiting) < atomic_load(&chosen->waiting))
@@ -79,21 +79,21 @@ enum status readers_post(struct readers *readers, struct reader_task *task) {
     return status;
 }
 
-uint64_t readers_rows_read(const struct readers *readers) {
+uint64_t store_pool_rows_read(const struct store_pool *readers) {
     uint64_t rows_read = 0;
     for (size_t i = 0; i < readers->count; i++)
         rows_read += store_session_rows_read(readers->threads[i].session);
     return rows_read;
 }
 
-size_t readers_waiting(const struct readers *readers) {
+size_t store_pool_waiting(const struct store_pool *readers) {
     size_t waiting = 0;
     for (size_t i = 0; i < readers->count; i++)
         waiting += atomic_load(&readers->threads[i].waiting);
     return waiting;
 }
 
-void readers_stop(struct readers *readers) {
+void store_pool_stop(struct store_pool *readers) {
     for (size_t i = 0; i < readers->count; i++)
         mailbox_close(&readers->threads[i].mailbox);
     for (size_t i = 0; i < readers->count; i++) {

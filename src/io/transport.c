@@ -230,7 +230,7 @@ size_t transport_unsent_bytes(const struct conn *conn) {
     size_t queued = uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
     if (!secure)
         return queued;
-    /* What TLS adds is nothing the link sent. */
+    /* What TLS adds is nothing the session sent. */
     return secure->rest.size + (queued < secure->batch_bytes ? queued : secure->batch_bytes);
 }
 

@@ -10,10 +10,10 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/step_guard.h"
 #include "retention/cycle.h"
 #include "retention/pace.h"
 #include "retention/pass_count.h"
-#include "base/step_guard.h"
 
 #define NS_PER_SECOND     ((uint64_t)1000000000)
 #define BATCH_WORK_MIN    250

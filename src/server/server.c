@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "projector/verify.h"
+#include "delivery/telemetry.h"
 #include "io/descriptors.h"
 #include "io/listen.h"
+#include "projector/verify.h"
 #include "server/notify.h"
 #include "server/process_stats.h"
-#include "delivery/telemetry.h"
 
 #define READER_TASKS_MAX 100000
 #define CAUSES_KEPT      1024
@@ -439,8 +439,8 @@ static enum status writer_and_readers_start(struct server *server) {
     if (status == STATUS_OK)
         status = keeper_start(server);
     if (status == STATUS_OK)
-        status = readers_start(&server->readers, server->store, server->config.readers,
-                               READER_TASKS_MAX);
+        status = store_pool_start(&server->store_pool, server->store, server->config.readers,
+                                  READER_TASKS_MAX);
     if (status == STATUS_OK)
         status = snapshot_service_start(&server->snapshot_service, server);
     return status;
@@ -515,8 +515,8 @@ static enum status store_start(struct server *server) {
 
 /* After the loops, which post to all of these. */
 static void store_stop(struct server *server) {
-    if (server->readers)
-        readers_stop(server->readers);
+    if (server->store_pool)
+        store_pool_stop(server->store_pool);
     /* Its snapshots hold pins of the retention, which prunes through the writer. */
     snapshot_service_stop(&server->snapshot_service);
     if (server->retention)

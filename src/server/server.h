@@ -13,17 +13,17 @@
 #include "authority/writer.h"
 #include "delivery/causes.h"
 #include "delivery/consumers.h"
+#include "delivery/snapshot/snapshot_service.h"
 #include "delivery/topic_activity.h"
+#include "http/admit/gate.h"
+#include "http/admit/operator_key.h"
 #include "hub/hub.h"
+#include "io/loop.h"
+#include "io/store_pool.h"
+#include "io/tls.h"
 #include "projector/projector.h"
 #include "retention/retention.h"
 #include "server/config.h"
-#include "http/admit/gate.h"
-#include "io/loop.h"
-#include "http/admit/operator_key.h"
-#include "io/store_pool.h"
-#include "delivery/snapshot/snapshot_service.h"
-#include "io/tls.h"
 #include "server/watchdog.h"
 
 #define SERVER_MESSAGE_MAX 1024
@@ -52,7 +52,7 @@ struct server {
     struct clock_reading started;
     struct writer *writer;
     atomic_size_t batches_bytes; /* that batches hold, over all loops */
-    struct readers *readers;
+    struct store_pool *store_pool;
     struct snapshot_service snapshot_service;
     atomic_size_t snapshot_gzip_count; /* answers that are being compressed */
     struct retention *retention;

@@ -77,7 +77,7 @@ static void check_request(enum status status, const struct append_request *reque
 }
 
 /* An item read again as the body of its own endpoint is the same request. */
-static void check_doors_agree(struct append_reader *reader, struct json_value value,
+static void check_doors_agree(struct append_parser *reader, struct json_value value,
                               struct arena *arena, const struct append_request *item) {
     struct append_request alone;
     check(append_read(reader, item->kind, item->entity_id, value, arena, &alone) == STATUS_OK);
@@ -92,10 +92,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct json_value value;
     if (json_parse((struct slice){(const char *)data, size}, &limits, &value) != STATUS_OK)
         return 0;
-    struct append_reader reader;
+    struct append_parser reader;
     struct arena arena;
     struct append_request request;
-    append_reader_init(&reader, BYTES_MAX);
+    append_parser_init(&reader, BYTES_MAX);
     arena_init(&arena, ARENA_BYTES_MAX);
     enum status status = append_read_item(&reader, value, &arena, &request);
     check_request(status, &request);
@@ -107,6 +107,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_request(status, &request);
     }
     arena_release(&arena);
-    append_reader_release(&reader);
+    append_parser_release(&reader);
     return 0;
 }

@@ -2,8 +2,8 @@
  * kind; and written down again it is read as the same. */
 #include <stdlib.h>
 
-#include "base/utf8.h"
 #include "api/revoke_request.h"
+#include "base/utf8.h"
 #include "wire/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "wire/object_writer.h"
 #include "delivery/snapshot/snapshot_owner.h"
+#include "wire/object_writer.h"
 
 #define FILE_NAME       "snapshot.tmp"
 #define TEXT_BYTES_MAX  (256u << 20)

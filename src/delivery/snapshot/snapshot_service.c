@@ -10,7 +10,7 @@
 
 /* ---- building ----------------------------------------------------------------------------- */
 
-static void build_run(struct reader_task *task, struct store_session *session) {
+static void build_run(struct store_task *task, struct store_session *session) {
     struct snapshot_build_task *build = (struct snapshot_build_task *)task;
     snapshots_build(build->snapshots, session, build->row);
 }
@@ -19,7 +19,7 @@ static void build_run(struct reader_task *task, struct store_session *session) {
  * overlap. */
 static enum status build_start(void *user, enum policy_row row) {
     struct snapshot_service *service = user;
-    return readers_post(service->builder, &service->tasks[row].task);
+    return store_pool_post(service->builder, &service->tasks[row].task);
 }
 
 /* ---- holding the journal back --------------------------------------------------------------- */
@@ -74,7 +74,7 @@ enum status snapshot_service_start(struct snapshot_service *service, const struc
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
         service->tasks[i] = (struct snapshot_build_task){
             .task.run = build_run, .snapshots = service->snapshots, .row = (enum policy_row)i};
-    return readers_start(&service->builder, server->store, 1, POLICY_ROW_COUNT);
+    return store_pool_start(&service->builder, server->store, 1, POLICY_ROW_COUNT);
 }
 
 void snapshot_service_cancel(struct snapshot_service *service) {
@@ -84,7 +84,7 @@ void snapshot_service_cancel(struct snapshot_service *service) {
 
 void snapshot_service_stop(struct snapshot_service *service) {
     if (service->builder)
-        readers_stop(service->builder);
+        store_pool_stop(service->builder);
     if (service->snapshots)
         snapshots_close(service->snapshots);
 }
@@ -124,7 +124,7 @@ static void wait_answered(struct snapshot_asker *asker) {
     (void)status;
 }
 
-static void wait_ask(struct reader_task *task, struct store_session *session) {
+static void wait_ask(struct store_task *task, struct store_session *session) {
     struct snapshot_wait *wait = (struct snapshot_wait *)task;
     snapshots_ask(wait->loop->server->snapshot_service.snapshots, session, wait->row,
                   wait->asked_at_ms, &wait->asker);
@@ -139,7 +139,7 @@ void snapshot_wait_begin(struct snapshot_wait *wait, struct io_loop *loop, enum 
     wait->asked_at_ms = clock_mono_ms(&loop->clock);
     wait->snapshot = NULL;
     loop->owed_count++;
-    enum status status = readers_post(loop->server->readers, &wait->task);
+    enum status status = store_pool_post(loop->server->store_pool, &wait->task);
     /* Once posted it is the reader's, and may even be answered by now. */
     if (status == STATUS_OK)
         return;

@@ -8,22 +8,22 @@
 #define DELIVERY_SNAPSHOT_SNAPSHOT_SERVICE_H
 
 #include "delivery/snapshot/snapshots.h"
-#include "retention/retention.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
+#include "retention/retention.h"
 
 struct server;
 struct snapshot_pin;
 
 struct snapshot_build_task {
-    struct reader_task task;
+    struct store_task task;
     struct snapshots *snapshots;
     enum policy_row row;
 };
 
 struct snapshot_service {
     struct snapshots *snapshots;
-    struct readers *builder; /* of one thread */
+    struct store_pool *builder; /* of one thread */
     struct retention *retention;
     pthread_mutex_t pins_lock;
     struct snapshot_pin *pins;
@@ -41,7 +41,7 @@ void snapshot_service_stop(struct snapshot_service *service);
 void snapshot_service_timer(struct snapshot_service *service, uv_loop_t *control);
 
 struct snapshot_wait {
-    struct reader_task task;
+    struct store_task task;
     struct loop_task back;
     struct snapshot_asker asker;
     struct io_loop *loop;

@@ -2,18 +2,18 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "wire/object_writer.h"
-#include "delivery/dialect.h"
 #include "api/handlers.h"
+#include "delivery/dialect.h"
+#include "delivery/notices.h"
 #include "delivery/session_snapshot.h"
 #include "delivery/session_token.h"
-#include "delivery/notices.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/phoenix/phoenix_session.h"
 #include "dialect/phoenix/phoenix_subscribe.h"
-#include "server/server.h"
-#include "dialect/websocket.h"
 #include "dialect/phoenix/welcome.h"
+#include "dialect/websocket.h"
+#include "server/server.h"
+#include "wire/object_writer.h"
 
 #define DEPTH_MAX 16
 
@@ -31,33 +31,34 @@ struct join_request {
     struct buffer watermarks;
 };
 
-static void join_free(struct link_call *call) {
+static void join_free(struct session_lookup *call) {
     struct join_request *request = (struct join_request *)call;
     buffer_release(&request->topics);
     buffer_release(&request->watermarks);
     free(request);
 }
 
-static void drop_all(struct link *link) {
-    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
-        next = reader->next;
-        link_reader_drop(reader);
+static void drop_all(struct session *session) {
+    for (struct subscriber *subscriber = session->subscribers, *next; subscriber;
+         subscriber = next) {
+        next = subscriber->next;
+        subscriber_drop(subscriber);
     }
 }
 
-static void put_server(struct object_writer *object, const struct link *link) {
+static void put_server(struct object_writer *object, const struct session *session) {
     char text[128];
     int size = snprintf(text, sizeof(text),
                         "{\"version\":\"" KHALA_VERSION "\",\"heartbeat_interval_ms\":%" PRIu64 "}",
-                        link->server->config.heartbeat_ms);
+                        session->server->config.heartbeat_ms);
     object_json(object, SLICE("server"), (struct slice){text, (size_t)size});
 }
 
 /* The reply, once what may be read was looked up. */
-static enum status say_joined(struct link *link, const struct join_request *request) {
+static enum status say_joined(struct session *session, const struct join_request *request) {
     struct phoenix_address to = phoenix_request_address(&request->base);
-    struct phoenix *phoenix = link->state;
-    struct uuid id = uuid7_next(&link->loop->ids, clock_wall_ms(&link->loop->clock));
+    struct phoenix *phoenix = session->state;
+    struct uuid id = uuid7_next(&session->loop->ids, clock_wall_ms(&session->loop->clock));
     struct buffer body;
     phoenix->is_joined = true;
     phoenix->join_ref_size = to.join_ref.size;
@@ -68,119 +69,121 @@ static enum status say_joined(struct link *link, const struct join_request *requ
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("subscription_id"),
                 (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
-    object_text(&object, SLICE("epoch"), slice_of(link->server->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(session->server->epoch));
     object_json(&object, SLICE("allowed_topics"), buffer_slice(&request->topics));
     object_json(&object, SLICE("current_watermarks"), buffer_slice(&request->watermarks));
-    put_server(&object, link);
+    put_server(&object, session);
     enum status status = object_end(&object);
     if (status == STATUS_OK)
-        status = phoenix_say_reply(link, &to, true, buffer_slice(&body));
+        status = phoenix_say_reply(session, &to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static void join_run(struct link_call *call, struct store_session *session) {
+static void join_run(struct session_lookup *call, struct store_session *store) {
     struct join_request *request = (struct join_request *)call;
     request->base.status =
-        welcome_write(session, request->base.principal, &request->topics, &request->watermarks);
+        welcome_write(store, request->base.principal, &request->topics, &request->watermarks);
 }
 
-static void join_done(struct link *link, struct link_call *call, enum status status) {
+static void join_done(struct session *session, struct session_lookup *call, enum status status) {
     struct join_request *request = (struct join_request *)call;
     if (status == STATUS_OK)
         status = request->base.status;
     if (status != STATUS_OK) {
-        phoenix_request_refuse(link, &request->base, status);
+        phoenix_request_refuse(session, &request->base, status);
         return;
     }
-    status = say_joined(link, request);
+    status = say_joined(session, request);
     join_free(call);
-    phoenix_settle(link, status);
+    phoenix_settle(session, status);
 }
 
-static enum status join(struct link *link, const struct phoenix_address *to) {
+static enum status join(struct session *session, const struct phoenix_address *to) {
     struct join_request *request = calloc(1, sizeof(*request));
     if (!request)
-        return phoenix_say_refusal(link, to, STATUS_OUT_OF_MEMORY);
-    phoenix_request_init(&request->base, link, to);
+        return phoenix_say_refusal(session, to, STATUS_OUT_OF_MEMORY);
+    phoenix_request_init(&request->base, session, to);
     buffer_init(&request->topics, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&request->watermarks, PHOENIX_REPLY_BYTES_MAX);
-    drop_all(link);
-    request->base.call = (struct link_call){.run = join_run, .done = join_done, .free = join_free};
-    link_call(link, &request->base.call);
+    drop_all(session);
+    request->base.call =
+        (struct session_lookup){.run = join_run, .done = join_done, .free = join_free};
+    session_look_up(session, &request->base.call);
     return STATUS_OK;
 }
 
 /* What the join says of its client wins over what the socket's query said. */
-static enum status check_client(const struct link *link, const struct phoenix_message *message) {
-    const struct phoenix *phoenix = link->state;
+static enum status check_client(const struct session *session,
+                                const struct phoenix_message *message) {
+    const struct phoenix *phoenix = session->state;
     if (!phoenix->claim)
         return STATUS_OK;
     struct compatibility_claim claim = *phoenix->claim;
     compatibility_claim_json(&claim, message->payload);
     struct compatibility_client client = compatibility_claim_client(&claim);
-    return compatibility_check(&link->server->gate.compatibility, &client);
+    return compatibility_check(&session->server->gate.compatibility, &client);
 }
 
-static enum status refuse_client(struct link *link, const struct phoenix_address *to,
+static enum status refuse_client(struct session *session, const struct phoenix_address *to,
                                  enum status refusal) {
     struct buffer body;
     buffer_init(&body, 4096);
-    link_tell_refused(link, (struct slice){NULL, 0}, refusal);
+    session_log_refused(session, (struct slice){NULL, 0}, refusal);
     enum status status =
-        compatibility_write_json(&link->server->gate.compatibility, refusal, &body);
+        compatibility_write_json(&session->server->gate.compatibility, refusal, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(link, to, refusal, buffer_slice(&body));
+        status = phoenix_say_refused(session, to, refusal, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status ask_to_join(struct link *link, const struct phoenix_message *message,
+static enum status ask_to_join(struct session *session, const struct phoenix_message *message,
                                const struct phoenix_address *to) {
-    enum status refusal = check_client(link, message);
-    return refusal == STATUS_OK ? join(link, to) : refuse_client(link, to, refusal);
+    enum status refusal = check_client(session, message);
+    return refusal == STATUS_OK ? join(session, to) : refuse_client(session, to, refusal);
 }
 
-static enum status leave(struct link *link, const struct phoenix_address *to) {
-    struct phoenix *phoenix = link->state;
+static enum status leave(struct session *session, const struct phoenix_address *to) {
+    struct phoenix *phoenix = session->state;
     struct buffer text;
-    drop_all(link);
+    drop_all(session);
     phoenix->is_joined = false;
-    enum status status = phoenix_say_reply(link, to, true, SLICE("{}"));
+    enum status status = phoenix_say_reply(session, to, true, SLICE("{}"));
     buffer_init(&text, 4096);
     if (status == STATUS_OK)
         status = phoenix_write_close(
             &text, (struct slice){phoenix->join_ref, phoenix->join_ref_size}, PHOENIX_CHANNEL);
     if (status == STATUS_OK)
-        status = websocket_say(link, buffer_slice(&text));
+        status = websocket_say(session, buffer_slice(&text));
     buffer_release(&text);
     return status;
 }
 
 /* ---- the other messages ---- */
 
-static enum status write_watermarks(const struct link *link, struct buffer *body) {
+static enum status write_watermarks(const struct session *session, struct buffer *body) {
     enum status status = buffer_append_slice(body, SLICE("{\"watermarks\":"));
     if (status == STATUS_OK)
-        status = notice_watermarks(link, body);
+        status = notice_watermarks(session, body);
     return status == STATUS_OK ? buffer_append_byte(body, '}') : status;
 }
 
-static enum status answer_heartbeat(struct link *link, const struct phoenix_message *message,
+static enum status answer_heartbeat(struct session *session, const struct phoenix_message *message,
                                     const struct phoenix_address *to) {
     struct buffer body;
     (void)message;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_watermarks(link, &body);
+    enum status status = write_watermarks(session, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_reply(link, to, true, buffer_slice(&body));
+        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
 /* A new token for the one the connection came with: of the same principal, or it is refused. What
  * was subscribed to stays, and so does the old token where the new one may not read all of it. */
-static enum status refresh(struct link *link, const struct phoenix_message *message,
+static enum status refresh(struct session *session, const struct phoenix_message *message,
                            const struct phoenix_address *to) {
     struct json_field field = {.name = SLICE("token")};
     struct buffer token;
@@ -193,30 +196,31 @@ static enum status refresh(struct link *link, const struct phoenix_message *mess
     if (status != STATUS_OK || !field.present)
         status = STATUS_INVALID_MESSAGE;
     if (status == STATUS_OK)
-        status = gate_admit_token(&link->server->gate, buffer_slice(&token),
-                                  clock_wall_ms(&link->loop->clock), &principal, NULL);
+        status = gate_admit_token(&session->server->gate, buffer_slice(&token),
+                                  clock_wall_ms(&session->loop->clock), &principal, NULL);
     buffer_release(&token);
     if (status == STATUS_OK)
-        status = link_refresh(link, principal);
+        status = session_refresh(session, principal);
     principal_unref(principal);
     if (status != STATUS_OK) {
         if (status_http(status) == 401 || status_http(status) == 403)
-            link_tell_refused(link, (struct slice){NULL, 0}, status);
-        return phoenix_say_refusal(link, to, status);
+            session_log_refused(session, (struct slice){NULL, 0}, status);
+        return phoenix_say_refusal(session, to, status);
     }
     buffer_init(&body, 256);
-    status = buffer_printf(&body, "{\"expires_at\":%" PRIu64 "}", link->principal->expires_at_ms);
+    status =
+        buffer_printf(&body, "{\"expires_at\":%" PRIu64 "}", session->principal->expires_at_ms);
     if (status == STATUS_OK)
-        status = phoenix_say_reply(link, to, true, buffer_slice(&body));
+        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status on_channel(struct link *link, const struct phoenix_message *message,
+static enum status on_channel(struct session *session, const struct phoenix_message *message,
                               const struct phoenix_address *to) {
     static const struct {
         struct slice event;
-        enum status (*answer)(struct link *link, const struct phoenix_message *message,
+        enum status (*answer)(struct session *session, const struct phoenix_message *message,
                               const struct phoenix_address *to);
     } events[] = {
         {SLICE("sync:subscribe"), phoenix_subscribe},
@@ -226,45 +230,45 @@ static enum status on_channel(struct link *link, const struct phoenix_message *m
     };
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
         if (slice_equal(message->event, events[i].event))
-            return events[i].answer(link, message, to);
-    return phoenix_say_refusal(link, to, STATUS_INVALID_MESSAGE);
+            return events[i].answer(session, message, to);
+    return phoenix_say_refusal(session, to, STATUS_INVALID_MESSAGE);
 }
 
-static enum status receive(struct link *link, struct slice text) {
-    const struct phoenix *phoenix = link->state;
-    const struct json_limits limits = {link->server->config.message_bytes_max, DEPTH_MAX};
+static enum status receive(struct session *session, struct slice text) {
+    const struct phoenix *phoenix = session->state;
+    const struct json_limits limits = {session->server->config.message_bytes_max, DEPTH_MAX};
     struct phoenix_message message;
     enum status status = phoenix_decode(text, &limits, &message);
     if (status != STATUS_OK)
         return status == STATUS_OUT_OF_MEMORY ? status : STATUS_INVALID_MESSAGE;
     struct phoenix_address to = {message.join_ref, message.ref, message.topic};
-    if (websocket_is_flooding(link, text.size)) {
-        status = phoenix_say_refusal(link, &to, STATUS_RATE_LIMITED);
+    if (websocket_is_flooding(session, text.size)) {
+        status = phoenix_say_refusal(session, &to, STATUS_RATE_LIMITED);
         return status == STATUS_OK ? STATUS_RATE_LIMITED : status;
     }
     if (slice_equal(message.topic, SLICE("phoenix")) &&
         slice_equal(message.event, SLICE("heartbeat")))
-        return phoenix_say_reply(link, &to, true, SLICE("{}"));
+        return phoenix_say_reply(session, &to, true, SLICE("{}"));
     if (!slice_equal(message.topic, PHOENIX_CHANNEL))
-        return phoenix_say_refusal(link, &to, STATUS_BAD_TOPIC);
+        return phoenix_say_refusal(session, &to, STATUS_BAD_TOPIC);
     if (slice_equal(message.event, SLICE("phx_join")))
-        return ask_to_join(link, &message, &to);
+        return ask_to_join(session, &message, &to);
     if (slice_equal(message.event, SLICE("phx_leave")))
-        return leave(link, &to);
+        return leave(session, &to);
     if (!phoenix->is_joined)
-        return phoenix_say_refusal(link, &to, STATUS_BAD_TOPIC);
-    return on_channel(link, &message, &to);
+        return phoenix_say_refusal(session, &to, STATUS_BAD_TOPIC);
+    return on_channel(session, &message, &to);
 }
 
 /* ---- notices ---- */
 
-static enum status say_error(struct link *link, enum status error, struct slice body) {
-    link_tell_error(link, error);
-    return phoenix_say_push(link, SLICE("sync:error"), body);
+static enum status say_error(struct session *session, enum status error, struct slice body) {
+    session_log_error(session, error);
+    return phoenix_say_push(session, SLICE("sync:error"), body);
 }
 
-static enum status tell_caught_up(struct link_reader *reader, struct buffer *out) {
-    const struct subscription *subscription = &reader->subscription;
+static enum status tell_caught_up(struct subscriber *subscriber, struct buffer *out) {
+    const struct subscription *subscription = &subscriber->subscription;
     struct buffer body;
     (void)out;
     buffer_init(&body, 4096);
@@ -272,93 +276,95 @@ static enum status tell_caught_up(struct link_reader *reader, struct buffer *out
         phoenix_empty_batch(subscription->options.topic, subscription->next_seq - 1,
                             subscription->window.head_seq, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_push(reader->link, SLICE("sync:update_batch"), buffer_slice(&body));
+        status =
+            phoenix_say_push(subscriber->session, SLICE("sync:update_batch"), buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_snapshot(struct link_reader *reader, struct buffer *out) {
+static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     (void)out;
     buffer_init(&body, PHOENIX_PAYLOAD_BYTES_MAX);
-    enum status status = link_snapshot_write(reader->snapshot, &body);
+    enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_push(reader->link, SLICE("sync:snapshot"), buffer_slice(&body));
+        status = phoenix_say_push(subscriber->session, SLICE("sync:snapshot"), buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_stale(struct link_reader *reader, struct buffer *out) {
+static enum status tell_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     (void)out;
     buffer_init(&body, 65536);
-    enum status status = notice_stale(reader, &body);
+    enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
-        status = say_error(reader->link, STATUS_STALE_CURSOR, buffer_slice(&body));
+        status = say_error(subscriber->session, STATUS_STALE_CURSOR, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status heartbeat(struct link *link, struct buffer *out) {
-    const struct phoenix *phoenix = link->state;
+static enum status heartbeat(struct session *session, struct buffer *out) {
+    const struct phoenix *phoenix = session->state;
     struct buffer body;
     (void)out;
     if (!phoenix->is_joined)
         return STATUS_OK;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_watermarks(link, &body);
+    enum status status = write_watermarks(session, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_push(link, SLICE("sync:heartbeat"), buffer_slice(&body));
+        status = phoenix_say_push(session, SLICE("sync:heartbeat"), buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_slow(struct link *link, struct buffer *out) {
+static enum status tell_slow(struct session *session, struct buffer *out) {
     char reason[124];
     struct buffer body;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = notice_slow(link, &body);
+    enum status status = notice_slow(session, &body);
     if (status == STATUS_OK)
-        status = say_error(link, STATUS_SLOW_CONSUMER, buffer_slice(&body));
+        status = say_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&body));
     buffer_release(&body);
-    notice_resume(link, reason);
+    notice_resume(session, reason);
     return status == STATUS_OK ? ws_close_write(out, CLOSE_SLOW_CONSUMER, slice_of(reason))
                                : status;
 }
 
 /* The error that ends it, with the positions to come back with. */
-static enum status tell_end(struct link *link, enum status why, uint64_t retry_after_ms,
+static enum status tell_end(struct session *session, enum status why, uint64_t retry_after_ms,
                             enum close_code code, struct buffer *out) {
     struct buffer body;
     char reason[124];
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = notice_end(link, why, retry_after_ms, &body);
+    enum status status = notice_end(session, why, retry_after_ms, &body);
     if (status == STATUS_OK)
-        status = say_error(link, why, buffer_slice(&body));
+        status = say_error(session, why, buffer_slice(&body));
     buffer_release(&body);
-    notice_resume(link, reason);
+    notice_resume(session, reason);
     return status == STATUS_OK ? ws_close_write(out, (unsigned)code, slice_of(reason)) : status;
 }
 
-static enum status tell_leaving(struct link *link, uint64_t retry_after_ms, struct buffer *out) {
-    return tell_end(link, STATUS_SHUTTING_DOWN, retry_after_ms, CLOSE_RESTARTING, out);
+static enum status tell_leaving(struct session *session, uint64_t retry_after_ms,
+                                struct buffer *out) {
+    return tell_end(session, STATUS_SHUTTING_DOWN, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
-static enum status tell_reauth(struct link *link, uint64_t left_ms, struct buffer *out) {
+static enum status tell_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     (void)out;
     buffer_init(&body, 4096);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
-        status = say_error(link, STATUS_REAUTH_REQUIRED, buffer_slice(&body));
+        status = say_error(session, STATUS_REAUTH_REQUIRED, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_failed(struct link *link, enum status failed, struct buffer *out) {
+static enum status tell_failed(struct session *session, enum status failed, struct buffer *out) {
     /* The dialect has one word for whatever is too large. */
     enum status why = failed == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : failed;
-    return tell_end(link, why, 0, ws_close_code(why), out);
+    return tell_end(session, why, 0, ws_close_code(why), out);
 }
 
 static const struct dialect phoenix_dialect = {

@@ -3,11 +3,11 @@
 #include <inttypes.h>
 #include <openssl/evp.h>
 
-#include "wire/object_writer.h"
 #include "delivery/dialect.h"
 #include "dialect/websocket.h"
 #include "topic/event_cursor.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 #include "wire/phoenix.h"
 
 #define UPDATE_BYTES_MAX (80u << 20)

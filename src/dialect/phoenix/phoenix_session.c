@@ -1,37 +1,37 @@
 #include "dialect/phoenix/phoenix_session.h"
 
-#include "wire/object_writer.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/websocket.h"
+#include "wire/object_writer.h"
 
 /* A payload, with its event and channel around it. */
 #define PUSH_BYTES_MAX (PHOENIX_PAYLOAD_BYTES_MAX + 4096)
 
-enum status phoenix_say_push(struct link *link, struct slice event, struct slice payload) {
+enum status phoenix_say_push(struct session *session, struct slice event, struct slice payload) {
     struct buffer text;
     buffer_init(&text, PUSH_BYTES_MAX);
     enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
     if (status == STATUS_OK)
-        status = websocket_say(link, buffer_slice(&text));
+        status = websocket_say(session, buffer_slice(&text));
     buffer_release(&text);
     return status;
 }
 
-enum status phoenix_say_reply(struct link *link, const struct phoenix_address *to, bool ok,
+enum status phoenix_say_reply(struct session *session, const struct phoenix_address *to, bool ok,
                               struct slice response) {
     struct buffer text;
     buffer_init(&text, PHOENIX_REPLY_BYTES_MAX);
     enum status status = phoenix_write_reply(&text, to, ok, response);
     if (status == STATUS_OK)
-        status = websocket_say(link, buffer_slice(&text));
+        status = websocket_say(session, buffer_slice(&text));
     buffer_release(&text);
     return status;
 }
 
-enum status phoenix_say_refused(struct link *link, const struct phoenix_address *to,
+enum status phoenix_say_refused(struct session *session, const struct phoenix_address *to,
                                 enum status error, struct slice body) {
-    link_tell_error(link, error);
-    return phoenix_say_reply(link, to, false, body);
+    session_log_error(session, error);
+    return phoenix_say_reply(session, to, false, body);
 }
 
 static enum status write_error(enum status error, struct buffer *out) {
@@ -41,13 +41,13 @@ static enum status write_error(enum status error, struct buffer *out) {
     return object_end(&object);
 }
 
-enum status phoenix_say_refusal(struct link *link, const struct phoenix_address *to,
+enum status phoenix_say_refusal(struct session *session, const struct phoenix_address *to,
                                 enum status error) {
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = write_error(error, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(link, to, error, buffer_slice(&body));
+        status = phoenix_say_refused(session, to, error, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -60,9 +60,9 @@ struct phoenix_address phoenix_request_address(const struct phoenix_request *req
         PHOENIX_CHANNEL};
 }
 
-void phoenix_request_init(struct phoenix_request *request, const struct link *link,
+void phoenix_request_init(struct phoenix_request *request, const struct session *session,
                           const struct phoenix_address *to) {
-    request->principal = link->principal;
+    request->principal = session->principal;
     request->has_join_ref = to->join_ref.data != NULL;
     request->has_ref = to->ref.data != NULL;
     request->join_ref_size = to->join_ref.size;
@@ -73,17 +73,18 @@ void phoenix_request_init(struct phoenix_request *request, const struct link *li
         memcpy(request->ref, to->ref.data, to->ref.size);
 }
 
-/* A reply that cannot be written ends the link: its client would wait for ever. */
-void phoenix_settle(struct link *link, enum status status) {
+/* A reply that cannot be written ends the session: its client would wait for ever. */
+void phoenix_settle(struct session *session, enum status status) {
     if (status == STATUS_OK)
-        link_flush(link);
+        session_flush(session);
     else
-        link_end(link, STATUS_INTERNAL_ERROR);
+        session_end(session, STATUS_INTERNAL_ERROR);
 }
 
-void phoenix_request_refuse(struct link *link, struct phoenix_request *request, enum status error) {
+void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
+                            enum status error) {
     struct phoenix_address to = phoenix_request_address(request);
-    enum status status = phoenix_say_refusal(link, &to, error);
+    enum status status = phoenix_say_refusal(session, &to, error);
     request->call.free(&request->call);
-    phoenix_settle(link, status);
+    phoenix_settle(session, status);
 }

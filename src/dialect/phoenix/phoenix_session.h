@@ -1,7 +1,7 @@
-/* A link that speaks Phoenix: its state, what it says, and the requests it answers later.
- * Belongs to the link's loop; of a request, its call's run is a reader's.
- * The state is the link's. A request is freed by its call's free, which refusing it does too.
- * Errors: the buffer's own. A reply that cannot be written ends the link.
+/* A session that speaks Phoenix: its state, what it says, and the requests it answers later.
+ * Belongs to the session's loop; of a request, its call's run is a subscriber's.
+ * The state is the session's. A request is freed by its call's free, which refusing it does too.
+ * Errors: the buffer's own. A reply that cannot be written ends the session.
  * A reply names the join and the message it answers, however late it comes. */
 #ifndef DIALECT_PHOENIX_PHOENIX_SESSION_H
 #define DIALECT_PHOENIX_PHOENIX_SESSION_H
@@ -10,7 +10,7 @@
 #include "delivery/session.h"
 #include "wire/phoenix.h"
 
-/* A reply that names all topics a link may have. */
+/* A reply that names all topics a session may have. */
 #define PHOENIX_REPLY_BYTES_MAX (32u << 20)
 /* Of a push: a part of a snapshot, which may be one document of any size. */
 #define PHOENIX_PAYLOAD_BYTES_MAX (160u << 20)
@@ -23,23 +23,24 @@ struct phoenix {
     struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
 };
 
-MUST_CHECK enum status phoenix_say_push(struct link *link, struct slice event,
+MUST_CHECK enum status phoenix_say_push(struct session *session, struct slice event,
                                         struct slice payload);
-MUST_CHECK enum status phoenix_say_reply(struct link *link, const struct phoenix_address *to,
+MUST_CHECK enum status phoenix_say_reply(struct session *session, const struct phoenix_address *to,
                                          bool ok, struct slice response);
 /* An error of that status, in reply; the body says it. */
-MUST_CHECK enum status phoenix_say_refused(struct link *link, const struct phoenix_address *to,
-                                           enum status error, struct slice body);
+MUST_CHECK enum status phoenix_say_refused(struct session *session,
+                                           const struct phoenix_address *to, enum status error,
+                                           struct slice body);
 /* The same, with the body that says no more than the status. */
-MUST_CHECK enum status phoenix_say_refusal(struct link *link, const struct phoenix_address *to,
-                                           enum status error);
+MUST_CHECK enum status phoenix_say_refusal(struct session *session,
+                                           const struct phoenix_address *to, enum status error);
 /* Sends what was said, with that status. */
-void phoenix_settle(struct link *link, enum status status);
+void phoenix_settle(struct session *session, enum status status);
 
 /* What a reply that comes later answers; the beginning of a larger one. */
 struct phoenix_request {
-    struct link_call call;             /* first */
-    const struct principal *principal; /* the link's, while the link waits for this */
+    struct session_lookup call;        /* first */
+    const struct principal *principal; /* the session's, while the session waits for this */
     enum status status;                /* of the run */
     bool has_join_ref;
     bool has_ref;
@@ -49,10 +50,11 @@ struct phoenix_request {
     char ref[PHOENIX_REF_BYTES_MAX];
 };
 
-void phoenix_request_init(struct phoenix_request *request, const struct link *link,
+void phoenix_request_init(struct phoenix_request *request, const struct session *session,
                           const struct phoenix_address *to);
 struct phoenix_address phoenix_request_address(const struct phoenix_request *request);
 /* Says so, and frees it. */
-void phoenix_request_refuse(struct link *link, struct phoenix_request *request, enum status error);
+void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
+                            enum status error);
 
 #endif

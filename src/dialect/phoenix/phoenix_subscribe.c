@@ -5,15 +5,15 @@
 
 #include <stdlib.h>
 
-#include "wire/object_writer.h"
-#include "delivery/stale.h"
 #include "delivery/notices.h"
+#include "delivery/stale.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/phoenix/phoenix_session.h"
-#include "server/server.h"
 #include "dialect/phoenix/subscribe_request.h"
 #include "dialect/websocket.h"
+#include "server/server.h"
 #include "topic/stream_id.h"
+#include "wire/object_writer.h"
 
 struct subscribe_request {
     struct phoenix_request base; /* first */
@@ -25,24 +25,24 @@ static void request_free(struct subscribe_request *request) {
     free(request);
 }
 
-static void call_free(struct link_call *call) {
+static void call_free(struct session_lookup *call) {
     request_free((struct subscribe_request *)call);
 }
 
-static const struct page_form *form_of(const struct link *link, bool frames) {
-    return phoenix_form(frames, websocket_deflates(link));
+static const struct page_form *form_of(const struct session *session, bool frames) {
+    return phoenix_form(frames, websocket_deflates(session));
 }
 
-static void call_run(struct link_call *call, struct store_session *session) {
+static void call_run(struct session_lookup *call, struct store_session *store) {
     struct subscribe_request *request = (struct subscribe_request *)call;
-    request->base.status = subscribe_resolve(&request->subscribe, session);
+    request->base.status = subscribe_resolve(&request->subscribe, store);
     if (request->base.status == STATUS_OK)
         request->base.status =
-            subscribe_entitle(&request->subscribe, session, request->base.principal);
+            subscribe_entitle(&request->subscribe, store, request->base.principal);
 }
 
-static enum status make_readers(struct link *link, const struct subscribe *subscribe,
-                                struct link_opening *opening) {
+static enum status make_subscribers(struct session *session, const struct subscribe *subscribe,
+                                    struct session_opening *opening) {
     enum status status = STATUS_OK;
     opening->count = 0;
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
@@ -54,28 +54,29 @@ static enum status make_readers(struct link *link, const struct subscribe *subsc
             .after_seq = has_cursor ? item->after_seq : 0,
             .epoch_differs = has_cursor && subscribe->epoch_differs,
         };
-        struct link_reader *reader;
-        status = link_reader_make(link, item->topic, &options, &reader);
+        struct subscriber *subscriber;
+        status = subscriber_new(session, item->topic, &options, &subscriber);
         if (status != STATUS_OK)
             break;
-        reader->form = form_of(link, subscribe->frames);
-        reader->frames_max = subscribe->batch_size;
-        opening->readers[opening->count++] = reader;
+        subscriber->form = form_of(session, subscribe->frames);
+        subscriber->frames_max = subscribe->batch_size;
+        opening->subscribers[opening->count++] = subscriber;
     }
     return status;
 }
 
-static void drop_opening(struct link_opening *opening) {
+static void drop_opening(struct session_opening *opening) {
     for (size_t i = 0; i < opening->count; i++)
-        link_reader_drop(opening->readers[i]);
+        subscriber_drop(opening->subscribers[i]);
 }
 
 /* Subscriptions that stay beside those asked for, which take the place of their like. */
-static size_t count_others(const struct link *link, const struct subscribe *subscribe) {
+static size_t count_others(const struct session *session, const struct subscribe *subscribe) {
     size_t count = 0;
-    for (const struct link_reader *reader = link->readers; reader; reader = reader->next)
-        if (!reader->is_leaving &&
-            !subscribe_has_topic(subscribe, reader->subscription.options.topic))
+    for (const struct subscriber *subscriber = session->subscribers; subscriber;
+         subscriber = subscriber->next)
+        if (!subscriber->is_leaving &&
+            !subscribe_has_topic(subscribe, subscriber->subscription.options.topic))
             count++;
     return count;
 }
@@ -88,7 +89,7 @@ static bool has_forbidden(const struct subscribe *subscribe) {
 }
 
 /* Names every topic that may not be read, with the reason of the first. */
-static enum status write_forbidden(struct link *link, const struct subscribe *subscribe,
+static enum status write_forbidden(struct session *session, const struct subscribe *subscribe,
                                    struct buffer *out) {
     struct buffer names;
     const char *reason = "";
@@ -98,7 +99,7 @@ static enum status write_forbidden(struct link *link, const struct subscribe *su
         const struct subscribe_item *item = &subscribe->items[i];
         if (item->grant.status == STATUS_OK)
             continue;
-        link_tell_refused(link, item->topic, item->grant.status);
+        session_log_refused(session, item->topic, item->grant.status);
         if (*reason)
             status = buffer_append_byte(&names, ',');
         else
@@ -118,49 +119,50 @@ static enum status write_forbidden(struct link *link, const struct subscribe *su
     return status == STATUS_OK ? ended : status;
 }
 
-static void refuse_forbidden(struct link *link, struct subscribe_request *request) {
+static void refuse_forbidden(struct session *session, struct subscribe_request *request) {
     struct phoenix_address to = phoenix_request_address(&request->base);
     struct buffer body;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_forbidden(link, &request->subscribe, &body);
+    enum status status = write_forbidden(session, &request->subscribe, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(link, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
+        status = phoenix_say_refused(session, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
     buffer_release(&body);
     request_free(request);
-    phoenix_settle(link, status);
+    phoenix_settle(session, status);
 }
 
 /* The names are topics now: watch them, then look where the cursors stand. */
-static void call_done(struct link *link, struct link_call *call, enum status status) {
+static void call_done(struct session *session, struct session_lookup *call, enum status status) {
     struct subscribe_request *request = (struct subscribe_request *)call;
     size_t count = request->subscribe.count;
-    struct link_opening *opening = NULL;
+    struct session_opening *opening = NULL;
     if (status == STATUS_OK)
         status = request->base.status;
     if (status == STATUS_OK && has_forbidden(&request->subscribe)) {
-        refuse_forbidden(link, request);
+        refuse_forbidden(session, request);
         return;
     }
-    if (status == STATUS_OK &&
-        count_others(link, &request->subscribe) + count > link->server->config.subscriptions_max)
+    if (status == STATUS_OK && count_others(session, &request->subscribe) + count >
+                                   session->server->config.subscriptions_max)
         status = STATUS_LIMIT_REACHED;
     if (status == STATUS_OK) {
-        opening = malloc(sizeof(*opening) + count * sizeof(struct link_reader *));
-        status = opening ? make_readers(link, &request->subscribe, opening) : STATUS_OUT_OF_MEMORY;
+        opening = malloc(sizeof(*opening) + count * sizeof(struct subscriber *));
+        status = opening ? make_subscribers(session, &request->subscribe, opening)
+                         : STATUS_OUT_OF_MEMORY;
     }
     if (status != STATUS_OK) {
         if (opening)
             drop_opening(opening);
         free(opening);
-        phoenix_request_refuse(link, &request->base, status);
+        phoenix_request_refuse(session, &request->base, status);
         return;
     }
     opening->user = request;
-    link_open(link, opening);
+    session_open(session, opening);
 }
 
-static enum status write_window(const struct link_reader *reader, struct buffer *out) {
-    const struct subscription *subscription = &reader->subscription;
+static enum status write_window(const struct subscriber *subscriber, struct buffer *out) {
+    const struct subscription *subscription = &subscriber->subscription;
     const struct policy *policy = subscription->options.policy;
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
@@ -176,7 +178,7 @@ static enum status write_window(const struct link_reader *reader, struct buffer 
         char bootstrap[80];
         struct buffer body = {
             .data = bootstrap, .capacity = sizeof(bootstrap), .size_max = sizeof(bootstrap)};
-        if (notice_bootstrap(reader, &body) == STATUS_OK)
+        if (notice_bootstrap(subscriber, &body) == STATUS_OK)
             object_json(&object, SLICE("bootstrap"), buffer_slice(&body));
     } else {
         object_number(&object, SLICE("resume_after"), subscription->next_seq - 1);
@@ -185,36 +187,36 @@ static enum status write_window(const struct link_reader *reader, struct buffer 
     return status == STATUS_OK ? ended : status;
 }
 
-static enum status write_names(const struct link *link, struct buffer *out) {
+static enum status write_names(const struct session *session, struct buffer *out) {
     bool has_one = false;
     enum status status = buffer_append_byte(out, '[');
-    for (const struct link_reader *reader = link->readers; status == STATUS_OK && reader;
-         reader = reader->next) {
-        if (!reader->is_open)
+    for (const struct subscriber *subscriber = session->subscribers;
+         status == STATUS_OK && subscriber; subscriber = subscriber->next) {
+        if (!subscriber->is_open)
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
         has_one = true;
         if (status == STATUS_OK)
-            status = json_write_string(out, reader->subscription.options.topic);
+            status = json_write_string(out, subscriber->subscription.options.topic);
     }
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
 
-static enum status write_windows(const struct link_opening *opening, struct buffer *out) {
+static enum status write_windows(const struct session_opening *opening, struct buffer *out) {
     enum status status = buffer_append_byte(out, '[');
     for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
         if (i > 0)
             status = buffer_append_byte(out, ',');
         if (status == STATUS_OK)
-            status = write_window(opening->readers[i], out);
+            status = write_window(opening->subscribers[i], out);
     }
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
 
-static enum status say_subscribed(struct link *link, const struct link_opening *opening,
+static enum status say_subscribed(struct session *session, const struct session_opening *opening,
                                   const struct phoenix_address *to) {
-    const struct phoenix *phoenix = link->state;
+    const struct phoenix *phoenix = session->state;
     struct buffer names;
     struct buffer watermarks;
     struct buffer windows;
@@ -223,15 +225,15 @@ static enum status say_subscribed(struct link *link, const struct link_opening *
     buffer_init(&watermarks, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&windows, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_names(link, &names);
+    enum status status = write_names(session, &names);
     if (status == STATUS_OK)
-        status = notice_watermarks(link, &watermarks);
+        status = notice_watermarks(session, &watermarks);
     if (status == STATUS_OK)
         status = write_windows(opening, &windows);
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("subscription_id"),
                 (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
-    object_text(&object, SLICE("epoch"), slice_of(link->server->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(session->server->epoch));
     object_json(&object, SLICE("topics"), buffer_slice(&names));
     object_json(&object, SLICE("current_watermarks"), buffer_slice(&watermarks));
     object_json(&object, SLICE("windows"), buffer_slice(&windows));
@@ -239,7 +241,7 @@ static enum status say_subscribed(struct link *link, const struct link_opening *
     if (status == STATUS_OK)
         status = ended;
     if (status == STATUS_OK)
-        status = phoenix_say_reply(link, to, true, buffer_slice(&body));
+        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
     buffer_release(&names);
     buffer_release(&watermarks);
     buffer_release(&windows);
@@ -247,7 +249,7 @@ static enum status say_subscribed(struct link *link, const struct link_opening *
     return status;
 }
 
-static enum status say_stale(struct link *link, const struct link_opening *opening,
+static enum status say_stale(struct session *session, const struct session_opening *opening,
                              const struct phoenix_address *to) {
     struct stale_topic *stale = calloc(opening->count, sizeof(*stale));
     struct buffer body;
@@ -255,10 +257,10 @@ static enum status say_stale(struct link *link, const struct link_opening *openi
     if (!stale)
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < opening->count; i++) {
-        const struct subscription *subscription = &opening->readers[i]->subscription;
+        const struct subscription *subscription = &opening->subscribers[i]->subscription;
         if (!subscription->is_stale)
             continue;
-        link_tell_stale(opening->readers[i]);
+        session_log_stale(opening->subscribers[i]);
         stale[count++] =
             (struct stale_topic){subscription->options.topic, subscription->options.policy,
                                  subscription_continuity(subscription)};
@@ -266,71 +268,73 @@ static enum status say_stale(struct link *link, const struct link_opening *openi
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(link, to, STATUS_STALE_CURSOR, buffer_slice(&body));
+        status = phoenix_say_refused(session, to, STATUS_STALE_CURSOR, buffer_slice(&body));
     buffer_release(&body);
     free(stale);
     return status;
 }
 
-static enum status look_at(const struct link_opening *opening) {
+static enum status look_at(const struct session_opening *opening) {
     enum status status = opening->status;
     for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
-        const struct subscription *subscription = &opening->readers[i]->subscription;
+        const struct subscription *subscription = &opening->subscribers[i]->subscription;
         status = subscription->is_stale ? STATUS_STALE_CURSOR : subscription->status;
     }
     return status;
 }
 
 /* Whoever subscribes again begins where it says now. */
-static void start_all(struct link *link, const struct subscribe *subscribe,
-                      const struct link_opening *opening) {
-    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
-        next = reader->next;
+static void start_all(struct session *session, const struct subscribe *subscribe,
+                      const struct session_opening *opening) {
+    for (struct subscriber *subscriber = session->subscribers, *next; subscriber;
+         subscriber = next) {
+        next = subscriber->next;
         /* Those that are to begin are not open yet. */
-        if (reader->is_open && subscribe_has_topic(subscribe, reader->subscription.options.topic))
-            link_reader_drop(reader);
+        if (subscriber->is_open &&
+            subscribe_has_topic(subscribe, subscriber->subscription.options.topic))
+            subscriber_drop(subscriber);
     }
     /* Before the reply, which says what it begins with; nothing is sent before that is. */
     for (size_t i = 0; i < opening->count; i++)
-        link_reader_start(opening->readers[i]);
+        subscriber_start(opening->subscribers[i]);
 }
 
-void phoenix_opened(struct link *link, struct link_opening *opening) {
+void phoenix_opened(struct session *session, struct session_opening *opening) {
     struct subscribe_request *request = opening->user;
     struct phoenix_address to = phoenix_request_address(&request->base);
     enum status found = look_at(opening);
     enum status status;
     if (found == STATUS_OK) {
-        start_all(link, &request->subscribe, opening);
-        status = say_subscribed(link, opening, &to);
+        start_all(session, &request->subscribe, opening);
+        status = say_subscribed(session, opening, &to);
     } else {
-        status = found == STATUS_STALE_CURSOR ? say_stale(link, opening, &to)
-                                              : phoenix_say_refusal(link, &to, found);
+        status = found == STATUS_STALE_CURSOR ? say_stale(session, opening, &to)
+                                              : phoenix_say_refusal(session, &to, found);
         drop_opening(opening);
     }
     request_free(request);
-    phoenix_settle(link, status);
+    phoenix_settle(session, status);
 }
 
-void phoenix_opening_gone(struct link_opening *opening) {
+void phoenix_opening_gone(struct session_opening *opening) {
     request_free(opening->user);
 }
 
-enum status phoenix_subscribe(struct link *link, const struct phoenix_message *message,
+enum status phoenix_subscribe(struct session *session, const struct phoenix_message *message,
                               const struct phoenix_address *to) {
     struct subscribe_request *request = calloc(1, sizeof(*request));
     if (!request)
-        return phoenix_say_refusal(link, to, STATUS_OUT_OF_MEMORY);
-    phoenix_request_init(&request->base, link, to);
-    request->base.call = (struct link_call){call_run, call_done, call_free, NULL};
+        return phoenix_say_refusal(session, to, STATUS_OUT_OF_MEMORY);
+    phoenix_request_init(&request->base, session, to);
+    request->base.call = (struct session_lookup){call_run, call_done, call_free, NULL};
     enum status status =
-        subscribe_read(&request->subscribe, message->payload, slice_of(link->server->epoch),
-                       link->server->config.subscriptions_max);
+        subscribe_read(&request->subscribe, message->payload, slice_of(session->server->epoch),
+                       session->server->config.subscriptions_max);
     if (status != STATUS_OK) {
         request_free(request);
-        return phoenix_say_refusal(link, to, status);
+        return phoenix_say_refusal(session, to, status);
     }
-    link_call(link, &request->base.call);
+    session_look_up(session, &request->base.call);
     return STATUS_OK;
 }
 
@@ -338,39 +342,40 @@ enum status phoenix_subscribe(struct link *link, const struct phoenix_message *m
 
 /* Of one that is subscribed to, the stream's name follows from the topic's: once for each, since
  * once for each that is asked about would hold up the loop. */
-static void drop_named(struct link *link, const struct subscribe *wanted) {
-    for (struct link_reader *reader = link->readers, *next; reader; reader = next) {
+static void drop_named(struct session *session, const struct subscribe *wanted) {
+    for (struct subscriber *subscriber = session->subscribers, *next; subscriber;
+         subscriber = next) {
         char text[STREAM_ID_BYTES_MAX];
         struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-        struct slice topic = reader->subscription.options.topic;
-        next = reader->next;
-        if (reader->is_leaving || topic_to_stream(topic, &stream) != STATUS_OK)
+        struct slice topic = subscriber->subscription.options.topic;
+        next = subscriber->next;
+        if (subscriber->is_leaving || topic_to_stream(topic, &stream) != STATUS_OK)
             continue;
         if (subscribe_has_topic(wanted, topic) ||
             subscribe_has_stream(wanted, buffer_slice(&stream)))
-            link_reader_drop(reader);
+            subscriber_drop(subscriber);
     }
 }
 
-enum status phoenix_unsubscribe(struct link *link, const struct phoenix_message *message,
+enum status phoenix_unsubscribe(struct session *session, const struct phoenix_message *message,
                                 const struct phoenix_address *to) {
     struct subscribe wanted;
     struct buffer body;
-    enum status status = subscribe_read(&wanted, message->payload, slice_of(link->server->epoch),
-                                        link->server->config.subscriptions_max);
+    enum status status = subscribe_read(&wanted, message->payload, slice_of(session->server->epoch),
+                                        session->server->config.subscriptions_max);
     if (status == STATUS_OK)
-        drop_named(link, &wanted);
+        drop_named(session, &wanted);
     subscribe_release(&wanted);
     if (status != STATUS_OK)
-        return phoenix_say_refusal(link, to, status);
+        return phoenix_say_refusal(session, to, status);
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     status = buffer_append_slice(&body, SLICE("{\"topics\":"));
     if (status == STATUS_OK)
-        status = write_names(link, &body);
+        status = write_names(session, &body);
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
-        status = phoenix_say_reply(link, to, true, buffer_slice(&body));
+        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }

@@ -1,5 +1,5 @@
 /* Subscribing and unsubscribing on a Phoenix channel.
- * Belongs to the link's loop. A request lives until its reply is said, or its link is gone.
+ * Belongs to the session's loop. A request lives until its reply is said, or its session is gone.
  * What cannot be subscribed to is refused in the reply; a status is of the reply.
  * All of a subscribe's topics begin, or none of them. */
 #ifndef DIALECT_PHOENIX_PHOENIX_SUBSCRIBE_H
@@ -8,13 +8,15 @@
 #include "delivery/session.h"
 #include "wire/phoenix.h"
 
-MUST_CHECK enum status phoenix_subscribe(struct link *link, const struct phoenix_message *message,
+MUST_CHECK enum status phoenix_subscribe(struct session *session,
+                                         const struct phoenix_message *message,
                                          const struct phoenix_address *to);
-MUST_CHECK enum status phoenix_unsubscribe(struct link *link, const struct phoenix_message *message,
+MUST_CHECK enum status phoenix_unsubscribe(struct session *session,
+                                           const struct phoenix_message *message,
                                            const struct phoenix_address *to);
 
 /* The dialect's own, of the openings that a subscribe makes. */
-void phoenix_opened(struct link *link, struct link_opening *opening);
-void phoenix_opening_gone(struct link_opening *opening);
+void phoenix_opened(struct session *session, struct session_opening *opening);
+void phoenix_opening_gone(struct session_opening *opening);
 
 #endif

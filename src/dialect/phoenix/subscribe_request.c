@@ -291,7 +291,7 @@ static enum status resolve(struct subscribe *subscribe, struct store_session *se
     return copy_text(&subscribe->arena, buffer_slice(&named), &item->topic);
 }
 
-/* Names of one topic become one: of two readers of it, one would take the place of the other.
+/* Names of one topic become one: of two subscribers of it, one would take the place of the other.
  * Items of topics come first, and stay where they are. */
 static enum status merge(struct subscribe *subscribe) {
     size_t kept = 0;

@@ -1,12 +1,10 @@
 /* A subscribe request of the main dialect: which topics, each from where, read from JSON and
  * resolved against the store.
- * Read on the loop, resolved on a reader's thread, one after the other. One block of memory with
- * copies of all names.
- * STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there may be topics,
- * STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too many of them;
- * STATUS_OUT_OF_MEMORY.
- * A topic named twice is asked for once; a cursor of a topic that is not asked for is not looked
- * at. Takes time by the number of names, not by its square. */
+ * Read on the loop, resolved on a subscriber's thread, one after the other. One block of memory
+ * with copies of all names. STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there
+ * may be topics, STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too
+ * many of them; STATUS_OUT_OF_MEMORY. A topic named twice is asked for once; a cursor of a topic
+ * that is not asked for is not looked at. Takes time by the number of names, not by its square. */
 #ifndef DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 #define DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 
 #include "auth/grant.h"
-#include "wire/object_writer.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define ARENA_BYTES_MAX 65536
 

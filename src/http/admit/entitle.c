@@ -30,7 +30,7 @@ enum status entitle_look(struct store_session *session, const struct principal *
 }
 
 struct look {
-    struct reader_task task;
+    struct store_task task;
     struct loop_task back;
     struct exchange *exchange;
     struct slice topic;
@@ -56,7 +56,7 @@ static void decide(struct exchange *exchange, const struct grant *grant,
     exchange_answer_status(exchange, grant->status);
 }
 
-static void look_run(struct reader_task *task, struct store_session *session) {
+static void look_run(struct store_task *task, struct store_session *session) {
     struct look *look = (struct look *)task;
     look->status =
         entitle_look(session, look->exchange->principal, look->topic, &look->arena, &look->grant);
@@ -88,7 +88,7 @@ static void look_post(struct look *look) {
     struct exchange *exchange = look->exchange;
     exchange_ref(exchange);
     /* Once posted it is the reader's: nothing of it is touched here. */
-    enum status status = readers_post(exchange->server->readers, &look->task);
+    enum status status = store_pool_post(exchange->server->store_pool, &look->task);
     if (status == STATUS_OK)
         return;
     look->status = status;

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "auth/principal.h"
+#include "http/admit/single_use.h"
 #include "http/conn.h"
 #include "http/route.h"
 #include "server/server.h"
-#include "http/admit/single_use.h"
 
 struct opening {
     struct single_use use; /* first */

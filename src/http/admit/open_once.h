@@ -1,5 +1,5 @@
 /* A token that opens one connection: where RUNTIME_SYNC_TOKEN_SINGLE_USE asks for it, the step
- * before a handler that makes a link.
+ * before a handler that makes a session.
  * Belongs to the exchange's loop; the writer decides.
  * Uses the exchange's work while it waits, and gives it back empty.
  * A second use is answered 401 token_replayed, a token without an id 401 missing_jti, and what the

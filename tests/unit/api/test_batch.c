@@ -54,7 +54,7 @@ static void open_loop(void) {
     loop->limits = HTTP1_LIMITS_DEFAULT;
     peer.clock.reading = (struct clock_reading){1700000000000, 1000000000};
     clock_init_source(&loop->clock, &peer.clock, clock_manual_read);
-    append_reader_init(&loop->reader, FIXTURE_BODY_BYTES_MAX);
+    append_parser_init(&loop->reader, FIXTURE_BODY_BYTES_MAX);
     deadline_queue_init(&loop->deadlines);
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++)
         loop->deadlines.delays_ms[kind] = 60000;
@@ -105,7 +105,7 @@ static int close_peer(void **state) {
     close(peer.client);
     assert_int_equal(peer.loop.conn_count, 0);
     assert_int_equal(peer.loop.owed_count, 0);
-    append_reader_release(&peer.loop.reader);
+    append_parser_release(&peer.loop.reader);
     mailbox_release(&peer.loop.mailbox);
     fixture_close(peer.store);
     fixture_free(peer.store);

@@ -4,14 +4,14 @@
 #define BODY_BYTES_MAX 65536
 
 struct fixture {
-    struct append_reader reader;
+    struct append_parser reader;
     struct arena arena;
     struct append_request request;
 };
 
 static int setup(void **state) {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    append_reader_init(&fixture->reader, BODY_BYTES_MAX);
+    append_parser_init(&fixture->reader, BODY_BYTES_MAX);
     arena_init(&fixture->arena, 1 << 20);
     *state = fixture;
     return 0;
@@ -19,7 +19,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct fixture *fixture = *state;
-    append_reader_release(&fixture->reader);
+    append_parser_release(&fixture->reader);
     arena_release(&fixture->arena);
     free(fixture);
     return 0;

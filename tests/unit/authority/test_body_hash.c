@@ -3,12 +3,12 @@
 
 static enum status check(const char *text) {
     static const struct json_limits limits = {4096, JSON_DEPTH_MAX};
-    struct append_reader reader;
+    struct append_parser reader;
     struct json_value body;
-    append_reader_init(&reader, 4096);
+    append_parser_init(&reader, 4096);
     assert_ok(json_parse(slice_of(text), &limits, &body));
     enum status status = body_hash_check(&reader, body);
-    append_reader_release(&reader);
+    append_parser_release(&reader);
     return status;
 }
 

@@ -39,7 +39,7 @@ struct fixture {
     struct writer_options options;
     struct policy_table policies;
     struct clock_manual clock;
-    struct append_reader reader;
+    struct append_parser reader;
     struct writer_gate gate;
     struct asked *asked;
 };
@@ -86,7 +86,7 @@ static inline struct fixture *fixture_new(void) {
     assert_ok(store_migrate_sqlite(fixture->folder, &message));
     policy_table_init(&fixture->policies);
     fixture->clock.reading = (struct clock_reading){1700000000000, 1000000000};
-    append_reader_init(&fixture->reader, FIXTURE_BODY_BYTES_MAX);
+    append_parser_init(&fixture->reader, FIXTURE_BODY_BYTES_MAX);
     pthread_mutex_init(&fixture->gate.lock, NULL);
     pthread_cond_init(&fixture->gate.changed, NULL);
     fixture->options = (struct writer_options){
@@ -108,7 +108,7 @@ static inline void fixture_free(struct fixture *fixture) {
         free(fixture->asked);
         fixture->asked = next;
     }
-    append_reader_release(&fixture->reader);
+    append_parser_release(&fixture->reader);
     DIR *folder = opendir(fixture->folder);
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         (void)unlinkat(dirfd(folder), entry->d_name, 0);

@@ -1,7 +1,7 @@
 #include "http/admit/gate.h"
 
-#include "base/log.h"
 #include "api/mint.h"
+#include "base/log.h"
 #include "test.h"
 
 #define NOW_MS UINT64_C(1800000000000)

@@ -11,13 +11,13 @@ static char folder[] = "/tmp/khala-readers-XXXXXX";
 static struct store *store;
 
 struct counted {
-    struct reader_task task;
+    struct store_task task;
     atomic_int *runs;
     struct store_session *session;
     enum status status;
 };
 
-static void count_run(struct reader_task *task, struct store_session *session) {
+static void count_run(struct store_task *task, struct store_session *session) {
     struct counted *counted = (struct counted *)task;
     struct store_state state;
     counted->session = session;
@@ -43,16 +43,16 @@ static int teardown(void **state) {
 static void every_task_runs_once_on_a_session_of_its_own_thread(void **state) {
     (void)state;
     static struct counted tasks[TASKS];
-    struct readers *readers;
+    struct store_pool *readers;
     atomic_int runs = 0;
     bool seen_two = false;
-    assert_ok(readers_start(&readers, store, 3, TASKS));
+    assert_ok(store_pool_start(&readers, store, 3, TASKS));
     for (size_t i = 0; i < TASKS; i++) {
         tasks[i] = (struct counted){.task = {.run = count_run}, .runs = &runs};
-        assert_ok(readers_post(readers, &tasks[i].task));
+        assert_ok(store_pool_post(readers, &tasks[i].task));
     }
     /* What was posted is done when it has stopped. */
-    readers_stop(readers);
+    store_pool_stop(readers);
     assert_int_equal(runs, TASKS);
     for (size_t i = 0; i < TASKS; i++) {
         assert_ok(tasks[i].status);
@@ -62,11 +62,11 @@ static void every_task_runs_once_on_a_session_of_its_own_thread(void **state) {
 }
 
 struct held {
-    struct reader_task task;
+    struct store_task task;
     pthread_mutex_t *gate;
 };
 
-static void wait_at_gate(struct reader_task *task, struct store_session *session) {
+static void wait_at_gate(struct store_task *task, struct store_session *session) {
     (void)session;
     struct held *held = (struct held *)task;
     pthread_mutex_lock(held->gate);
@@ -75,22 +75,22 @@ static void wait_at_gate(struct reader_task *task, struct store_session *session
 
 static void more_than_the_maximum_is_refused(void **state) {
     (void)state;
-    struct readers *readers;
+    struct store_pool *readers;
     struct held tasks[8];
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     size_t accepted = 0;
     enum status status = STATUS_OK;
     pthread_mutex_lock(&gate);
-    assert_ok(readers_start(&readers, store, 1, 2));
+    assert_ok(store_pool_start(&readers, store, 1, 2));
     for (size_t i = 0; i < 8 && status == STATUS_OK; i++) {
         tasks[i] = (struct held){{.run = wait_at_gate}, &gate};
-        status = readers_post(readers, &tasks[i].task);
+        status = store_pool_post(readers, &tasks[i].task);
         accepted += status == STATUS_OK;
     }
     assert_int_equal(status, STATUS_LIMIT_REACHED);
     assert_in_range(accepted, 2, 4);
     pthread_mutex_unlock(&gate);
-    readers_stop(readers);
+    store_pool_stop(readers);
 }
 
 int main(void) {

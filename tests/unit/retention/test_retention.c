@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "retention/keeper.h"
 #include "base/step_guard.h"
+#include "retention/keeper.h"
 
 #define NEVER_MS 86400000
 
