@@ -1,0 +1,57 @@
+#include "io/call.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static void run_back(struct loop_task *task) {
+    struct call *call = (struct call *)((char *)task - offsetof(struct call, in.back));
+    struct io_loop *loop = call->loop;
+    call->done(call);
+    io_loop_owed_back(loop);
+}
+
+void call_return_post(struct call *call) {
+    call->in.back = (struct loop_task){.run = run_back};
+    /* The loop waits for every call that began, so its mailbox is still open. */
+    enum status status = io_loop_post(call->loop, &call->in.back);
+    assert(status == STATUS_OK);
+    (void)status;
+}
+
+static void run_task(struct store_task *task, struct store_session *store) {
+    struct call *call = (struct call *)((char *)task - offsetof(struct call, in.task));
+    call->run(call, store);
+    call_return_post(call);
+}
+
+static void run_job(struct writer_job *job, struct store_session *store) {
+    struct call *call = (struct call *)((char *)job - offsetof(struct call, in.job));
+    call->run(call, store);
+    call_return_post(call);
+}
+
+void call_begin(struct call *call, struct io_loop *loop) {
+    call->loop = loop;
+    call->status = STATUS_OK;
+    loop->owed_count++;
+}
+
+void call_store(struct call *call, struct io_loop *loop, struct store_pool *pool) {
+    call_begin(call, loop);
+    call->in.task = (struct store_task){.run = run_task};
+    enum status status = store_pool_post(pool, &call->in.task);
+    if (status == STATUS_OK)
+        return;
+    call->status = status;
+    call_return_post(call);
+}
+
+void call_writer(struct call *call, struct io_loop *loop, struct writer *writer) {
+    call_begin(call, loop);
+    call->in.job = (struct writer_job){.run = run_job};
+    enum status status = writer_post_job(writer, &call->in.job);
+    if (status == STATUS_OK)
+        return;
+    call->status = status;
+    call_return_post(call);
+}

@@ -1,0 +1,37 @@
+/* A call: work that leaves an io loop, runs on another thread and comes back to the same loop.
+ * call_store, call_writer, call_begin and done belong to the loop's thread. run belongs to a thread
+ * of the store pool or to the writer. call_return_post may be called from any thread.
+ * The caller owns the memory and keeps it until done runs. done may free it.
+ * Errors: a pool or writer that refuses the call sets status, and done still runs.
+ * done runs exactly once, always in a later turn. The loop stays alive until then. */
+#ifndef IO_CALL_H
+#define IO_CALL_H
+
+#include "authority/writer.h"
+#include "io/loop.h"
+#include "io/store_pool.h"
+
+struct call {
+    struct io_loop *loop;
+    /* Runs elsewhere, unless the call was refused. A failure goes into status. */
+    void (*run)(struct call *call, struct store_session *store);
+    void (*done)(struct call *call);
+    enum status status;
+    /* The call is in one mailbox at a time: first the other thread's, then the loop's. */
+    union {
+        struct store_task task;
+        struct writer_job job;
+        struct loop_task back;
+    } in;
+};
+
+/* Runs call->run on a thread of the pool. */
+void call_store(struct call *call, struct io_loop *loop, struct store_pool *pool);
+/* Runs call->run on the writer, between two batches. */
+void call_writer(struct call *call, struct io_loop *loop, struct writer *writer);
+/* Another thread took over the work by other means and ends it with call_return_post. */
+void call_begin(struct call *call, struct io_loop *loop);
+/* The work is done: done runs on the loop. Once for each call_begin. */
+void call_return_post(struct call *call);
+
+#endif
