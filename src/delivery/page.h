@@ -8,20 +8,10 @@
 #ifndef DELIVERY_PAGE_H
 #define DELIVERY_PAGE_H
 
+#include "delivery/push.h"
 #include "delivery/subscription.h"
 
 #define PAGE_FORMS_MAX 16
-
-/* Bytes as they go to a socket. */
-struct push {
-    size_t references;
-    size_t size;
-    char data[];
-};
-
-MUST_CHECK enum status push_make(struct push **push, struct slice bytes);
-struct push *push_ref(struct push *push);
-void push_unref(struct push *push);
 
 struct page {
     struct slice topic; /* the feed's, which outlives the page */

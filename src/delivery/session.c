@@ -9,8 +9,6 @@
 #include "delivery/dialect.h"
 #include "delivery/session_snapshot.h"
 #include "delivery/session_token.h"
-#include "dialect/websocket.h"
-#include "http/conn.h"
 #include "hub/frame_row.h"
 #include "server/server.h"
 
@@ -34,39 +32,39 @@ void session_end(struct session *session, enum status status) {
     session_log_end(session, status, (unsigned)ws_close_code(status));
     if (session->dialect->failed &&
         session->dialect->failed(session, status, &session->replies) != STATUS_OK)
-        conn_close(session->conn);
+        outlet_close(session->outlet);
     else
         session_close(session);
 }
 
-struct session *session_new(struct exchange *exchange, const struct session_options *options) {
-    struct io_loop *loop = exchange->loop;
+struct session *session_new(const struct session_options *options) {
     struct session *session = calloc(1, sizeof(*session));
     if (!session) {
         if (options->dialect->state_free)
             options->dialect->state_free(options->state);
-        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return NULL;
     }
-    session->conn = exchange->conn;
-    session->loop = loop;
-    session->server = exchange->server;
+    session->outlet = options->outlet;
+    session->loop = options->loop;
+    session->server = options->loop->server;
     session->dialect = options->dialect;
     session->state = options->state;
     session->principal = options->principal ? principal_ref(options->principal) : NULL;
     session->task.run = job_run;
     session->back.run = job_back;
-    (void)snprintf(session->name, sizeof(session->name), "%s", exchange_request_id(exchange).data);
+    assert(options->name.size < sizeof(session->name));
+    memcpy(session->name, options->name.data, options->name.size);
     buffer_init(&session->replies, REPLIES_BYTES_MAX);
-    enum status status = buffer_append_slice(&session->replies, options->head);
-    conn_attach(session->conn, session);
     count(session, METRIC_SYNC_SOCKET_CONNECTIONS);
     count(session, METRIC_SYNC_SOCKET_OPENED);
+    if (buffer_append_slice(&session->replies, options->head) != STATUS_OK) {
+        session_disconnected(session);
+        session_free(session);
+        return NULL;
+    }
     if (session->dialect->heartbeat)
-        io_loop_deadline(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
+        io_loop_deadline(session->loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
     session_arm_expiry(session);
-    if (status != STATUS_OK)
-        conn_close(session->conn);
     return session;
 }
 
@@ -124,9 +122,9 @@ static void opening_free(struct session *session, struct session_opening *openin
 }
 
 void session_disconnected(struct session *session) {
-    if (!session->conn)
+    if (!session->outlet)
         return;
-    session->conn = NULL;
+    session->outlet = NULL;
     metrics_sub(METRIC_SYNC_SOCKET_CONNECTIONS, METRIC_LABELS(session->dialect->label), 1);
     metrics_add(METRIC_SYNC_SOCKET_CLOSED,
                 METRIC_LABELS(session->dialect->label, label_close_code(session->close_code)), 1);
@@ -145,7 +143,7 @@ void session_disconnected(struct session *session) {
 }
 
 void session_free(struct session *session) {
-    assert(!session->conn);
+    assert(!session->outlet);
     session->is_lingering = true;
     if (session->job != SESSION_JOB_NONE)
         return;
@@ -154,8 +152,8 @@ void session_free(struct session *session) {
         session->dialect->state_free(session->state);
     principal_unref(session->principal);
     free(session->bearer);
-    if (session->websocket)
-        websocket_free(session->websocket);
+    if (session->framing)
+        session->framing->table->free(session->framing);
     buffer_release(&session->replies);
     free(session);
 }
@@ -163,14 +161,14 @@ void session_free(struct session *session) {
 /* ---- writing ---- */
 
 static bool is_blocked(const struct session *session) {
-    return session->conn->pushed != NULL;
+    return outlet_is_blocked(session->outlet);
 }
 
-static void note_put(struct session *session, enum conn_put put, size_t size) {
-    if (put == CONN_PUT_CLOSED)
+static void note_put(struct session *session, enum outlet_result put, size_t size) {
+    if (put == OUTLET_CLOSED)
         return;
     session->sent_bytes += size;
-    if (put == CONN_PUT_SENT)
+    if (put == OUTLET_SENT)
         return;
     session->was_blocked = true;
     if (session->strike_deadline.at_ms == 0 && !session->is_closing)
@@ -182,23 +180,24 @@ static void finish(struct session *session) {
     if (session->is_ended)
         return;
     session->is_ended = true;
-    if (session->websocket)
-        websocket_ended(session);
+    if (session->framing)
+        session->framing->table->ended(session);
     else
-        conn_linger(session->conn);
+        session->outlet->table->linger(session->outlet);
 }
 
 void session_flush(struct session *session) {
-    if (!session->conn || is_blocked(session))
+    if (!session->outlet || is_blocked(session))
         return;
     if (session->replies.size > 0) {
         size_t size = session->replies.size;
         struct buffer own = session->replies;
         buffer_init(&session->replies, REPLIES_BYTES_MAX);
-        enum conn_put put = conn_put_bytes(session->conn, buffer_slice(&own));
+        enum outlet_result put =
+            session->outlet->table->push_bytes(session->outlet, buffer_slice(&own));
         buffer_release(&own);
         note_put(session, put, size);
-        if (put != CONN_PUT_SENT)
+        if (put != OUTLET_SENT)
             return;
     }
     if (session->is_closing)
@@ -206,16 +205,16 @@ void session_flush(struct session *session) {
 }
 
 void session_close(struct session *session) {
-    if (!session->conn || session->is_closing)
+    if (!session->outlet || session->is_closing)
         return;
     session->is_closing = true;
     deadline_drop(&session->heartbeat_deadline);
     deadline_drop(&session->strike_deadline);
     deadline_drop(&session->expiry_deadline);
     drop_subscribers(session);
-    conn_lift_unsent_limit(session->conn);
+    session->outlet->table->lift_unsent_limit(session->outlet);
     /* Whoever does not read its last words is closed without. */
-    io_loop_deadline(session->loop, &session->conn->deadline, DEADLINE_LINGER);
+    session->outlet->table->set_deadline(session->outlet, DEADLINE_LINGER);
     session_flush(session);
 }
 
@@ -228,12 +227,12 @@ static void line_up(struct session *session) {
 
 void session_writable(struct session *session) {
     session_flush(session);
-    if (!session->conn || session->is_closing || is_blocked(session))
+    if (!session->outlet || session->is_closing || is_blocked(session))
         return;
     line_up(session);
     next_job(session);
-    if (session->websocket)
-        websocket_go_on(session);
+    if (session->framing)
+        session->framing->table->resume(session);
 }
 
 /* What was written to own goes out, or the session ends for want of memory. */
@@ -241,7 +240,7 @@ static void send_own(struct session *session, enum status status) {
     if (status == STATUS_OK)
         session_flush(session);
     else
-        conn_close(session->conn);
+        outlet_close(session->outlet);
 }
 
 /* ---- subscribers ---- */
@@ -359,7 +358,7 @@ static void job_post(struct session *session, enum session_job job) {
 }
 
 static void next_job(struct session *session) {
-    if (session->job != SESSION_JOB_NONE || !session->conn || session->is_closing)
+    if (session->job != SESSION_JOB_NONE || !session->outlet || session->is_closing)
         return;
     if (session->call) {
         session->call_status = STATUS_OK;
@@ -454,7 +453,7 @@ static void subscriber_back(struct subscriber *subscriber, enum status status) {
 
 static void opening_back(struct session *session) {
     struct session_opening *opening = session->opening;
-    bool is_wanted = session->conn && !session->is_closing;
+    bool is_wanted = session->outlet && !session->is_closing;
     session->opening = NULL;
     for (size_t i = 0; i < opening->count; i++)
         subscriber_back(opening->subscribers[i], opening->status);
@@ -479,7 +478,7 @@ static void ahead_back(struct session *session) {
 static void call_back(struct session *session) {
     struct session_lookup *call = session->call;
     session->call = NULL;
-    if (session->conn && !session->is_closing)
+    if (session->outlet && !session->is_closing)
         call->done(session, call, session->call_status);
     else
         call->free(call);
@@ -506,9 +505,9 @@ static void job_back(struct loop_task *task) {
     } else {
         opening_back(session);
     }
-    if (session->conn && session->websocket)
-        websocket_go_on(session);
-    if (session->conn)
+    if (session->outlet && session->framing)
+        session->framing->table->resume(session);
+    if (session->outlet)
         next_job(session);
     else if (session->is_lingering)
         session_free(session);
@@ -622,7 +621,7 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     if (scheduler_served(&session->loop->scheduler, &subscriber->turn, frames, has_more))
         count(session, METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
     if (status != STATUS_OK) {
-        conn_close(session->conn);
+        outlet_close(session->outlet);
         return;
     }
     if (is_last && session->dialect->page_says_caught_up)
@@ -634,7 +633,7 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     if (size == 0)
         push_unref(push);
     else
-        note_put(session, conn_put(session->conn, push), size);
+        note_put(session, session->outlet->table->push(session->outlet, push), size);
 }
 
 /* Before the frames are put into bytes: that takes about as long as reading the next ones. */
@@ -656,7 +655,7 @@ static void send_batch(struct subscriber *subscriber, struct delivery_batch *bat
     delivery_batch_release(batch);
     if (status != STATUS_OK) {
         (void)scheduler_served(&session->loop->scheduler, &subscriber->turn, 0, false);
-        conn_close(session->conn);
+        outlet_close(session->outlet);
         return;
     }
     if (is_whole)
@@ -670,7 +669,7 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
     struct delivery_batch batch;
     if (frames_max > subscriber->frames_max)
         frames_max = subscriber->frames_max;
-    if (!session->conn || session->is_closing || is_blocked(session) || !subscriber->is_open ||
+    if (!session->outlet || session->is_closing || is_blocked(session) || !subscriber->is_open ||
         subscriber_is_at_work(subscriber)) {
         (void)scheduler_served(scheduler, &subscriber->turn, 0, false);
         return;
@@ -738,8 +737,8 @@ void sessions_serve(struct io_loop *loop) {
 void session_received(struct session *session, struct slice bytes) {
     (void)session_ends_with_token(session);
     /* A peer of an event stream has nothing to say. */
-    if (session->conn && session->websocket)
-        websocket_received(session, bytes);
+    if (session->outlet && session->framing)
+        session->framing->table->received(session, bytes);
 }
 
 struct session *session_of_heartbeat(struct deadline *deadline) {
@@ -787,7 +786,7 @@ static void evict(struct session *session) {
     cause.close_code = session->close_code = CLOSE_SLOW_CONSUMER;
     telemetry_evicted(session->server, cause);
     if (session->dialect->slow && session->dialect->slow(session, &session->replies) != STATUS_OK)
-        conn_close(session->conn);
+        outlet_close(session->outlet);
     else
         session_close(session);
 }
@@ -806,7 +805,7 @@ static void look(struct session *session) {
     const struct strikes_look seen = {
         .was_blocked = session->was_blocked,
         .is_blocked = blocked,
-        .sent_bytes = session->sent_bytes - conn_unsent_bytes(session->conn),
+        .sent_bytes = session->sent_bytes - session->outlet->table->unsent_bytes(session->outlet),
         .lag = session_lag(session),
         .lag_max = config->slow_consumer_lag_threshold,
         .strikes_max = config->slow_consumer_max_strikes,
@@ -830,7 +829,7 @@ void session_drain(struct session *session) {
     uint64_t retry_ms = io_loop_backoff_ms(session->loop);
     if (session->dialect->leaving &&
         session->dialect->leaving(session, retry_ms, &session->replies) != STATUS_OK)
-        conn_close(session->conn);
+        outlet_close(session->outlet);
     else
         session_close(session);
 }
@@ -845,5 +844,5 @@ void session_expired(struct session *session, enum deadline_kind kind) {
     else if (kind == DEADLINE_SILENCE && !session->is_closing)
         session_end(session, STATUS_WS_SILENT);
     else
-        conn_close(session->conn);
+        outlet_close(session->outlet);
 }

@@ -9,19 +9,20 @@
 
 #include "auth/principal.h"
 #include "delivery/feeds.h"
+#include "delivery/outlet.h"
 #include "delivery/page.h"
 #include "delivery/scheduler.h"
 #include "delivery/session_log.h"
 #include "delivery/strikes.h"
 #include "http/admit/single_use.h"
-#include "http/exchange.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
 
 struct dialect;
 struct session;
 struct subscriber_snapshot;
-struct websocket;
+
+#define SESSION_NAME_BYTES_MAX 64
 
 struct subscriber {
     struct feed_member member; /* first */
@@ -76,13 +77,31 @@ enum session_job {
     SESSION_JOB_LOOKUP,
 };
 
+struct framing;
+
+/* How messages stand in the bytes of a connection that also receives. */
+struct framing_table {
+    /* Bytes of the peer. */
+    void (*received)(struct session *session, struct slice bytes);
+    /* Messages that had to wait may be handled now. */
+    void (*resume)(struct session *session);
+    /* Everything is sent, the close too. */
+    void (*ended)(struct session *session);
+    void (*free)(struct framing *framing);
+};
+
+/* The beginning of the framing's own object. */
+struct framing {
+    const struct framing_table *table;
+};
+
 struct session {
-    struct conn *conn; /* NULL: gone */
+    struct outlet *outlet; /* NULL: the connection is gone */
     struct io_loop *loop;
     struct server *server;
     const struct dialect *dialect;
-    struct websocket *websocket; /* NULL: an event stream */
-    void *state;                 /* the dialect's */
+    struct framing *framing; /* NULL: an event stream, which takes nothing from its peer */
+    void *state;             /* the dialect's */
     const struct principal *principal;
     char *bearer; /* whose token was refused, for people to know; NULL: not known */
     struct subscriber *subscribers;
@@ -100,8 +119,8 @@ struct session {
     struct deadline expiry_deadline;    /* of the token, when it is near */
     struct strikes strikes;
     uint64_t sent_bytes;
-    unsigned close_code;                 /* that the server gave; 0: none yet */
-    char name[REQUEST_ID_BYTES_MAX + 1]; /* of the connection, for people: its request's id */
+    unsigned close_code;                   /* that the server gave; 0: none yet */
+    char name[SESSION_NAME_BYTES_MAX + 1]; /* of the connection, in the log: its request's id */
     bool is_reauth_told;
     bool was_blocked;
     bool is_closing; /* nothing is sent any more but own */
@@ -112,15 +131,17 @@ struct session {
 /* ---- life ---- */
 
 struct session_options {
+    struct io_loop *loop;
+    struct outlet *outlet;
+    struct slice name; /* of the connection; at most SESSION_NAME_BYTES_MAX */
     const struct dialect *dialect;
-    const struct principal *principal;
-    void *state;       /* taken over, also by a session that could not be made */
-    struct slice head; /* what is written first: the response's head */
+    const struct principal *principal; /* NULL: the peer authenticates later */
+    void *state;                       /* taken over, also by a session that could not be made */
+    struct slice head;                 /* what is written first: the response's head */
 };
 
-/* The exchange's connection becomes a session; touch the exchange no more. NULL: the exchange has
- * been answered. */
-struct session *session_new(struct exchange *exchange, const struct session_options *options);
+/* NULL: no memory. */
+struct session *session_new(const struct session_options *options);
 /* For conn.c: the connection is closing; the memory returns with session_free, or with its read. */
 void session_disconnected(struct session *session);
 void session_free(struct session *session);

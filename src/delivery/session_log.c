@@ -1,7 +1,6 @@
 #include "delivery/session_log.h"
 
 #include "delivery/dialect.h"
-#include "http/conn.h"
 #include "hub/frame_row.h"
 
 struct cause session_cause(const struct session *session, const struct subscriber *subscriber,
@@ -15,8 +14,8 @@ struct cause session_cause(const struct session *session, const struct subscribe
             (struct slice){names->principal, principal_name(session->principal, names->principal)};
     else if (session->bearer)
         who = slice_of(session->bearer);
-    if (session->conn)
-        peer = transport_peer(session->conn, names->peer);
+    if (session->outlet)
+        peer = session->outlet->table->peer(session->outlet, names->peer);
     return (struct cause){
         .connection = slice_of(session->name),
         .principal = who,

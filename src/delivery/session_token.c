@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "delivery/dialect.h"
-#include "http/conn.h"
 #include "hub/frame_row.h"
 #include "server/server.h"
 
@@ -16,18 +15,18 @@ bool session_is_expired(const struct session *session) {
 }
 
 void session_reset(struct session *session, enum status status) {
-    if (!conn_has_unsent(session->conn)) {
+    if (!session->outlet->table->has_unsent(session->outlet)) {
         if (!session->is_closing)
             session_end(session, status);
         return;
     }
     if (!session->is_closing)
         session_log_end(session, status, (unsigned)ws_close_code(status));
-    conn_reset(session->conn);
+    session->outlet->table->reset(session->outlet);
 }
 
 bool session_ends_with_token(struct session *session) {
-    if (!session->conn || session->is_closing || !session_is_expired(session))
+    if (!session->outlet || session->is_closing || !session_is_expired(session))
         return false;
     session_reset(session, STATUS_TOKEN_EXPIRED);
     return true;
@@ -58,9 +57,9 @@ void session_expiry_near(struct session *session) {
                                      &session->replies) == STATUS_OK)
             session_flush(session);
         else
-            conn_close(session->conn);
+            outlet_close(session->outlet);
     }
-    if (session->conn && !session->is_closing)
+    if (session->outlet && !session->is_closing)
         session_arm_expiry(session);
 }
 

@@ -9,7 +9,6 @@
 #include "dialect/audit_init.h"
 #include "dialect/log_position.h"
 #include "dialect/tagged_message.h"
-#include "http/conn.h"
 #include "hub/frame_row.h"
 #include "server/server.h"
 #include "wire/object_writer.h"
@@ -254,7 +253,7 @@ static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
     if (subscriber->subscription.is_open) {
         if (tell_begin(session) != STATUS_OK) {
-            conn_close(session->conn);
+            outlet_close(session->outlet);
             return;
         }
         audit->has_begun = true;
@@ -315,7 +314,7 @@ static void admitted(struct session *session, enum status status, const char *re
         reason = status_code(status);
     }
     if (status != STATUS_OK && deny(session, status, reason) != STATUS_OK)
-        conn_close(session->conn);
+        outlet_close(session->outlet);
 }
 
 static void token_used(struct session *session, struct session_lookup *call, enum status status) {
@@ -416,7 +415,7 @@ void handle_audit_ws(struct exchange *exchange) {
     if (after.given)
         log_place_set(&audit->place, &after.cursor, clock_wall_ms(&loop->clock));
     struct session *session = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
-    if (session && session->conn)
+    if (session && session->outlet)
         io_loop_deadline_in(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
                             loop->config->audit_init_timeout_ms);
 }

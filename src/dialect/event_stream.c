@@ -5,6 +5,7 @@
 
 #include "delivery/dialect.h"
 #include "delivery/notices.h"
+#include "dialect/upgrade.h"
 #include "wire/http1_response.h"
 #include "wire/sse.h"
 
@@ -153,8 +154,11 @@ struct session *event_stream_make(struct exchange *exchange, const struct dialec
     state->is_chunked = exchange->request->version_minor > 0;
     enum status status = write_head(exchange, state->is_chunked, &head);
     if (status == STATUS_OK) {
-        session = session_new(exchange, &(struct session_options){dialect, exchange->principal,
-                                                                  state, buffer_slice(&head)});
+        session =
+            upgrade_to_session(exchange, (struct session_options){.dialect = dialect,
+                                                                  .principal = exchange->principal,
+                                                                  .state = state,
+                                                                  .head = buffer_slice(&head)});
     } else {
         dialect->state_free(state);
         exchange_answer_status(exchange, status);

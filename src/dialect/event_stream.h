@@ -6,6 +6,7 @@
 #define DIALECT_EVENT_STREAM_H
 
 #include "delivery/session.h"
+#include "http/exchange.h"
 
 #define EVENT_STREAM_BYTES_MAX (128u << 20)
 

@@ -163,6 +163,6 @@ void handle_log_sse(struct exchange *exchange) {
     }
     state->place = place;
     struct session *session = event_stream_make(exchange, &log_sse_dialect, &state->stream);
-    if (session && session->conn)
+    if (session && session->outlet)
         begin(session, from_head, view);
 }

@@ -200,6 +200,6 @@ void handle_sse(struct exchange *exchange) {
         return;
     }
     struct session *session = event_stream_make(exchange, &sse_dialect, state);
-    if (session && session->conn)
+    if (session && session->outlet)
         event_stream_begin(session, name, &options, state->is_chunked ? &chunked_form : &bare_form);
 }

@@ -7,7 +7,6 @@
 #include "delivery/session_snapshot.h"
 #include "delivery/topic_reader.h"
 #include "dialect/tagged_message.h"
-#include "http/conn.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "server/server.h"
@@ -204,7 +203,7 @@ static void opened(struct session *session, struct session_opening *opening) {
     const struct subscription *subscription = &subscriber->subscription;
     bool resumes = subscription->is_open && !subscription->is_bootstrap;
     if (resumes && tell_hello(subscriber, &session->replies) != STATUS_OK) {
-        conn_close(session->conn);
+        outlet_close(session->outlet);
         return;
     }
     subscriber_start(subscriber);
@@ -259,6 +258,6 @@ void handle_topic_ws(struct exchange *exchange) {
     memcpy(topic, exchange->parameters[0].data, name.size);
     struct session *session =
         websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
-    if (session && session->conn)
+    if (session && session->outlet)
         begin(session, name, &options, limit);
 }

@@ -5,7 +5,7 @@
 
 #include "base/metrics.h"
 #include "delivery/dialect.h"
-#include "http/conn.h"
+#include "dialect/upgrade.h"
 #include "server/server.h"
 #include "wire/ws_handshake.h"
 
@@ -26,6 +26,7 @@
 #define WAITING_BYTES (sizeof(uint32_t))
 
 struct websocket {
+    struct framing framing; /* first */
     struct ws_decoder decoder;
     struct buffer waiting; /* messages not handed on yet, each behind its size */
     uint64_t credit_us;    /* of messages: each costs its share of a second */
@@ -36,12 +37,28 @@ struct websocket {
     bool peer_closed;
 };
 
+static void received(struct session *session, struct slice bytes);
+static void resume(struct session *session);
+static void ended(struct session *session);
+static void websocket_free(struct framing *framing);
+
+static const struct framing_table framing_table = {received, resume, ended, websocket_free};
+
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message);
 static enum status on_ping(void *user, struct slice payload);
 static enum status on_pong(void *user, struct slice payload);
 static enum status on_close(void *user, unsigned code, struct slice reason);
 
 static const struct ws_handlers handlers = {on_message, on_ping, on_pong, on_close};
+
+static struct websocket *websocket_of(const struct session *session) {
+    return (struct websocket *)session->framing;
+}
+
+/* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
+static void heard(struct session *session) {
+    session->outlet->table->set_deadline(session->outlet, DEADLINE_SILENCE);
+}
 
 /* ---- handshake ---- */
 
@@ -99,8 +116,11 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
         free(websocket);
         refuse(exchange, status);
     } else {
-        session = session_new(
-            exchange, &(struct session_options){dialect, principal, state, buffer_slice(&head)});
+        session =
+            upgrade_to_session(exchange, (struct session_options){.dialect = dialect,
+                                                                  .principal = principal,
+                                                                  .state = state,
+                                                                  .head = buffer_slice(&head)});
     }
     buffer_release(&head);
     if (!session) {
@@ -115,21 +135,22 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     buffer_init(&websocket->waiting, LOOP_READ_BYTES + message_bytes_max * 2 + 1024);
     ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, session, message_bytes_max,
                     agreement.deflate);
-    session->websocket = websocket;
-    if (session->conn)
-        io_loop_deadline(loop, &session->conn->deadline, DEADLINE_SILENCE);
+    websocket->framing.table = &framing_table;
+    session->framing = &websocket->framing;
+    heard(session);
     session_flush(session);
     return session;
 }
 
-void websocket_free(struct websocket *websocket) {
+static void websocket_free(struct framing *framing) {
+    struct websocket *websocket = (struct websocket *)framing;
     ws_decoder_release(&websocket->decoder);
     buffer_release(&websocket->waiting);
     free(websocket);
 }
 
 bool websocket_deflates(const struct session *session) {
-    return session->websocket->deflate;
+    return websocket_of(session)->deflate;
 }
 
 /* What a message counts for: a small one is one. A few hundred compressed bytes may be a message of
@@ -139,7 +160,7 @@ static unsigned weight_of(size_t message_bytes) {
 }
 
 bool websocket_is_flooding(struct session *session, size_t message_bytes) {
-    struct websocket *websocket = session->websocket;
+    struct websocket *websocket = websocket_of(session);
     uint64_t now_ms = clock_mono_ms(&session->loop->clock);
     uint64_t cost_us =
         weight_of(message_bytes) * UINT64_C(1000000) / session->loop->config->messages_per_second;
@@ -208,7 +229,7 @@ enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slic
 }
 
 enum status websocket_say(struct session *session, struct slice text) {
-    bool compress = session->websocket->deflate && text.size >= DEFLATE_OWN_BYTES_MIN;
+    bool compress = websocket_of(session)->deflate && text.size >= DEFLATE_OWN_BYTES_MIN;
     return websocket_text(session->loop, &session->replies, text, compress);
 }
 
@@ -233,20 +254,15 @@ static enum status hand_on(struct session *session, struct slice text) {
     enum status status = session->dialect->receive(session, text);
     if (status != STATUS_RATE_LIMITED)
         return status;
-    session->websocket->flooded += weight_of(text.size);
-    return session->websocket->flooded < FLOODED_MAX ? STATUS_OK : status;
-}
-
-/* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
-static void heard(struct session *session) {
-    io_loop_deadline(session->loop, &session->conn->deadline, DEADLINE_SILENCE);
+    websocket_of(session)->flooded += weight_of(text.size);
+    return websocket_of(session)->flooded < FLOODED_MAX ? STATUS_OK : status;
 }
 
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
     struct session *session = user;
-    struct buffer *waiting = &session->websocket->waiting;
+    struct buffer *waiting = &websocket_of(session)->waiting;
     uint32_t size = (uint32_t)message.size;
-    if (!session->conn || session->is_closing)
+    if (!session->outlet || session->is_closing)
         return STATUS_OK;
     heard(session);
     if (opcode != WS_TEXT)
@@ -261,7 +277,7 @@ static enum status on_message(void *user, enum ws_opcode opcode, struct slice me
 
 static enum status on_ping(void *user, struct slice payload) {
     struct session *session = user;
-    if (!session->conn || session->is_closing)
+    if (!session->outlet || session->is_closing)
         return STATUS_OK;
     heard(session);
     /* Of pings faster than they can be answered, the last ones are not. */
@@ -273,7 +289,7 @@ static enum status on_ping(void *user, struct slice payload) {
 static enum status on_pong(void *user, struct slice payload) {
     struct session *session = user;
     (void)payload;
-    if (session->conn && !session->is_closing)
+    if (session->outlet && !session->is_closing)
         heard(session);
     return STATUS_OK;
 }
@@ -281,11 +297,11 @@ static enum status on_pong(void *user, struct slice payload) {
 static enum status on_close(void *user, unsigned code, struct slice reason) {
     struct session *session = user;
     (void)reason;
-    session->websocket->peer_closed = true;
-    if (!session->conn)
+    websocket_of(session)->peer_closed = true;
+    if (!session->outlet)
         return STATUS_OK;
     if (session->is_closing) {
-        conn_close(session->conn);
+        outlet_close(session->outlet);
         return STATUS_OK;
     }
     enum status status = ws_close_write(&session->replies, code, (struct slice){NULL, 0});
@@ -295,34 +311,34 @@ static enum status on_close(void *user, unsigned code, struct slice reason) {
 }
 
 static void hold(struct session *session) {
-    if (!session->websocket->is_held)
-        conn_pause_reading(session->conn);
-    session->websocket->is_held = true;
+    if (!websocket_of(session)->is_held)
+        session->outlet->table->pause_reading(session->outlet);
+    websocket_of(session)->is_held = true;
 }
 
 static void unhold(struct session *session) {
-    if (session->websocket->is_held)
-        conn_resume_reading(session->conn);
-    session->websocket->is_held = false;
+    if (websocket_of(session)->is_held)
+        session->outlet->table->resume_reading(session->outlet);
+    websocket_of(session)->is_held = false;
 }
 
 /* A peer that has closed waits for the server to end the connection; one that has not is listened
  * to until it does. */
-void websocket_ended(struct session *session) {
-    if (session->websocket->peer_closed) {
-        conn_linger(session->conn);
+static void ended(struct session *session) {
+    if (websocket_of(session)->peer_closed) {
+        session->outlet->table->linger(session->outlet);
         return;
     }
-    io_loop_deadline(session->loop, &session->conn->deadline, DEADLINE_LINGER);
+    session->outlet->table->set_deadline(session->outlet, DEADLINE_LINGER);
     unhold(session);
 }
 
 /* What waited, as far as it may go on now. */
 static enum status hand_on_waiting(struct session *session) {
-    struct buffer *waiting = &session->websocket->waiting;
+    struct buffer *waiting = &websocket_of(session)->waiting;
     size_t at = 0;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && at < waiting->size && session->conn && !session->is_closing &&
+    while (status == STATUS_OK && at < waiting->size && session->outlet && !session->is_closing &&
            !must_wait(session)) {
         uint32_t size;
         memcpy(&size, waiting->data + at, sizeof(size));
@@ -338,19 +354,19 @@ static enum status hand_on_waiting(struct session *session) {
 
 /* What the socket took at once makes room for what waits, and nobody else would say so. */
 static void settle(struct session *session, enum status status) {
-    const struct buffer *waiting = &session->websocket->waiting;
-    if (!session->conn)
+    const struct buffer *waiting = &websocket_of(session)->waiting;
+    if (!session->outlet)
         return;
     for (;;) {
         if (status != STATUS_OK)
             fail(session, status);
         session_flush(session);
-        if (!session->conn || session->is_closing)
+        if (!session->outlet || session->is_closing)
             return;
         if (waiting->size == 0 || must_wait(session))
             break;
         status = hand_on_waiting(session);
-        if (!session->conn)
+        if (!session->outlet)
             return;
     }
     if (must_wait(session))
@@ -359,11 +375,11 @@ static void settle(struct session *session, enum status status) {
         unhold(session);
 }
 
-void websocket_received(struct session *session, struct slice bytes) {
-    settle(session, ws_feed(&session->websocket->decoder, bytes));
+static void received(struct session *session, struct slice bytes) {
+    settle(session, ws_feed(&websocket_of(session)->decoder, bytes));
 }
 
-void websocket_go_on(struct session *session) {
-    if (session->websocket->waiting.size > 0 || session->websocket->is_held)
+static void resume(struct session *session) {
+    if (websocket_of(session)->waiting.size > 0 || websocket_of(session)->is_held)
         settle(session, hand_on_waiting(session));
 }

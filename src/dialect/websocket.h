@@ -8,12 +8,12 @@
 #define DIALECT_WEBSOCKET_H
 
 #include "delivery/session.h"
+#include "http/exchange.h"
 
 /* The handshake, and a session of that dialect over it. NULL: the exchange has been answered. The
  * state is taken over in any case. */
 struct session *websocket_open(struct exchange *exchange, const struct dialect *dialect,
                                const struct principal *principal, void *state);
-void websocket_free(struct websocket *websocket);
 bool websocket_deflates(const struct session *session);
 /* Whether the peer sent more than it may; each question counts a message of that size. */
 bool websocket_is_flooding(struct session *session, size_t message_bytes);
@@ -29,11 +29,5 @@ MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, 
 MUST_CHECK enum status websocket_say(struct session *session, struct slice text);
 /* A ping, for dialects without heartbeats of their own. */
 MUST_CHECK enum status websocket_ping(struct session *session, struct buffer *out);
-
-/* For session.c. */
-void websocket_received(struct session *session, struct slice bytes);
-void websocket_go_on(struct session *session);
-/* Everything is sent, the close too. */
-void websocket_ended(struct session *session);
 
 #endif

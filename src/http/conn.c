@@ -213,29 +213,12 @@ void conn_attach(struct conn *conn, struct session *session) {
     set_unsent_max(conn, UNSENT_BYTES_MAX);
 }
 
-void conn_lift_unsent_limit(struct conn *conn) {
-    set_unsent_max(conn, UINT32_MAX);
-}
-
-void conn_pause_reading(struct conn *conn) {
-    transport_read_stop(conn);
-}
-
-void conn_resume_reading(struct conn *conn) {
-    if (conn->state == CONN_PUSHING && !transport_read_start(conn))
-        conn_close(conn);
-}
-
-size_t conn_unsent_bytes(const struct conn *conn) {
-    return transport_unsent_bytes(conn);
-}
-
 bool conn_has_unsent(const struct conn *conn) {
     int unsent = 0;
     uv_os_fd_t fd;
     if (uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0)
         (void)ioctl(fd, SIOCOUTQNSD, &unsent);
-    return unsent > 0 || conn_unsent_bytes(conn) > 0;
+    return unsent > 0 || transport_unsent_bytes(conn) > 0;
 }
 
 void conn_reset(struct conn *conn) {
@@ -246,16 +229,24 @@ void conn_reset(struct conn *conn) {
     conn_close(conn);
 }
 
-static enum conn_put put_rest(struct conn *conn, struct push *push, size_t done) {
-    conn->pushed = push;
-    if (transport_write(conn, slice_from((struct slice){push->data, push->size}, done)))
-        return CONN_PUT_BLOCKED;
-    conn_close(conn);
-    return CONN_PUT_CLOSED;
+static struct conn *conn_of(struct outlet *outlet) {
+    return (struct conn *)((char *)outlet - offsetof(struct conn, outlet));
 }
 
-/* How many bytes were taken; negative: the peer is gone, and so is the connection. */
-static ssize_t put_now(struct conn *conn, struct slice bytes) {
+static const struct conn *const_conn_of(const struct outlet *outlet) {
+    return (const struct conn *)((const char *)outlet - offsetof(struct conn, outlet));
+}
+
+static enum outlet_result push_rest(struct conn *conn, struct push *push, size_t done) {
+    conn->pushed = push;
+    if (transport_write(conn, slice_from((struct slice){push->data, push->size}, done)))
+        return OUTLET_BLOCKED;
+    conn_close(conn);
+    return OUTLET_CLOSED;
+}
+
+/* How many bytes were taken; negative: the peer is gone, and the connection is closed. */
+static ssize_t push_now(struct conn *conn, struct slice bytes) {
     assert(conn->state == CONN_PUSHING && !conn->pushed);
     ssize_t done = transport_try(conn, bytes);
     if (done < 0)
@@ -263,26 +254,92 @@ static ssize_t put_now(struct conn *conn, struct slice bytes) {
     return done;
 }
 
-enum conn_put conn_put(struct conn *conn, struct push *push) {
-    ssize_t done = put_now(conn, (struct slice){push->data, push->size});
+static enum outlet_result outlet_push(struct outlet *outlet, struct push *push) {
+    struct conn *conn = conn_of(outlet);
+    ssize_t done = push_now(conn, (struct slice){push->data, push->size});
     if (done >= 0 && !is_sent(conn, done, push->size))
-        return put_rest(conn, push, (size_t)done);
+        return push_rest(conn, push, (size_t)done);
     push_unref(push);
-    return done < 0 ? CONN_PUT_CLOSED : CONN_PUT_SENT;
+    return done < 0 ? OUTLET_CLOSED : OUTLET_SENT;
 }
 
-enum conn_put conn_put_bytes(struct conn *conn, struct slice bytes) {
+static enum outlet_result outlet_push_bytes(struct outlet *outlet, struct slice bytes) {
+    struct conn *conn = conn_of(outlet);
     struct push *rest;
-    ssize_t done = put_now(conn, bytes);
+    ssize_t done = push_now(conn, bytes);
     if (done < 0)
-        return CONN_PUT_CLOSED;
+        return OUTLET_CLOSED;
     if (is_sent(conn, done, bytes.size))
-        return CONN_PUT_SENT;
+        return OUTLET_SENT;
     if (push_make(&rest, slice_from(bytes, (size_t)done)) == STATUS_OK)
-        return put_rest(conn, rest, 0);
+        return push_rest(conn, rest, 0);
     conn_close(conn);
-    return CONN_PUT_CLOSED;
+    return OUTLET_CLOSED;
 }
+
+static bool outlet_has_push(const struct outlet *outlet) {
+    return const_conn_of(outlet)->pushed != NULL;
+}
+
+static size_t outlet_unsent_bytes(const struct outlet *outlet) {
+    return transport_unsent_bytes(const_conn_of(outlet));
+}
+
+static bool outlet_has_unsent(const struct outlet *outlet) {
+    return conn_has_unsent(const_conn_of(outlet));
+}
+
+static void outlet_lift_unsent_limit(struct outlet *outlet) {
+    set_unsent_max(conn_of(outlet), UINT32_MAX);
+}
+
+static void outlet_pause_reading(struct outlet *outlet) {
+    transport_read_stop(conn_of(outlet));
+}
+
+static void outlet_resume_reading(struct outlet *outlet) {
+    struct conn *conn = conn_of(outlet);
+    if (conn->state == CONN_PUSHING && !transport_read_start(conn))
+        conn_close(conn);
+}
+
+static void outlet_set_deadline(struct outlet *outlet, enum deadline_kind kind) {
+    struct conn *conn = conn_of(outlet);
+    io_loop_deadline(conn->loop, &conn->deadline, kind);
+}
+
+static void outlet_linger(struct outlet *outlet) {
+    conn_linger(conn_of(outlet));
+}
+
+static void outlet_close_conn(struct outlet *outlet) {
+    conn_close(conn_of(outlet));
+}
+
+static void outlet_reset(struct outlet *outlet) {
+    conn_reset(conn_of(outlet));
+}
+
+static struct slice outlet_peer(const struct outlet *outlet, char text[OUTLET_PEER_BYTES_MAX]) {
+    _Static_assert(OUTLET_PEER_BYTES_MAX >= TRANSPORT_PEER_BYTES_MAX, "an address fits");
+    return transport_peer(const_conn_of(outlet), text);
+}
+
+static const struct outlet_table conn_outlet = {
+    .push = outlet_push,
+    .push_bytes = outlet_push_bytes,
+    .is_blocked = outlet_has_push,
+    .unsent_bytes = outlet_unsent_bytes,
+    .has_unsent = outlet_has_unsent,
+    .lift_unsent_limit = outlet_lift_unsent_limit,
+    .pause_reading = outlet_pause_reading,
+    .resume_reading = outlet_resume_reading,
+    .set_deadline = outlet_set_deadline,
+    .linger = outlet_linger,
+    .close = outlet_close_conn,
+    .reset = outlet_reset,
+    .peer = outlet_peer,
+};
 
 void conn_answered(struct conn *conn) {
     set_state(conn, CONN_WRITING);
@@ -641,6 +698,7 @@ static void accept_from(struct io_loop *loop, uv_tcp_t *listener, bool *owed) {
         return;
     }
     conn->loop = loop;
+    conn->outlet.table = &conn_outlet;
     conn->next = loop->conns;
     if (loop->conns)
         loop->conns->previous = conn;

@@ -7,6 +7,7 @@
 #ifndef HTTP_CONN_H
 #define HTTP_CONN_H
 
+#include "delivery/outlet.h"
 #include "http/exchange.h"
 #include "io/loop.h"
 #include "io/transport.h"
@@ -30,7 +31,8 @@ struct conn {
     struct deadline deadline;
     struct http1_parser parser;
     struct exchange *exchange; /* NULL between requests */
-    struct session *session;   /* while linked, and until the memory returns */
+    struct outlet outlet;      /* how the session writes */
+    struct session *session;   /* while pushing, and until the memory returns */
     struct push *pushed;       /* what the session's socket is still taking */
     struct buffer unread;      /* bytes behind the request being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
@@ -85,21 +87,6 @@ void conn_output_done(struct conn *conn, int error);
 
 /* The connection is a session's from now on; its exchange is gone. */
 void conn_attach(struct conn *conn, struct session *session);
-enum conn_put {
-    CONN_PUT_SENT,    /* the socket took it */
-    CONN_PUT_BLOCKED, /* it takes the rest when it can; session_writable follows */
-    CONN_PUT_CLOSED,  /* the peer is gone */
-};
-/* Takes over the reference. Not while one is being taken. */
-MUST_CHECK enum conn_put conn_put(struct conn *conn, struct push *push);
-MUST_CHECK enum conn_put conn_put_bytes(struct conn *conn, struct slice bytes);
-/* Bytes of what is being taken that the socket does not have yet. */
-size_t conn_unsent_bytes(const struct conn *conn);
-/* Lets the socket take more than it would, for the last words to one that does not read. */
-void conn_lift_unsent_limit(struct conn *conn);
-/* Reads no more from the peer for now, and goes on. */
-void conn_pause_reading(struct conn *conn);
-void conn_resume_reading(struct conn *conn);
 /* The loop drains: whoever is between requests closes, the others after their answer; sessions are
  * told when to come back. */
 void conn_drain_all(struct io_loop *loop);

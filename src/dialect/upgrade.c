@@ -1,0 +1,15 @@
+#include "dialect/upgrade.h"
+
+#include "http/conn.h"
+
+struct session *upgrade_to_session(struct exchange *exchange, struct session_options options) {
+    options.loop = exchange->loop;
+    options.outlet = &exchange->conn->outlet;
+    options.name = exchange_request_id(exchange);
+    struct session *session = session_new(&options);
+    if (session)
+        conn_attach(exchange->conn, session);
+    else
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+    return session;
+}
