@@ -41,9 +41,9 @@ int cli_backup(int argc, char **argv) {
         return code;
     if (argc != 1)
         return cli_usage("backup");
-    const struct store_care_options options = {force, &progress, show_progress};
+    const struct store_copy_options options = {force, &progress, show_progress};
     progress_begin(&progress, "backup", "pages");
-    enum status status = store_backup_sqlite(config.data_dir, argv[0], &options, &copy, &message);
+    enum status status = store_backup(config.data_dir, argv[0], &options, &copy, &message);
     progress_end(&progress);
     if (status == STATUS_INVALID_REQUEST)
         return cli_fail(EXIT_CODE_USAGE, "%s", message.text);

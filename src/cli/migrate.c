@@ -14,7 +14,7 @@ int cli_migrate(int argc, char **argv) {
         return code;
     if (argc != 0)
         return cli_usage("migrate");
-    if (store_migrate_sqlite(config.data_dir, &message) != STATUS_OK)
+    if (store_migrate(config.data_dir, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)
         printf("{\"schema_version\":%d}\n", STORE_SCHEMA_VERSION);

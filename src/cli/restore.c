@@ -90,7 +90,7 @@ int cli_restore(int argc, char **argv) {
         return code;
     if (argc != 1)
         return cli_usage("restore");
-    const struct store_care_options options = {false, &progress, show_progress};
+    const struct store_copy_options options = {false, &progress, show_progress};
     progress_begin(&progress, "restore", "pages");
     enum status status =
         store_restore_begin(config.data_dir, argv[0], &options, &restore, &message);

@@ -179,7 +179,7 @@ static void on_hang_up(uv_signal_t *handle, int number) {
  * before the first is refused. */
 static void look_at_store(struct server *server) {
     struct store_message message;
-    bool is_moved = store_check_place(server->store, &message) != STATUS_OK;
+    bool is_moved = store_check_location(server->store, &message) != STATUS_OK;
     if (atomic_exchange(&server->is_store_moved, is_moved) == is_moved)
         return;
     if (is_moved)
@@ -484,7 +484,7 @@ static enum status tail_check(struct server *server) {
 static enum status store_start(struct server *server) {
     const char *folder = server->config.data_dir;
     struct store_message message = {""};
-    enum status status = store_open_sqlite(&server->store, folder, true, &message);
+    enum status status = store_open(&server->store, folder, true, &message);
     if (status != STATUS_OK)
         return refuse(server, status, "%s", message.text);
     status = key_start(server);

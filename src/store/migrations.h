@@ -1,4 +1,4 @@
-/* The numbered migrations of the embedded store, as the build found them in migrations/sqlite.
+/* The numbered migrations of the embedded store, as the build found them in sqlite/migrations.
  * Any thread. Static text. Cannot fail.
  * The rows stand in order, and row n brings a store from version n to version n + 1. */
 #ifndef STORE_MIGRATIONS_H

@@ -30,8 +30,8 @@ enum reason store_session_reason(const struct store_session *session) {
     return session->engine->session_reason(session);
 }
 
-enum status store_check_place(const struct store *store, struct store_message *message) {
-    return store->engine->check_place(store, message);
+enum status store_check_location(const struct store *store, struct store_message *message) {
+    return store->engine->check_location(store, message);
 }
 
 uint64_t store_session_rows_read(const struct store_session *session) {

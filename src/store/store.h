@@ -214,19 +214,24 @@ struct store_message {
     char text[STORE_MESSAGE_MAX];
 };
 
-/* Opens the embedded store under a folder, which is made when absent, and takes its lock: two
- * servers never share one. Refuses another schema version: STATUS_INVALID_CONFIG, with the command
- * that helps in the message. exclusive false (command line reads beside a server) takes no lock. */
-MUST_CHECK enum status store_open_sqlite(struct store **store, const char *folder, bool exclusive,
-                                         struct store_message *message);
-/* Brings the schema up to date, under the lock, idempotent; a new store is made with it. */
-MUST_CHECK enum status store_migrate_sqlite(const char *folder, struct store_message *message);
+/* Opens the store that a URL names. "sqlite:FOLDER", and any text without a scheme, is the embedded
+ * store in that folder. STATUS_INVALID_CONFIG for a scheme that this build has no engine for, and
+ * for another schema version; the message then names the remedy.
+ * exclusive: for the process that writes. It takes the store's lock, so that two servers never
+ * share a store, and creates the store where there is none. Without it a store that exists is
+ * opened for reading beside a server. */
+MUST_CHECK enum status store_open(struct store **store, const char *url, bool exclusive,
+                                  struct store_message *message);
+/* Brings the schema up to date under the lock, and creates the store where there is none. Repeating
+ * it changes nothing. */
+MUST_CHECK enum status store_migrate(const char *url, struct store_message *message);
 void store_close(struct store *store);
 
-/* Any thread, while a write session is open: whether what is stored is still where that session
- * found it. STATUS_STORE_UNAVAILABLE: it was moved away or deleted, and takes no commit until it is
- * back; reading goes on. */
-MUST_CHECK enum status store_check_place(const struct store *store, struct store_message *message);
+/* Any thread, while a write session is open: checks that the store's files are still where that
+ * session found them. STATUS_STORE_UNAVAILABLE: they were moved or deleted. Commits fail until the
+ * files are back; reads go on. */
+MUST_CHECK enum status store_check_location(const struct store *store,
+                                            struct store_message *message);
 
 /* A second write session, or one without the lock, is our mistake: asserted. */
 MUST_CHECK enum status store_session_open(struct store *store, enum store_mode mode,

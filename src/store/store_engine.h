@@ -1,22 +1,27 @@
-/* What a backend of the store implements: one struct of functions, and the two objects it extends.
- * Threads, memory and errors are those of store.h. A backend's own structs begin with struct store
- * and struct store_session, so that a pointer to one is a pointer to the other.
- * Every function is set. */
+/* The table of functions that each engine of the store provides, and the structs it extends.
+ * Threads, memory and errors are those of store.h. An engine's own structs begin with struct store,
+ * struct store_session and struct store_restore, so that a pointer to one is a pointer to the
+ * other. Every function is set, except the maintenance functions of an engine that has tools of its
+ * own. store_open.c lists the engines by URL scheme. */
 #ifndef STORE_STORE_ENGINE_H
 #define STORE_STORE_ENGINE_H
 
 #include <stdatomic.h>
 
-#include "store/store.h"
+#include "store/store_maintenance.h"
 
 struct store_engine {
+    const char *scheme; /* of its URLs; the rest of the URL is the location given below */
+    enum status (*open)(struct store **store, const char *location, bool exclusive,
+                        struct store_message *message);
+    enum status (*migrate)(const char *location, struct store_message *message);
     void (*close)(struct store *store);
     enum status (*session_open)(struct store *store, enum store_mode mode,
                                 struct store_session **session);
     void (*session_close)(struct store_session *session);
     const char *(*session_error)(const struct store_session *session);
     enum reason (*session_reason)(const struct store_session *session);
-    enum status (*check_place)(const struct store *store, struct store_message *message);
+    enum status (*check_location)(const struct store *store, struct store_message *message);
 
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);
@@ -76,9 +81,28 @@ struct store_engine {
                                store_drift_cb *callback);
     enum status (*walk_revocations)(struct store_session *session, uint64_t now_ms, void *user,
                                     store_revocation_cb *callback);
+
+    /* Maintenance. NULL: the database has tools of its own, which this sentence names. */
+    const char *maintenance_advice;
+    enum status (*backup)(const char *location, const char *file,
+                          const struct store_copy_options *options, struct store_copy *copy,
+                          struct store_message *message);
+    enum status (*restore_begin)(const char *location, const char *file,
+                                 const struct store_copy_options *options,
+                                 struct store_restore **restore, struct store_message *message);
+    struct store *(*restore_copy)(struct store_restore *restore);
+    enum status (*restore_apply)(struct store_restore *restore, struct store_restored *restored,
+                                 struct store_message *message);
+    void (*restore_end)(struct store_restore *restore);
+    enum status (*check_pages)(struct store_session *session, bool whole,
+                               struct store_message *message);
 };
 
 struct store {
+    const struct store_engine *engine;
+};
+
+struct store_restore {
     const struct store_engine *engine;
 };
 
@@ -89,7 +113,8 @@ struct store_session {
     atomic_uint_fast64_t rows_read; /* written by the session's thread alone */
 };
 
-/* For backends: a row was read. One writer, so that counting costs no locked instruction. */
+/* For engines: counts a row that was read. Only the session's thread writes the counter, so no
+ * locked instruction is needed. */
 static inline void store_session_count_row(struct store_session *session) {
     uint64_t rows_read = atomic_load_explicit(&session->rows_read, memory_order_relaxed);
     atomic_store_explicit(&session->rows_read, rows_read + 1, memory_order_relaxed);

@@ -15,7 +15,7 @@ static char *make(void) {
 static struct store *open_store(const char *place) {
     struct store *store = NULL;
     struct store_message message;
-    enum status status = store_open_sqlite(&store, place, true, &message);
+    enum status status = store_open(&store, place, true, &message);
     if (status != STATUS_OK)
         fail_msg("%s: %s", status_code(status), message.text);
     return store;

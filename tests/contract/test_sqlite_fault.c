@@ -95,7 +95,7 @@ static void a_new_store_on_a_full_disk_is_refused_and_made_later(void **state) {
     struct store *store = NULL;
     struct store_message message = {""};
     limit_file_size(8192);
-    enum status status = store_open_sqlite(&store, place, true, &message);
+    enum status status = store_open(&store, place, true, &message);
     limit_file_size(RLIM_INFINITY);
     assert_int_equal(status, STATUS_STORE_UNAVAILABLE);
     assert_non_null(strstr(message.text, "khala.db"));
@@ -109,20 +109,20 @@ static void check_moved(struct fixture *fixture, const char *name, uint64_t log_
     struct store_message message = {""};
     snprintf(path, sizeof(path), "%s/%s", fixture->place, name);
     snprintf(away, sizeof(away), "%s/elsewhere", fixture->place);
-    assert_ok(store_check_place(fixture->store, &message));
+    assert_ok(store_check_location(fixture->store, &message));
     assert_int_equal(rename(path, away), 0);
     assert_int_equal(commit_event(fixture->writer, log_id), STATUS_STORE_UNAVAILABLE);
     assert_int_equal(store_session_reason(fixture->writer), REASON_STORE_MOVED);
     assert_non_null(strstr(store_session_error(fixture->writer), path));
-    assert_int_equal(store_check_place(fixture->store, &message), STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(store_check_location(fixture->store, &message), STATUS_STORE_UNAVAILABLE);
     assert_non_null(strstr(message.text, "moved or deleted"));
     /* Nor is another file of that name the one that is meant. */
     close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     assert_int_equal(commit_event(fixture->writer, log_id), STATUS_STORE_UNAVAILABLE);
-    assert_int_equal(store_check_place(fixture->store, &message), STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(store_check_location(fixture->store, &message), STATUS_STORE_UNAVAILABLE);
     assert_non_null(strstr(message.text, "another file"));
     assert_int_equal(rename(away, path), 0);
-    assert_ok(store_check_place(fixture->store, &message));
+    assert_ok(store_check_location(fixture->store, &message));
     assert_ok(commit_event(fixture->writer, log_id));
     assert_log(fixture, log_id);
 }
@@ -205,8 +205,7 @@ static void a_damaged_header_is_reported_at_the_start(void **state) {
     assert_ok(commit_event(fixture->writer, 1));
     close_all(fixture);
     scribble(fixture, 0, 4096);
-    assert_int_equal(store_open_sqlite(&store, fixture->place, true, &message),
-                     STATUS_INTERNAL_ERROR);
+    assert_int_equal(store_open(&store, fixture->place, true, &message), STATUS_INTERNAL_ERROR);
     assert_non_null(strstr(message.text, "damaged"));
     fixture->backend->destroy(fixture->place);
     fixture->place = fixture->backend->make();

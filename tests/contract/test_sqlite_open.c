@@ -37,7 +37,7 @@ static void assert_refused(const char *place, bool exclusive, enum status expect
                            const char *words) {
     struct store *store = NULL;
     struct store_message message = {""};
-    assert_int_equal(store_open_sqlite(&store, place, exclusive, &message), expected);
+    assert_int_equal(store_open(&store, place, exclusive, &message), expected);
     assert_null(store);
     if (strstr(message.text, words) == NULL)
         fail_msg("'%s' is not in '%s'", words, message.text);
@@ -160,7 +160,7 @@ static void a_second_opener_is_refused_with_the_firsts_pid(void **state) {
     struct store_message message;
     snprintf(pid, sizeof(pid), "pid %ld", (long)getpid());
     assert_refused(*state, true, STATUS_STORE_UNAVAILABLE, pid);
-    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(store_migrate(*state, &message), STATUS_STORE_UNAVAILABLE);
     assert_non_null(strstr(message.text, pid));
     store_close(store);
     make_closed(*state);
@@ -172,8 +172,7 @@ static void another_process_is_refused_too(void **state) {
     if (child == 0) {
         struct store *second = NULL;
         struct store_message message;
-        _exit(store_open_sqlite(&second, *state, true, &message) == STATUS_STORE_UNAVAILABLE ? 0
-                                                                                             : 1);
+        _exit(store_open(&second, *state, true, &message) == STATUS_STORE_UNAVAILABLE ? 0 : 1);
     }
     int result = 1;
     assert_int_equal(waitpid(child, &result, 0), child);
@@ -188,7 +187,7 @@ static void the_command_line_may_read_beside_a_server(void **state) {
     struct store_event event = rows_event(1, 1, 1);
     struct store_state at;
     assert_ok(store_session_open(server, STORE_WRITE, &writer));
-    assert_ok(store_open_sqlite(&beside, *state, false, &message));
+    assert_ok(store_open(&beside, *state, false, &message));
     assert_ok(store_session_open(beside, STORE_READ, &reader));
     assert_ok(store_commit(writer, &(struct store_batch){.events = &event, .event_count = 1}));
     assert_ok(store_read_state(reader, &at));
@@ -221,7 +220,7 @@ static void a_newer_schema_is_refused(void **state) {
     execute(*state, "PRAGMA user_version = 99");
     assert_refused(*state, true, STATUS_INVALID_CONFIG, "newer khala");
     assert_refused(*state, false, STATUS_INVALID_CONFIG, "newer khala");
-    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_INVALID_CONFIG);
+    assert_int_equal(store_migrate(*state, &message), STATUS_INVALID_CONFIG);
     assert_non_null(strstr(message.text, "newer khala"));
     assert_int_equal(number_of(*state, "PRAGMA user_version"), 99);
 }
@@ -230,7 +229,7 @@ static void a_foreign_database_is_left_alone(void **state) {
     struct store_message message;
     execute(*state, "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)");
     assert_refused(*state, true, STATUS_INVALID_CONFIG, "another application");
-    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_INVALID_CONFIG);
+    assert_int_equal(store_migrate(*state, &message), STATUS_INVALID_CONFIG);
     assert_int_equal(number_of(*state, "SELECT count(*) FROM theirs"), 1);
     assert_int_equal(number_of(*state, "SELECT count(*) FROM sqlite_schema"), 1);
 }
@@ -268,7 +267,7 @@ static void a_log_without_its_database_is_left_alone(void **state) {
     fputs("frames", file);
     fclose(file);
     assert_refused(*state, true, STATUS_STORE_UNAVAILABLE, "khala.db-wal");
-    assert_int_equal(store_migrate_sqlite(*state, &message), STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(store_migrate(*state, &message), STATUS_STORE_UNAVAILABLE);
     assert_int_not_equal(stat(path, &found), 0);
     fclose(fopen(path, "w"));
     assert_refused(*state, true, STATUS_STORE_UNAVAILABLE, "khala.db-wal");
@@ -282,16 +281,41 @@ static void migrate_makes_a_store_and_changes_nothing_the_second_time(void **sta
     struct store *store = NULL;
     struct store_session *session = NULL;
     struct store_state first, second;
-    assert_ok(store_migrate_sqlite(*state, &message));
+    assert_ok(store_migrate(*state, &message));
     for (int i = 0; i < 2; i++) {
-        assert_ok(store_open_sqlite(&store, *state, false, &message));
+        assert_ok(store_open(&store, *state, false, &message));
         assert_ok(store_session_open(store, STORE_READ, &session));
         assert_ok(store_read_state(session, i == 0 ? &first : &second));
         store_session_close(session);
         store_close(store);
-        assert_ok(store_migrate_sqlite(*state, &message));
+        assert_ok(store_migrate(*state, &message));
     }
     assert_string_equal(first.epoch, second.epoch);
+}
+
+static void the_url_chooses_the_engine(void **state) {
+    struct store *store = NULL;
+    struct store_message message = {""};
+    char url[300];
+    snprintf(url, sizeof(url), "sqlite:%s", (const char *)*state);
+    assert_ok(store_open(&store, url, true, &message));
+    store_close(store);
+    /* The folder's own name opens the store that the URL made. */
+    assert_ok(store_open(&store, *state, false, &message));
+    store_close(store);
+    assert_ok(store_migrate(url, &message));
+}
+
+static void an_engine_that_the_build_lacks_is_refused_without_the_password(void **state) {
+    static const char *const urls[] = {"postgres://u:sesame@db/khala",
+                                       "postgresql://u:sesame@db/khala"};
+    struct store_message message;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        assert_refused(urls[i], true, STATUS_INVALID_CONFIG, "not available in this build");
+        assert_int_equal(store_migrate(urls[i], &message), STATUS_INVALID_CONFIG);
+        assert_null(strstr(message.text, "sesame"));
+    }
 }
 
 static void open_second_writer(void *user) {
@@ -311,7 +335,7 @@ static void one_session_writes(void **state) {
     struct store_message message;
     assert_ok(store_session_open(store, STORE_WRITE, &writer));
     assert_ok(store_session_open(store, STORE_READ, &reader));
-    assert_ok(store_open_sqlite(&beside, *state, false, &message));
+    assert_ok(store_open(&beside, *state, false, &message));
     assert_true(aborts(open_second_writer, store));
     assert_true(aborts(open_second_writer, beside));
     assert_true(aborts(commit_with_reader, reader));
@@ -345,6 +369,8 @@ int main(void) {
         IN_FOLDER(a_start_that_was_cut_short_is_finished),
         IN_FOLDER(a_log_without_its_database_is_left_alone),
         IN_FOLDER(migrate_makes_a_store_and_changes_nothing_the_second_time),
+        IN_FOLDER(the_url_chooses_the_engine),
+        IN_FOLDER(an_engine_that_the_build_lacks_is_refused_without_the_password),
         IN_FOLDER(one_session_writes),
     };
     return cmocka_run_group_tests_name("sqlite: opening", tests, NULL, NULL);

@@ -17,7 +17,7 @@
 static void check_pages(struct doctor *doctor, struct store_session *session) {
     struct store_message message = {""};
     doctor->check = "pages";
-    enum status status = store_check_sqlite(session, false, &message);
+    enum status status = store_check_pages(session, false, &message);
     if (status == STATUS_OK)
         doctor_say(doctor, FINDING_OK, NULL, "every page of the store is sound");
     else
@@ -79,7 +79,7 @@ void doctor_check_store(struct doctor *doctor) {
     struct store_message message = {""};
     if (!doctor->has_folder)
         return;
-    enum status status = store_open_sqlite(&store, doctor->config.data_dir, false, &message);
+    enum status status = store_open(&store, doctor->config.data_dir, false, &message);
     if (status != STATUS_OK) {
         doctor_say(doctor, FINDING_WRONG,
                    status == STATUS_INTERNAL_ERROR ? RESTORE_ADVICE : "do as it says", "%s",

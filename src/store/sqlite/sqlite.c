@@ -57,7 +57,7 @@ static enum status session_open(struct store *base, enum store_mode mode,
     enum status status =
         sqlite_connect(store->path, mode, false, &session->database, session->error);
     if (status == STATUS_OK && mode == STORE_WRITE) {
-        status = sqlite_note_place(store, session->error);
+        status = sqlite_record_location(store, session->error);
         if (status != STATUS_OK)
             sqlite3_close(session->database);
     }
@@ -99,12 +99,15 @@ static void close_store(struct store *base) {
 }
 
 const struct store_engine store_engine_sqlite = {
+    .scheme = "sqlite",
+    .open = sqlite_open,
+    .migrate = sqlite_migrate,
     .close = close_store,
     .session_open = session_open,
     .session_close = session_close,
     .session_error = session_error,
     .session_reason = session_reason,
-    .check_place = sqlite_check_place,
+    .check_location = sqlite_check_location,
     .commit = sqlite_commit,
     .prune = sqlite_prune,
     .read_begin = sqlite_read_begin,
@@ -132,4 +135,10 @@ const struct store_engine store_engine_sqlite = {
     .walk_journal = sqlite_walk_journal,
     .walk_drifts = sqlite_walk_drifts,
     .walk_revocations = sqlite_walk_revocations,
+    .backup = sqlite_backup,
+    .restore_begin = sqlite_restore_begin,
+    .restore_copy = sqlite_restore_copy,
+    .restore_apply = sqlite_restore_apply,
+    .restore_end = sqlite_restore_end,
+    .check_pages = sqlite_check_pages,
 };

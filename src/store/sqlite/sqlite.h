@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "store/store_engine.h"
+#include "store/sqlite/sqlite_engine.h"
 
 /* "Khal": tells our databases from everybody else's. */
 #define SQLITE_STORE_APPLICATION_ID 0x4b68616c
@@ -132,9 +132,7 @@ static inline struct sqlite_session *sqlite_session_of(struct store_session *ses
     return (struct sqlite_session *)session;
 }
 
-/* ---- connections (store_sqlite_open.c, store_sqlite.c) ------------------------------------- */
-
-extern const struct store_engine store_engine_sqlite;
+/* ---- connections (sqlite_open.c, sqlite.c) ------------------------------------- */
 
 enum status sqlite_status(int code);
 /* Opens and configures a connection; with create an absent file is made. On failure *database is
@@ -160,7 +158,7 @@ MUST_CHECK enum status sqlite_take_lock(const char *folder, int *lock_fd,
 MUST_CHECK enum status sqlite_update_schema(const char *path, struct store_message *message);
 MUST_CHECK enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]);
 
-/* ---- statements (store_sqlite_statement.c) -------------------------------------------------- */
+/* ---- statements (sqlite_statement.c) -------------------------------------------------- */
 
 MUST_CHECK enum status sqlite_statement(struct sqlite_session *session, enum statement_id id,
                                         sqlite3_stmt **statement);
@@ -190,7 +188,7 @@ struct slice sqlite_text(sqlite3_stmt *statement, int column);
 /* False when the column does not hold that many bytes. */
 MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, size_t size);
 
-/* ---- rows (store_sqlite_row.c): false when the row is damaged -------------------------------- */
+/* ---- rows (sqlite_row.c): false when the row is damaged -------------------------------- */
 
 MUST_CHECK bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity);
 /* Kind and id, in columns that begin at first. */
@@ -213,28 +211,47 @@ MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *dr
 
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
-/* store_sqlite_commit.c */
+/* sqlite_commit.c */
 /* A transaction of the write session; end answers the status of the work, or of the commit. */
 MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
 enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
 
-/* store_sqlite_place.c */
+/* sqlite_location.c */
 /* By the write session, when it has read something: all three are there then. */
-MUST_CHECK enum status sqlite_note_place(struct sqlite_store *store, char *message);
-MUST_CHECK enum status sqlite_session_check_place(struct sqlite_session *session);
-enum status sqlite_check_place(const struct store *store, struct store_message *message);
+MUST_CHECK enum status sqlite_record_location(struct sqlite_store *store, char *message);
+MUST_CHECK enum status sqlite_session_check_location(struct sqlite_session *session);
+enum status sqlite_check_location(const struct store *store, struct store_message *message);
 
-/* store_sqlite_expiry.c */
+/* sqlite_open.c */
+enum status sqlite_open(struct store **store, const char *folder, bool exclusive,
+                        struct store_message *message);
+enum status sqlite_migrate(const char *folder, struct store_message *message);
+
+/* sqlite_maintenance.c */
+enum status sqlite_backup(const char *folder, const char *file,
+                          const struct store_copy_options *options, struct store_copy *copy,
+                          struct store_message *message);
+enum status sqlite_restore_begin(const char *folder, const char *file,
+                                 const struct store_copy_options *options,
+                                 struct store_restore **restore, struct store_message *message);
+struct store *sqlite_restore_copy(struct store_restore *restore);
+enum status sqlite_restore_apply(struct store_restore *restore, struct store_restored *restored,
+                                 struct store_message *message);
+void sqlite_restore_end(struct store_restore *restore);
+enum status sqlite_check_pages(struct store_session *session, bool whole,
+                               struct store_message *message);
+
+/* sqlite_expiry.c */
 enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
                                 uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
 
-/* store_sqlite_read.c */
+/* sqlite_read.c */
 enum status sqlite_read_begin(struct store_session *base);
 void sqlite_read_end(struct store_session *base);
 
-/* store_sqlite_auth.c */
+/* sqlite_auth.c */
 enum status sqlite_put_revocations(struct store_session *base,
                                    const struct store_revocation *revocations, size_t count,
                                    uint64_t now_ms);
@@ -243,7 +260,7 @@ enum status sqlite_use_once(struct store_session *base, enum single_use_kind kin
 enum status sqlite_walk_revocations(struct store_session *base, uint64_t now_ms, void *user,
                                     store_revocation_cb *callback);
 
-/* store_sqlite_find.c */
+/* sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);
 enum status sqlite_find_event_id(struct store_session *base, const struct uuid *event_id,
                                  uint64_t *log_id);
@@ -259,7 +276,7 @@ enum status sqlite_find_client_id(struct sqlite_session *session, const struct u
 enum status sqlite_find_server_id(struct sqlite_session *session, const struct uuid *event_id,
                                   uint64_t *log_id);
 
-/* store_sqlite_load.c */
+/* sqlite_load.c */
 enum status sqlite_load_entity(struct store_session *session, enum entity_kind kind,
                                struct slice id, struct arena *arena, struct store_entity *entity);
 enum status sqlite_load_entity_ref(struct store_session *session, uint64_t ref, struct arena *arena,
@@ -277,7 +294,7 @@ enum status sqlite_load_checkpoint(struct store_session *session, enum document_
                                    uint64_t entity_ref, struct arena *arena,
                                    struct store_checkpoint *checkpoint);
 
-/* store_sqlite_walk.c */
+/* sqlite_walk.c */
 enum status sqlite_walk_entity_events(struct store_session *session, uint64_t entity_ref,
                                       uint64_t after_seq, uint64_t limit, void *user,
                                       store_event_cb *callback);

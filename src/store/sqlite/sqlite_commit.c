@@ -298,7 +298,7 @@ enum status sqlite_begin(struct sqlite_session *session) {
     if (status == STATUS_OK)
         status = sqlite_execute(session, STATEMENT_BEGIN);
     if (status == STATUS_OK)
-        status = sqlite_session_check_place(session);
+        status = sqlite_session_check_location(session);
     if (status == STATUS_OK && !session->tail.known)
         status = load_tail(session);
     return status;

@@ -414,8 +414,8 @@ out:
     return status;
 }
 
-enum status store_open_sqlite(struct store **store, const char *folder, bool exclusive,
-                              struct store_message *message) {
+enum status sqlite_open(struct store **store, const char *folder, bool exclusive,
+                        struct store_message *message) {
     struct sqlite_store *opened = NULL;
     snprintf(message->text, sizeof(message->text), "%s: no memory", folder);
     enum status status =
@@ -427,7 +427,7 @@ enum status store_open_sqlite(struct store **store, const char *folder, bool exc
     return status;
 }
 
-enum status store_migrate_sqlite(const char *folder, struct store_message *message) {
+enum status sqlite_migrate(const char *folder, struct store_message *message) {
     struct sqlite_store *opened = NULL;
     snprintf(message->text, sizeof(message->text), "%s: no memory", folder);
     enum status status = open_store(folder, OPENING_MIGRATE, &opened, message);

@@ -63,7 +63,7 @@ static inline void fixture_on_commit(void *user, const struct store_batch *batch
 
 static inline void fixture_open(struct fixture *fixture) {
     struct store_message message;
-    assert_ok(store_open_sqlite(&fixture->store, fixture->folder, true, &message));
+    assert_ok(store_open(&fixture->store, fixture->folder, true, &message));
     fixture->options.store = fixture->store;
     assert_ok(writer_start(&fixture->writer, &fixture->options));
 }
@@ -83,7 +83,7 @@ static inline struct fixture *fixture_new(void) {
     struct store_message message;
     strcpy(fixture->folder, "/tmp/khala-writer-XXXXXX");
     assert_non_null(mkdtemp(fixture->folder));
-    assert_ok(store_migrate_sqlite(fixture->folder, &message));
+    assert_ok(store_migrate(fixture->folder, &message));
     policy_table_init(&fixture->policies);
     fixture->clock.reading = (struct clock_reading){1700000000000, 1000000000};
     append_parser_init(&fixture->reader, FIXTURE_BODY_BYTES_MAX);

@@ -33,7 +33,7 @@ static inline struct documents *documents_open(void) {
     struct store_message message;
     strcpy(documents->folder, "/tmp/khala-snapshot-XXXXXX");
     assert_non_null(mkdtemp(documents->folder));
-    assert_ok(store_open_sqlite(&documents->store, documents->folder, true, &message));
+    assert_ok(store_open(&documents->store, documents->folder, true, &message));
     assert_ok(store_session_open(documents->store, STORE_WRITE, &documents->writer));
     assert_ok(store_session_open(documents->store, STORE_READ, &documents->reader));
     assert_ok(uuid7_generator_init(&documents->ids, NULL));

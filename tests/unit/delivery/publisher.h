@@ -34,7 +34,7 @@ static inline struct publisher *publisher_open(struct hub *hub) {
     struct store_message message;
     strcpy(publisher->folder, "/tmp/khala-delivery-XXXXXX");
     assert_non_null(mkdtemp(publisher->folder));
-    assert_ok(store_open_sqlite(&publisher->store, publisher->folder, true, &message));
+    assert_ok(store_open(&publisher->store, publisher->folder, true, &message));
     assert_ok(store_session_open(publisher->store, STORE_WRITE, &publisher->session));
     assert_ok(uuid7_generator_init(&publisher->ids, NULL));
     publisher->hub = hub;

@@ -28,8 +28,7 @@ static void count_run(struct store_task *task, struct store_session *session) {
 static int setup(void **state) {
     struct store_message message;
     (void)state;
-    return mkdtemp(folder) && store_open_sqlite(&store, folder, true, &message) == STATUS_OK ? 0
-                                                                                             : -1;
+    return mkdtemp(folder) && store_open(&store, folder, true, &message) == STATUS_OK ? 0 : -1;
 }
 
 static int teardown(void **state) {

@@ -39,7 +39,7 @@ struct stored_log {
 
 static inline void log_start(struct stored_log *log) {
     struct store_message message;
-    if (store_open_sqlite(&log->store, log->folder, true, &message) != STATUS_OK)
+    if (store_open(&log->store, log->folder, true, &message) != STATUS_OK)
         fail_msg("%s", message.text);
     assert_ok(store_session_open(log->store, STORE_WRITE, &log->session));
     assert_ok(projector_open(&log->projector, &log->options));

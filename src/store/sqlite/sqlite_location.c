@@ -33,7 +33,7 @@ static bool identify(const struct sqlite_store *store, enum sqlite_file file,
     return true;
 }
 
-enum status sqlite_note_place(struct sqlite_store *store, char *message) {
+enum status sqlite_record_location(struct sqlite_store *store, char *message) {
     for (int i = 0; i < SQLITE_FILE_COUNT; i++)
         if (!identify(store, (enum sqlite_file)i, &store->files[i])) {
             snprintf(message, STORE_MESSAGE_MAX, "%.400s%s: %s", store->path, suffixes[i],
@@ -56,7 +56,7 @@ static enum status is_elsewhere(const struct sqlite_store *store, enum sqlite_fi
     return STATUS_STORE_UNAVAILABLE;
 }
 
-static enum status check_place(const struct sqlite_store *store, char *message) {
+static enum status check_location(const struct sqlite_store *store, char *message) {
     for (int i = 0; i < SQLITE_FILE_COUNT; i++) {
         struct sqlite_identity now;
         const struct sqlite_identity *then = &store->files[i];
@@ -68,12 +68,12 @@ static enum status check_place(const struct sqlite_store *store, char *message) 
     return STATUS_OK;
 }
 
-enum status sqlite_check_place(const struct store *store, struct store_message *message) {
-    return check_place((const struct sqlite_store *)store, message->text);
+enum status sqlite_check_location(const struct store *store, struct store_message *message) {
+    return check_location((const struct sqlite_store *)store, message->text);
 }
 
-enum status sqlite_session_check_place(struct sqlite_session *session) {
-    enum status status = check_place(session->store, session->error);
+enum status sqlite_session_check_location(struct sqlite_session *session) {
+    enum status status = check_location(session->store, session->error);
     if (status != STATUS_OK)
         session->reason = REASON_STORE_MOVED;
     return status;

@@ -30,7 +30,7 @@
 /* ---- copying ----------------------------------------------------------------------------------
  */
 
-static int step_all(sqlite3_backup *backup, const struct store_care_options *options) {
+static int step_all(sqlite3_backup *backup, const struct store_copy_options *options) {
     int code = SQLITE_OK;
     int busy_count = 0;
     while (code == SQLITE_OK || code == SQLITE_BUSY || code == SQLITE_LOCKED) {
@@ -50,7 +50,7 @@ static int step_all(sqlite3_backup *backup, const struct store_care_options *opt
 }
 
 /* The target is empty, and nobody's until it is synced: it needs no journal of its own. */
-static int copy_pages(sqlite3 *source, sqlite3 *target, const struct store_care_options *options) {
+static int copy_pages(sqlite3 *source, sqlite3 *target, const struct store_copy_options *options) {
     int code = sqlite_pragma(target, "PRAGMA journal_mode = OFF", "off");
     if (code == SQLITE_OK)
         code = sqlite_pragma(target, "PRAGMA synchronous = OFF", NULL);
@@ -72,7 +72,7 @@ static int begin_reading(sqlite3 *source) {
 }
 
 static enum status copy_file(sqlite3 *source, const char *source_path, const char *target_path,
-                             const struct store_care_options *options,
+                             const struct store_copy_options *options,
                              struct store_message *message) {
     sqlite3 *target = NULL;
     enum status status = STATUS_OK;
@@ -208,7 +208,7 @@ static bool is_special(const char *file) {
 }
 
 static enum status backup_to(sqlite3 *source, const char *source_path, const char *file,
-                             const struct store_care_options *options, struct store_copy *copy,
+                             const struct store_copy_options *options, struct store_copy *copy,
                              struct store_message *message) {
     char *partial = NULL;
     int fd = -1;
@@ -230,9 +230,9 @@ static enum status backup_to(sqlite3 *source, const char *source_path, const cha
     return status;
 }
 
-enum status store_backup_sqlite(const char *folder, const char *file,
-                                const struct store_care_options *options, struct store_copy *copy,
-                                struct store_message *message) {
+enum status sqlite_backup(const char *folder, const char *file,
+                          const struct store_copy_options *options, struct store_copy *copy,
+                          struct store_message *message) {
     struct store *store = NULL;
     sqlite3 *source = NULL;
     if (is_own_name(folder, file)) {
@@ -247,7 +247,7 @@ enum status store_backup_sqlite(const char *folder, const char *file,
     }
     if (!options->force && access(file, F_OK) == 0)
         return exists_already(file, message);
-    enum status status = store_open_sqlite(&store, folder, false, message);
+    enum status status = sqlite_open(&store, folder, false, message);
     if (status != STATUS_OK)
         return status;
     const char *path = ((struct sqlite_store *)store)->path;
@@ -261,14 +261,15 @@ enum status store_backup_sqlite(const char *folder, const char *file,
 
 /* ---- restore --------------------------------------------------------------------------------- */
 
-struct store_restore {
+struct sqlite_restore {
+    struct store_restore base;
     struct sqlite_store copy; /* in the folder, with its lock */
     char *folder;
     char *store_path;
     bool is_applied;
 };
 
-static void remove_copy(const struct store_restore *restore) {
+static void remove_copy(const struct sqlite_restore *restore) {
     static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
         char *path = NULL;
@@ -280,7 +281,7 @@ static void remove_copy(const struct store_restore *restore) {
 
 /* A restore that was killed just before its rename leaves the store in force with a second name,
  * under which it must not be opened. */
-static void remove_second_names(const struct store_restore *restore) {
+static void remove_second_names(const struct sqlite_restore *restore) {
     static const char prefix[] = SQLITE_STORE_FILE KEPT_INFIX;
     struct stat store, found;
     DIR *folder = opendir(restore->folder);
@@ -301,9 +302,12 @@ out:
         closedir(folder);
 }
 
-void store_restore_end(struct store_restore *restore) {
-    if (!restore)
-        return;
+static struct sqlite_restore *restore_of(struct store_restore *restore) {
+    return (struct sqlite_restore *)restore;
+}
+
+void sqlite_restore_end(struct store_restore *base) {
+    struct sqlite_restore *restore = restore_of(base);
     if (restore->copy.lock_fd >= 0 && !restore->is_applied)
         remove_copy(restore);
     if (restore->copy.lock_fd >= 0)
@@ -314,17 +318,18 @@ void store_restore_end(struct store_restore *restore) {
     free(restore);
 }
 
-static struct store_restore *restore_new(const char *folder) {
-    struct store_restore *restore = calloc(1, sizeof(*restore));
+static struct sqlite_restore *restore_new(const char *folder) {
+    struct sqlite_restore *restore = calloc(1, sizeof(*restore));
     if (!restore)
         return NULL;
+    restore->base.engine = &store_engine_sqlite;
     restore->copy = (struct sqlite_store){.base.engine = &store_engine_sqlite, .lock_fd = -1};
     restore->folder = strdup(folder);
     restore->store_path = sqlite_path_in(folder, SQLITE_STORE_FILE);
     restore->copy.path = sqlite_path_in(folder, RESTORING_FILE);
     if (restore->folder && restore->store_path && restore->copy.path)
         return restore;
-    store_restore_end(restore);
+    sqlite_restore_end(&restore->base);
     return NULL;
 }
 
@@ -338,7 +343,7 @@ static enum status open_source(const char *file, sqlite3 **source, struct store_
     return code == SQLITE_OK ? STATUS_OK : sqlite_connect_fault(file, *source, code, message->text);
 }
 
-static enum status check_copy(struct store_restore *restore, const char *file,
+static enum status check_copy(struct sqlite_restore *restore, const char *file,
                               struct store_message *message) {
     struct store_session *session = NULL;
     char found[STORE_MESSAGE_MAX / 2];
@@ -346,7 +351,7 @@ static enum status check_copy(struct store_restore *restore, const char *file,
     if (status == STATUS_OK)
         status = store_session_open(&restore->copy.base, STORE_READ, &session);
     if (status == STATUS_OK)
-        status = store_check_sqlite(session, true, message);
+        status = sqlite_check_pages(session, true, message);
     if (session)
         store_session_close(session);
     if (status == STATUS_OK)
@@ -357,13 +362,13 @@ static enum status check_copy(struct store_restore *restore, const char *file,
     return status;
 }
 
-enum status store_restore_begin(const char *folder, const char *file,
-                                const struct store_care_options *options,
-                                struct store_restore **restore, struct store_message *message) {
+enum status sqlite_restore_begin(const char *folder, const char *file,
+                                 const struct store_copy_options *options,
+                                 struct store_restore **restore, struct store_message *message) {
     sqlite3 *source = NULL;
     int fd = -1;
     snprintf(message->text, sizeof(message->text), "%s: no memory", folder);
-    struct store_restore *made = restore_new(folder);
+    struct sqlite_restore *made = restore_new(folder);
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     enum status status = open_source(file, &source, message);
@@ -384,15 +389,15 @@ enum status store_restore_begin(const char *folder, const char *file,
     if (status == STATUS_OK)
         status = check_copy(made, file, message);
     if (status != STATUS_OK) {
-        store_restore_end(made);
+        sqlite_restore_end(&made->base);
         return status;
     }
-    *restore = made;
+    *restore = &made->base;
     return STATUS_OK;
 }
 
-struct store *store_restore_copy(struct store_restore *restore) {
-    return &restore->copy.base;
+struct store *sqlite_restore_copy(struct store_restore *restore) {
+    return &restore_of(restore)->copy.base;
 }
 
 /* ---- putting a copy in force ------------------------------------------------------------------
@@ -471,7 +476,7 @@ static enum status keep_store(const char *path, char kept[STORE_MESSAGE_MAX],
 }
 
 /* Seals the store in force, which has a second name then, until *sealed is closed. */
-static enum status set_aside(struct store_restore *restore, char kept[STORE_MESSAGE_MAX],
+static enum status set_aside(struct sqlite_restore *restore, char kept[STORE_MESSAGE_MAX],
                              sqlite3 **sealed, struct store_message *message) {
     enum status status = keep_store(restore->store_path, kept, message);
     if (status == STATUS_OK)
@@ -486,7 +491,7 @@ static enum status set_aside(struct store_restore *restore, char kept[STORE_MESS
     return status;
 }
 
-static enum status swap(struct store_restore *restore, struct store_restored *restored,
+static enum status swap(struct sqlite_restore *restore, struct store_restored *restored,
                         struct store_message *message) {
     const char *path = restore->store_path;
     sqlite3 *sealed = NULL;
@@ -503,8 +508,9 @@ static enum status swap(struct store_restore *restore, struct store_restored *re
     return status;
 }
 
-enum status store_restore_apply(struct store_restore *restore, struct store_restored *restored,
-                                struct store_message *message) {
+enum status sqlite_restore_apply(struct store_restore *base, struct store_restored *restored,
+                                 struct store_message *message) {
+    struct sqlite_restore *restore = restore_of(base);
     char epoch[STORE_EPOCH_SIZE + 1];
     *restored = (struct store_restored){.kept = ""};
     enum status status = sqlite_mint_epoch(epoch);
@@ -519,7 +525,7 @@ enum status store_restore_apply(struct store_restore *restore, struct store_rest
 /* ---- checking ---------------------------------------------------------------------------------
  */
 
-enum status store_check_sqlite(struct store_session *base, bool whole,
+enum status sqlite_check_pages(struct store_session *base, bool whole,
                                struct store_message *message) {
     struct sqlite_session *session = sqlite_session_of(base);
     sqlite3_stmt *statement = NULL;

@@ -1,0 +1,98 @@
+/* Chooses the engine by the scheme of a URL. */
+#include <stdio.h>
+
+#include "store/sqlite/sqlite_engine.h"
+#include "store/store_engine.h"
+
+static const struct store_engine *const engines[] = {&store_engine_sqlite};
+
+/* Schemes of engines that a build may lack. A URL may hold a password, so no message repeats it. */
+static const char *const absent_schemes[] = {"postgres", "postgresql"};
+
+static bool has_scheme(const char *url, const char *scheme) {
+    size_t size = strlen(scheme);
+    return strncmp(url, scheme, size) == 0 && url[size] == ':';
+}
+
+/* NULL: no engine of this build takes the URL, and the message says so. A text without a known
+ * scheme is a folder's name, which may hold a colon. */
+static const struct store_engine *choose_engine(const char *url, const char **location,
+                                                struct store_message *message) {
+    for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
+        if (has_scheme(url, engines[i]->scheme)) {
+            *location = url + strlen(engines[i]->scheme) + 1;
+            return engines[i];
+        }
+    for (size_t i = 0; i < sizeof(absent_schemes) / sizeof(absent_schemes[0]); i++)
+        if (has_scheme(url, absent_schemes[i])) {
+            snprintf(message->text, sizeof(message->text),
+                     "%s: URLs are not available in this build, which has only the embedded store: "
+                     "name a folder",
+                     absent_schemes[i]);
+            return NULL;
+        }
+    *location = url;
+    return &store_engine_sqlite;
+}
+
+static enum status lacks_maintenance(const struct store_engine *engine,
+                                     struct store_message *message) {
+    snprintf(message->text, sizeof(message->text), "%s", engine->maintenance_advice);
+    return STATUS_INVALID_CONFIG;
+}
+
+enum status store_open(struct store **store, const char *url, bool exclusive,
+                       struct store_message *message) {
+    const char *location;
+    const struct store_engine *engine = choose_engine(url, &location, message);
+    return engine ? engine->open(store, location, exclusive, message) : STATUS_INVALID_CONFIG;
+}
+
+enum status store_migrate(const char *url, struct store_message *message) {
+    const char *location;
+    const struct store_engine *engine = choose_engine(url, &location, message);
+    return engine ? engine->migrate(location, message) : STATUS_INVALID_CONFIG;
+}
+
+enum status store_backup(const char *url, const char *file,
+                         const struct store_copy_options *options, struct store_copy *copy,
+                         struct store_message *message) {
+    const char *location;
+    const struct store_engine *engine = choose_engine(url, &location, message);
+    if (!engine)
+        return STATUS_INVALID_CONFIG;
+    return engine->backup ? engine->backup(location, file, options, copy, message)
+                          : lacks_maintenance(engine, message);
+}
+
+enum status store_restore_begin(const char *url, const char *file,
+                                const struct store_copy_options *options,
+                                struct store_restore **restore, struct store_message *message) {
+    const char *location;
+    const struct store_engine *engine = choose_engine(url, &location, message);
+    if (!engine)
+        return STATUS_INVALID_CONFIG;
+    return engine->restore_begin ? engine->restore_begin(location, file, options, restore, message)
+                                 : lacks_maintenance(engine, message);
+}
+
+struct store *store_restore_copy(struct store_restore *restore) {
+    return restore->engine->restore_copy(restore);
+}
+
+enum status store_restore_apply(struct store_restore *restore, struct store_restored *restored,
+                                struct store_message *message) {
+    return restore->engine->restore_apply(restore, restored, message);
+}
+
+void store_restore_end(struct store_restore *restore) {
+    if (restore)
+        restore->engine->restore_end(restore);
+}
+
+enum status store_check_pages(struct store_session *session, bool whole,
+                              struct store_message *message) {
+    const struct store_engine *engine = session->engine;
+    return engine->check_pages ? engine->check_pages(session, whole, message)
+                               : lacks_maintenance(engine, message);
+}
