@@ -1,4 +1,4 @@
-# The front door. CMake does the work; scripts/setup installs what is missing.
+# Short commands for daily work. CMake builds; scripts/setup installs missing packages.
 PRESET ?= dev
 FUZZ_SECONDS ?= 60
 BENCH ?= all
@@ -12,13 +12,13 @@ BINARY ?= build/release/khala
 help:
 	@echo 'make run      set up, build, and serve on the embedded store'
 	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
-	@echo 'make check    make test, the same under the sanitizers, and make tidy'
+	@echo 'make check    run make test, the tests under the sanitizers, and make tidy'
 	@echo 'make build    set up and build; the binary is build/khala'
-	@echo 'make install  build, then binary, manual, completions and unit file (PREFIX, DESTDIR)'
-	@echo 'make bench    the benchmarks (BENCH=name for one, ARGS=… for its options)'
-	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS=60 seconds'
-	@echo 'make tidy     format, lint, layer and length checks'
-	@echo 'make setup    install everything the above needs'
+	@echo 'make install  build and install binary, manual, completions and unit file (PREFIX, DESTDIR)'
+	@echo 'make bench    run the benchmarks (BENCH=name runs one, ARGS=… are its options)'
+	@echo 'make fuzz     run each fuzz target for FUZZ_SECONDS=60 seconds'
+	@echo 'make tidy     check format, lint, layers, lengths and generated pages'
+	@echo 'make setup    install every package that these commands need'
 
 build:
 	@scripts/setup build
@@ -29,7 +29,7 @@ build:
 install: build
 	@$(MAKE) --no-print-directory install-files
 
-# What is built already: a packager's step of its own.
+# Installs an existing build, as packagers need it.
 install-files:
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/khala
 	install -D -m 644 docs/khala.1 $(DESTDIR)$(PREFIX)/share/man/man1/khala.1
