@@ -44,7 +44,7 @@ void bare_open(struct bare *bare, const struct receiver_options *options) {
     }
     close(listener);
     if (receivers_wait_ready(&bare->receivers) < options->count)
-        bench_fail("bare sockets are missing");
+        bench_fail("some bare sockets did not connect");
 }
 
 void bare_write(const struct bare *bare, struct slice bytes) {

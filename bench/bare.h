@@ -1,8 +1,8 @@
-/* The bare other side: as many loopback sockets as the server has subscribers, written by a loop
- * that does nothing else.
- * One thread; the sockets block, so that a loop which is too fast waits and uses no CPU meanwhile.
+/* The bare loop: a baseline that only writes to as many loopback sockets as the server has
+ * subscribers.
+ * One thread. The sockets block, so a loop that is too fast waits without using CPU.
  * Memory: an array of descriptors. A failed write ends the benchmark.
- * Every frame is written whole. */
+ * Every frame is written completely. */
 #ifndef BENCH_BARE_H
 #define BENCH_BARE_H
 
@@ -14,12 +14,12 @@ struct bare {
     struct receivers receivers;
 };
 
-/* Connects receivers, as options say but for their port and dialect. */
+/* Connects receivers with these options, except for port and dialect. */
 void bare_open(struct bare *bare, const struct receiver_options *options);
-/* The same bytes to every socket, one write each. */
+/* Writes the same bytes to every socket, with one write each. */
 void bare_write(const struct bare *bare, struct slice bytes);
 void bare_close(struct bare *bare);
-/* Of this thread. */
+/* CPU time of the calling thread. */
 double bare_cpu_seconds(void);
 
 #endif

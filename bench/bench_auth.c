@@ -1,13 +1,14 @@
-/* bench auth: what verifying a token costs a new connection. The same WebSocket handshake, byte for
- * byte but for its path, goes to /socket/websocket, which verifies the token in its query, and to
- * /api/events/stream, which reads none before its first message; both are answered 101 and then
- * dropped. The two differ also in the state they set up for their dialect, so verification is
- * timed by itself as well, in this process. Sides take turns on one server; the ratio is of each
- * round, its median is shown. Once with the server's own key (HS256), once with a key pair (ES256).
+/* bench auth: the cost of token verification for a new connection. The benchmark sends the same
+ * WebSocket handshake, except for the path, to two routes. /socket/websocket verifies the token in
+ * the query; /api/events/stream reads no token before its first message. Both answer 101, and the
+ * benchmark then drops the connection. The routes also set up different dialect state, so the
+ * benchmark times verification alone too, in its own process. Both sides take turns on one server.
+ * Each round gives a ratio, and the median is shown. It runs with a secret key (HS256) and with a
+ * key pair (ES256).
  *
- * --connections N  of a side in a round (default 4000)
+ * --connections N  per side and round (default 4000)
  * --rounds N       (default 9, at most 64)
- * --parallel N     at once (default 64) */
+ * --parallel N     concurrent handshakes (default 64) */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@
 #define VERIFYING     "/socket/websocket"
 #define NOT_VERIFYING "/api/events/stream"
 
-/* The example key of RFC 7517, appendix A.2: everybody has it, so it protects nothing. */
+/* The public example key of RFC 7517, appendix A.2. It protects nothing. */
 static const char key_pair[] =
     "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"alg\":\"ES256\",\"kid\":\"bench\","
     "\"x\":\"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4\","
@@ -48,7 +49,7 @@ static int connect_to(uint16_t port, int epoll, unsigned index) {
     struct sockaddr_in peer = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct epoll_event event = {.events = EPOLLOUT, .data.u32 = index};
-    /* A reset in place of a goodbye: nothing is left waiting on either side. */
+    /* Close with a reset, so that no side keeps a lingering socket. */
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -74,7 +75,7 @@ static void read_answer(int fd) {
         bench_fail("the server answered: %.*s", size > 0 ? (int)size : 0, answer);
 }
 
-/* The seconds it took to have so many connections accepted. */
+/* Returns the seconds until all connections were accepted. */
 static double drive(uint16_t port, struct slice request, unsigned count, unsigned parallel) {
     static int fds[PARALLEL_MAX];
     struct epoll_event events[64];
@@ -86,7 +87,7 @@ static double drive(uint16_t port, struct slice request, unsigned count, unsigne
     while (done < count) {
         int ready = epoll_wait(epoll, events, 64, WAIT_MS);
         if (ready <= 0)
-            bench_fail("nothing happened for %d ms", WAIT_MS);
+            bench_fail("no progress for %d ms", WAIT_MS);
         for (int i = 0; i < ready; i++) {
             unsigned index = events[i].data.u32;
             if (!(events[i].events & EPOLLIN)) {
@@ -114,7 +115,7 @@ static void write_request(struct side *side, const char *path, const char *token
                       "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
                       "Sec-WebSocket-Version: 13\r\n\r\n",
                       path, token) != STATUS_OK)
-        bench_fail("no memory");
+        bench_fail("out of memory");
 }
 
 static void take_turn(const struct bench_server *server, struct side *side, unsigned round,
@@ -130,7 +131,7 @@ static const char *environment(const char *name) {
     return strcmp(name, "RUNTIME_SYNC_JWKS_FILE") == 0 ? jwks_file : NULL;
 }
 
-/* The server's own function and keys, without the server around it. */
+/* Calls the server's verification with the server's keys, in this process. */
 static double verify_us(const struct bench_server *server, struct slice token) {
     static struct config config;
     static struct gate gate;
@@ -171,7 +172,7 @@ static void compare(const char *algorithm, const struct bench_setting *settings,
     for (unsigned i = 0; i < 2; i++)
         (void)drive(server.port, buffer_slice(&sides[i].request), count, parallel);
     for (unsigned round = 0; round < rounds; round++) {
-        /* Who goes first takes turns too. */
+        /* Alternate which side starts. */
         take_turn(&server, &sides[round % 2], round, count, parallel);
         take_turn(&server, &sides[1 - round % 2], round, count, parallel);
         ratios[round] = sides[0].rates[round] / sides[1].rates[round];

@@ -1,12 +1,13 @@
 /* bench fanout: one publisher, many subscribers of one topic over WebSocket, against a bare loop
- * that writes to as many sockets, turn and turn about in one run.
+ * that writes to as many sockets, in turns in one run.
  *
- * What counts is deliveries a second of CPU time: of the whole server process on one side, HTTP,
- * commit and encoding included, of the writing thread on the other. Alone: each event is published
- * when all have the one before; the bare loop writes one frame a write. Burst: 50 events in one
- * batch; the bare loop writes 8 frames a write. Every client checks that nothing is missing.
+ * The figure is deliveries per second of CPU time: of the whole server process, including HTTP,
+ * commit and encoding, and of the writing thread of the bare loop. Alone: the publisher sends an
+ * event when all subscribers have the previous one; the bare loop writes one frame per write.
+ * Burst: 50 events in one batch; the bare loop writes 8 frames per write. Every client checks that
+ * no frame is missing.
  *
- * --subscribers N     only that many (default: 1000, then 10000)
+ * --subscribers N     only this number (default: 1000, then 10000)
  * --dialect NAME      phoenix (default), topic_ws or sse
  * --deflate           with permessage-deflate
  * --loops N           io loops of the server (default 1)
@@ -29,12 +30,12 @@
 #define FRAMES_PER_WRITE 8
 #define ROUNDS           7
 #define ROUND_SECONDS    0.4
-#define PUBLISHES_MAX    100000 /* a round */
+#define PUBLISHES_MAX    100000 /* per round */
 #define REDIS_PORT       46379
 
 struct rates {
-    double cpu;  /* deliveries a second of CPU */
-    double wall; /* deliveries a second */
+    double cpu;  /* deliveries per second of CPU */
+    double wall; /* deliveries per second */
     double wire_bytes;
     double updates_per_message;
 };
@@ -44,8 +45,8 @@ struct fanout {
     struct publisher publisher;
     struct receivers receivers;
     struct bare bare;
-    uint64_t bare_frames; /* to each, so far */
-    uint64_t after_seq;   /* where the receivers began */
+    uint64_t bare_frames; /* sent to each receiver */
+    uint64_t after_seq;   /* start position of the receivers */
 };
 
 /* ---- the server ---------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ static struct rates bare_round(struct fanout *fanout, size_t frame_bytes, unsign
 static pid_t redis_start(void) {
     char port[16];
     if (system("command -v redis-server >/dev/null 2>&1") != 0) {
-        printf("redis: not installed, so not measured\n");
+        printf("redis: not installed, not measured\n");
         return 0;
     }
     snprintf(port, sizeof(port), "%d", REDIS_PORT);
@@ -141,11 +142,11 @@ static void redis_publish(int fd, unsigned burst) {
                                  "*3\r\n$7\r\nPUBLISH\r\n$5\r\nbench\r\n$%d\r\n%0*d\r\n",
                                  FRAME_BYTES, FRAME_BYTES, 0);
     if (write(fd, request, size) != (ssize_t)size)
-        bench_fail("redis does not take a message");
+        bench_fail("redis refuses a message");
     while (answers < burst) {
         ssize_t got = read(fd, answer, sizeof(answer));
         if (got <= 0)
-            bench_fail("redis went away");
+            bench_fail("redis closed the connection");
         for (ssize_t i = 0; i < got; i++)
             answers += answer[i] == '\n';
     }
@@ -189,7 +190,7 @@ static void redis(unsigned subscribers) {
         alone[round] = redis_round(pid, &receivers, fd, 1, &published);
         burst[round] = redis_round(pid, &receivers, fd, BURST, &published);
     }
-    printf("%11u  redis pub/sub: alone %.0f, burst of %d %.0f deliveries a CPU second\n",
+    printf("%11u  redis pub/sub: alone %.0f, burst of %d %.0f deliveries per CPU second\n",
            subscribers, bench_median(alone, ROUNDS), BURST, bench_median(burst, ROUNDS));
     close(fd);
     receivers_stop(&receivers);
@@ -199,7 +200,7 @@ static void redis(unsigned subscribers) {
 
 /* ---- the figures --------------------------------------------------------------------------- */
 
-/* Of each round, as neighbours come and go between them. */
+/* One ratio per round, because the load of the machine changes between rounds. */
 struct ratios {
     double khala[ROUNDS];
     double wall[ROUNDS];
@@ -208,7 +209,7 @@ struct ratios {
     double to_same[ROUNDS];
 };
 
-static void shape(struct fanout *fanout, unsigned subscribers, bool is_burst) {
+static void measure_shape(struct fanout *fanout, unsigned subscribers, bool is_burst) {
     struct ratios all;
     struct rates rates = {0};
     unsigned frames = is_burst ? FRAMES_PER_WRITE : 1;
@@ -230,7 +231,8 @@ static void shape(struct fanout *fanout, unsigned subscribers, bool is_burst) {
     fflush(stdout);
 }
 
-static void fan(struct fanout *fanout, struct receiver_options options, unsigned subscribers) {
+static void measure_subscribers(struct fanout *fanout, struct receiver_options options,
+                                unsigned subscribers) {
     publisher_send(&fanout->publisher, 1);
     fanout->after_seq = options.after_seq = fanout->publisher.published;
     options.count = subscribers;
@@ -239,8 +241,8 @@ static void fan(struct fanout *fanout, struct receiver_options options, unsigned
                                                         .process_count = options.process_count,
                                                         .frame_bytes = FRAME_BYTES});
     fanout->bare_frames = 0;
-    shape(fanout, subscribers, false);
-    shape(fanout, subscribers, true);
+    measure_shape(fanout, subscribers, false);
+    measure_shape(fanout, subscribers, true);
     bare_close(&fanout->bare);
     receivers_stop(&fanout->receivers);
     redis(subscribers);
@@ -266,14 +268,14 @@ int main(int count, char **arguments) {
                                        .token = token.data,
                                        .topic = TOPIC,
                                        .deflate = bench_option(arguments, "--deflate", 0)};
-    printf("deliveries a second of CPU, %s%s; the bare loop writes frames of %d bytes, 1 or %d a "
+    printf("deliveries per CPU second, %s%s; the bare loop writes frames of %d bytes, 1 or %d per "
            "write, for khala/same as long as khala's\n",
            dialect, options.deflate ? " with deflate" : "", FRAME_BYTES, FRAMES_PER_WRITE);
     printf("subscribers  published    khala/CPUs  bare/CPUs  khala/bare  target  khala/same  "
            "bytes/update  updates/message  khala/second\n");
-    fan(&fanout, options, only ? only : 1000);
+    measure_subscribers(&fanout, options, only ? only : 1000);
     if (!only)
-        fan(&fanout, options, 10000);
+        measure_subscribers(&fanout, options, 10000);
     publisher_close(&fanout.publisher);
     buffer_release(&token);
     bench_server_stop(&fanout.server);

@@ -1,9 +1,10 @@
-/* bench idle: what connections cost that are subscribed and have nothing to do: memory of the
- * server for each, and its CPU with the heartbeats of both sides on.
+/* bench idle: the cost of subscribed, silent connections: the server's memory for each, and its CPU
+ * with heartbeats of both sides.
  *
  * --connections N  default 15000
- * --loops N        io loops of the server (default: its own), each with descriptors of its own
- * --seconds N      how long to look (default 30, two heartbeats of the server) */
+ * --loops N        io loops of the server (default: the server's), each with its own descriptor
+ * table
+ * --seconds N      length of the measurement (default 30, two heartbeats of the server) */
 #include <poll.h>
 #include <stdio.h>
 
@@ -26,8 +27,8 @@ static struct footprint footprint(const struct bench_server *server) {
                               (double)bench_server_anonymous_bytes(server)};
 }
 
-static void look(const struct bench_server *server, const struct receivers *receivers,
-                 unsigned connections, unsigned seconds) {
+static void measure_cpu(const struct bench_server *server, const struct receivers *receivers,
+                        unsigned connections, unsigned seconds) {
     uint64_t ended = receivers_totals(receivers).ended;
     double cpu = bench_cpu_seconds(server->pid), begun = bench_seconds();
     poll(NULL, 0, (int)seconds * 1000);
@@ -73,7 +74,7 @@ int main(int count, char **arguments) {
                                    .heartbeat_ms = CLIENT_HEARTBEAT_MS});
     unsigned ready = receivers_wait_ready(&receivers);
     if (ready < wanted)
-        printf("only %u of %u connections: more the server does not take\n", ready, wanted);
+        printf("the server accepted only %u of %u connections\n", ready, wanted);
     if (ready == 0)
         bench_fail("no connection");
     printf("%u connections subscribed in %.1f s\n", ready, bench_seconds() - begun);
@@ -84,7 +85,7 @@ int main(int count, char **arguments) {
            (after.anonymous - before.anonymous) / ready, MEMORY_TARGET_BYTES,
            before.resident / 1048576, after.resident / 1048576);
     fflush(stdout);
-    look(&server, &receivers, ready, (unsigned)bench_option(arguments, "--seconds", 30));
+    measure_cpu(&server, &receivers, ready, (unsigned)bench_option(arguments, "--seconds", 30));
     after = footprint(&server);
     printf("%u connections: resident memory %.0f bytes each after that\n", ready,
            (after.resident - before.resident) / ready);

@@ -1,11 +1,11 @@
-/* bench ingest: durable appends through HTTP on loopback, against the same rows written straight
- * into SQLite by a bare loop in the same run.
+/* bench ingest: durable appends over HTTP on loopback, against a bare loop that writes the same
+ * rows directly into SQLite in the same run.
  *
- * Per event both write a row of the log and its position; per summary the run's document, its
- * checkpoint and its journal row; per commit the topic's counter. Several events of a run in one
- * commit make one summary, so the bare loop writes as many summaries an event as the server just
- * did. Both use WAL and synchronous=FULL on the same file system. Payloads have 256 bytes, over
- * 1000 runs. KHALA_BENCH_MEMORY_EVENTS=10000000 adds the long run for resident memory (default
+ * Both write a row of the log and its position for each event; the run's document, its checkpoint
+ * and its journal row for each summary; and the topic's counter for each commit. Several events of
+ * a run in one commit make one summary, so the bare loop writes as many summaries per event as the
+ * server did. Both use WAL and synchronous=FULL on the same file system. Payloads have 256 bytes,
+ * over 1000 runs. KHALA_BENCH_MEMORY_EVENTS=10000000 sets the length of the memory run (default
  * 1000000). */
 #include <sqlite3.h>
 #include <stdio.h>
@@ -24,15 +24,15 @@ static double median(const double values[ROUNDS]) {
     return bench_median(values, ROUNDS);
 }
 
-/* ---- through HTTP -------------------------------------------------------------------------- */
+/* ---- over HTTP ----------------------------------------------------------------------------- */
 
 struct load {
     const struct bench_server *server;
-    unsigned batch; /* events a request */
-    uint64_t left;  /* requests */
-    uint64_t run;   /* the next run, round robin; or always the same */
+    unsigned batch; /* events per request */
+    uint64_t left;  /* remaining requests */
+    uint64_t run;   /* the next run, round robin, or a fixed one */
     bool one_run;
-    struct buffer requests[1024]; /* one a connection */
+    struct buffer requests[1024]; /* one for each connection */
 };
 
 static void payload_write(struct buffer *out) {
@@ -40,7 +40,7 @@ static void payload_write(struct buffer *out) {
     memset(pad, 'x', sizeof(pad));
     /* {"pad":"…"} is PAYLOAD_BYTES long in all. */
     if (buffer_printf(out, "{\"pad\":\"%.*s\"}", PAYLOAD_BYTES - 10, pad) != STATUS_OK)
-        bench_fail("no memory");
+        bench_fail("out of memory");
 }
 
 static void body_write(struct load *load, struct buffer *body) {
@@ -49,13 +49,13 @@ static void body_write(struct load *load, struct buffer *body) {
             buffer_printf(body,
                           "{\"run_id\":\"run-%llu\",\"event_type\":\"bench.step\",\"payload\":",
                           (unsigned long long)(load->run % RUNS)) != STATUS_OK)
-            bench_fail("no memory");
+            bench_fail("out of memory");
         if (load->batch == 1 &&
             buffer_printf(body, "{\"event_type\":\"bench.step\",\"payload\":") != STATUS_OK)
-            bench_fail("no memory");
+            bench_fail("out of memory");
         payload_write(body);
         if (buffer_append(body, "}\n", 2) != STATUS_OK)
-            bench_fail("no memory");
+            bench_fail("out of memory");
         load->run += !load->one_run;
     }
 }
@@ -98,7 +98,7 @@ static bool next_run(void *user, unsigned connection, struct slice *request) {
     return true;
 }
 
-/* Events a second. */
+/* Returns events per second. */
 static double append(const struct bench_server *server, unsigned connections, unsigned batch,
                      uint64_t events, bool one_run) {
     static struct load load;
@@ -111,11 +111,11 @@ static double append(const struct bench_server *server, unsigned connections, un
     return (double)(events / batch * batch) / seconds;
 }
 
-/* ---- straight into SQLite ------------------------------------------------------------------ */
+/* ---- directly into SQLite ------------------------------------------------------------------ */
 
 enum { EVENT, POSITION, DOCUMENT, CHECKPOINT, JOURNAL, TOPIC, STATEMENT_COUNT };
 
-/* As the store does: positions gather in a small table and move over in bulk. */
+/* Positions collect in a small table and move to the large one in bulk, as in the store. */
 #define POSITIONS_MAX 16384
 
 static const char *const statements[STATEMENT_COUNT] = {
@@ -137,7 +137,7 @@ struct bare {
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     uint64_t log_id;
-    double summaries; /* owed: the share of an event's summary that was not written yet */
+    double summaries; /* fraction of summaries that is due but not written yet */
     char payload[PAYLOAD_BYTES];
     char summary[SUMMARY_BYTES];
     size_t summary_bytes;
@@ -155,7 +155,7 @@ static int copy_definition(void *user, int count, char **columns, char **names) 
     return 0;
 }
 
-/* The same tables and indexes as the server's, so that both do the same work a row. */
+/* Copies the server's tables and indexes, so that both do the same work per row. */
 static void bare_open(struct bare *bare, const struct bench_server *server) {
     char path[128];
     sqlite3 *origin;
@@ -278,7 +278,7 @@ static void runs_create(const struct bench_server *server) {
     bench_drive(server, 16, &load, next_run);
 }
 
-/* How many summaries the server has written so far. */
+/* The number of summaries that the server has written. */
 static uint64_t summaries_written(const struct bench_server *server) {
     char path[128];
     sqlite3 *database;
@@ -299,15 +299,15 @@ static void batches(const struct bench_server *server) {
     static const struct {
         unsigned batch;
         unsigned connections;
-        uint64_t events;      /* a round */
-        uint64_t bare_events; /* a round; alone in its commit an event takes its time */
+        uint64_t events;      /* per round */
+        uint64_t bare_events; /* per round; fewer, because single commits are slow */
     } rows[] = {{1, 64, 20000, 3000}, {64, 2, 64000, 64000}, {1024, 2, 204800, 204800}};
     static struct bare bare;
     bare_open(&bare, server);
     printf("batch  connections  khala events/s  bare events/s  khala/bare  summaries/event\n");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         double khala[ROUNDS], straight[ROUNDS], share = 1;
-        /* Turn and turn about, so that a noisy minute meets both. */
+        /* Take turns, so that noise on the machine affects both sides. */
         for (int round = 0; round < ROUNDS; round++) {
             uint64_t before = summaries_written(server);
             khala[round] =
@@ -328,11 +328,11 @@ static void group_commit(const struct bench_server *server) {
         one[round] = append(server, 1, 1, 2000, false);
         many[round] = append(server, 64, 1, 20000, false);
     }
-    printf("one append a request: 1 connection %.0f/s, 64 connections %.0f/s, ratio %.1f\n",
+    printf("one append per request: 1 connection %.0f/s, 64 connections %.0f/s, ratio %.1f\n",
            median(one), median(many), median(many) / median(one));
 }
 
-/* Ten thousand events at a time, each tenth in three parts, of which the middle one counts. */
+/* Ten times ten thousand events. Each tenth has three parts, and the median part counts. */
 static double tenth(const struct bench_server *server) {
     double rates[ROUNDS];
     for (int round = 0; round < ROUNDS; round++)

@@ -1,8 +1,8 @@
-/* bench latency: from when an event is due to when a subscriber has it, at 1000 events a second to
- * 1000 subscribers, against a bare loop that commits the same events to SQLite (WAL,
- * synchronous=FULL) and then writes them to as many sockets, turn and turn about in one run.
- * Both take all that is due at once, since a write a delivery would be more than a machine can do,
- * and both count from when an event was due, so that falling behind shows.
+/* bench latency: the time from an event's due time until a subscriber has it, at 1000 events per
+ * second to 1000 subscribers. The baseline is a bare loop that commits the same events to SQLite
+ * (WAL, synchronous=FULL) and then writes them to as many sockets, in turns in one run. Both send
+ * all due events together, because one write per delivery would exceed the machine. Both measure
+ * from the due time, so that a backlog shows.
  *
  * --subscribers N, --rate N   instead of 1000 and 1000
  * --dialect NAME, --loops N, --payload N   as for fanout */
@@ -24,7 +24,7 @@ struct latency {
     struct receivers receivers;
     struct bare bare;
     uint64_t bare_published;
-    size_t frame_bytes; /* of the bare loop, as long as the server's */
+    size_t frame_bytes; /* of the bare loop; as long as the server's frames */
     sqlite3 *database;
     sqlite3_stmt *insert;
     struct pace khala_pace;

@@ -1,13 +1,12 @@
 /* bench replay: the journal of one topic to one client and to 100 at once, against a bare loop that
- * reads the same rows from SQLite, in one run; and what is in the window against what is not.
- * Clients resume from a cursor and check that nothing is missing. Seconds count from the first
- * subscription sent until the last client has its last event.
+ * reads the same rows from SQLite in one run. It also compares frames inside the window with frames
+ * outside it. Clients resume from a cursor and check that no frame is missing. The time counts from
+ * the first subscription until the last client has its last event.
  *
  * --events N   in the topic (default 1000000)
- * --each N     events to each client where there are several, and in hot against cold (default
- *              20000)
+ * --each N     events to each of several clients, and in hot against cold (default 20000)
  * --clients N  default 100
- * --dialect NAME, --loops N, --payload N   as for fanout; loops are the server's own choice */
+ * --dialect NAME, --loops N, --payload N   as for fanout; the default of loops is the server's */
 #include <sqlite3.h>
 #include <stdio.h>
 
@@ -30,8 +29,8 @@ struct replay {
 };
 
 struct rates {
-    double wall; /* events a second */
-    double cpu;  /* events a second of the server's CPU */
+    double wall; /* events per second */
+    double cpu;  /* events per second of the server's CPU */
 };
 
 static void load(struct replay *replay) {
@@ -39,7 +38,7 @@ static void load(struct replay *replay) {
     struct receiver_options options = replay->options;
     double begun = bench_seconds();
     publisher_send(&replay->publisher, BATCH);
-    /* A topic that somebody reads keeps its window. */
+    /* A topic with a subscriber keeps its window. */
     options.count = options.process_count = 1;
     options.after_seq = replay->publisher.published;
     receivers_start(&watcher, &options);
@@ -70,7 +69,7 @@ static struct rates read_range(struct replay *replay, unsigned clients, uint64_t
     return rates;
 }
 
-/* An application topic's frames are its events, found by their positions. */
+/* The frames of an application topic are its events, found by position. */
 #define ENTITY "(SELECT entity_ref FROM sync_topic_sequences WHERE topic = '" TOPIC "')"
 
 static double bare_read(const struct replay *replay) {
@@ -114,7 +113,7 @@ static void cold(struct replay *replay) {
     struct rates many_rates = read_range(replay, replay->clients, replay->events / 4, replay->each);
     double many = many_rates.wall;
     printf("bare SQLite loop: %.0f events/s\n", bench_median(bare, ROUNDS));
-    printf("1 client, all %llu: %.0f events/s, khala/bare %.2f; a CPU second: %.0f\n",
+    printf("1 client, all %llu: %.0f events/s, khala/bare %.2f; per CPU second: %.0f\n",
            (unsigned long long)replay->events, bench_median(one, ROUNDS),
            bench_median(one, ROUNDS) / bench_median(bare, ROUNDS), bench_median(one_cpu, ROUNDS));
     printf("%u clients at once, %llu each out of the middle: %.0f events/s in all, khala/bare "
@@ -157,7 +156,7 @@ int main(int count, char **arguments) {
     replay.each = bench_option(arguments, "--each", 20000);
     replay.clients = (unsigned)bench_option(arguments, "--clients", 100);
     if (replay.events < 4 * replay.each)
-        bench_fail("--events is at least four times --each");
+        bench_fail("--events must be at least four times --each");
     snprintf(frames_max, sizeof(frames_max), "%llu", (unsigned long long)replay.each + 1000);
     replay.server.settings = settings;
     bench_server_start(&replay.server);

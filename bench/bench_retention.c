@@ -1,11 +1,11 @@
-/* bench retention: appends while a journal of 1 000 000 rows expires and is pruned, against the
- * same appends without: events a second, and the 99th percentile of the time an append takes.
+/* bench retention: appends while retention prunes a journal of 1 000 000 expiring rows, against the
+ * same appends without pruning. It shows events per second and the 99th percentile of append times.
  *
- * Two loads: one event a request from 64 connections, and batches of 64 from 2. For each the
- * journal of runtime.run_summaries is filled over 1 000 runs and expires in the order it was
- * filled. Then both sides take turns, so that a noisy minute meets both: some seconds of appends,
- * and appends for as long as POST /internal/v1/retention/run prunes what has expired meanwhile,
- * until all of it is gone. KHALA_BENCH_RETENTION_ROWS asks for fewer rows. */
+ * There are two loads: one event per request from 64 connections, and batches of 64 from 2. For
+ * each load the benchmark fills the journal of runtime.run_summaries over 1 000 runs; the rows
+ * expire in the same order. Then both sides take turns, so that noise affects both: some seconds of
+ * appends alone, and appends while POST /internal/v1/retention/run prunes the expired rows. This
+ * repeats until all rows are pruned. KHALA_BENCH_RETENTION_ROWS sets a smaller number of rows. */
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -21,28 +21,28 @@
 #define REQUEST_BYTES   ((size_t)1 << 20)
 #define CONNECTIONS_MAX 64
 #define SAMPLES_MAX     ((size_t)1 << 22)
-/* As long as the turn beside pruning took, within these. */
+/* A turn without pruning is as long as the one with pruning, within these bounds. */
 #define ALONE_SECONDS_MIN 2.0
 #define ALONE_SECONDS_MAX 10.0
-/* Filling goes no faster, so that rows expire about as fast as they are pruned: turns stay short.
- */
+/* The rate of filling is limited. Rows then expire about as fast as they are pruned, and turns stay
+ * short. */
 #define ROWS_PER_SECOND 10000
 #define FILL_SECONDS    0.25
 
-/* What a load came to, over all its turns. */
+/* The result of a load over all its turns. */
 struct figures {
     uint64_t events;
     double seconds;
-    float *samples; /* milliseconds an append took */
+    float *samples; /* milliseconds of each append */
     size_t sample_count;
 };
 
 struct load {
     const struct bench_server *server;
-    unsigned batch;         /* events a request */
+    unsigned batch;         /* events per request */
     uint64_t run;           /* the next run, round robin */
-    double until;           /* by the clock, */
-    const atomic_bool *end; /* or when this is set; may be NULL */
+    double until;           /* clock time at which the load ends */
+    const atomic_bool *end; /* ends the load when set; may be NULL */
     double sent_at[CONNECTIONS_MAX];
     struct figures *figures;
     struct buffer requests[CONNECTIONS_MAX];
@@ -112,7 +112,7 @@ static void append(const struct bench_server *server, unsigned connections, unsi
     if (!figures->samples)
         figures->samples = malloc(SAMPLES_MAX * sizeof(figures->samples[0]));
     if (!figures->samples)
-        bench_fail("no memory");
+        bench_fail("out of memory");
     figures->seconds += bench_drive(server, connections, &load, next_append);
 }
 
@@ -144,7 +144,7 @@ struct pruning {
     uint64_t deleted;
 };
 
-static enum status gather(void *user, unsigned http_status, struct slice piece) {
+static enum status collect_answer(void *user, unsigned http_status, struct slice piece) {
     struct pruning *pruning = user;
     if (http_status != 200)
         bench_fail("retention answered %u: %.*s", http_status, (int)piece.size, piece.data);
@@ -165,13 +165,13 @@ static void *prune_main(void *user) {
                                                 .content_type = "application/json",
                                                 .body = SLICE("{}"),
                                                 .user = pruning,
-                                                .on_body = gather};
+                                                .on_body = collect_answer};
     buffer_init(&pruning->answer, REQUEST_BYTES);
     must(http_client_exchange(client, &request, &http_status));
     const struct json_limits limits = {pruning->answer.size, JSON_DEPTH_MAX};
     must(json_read_object(buffer_slice(&pruning->answer), &limits, &deleted, 1));
     if (!json_u64(deleted.value, UINT64_MAX, &pruning->deleted))
-        bench_fail("the answer does not say how much went");
+        bench_fail("the answer lacks the number of pruned frames");
     http_client_close(client);
     buffer_release(&pruning->answer);
     atomic_store(&pruning->is_over, true);
@@ -183,7 +183,7 @@ static uint64_t append_while_pruning(const struct bench_server *server, unsigned
     static struct pruning pruning;
     pruning = (struct pruning){.server = server};
     if (pthread_create(&pruning.thread, NULL, prune_main, &pruning) != 0)
-        bench_fail("no thread");
+        bench_fail("cannot start a thread");
     append(server, connections, batch, BENCH_SECONDS_MAX, &pruning.is_over, figures);
     pthread_join(pruning.thread, NULL);
     return pruning.deleted;
@@ -212,7 +212,7 @@ static double percentile(const struct figures *figures, size_t part) {
 
 static void show(const char *name, struct figures *figures) {
     if (figures->sample_count < 100)
-        bench_fail("too few appends to tell");
+        bench_fail("too few appends for percentiles");
     qsort(figures->samples, figures->sample_count, sizeof(figures->samples[0]), by_size);
     printf("%-8s  %8.0f  %7.2f  %7.2f  %8.1f  %7.1f\n", name,
            (double)figures->events / figures->seconds, percentile(figures, 50),
@@ -256,7 +256,7 @@ static void measure(const struct bench_server *server, unsigned connections, uns
         if (alone_seconds > ALONE_SECONDS_MAX)
             alone_seconds = ALONE_SECONDS_MAX;
     }
-    printf("%u connections, %u a request: %llu frames pruned in %u turns, %.0f/s\n", connections,
+    printf("%u connections, %u per request: %llu frames pruned in %u turns, %.0f/s\n", connections,
            batch, (unsigned long long)deleted, turns, (double)deleted / beside.seconds);
     printf("          events/s   p50 ms   p99 ms  worst ms  seconds\n");
     show("alone", &alone);

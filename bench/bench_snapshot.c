@@ -1,5 +1,5 @@
-/* A snapshot to one client, and to many at once: rows read from the database, time, memory. The
- * target is a ratio: many clients cost at most 1.2 times the reads of one. */
+/* bench snapshot: a snapshot to one client, and to many at once: rows read from the database, time,
+ * memory. The target is a ratio: many clients cost at most 1.2 times the reads of one. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,8 @@ struct figures {
     uint64_t rss_bytes;
 };
 
-/* Behind the server's back, with refs out of its way: it appends nothing here. */
+/* Writes to the store directly, with refs that the server does not use. The server appends nothing
+ * in this benchmark. */
 static void fill(const struct bench_server *server, uint64_t documents) {
     char path[128];
     char text[2048];
@@ -70,7 +71,7 @@ static int ask(const struct bench_server *server, const char *path) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
         send(fd, request, (size_t)size, MSG_NOSIGNAL) != size)
-        bench_fail("cannot ask: %s", strerror(errno));
+        bench_fail("cannot send the request: %s", strerror(errno));
     return fd;
 }
 
@@ -82,7 +83,7 @@ static uint64_t rows_read(const struct bench_server *server) {
     for (;;) {
         ssize_t got = recv(fd, answer + size, sizeof(answer) - 1 - size, 0);
         if (got <= 0)
-            bench_fail("no word of the rows read");
+            bench_fail("the answer lacks the number of rows read");
         size += (size_t)got;
         answer[size] = '\0';
         const char *at = strstr(answer, name);
@@ -93,7 +94,7 @@ static uint64_t rows_read(const struct bench_server *server) {
     }
 }
 
-/* Takes what is there; only the end is looked at. */
+/* Reads the available bytes and keeps only the last ones. */
 static void receive(struct client *client) {
     static char piece[262144];
     for (;;) {
@@ -148,7 +149,7 @@ static void drive(const struct bench_server *server, unsigned count, struct figu
     figures->rss_bytes = bench_server_rss_bytes(server);
 }
 
-/* A server of its own for each, so that both build. */
+/* Each side has its own server, so that both build a snapshot. */
 static struct figures measure(unsigned clients, uint64_t documents) {
     static struct bench_server server;
     struct figures figures = {0};

@@ -1,10 +1,10 @@
-/* bench stuck: how much 1000 clients that never read slow down those that do: the latency of the
- * healthy ones at a steady rate, with and without the stuck ones beside them, turn and turn about.
- * Before each measure enough is published to fill the sockets of the stuck.
+/* bench stuck: how much 1000 clients that never read slow down the others. It measures the latency
+ * of healthy clients at a steady rate, with and without the stuck clients, in turns. Before each
+ * measurement it publishes enough events to fill the sockets of the stuck clients.
  *
  * --stuck N        stuck clients (default 1000)
- * --subscribers N  healthy ones (default 200)
- * --rate N         events a second (default 200)
+ * --subscribers N  healthy clients (default 200)
+ * --rate N         events per second (default 200)
  * --loops N        io loops of the server (default 1) */
 #include <stdio.h>
 
@@ -67,7 +67,7 @@ static void rounds(struct stuck *stuck, struct receiver_options jammed) {
            1e3 * bench_median(p50[1], ROUNDS), 1e3 * bench_median(p99[1], ROUNDS),
            bench_median(p50[1], ROUNDS) / bench_median(p50[0], ROUNDS),
            bench_median(p99[1], ROUNDS) / bench_median(p99[0], ROUNDS));
-    printf("resident memory of the server grew by %.1f MiB beside them (first round %.1f)\n",
+    printf("resident memory of the server grew by %.1f MiB with stuck clients (first round %.1f)\n",
            bench_median(grown, ROUNDS) / 1048576, grown[0] / 1048576);
 }
 

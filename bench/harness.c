@@ -52,7 +52,7 @@ static int compare_doubles(const void *left, const void *right) {
 double bench_median(const double *values, size_t count) {
     double sorted[64];
     if (count == 0 || count > 64)
-        bench_fail("no median of %zu values", count);
+        bench_fail("cannot take the median of %zu values", count);
     memcpy(sorted, values, count * sizeof(double));
     qsort(sorted, count, sizeof(double), compare_doubles);
     return sorted[count / 2];
@@ -126,7 +126,7 @@ void bench_server_start(struct bench_server *server) {
             break;
         }
     }
-    /* The pipe stays open: a server must not be ended by a closed standard output. */
+    /* Keep the pipe open: a closed standard output would end the server. */
 }
 
 void bench_server_stop(struct bench_server *server) {
@@ -136,7 +136,7 @@ void bench_server_stop(struct bench_server *server) {
     waitpid(server->pid, NULL, 0);
     snprintf(command, sizeof(command), "rm -rf '%s'", server->folder);
     if (system(command) != 0)
-        fprintf(stderr, "bench: %s stays behind\n", server->folder);
+        fprintf(stderr, "bench: cannot remove %s\n", server->folder);
 }
 
 static uint64_t status_bytes(const struct bench_server *server, const char *name) {
@@ -212,7 +212,7 @@ static void conn_send(struct bench_conn *conn) {
     }
 }
 
-/* Whether the whole answer is there; chunked answers end with an empty chunk. */
+/* Whether the answer is complete; a chunked answer ends with an empty chunk. */
 static bool answer_complete(const struct buffer *answer) {
     const char *end = memmem(answer->data, answer->size, "\r\n\r\n", 4);
     if (!end)
@@ -285,7 +285,7 @@ void bench_ask(int fd, struct slice request, struct buffer *answer) {
     }
 }
 
-/* A server without tokens takes the operator's key instead. */
+/* A server without tokens takes the operator key. */
 void bench_token(const struct bench_server *server, const char *topic, struct buffer *token) {
     struct buffer body, request, answer;
     buffer_init(&body, 1024);
@@ -295,7 +295,7 @@ void bench_token(const struct bench_server *server, const char *topic, struct bu
                       "{\"user_id\":\"bench\",\"scopes\":[\"runtime.run_events\"],"
                       "\"topics\":[\"%s\"],\"ttl_seconds\":900}",
                       topic) != STATUS_OK)
-        bench_fail("no memory");
+        bench_fail("out of memory");
     bench_post(&request, server, "/api/sync/token", "application/json", buffer_slice(&body));
     int fd = bench_connect(server->port);
     bench_ask(fd, buffer_slice(&request), &answer);

@@ -1,5 +1,5 @@
-/* A histogram of nanoseconds in buckets a thirty-second part wide, so that a percentile is within
- * about 3 %. Any memory, shared too; one thread adds. Cannot fail. */
+/* A histogram of nanoseconds. A bucket is 1/32 of its value wide, so a percentile is exact to about
+ * 3 %. May be in shared memory; only one thread adds. Cannot fail. */
 #ifndef BENCH_HISTOGRAM_H
 #define BENCH_HISTOGRAM_H
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define REQUEST_BYTES_MAX ((size_t)16 << 20)
-#define PACE_EVENTS_MAX   500 /* at once, for one that fell behind */
+#define PACE_EVENTS_MAX   500 /* in one call, after a backlog */
 
 void publisher_open(struct publisher *publisher, const struct bench_server *server,
                     const char *topic, unsigned payload_bytes) {
@@ -25,7 +25,7 @@ static void request_prepare(struct publisher *publisher, unsigned events) {
                 &body,
                 "{\"topic\":\"%s\",\"event_type\":\"tick\",\"payload\":{\"pad\":\"%0*d\"}}\n",
                 publisher->topic, (int)pad, 0) != STATUS_OK)
-            bench_fail("no memory");
+            bench_fail("out of memory");
     buffer_clear(&publisher->request);
     bench_post(&publisher->request, publisher->server, "/internal/v1/events:batch",
                "application/x-ndjson", buffer_slice(&body));
@@ -44,7 +44,8 @@ void publisher_send(struct publisher *publisher, unsigned events) {
         at += 12;
     }
     if (taken != events)
-        bench_fail("%u of %u events were taken: %.300s", taken, events, publisher->answer.data);
+        bench_fail("the server took %u of %u events: %.300s", taken, events,
+                   publisher->answer.data);
     publisher->published += events;
 }
 
@@ -52,7 +53,7 @@ uint64_t *pace_table(uint64_t count) {
     uint64_t *table = mmap(NULL, count * sizeof(uint64_t), PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (table == MAP_FAILED)
-        bench_fail("no shared memory");
+        bench_fail("cannot map shared memory");
     return table;
 }
 
@@ -76,7 +77,7 @@ double pace_run(const struct pace *pace) {
         pace->send(pace->user, (unsigned)batch);
         sent += batch;
         if (passed_ns > (uint64_t)BENCH_SECONDS_MAX * 1000000000)
-            bench_fail("%llu events a second are too many", (unsigned long long)pace->per_second);
+            bench_fail("%llu events per second are too many", (unsigned long long)pace->per_second);
     }
     return (double)(bench_nanoseconds() - begun_ns) / 1e9;
 }

@@ -1,7 +1,7 @@
 /* A publisher: one connection that appends events to one application topic with the operator key.
- * One thread. Keeps the last request, as the next is often the same.
- * An event that is not taken ends the benchmark.
- * What publisher_send was asked for is durable when it returns. */
+ * One thread. Keeps the last request, because the next one is often the same.
+ * An event that the server refuses ends the benchmark.
+ * The events of publisher_send are durable when it returns. */
 #ifndef BENCH_PUBLISHER_H
 #define BENCH_PUBLISHER_H
 
@@ -20,20 +20,20 @@ struct publisher {
 
 void publisher_open(struct publisher *publisher, const struct bench_server *server,
                     const char *topic, unsigned payload_bytes);
-/* Appends that many events in one batch. */
+/* Appends this number of events in one batch. */
 void publisher_send(struct publisher *publisher, unsigned events);
-/* Events at a steady rate: what is due goes out as one, as soon as the one before was taken. */
+/* Sends events at a steady rate: all due events in one call, after the previous call returned. */
 struct pace {
     uint64_t events;
     uint64_t per_second;
-    uint64_t first;   /* the number of the first */
-    uint64_t *due_ns; /* by number; written before the event is sent */
+    uint64_t first;   /* number of the first event */
+    uint64_t *due_ns; /* by number; set before the event is sent */
     void *user;
     void (*send)(void *user, unsigned events);
 };
-/* Answers the seconds it took. */
+/* Returns the elapsed seconds. */
 double pace_run(const struct pace *pace);
-/* A table for that many numbers, seen by processes forked later too. */
+/* A table of count numbers, shared with processes that are forked later. */
 uint64_t *pace_table(uint64_t count);
 
 void publisher_close(struct publisher *publisher);

@@ -15,13 +15,13 @@
 #include "wire/ws_frame.h"
 
 #define MEMORY_BYTES   ((size_t)32 << 20)
-#define OPENING_MAX    128 /* not subscribed yet, so that no accept queue runs over */
+#define OPENING_MAX    128 /* connections that are not subscribed yet; bounds the accept queue */
 #define PORTS_PER_HOST 20000
 #define PORT_FIRST     2000
 #define TICK_MS        100
-#define HEAD_BYTES     512 /* of a message, where its range stands */
+#define HEAD_BYTES     512 /* of a message; its range is in them */
 #define CACHE_COUNT    8
-#define COUNT_EVERY    16 /* connections of which one has its updates counted one by one */
+#define COUNT_EVERY    16 /* one of so many connections counts its updates individually */
 
 enum conn_state { CONN_SHAKING, CONN_JOINING, CONN_READY, CONN_ENDED };
 
@@ -31,11 +31,11 @@ struct conn {
     unsigned replies;
     size_t raw_bytes;
     uint64_t last_seq;
-    char *carry; /* the beginning of a frame */
+    char *carry; /* an incomplete frame */
     size_t carry_bytes;
 };
 
-/* Compressed messages are the same bytes for all, so that one is inflated for all. */
+/* Compressed messages have the same bytes for all connections, so each is inflated once. */
 struct inflated {
     struct buffer packed;
     struct buffer plain;
@@ -52,10 +52,10 @@ struct worker {
     unsigned settled; /* ready or ended */
     unsigned next_heartbeat;
     unsigned next_port;
-    uint64_t told;   /* what was expected when the last token went */
-    uint64_t now_ns; /* when the bytes at hand came */
+    uint64_t notified; /* the value of expected at the last notification */
+    uint64_t now_ns;   /* when the current bytes arrived */
     char *memory;
-    struct buffer shake;
+    struct buffer handshake;
     struct buffer join;
     struct buffer heartbeat;
     struct ws_inflater inflater;
@@ -63,8 +63,8 @@ struct worker {
     unsigned cache_next;
 };
 
-__attribute__((format(printf, 2, 3))) static _Noreturn void give_up(struct worker *worker,
-                                                                    const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static _Noreturn void worker_fail(struct worker *worker,
+                                                                        const char *format, ...) {
     uint64_t token = 1;
     va_list arguments;
     va_start(arguments, format);
@@ -75,12 +75,12 @@ __attribute__((format(printf, 2, 3))) static _Noreturn void give_up(struct worke
 
 static void must(struct worker *worker, enum status status) {
     if (status != STATUS_OK)
-        give_up(worker, "no memory");
+        worker_fail(worker, "out of memory");
 }
 
-/* ---- what is sent -------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------- */
 
-/* The mask is zero, which masks nothing and is allowed. */
+/* A mask of zero is allowed and leaves the payload unchanged. */
 static void frame_append(struct worker *worker, struct buffer *out, int opcode,
                          struct slice payload) {
     char header[8] = {(char)(0x80 | opcode)};
@@ -96,12 +96,12 @@ static void frame_append(struct worker *worker, struct buffer *out, int opcode,
     must(worker, buffer_append_slice(out, payload));
 }
 
-static void shake_prepare(struct worker *worker) {
+static void handshake_prepare(struct worker *worker) {
     static const char upgrade[] =
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: a2hhbGEtYmVuY2gtbG9hZA==\r\n";
     const struct receiver_options *options = worker->options;
-    struct buffer *out = &worker->shake;
+    struct buffer *out = &worker->handshake;
     unsigned long long after_seq = options->after_seq;
     if (options->dialect == RECEIVER_SSE)
         must(worker, buffer_printf(out, "GET /v1/topics/%s/sse?after_seq=%llu&token=%s",
@@ -139,14 +139,14 @@ static void join_prepare(struct worker *worker) {
                  SLICE("[null,\"3\",\"phoenix\",\"heartbeat\",{}]"));
 }
 
-/* Small things on sockets that are nearly empty: a part never stays behind. */
+/* Messages are small and sockets nearly empty, so a send is never partial. */
 static void conn_send(struct worker *worker, struct conn *conn, struct slice bytes) {
     if (send(conn->fd, bytes.data, bytes.size, MSG_NOSIGNAL) != (ssize_t)bytes.size &&
         !worker->options->may_end)
-        give_up(worker, "send: %s", strerror(errno));
+        worker_fail(worker, "send: %s", strerror(errno));
 }
 
-/* ---- what comes ---------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------- */
 
 static void conn_settle(struct worker *worker, struct conn *conn, enum conn_state state) {
     worker->settled += conn->state < CONN_READY;
@@ -159,8 +159,8 @@ static void conn_settle(struct worker *worker, struct conn *conn, enum conn_stat
 
 static void conn_end(struct worker *worker, struct conn *conn, const char *why) {
     if (!worker->options->may_end)
-        give_up(worker, "a connection ended behind seq %llu: %s",
-                (unsigned long long)conn->last_seq, why);
+        worker_fail(worker, "a connection ended after seq %llu: %s",
+                    (unsigned long long)conn->last_seq, why);
     close(conn->fd);
     free(conn->carry);
     conn->carry = NULL;
@@ -172,22 +172,22 @@ static void conn_end(struct worker *worker, struct conn *conn, const char *why) 
 static void expected_check(struct worker *worker) {
     uint64_t token = 1;
     uint64_t expected = worker->shared->expected;
-    if (expected == 0 || expected == worker->told || worker->shared->updates < expected)
+    if (expected == 0 || expected == worker->notified || worker->shared->updates < expected)
         return;
-    worker->told = expected;
+    worker->notified = expected;
     worker->shared->reached_ns = bench_nanoseconds();
     if (write(worker->reached, &token, sizeof(token)) < 0)
-        give_up(worker, "no token: %s", strerror(errno));
+        worker_fail(worker, "cannot notify the benchmark: %s", strerror(errno));
 }
 
-/* The connection got (after_seq, through_seq]. */
+/* The connection received (after_seq, through_seq]. */
 static void conn_advance(struct worker *worker, struct conn *conn, uint64_t after_seq,
                          uint64_t through_seq) {
     const struct receiver_options *options = worker->options;
     if (after_seq > conn->last_seq)
-        give_up(worker, "a gap: behind seq %llu came (%llu, %llu]",
-                (unsigned long long)conn->last_seq, (unsigned long long)after_seq,
-                (unsigned long long)through_seq);
+        worker_fail(worker, "a gap: after seq %llu came (%llu, %llu]",
+                    (unsigned long long)conn->last_seq, (unsigned long long)after_seq,
+                    (unsigned long long)through_seq);
     if (through_seq <= conn->last_seq)
         return;
     if (options->due_ns)
@@ -230,11 +230,11 @@ static void on_phoenix(struct worker *worker, struct conn *conn, struct slice te
     if (head_has(text, "update_batch")) {
         if (!number_find(text, "\"after\":", &after) ||
             !number_find(text, "\"through\":", &through))
-            give_up(worker, "no range: %.200s", text.data);
+            worker_fail(worker, "a message without a range: %.200s", text.data);
         if ((conn - worker->conns) % COUNT_EVERY == 0 &&
             word_count(text, "\"event_id\":") != through - after)
-            give_up(worker, "(%llu, %llu] has another count of updates", (unsigned long long)after,
-                    (unsigned long long)through);
+            worker_fail(worker, "(%llu, %llu] has a wrong number of updates",
+                        (unsigned long long)after, (unsigned long long)through);
         worker->shared->messages++;
         worker->shared->bytes += wire_bytes;
         conn_advance(worker, conn, after, through);
@@ -242,11 +242,12 @@ static void on_phoenix(struct worker *worker, struct conn *conn, struct slice te
             conn_settle(worker, conn, CONN_READY);
     } else if (conn->state == CONN_JOINING && head_has(text, "phx_reply")) {
         if (!memmem(text.data, text.size, "\"status\":\"ok\"", 13))
-            give_up(worker, "refused: %.*s", (int)(text.size < 400 ? text.size : 400), text.data);
+            worker_fail(worker, "refused: %.*s", (int)(text.size < 400 ? text.size : 400),
+                        text.data);
         conn->replies++;
     } else if (head_has(text, "phx_error") || head_has(text, "sync:error")) {
         if (!worker->options->may_end)
-            give_up(worker, "%.*s", (int)(text.size < 400 ? text.size : 400), text.data);
+            worker_fail(worker, "%.*s", (int)(text.size < 400 ? text.size : 400), text.data);
     }
 }
 
@@ -260,7 +261,7 @@ static void on_topic_ws(struct worker *worker, struct conn *conn, struct slice t
         worker->shared->bytes += wire_bytes;
         conn_advance(worker, conn, seq - 1, seq);
     } else if (head_has(text, "\"error\"") || head_has(text, "\"stale_cursor\"")) {
-        give_up(worker, "%.*s", (int)(text.size < 400 ? text.size : 400), text.data);
+        worker_fail(worker, "%.*s", (int)(text.size < 400 ? text.size : 400), text.data);
     }
 }
 
@@ -273,7 +274,7 @@ static struct slice inflate_shared(struct worker *worker, struct slice packed) {
     buffer_clear(&entry->plain);
     must(worker, buffer_append_slice(&entry->packed, packed));
     if (ws_inflate(&worker->inflater, &entry->plain, packed) != STATUS_OK)
-        give_up(worker, "a message does not inflate");
+        worker_fail(worker, "a message cannot be inflated");
     return buffer_slice(&entry->plain);
 }
 
@@ -281,7 +282,7 @@ static void on_frame(struct worker *worker, struct conn *conn, uint8_t head, str
     size_t wire_bytes = payload.size + (payload.size < 126 ? 2 : payload.size < 65536 ? 4 : 10);
     int opcode = head & 15;
     if (!(head & 0x80))
-        give_up(worker, "a message in several frames");
+        worker_fail(worker, "a message in several frames");
     if (opcode == WS_CLOSE) {
         char why[160];
         unsigned code = payload.size < 2
@@ -306,7 +307,7 @@ static void on_frame(struct worker *worker, struct conn *conn, uint8_t head, str
     }
 }
 
-/* Takes one whole frame; answers its size, or 0 when more must come. */
+/* Takes one complete frame; returns its size, or 0 if more bytes are needed. */
 static size_t frame_take(struct worker *worker, struct conn *conn, struct slice data) {
     const uint8_t *bytes = (const uint8_t *)data.data;
     if (data.size < 2)
@@ -322,14 +323,14 @@ static size_t frame_take(struct worker *worker, struct conn *conn, struct slice 
         size = size << 8 | bytes[header + i];
     header += wide;
     if (header + size > MEMORY_BYTES / 2)
-        give_up(worker, "a frame of %llu bytes", (unsigned long long)size);
+        worker_fail(worker, "a frame of %llu bytes", (unsigned long long)size);
     if (data.size < header + size)
         return 0;
     on_frame(worker, conn, bytes[0], (struct slice){data.data + header, size});
     return header + size;
 }
 
-/* Takes one whole line; what chunks begin with are lines of their own, and pass. */
+/* Takes one complete line. The size lines of chunks are lines too, and are ignored. */
 static size_t line_take(struct worker *worker, struct conn *conn, struct slice data) {
     const char *end = memchr(data.data, '\n', data.size);
     if (!end)
@@ -343,18 +344,18 @@ static size_t line_take(struct worker *worker, struct conn *conn, struct slice d
     } else if (slice_starts(line, SLICE("retry: "))) {
         conn_settle(worker, conn, CONN_READY);
     } else if (slice_starts(line, SLICE("event: stale_cursor"))) {
-        give_up(worker, "the cursor is stale");
+        worker_fail(worker, "the cursor is stale");
     }
     return line.size;
 }
 
-static size_t shake_take(struct worker *worker, struct conn *conn, struct slice data) {
+static size_t handshake_take(struct worker *worker, struct conn *conn, struct slice data) {
     const char *end = memmem(data.data, data.size, "\r\n\r\n", 4);
     if (!end)
         return 0;
     if (memcmp(data.data,
                worker->options->dialect == RECEIVER_SSE ? "HTTP/1.1 200" : "HTTP/1.1 101", 12) != 0)
-        give_up(worker, "refused: %.*s", (int)(data.size < 400 ? data.size : 400), data.data);
+        worker_fail(worker, "refused: %.*s", (int)(data.size < 400 ? data.size : 400), data.data);
     conn->state = CONN_JOINING;
     if (worker->shared->begun_ns == 0)
         worker->shared->begun_ns = bench_nanoseconds();
@@ -383,7 +384,7 @@ static size_t conn_take(struct worker *worker, struct conn *conn, struct slice d
     if (worker->options->dialect == RECEIVER_RAW)
         return raw_take(worker, conn, data);
     if (conn->state == CONN_SHAKING)
-        return shake_take(worker, conn, data);
+        return handshake_take(worker, conn, data);
     if (worker->options->dialect == RECEIVER_SSE)
         return line_take(worker, conn, data);
     return frame_take(worker, conn, data);
@@ -394,7 +395,7 @@ static void carry_keep(struct worker *worker, struct conn *conn, struct slice re
         free(conn->carry);
         conn->carry = rest.size > 0 ? malloc(rest.size) : NULL;
         if (rest.size > 0 && !conn->carry)
-            give_up(worker, "no memory");
+            worker_fail(worker, "out of memory");
     }
     if (rest.size > 0)
         memcpy(conn->carry, rest.data, rest.size);
@@ -426,8 +427,8 @@ static void conn_readable(struct worker *worker, struct conn *conn) {
 
 /* ---- the process --------------------------------------------------------------------------- */
 
-/* Each process has a network of its own, so that no two ask for the same address and port. A port
- * that somebody listens on at every address is passed over. */
+/* Each process binds addresses of its own network, so that no two use the same address and port. It
+ * skips a port on which another program listens at every address. */
 static void socket_bind(struct worker *worker, int fd) {
     unsigned pid = (unsigned)getpid();
     struct sockaddr_in from = {.sin_family = AF_INET};
@@ -439,7 +440,7 @@ static void socket_bind(struct worker *worker, int fd) {
         if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0)
             return;
     }
-    give_up(worker, "cannot bind: %s", strerror(errno));
+    worker_fail(worker, "cannot bind: %s", strerror(errno));
 }
 
 static int socket_connect(struct worker *worker) {
@@ -449,14 +450,14 @@ static int socket_connect(struct worker *worker) {
     to.sin_port = htons(worker->options->port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        give_up(worker, "no socket: %s", strerror(errno));
+        worker_fail(worker, "cannot open a socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (worker->options->stuck)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     socket_bind(worker, fd);
     if (connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
-        give_up(worker, "cannot connect: %s", strerror(errno));
+        worker_fail(worker, "cannot connect: %s", strerror(errno));
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
 }
@@ -469,14 +470,14 @@ static void conn_open(struct worker *worker) {
     conn->last_seq = worker->options->after_seq;
     epoll_ctl(worker->epoll, EPOLL_CTL_ADD, conn->fd, &event);
     if (worker->options->dialect != RECEIVER_RAW)
-        conn_send(worker, conn, buffer_slice(&worker->shake));
+        conn_send(worker, conn, buffer_slice(&worker->handshake));
     else if (worker->options->greeting.size > 0)
         conn_send(worker, conn, worker->options->greeting);
     else
         conn_settle(worker, conn, CONN_READY);
 }
 
-/* As many each tick as makes one a client and period. */
+/* Sends as many heartbeats per tick as needed for one per client and period. */
 static void heartbeats(struct worker *worker) {
     unsigned due =
         (unsigned)((uint64_t)worker->count * TICK_MS / worker->options->heartbeat_ms) + 1;
@@ -492,8 +493,8 @@ static void worker_init(struct worker *worker) {
     worker->conns = calloc(worker->count, sizeof(struct conn));
     worker->memory = malloc(MEMORY_BYTES);
     if (worker->epoll < 0 || !worker->conns || !worker->memory)
-        give_up(worker, "no memory");
-    buffer_init(&worker->shake, 16384);
+        worker_fail(worker, "out of memory");
+    buffer_init(&worker->handshake, 16384);
     buffer_init(&worker->join, 4096);
     buffer_init(&worker->heartbeat, 256);
     ws_inflater_init(&worker->inflater);
@@ -502,7 +503,7 @@ static void worker_init(struct worker *worker) {
         buffer_init(&worker->cache[i].plain, MEMORY_BYTES);
     }
     if (worker->options->dialect != RECEIVER_RAW) {
-        shake_prepare(worker);
+        handshake_prepare(worker);
         join_prepare(worker);
     }
 }
@@ -526,5 +527,5 @@ void receiver_process(const struct receiver_options *options, struct receiver_sh
             heartbeats(&worker);
         }
     }
-    give_up(&worker, "not ended in time");
+    worker_fail(&worker, "timeout");
 }

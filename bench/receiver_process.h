@@ -1,8 +1,8 @@
-/* What a process of receivers shares with the benchmark that forked it, and its main loop.
- * The process writes the counters, the benchmark what is expected; each field has one writer.
- * Memory: the shared block is mapped before the fork; the rest is the process's own.
- * What goes wrong is put into problem, and the process ends with 1.
- * Updates are counted only when they follow what the connection had before. */
+/* A client process with many receivers: its main loop, and the memory it shares with the benchmark.
+ * The process writes the counters, the benchmark writes expected; each field has one writer.
+ * The benchmark maps the shared block before the fork; all other memory belongs to the process.
+ * On an error the process writes problem and exits with 1.
+ * An update counts only if it continues the connection's range without a gap. */
 #ifndef BENCH_RECEIVER_PROCESS_H
 #define BENCH_RECEIVER_PROCESS_H
 
@@ -17,15 +17,15 @@ struct receiver_shared {
     atomic_uint_fast64_t messages;
     atomic_uint_fast64_t bytes;
     atomic_uint_fast64_t ended;
-    atomic_uint_fast64_t expected;   /* updates of all its connections; 0: none */
-    atomic_uint_fast64_t begun_ns;   /* the first subscription was sent */
-    atomic_uint_fast64_t reached_ns; /* the last time that what was expected had come */
+    atomic_uint_fast64_t expected;   /* updates of all connections; 0: none */
+    atomic_uint_fast64_t begun_ns;   /* when the first subscription was sent */
+    atomic_uint_fast64_t reached_ns; /* when the last expected update arrived */
     atomic_size_t frame_bytes;
     struct histogram latency;
     char problem[512];
 };
 
-/* Opens that many connections; a token goes to reached each time what is expected has come. */
+/* Opens count connections. Writes a byte to reached each time all expected updates arrived. */
 _Noreturn void receiver_process(const struct receiver_options *options,
                                 struct receiver_shared *shared, unsigned count, int reached);
 

@@ -20,7 +20,7 @@ enum receiver_dialect receiver_dialect_of(const char *name) {
         return RECEIVER_TOPIC_WS;
     if (strcmp(name, "sse") == 0)
         return RECEIVER_SSE;
-    bench_fail("--dialect is phoenix, topic_ws or sse, not %s", name);
+    bench_fail("--dialect must be phoenix, topic_ws or sse, not %s", name);
 }
 
 static unsigned share_of(const struct receiver_options *options, unsigned process) {
@@ -31,7 +31,7 @@ static unsigned share_of(const struct receiver_options *options, unsigned proces
 static void process_begin(const struct receivers *receivers, unsigned process) {
     int reached = 3;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* What the benchmark has open would count against the descriptors of this process. */
+    /* Open descriptors of the benchmark would count against the limit of this process. */
     if (receivers->reached != reached && dup2(receivers->reached, reached) < 0)
         _exit(1);
     close_range(4, ~0U, 0);
@@ -42,18 +42,18 @@ static void process_begin(const struct receivers *receivers, unsigned process) {
 void receivers_fork(struct receivers *receivers, const struct receiver_options *options) {
     receivers->options = *options;
     if (options->process_count == 0 || options->process_count > RECEIVER_PROCESSES_MAX)
-        bench_fail("1 to %d client processes", RECEIVER_PROCESSES_MAX);
+        bench_fail("the number of client processes must be 1 to %d", RECEIVER_PROCESSES_MAX);
     receivers->shared = mmap(NULL, sizeof(*receivers->shared) * options->process_count,
                              PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     receivers->reached = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
     if (receivers->shared == MAP_FAILED || receivers->reached < 0)
-        bench_fail("no shared memory");
+        bench_fail("cannot map shared memory");
     receivers_expect(receivers, options->expected);
     receivers_frame_bytes(receivers, options->frame_bytes);
     for (unsigned i = 0; i < options->process_count; i++) {
         receivers->pids[i] = fork();
         if (receivers->pids[i] < 0)
-            bench_fail("no client process");
+            bench_fail("cannot fork a client process");
         if (receivers->pids[i] == 0)
             process_begin(receivers, i);
     }
