@@ -5,15 +5,28 @@
 #include "wire/canonical.h"
 #include "wire/json.h"
 
+static enum status write_entity(struct buffer *out, const struct store_entity *entity,
+                                uint64_t now_ms) {
+    switch (entity->kind) {
+    case ENTITY_RUN:
+        return run_write_json(out, entity);
+    case ENTITY_WORKER:
+        return worker_write_json(out, entity, now_ms);
+    case ENTITY_TOPIC:
+    case ENTITY_AUDIT:
+    case ENTITY_KIND_COUNT:
+        break;
+    }
+    return STATUS_INTERNAL_ERROR;
+}
+
 static void read_entity(struct store_read *read, struct store_session *session) {
     struct store_entity entity;
-    bool run = read->entity_kind == ENTITY_RUN;
     enum status status = store_read_entity(read, session, &entity);
     if (status == STATUS_OK)
-        status = buffer_append_slice(&read->out, run ? SLICE("{\"run\":") : SLICE("{\"worker\":"));
+        status = buffer_printf(&read->out, "{\"%s\":", entity_kind_name(entity.kind));
     if (status == STATUS_OK)
-        status = run ? run_write_json(&read->out, &entity)
-                     : worker_write_json(&read->out, &entity, read->now_ms);
+        status = write_entity(&read->out, &entity, read->now_ms);
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, SLICE("}\n"));
     read->status = status;

@@ -7,16 +7,12 @@
 #define DRIFT_LIMIT_DEFAULT 100
 #define DRIFT_LIMIT_MAX     1000
 
-static enum document_kind document_of(enum entity_kind kind) {
-    return kind == ENTITY_RUN ? DOCUMENT_RUN_SUMMARY : DOCUMENT_WORKER_SUMMARY;
-}
-
 static void read_summary(struct store_read *read, struct store_session *session) {
     struct store_entity entity;
     struct store_document document;
     enum status status = store_read_entity(read, session, &entity);
     if (status == STATUS_OK)
-        status = store_load_document(session, document_of(read->entity_kind), entity.ref,
+        status = store_load_document(session, entity_row(read->entity_kind)->summary, entity.ref,
                                      &read->arena, &document);
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, document.payload);
@@ -68,7 +64,7 @@ static void read_checkpoint(struct store_read *read, struct store_session *sessi
     struct store_checkpoint checkpoint;
     enum status status = store_read_entity(read, session, &entity);
     if (status == STATUS_OK)
-        status = store_load_checkpoint(session, document_of(read->entity_kind), entity.ref,
+        status = store_load_checkpoint(session, entity_row(read->entity_kind)->summary, entity.ref,
                                        &read->arena, &checkpoint);
     if (status == STATUS_OK)
         status = write_checkpoint(&read->out, read->id, &checkpoint);
@@ -76,11 +72,9 @@ static void read_checkpoint(struct store_read *read, struct store_session *sessi
 }
 
 void handle_checkpoint(struct exchange *exchange) {
-    struct slice projection = exchange->parameters[0];
-    if (slice_equal(projection, slice_of(document_kind_name(DOCUMENT_RUN_SUMMARY))))
-        handle_read(exchange, ENTITY_RUN, read_checkpoint);
-    else if (slice_equal(projection, slice_of(document_kind_name(DOCUMENT_WORKER_SUMMARY))))
-        handle_read(exchange, ENTITY_WORKER, read_checkpoint);
+    enum document_kind projection = document_kind_of(exchange->parameters[0]);
+    if (projection != DOCUMENT_NONE)
+        handle_read(exchange, document_row(projection)->entity, read_checkpoint);
     else
         exchange_answer_error(
             exchange, &(struct exchange_error){.status = STATUS_NOT_FOUND,

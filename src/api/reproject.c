@@ -25,7 +25,7 @@ struct reproject_work {
     struct exchange *exchange;
     struct server *server;
     /* What is asked for: one entity, or all. */
-    enum entity_kind kind;
+    enum document_kind document; /* the kind that is rebuilt now */
     struct buffer id;
     bool all;
     /* Of all: where it goes on, and the last there was when it began. */
@@ -94,7 +94,8 @@ static enum status find_next(struct reproject_work *work, struct store_session *
         work->until_ref = state.entity_ref;
     }
     if (status == STATUS_OK)
-        status = store_walk_entities(session, work->kind, work->after_ref, 1, work, keep_entity);
+        status = store_walk_entities(session, document_row(work->document)->entity, work->after_ref,
+                                     1, work, keep_entity);
     if (status == STATUS_OK && work->entity.ref > work->until_ref)
         work->entity.ref = 0;
     return status;
@@ -104,11 +105,12 @@ static enum status find_entity(struct reproject_work *work, struct store_session
     arena_reset(&work->arena);
     work->entity = (struct store_entity){.ref = 0};
     if (!work->all)
-        return store_load_entity(session, work->kind, buffer_slice(&work->id), &work->arena,
-                                 &work->entity);
+        return store_load_entity(session, document_row(work->document)->entity,
+                                 buffer_slice(&work->id), &work->arena, &work->entity);
     enum status status = find_next(work, session);
-    if (status == STATUS_OK && work->entity.ref == 0 && work->kind == ENTITY_RUN) {
-        work->kind = ENTITY_WORKER;
+    while (status == STATUS_OK && work->entity.ref == 0 &&
+           work->document + 1 < DOCUMENT_KIND_COUNT) {
+        work->document++;
         work->after_ref = 0;
         status = find_next(work, session);
     }
@@ -154,7 +156,7 @@ static void run_step(struct writer_job *job, struct store_session *session) {
 static void fail(struct reproject_work *work, enum status status) {
     struct exchange *exchange = work->exchange;
     if (status == STATUS_NOT_FOUND && !work->all)
-        status = work->kind == ENTITY_RUN ? STATUS_RUN_NOT_FOUND : STATUS_WORKER_NOT_FOUND;
+        status = entity_row(document_row(work->document)->entity)->not_found;
     log_event(LOG_WARN, "reproject.failed", log_str("status", status_code(status)),
               log_slice("entity_id", work->entity.id),
               log_int("repaired", (int64_t)work->total.repaired));
@@ -228,21 +230,29 @@ static void piece_sent(struct exchange *exchange) {
 
 static const struct exchange_stream reproject_stream = {.sent = piece_sent};
 
-/* Exactly one of run_id, worker_id and all. */
+/* Exactly one of "all" and the members that name an entity: run_id, worker_id. */
 static enum status read_request(struct reproject_work *work) {
     const struct json_limits limits = {work->exchange->body.size, JSON_DEPTH_MAX};
-    struct json_field fields[] = {
-        {.name = SLICE("run_id")}, {.name = SLICE("worker_id")}, {.name = SLICE("all")}};
-    enum status status = json_read_object(buffer_slice(&work->exchange->body), &limits, fields, 3);
+    struct json_field fields[DOCUMENT_KIND_COUNT + 1] = {
+        [DOCUMENT_KIND_COUNT] = {.name = SLICE("all")}};
+    const struct json_field *all = &fields[DOCUMENT_KIND_COUNT];
+    size_t given = 0;
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++)
+        fields[i].name = slice_of(document_row((enum document_kind)i)->entity_member);
+    enum status status = json_read_object(buffer_slice(&work->exchange->body), &limits, fields,
+                                          DOCUMENT_KIND_COUNT + 1);
     if (status != STATUS_OK)
         return status;
-    if (fields[0].present + fields[1].present + fields[2].present != 1)
+    for (size_t i = 0; i <= DOCUMENT_KIND_COUNT; i++)
+        given += fields[i].present;
+    if (given != 1)
         return STATUS_INVALID_REQUEST;
-    work->all = fields[2].present;
-    work->kind = fields[1].present ? ENTITY_WORKER : ENTITY_RUN;
+    work->all = all->present;
     if (work->all)
-        return fields[2].value.kind == JSON_KIND_TRUE ? STATUS_OK : STATUS_INVALID_REQUEST;
-    struct json_value id = fields[work->kind == ENTITY_RUN ? 0 : 1].value;
+        return all->value.kind == JSON_KIND_TRUE ? STATUS_OK : STATUS_INVALID_REQUEST;
+    while (!fields[work->document].present)
+        work->document++;
+    struct json_value id = fields[work->document].value;
     if (id.kind != JSON_KIND_STRING)
         return STATUS_INVALID_REQUEST;
     status = json_string_decode(id, &work->id);

@@ -89,7 +89,8 @@ static enum status write_head(const struct snapshot *snapshot, struct buffer *ou
     object_text(&object, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
     object_number(&object, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
     object_number(&object, SLICE("cadence_seconds"), snapshot->policy->snapshot_cadence_seconds);
-    object_text(&object, SLICE("source_table"), slice_of(snapshot->policy->snapshot_source_table));
+    object_text(&object, SLICE("source_table"),
+                slice_of(document_row(snapshot->policy->snapshot_document)->source_table));
     object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch));
     object_number(&object, SLICE("watermark"), snapshot->watermark);
     return object.status == STATUS_OK ? buffer_append_slice(out, SLICE(",\"documents\":["))

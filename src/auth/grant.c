@@ -3,53 +3,15 @@
 #include <assert.h>
 
 #include "topic/stream_id.h"
-#include "topic/topic_pattern.h"
 
-enum ownership {
-    OWNERSHIP_RUN,
-    OWNERSHIP_WORKER,
-    OWNERSHIP_USER_NAMED, /* the topic's name says whose it is */
-    OWNERSHIP_GUEST_NAMED,
-    OWNERSHIP_SHARED,      /* every frame has its own owner */
-    OWNERSHIP_APPLICATION, /* whoever was granted the topic */
-    OWNERSHIP_RESERVED,    /* there is no such topic */
-};
-
-struct topic_rule {
-    const char *pattern;
-    unsigned scopes_any; /* one of these */
-    enum ownership ownership;
-};
-
-#define SCOPES_WORKER (SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS)
-
-static const struct topic_rule rules[] = {
-    {"run:*:events", SCOPE_RUN_EVENTS, OWNERSHIP_RUN},
-    {"worker:*:lifecycle", SCOPES_WORKER, OWNERSHIP_WORKER},
-    {"fleet:user:*:workers", SCOPES_WORKER, OWNERSHIP_USER_NAMED},
-    {"fleet:guest:*:workers", SCOPES_WORKER, OWNERSHIP_GUEST_NAMED},
-    {"runtime.run_summaries", SCOPE_RUN_EVENTS, OWNERSHIP_SHARED},
-    {"runtime.codex_worker_summaries", SCOPES_WORKER, OWNERSHIP_SHARED},
-    {"runtime.codex_worker_events", SCOPES_WORKER, OWNERSHIP_SHARED},
-    {"runtime.notifications", SCOPE_NOTIFICATIONS, OWNERSHIP_SHARED},
-    {"runtime.audit", SCOPE_AUDIT, OWNERSHIP_SHARED},
-};
-static const struct topic_rule rule_application = {"*", 0, OWNERSHIP_APPLICATION};
-static const struct topic_rule rule_reserved = {"*", 0, OWNERSHIP_RESERVED};
-
-static const struct topic_rule *rule_of(struct slice topic, struct slice *id) {
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-        if (topic_pattern_match(rules[i].pattern, topic, id) &&
-            (id->size > 0 || rules[i].ownership == OWNERSHIP_SHARED))
-            return &rules[i];
-    return topic_is_projection_owned(topic) ? &rule_reserved : &rule_application;
+/* A name whose id is empty ("run::events") fits a pattern of the table, but names no topic. */
+static enum topic_ownership ownership_of(const struct topic_row *row, struct slice id) {
+    return id.size == 0 && strchr(row->pattern, '*') ? TOPIC_RESERVED : row->ownership;
 }
 
-enum grant_entity grant_entity_of(struct slice topic, struct slice *id) {
-    enum ownership ownership = rule_of(topic, id)->ownership;
-    if (ownership == OWNERSHIP_RUN)
-        return GRANT_ENTITY_RUN;
-    return ownership == OWNERSHIP_WORKER ? GRANT_ENTITY_WORKER : GRANT_ENTITY_NONE;
+enum entity_kind grant_entity_of(struct slice topic, struct slice *id) {
+    const struct topic_row *row = topic_row(topic_kind_of(topic, id));
+    return ownership_of(row, *id) == TOPIC_OWNED_BY_ENTITY ? row->entity : ENTITY_NONE;
 }
 
 /* ---- granted names ---- */
@@ -98,20 +60,19 @@ static enum match granted(const struct principal *principal, struct slice topic)
 
 /* ---- the decision ---- */
 
-static bool owns(const struct principal *principal, const struct topic_rule *rule, struct slice id,
+static bool owns(const struct principal *principal, enum topic_ownership ownership, struct slice id,
                  const struct owner *owner) {
-    switch (rule->ownership) {
-    case OWNERSHIP_RUN:
-    case OWNERSHIP_WORKER:
+    switch (ownership) {
+    case TOPIC_OWNED_BY_ENTITY:
         return owner && principal_may_read(principal, owner);
-    case OWNERSHIP_USER_NAMED:
+    case TOPIC_OWNED_BY_NAMED_USER:
         return principal_may_read(principal, &(struct owner){.user_id = id});
-    case OWNERSHIP_GUEST_NAMED:
+    case TOPIC_OWNED_BY_NAMED_GUEST:
         return principal_may_read(principal, &(struct owner){.guest_scope = id});
-    case OWNERSHIP_SHARED:
-    case OWNERSHIP_APPLICATION:
+    case TOPIC_SHARED:
+    case TOPIC_GRANTED:
         return true;
-    case OWNERSHIP_RESERVED:
+    case TOPIC_RESERVED:
         return false;
     }
     assert(0 && "an ownership of the table");
@@ -131,25 +92,26 @@ struct grant grant_check(const struct principal *principal, struct slice topic,
     struct slice id;
     if (topic_name_check(topic) != STATUS_OK)
         return refuse(STATUS_FORBIDDEN_TOPIC);
-    const struct topic_rule *rule = rule_of(topic, &id);
+    const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
+    enum topic_ownership ownership = ownership_of(row, id);
     bool is_narrowed = principal->topics.count + principal->streams.count > 0;
     enum match match = granted(principal, topic);
     if (is_narrowed && match == MATCH_NONE)
         return refuse(STATUS_FORBIDDEN_TOPIC);
     if (principal->read_all)
         return allow(GRANT_VIEW_ALL);
-    if (rule->ownership == OWNERSHIP_RESERVED ||
-        (rule->ownership == OWNERSHIP_APPLICATION && match == MATCH_NONE))
+    if (ownership == TOPIC_RESERVED || (ownership == TOPIC_GRANTED && match == MATCH_NONE))
         return refuse(STATUS_FORBIDDEN_TOPIC);
-    if (rule->scopes_any != 0 && (principal->scopes & rule->scopes_any) == 0)
+    if (row->scopes_any != 0 && (principal->scopes & row->scopes_any) == 0)
         return refuse(STATUS_MISSING_SCOPE);
-    if (rule->ownership == OWNERSHIP_APPLICATION)
+    if (ownership == TOPIC_GRANTED)
         return allow(GRANT_VIEW_OWN_OR_UNOWNED);
-    if (rule->ownership == OWNERSHIP_SHARED)
+    if (ownership == TOPIC_SHARED)
         return allow(GRANT_VIEW_OWN);
     if (match == MATCH_EXACT)
         return allow(GRANT_VIEW_ALL);
-    return owns(principal, rule, id, owner) ? allow(GRANT_VIEW_OWN) : refuse(STATUS_OWNER_MISMATCH);
+    return owns(principal, ownership, id, owner) ? allow(GRANT_VIEW_OWN)
+                                                 : refuse(STATUS_OWNER_MISMATCH);
 }
 
 bool grant_may_read(const struct principal *principal, enum grant_view view,

@@ -27,11 +27,9 @@ struct grant {
     enum grant_view view; /* GRANT_VIEW_NONE unless STATUS_OK */
 };
 
-/* Whose owner decides about the topic: the caller looks it up, where grant_check without one
- * answers STATUS_OWNER_MISMATCH. */
-enum grant_entity { GRANT_ENTITY_NONE, GRANT_ENTITY_RUN, GRANT_ENTITY_WORKER };
-
-enum grant_entity grant_entity_of(struct slice topic, struct slice *id);
+/* The entity whose owner decides about the topic, or ENTITY_NONE. The caller loads it where
+ * grant_check without an owner answers STATUS_OWNER_MISMATCH. */
+enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
 /* owner is the run's or worker's; NULL: not looked up, or there is no such. */
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner);

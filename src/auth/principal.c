@@ -7,29 +7,6 @@
 
 const struct principal principal_operator = {.read_all = true};
 
-static const char *const scope_names[SCOPE_COUNT] = {
-    "runtime.run_events",
-    "runtime.codex_worker_events",
-    "runtime.worker_lifecycle_events",
-    "runtime.notifications",
-    "runtime.audit",
-};
-
-unsigned scope_of(struct slice name) {
-    for (unsigned i = 0; i < SCOPE_COUNT; i++)
-        if (slice_equal(name, slice_of(scope_names[i])))
-            return 1u << i;
-    return 0;
-}
-
-const char *scope_name(enum scope scope) {
-    for (unsigned i = 0; i < SCOPE_COUNT; i++)
-        if ((unsigned)scope == 1u << i)
-            return scope_names[i];
-    assert(0 && "one bit of the table");
-    return "";
-}
-
 /* ---- copies ---- */
 
 static size_t list_bytes(const struct grant_list *list) {

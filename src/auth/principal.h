@@ -12,16 +12,7 @@
 
 #include "spec/codes.h"
 #include "topic/owner.h"
-
-/* Bits of principal.scopes. runtime.read_all is not among them: it is read_all. */
-enum scope {
-    SCOPE_RUN_EVENTS = 1 << 0,
-    SCOPE_CODEX_WORKER_EVENTS = 1 << 1,
-    SCOPE_WORKER_LIFECYCLE_EVENTS = 1 << 2,
-    SCOPE_NOTIFICATIONS = 1 << 3,
-    SCOPE_AUDIT = 1 << 4,
-};
-#define SCOPE_COUNT 5
+#include "topic/topic_table.h"
 
 /* Names a token grants: exact, or with one '*' (auth/grant.h says what that stands for). */
 struct grant_list {
@@ -33,10 +24,10 @@ struct principal {
     struct owner who; /* absent parts have data NULL, here and below */
     struct slice session_id;
     struct slice device_id;
-    struct slice token_id;  /* the token's jti */
-    uint64_t expires_at_ms; /* nothing is delivered from then on; 0: never */
-    bool read_all;          /* lifts ownership and scopes; grants still narrow */
-    unsigned scopes;
+    struct slice token_id;    /* the token's jti */
+    uint64_t expires_at_ms;   /* nothing is delivered from then on; 0: never */
+    bool read_all;            /* lifts ownership and scopes; grants still narrow */
+    unsigned scopes;          /* bits of enum scope */
     struct grant_list topics; /* both empty: not narrowed */
     struct grant_list streams;
     atomic_uint ref_count;
@@ -63,9 +54,5 @@ size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAM
 static inline bool principal_is_expired(const struct principal *principal, uint64_t now_ms) {
     return principal->expires_at_ms != 0 && now_ms >= principal->expires_at_ms;
 }
-
-/* The scope's bit by its name (runtime.run_events …); 0 for one that opens nothing here. */
-unsigned scope_of(struct slice name);
-const char *scope_name(enum scope scope);
 
 #endif

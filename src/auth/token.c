@@ -101,7 +101,7 @@ static enum status make_principal(const struct token_policy *policy, const struc
     };
     for (size_t i = 0; i < claims->scopes.count; i++)
         principal.scopes |= scope_of(claims->scopes.names[i]);
-    principal.read_all = list_has(&claims->scopes, SLICE(TOKEN_READ_ALL_NAME));
+    principal.read_all = list_has(&claims->scopes, SLICE(SCOPE_READ_ALL_NAME));
     principal.expires_at_ms =
         (claims->expires_at_s < oldest_s ? claims->expires_at_s : oldest_s) * MS_PER_S;
     return principal_new(&principal, made);

@@ -11,12 +11,11 @@
 #include "auth/key_set.h"
 #include "auth/principal.h"
 
-#define TOKEN_BYTES_MAX     8192
-#define TOKEN_SKEW_S        30
-#define TOKEN_TTL_S         300
-#define TOKEN_TTL_S_MIN     60
-#define TOKEN_TTL_S_MAX     900
-#define TOKEN_READ_ALL_NAME "runtime.read_all"
+#define TOKEN_BYTES_MAX 8192
+#define TOKEN_SKEW_S    30
+#define TOKEN_TTL_S     300
+#define TOKEN_TTL_S_MIN 60
+#define TOKEN_TTL_S_MAX 900
 
 /* What every token of this server must hold to. */
 struct token_policy {

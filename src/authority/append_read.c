@@ -481,7 +481,7 @@ static enum append_kind kind_of_target(const struct reading *reading, enum field
     if (target == FIELD_AUDIT)
         return APPEND_AUDIT_EVENT;
     if (target == FIELD_TOPIC)
-        return json_string_is(reading->fields[FIELD_TOPIC].value, SLICE("runtime.notifications"))
+        return json_string_is(reading->fields[FIELD_TOPIC].value, topic_name(TOPIC_NOTIFICATIONS))
                    ? APPEND_NOTIFICATION
                    : APPEND_TOPIC_EVENT;
     if (is_given(reading, FIELD_EVENT_TYPE))

@@ -6,11 +6,11 @@
 #include "authority/runs.h"
 #include "authority/topics.h"
 #include "authority/workers.h"
+#include "topic/stream_id.h"
 
 #define CACHE_BYTES_MAX ((size_t)64 << 20)
 /* Payloads that the rules make, and merged metadata: both are checked against far less. */
 #define TEXT_BYTES_MAX       ((size_t)64 << 20)
-#define WORKER_EVENTS_TOPIC  "runtime.codex_worker_events"
 #define LIMITS_OF_ENTITY_MAX ENTITY_BUCKETS_MAX
 
 /* ---- life ---- */
@@ -324,15 +324,13 @@ enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft) 
 static size_t limits_of(const struct ledger *ledger, const struct store_entity *entity,
                         const struct policy *limits[LIMITS_OF_ENTITY_MAX]) {
     const struct policy *rows = ledger->policies->rows;
-    limits[0] = &rows[POLICY_FALLBACK];
-    if (entity->kind == ENTITY_TOPIC)
-        limits[0] = policy_of(ledger->policies, entity->id);
-    else if (entity->kind == ENTITY_RUN)
-        limits[0] = &rows[POLICY_RUN_EVENTS];
-    if (entity->kind != ENTITY_WORKER)
+    const struct entity_row *row = entity_row(entity->kind);
+    /* The id of an application topic is its name, which may be one of the table (notifications). */
+    limits[0] = row->topic == TOPIC_APPLICATION ? policy_of(ledger->policies, entity->id)
+                                                : &rows[topic_row(row->topic)->policy];
+    if (row->shared_topic == TOPIC_NONE)
         return 1;
-    limits[0] = &rows[POLICY_WORKER_LIFECYCLE];
-    limits[1] = &rows[POLICY_CODEX_WORKER_EVENTS];
+    limits[1] = &rows[topic_row(row->shared_topic)->policy];
     return 2;
 }
 
@@ -347,11 +345,13 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
                                                  ledger->now.mono_ns, refusal);
         if (status == STATUS_OK)
             continue;
-        refusal->topic = SLICE(WORKER_EVENTS_TOPIC);
-        if (i == 0 && topics_name(draft->arena, draft->entity.kind, draft->request->entity_id,
-                                  &refusal->topic) != STATUS_OK)
-            return STATUS_OUT_OF_MEMORY;
-        return status;
+        enum status named = STATUS_OK;
+        if (i > 0)
+            refusal->topic = topic_name(entity_row(draft->entity.kind)->shared_topic);
+        else
+            named = topic_name_of_entity(draft->arena, draft->entity.kind,
+                                         draft->request->entity_id, &refusal->topic);
+        return named == STATUS_OK ? status : named;
     }
     return STATUS_OK;
 }
@@ -362,7 +362,6 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
 static enum status fill_event(struct ledger *ledger, const struct draft *draft) {
     const struct append_request *request = draft->request;
     struct store_event *event = &ledger->batch.events[ledger->batch.event_count];
-    bool has_owner = draft->entity.kind == ENTITY_TOPIC || draft->entity.kind == ENTITY_AUDIT;
     *event = (struct store_event){
         .log_id = ledger->state.log_id + 1,
         .entity_ref = draft->entity.ref,
@@ -374,7 +373,7 @@ static enum status fill_event(struct ledger *ledger, const struct draft *draft) 
         .event_id = request->has_event_id ? request->event_id : draft->cursor,
         .cursor = draft->cursor,
     };
-    if (has_owner)
+    if (entity_row(draft->entity.kind)->has_event_owner)
         event->owner = request->owner;
     memcpy(event->payload_hash, draft->payload_hash, SHA256_BYTES);
     memcpy(event->prev_hash, draft->entity.head_hash, SHA256_BYTES);
@@ -385,9 +384,9 @@ static enum status name_topic(struct draft *draft) {
     if (draft->topic.data)
         return STATUS_OK;
     enum status status =
-        topics_name(draft->arena, draft->entity.kind, draft->entity.id, &draft->topic);
+        topic_name_of_entity(draft->arena, draft->entity.kind, draft->entity.id, &draft->topic);
     if (status == STATUS_OK)
-        status = topics_stream(draft->arena, draft->topic, &draft->stream_id);
+        status = topic_stream(draft->arena, draft->topic, &draft->stream_id);
     return status;
 }
 

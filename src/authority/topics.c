@@ -5,61 +5,18 @@
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 
-#define AUDIT_STREAM_ID "runtime.topic.runtime.audit"
-
-static struct slice join(struct arena *arena, struct slice before, struct slice id,
-                         struct slice after) {
-    char *text = arena_alloc(arena, before.size + id.size + after.size);
-    if (!text)
-        return (struct slice){NULL, 0};
-    memcpy(text, before.data, before.size);
-    memcpy(text + before.size, id.data, id.size);
-    memcpy(text + before.size + id.size, after.data, after.size);
-    return (struct slice){text, before.size + id.size + after.size};
-}
-
-enum status topics_name(struct arena *arena, enum entity_kind kind, struct slice id,
-                        struct slice *topic) {
-    assert((unsigned)kind < ENTITY_KIND_COUNT);
-    *topic = (struct slice){NULL, 0};
-    switch (kind) {
-    case ENTITY_RUN:
-        *topic = join(arena, SLICE("run:"), id, SLICE(":events"));
-        break;
-    case ENTITY_WORKER:
-        *topic = join(arena, SLICE("worker:"), id, SLICE(":lifecycle"));
-        break;
-    case ENTITY_TOPIC:
-        *topic = arena_copy(arena, id);
-        break;
-    case ENTITY_AUDIT:
-        *topic = SLICE(TOPIC_AUDIT);
-        break;
-    case ENTITY_KIND_COUNT:
-        break;
-    }
-    return topic->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
-}
-
-enum status topics_stream(struct arena *arena, struct slice topic, struct slice *stream_id) {
-    char *text = arena_alloc(arena, topic.size + STREAM_ID_BYTES_MAX - TOPIC_NAME_BYTES_MAX);
-    if (!text)
-        return STATUS_OUT_OF_MEMORY;
-    size_t size_max = topic.size + STREAM_ID_BYTES_MAX - TOPIC_NAME_BYTES_MAX;
-    struct buffer out = {.data = text, .capacity = size_max, .size_max = size_max};
-    enum status status = topic_to_stream(topic, &out);
-    *stream_id = buffer_slice(&out);
-    return status;
-}
-
-/* Two names may have one stream id (a.b and a:b): the first to be used has it for good. The audit
- * log's is kept free from the start. */
+/* Two names may have one stream id (a.b and a:b). The first topic to use a stream id keeps it. The
+ * stream id of the audit log is taken from the start. */
 static enum status check_stream(struct ledger *ledger, struct draft *draft) {
-    draft->rests_on_batch = batch_find_stream(&ledger->batch, draft->stream_id) != NULL;
-    if (draft->rests_on_batch || slice_equal(draft->stream_id, SLICE(AUDIT_STREAM_ID)))
-        return STATUS_STREAM_ID_CONFLICT;
+    struct slice audit;
     struct store_topic other;
-    enum status status = store_load_stream(ledger->session, draft->stream_id, draft->arena, &other);
+    draft->rests_on_batch = batch_find_stream(&ledger->batch, draft->stream_id) != NULL;
+    enum status status = topic_stream(draft->arena, topic_name(TOPIC_AUDIT), &audit);
+    if (status != STATUS_OK)
+        return status;
+    if (draft->rests_on_batch || slice_equal(draft->stream_id, audit))
+        return STATUS_STREAM_ID_CONFLICT;
+    status = store_load_stream(ledger->session, draft->stream_id, draft->arena, &other);
     if (status == STATUS_OK)
         return STATUS_STREAM_ID_CONFLICT;
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
@@ -71,9 +28,9 @@ static enum status begin_entity(struct ledger *ledger, struct draft *draft, enum
         .id = draft->request->entity_id,
         .created_at_ms = draft->time_ms,
     };
-    enum status status = topics_name(draft->arena, kind, draft->entity.id, &draft->topic);
+    enum status status = topic_name_of_entity(draft->arena, kind, draft->entity.id, &draft->topic);
     if (status == STATUS_OK)
-        status = topics_stream(draft->arena, draft->topic, &draft->stream_id);
+        status = topic_stream(draft->arena, draft->topic, &draft->stream_id);
     if (status == STATUS_OK && kind == ENTITY_TOPIC)
         status = check_stream(ledger, draft);
     return status;
@@ -95,7 +52,7 @@ enum status topics_append(struct ledger *ledger, struct draft *draft) {
 }
 
 enum status topics_notify(struct ledger *ledger, struct draft *draft) {
-    draft->request->entity_id = SLICE(TOPIC_NOTIFICATIONS);
+    draft->request->entity_id = topic_name(TOPIC_NOTIFICATIONS);
     return append_to(ledger, draft, ENTITY_TOPIC);
 }
 

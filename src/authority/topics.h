@@ -7,18 +7,10 @@
 
 #include "authority/ledger.h"
 
-#define TOPIC_NOTIFICATIONS "runtime.notifications"
-#define TOPIC_AUDIT         "runtime.audit"
-#define AUDIT_ENTITY_ID     "audit"
+#define AUDIT_ENTITY_ID "audit"
 
 MUST_CHECK enum status topics_append(struct ledger *ledger, struct draft *draft);
 MUST_CHECK enum status topics_notify(struct ledger *ledger, struct draft *draft);
 MUST_CHECK enum status topics_audit(struct ledger *ledger, struct draft *draft);
-
-/* The topic that carries an entity's events, and its stream id, in the arena. */
-MUST_CHECK enum status topics_name(struct arena *arena, enum entity_kind kind, struct slice id,
-                                   struct slice *topic);
-MUST_CHECK enum status topics_stream(struct arena *arena, struct slice topic,
-                                     struct slice *stream_id);
 
 #endif

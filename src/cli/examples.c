@@ -62,8 +62,8 @@ static void print_follow(const struct examples *examples, struct slice token) {
 
 static void print_mint(const struct examples *examples) {
     printf("  curl -fsS%s %s/api/sync/token -H \"Authorization: Bearer %s\" "
-           "-d '{\"user_id\":\"ada\",\"scopes\":[\"runtime.run_events\"]}'\n",
-           examples->trust, examples->operator_url, examples->key);
+           "-d '{\"user_id\":\"ada\",\"scopes\":[\"%s\"]}'\n",
+           examples->trust, examples->operator_url, examples->key, scope_name(SCOPE_RUN_EVENTS));
 }
 
 static void print_read(const struct examples *examples) {

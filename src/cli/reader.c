@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "topic/topic_table.h"
 #include "wire/json.h"
 
 #define PROTOCOL_VERSION "khala.ws.v1"
@@ -82,7 +83,7 @@ static enum status mint(struct reader *reader, int stop_fd, unsigned *http_statu
         .target = "/api/sync/token",
         .key = reader->remote->key.text,
         .content_type = "application/json",
-        .body = SLICE("{\"scopes\":[\"runtime.read_all\"]}"),
+        .body = SLICE("{\"scopes\":[\"" SCOPE_READ_ALL_NAME "\"]}"),
         .stop_fd = stop_fd,
         .user = reader,
         .on_body = gather,

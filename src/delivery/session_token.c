@@ -84,7 +84,7 @@ static bool is_same(const struct principal *a, const struct principal *b) {
 /* Owners of runs and workers were looked up when the subscriber began, and do not change. */
 static bool still_may_read(const struct subscriber *subscriber, const struct principal *principal) {
     const struct subscription_options *options = &subscriber->subscription.options;
-    struct slice topic = topic_is_log(options->topic) ? SLICE("runtime.audit") : options->topic;
+    struct slice topic = topic_is_log(options->topic) ? topic_name(TOPIC_AUDIT) : options->topic;
     struct grant before = grant_check(options->principal, topic, NULL);
     struct grant after = grant_check(principal, topic, NULL);
     return after.status == before.status &&

@@ -49,7 +49,8 @@ static enum status write_snapshot(struct buffer *out, const struct stale_topic *
     object_text(&object, SLICE("format"), SLICE(SNAPSHOT_FORMAT));
     object_number(&object, SLICE("schema_version"), SNAPSHOT_SCHEMA_VERSION);
     object_number(&object, SLICE("cadence_seconds"), stale->policy->snapshot_cadence_seconds);
-    object_text(&object, SLICE("source_table"), slice_of(stale->policy->snapshot_source_table));
+    object_text(&object, SLICE("source_table"),
+                slice_of(document_row(stale->policy->snapshot_document)->source_table));
     return object_end(&object);
 }
 

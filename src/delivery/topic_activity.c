@@ -169,7 +169,8 @@ static size_t see_entity(struct topic_activity *activity, const struct store_bat
     while (end < batch->event_count && batch->events[end].entity_ref == first->entity_ref)
         end++;
     arena_reset(&activity->names);
-    if (topics_name(&activity->names, first->entity_kind, first->entity_id, &name) == STATUS_OK)
+    if (topic_name_of_entity(&activity->names, first->entity_kind, first->entity_id, &name) ==
+        STATUS_OK)
         add(activity, name, end - begin);
     return end;
 }

@@ -273,7 +273,7 @@ static enum status begin(struct session *session) {
     struct audit *audit = session->state;
     bool is_choosy = audit->place.is_future || audit_init_filters(&audit->init);
     const struct subscription_options options = {
-        .view = grant_check(session->principal, SLICE("runtime.audit"), NULL).view,
+        .view = grant_check(session->principal, topic_name(TOPIC_AUDIT), NULL).view,
         .has_event_cursor = audit->place.asked.given,
         .event_cursor = audit->place.asked.cursor,
         .wants = is_choosy ? wants : NULL,
@@ -348,7 +348,7 @@ static enum status check_capability(struct session *session, struct slice capabi
     session_admit(session, principal);
     if (principal_is_expired(principal, now_ms))
         return STATUS_TOKEN_EXPIRED;
-    return grant_check(principal, SLICE("runtime.audit"), NULL).status;
+    return grant_check(principal, topic_name(TOPIC_AUDIT), NULL).status;
 }
 
 /* The capability first: who has none cannot use up nonces. A nonce is no token: what is wrong with

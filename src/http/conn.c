@@ -527,7 +527,7 @@ static void conn_dispatch(struct exchange *exchange) {
     if (opens_too_late(exchange))
         exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
     else if (route->flags & ROUTE_AUDIT)
-        entitle(exchange, SLICE("runtime.audit"), handle);
+        entitle(exchange, topic_name(TOPIC_AUDIT), handle);
     else if (!(route->flags & ROUTE_TOPIC))
         handle(exchange);
     else if (topic_name_check(exchange->parameters[0]) == STATUS_OK)

@@ -139,15 +139,9 @@ void store_read_post(struct store_read *read) {
 
 enum status store_read_entity(struct store_read *read, struct store_session *session,
                               struct store_entity *entity) {
-    static const enum status missing[ENTITY_KIND_COUNT] = {
-        [ENTITY_RUN] = STATUS_RUN_NOT_FOUND,
-        [ENTITY_WORKER] = STATUS_WORKER_NOT_FOUND,
-        [ENTITY_TOPIC] = STATUS_NOT_FOUND,
-        [ENTITY_AUDIT] = STATUS_NOT_FOUND,
-    };
     enum status status =
         store_load_entity(session, read->entity_kind, read->id, &read->arena, entity);
-    return status == STATUS_NOT_FOUND ? missing[read->entity_kind] : status;
+    return status == STATUS_NOT_FOUND ? entity_row(read->entity_kind)->not_found : status;
 }
 
 enum status query_number(const struct exchange *exchange, struct slice name, uint64_t min,

@@ -17,13 +17,12 @@ struct owner frame_owner(const struct store_event *event, const struct owner *en
     return has_own || !entity_owner ? *own : *entity_owner;
 }
 
-/* Only run and worker events are documents. */
+/* Nothing for entities whose events are no documents. */
 static enum status event_key(const struct store_event *event, struct buffer *out) {
-    struct slice prefix = event->entity_kind == ENTITY_RUN ? SLICE("runtime/run_event:")
-                                                           : SLICE("runtime/codex_worker_event:");
-    if (event->entity_kind != ENTITY_RUN && event->entity_kind != ENTITY_WORKER)
+    const char *prefix = entity_row(event->entity_kind)->event_key_prefix;
+    if (!prefix)
         return STATUS_OK;
-    enum status status = buffer_append_slice(out, prefix);
+    enum status status = buffer_append_slice(out, slice_of(prefix));
     if (status == STATUS_OK)
         status = buffer_append_slice(out, event->entity_id);
     if (status == STATUS_OK)
@@ -74,8 +73,7 @@ enum status frame_of_row(struct slice topic, const struct store_journal_row *row
     enum status status;
     buffer_init(&key, KEY_BYTES_MAX);
     if (row->payload.data) {
-        enum document_kind kind =
-            event->entity_kind == ENTITY_RUN ? DOCUMENT_RUN_SUMMARY : DOCUMENT_WORKER_SUMMARY;
+        enum document_kind kind = entity_row(event->entity_kind)->summary;
         status = summary_document_key(kind, event->entity_id, &key);
         content.kind = slice_of(document_kind_name(kind));
         content.document_version = row->document_version;

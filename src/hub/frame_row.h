@@ -7,14 +7,7 @@
 #define HUB_FRAME_ROW_H
 
 #include "hub/frame.h"
-
-/* The whole log as a topic of the hub: its seq is the log id. No topic of a client can have this
- * name, since a name has no control character. */
-#define LOG_TOPIC "\001log"
-
-static inline bool topic_is_log(struct slice topic) {
-    return slice_equal(topic, SLICE(LOG_TOPIC));
-}
+#include "topic/topic_name.h"
 
 /* Whose a frame of the event is; the texts are theirs. */
 struct owner frame_owner(const struct store_event *event, const struct owner *entity_owner);

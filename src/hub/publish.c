@@ -5,7 +5,6 @@
 
 #include <assert.h>
 
-#include "authority/topics.h"
 #include "base/clock.h"
 #include "hub/frame_row.h"
 #include "hub/hub.h"
@@ -27,7 +26,7 @@ static size_t publish_entity(struct hub *hub, const struct commit *commit, size_
         end++;
     struct arena *arena = hub_names(hub);
     arena_reset(arena);
-    enum status status = topics_name(arena, first->entity_kind, first->entity_id, &name);
+    enum status status = topic_name_of_entity(arena, first->entity_kind, first->entity_id, &name);
     /* Its one block was taken at the start: nobody may miss an event for want of memory. */
     assert(status == STATUS_OK);
     (void)status;

@@ -1,23 +1,26 @@
 #include "projector/fold.h"
 
+#include <assert.h>
+
 /* What the events may leave behind before the summary is moved. */
 #define MOVE_BYTES ((size_t)1 << 20)
 /* Short pages keep a long history from pinning the store's log of changes. */
 #define PAGE_EVENTS 4096
 
 const struct summary_layout *fold_layout(enum document_kind kind) {
-    return kind == DOCUMENT_RUN_SUMMARY ? &run_summary_layout : &worker_summary_layout;
-}
-
-bool fold_kind_of(enum entity_kind entity, enum document_kind *kind) {
-    *kind = entity == ENTITY_RUN ? DOCUMENT_RUN_SUMMARY : DOCUMENT_WORKER_SUMMARY;
-    return entity == ENTITY_RUN || entity == ENTITY_WORKER;
+    static const struct summary_layout *const layouts[] = {
+        [DOCUMENT_RUN_SUMMARY] = &run_summary_layout,
+        [DOCUMENT_WORKER_SUMMARY] = &worker_summary_layout,
+    };
+    _Static_assert(sizeof(layouts) / sizeof(layouts[0]) == DOCUMENT_KIND_COUNT,
+                   "every document kind has a layout");
+    assert((unsigned)kind < DOCUMENT_KIND_COUNT);
+    return layouts[kind];
 }
 
 enum status fold_event(enum document_kind kind, union any_summary *summary,
                        const struct store_event *event, struct arena *arena) {
-    return kind == DOCUMENT_RUN_SUMMARY ? run_summary_fold(&summary->run, event, arena)
-                                        : worker_summary_fold(&summary->worker, event, arena);
+    return fold_layout(kind)->fold(&summary->common, event, arena);
 }
 
 enum status fold_move(enum document_kind kind, union any_summary *summary, struct arena *arena) {

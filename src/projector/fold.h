@@ -20,8 +20,6 @@ union any_summary {
 };
 
 const struct summary_layout *fold_layout(enum document_kind kind);
-/* False for entities that have no summary. */
-bool fold_kind_of(enum entity_kind entity, enum document_kind *kind);
 MUST_CHECK enum status fold_event(enum document_kind kind, union any_summary *summary,
                                   const struct store_event *event, struct arena *arena);
 /* Moves every text of a summary into another arena, by way of its document. */

@@ -11,7 +11,7 @@
 #include "projector/update.h"
 
 #define TURN_BYTES_MAX          ((size_t)512 << 20)
-#define WORKER_EVENTS_BYTES_MAX ((size_t)64 << 20)
+#define SHARED_EVENTS_BYTES_MAX ((size_t)64 << 20)
 
 /* What a commit does to one entity. In the order of their last events. */
 struct change {
@@ -33,9 +33,9 @@ struct change {
     bool is_skipped;
 };
 
-struct worker_event {
+struct shared_event {
     const struct change *change;
-    struct sink_worker_event event;
+    struct sink_shared_event event;
 };
 
 struct retry {
@@ -68,7 +68,7 @@ struct projector {
     struct store_session *session;
     uint64_t now_ms;
     struct arena arena;
-    struct buffer worker_events; /* of struct worker_event */
+    struct buffer shared_events; /* of struct shared_event */
     struct change *first;
     struct change *last;
     size_t change_count;
@@ -165,11 +165,14 @@ static enum status start_stored(struct projector *projector, struct change *chan
 
 /* ---- catching up from the log ------------------------------------------------------------- */
 
-static enum status add_worker_event(struct projector *projector, const struct change *change,
+static enum status add_shared_event(struct projector *projector, const struct change *change,
                                     const struct store_event *event) {
-    struct worker_event row = {change, {event->log_id, change->entry->ref, {0}}};
+    enum topic_kind topic = entity_row(change->entity->kind)->shared_topic;
+    struct shared_event row = {change, {topic, event->log_id, change->entry->ref, {0}}};
+    if (topic == TOPIC_NONE)
+        return STATUS_OK;
     memcpy(row.event.payload_hash, event->payload_hash, SHA256_BYTES);
-    return buffer_append(&projector->worker_events, &row, sizeof(row));
+    return buffer_append(&projector->shared_events, &row, sizeof(row));
 }
 
 struct catch_up {
@@ -183,9 +186,8 @@ static void saw_missed_event(void *user, const struct store_event *event) {
     struct catch_up *catch_up = user;
     struct change *change = catch_up->change;
     change->log_id = event->log_id;
-    if (change->entry->kind == DOCUMENT_WORKER_SUMMARY && event->seq > catch_up->sent_seq &&
-        catch_up->status == STATUS_OK)
-        catch_up->status = add_worker_event(catch_up->projector, change, event);
+    if (event->seq > catch_up->sent_seq && catch_up->status == STATUS_OK)
+        catch_up->status = add_shared_event(catch_up->projector, change, event);
 }
 
 /* Folds the committed events up to until_seq that the summary has not seen. */
@@ -217,7 +219,7 @@ static void project_begin(void *user, struct store_session *session, uint64_t no
     projector->session = session;
     projector->now_ms = now_ms;
     arena_reset(&projector->arena);
-    buffer_clear(&projector->worker_events);
+    buffer_clear(&projector->shared_events);
     /* Not after the commit: whoever looks at its rows then may still hold what the cache holds. */
     summary_cache_trim(&projector->cache);
     atomic_store_explicit(&projector->counters.cache_bytes, projector->cache.bytes,
@@ -263,8 +265,8 @@ static struct change *change_of(struct projector *projector, const struct store_
 static void project_fold(void *user, const struct store_entity *entity,
                          const struct store_event *event) {
     struct projector *projector = user;
-    enum document_kind kind;
-    if (!projector->sink->write || !fold_kind_of(entity->kind, &kind))
+    enum document_kind kind = entity_row(entity->kind)->summary;
+    if (!projector->sink->write || kind == DOCUMENT_NONE)
         return;
     struct change *change = change_of(projector, entity, kind, event->seq);
     if (!change) {
@@ -281,8 +283,8 @@ static void project_fold(void *user, const struct store_entity *entity,
     enum status status = STATUS_INTERNAL_ERROR;
     if (event->seq == change->summary.common.latest_seq + 1)
         status = fold_event(kind, &change->summary, event, &projector->arena);
-    if (status == STATUS_OK && kind == DOCUMENT_WORKER_SUMMARY)
-        status = add_worker_event(projector, change, event);
+    if (status == STATUS_OK)
+        status = add_shared_event(projector, change, event);
     if (status != STATUS_OK)
         change_fail(projector, change, status);
 }
@@ -372,10 +374,10 @@ static void change_note_drift(const struct projector *projector, const struct ch
               log_slice("entity_id", change->entity->id));
 }
 
-static size_t collect_worker_events(const struct projector *projector,
-                                    struct sink_worker_event *rows) {
-    const struct worker_event *events = (const void *)projector->worker_events.data;
-    size_t count = projector->worker_events.size / sizeof(*events);
+static size_t collect_shared_events(const struct projector *projector,
+                                    struct sink_shared_event *rows) {
+    const struct shared_event *events = (const void *)projector->shared_events.data;
+    size_t count = projector->shared_events.size / sizeof(*events);
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (!events[i].change->has_failed)
@@ -403,17 +405,17 @@ static void collect_changes(struct projector *projector, struct sink_commit *com
 
 static enum status collect_into(struct projector *projector, struct sink_commit *commit) {
     size_t changes = projector->change_count;
-    size_t events = projector->worker_events.size / sizeof(struct worker_event);
+    size_t events = projector->shared_events.size / sizeof(struct shared_event);
     struct sink_update *updates = arena_alloc(commit->arena, changes * sizeof(*updates));
     struct store_drift *drifts = arena_alloc(commit->arena, changes * sizeof(*drifts));
-    struct sink_worker_event *rows = arena_alloc(commit->arena, events * sizeof(*rows));
+    struct sink_shared_event *rows = arena_alloc(commit->arena, events * sizeof(*rows));
     if (!updates || !drifts || !rows)
         return STATUS_OUT_OF_MEMORY;
     commit->updates = updates;
     commit->drifts = drifts;
-    commit->worker_events = rows;
+    commit->shared_events = rows;
     collect_changes(projector, commit, updates, drifts);
-    commit->worker_event_count = collect_worker_events(projector, rows);
+    commit->shared_event_count = collect_shared_events(projector, rows);
     projector->is_sunk = true;
     return projector->sink->write(projector->sink->user, commit);
 }
@@ -511,7 +513,7 @@ enum status projector_open(struct projector **projector, const struct projector_
                                                               : PROJECTOR_CACHE_BYTES_DEFAULT);
     update_scratch_init(&made->scratch);
     arena_init(&made->arena, TURN_BYTES_MAX);
-    buffer_init(&made->worker_events, WORKER_EVENTS_BYTES_MAX);
+    buffer_init(&made->shared_events, SHARED_EVENTS_BYTES_MAX);
     made->projection = (struct projection){
         made, project_begin, project_fold, project_collect, project_committed, project_abandoned,
     };
@@ -526,7 +528,7 @@ void projector_close(struct projector *projector) {
     summary_cache_release(&projector->cache);
     update_scratch_release(&projector->scratch);
     arena_release(&projector->arena);
-    buffer_release(&projector->worker_events);
+    buffer_release(&projector->shared_events);
     free(projector->version_text);
     free(projector);
 }

@@ -35,7 +35,7 @@ struct reprojection {
     struct sink_update updates[REPAIRS_MAX];
     struct store_drift drifts[REPAIRS_MAX];
     size_t update_count;
-    struct buffer worker_events; /* of struct sink_worker_event */
+    struct buffer shared_events; /* of struct sink_shared_event */
 };
 
 /* What the store has of an entity, read so that it belongs together. */
@@ -59,8 +59,8 @@ static enum status flush(struct reprojection *work) {
         .now_ms = work->options->now_ms,
         .updates = work->updates,
         .update_count = work->update_count,
-        .worker_events = (const void *)work->worker_events.data,
-        .worker_event_count = work->worker_events.size / sizeof(struct sink_worker_event),
+        .shared_events = (const void *)work->shared_events.data,
+        .shared_event_count = work->shared_events.size / sizeof(struct sink_shared_event),
         .drifts = work->drifts,
         .drift_count = work->update_count,
         .session = work->session,
@@ -78,7 +78,7 @@ static enum status flush(struct reprojection *work) {
         work->options->on_commit(work->options->user, &batch);
     work->update_count = 0;
     arena_reset(&work->arena);
-    buffer_clear(&work->worker_events);
+    buffer_clear(&work->shared_events);
     return status;
 }
 
@@ -98,12 +98,13 @@ static void saw_event(void *user, const struct store_event *event) {
     walk->log_id = event->log_id;
     if (++work->result->events % PROGRESS_EVENTS == 0 && work->options->on_progress)
         work->options->on_progress(work->options->user, work->result->events, work->events_total);
-    if (!work->options->apply || walk->stored->entity.kind != ENTITY_WORKER ||
-        event->seq <= walk->sent_seq || walk->status != STATUS_OK)
+    enum topic_kind topic = entity_row(walk->stored->entity.kind)->shared_topic;
+    if (!work->options->apply || topic == TOPIC_NONE || event->seq <= walk->sent_seq ||
+        walk->status != STATUS_OK)
         return;
-    struct sink_worker_event row = {event->log_id, event->entity_ref, {0}};
+    struct sink_shared_event row = {topic, event->log_id, event->entity_ref, {0}};
     memcpy(row.payload_hash, event->payload_hash, SHA256_BYTES);
-    walk->status = buffer_append(&work->worker_events, &row, sizeof(row));
+    walk->status = buffer_append(&work->shared_events, &row, sizeof(row));
 }
 
 static uint64_t sent_seq_of(const struct stored *stored) {
@@ -200,7 +201,7 @@ static bool compare(const struct stored *stored, struct sink_update *update,
 }
 
 static void note(struct reprojection *work, const struct stored *stored,
-                 const struct reproject_drift *drift, size_t worker_events_before) {
+                 const struct reproject_drift *drift, size_t shared_events_before) {
     const struct reproject_options *options = work->options;
     work->result->drifted++;
     if (options->on_drift)
@@ -210,7 +211,7 @@ static void note(struct reprojection *work, const struct stored *stored,
     struct sink_update *update = &work->updates[work->update_count];
     /* The document was written with its events' frames: where it stands, they do. */
     if (update->is_checkpoint_only)
-        work->worker_events.size = worker_events_before;
+        work->shared_events.size = shared_events_before;
     work->drifts[work->update_count++] = (struct store_drift){
         .kind = update->document.kind,
         .entity_ref = stored->entity.ref,
@@ -227,7 +228,7 @@ static enum status tidy_up(struct reprojection *work) {
     if (work->update_count == 0)
         arena_reset(&work->arena);
     else if (work->update_count == REPAIRS_MAX || work->arena.bytes_held > REPAIRS_BYTES ||
-             work->worker_events.size > REPAIRS_BYTES)
+             work->shared_events.size > REPAIRS_BYTES)
         return flush(work);
     return STATUS_OK;
 }
@@ -247,7 +248,7 @@ static bool keep_owner(struct reprojection *work, struct owner *owner) {
 
 static enum status compare_fold(struct reprojection *work, const struct stored *stored,
                                 const struct fold *fold, const struct walk *walk,
-                                size_t worker_events_before) {
+                                size_t shared_events_before) {
     uint64_t sent_seq = sent_seq_of(stored);
     const struct update_source source = {
         .kind = fold->kind,
@@ -268,22 +269,22 @@ static enum status compare_fold(struct reprojection *work, const struct stored *
     if (!keep_owner(work, &update->owner))
         return STATUS_OUT_OF_MEMORY;
     if (compare(stored, update, &drift))
-        note(work, stored, &drift, worker_events_before);
+        note(work, stored, &drift, shared_events_before);
     else
-        work->worker_events.size = worker_events_before;
+        work->shared_events.size = shared_events_before;
     return tidy_up(work);
 }
 
 static enum status check_entity(struct reprojection *work, uint64_t ref, enum entity_kind entity) {
     struct stored stored;
-    enum document_kind kind;
+    enum document_kind kind = entity_row(entity)->summary;
     struct fold fold;
-    if (!fold_kind_of(entity, &kind))
+    if (kind == DOCUMENT_NONE)
         return STATUS_INVALID_REQUEST;
     enum status status = load_stored(work, ref, kind, &stored);
     if (status != STATUS_OK)
         return status;
-    size_t worker_events_before = work->worker_events.size;
+    size_t shared_events_before = work->shared_events.size;
     struct walk walk = {.work = work, .stored = &stored, .sent_seq = sent_seq_of(&stored)};
     uint64_t until_seq = stored.entity.head_seq;
     if (stored.has_checkpoint && stored.checkpoint.last_runtime_seq > until_seq)
@@ -296,7 +297,7 @@ static enum status check_entity(struct reprojection *work, uint64_t ref, enum en
     if (status == STATUS_OK)
         status = walk.status;
     if (status == STATUS_OK && fold.summary.common.latest_seq > 0)
-        status = compare_fold(work, &stored, &fold, &walk, worker_events_before);
+        status = compare_fold(work, &stored, &fold, &walk, shared_events_before);
     fold_release(&fold);
     work->result->entities++;
     /* The entity is there; its events are not. */
@@ -331,18 +332,21 @@ static enum status add_head(void *user, const struct store_entity *entity) {
     return STATUS_OK;
 }
 
+static enum status count_events(struct reprojection *work) {
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++)
+        status = store_walk_entities(work->session, document_row((enum document_kind)i)->entity, 0,
+                                     UINT64_MAX, &work->events_total, add_head);
+    return status;
+}
+
 static enum status check_all(struct reprojection *work) {
     enum status status = STATUS_OK;
-    if (work->options->on_progress) {
-        status = store_walk_entities(work->session, ENTITY_RUN, 0, UINT64_MAX, &work->events_total,
-                                     add_head);
-        if (status == STATUS_OK)
-            status = store_walk_entities(work->session, ENTITY_WORKER, 0, UINT64_MAX,
-                                         &work->events_total, add_head);
-    }
-    if (status == STATUS_OK)
-        status = check_kind(work, ENTITY_RUN);
-    return status == STATUS_OK ? check_kind(work, ENTITY_WORKER) : status;
+    if (work->options->on_progress)
+        status = count_events(work);
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++)
+        status = check_kind(work, document_row((enum document_kind)i)->entity);
+    return status;
 }
 
 static enum status check_one(struct reprojection *work) {
@@ -369,7 +373,7 @@ enum status reproject(struct store_session *session, const struct reproject_opti
     update_scratch_init(&work->scratch);
     arena_init(&work->stored, STORED_BYTES_MAX);
     arena_init(&work->arena, REPAIRS_BYTES_MAX);
-    buffer_init(&work->worker_events, REPAIRS_BYTES_MAX);
+    buffer_init(&work->shared_events, REPAIRS_BYTES_MAX);
     enum status status = options->id.data ? check_one(work) : check_all(work);
     if (status == STATUS_OK)
         status = flush(work);
@@ -378,7 +382,7 @@ enum status reproject(struct store_session *session, const struct reproject_opti
     update_scratch_release(&work->scratch);
     arena_release(&work->stored);
     arena_release(&work->arena);
-    buffer_release(&work->worker_events);
+    buffer_release(&work->shared_events);
     free(work);
     return status;
 }

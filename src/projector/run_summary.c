@@ -27,13 +27,6 @@ static const struct summary_field run_fields[] = {
     {SUMMARY_MEMBER("updated_at"), SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
 };
 
-const struct summary_layout run_summary_layout = {
-    .document = DOCUMENT_RUN_SUMMARY,
-    .fields = run_fields,
-    .field_count = sizeof(run_fields) / sizeof(run_fields[0]),
-    .summary_size = sizeof(struct run_summary),
-};
-
 /* The first event says whose the run is. Later ones of its type are no-ops anybody may append, so
  * what they say does not count. */
 static bool fold_creation(struct run_summary *summary, struct slice payload, struct arena *arena) {
@@ -94,3 +87,16 @@ enum status run_summary_fold(struct run_summary *summary, const struct store_eve
     }
     return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
 }
+
+static enum status fold(struct summary *summary, const struct store_event *event,
+                        struct arena *arena) {
+    return run_summary_fold((struct run_summary *)summary, event, arena);
+}
+
+const struct summary_layout run_summary_layout = {
+    .document = DOCUMENT_RUN_SUMMARY,
+    .fields = run_fields,
+    .field_count = sizeof(run_fields) / sizeof(run_fields[0]),
+    .summary_size = sizeof(struct run_summary),
+    .fold = fold,
+};

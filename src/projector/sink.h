@@ -19,8 +19,9 @@ struct sink_update {
     bool is_checkpoint_only; /* the document stands as it should: no frame */
 };
 
-/* An event of a worker, for the topic of all workers' events. */
-struct sink_worker_event {
+/* An event for the topic that carries the events of all entities of its kind. */
+struct sink_shared_event {
+    enum topic_kind topic;
     uint64_t log_id;
     uint64_t entity_ref;
     uint8_t payload_hash[SHA256_BYTES];
@@ -30,8 +31,8 @@ struct sink_commit {
     uint64_t now_ms;
     const struct sink_update *updates;
     size_t update_count;
-    const struct sink_worker_event *worker_events;
-    size_t worker_event_count;
+    const struct sink_shared_event *shared_events;
+    size_t shared_event_count;
     const struct store_drift *drifts;
     size_t drift_count;
     /* For rows that are written with the events themselves. */

@@ -62,11 +62,11 @@ static bool copy_rows(struct arena *arena, const void *rows, size_t size, void *
 static bool copy_commit(struct kept *kept, const struct sink_commit *commit) {
     struct arena *arena = &kept->arena;
     struct sink_update *updates;
-    struct sink_worker_event *worker_events;
+    struct sink_shared_event *shared_events;
     struct store_drift *drifts;
     if (!copy_rows(arena, commit->updates, commit->update_count * sizeof(*updates), &updates) ||
-        !copy_rows(arena, commit->worker_events,
-                   commit->worker_event_count * sizeof(*worker_events), &worker_events) ||
+        !copy_rows(arena, commit->shared_events,
+                   commit->shared_event_count * sizeof(*shared_events), &shared_events) ||
         !copy_rows(arena, commit->drifts, commit->drift_count * sizeof(*drifts), &drifts))
         return false;
     for (size_t i = 0; i < commit->update_count; i++)
@@ -77,7 +77,7 @@ static bool copy_commit(struct kept *kept, const struct sink_commit *commit) {
             return false;
     kept->commit = *commit;
     kept->commit.updates = updates;
-    kept->commit.worker_events = worker_events;
+    kept->commit.shared_events = shared_events;
     kept->commit.drifts = drifts;
     return true;
 }

@@ -1,12 +1,7 @@
 #include "base/map.h"
 #include "projector/sink.h"
 #include "topic/stream_id.h"
-
-#define RUN_SUMMARIES    SLICE("runtime.run_summaries")
-#define WORKER_SUMMARIES SLICE("runtime.codex_worker_summaries")
-#define WORKER_EVENTS    SLICE("runtime.codex_worker_events")
-/* The topics that are not one owner's. */
-#define SHARED_TOPICS 3
+#include "topic/topic_name.h"
 
 /* The batch while it grows: arrays of its own, so that a failure leaves the commit's as it was. */
 struct tables {
@@ -40,11 +35,11 @@ static enum status tables_begin(struct tables *tables, const struct sink_commit 
     tables->checkpoints = grown(arena, batch->checkpoints, batch->checkpoint_count, updates,
                                 sizeof(struct store_checkpoint));
     tables->journal =
-        grown(arena, batch->journal, batch->journal_count, 2 * updates + commit->worker_event_count,
+        grown(arena, batch->journal, batch->journal_count, 2 * updates + commit->shared_event_count,
               sizeof(struct store_journal_row));
     tables->drifts = grown(arena, batch->drifts, batch->drift_count, commit->drift_count,
                            sizeof(struct store_drift));
-    tables->topics = grown(arena, batch->topics, batch->topic_count, SHARED_TOPICS + updates,
+    tables->topics = grown(arena, batch->topics, batch->topic_count, TOPIC_KIND_COUNT + updates,
                            sizeof(struct store_topic));
     map_init(&tables->topics_by_name, MAP_COUNT_MAX);
     if (!tables->documents || !tables->checkpoints || !tables->journal || !tables->drifts ||
@@ -63,17 +58,9 @@ static enum status tables_begin(struct tables *tables, const struct sink_commit 
 
 static enum status topic_make(struct tables *tables, struct slice name, struct store_topic *topic) {
     struct arena *arena = tables->commit->arena;
-    struct buffer stream_id;
-    buffer_init(&stream_id, STREAM_ID_BYTES_MAX);
-    enum status status = topic_to_stream(name, &stream_id);
     *topic = (struct store_topic){.ref = ++tables->last_topic_ref, .oldest_seq = 1};
     topic->name = arena_copy(arena, name);
-    if (status == STATUS_OK)
-        topic->stream_id = arena_copy(arena, buffer_slice(&stream_id));
-    buffer_release(&stream_id);
-    if (status != STATUS_OK)
-        return status;
-    return topic->name.data && topic->stream_id.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    return topic->name.data ? topic_stream(arena, name, &topic->stream_id) : STATUS_OUT_OF_MEMORY;
 }
 
 /* Counters are read anew in each commit: in between, pruning may have moved a topic's floor. */
@@ -109,29 +96,19 @@ static enum status add_frame(struct tables *tables, struct slice topic_name,
     return STATUS_OK;
 }
 
-static enum status add_fleet_frame(struct tables *tables, const struct owner *owner,
+/* The topic of one owner's documents, where the kind has such a topic and the document an owner. */
+static enum status add_owner_frame(struct tables *tables, enum topic_kind kind, struct slice id,
                                    const struct store_journal_row *frame) {
-    bool is_user = owner->user_id.data != NULL;
-    struct slice id = is_user ? owner->user_id : owner->guest_scope;
-    if (!id.data)
+    struct slice name;
+    if (kind == TOPIC_NONE || !id.data)
         return STATUS_OK;
-    struct buffer name;
-    buffer_init(&name, TOPIC_NAME_BYTES_MAX);
-    enum status status =
-        buffer_append_slice(&name, is_user ? SLICE("fleet:user:") : SLICE("fleet:guest:"));
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&name, id);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(&name, SLICE(":workers"));
-    if (status == STATUS_OK)
-        status = add_frame(tables, buffer_slice(&name), frame);
-    buffer_release(&name);
-    return status;
+    enum status status = topic_name_make(tables->commit->arena, kind, id, &name);
+    return status == STATUS_OK ? add_frame(tables, name, frame) : status;
 }
 
 static enum status add_update(struct tables *tables, const struct sink_update *update) {
     struct store_batch *batch = &tables->batch;
-    bool is_run = update->document.kind == DOCUMENT_RUN_SUMMARY;
+    const struct document_row *row = document_row(update->document.kind);
     tables->checkpoints[batch->checkpoint_count++] = update->checkpoint;
     if (update->is_checkpoint_only)
         return STATUS_OK;
@@ -143,16 +120,18 @@ static enum status add_update(struct tables *tables, const struct sink_update *u
         .payload = update->frame,
     };
     memcpy(frame.payload_hash, update->frame_hash, SHA256_BYTES);
-    enum status status = add_frame(tables, is_run ? RUN_SUMMARIES : WORKER_SUMMARIES, &frame);
-    if (status == STATUS_OK && !is_run)
-        status = add_fleet_frame(tables, &update->owner, &frame);
-    return status;
+    enum status status = add_frame(tables, topic_name(row->topic), &frame);
+    if (status != STATUS_OK)
+        return status;
+    return update->owner.user_id.data
+               ? add_owner_frame(tables, row->user_topic, update->owner.user_id, &frame)
+               : add_owner_frame(tables, row->guest_topic, update->owner.guest_scope, &frame);
 }
 
-static enum status add_worker_event(struct tables *tables, const struct sink_worker_event *event) {
+static enum status add_shared_event(struct tables *tables, const struct sink_shared_event *event) {
     struct store_journal_row frame = {.log_id = event->log_id, .entity_ref = event->entity_ref};
     memcpy(frame.payload_hash, event->payload_hash, SHA256_BYTES);
-    return add_frame(tables, WORKER_EVENTS, &frame);
+    return add_frame(tables, topic_name(event->topic), &frame);
 }
 
 static void tables_finish(struct tables *tables) {
@@ -172,8 +151,8 @@ static enum status tables_write(void *user, const struct sink_commit *commit) {
     enum status status = tables_begin(&tables, commit);
     for (size_t i = 0; i < commit->update_count && status == STATUS_OK; i++)
         status = add_update(&tables, &commit->updates[i]);
-    for (size_t i = 0; i < commit->worker_event_count && status == STATUS_OK; i++)
-        status = add_worker_event(&tables, &commit->worker_events[i]);
+    for (size_t i = 0; i < commit->shared_event_count && status == STATUS_OK; i++)
+        status = add_shared_event(&tables, &commit->shared_events[i]);
     for (size_t i = 0; i < commit->drift_count && status == STATUS_OK; i++)
         tables.drifts[tables.batch.drift_count++] = commit->drifts[i];
     if (status == STATUS_OK)

@@ -57,14 +57,9 @@ enum status summary_count(struct summary *summary, const struct store_event *eve
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static struct slice key_prefix(enum document_kind kind) {
-    return kind == DOCUMENT_RUN_SUMMARY ? SLICE("runtime/run_summary:")
-                                        : SLICE("runtime/codex_worker_summary:");
-}
-
 enum status summary_document_key(enum document_kind kind, struct slice entity_id,
                                  struct buffer *out) {
-    struct slice prefix = key_prefix(kind);
+    struct slice prefix = slice_of(document_row(kind)->key_prefix);
     enum status status = buffer_reserve(out, prefix.size + entity_id.size);
     if (status == STATUS_OK)
         status = buffer_append_slice(out, prefix);
@@ -74,7 +69,7 @@ enum status summary_document_key(enum document_kind kind, struct slice entity_id
 /* The id is written as a string of its own; its opening quote becomes the key's colon. */
 static enum status write_document_id(struct buffer *out, const struct summary_layout *layout,
                                      const struct summary *summary) {
-    struct slice prefix = key_prefix(layout->document);
+    struct slice prefix = slice_of(document_row(layout->document)->key_prefix);
     enum status status = buffer_append_byte(out, '"');
     if (status == STATUS_OK)
         status = buffer_append(out, prefix.data, prefix.size - 1);
@@ -95,27 +90,25 @@ static enum status write_source_seq(struct buffer *out, const struct summary *su
     return status;
 }
 
-/* Keys in order: "run_id" comes before "seq", "worker_id" after it. */
-static enum status write_source(struct buffer *out, const struct summary_layout *layout,
+static enum status write_source_id(struct buffer *out, const char *member, struct slice id) {
+    enum status status = buffer_printf(out, "\"%s\":", member);
+    return status == STATUS_OK ? json_write_string(out, id) : status;
+}
+
+/* Canonical JSON sorts the members: "run_id" stands before "seq", "worker_id" after it. */
+static enum status write_source(struct buffer *out, enum document_kind kind,
                                 const struct summary *summary, struct summary_marks *marks) {
-    enum status status;
-    if (layout->document == DOCUMENT_RUN_SUMMARY) {
-        status = buffer_append_slice(out, SLICE("{\"entity\":\"run\",\"run_id\":"));
-        if (status == STATUS_OK)
-            status = json_write_string(out, summary->entity_id);
-        if (status == STATUS_OK)
-            status = buffer_append_byte(out, ',');
-        if (status == STATUS_OK)
-            status = write_source_seq(out, summary, marks);
-    } else {
-        status = buffer_append_slice(out, SLICE("{\"entity\":\"worker\","));
-        if (status == STATUS_OK)
-            status = write_source_seq(out, summary, marks);
-        if (status == STATUS_OK)
-            status = buffer_append_slice(out, SLICE(",\"worker_id\":"));
-        if (status == STATUS_OK)
-            status = json_write_string(out, summary->entity_id);
-    }
+    const struct document_row *row = document_row(kind);
+    bool is_id_first = strcmp(row->entity_member, "seq") < 0;
+    enum status status = buffer_printf(out, "{\"entity\":\"%s\",", entity_kind_name(row->entity));
+    if (status == STATUS_OK)
+        status = is_id_first ? write_source_id(out, row->entity_member, summary->entity_id)
+                             : write_source_seq(out, summary, marks);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, ',');
+    if (status == STATUS_OK)
+        status = is_id_first ? write_source_seq(out, summary, marks)
+                             : write_source_id(out, row->entity_member, summary->entity_id);
     return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }
 
@@ -154,7 +147,7 @@ static enum status write_value(const struct writing *writing, const struct summa
     case SUMMARY_ENTITY_ID:
         return json_write_string(out, summary->entity_id);
     case SUMMARY_SOURCE:
-        return write_source(out, writing->layout, summary, writing->marks);
+        return write_source(out, writing->layout->document, summary, writing->marks);
     case SUMMARY_VERSION:
         return json_write_string(out, writing->stamp->projection_version);
     case SUMMARY_PROJECTED_AT:

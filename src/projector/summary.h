@@ -65,6 +65,9 @@ struct summary_layout {
     const struct summary_field *fields;
     size_t field_count;
     size_t summary_size;
+    /* Folds the event after summary->latest_seq. */
+    enum status (*fold)(struct summary *summary, const struct store_event *event,
+                        struct arena *arena);
 };
 
 /* What a writing adds to what the events say. */

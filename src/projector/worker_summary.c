@@ -35,13 +35,6 @@ static const struct summary_field worker_fields[] = {
     {SUMMARY_MEMBER("workspace_ref"), SUMMARY_TEXT, OWN(workspace_ref)},
 };
 
-const struct summary_layout worker_summary_layout = {
-    .document = DOCUMENT_WORKER_SUMMARY,
-    .fields = worker_fields,
-    .field_count = sizeof(worker_fields) / sizeof(worker_fields[0]),
-    .summary_size = sizeof(struct worker_summary),
-};
-
 /* Takes a member where the payload has it; what it does not say stays. */
 static bool update_text(const struct json_field *field, struct arena *arena, struct slice *text) {
     return !field->present || summary_take_text(field, arena, text);
@@ -141,3 +134,16 @@ enum status worker_summary_fold(struct worker_summary *summary, const struct sto
         done = fold_status(summary, event, arena);
     return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
 }
+
+static enum status fold(struct summary *summary, const struct store_event *event,
+                        struct arena *arena) {
+    return worker_summary_fold((struct worker_summary *)summary, event, arena);
+}
+
+const struct summary_layout worker_summary_layout = {
+    .document = DOCUMENT_WORKER_SUMMARY,
+    .fields = worker_fields,
+    .field_count = sizeof(worker_fields) / sizeof(worker_fields[0]),
+    .summary_size = sizeof(struct worker_summary),
+    .fold = fold,
+};

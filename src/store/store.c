@@ -193,15 +193,3 @@ enum status store_walk_revocations(struct store_session *session, uint64_t now_m
                                    store_revocation_cb *callback) {
     return session->engine->walk_revocations(session, now_ms, user, callback);
 }
-
-const char *entity_kind_name(enum entity_kind kind) {
-    static const char *const names[ENTITY_KIND_COUNT] = {"run", "worker", "topic", "audit"};
-    assert((unsigned)kind < ENTITY_KIND_COUNT);
-    return names[kind];
-}
-
-const char *document_kind_name(enum document_kind kind) {
-    static const char *const names[DOCUMENT_KIND_COUNT] = {"run_summary", "codex_worker_summary"};
-    assert((unsigned)kind < DOCUMENT_KIND_COUNT);
-    return names[kind];
-}

@@ -16,16 +16,13 @@
 #include "spec/codes.h"
 #include "topic/event_cursor.h"
 #include "topic/owner.h"
+#include "topic/topic_table.h"
 
 #define STORE_SCHEMA_VERSION 2
 #define STORE_EPOCH_SIZE     36
 #define STORE_MESSAGE_MAX    512
 
 /* ---- rows -------------------------------------------------------------------------------- */
-
-/* What owns a sequence. The names on the wire: run, worker, topic, audit. Notifications are the
- * topic "runtime.notifications"; the audit log is the one entity "audit". */
-enum entity_kind { ENTITY_RUN, ENTITY_WORKER, ENTITY_TOPIC, ENTITY_AUDIT, ENTITY_KIND_COUNT };
 
 /* The authority's own state of an entity. Refs are small integers the writer hands out, in order,
  * never reused. Which attributes are used depends on the kind; absent texts have data NULL.
@@ -100,8 +97,6 @@ struct store_journal_row {
     uint8_t payload_hash[SHA256_BYTES];
     uint64_t published_at_ms;
 };
-
-enum document_kind { DOCUMENT_RUN_SUMMARY, DOCUMENT_WORKER_SUMMARY, DOCUMENT_KIND_COUNT };
 
 /* A read model row. The key is spec'd text (runtime/run_summary:<id>); entity_ref finds it. owner
  * is its entity's: walks set it, nothing else reads or writes it. */
@@ -348,9 +343,5 @@ MUST_CHECK enum status store_walk_drifts(struct store_session *session, uint64_t
 /* Those that have not expired. */
 MUST_CHECK enum status store_walk_revocations(struct store_session *session, uint64_t now_ms,
                                               void *user, store_revocation_cb *callback);
-
-const char *entity_kind_name(enum entity_kind kind);
-/* "run_summary", "codex_worker_summary": the projection's name. */
-const char *document_kind_name(enum document_kind kind);
 
 #endif

@@ -1,30 +1,19 @@
 #include "topic/stream_id.h"
 
 #include "base/utf8.h"
-#include "topic/policy.h"
 #include "topic/topic_pattern.h"
-
-static const struct {
-    const char *topic;
-    const char *stream_id;
-} retained[] = {
-    {"runtime.codex_worker_events", "runtime.codex.worker.events"},
-    {"run:*:events", "runtime.run.*.events"},
-    {"worker:*:lifecycle", "runtime.worker.*.lifecycle"},
-    {"fleet:user:*:workers", "runtime.fleet.user.*.workers"},
-    {"fleet:guest:*:workers", "runtime.fleet.guest.*.workers"},
-};
-
-#define RETAINED_COUNT (sizeof(retained) / sizeof(retained[0]))
 
 static const char other_prefix[] = "runtime.topic.";
 
 /* Appends the pattern with middle in the place of its '*'. */
 static enum status append_filled(struct buffer *out, const char *pattern, struct slice middle) {
-    enum status status = buffer_reserve(out, strlen(pattern) + middle.size);
-    for (const char *next = pattern; status == STATUS_OK && *next; next++)
-        status = *next == '*' ? buffer_append_slice(out, middle) : buffer_append_byte(out, *next);
-    return status;
+    size_t size = topic_pattern_size(pattern, middle);
+    enum status status = buffer_reserve(out, size);
+    if (status != STATUS_OK)
+        return status;
+    topic_pattern_fill(pattern, middle, out->data + out->size);
+    out->size += size;
+    return STATUS_OK;
 }
 
 static enum status append_replaced(struct buffer *out, struct slice text, char from, char to) {
@@ -40,14 +29,25 @@ static enum status append_replaced(struct buffer *out, struct slice text, char f
 
 enum status topic_to_stream(struct slice topic, struct buffer *out) {
     struct slice middle;
-    for (size_t i = 0; i < RETAINED_COUNT; i++)
-        if (topic_pattern_match(retained[i].topic, topic, &middle))
-            return append_filled(out, retained[i].stream_id, middle);
+    const struct topic_row *row = topic_row(topic_kind_of(topic, &middle));
+    if (row->stream)
+        return append_filled(out, row->stream, middle);
     enum status status = buffer_reserve(out, sizeof(other_prefix) - 1 + topic.size);
     if (status == STATUS_OK)
         status = buffer_append(out, other_prefix, sizeof(other_prefix) - 1);
     if (status == STATUS_OK)
         status = append_replaced(out, topic, ':', '.');
+    return status;
+}
+
+enum status topic_stream(struct arena *arena, struct slice topic, struct slice *stream_id) {
+    size_t size_max = topic.size + STREAM_ID_BYTES_MAX - TOPIC_NAME_BYTES_MAX;
+    struct buffer out = {.capacity = size_max, .size_max = size_max};
+    out.data = arena_alloc(arena, size_max);
+    if (!out.data)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = topic_to_stream(topic, &out);
+    *stream_id = buffer_slice(&out);
     return status;
 }
 
@@ -62,17 +62,14 @@ static bool is_blank(struct slice text) {
 }
 
 static bool has_retained_stream(struct slice topic) {
-    for (size_t i = 0; i < RETAINED_COUNT; i++)
-        if (topic_pattern_match(retained[i].topic, topic, NULL))
-            return true;
-    return false;
+    return topic_row(topic_kind_of(topic, NULL))->stream != NULL;
 }
 
-/* The fixed topics always exist, so the way back to them never depends on the guess about
- * colons: it would send a subscriber of runtime.run_summaries to a topic nobody writes. */
-static bool is_fixed_topic(struct slice topic) {
-    const char *pattern = policy_default(policy_row_of(topic))->patterns[0];
-    return slice_equal(slice_of(pattern), topic);
+/* The built-in topics always exist, so their names come from the table and not from the guess about
+ * colons: it would send a subscriber of runtime.run_summaries to a topic without a publisher. */
+static bool is_built_in(struct slice topic) {
+    const char *pattern = topic_row(topic_kind_of(topic, NULL))->pattern;
+    return !strchr(pattern, '*') && slice_equal(topic, slice_of(pattern));
 }
 
 /* A topic of the retained streams is no answer here: its numbers belong to another stream. Nor
@@ -80,7 +77,7 @@ static bool is_fixed_topic(struct slice topic) {
 static enum status other_to_topic(struct slice name, struct buffer *out) {
     if (is_blank(name) || memchr(name.data, ':', name.size))
         return STATUS_NOT_FOUND;
-    if (is_fixed_topic(name) && !has_retained_stream(name))
+    if (is_built_in(name) && !has_retained_stream(name))
         return buffer_append_slice(out, name);
     size_t begin = out->size;
     enum status status = append_replaced(out, name, '.', ':');
@@ -93,14 +90,16 @@ static enum status other_to_topic(struct slice name, struct buffer *out) {
 
 enum status stream_to_topic(struct slice stream_id, struct buffer *out) {
     struct slice middle;
-    for (size_t i = 0; i < RETAINED_COUNT; i++) {
-        if (!topic_pattern_match(retained[i].stream_id, stream_id, &middle))
+    for (size_t kind = 0; kind < TOPIC_KIND_COUNT; kind++) {
+        const struct topic_row *row = topic_row((enum topic_kind)kind);
+        if (!row->stream || !topic_pattern_match(row->stream, stream_id, &middle))
             continue;
-        if (strchr(retained[i].stream_id, '*') && is_blank(middle))
+        if (strchr(row->stream, '*') && is_blank(middle))
             return STATUS_NOT_FOUND;
-        return append_filled(out, retained[i].topic, middle);
+        return append_filled(out, row->pattern, middle);
     }
-    if (topic_pattern_match("runtime.topic.*", stream_id, &middle))
-        return other_to_topic(middle, out);
-    return STATUS_NOT_FOUND;
+    const struct slice prefix = {other_prefix, sizeof(other_prefix) - 1};
+    if (stream_id.size == 0 || !slice_starts(stream_id, prefix))
+        return STATUS_NOT_FOUND;
+    return other_to_topic(slice_from(stream_id, prefix.size), out);
 }

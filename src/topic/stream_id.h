@@ -13,6 +13,9 @@
 
 /* Any bytes map; whether they may name a topic is topic_name_check's to say. */
 MUST_CHECK enum status topic_to_stream(struct slice topic, struct buffer *out);
+/* The stream id in the arena. STATUS_OUT_OF_MEMORY. */
+MUST_CHECK enum status topic_stream(struct arena *arena, struct slice topic,
+                                    struct slice *stream_id);
 /* Exact for the retained streams and the fixed runtime.* topics. For others ask the store first:
  * both a.b and a:b are runtime.topic.a.b, and of those this rule knows only the colons. */
 MUST_CHECK enum status stream_to_topic(struct slice stream_id, struct buffer *out);

@@ -24,7 +24,7 @@ static void check_grant(struct slice name, struct slice topic) {
     struct grant one = grant_check(&with, topic, &other);
     struct grant two = grant_check(&streams, topic, &other);
     struct grant none = grant_check(&without, topic, &other);
-    bool is_entity = grant_entity_of(topic, &id) != GRANT_ENTITY_NONE;
+    bool is_entity = grant_entity_of(topic, &id) != ENTITY_NONE;
     require((one.status == STATUS_OK) == (one.view != GRANT_VIEW_NONE));
     require((two.status == STATUS_OK) == (two.view != GRANT_VIEW_NONE));
     if (one.view == GRANT_VIEW_ALL)

@@ -140,10 +140,6 @@ static enum status each_document(void *user, const struct store_document *docume
 
 /* The watermark first: whoever keeps the journal behind it must know before it is too late. */
 static enum status read_all(struct building *building, struct store_session *session) {
-    static const enum document_kind kinds[POLICY_ROW_COUNT] = {
-        [POLICY_RUN_SUMMARIES] = DOCUMENT_RUN_SUMMARY,
-        [POLICY_CODEX_WORKER_SUMMARIES] = DOCUMENT_WORKER_SUMMARY,
-    };
     struct snapshot *snapshot = building->snapshot;
     struct snapshot_build *build = building->build;
     struct arena arena;
@@ -157,8 +153,8 @@ static enum status read_all(struct building *building, struct store_session *ses
         memcpy(snapshot->epoch, state.epoch, sizeof(snapshot->epoch));
         snapshot->watermark = topic.head_seq;
         build->began(build->user, snapshot->watermark);
-        status = store_walk_documents(session, kinds[build->row], 0, UINT64_MAX, building,
-                                      each_document);
+        status = store_walk_documents(session, build->policy->snapshot_document, 0, UINT64_MAX,
+                                      building, each_document);
     }
     arena_release(&arena);
     return status == STATUS_OK ? part_end(building) : status;
@@ -192,7 +188,7 @@ enum status snapshot_build(struct snapshot_build *build, struct store_session *s
     build->reason[0] = '\0';
     if (!snapshot)
         return explain(&building, STATUS_OUT_OF_MEMORY, "given up", "no memory");
-    snapshot->topic = slice_of(build->policy->patterns[0]);
+    snapshot->topic = policy_snapshot_topic(build->policy);
     snapshot->policy = build->policy;
     snapshot->fd = -1;
     atomic_init(&snapshot->references, 1);

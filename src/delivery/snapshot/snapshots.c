@@ -140,7 +140,7 @@ static void build_began(void *user, uint64_t watermark) {
     work->watermark = watermark;
     work->is_pinned = true;
     if (options->pin)
-        options->pin(options->keeper, slice_of(work->policy->patterns[0]), watermark);
+        options->pin(options->keeper, policy_snapshot_topic(work->policy), watermark);
 }
 
 /* The oldest of those that nobody can be given any more and somebody still reads, with a reference;
@@ -207,7 +207,7 @@ static void build_undo(struct build_work *work) {
     snapshots->bytes -= work->reserved_bytes;
     pthread_mutex_unlock(&snapshots->lock);
     if (work->is_pinned && options->unpin)
-        options->unpin(options->keeper, slice_of(work->policy->patterns[0]), work->watermark);
+        options->unpin(options->keeper, policy_snapshot_topic(work->policy), work->watermark);
 }
 
 static void count_served(struct slot *slot) {
@@ -263,13 +263,15 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
     struct snapshot *idle = take_idle(snapshots);
     pthread_mutex_unlock(&snapshots->lock);
     drop_idle(snapshots, idle);
-    log_event(LOG_DEBUG, "snapshot.building", log_str("topic", work.policy->patterns[0]));
+    log_event(LOG_DEBUG, "snapshot.building",
+              log_slice("topic", policy_snapshot_topic(work.policy)));
     uint64_t begun_ns = clock_now().mono_ns;
     enum status status = snapshot_build(&build, session, &made);
     metrics_observe(METRIC_SYNC_SNAPSHOT_BUILD_DURATION_SECONDS, METRIC_PLAIN,
                     clock_now().mono_ns - begun_ns, 1);
     if (status == STATUS_OK) {
-        log_event(LOG_INFO, "snapshot.built", log_str("topic", work.policy->patterns[0]),
+        log_event(LOG_INFO, "snapshot.built",
+                  log_slice("topic", policy_snapshot_topic(work.policy)),
                   log_int("watermark", (int64_t)made->watermark),
                   log_int("documents", (int64_t)made->document_count),
                   log_int("bytes", (int64_t)made->file_bytes));
@@ -277,8 +279,8 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
         build_undo(&work);
         /* Once for each cause: those who ask set the pace, and they may be many. */
         log_event(snapshots->slots[row].told == status ? LOG_DEBUG : LOG_WARN, "snapshot.failed",
-                  log_str("topic", work.policy->patterns[0]), log_str("code", status_code(status)),
-                  log_str("reason", build.reason));
+                  log_slice("topic", policy_snapshot_topic(work.policy)),
+                  log_str("code", status_code(status)), log_str("reason", build.reason));
     }
     snapshots->slots[row].told = status;
     build_end(snapshots, row, status, made);
@@ -354,7 +356,7 @@ void snapshots_ask(struct snapshots *snapshots, struct store_session *session, e
     struct journal_look look;
     asker->snapshot = NULL;
     asker->next = NULL;
-    asker->status = look_at_journal(session, slice_of(policy->patterns[0]), &look);
+    asker->status = look_at_journal(session, policy_snapshot_topic(policy), &look);
     if (asker->status != STATUS_OK) {
         asker->answered(asker);
         return;
@@ -375,7 +377,7 @@ bool snapshots_look(struct snapshots *snapshots, enum policy_row row, uint64_t n
         return false;
     pthread_mutex_lock(&snapshots->lock);
     const struct slot *slot = &snapshots->slots[row];
-    *state = (struct snapshots_state){.topic = slice_of(policy->patterns[0]),
+    *state = (struct snapshots_state){.topic = policy_snapshot_topic(policy),
                                       .is_building = slot->is_building,
                                       .has_current = slot->current != NULL,
                                       .built_count = slot->built_count,

@@ -1,10 +1,9 @@
 #include "dialect/phoenix/welcome.h"
 
-#include <stdio.h>
-
 #include "auth/grant.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
+#include "topic/topic_pattern.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 
@@ -76,29 +75,42 @@ static enum status put_granted(struct welcome *welcome) {
     return status;
 }
 
-static enum status put_fleet(struct welcome *welcome, const char *kind, struct slice id) {
-    char text[TOPIC_NAME_BYTES_MAX + 1];
-    if (!id.data)
+/* A topic whose name would be too long does not exist. */
+static enum status put_named(struct welcome *welcome, enum topic_kind kind, struct slice id) {
+    char text[TOPIC_NAME_BYTES_MAX];
+    const char *pattern = topic_row(kind)->pattern;
+    size_t size = topic_pattern_size(pattern, id);
+    if (!id.data || size > sizeof(text))
         return STATUS_OK;
-    int size = snprintf(text, sizeof(text), "fleet:%s:%.*s:workers", kind, (int)id.size, id.data);
-    return (size_t)size < sizeof(text) ? put_if_open(welcome, (struct slice){text, (size_t)size})
-                                       : STATUS_OK;
+    topic_pattern_fill(pattern, id, text);
+    return put_if_open(welcome, (struct slice){text, size});
 }
 
-static enum status put_shared(struct welcome *welcome) {
-    static const char *const shared[] = {"runtime.run_summaries", "runtime.codex_worker_summaries",
-                                         "runtime.codex_worker_events", "runtime.notifications",
-                                         "runtime.audit"};
+/* The topics that the table names whole, and those that bear the principal's id. */
+static enum status put_built_in(struct welcome *welcome) {
     const struct principal *principal = welcome->principal;
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < sizeof(shared) / sizeof(shared[0]); i++) {
-        struct slice name = slice_of(shared[i]);
-        /* Who reads everything was told so. */
-        status = principal->read_all ? put_watermark(welcome, name) : put_if_open(welcome, name);
+    for (size_t i = 0; i < TOPIC_KIND_COUNT && status == STATUS_OK; i++) {
+        enum topic_kind kind = (enum topic_kind)i;
+        switch (topic_row(kind)->ownership) {
+        case TOPIC_SHARED:
+            /* "*" already names the topic to a principal that reads everything. */
+            status = principal->read_all ? put_watermark(welcome, topic_name(kind))
+                                         : put_if_open(welcome, topic_name(kind));
+            break;
+        case TOPIC_OWNED_BY_NAMED_USER:
+            status = put_named(welcome, kind, principal->who.user_id);
+            break;
+        case TOPIC_OWNED_BY_NAMED_GUEST:
+            status = put_named(welcome, kind, principal->who.guest_scope);
+            break;
+        case TOPIC_OWNED_BY_ENTITY:
+        case TOPIC_GRANTED:
+        case TOPIC_RESERVED:
+            break;
+        }
     }
-    if (status == STATUS_OK)
-        status = put_fleet(welcome, "user", principal->who.user_id);
-    return status == STATUS_OK ? put_fleet(welcome, "guest", principal->who.guest_scope) : status;
+    return status;
 }
 
 enum status welcome_write(struct store_session *session, const struct principal *principal,
@@ -115,7 +127,7 @@ enum status welcome_write(struct store_session *session, const struct principal 
     if (status == STATUS_OK && principal->read_all && !is_narrowed)
         status = put_name(&welcome, SLICE("*"));
     if (status == STATUS_OK)
-        status = is_narrowed ? put_granted(&welcome) : put_shared(&welcome);
+        status = is_narrowed ? put_granted(&welcome) : put_built_in(&welcome);
     if (status == STATUS_OK)
         status = buffer_append_byte(topics, ']');
     if (status == STATUS_OK)

@@ -14,16 +14,15 @@ enum status entitle_look(struct store_session *session, const struct principal *
     struct store_entity entity;
     struct slice id;
     bool is_narrowed = principal->topics.count + principal->streams.count > 0;
-    enum grant_entity kind = GRANT_ENTITY_NONE;
+    enum entity_kind kind = ENTITY_NONE;
     *grant = grant_check(principal, topic, NULL);
     if (topic.data)
         kind = grant_entity_of(topic, &id);
     else if (principal->read_all && !is_narrowed)
         *grant = (struct grant){STATUS_OK, GRANT_VIEW_ALL};
-    if (grant->status != STATUS_OWNER_MISMATCH || kind == GRANT_ENTITY_NONE)
+    if (grant->status != STATUS_OWNER_MISMATCH || kind == ENTITY_NONE)
         return STATUS_OK;
-    enum status status = store_load_entity(
-        session, kind == GRANT_ENTITY_RUN ? ENTITY_RUN : ENTITY_WORKER, id, arena, &entity);
+    enum status status = store_load_entity(session, kind, id, arena, &entity);
     if (status == STATUS_OK)
         *grant = grant_check(principal, topic, &entity.owner);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
@@ -99,9 +98,9 @@ static void look_post(struct look *look) {
 void entitle(struct exchange *exchange, struct slice topic,
              void (*next)(struct exchange *exchange)) {
     struct slice id;
-    enum grant_entity entity = grant_entity_of(topic, &id);
+    enum entity_kind entity = grant_entity_of(topic, &id);
     struct grant grant = grant_check(exchange->principal, topic, NULL);
-    if (grant.status != STATUS_OWNER_MISMATCH || entity == GRANT_ENTITY_NONE) {
+    if (grant.status != STATUS_OWNER_MISMATCH || entity == ENTITY_NONE) {
         decide(exchange, &grant, next);
         return;
     }

@@ -195,8 +195,7 @@ static enum status add_key(struct sqlite_session *session, const struct store_ke
 static enum status put_document(struct sqlite_session *session,
                                 const struct store_document *document) {
     sqlite3_stmt *statement = NULL;
-    enum statement_id id = document->kind == DOCUMENT_RUN_SUMMARY ? STATEMENT_PUT_RUN_SUMMARY
-                                                                  : STATEMENT_PUT_WORKER_SUMMARY;
+    enum statement_id id = STATEMENT_PUT_DOCUMENT + document->kind;
     enum status status = sqlite_statement(session, id, &statement);
     if (status != STATUS_OK)
         return status;

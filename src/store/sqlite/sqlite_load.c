@@ -117,8 +117,7 @@ enum status sqlite_load_document(struct store_session *session, enum document_ki
                                  uint64_t entity_ref, struct arena *arena,
                                  struct store_document *document) {
     struct load load;
-    enum statement_id id =
-        kind == DOCUMENT_RUN_SUMMARY ? STATEMENT_RUN_SUMMARY : STATEMENT_WORKER_SUMMARY;
+    enum statement_id id = STATEMENT_DOCUMENT + kind;
     enum status status = load_begin(&load, session, id, arena);
     if (status != STATUS_OK)
         return status;

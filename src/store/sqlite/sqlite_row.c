@@ -132,12 +132,8 @@ bool sqlite_row_journal(sqlite3_stmt *statement, struct store_journal_row *row) 
 
 static bool row_projection(sqlite3_stmt *statement, int column, enum document_kind *kind) {
     struct slice name = sqlite_text(statement, column);
-    for (int i = 0; i < DOCUMENT_KIND_COUNT; i++)
-        if (name.data && slice_equal(name, slice_of(document_kind_name((enum document_kind)i)))) {
-            *kind = (enum document_kind)i;
-            return true;
-        }
-    return false;
+    *kind = name.data ? document_kind_of(name) : DOCUMENT_NONE;
+    return *kind != DOCUMENT_NONE;
 }
 
 static bool row_reason(sqlite3_stmt *statement, int column, enum reason *reason) {

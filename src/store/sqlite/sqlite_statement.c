@@ -37,11 +37,20 @@
         "seq", "t.entity_ref") " END "                                                             \
                                "FROM sync_topic_sequences t "
 
-#define DOCUMENT_SELECT "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM "
-#define DOCUMENT_WALK(table)                                                                       \
-    "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, n.owner_user_id, "  \
-    "n.owner_guest_scope, n.org_id FROM " table " d LEFT JOIN entities n ON n.ref = d.entity_ref " \
-    "WHERE d.entity_ref > ? ORDER BY d.entity_ref LIMIT ?"
+#define DOCUMENT_PUT(kind, name, table, ...)                                                       \
+    [STATEMENT_PUT_DOCUMENT + kind] =                                                              \
+        "INSERT OR REPLACE INTO " table                                                            \
+        " (entity_ref, doc_key, doc_version, payload_hash, payload) VALUES (?, ?, ?, ?, ?)",
+#define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
+    [STATEMENT_DOCUMENT + kind] =                                                                  \
+        "SELECT entity_ref, doc_key, doc_version, payload_hash, payload FROM " table               \
+        " WHERE entity_ref = ?",
+#define DOCUMENT_WALK(kind, name, table, ...)                                                      \
+    [STATEMENT_WALK_DOCUMENTS + kind] = "SELECT d.entity_ref, d.doc_key, d.doc_version, "          \
+                                        "d.payload_hash, d.payload, n.owner_user_id, "             \
+                                        "n.owner_guest_scope, n.org_id FROM " table                \
+                                        " d LEFT JOIN entities n ON n.ref = d.entity_ref "         \
+                                        "WHERE d.entity_ref > ? ORDER BY d.entity_ref LIMIT ?",
 
 static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
@@ -82,13 +91,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         "entity_ref = excluded.entity_ref, oldest_seq = max(oldest_seq, excluded.oldest_seq), "
         "head_seq = excluded.head_seq "
         "WHERE topic = excluded.topic AND stream_id = excluded.stream_id",
-    [STATEMENT_PUT_RUN_SUMMARY] =
-        "INSERT OR REPLACE INTO sync_run_summaries "
-        "(entity_ref, doc_key, doc_version, payload_hash, payload) VALUES (?, ?, ?, ?, ?)",
-    [STATEMENT_PUT_WORKER_SUMMARY] =
-        "INSERT OR REPLACE INTO sync_codex_worker_summaries "
-        "(entity_ref, doc_key, doc_version, payload_hash, payload) VALUES (?, ?, ?, ?, ?)",
-    [STATEMENT_PUT_CHECKPOINT] =
+    DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINT] =
         "INSERT OR REPLACE INTO khala_projection_checkpoints (entity_ref, projection_name, "
         "document_id, last_runtime_seq, projection_version, summary_hash, last_projected_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -146,9 +149,7 @@ static const char *const texts[STATEMENT_COUNT] = {
         "(SELECT log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq = ?2))",
     [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM sync_stream_events "
                             "WHERE topic_ref = ? AND seq >= ? ORDER BY seq LIMIT ?",
-    [STATEMENT_RUN_SUMMARY] = DOCUMENT_SELECT "sync_run_summaries WHERE entity_ref = ?",
-    [STATEMENT_WORKER_SUMMARY] = DOCUMENT_SELECT "sync_codex_worker_summaries WHERE entity_ref = ?",
-    [STATEMENT_CHECKPOINT] =
+    DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
         "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
         "last_projected_at FROM khala_projection_checkpoints "
         "WHERE entity_ref = ? AND projection_name = ?",
@@ -159,9 +160,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
                                               "LIMIT ?",
     [STATEMENT_WALK_TOPICS] = TOPIC_SELECT "WHERE ref > ? ORDER BY ref LIMIT ?",
-    [STATEMENT_WALK_RUN_SUMMARIES] = DOCUMENT_WALK("sync_run_summaries"),
-    [STATEMENT_WALK_WORKER_SUMMARIES] = DOCUMENT_WALK("sync_codex_worker_summaries"),
-    [STATEMENT_WALK_JOURNAL] =
+    DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
         "j.payload_hash, j.payload, " EVENT_COLUMNS ", n.kind, n.id FROM sync_stream_events j "
         "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "

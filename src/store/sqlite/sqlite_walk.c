@@ -165,8 +165,7 @@ enum status sqlite_walk_documents(struct store_session *session, enum document_k
                                   uint64_t after_ref, uint64_t limit, void *user,
                                   store_document_cb *callback) {
     struct walk walk = {.callback.document = callback, .document_kind = kind};
-    enum statement_id id = kind == DOCUMENT_RUN_SUMMARY ? STATEMENT_WALK_RUN_SUMMARIES
-                                                        : STATEMENT_WALK_WORKER_SUMMARIES;
+    enum statement_id id = STATEMENT_WALK_DOCUMENTS + kind;
     enum status status = walk_begin(&walk, session, id, user);
     if (status != STATUS_OK)
         return status;

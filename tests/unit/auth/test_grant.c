@@ -12,7 +12,7 @@ static const struct owner owner_nobody = {.user_id = {NULL, 0}};
 
 /* ---- the matrix: kind of topic x who asks x scopes x grants ---- */
 
-static const struct topic_row {
+static const struct topic_case {
     const char *topic;
     unsigned scopes;   /* any of them opens it */
     const char *other; /* a pattern that matches it */
@@ -41,7 +41,7 @@ static const struct topic_row {
 enum grants { GRANTS_NONE, GRANTS_EXACT, GRANTS_PATTERN, GRANTS_OTHER, GRANTS_COUNT };
 
 /* What should come out, from the row alone. */
-static struct grant expected(const struct topic_row *row, const struct principal *who,
+static struct grant expected(const struct topic_case *row, const struct principal *who,
                              enum grants grants, const struct owner *owner) {
     const struct grant forbidden = {STATUS_FORBIDDEN_TOPIC, GRANT_VIEW_NONE};
     if (grants == GRANTS_OTHER)
@@ -64,7 +64,7 @@ static struct grant expected(const struct topic_row *row, const struct principal
                   : (struct grant){STATUS_OWNER_MISMATCH, GRANT_VIEW_NONE};
 }
 
-static void check_row(const struct topic_row *row, struct principal who, enum grants grants) {
+static void check_row(const struct topic_case *row, struct principal who, enum grants grants) {
     const struct owner *const owners[] = {NULL, &owner_u, &owner_v, &owner_org, &owner_nobody};
     struct slice name = grants == GRANTS_EXACT     ? slice_of(row->topic)
                         : grants == GRANTS_PATTERN ? slice_of(row->other)
@@ -208,13 +208,13 @@ static void frames_are_filtered_by_view(void **state) {
 static void the_entity_behind_a_topic_is_named(void **state) {
     (void)state;
     struct slice id;
-    assert_int_equal(grant_entity_of(SLICE("run:a:b:events"), &id), GRANT_ENTITY_RUN);
+    assert_int_equal(grant_entity_of(SLICE("run:a:b:events"), &id), ENTITY_RUN);
     assert_slice(id, "a:b");
-    assert_int_equal(grant_entity_of(SLICE("worker:w:lifecycle"), &id), GRANT_ENTITY_WORKER);
+    assert_int_equal(grant_entity_of(SLICE("worker:w:lifecycle"), &id), ENTITY_WORKER);
     assert_slice(id, "w");
-    assert_int_equal(grant_entity_of(SLICE("run::events"), &id), GRANT_ENTITY_NONE);
-    assert_int_equal(grant_entity_of(SLICE("runtime.audit"), &id), GRANT_ENTITY_NONE);
-    assert_int_equal(grant_entity_of(SLICE("room:1"), &id), GRANT_ENTITY_NONE);
+    assert_int_equal(grant_entity_of(SLICE("run::events"), &id), ENTITY_NONE);
+    assert_int_equal(grant_entity_of(SLICE("runtime.audit"), &id), ENTITY_NONE);
+    assert_int_equal(grant_entity_of(SLICE("room:1"), &id), ENTITY_NONE);
 }
 
 int main(void) {

@@ -112,7 +112,7 @@ static void scopes_have_one_bit_and_one_name_each(void **state) {
         assert_int_equal(seen & bit, 0);
         seen |= bit;
     }
-    assert_int_equal(scope_of(SLICE("runtime.read_all")), 0);
+    assert_int_equal(scope_of(SLICE(SCOPE_READ_ALL_NAME)), 0);
     assert_int_equal(scope_of(SLICE("runtime.run_event")), 0);
     assert_int_equal(scope_of(SLICE("")), 0);
 }

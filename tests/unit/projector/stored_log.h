@@ -186,9 +186,8 @@ static inline void log_alter(struct stored_log *log, const char *sql) {
 static inline struct store_document log_document(struct stored_log *log, enum entity_kind kind,
                                                  const char *id) {
     struct store_document document;
-    assert_ok(store_load_document(
-        log->session, kind == ENTITY_RUN ? DOCUMENT_RUN_SUMMARY : DOCUMENT_WORKER_SUMMARY,
-        log_entity(log, kind, id)->ref, &log->arena, &document));
+    assert_ok(store_load_document(log->session, entity_row(kind)->summary,
+                                  log_entity(log, kind, id)->ref, &log->arena, &document));
     return document;
 }
 

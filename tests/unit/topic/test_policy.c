@@ -72,7 +72,8 @@ static void the_defaults_are_those_of_the_contract(void **state) {
         assert_int_equal(policy->max_payload_bytes, rows[i].max_payload_bytes);
         assert_int_equal(policy_has_snapshot(policy), rows[i].source_table != NULL);
         if (rows[i].source_table)
-            assert_string_equal(policy->snapshot_source_table, rows[i].source_table);
+            assert_string_equal(document_row(policy->snapshot_document)->source_table,
+                                rows[i].source_table);
         assert_string_equal(compaction_mode_name(policy->compaction_mode),
                             rows[i].source_table ? "tail_prune_with_snapshot_rehydrate"
                                                  : "tail_prune_without_snapshot");

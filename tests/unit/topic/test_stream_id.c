@@ -138,6 +138,9 @@ static void the_fixed_topics_keep_their_dots(void **state) {
     check_reverse(SLICE("runtime.topic.runtime.codex_worker_summaries"),
                   "runtime.codex_worker_summaries");
     check_reverse(SLICE("runtime.topic.runtime.notifications"), "runtime.notifications");
+    check_reverse(SLICE("runtime.topic.runtime.audit"), "runtime.audit");
+    /* A pattern of the table is no name. */
+    check_reverse(SLICE("runtime.topic.runtime.*"), "runtime:*");
     /* This one has a stream of its own; under runtime.topic. it is somebody else's. */
     check_reverse(SLICE("runtime.topic.runtime.codex_worker_events"),
                   "runtime:codex_worker_events");

@@ -1,0 +1,171 @@
+#include "topic/topic_table.h"
+
+#include <assert.h>
+
+#include "topic/topic_pattern.h"
+
+#define ROW_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+/* The names of these topics are names of scopes too. */
+#define CODEX_WORKER_EVENTS "runtime.codex_worker_events"
+#define NOTIFICATIONS       "runtime.notifications"
+#define AUDIT               "runtime.audit"
+
+#define SCOPES_WORKER (SCOPE_CODEX_WORKER_EVENTS | SCOPE_WORKER_LIFECYCLE_EVENTS)
+
+/* ---- topics ---- */
+
+/* pattern, stream id, policy, ownership, entity, scopes */
+static const struct topic_row topics[] = {
+    [TOPIC_RUN_SUMMARIES] = {"runtime.run_summaries", NULL, POLICY_RUN_SUMMARIES, TOPIC_SHARED,
+                             ENTITY_NONE, SCOPE_RUN_EVENTS},
+    [TOPIC_CODEX_WORKER_SUMMARIES] = {"runtime.codex_worker_summaries", NULL,
+                                      POLICY_CODEX_WORKER_SUMMARIES, TOPIC_SHARED, ENTITY_NONE,
+                                      SCOPES_WORKER},
+    [TOPIC_CODEX_WORKER_EVENTS] = {CODEX_WORKER_EVENTS, "runtime.codex.worker.events",
+                                   POLICY_CODEX_WORKER_EVENTS, TOPIC_SHARED, ENTITY_NONE,
+                                   SCOPES_WORKER},
+    [TOPIC_NOTIFICATIONS] = {NOTIFICATIONS, NULL, POLICY_NOTIFICATIONS, TOPIC_SHARED, ENTITY_NONE,
+                             SCOPE_NOTIFICATIONS},
+    [TOPIC_AUDIT] = {AUDIT, NULL, POLICY_FALLBACK, TOPIC_SHARED, ENTITY_NONE, SCOPE_AUDIT},
+    [TOPIC_RUN_EVENTS] = {"run:*:events", "runtime.run.*.events", POLICY_RUN_EVENTS,
+                          TOPIC_OWNED_BY_ENTITY, ENTITY_RUN, SCOPE_RUN_EVENTS},
+    [TOPIC_WORKER_LIFECYCLE] = {"worker:*:lifecycle", "runtime.worker.*.lifecycle",
+                                POLICY_WORKER_LIFECYCLE, TOPIC_OWNED_BY_ENTITY, ENTITY_WORKER,
+                                SCOPES_WORKER},
+    [TOPIC_USER_FLEET] = {"fleet:user:*:workers", "runtime.fleet.user.*.workers",
+                          POLICY_WORKER_LIFECYCLE, TOPIC_OWNED_BY_NAMED_USER, ENTITY_NONE,
+                          SCOPES_WORKER},
+    [TOPIC_GUEST_FLEET] = {"fleet:guest:*:workers", "runtime.fleet.guest.*.workers",
+                           POLICY_WORKER_LIFECYCLE, TOPIC_OWNED_BY_NAMED_GUEST, ENTITY_NONE,
+                           SCOPES_WORKER},
+    [TOPIC_RESERVED_FLEET_WORKERS] = {"fleet:*:workers", NULL, POLICY_WORKER_LIFECYCLE,
+                                      TOPIC_RESERVED, ENTITY_NONE, 0},
+    [TOPIC_RESERVED_RUN] = {"run:*", NULL, POLICY_FALLBACK, TOPIC_RESERVED, ENTITY_NONE, 0},
+    [TOPIC_RESERVED_WORKER] = {"worker:*", NULL, POLICY_FALLBACK, TOPIC_RESERVED, ENTITY_NONE, 0},
+    [TOPIC_RESERVED_FLEET] = {"fleet:*", NULL, POLICY_FALLBACK, TOPIC_RESERVED, ENTITY_NONE, 0},
+    [TOPIC_RESERVED_RUNTIME] = {"runtime.*", NULL, POLICY_FALLBACK, TOPIC_RESERVED, ENTITY_NONE, 0},
+    [TOPIC_APPLICATION] = {"*", NULL, POLICY_FALLBACK, TOPIC_GRANTED, ENTITY_NONE, 0},
+};
+_Static_assert(ROW_COUNT(topics) == TOPIC_KIND_COUNT, "the last row takes all other names");
+
+const struct topic_row *topic_row(enum topic_kind kind) {
+    assert((unsigned)kind < TOPIC_KIND_COUNT);
+    return &topics[kind];
+}
+
+enum topic_kind topic_kind_of(struct slice topic, struct slice *id) {
+    size_t kind = 0;
+    while (!topic_pattern_match(topics[kind].pattern, topic, id))
+        kind++;
+    return (enum topic_kind)kind;
+}
+
+/* ---- entities ---- */
+
+static const struct entity_row entities[] = {
+    [ENTITY_RUN] =
+        {
+            .name = "run",
+            .topic = TOPIC_RUN_EVENTS,
+            .shared_topic = TOPIC_NONE,
+            .summary = DOCUMENT_RUN_SUMMARY,
+            .event_key_prefix = "runtime/run_event:",
+            .not_found = STATUS_RUN_NOT_FOUND,
+        },
+    [ENTITY_WORKER] =
+        {
+            .name = "worker",
+            .topic = TOPIC_WORKER_LIFECYCLE,
+            .shared_topic = TOPIC_CODEX_WORKER_EVENTS,
+            .summary = DOCUMENT_WORKER_SUMMARY,
+            .event_key_prefix = "runtime/codex_worker_event:",
+            .not_found = STATUS_WORKER_NOT_FOUND,
+        },
+    [ENTITY_TOPIC] =
+        {
+            .name = "topic",
+            .topic = TOPIC_APPLICATION,
+            .shared_topic = TOPIC_NONE,
+            .summary = DOCUMENT_NONE,
+            .has_event_owner = true,
+            .not_found = STATUS_NOT_FOUND,
+        },
+    [ENTITY_AUDIT] =
+        {
+            .name = "audit",
+            .topic = TOPIC_AUDIT,
+            .shared_topic = TOPIC_NONE,
+            .summary = DOCUMENT_NONE,
+            .has_event_owner = true,
+            .not_found = STATUS_NOT_FOUND,
+        },
+};
+_Static_assert(ROW_COUNT(entities) == ENTITY_KIND_COUNT, "every entity kind has a row");
+
+const struct entity_row *entity_row(enum entity_kind kind) {
+    assert((unsigned)kind < ENTITY_KIND_COUNT);
+    return &entities[kind];
+}
+
+const char *entity_kind_name(enum entity_kind kind) {
+    return entity_row(kind)->name;
+}
+
+/* ---- documents ---- */
+
+#define DOCUMENT_ROW(kind_, name_, table_, entity_, member_, topic_, user_topic_, guest_topic_)    \
+    [kind_] = {                                                                                    \
+        .name = name_,                                                                             \
+        .key_prefix = "runtime/" name_ ":",                                                        \
+        .source_table = "runtime." table_,                                                         \
+        .entity = entity_,                                                                         \
+        .entity_member = member_,                                                                  \
+        .topic = topic_,                                                                           \
+        .user_topic = user_topic_,                                                                 \
+        .guest_topic = guest_topic_,                                                               \
+    },
+static const struct document_row documents[] = {DOCUMENT_KINDS(DOCUMENT_ROW)};
+
+const struct document_row *document_row(enum document_kind kind) {
+    assert((unsigned)kind < DOCUMENT_KIND_COUNT);
+    return &documents[kind];
+}
+
+const char *document_kind_name(enum document_kind kind) {
+    return document_row(kind)->name;
+}
+
+enum document_kind document_kind_of(struct slice name) {
+    size_t kind = 0;
+    while (kind < DOCUMENT_KIND_COUNT && !slice_equal(name, slice_of(documents[kind].name)))
+        kind++;
+    return (enum document_kind)kind;
+}
+
+/* ---- scopes ---- */
+
+/* In the order of their bits. */
+static const char *const scopes[] = {
+    "runtime.run_events",
+    CODEX_WORKER_EVENTS,
+    "runtime.worker_lifecycle_events",
+    NOTIFICATIONS,
+    AUDIT,
+};
+_Static_assert(ROW_COUNT(scopes) == SCOPE_COUNT, "every scope has a name");
+
+unsigned scope_of(struct slice name) {
+    for (unsigned i = 0; i < SCOPE_COUNT; i++)
+        if (slice_equal(name, slice_of(scopes[i])))
+            return 1u << i;
+    return 0;
+}
+
+const char *scope_name(enum scope scope) {
+    for (unsigned i = 0; i < SCOPE_COUNT; i++)
+        if ((unsigned)scope == 1u << i)
+            return scopes[i];
+    assert(0 && "a scope is one bit of the table");
+    return "";
+}

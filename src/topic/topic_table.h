@@ -1,0 +1,146 @@
+/* The tables of topics, entity kinds, document kinds and scopes. Each built-in name stands here.
+ * Any thread: the tables are constant.
+ * Allocates nothing; texts are static.
+ * Cannot fail: every name of a topic has a row, and every kind has a row.
+ * A topic belongs to the first row whose pattern matches its name. The last row takes all others.
+ *
+ * To add a kind, add its enumerator and its row; a row that is missing does not compile. */
+#ifndef TOPIC_TOPIC_TABLE_H
+#define TOPIC_TOPIC_TABLE_H
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+/* ---- kinds ---- */
+
+enum topic_kind {
+    TOPIC_RUN_SUMMARIES,
+    TOPIC_CODEX_WORKER_SUMMARIES,
+    TOPIC_CODEX_WORKER_EVENTS,
+    TOPIC_NOTIFICATIONS,
+    TOPIC_AUDIT,
+    TOPIC_RUN_EVENTS,
+    TOPIC_WORKER_LIFECYCLE,
+    TOPIC_USER_FLEET,
+    TOPIC_GUEST_FLEET,
+    /* Names under a reserved prefix that no topic has. Clients may not publish to them. */
+    TOPIC_RESERVED_FLEET_WORKERS,
+    TOPIC_RESERVED_RUN,
+    TOPIC_RESERVED_WORKER,
+    TOPIC_RESERVED_FLEET,
+    TOPIC_RESERVED_RUNTIME,
+    TOPIC_APPLICATION,
+    TOPIC_KIND_COUNT,
+    TOPIC_NONE = TOPIC_KIND_COUNT,
+};
+
+/* An entity has a sequence of events. The store holds these numbers. Notifications are an
+ * ENTITY_TOPIC; the audit log is the one ENTITY_AUDIT. */
+enum entity_kind {
+    ENTITY_RUN,
+    ENTITY_WORKER,
+    ENTITY_TOPIC,
+    ENTITY_AUDIT,
+    ENTITY_KIND_COUNT,
+    ENTITY_NONE = ENTITY_KIND_COUNT,
+};
+
+/* The table of document kinds, as a list: engines build their SQL from it at compile time.
+ * X(kind, name, SQL table, entity, member with the entity's id, topic of all documents,
+ *   topic of one user's documents, topic of one guest's documents) */
+#define DOCUMENT_KINDS(X)                                                                          \
+    X(DOCUMENT_RUN_SUMMARY, "run_summary", "sync_run_summaries", ENTITY_RUN, "run_id",             \
+      TOPIC_RUN_SUMMARIES, TOPIC_NONE, TOPIC_NONE)                                                 \
+    X(DOCUMENT_WORKER_SUMMARY, "codex_worker_summary", "sync_codex_worker_summaries",              \
+      ENTITY_WORKER, "worker_id", TOPIC_CODEX_WORKER_SUMMARIES, TOPIC_USER_FLEET,                  \
+      TOPIC_GUEST_FLEET)
+
+#define DOCUMENT_ENUMERATOR(kind, ...) kind,
+enum document_kind {
+    DOCUMENT_KINDS(DOCUMENT_ENUMERATOR) DOCUMENT_KIND_COUNT,
+    DOCUMENT_NONE = DOCUMENT_KIND_COUNT,
+};
+#undef DOCUMENT_ENUMERATOR
+
+/* Rows of topic/policy.h. */
+enum policy_row {
+    POLICY_RUN_SUMMARIES,
+    POLICY_CODEX_WORKER_SUMMARIES,
+    POLICY_CODEX_WORKER_EVENTS,
+    POLICY_NOTIFICATIONS,
+    POLICY_RUN_EVENTS,
+    POLICY_WORKER_LIFECYCLE,
+    POLICY_FALLBACK,
+    POLICY_ROW_COUNT,
+};
+
+/* Bits of a token's scopes. SCOPE_READ_ALL_NAME has no bit: it lifts scopes altogether. */
+enum scope {
+    SCOPE_RUN_EVENTS = 1 << 0,
+    SCOPE_CODEX_WORKER_EVENTS = 1 << 1,
+    SCOPE_WORKER_LIFECYCLE_EVENTS = 1 << 2,
+    SCOPE_NOTIFICATIONS = 1 << 3,
+    SCOPE_AUDIT = 1 << 4,
+};
+#define SCOPE_COUNT         5
+#define SCOPE_READ_ALL_NAME "runtime.read_all"
+
+/* ---- rows ---- */
+
+/* The rule that decides which principals read a topic. */
+enum topic_ownership {
+    TOPIC_OWNED_BY_ENTITY,      /* the owner of the entity whose id is in the name */
+    TOPIC_OWNED_BY_NAMED_USER,  /* the user whose id is in the name */
+    TOPIC_OWNED_BY_NAMED_GUEST, /* the guest whose scope is in the name */
+    TOPIC_SHARED,               /* each frame has its own owner */
+    TOPIC_GRANTED,              /* a token must grant the topic by name */
+    TOPIC_RESERVED,             /* no such topic exists */
+};
+
+struct topic_row {
+    const char *pattern; /* without '*': the name of the only topic of this row */
+    const char *stream;  /* the pattern of its stream id; NULL: "runtime.topic." and the name */
+    enum policy_row policy;
+    enum topic_ownership ownership;
+    enum entity_kind entity; /* for TOPIC_OWNED_BY_ENTITY, else ENTITY_NONE */
+    unsigned scopes_any;     /* a token needs one of these; 0: none */
+};
+
+struct entity_row {
+    const char *name;             /* on the wire, in hashes and in logs */
+    enum topic_kind topic;        /* carries the events of one entity, under their own seq */
+    enum topic_kind shared_topic; /* carries the events of all entities of the kind, or NONE */
+    enum document_kind summary;   /* folded from the events, or DOCUMENT_NONE */
+    const char *event_key_prefix; /* of the document key of an event; NULL: it has no key */
+    bool has_event_owner;         /* each event names its owner; false: the entity's owner */
+    enum status not_found;        /* the answer where no such entity exists */
+};
+
+struct document_row {
+    const char *name;         /* of the document and of the projection that writes it */
+    const char *key_prefix;   /* of the document key, before the entity's id */
+    const char *source_table; /* as answers to clients name it */
+    enum entity_kind entity;
+    const char *entity_member;
+    enum topic_kind topic;
+    enum topic_kind user_topic; /* or TOPIC_NONE, as for guests */
+    enum topic_kind guest_topic;
+};
+
+const struct topic_row *topic_row(enum topic_kind kind);
+const struct entity_row *entity_row(enum entity_kind kind);
+const struct document_row *document_row(enum document_kind kind);
+
+/* id, which may be NULL, becomes the part of the name in the place of '*'; it may be empty. */
+enum topic_kind topic_kind_of(struct slice topic, struct slice *id);
+/* DOCUMENT_NONE where no kind has this name. */
+enum document_kind document_kind_of(struct slice name);
+
+const char *entity_kind_name(enum entity_kind kind);
+const char *document_kind_name(enum document_kind kind);
+
+/* The bit of a scope by its name; 0 for a name that is no scope. */
+unsigned scope_of(struct slice name);
+const char *scope_name(enum scope scope);
+
+#endif
