@@ -20,14 +20,14 @@
 
 /* clang-format off */
 #define OPTIONS(...) (const struct cli_option_row[]){__VA_ARGS__, {NULL, NULL, NULL}}
-#define JSON_ROW     {"--json", NULL, "answer in JSON"}
-#define DATA_DIR_ROW {"--data-dir", "DIR", "the data folder, also KHALA_DATA_DIR"}
-#define URL_ROW      {"--url", "URL", "where the server is, http or https, also KHALA_URL"}
-#define KEY_ROW      {"--key", "KEY", "the operator key; better KHALA_OPERATOR_KEY, which ps does not show, or the data folder's"}
-#define CA_ROW       {"--ca", "FILE", "authorities to trust for https, PEM, also KHALA_CA_FILE; else the system's"}
+#define JSON_ROW     {"--json", NULL, "print JSON"}
+#define DATA_DIR_ROW {"--data-dir", "DIR", "data folder; also KHALA_DATA_DIR"}
+#define URL_ROW      {"--url", "URL", "address of the server, http or https; also KHALA_URL"}
+#define KEY_ROW      {"--key", "KEY", "operator key; prefer KHALA_OPERATOR_KEY, which ps does not show, or the data folder's key"}
+#define CA_ROW       {"--ca", "FILE", "trusted authorities for https in PEM; also KHALA_CA_FILE; default: the system's"}
 #define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
-#define READER_ROWS  {"--operator-url", "URL", "where tokens are made, also KHALA_OPERATOR_URL; else the same server"}, \
-                     {"--client-build-id", "ID", "what to tell a compatibility gate; else when its source last changed"}
+#define READER_ROWS  {"--operator-url", "URL", "operator address that mints the token; also KHALA_OPERATOR_URL; default: --url"}, \
+                     {"--client-build-id", "ID", "build id for the compatibility gate; default: the time of the last source change"}
 /* clang-format on */
 
 const struct cli_command cli_commands[] = {
@@ -39,7 +39,7 @@ const struct cli_command cli_commands[] = {
      "append --run ID --type TYPE [--payload JSON|-] [--create] [--event-id UUID]\n"
      "append --worker ID | --topic TOPIC  (with the same options)\n"
      "append --notification [--type TYPE] [--payload JSON|-] [--event-id UUID]\n"
-     "append --batch FILE|-   (a JSON object a line, as events:batch takes them)\n"
+     "append --batch FILE|-   (one JSON object per line, as for events:batch)\n"
      "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--ca FILE] [--key KEY] "
      "[--data-dir DIR] [--json]",
      "Append events to the server at --url, KHALA_URL or http://127.0.0.1:4100.",
@@ -49,13 +49,15 @@ const struct cli_command cli_commands[] = {
      OPTIONS({"--run", "ID", "append to this run"}, {"--worker", "ID", "append to this worker"},
              {"--topic", "TOPIC", "append to this application topic"},
              {"--notification", NULL, "append a notification"},
-             {"--type", "TYPE", "the event's type; a notification's is notification unless said"},
-             {"--payload", "JSON|-", "its payload; - reads it from standard input"},
-             {"--create", NULL, "create the run first where it is not there"},
-             {"--event-id", "UUID", "its id, so that it counts once however often it is sent"},
-             {"--idempotency-key", "KEY", "the same, by a name of your own"},
-             {"--expect-seq", "N", "only if the last seq is this one"},
-             {"--batch", "FILE", "events of a file, one JSON object a line; - is standard input"},
+             {"--type", "TYPE", "type of the event; default for a notification: notification"},
+             {"--payload", "JSON|-", "payload of the event; - reads standard input"},
+             {"--create", NULL, "create the run first if it does not exist"},
+             {"--event-id", "UUID",
+              "id of the event; a repeated append with the same id stores no second event"},
+             {"--idempotency-key", "KEY", "the same with a key of your choice"},
+             {"--expect-seq", "N", "append only if the last seq is N"},
+             {"--batch", "FILE",
+              "append the events of a file, one JSON object per line; - is standard input"},
              REMOTE_ROWS, JSON_ROW),
      false},
     {"get",
@@ -70,8 +72,8 @@ const struct cli_command cli_commands[] = {
      "run|worker|receipt|replay|events|summary|checkpoint|drift",
      OPTIONS({"--run", "ID", "events of this run"}, {"--worker", "ID", "events of this worker"},
              {"--topic", "TOPIC", "events of this topic"},
-             {"--after", "SEQ", "only those after this seq"},
-             {"--limit", "N", "at most so many, 100 unless said"}, REMOTE_ROWS, JSON_ROW),
+             {"--after", "SEQ", "only events after this seq"},
+             {"--limit", "N", "maximum number of events, default 100"}, REMOTE_ROWS, JSON_ROW),
      false},
     {"tail",
      "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
@@ -79,35 +81,35 @@ const struct cli_command cli_commands[] = {
      "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
      "[--data-dir DIR]\n"
      "tail … [--operator-url URL] [--client-build-id ID]",
-     "Follow a topic, or the whole log, for ever: comes back by itself, behind what it printed.",
+     "Follow a topic or the whole log. Reconnects and continues after the last printed event.",
      "khala tail run:demo:events --from-start\nkhala tail --audit --json", cli_tail, "TOPIC",
-     OPTIONS({"--after", "SEQ|CURSOR", "begin behind this position; without it, with what comes"},
-             {"--from-start", NULL, "begin with the oldest that can still be replayed"},
+     OPTIONS({"--after", "SEQ|CURSOR", "start after this position; default: new events only"},
+             {"--from-start", NULL, "start with the oldest event that can be replayed"},
              {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, READER_ROWS, JSON_ROW),
      false},
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
      "[--key KEY] "
      "[--data-dir DIR] [--json]",
-     "Write the whole log, or the part between two event cursors, with a manifest at its end.",
+     "Print the whole log, or the part between two event cursors, with a manifest at the end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
      OPTIONS({"--after", "CURSOR", "only events after this cursor"},
-             {"--until", "CURSOR", "only events up to this cursor, and it"},
-             {"--format", "ndjson|csv", "how they are written, ndjson unless said"},
+             {"--until", "CURSOR", "only events up to and including this cursor"},
+             {"--format", "ndjson|csv", "output format, default ndjson"},
              {"--json", NULL, "the same as --format ndjson"}, REMOTE_ROWS),
      false},
     {"snapshot",
      "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]\n"
      "snapshot … [--operator-url URL] [--client-build-id ID]",
-     "Print all documents of a summary topic, and the sequence to follow it from.",
+     "Print all documents of a summary topic, and the watermark to follow it from.",
      "khala snapshot runtime.run_summaries\n"
      "khala snapshot runtime.codex_worker_summaries --json > workers.json",
      cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS, READER_ROWS), false},
     {"why",
      "why [--connection ID] [--principal WHO] [--topic TOPIC] [--json]\n"
      "why … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]",
-     "Say why clients were denied or disconnected, the latest first; a request's ID is its "
-     "request_id.",
+     "Explain why clients were denied or disconnected, latest first. A connection's ID is the "
+     "request_id of its error.",
      "khala why --topic run:abc:events\nkhala why --principal user:42 --json", cli_why, NULL,
      OPTIONS({"--connection", "ID", "only this connection"},
              {"--principal", "WHO", "only this principal"}, {"--topic", "TOPIC", "only this topic"},
@@ -117,38 +119,38 @@ const struct cli_command cli_commands[] = {
      "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW),
      false},
     {"verify", "verify [--json] [--data-dir DIR]",
-     "Check every hash, link, sequence and cursor of the log, also beside a running server.",
+     "Check every hash, link, sequence and cursor of the log. Works beside a running server.",
      "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"reproject",
      "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]\n"
      "reproject … [--url URL] [--ca FILE] [--key KEY]",
-     "Rebuild documents from the log and write those that differ, through the server where one "
-     "runs; with --verify only name them.",
+     "Rebuild documents from the log and write those that differ, through the server if one runs. "
+     "With --verify, only list them.",
      "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject, NULL,
      OPTIONS({"--run", "ID", "the document of this run"},
              {"--worker", "ID", "the document of this worker"}, {"--all", NULL, "every document"},
-             {"--verify", NULL, "change nothing; exit 1 where a document differs"}, JSON_ROW,
+             {"--verify", NULL, "change nothing; exit 1 if a document differs"}, JSON_ROW,
              REMOTE_ROWS),
      false},
     {"backup", "backup FILE [--force] [--json] [--data-dir DIR]",
-     "Copy the store as it is at one moment into a file, also while a server runs.",
+     "Copy the store as of one moment into a file. Works beside a running server.",
      "khala backup khala-backup.db\nkhala backup --force khala-backup.db", cli_backup, "FILE",
-     OPTIONS({"--force", NULL, "replace the file, once the new one is whole"}, JSON_ROW,
+     OPTIONS({"--force", NULL, "replace the file when the new one is complete"}, JSON_ROW,
              DATA_DIR_ROW),
      false},
     {"restore", "restore FILE [--json] [--data-dir DIR]",
-     "Check a backup and put it in the store's place, with the server stopped; the old is kept.",
+     "Check a backup and install it as the store, with the server stopped. Keeps the old store.",
      "khala restore khala-backup.db\nkhala restore khala-backup.db --data-dir ./elsewhere",
      cli_restore, "FILE", OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"doctor", "doctor [--json] [--url URL] [--ca FILE] [--data-dir DIR]",
-     "Look at settings, certificate, files, store, chains, server, clock, disk and limits, and say "
-     "what to do.",
+     "Check settings, certificate, files, store, hash chains, server, clock, disk and limits, and "
+     "say how to fix problems.",
      "khala doctor\nkhala doctor --json", cli_doctor, NULL,
      OPTIONS(JSON_ROW, URL_ROW, CA_ROW, DATA_DIR_ROW), false},
     {"retention",
      "retention run-once [--json] [--data-dir DIR]\n"
      "retention … [--url URL] [--ca FILE] [--key KEY]",
-     "Prune frames older than their class keeps now, through the server where one runs.",
+     "Prune expired frames now, through the server if one runs.",
      "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
      OPTIONS(JSON_ROW, REMOTE_ROWS), false},
     {"token",
@@ -161,24 +163,25 @@ const struct cli_command cli_commands[] = {
      "token inspect TOKEN|- [--json] [--data-dir DIR]\n"
      "token revoke [--session ID] [--device ID] [--jti ID] [--reason TEXT] [--json] [--url URL] "
      "[--ca FILE] [--key KEY] [--data-dir DIR]",
-     "Mint a sync token for a client, look into one and say whether it would be taken, or revoke "
-     "a session, a device or a token at once.",
+     "Mint a token for a client, show a token and whether the server would accept it, or revoke a "
+     "session, a device or a token.",
      "khala token mint --user u1 --scopes runtime.run_events\n"
      "khala token mint --user u1 --scopes runtime.run_events | khala token inspect -\n"
      "khala token revoke --session s1 --reason 'signed out'",
      cli_token, "mint|inspect|revoke",
-     OPTIONS({"--user", "ID", "the user it speaks for"}, {"--guest", "SCOPE", "the guest instead"},
-             {"--org", "ID", "the organisation"}, {"--scopes", "A,B", "what it may read"},
-             {"--topics", "A,B", "topics it is granted, and then no others"},
-             {"--streams", "A,B", "the same by stream id"},
-             {"--ttl", "SECONDS", "how long it lives, 300 unless said"},
-             {"--device", "ID", "the device it is for"},
-             {"--session", "ID", "the session it is of"}, {"--jti", "ID", "the token's own id"},
-             {"--reason", "TEXT", "why, for the log"},
-             {"--offline", NULL, "sign here, without a server"}, JSON_ROW, REMOTE_ROWS),
+     OPTIONS({"--user", "ID", "user of the token"},
+             {"--guest", "SCOPE", "guest of the token, instead of a user"},
+             {"--org", "ID", "organisation of the token"},
+             {"--scopes", "A,B", "scopes of the token"},
+             {"--topics", "A,B", "grant only these topics"},
+             {"--streams", "A,B", "grant only these streams"},
+             {"--ttl", "SECONDS", "lifetime, default 300"},
+             {"--device", "ID", "device of the token"}, {"--session", "ID", "session of the token"},
+             {"--jti", "ID", "id of the token"}, {"--reason", "TEXT", "reason for the log"},
+             {"--offline", NULL, "sign without a server"}, JSON_ROW, REMOTE_ROWS),
      false},
     {"topic", "topic map TOPIC [--json]\ntopic unmap STREAM [--json]",
-     "Translate between topic names and stream ids.",
+     "Convert between topic names and stream ids.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,
      "map|unmap", OPTIONS(JSON_ROW), false},
     {"cursor",
@@ -188,35 +191,36 @@ const struct cli_command cli_commands[] = {
      "cursor plan --after N [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch EPOCH]\n"
      "cursor migrate FILE\n"
      "cursor … [--json]",
-     "Work with event cursors and topic cursors; exit 1 where one is stale.",
+     "Encode, decode, compare and check event cursors and topic cursors. Exits with 1 if a cursor "
+     "is stale.",
      "khala cursor plan --after 12 --oldest 10 --head 25 --budget 200\n"
      "echo '[{\"topic\":\"run:abc:events\",\"after_seq\":7}]' | khala cursor migrate -",
      cli_cursor, "encode|decode|compare|plan|migrate",
-     OPTIONS({"--after", "N", "the seq the client has"},
-             {"--oldest", "N", "the oldest seq that can be replayed"},
-             {"--head", "N", "the newest seq"}, {"--budget", "N", "the replay budget in events"},
-             {"--epoch", "EPOCH", "the client's epoch"},
-             {"--store-epoch", "EPOCH", "the store's epoch"}, JSON_ROW),
+     OPTIONS({"--after", "N", "the client's last seq"},
+             {"--oldest", "N", "oldest seq that can be replayed"}, {"--head", "N", "newest seq"},
+             {"--budget", "N", "replay budget in events"},
+             {"--epoch", "EPOCH", "epoch of the client"},
+             {"--store-epoch", "EPOCH", "epoch of the store"}, JSON_ROW),
      false},
     {"json", "json canonical\njson hash [--json]",
-     "Write the JSON text on standard input in canonical form, or its payload hash.",
+     "Print the JSON text of standard input in canonical form, or its payload hash.",
      "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json, "canonical|hash", OPTIONS(JSON_ROW),
      false},
     {"config", "config [--json] [--check] [--markdown] [settings as for serve]",
-     "Show the effective settings and where each comes from.",
+     "Print the effective settings and their sources.",
      "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config, NULL,
      OPTIONS(JSON_ROW,
              {"--check", NULL,
-              "only check: silent and 0 when all values are good and files can be read"},
-             {"--markdown", NULL, "all settings as a page of Markdown, docs/configuration.md"}),
+              "only check the values and files; prints nothing and exits with 0 if they are valid"},
+             {"--markdown", NULL, "print docs/configuration.md"}),
      true},
-    {"completion", "completion bash|zsh", "Write what a shell needs to complete verbs and options.",
+    {"completion", "completion bash|zsh", "Print the shell completion of verbs and options.",
      "khala completion bash > khala.bash\nkhala completion zsh > _khala", cli_completion,
      "bash|zsh", NULL, false},
-    {"man", "man", "Write the manual page.", "khala man > khala.1", cli_man, NULL, NULL, false},
-    {"version", "version [--json]", "Show the version.", "khala version", cli_version, NULL,
+    {"man", "man", "Print the manual page.", "khala man > khala.1", cli_man, NULL, NULL, false},
+    {"version", "version [--json]", "Print the version.", "khala version", cli_version, NULL,
      OPTIONS(JSON_ROW), false},
-    {"help", "help [VERB]", "Show the verbs, or one in full.", "khala help cursor", cli_help,
+    {"help", "help [VERB]", "List the verbs, or describe one.", "khala help cursor", cli_help,
      "VERB", NULL, false},
     {NULL, NULL, NULL, NULL, NULL, NULL, NULL, false},
 };
@@ -385,7 +389,7 @@ static void print_overview(FILE *out) {
     fputs("Khala: a resumable sync server.\n\nusage: khala VERB …\n\n", out);
     for (const struct cli_command *command = cli_commands; command->name; command++)
         fprintf(out, "  %-11s %s\n", command->name, command->summary);
-    fputs("\nkhala help VERB shows a verb in full. Exit codes:\n", out);
+    fputs("\nkhala help VERB describes a verb. Exit codes:\n", out);
     for (int code = 0; code < EXIT_CODE_COUNT; code++)
         fprintf(out, "  %d  %s\n", code, exit_code_message((enum exit_code)code));
 }

@@ -57,7 +57,7 @@ static void tell_unknown(void *user, const char *name, const char *nearest) {
 }
 
 static void print_verb_variables(void) {
-    puts("\n## Of the command line\n\n| environment | what it is |\n|---|---|");
+    puts("\n## The command line\n\n| environment | meaning |\n|---|---|");
     for (const struct config_variable *row = config_verb_variables; row->name; row++)
         printf("| `%s` | %s |\n", row->name, row->help);
 }

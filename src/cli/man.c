@@ -73,7 +73,8 @@ static void print_verb(const struct cli_command *command) {
 
 static void print_environment(void) {
     struct config_setting setting;
-    puts(".SH ENVIRONMENT\nFlags win over the environment, the environment over defaults.");
+    puts(".SH ENVIRONMENT\nA flag overrides the environment, and the environment overrides the "
+         "default.");
     for (const struct config_variable *row = config_verb_variables; row->name; row++) {
         printf(".TP\n.B %s\n", row->name);
         print_text(row->help);
@@ -89,7 +90,7 @@ static void print_environment(void) {
             puts(")");
         }
     }
-    puts(".PP\nThe policies of topics have keys of their own, which\n.B khala config\nlists.");
+    puts(".PP\nTopic policies have more settings, which\n.B khala config\nlists.");
 }
 
 int cli_man(int argc, char **argv) {
@@ -104,7 +105,7 @@ int cli_man(int argc, char **argv) {
          ".SH DESCRIPTION\n"
          "A backend appends events; Khala stores them durably, derives read models from them, and\n"
          "delivers both to any number of clients in order, from each client's own cursor.\n.PP\n"
-         "Options may stand anywhere, and \\-\\- ends them. Answers go to standard output, "
+         "Options may appear anywhere; \\-\\- ends them. Answers go to standard output, "
          "everything\n"
          "else to standard error.\n.SH VERBS");
     for (const struct cli_command *command = cli_commands; command->name; command++)
@@ -117,6 +118,6 @@ int cli_man(int argc, char **argv) {
     print_environment();
     puts(".SH FILES\n.TP\n.I khala\\-data/khala.db\nthe store, with khala.db\\-wal and "
          "khala.db\\-shm\n"
-         ".TP\n.I khala\\-data/operator.key\nthe operator key, where none is set");
+         ".TP\n.I khala\\-data/operator.key\nthe operator key, if none is set");
     return EXIT_CODE_DONE;
 }

@@ -4,12 +4,12 @@
 #include "server/config.h"
 
 const struct config_variable config_verb_variables[] = {
-    {"KHALA_URL", "where the server is, for verbs that speak to one; `--url` wins"},
+    {"KHALA_URL", "address of the server, for verbs that use one; `--url` overrides it"},
     {"KHALA_OPERATOR_URL",
-     "where `tail` and `snapshot` have tokens made, when operator routes have an address of their "
-     "own; `--operator-url` wins"},
+     "address where `tail` and `snapshot` mint tokens, if operator routes have a separate address; "
+     "`--operator-url` overrides it"},
     {"KHALA_CA_FILE",
-     "authorities that verbs trust for https, PEM; unset: the system's; `--ca` wins"},
+     "trusted authorities of the verbs for https in PEM; unset: the system's; `--ca` overrides it"},
     {NULL, NULL},
 };
 

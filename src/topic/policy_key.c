@@ -68,18 +68,18 @@ static const struct {
     uint64_t value_max;
 } fields[POLICY_FIELD_COUNT] = {
     [POLICY_FIELD_PUBLISH_RATE_PER_SECOND] =
-        {"events a second that one producer may publish to one topic",
+        {"events per second that one producer may publish to one topic",
          offsetof(struct policy, publish_rate_per_second), 1, 1000000},
     [POLICY_FIELD_MAX_PAYLOAD_BYTES] = {"largest payload of one event",
                                         offsetof(struct policy, max_payload_bytes), 1, 16777216},
     [POLICY_FIELD_REPLAY_BUDGET_EVENTS] =
         {"events a cursor may lag behind the head and still resume",
          offsetof(struct policy, replay_budget_events), 1, 100000000},
-    [POLICY_FIELD_RETENTION_SECONDS] = {"age at which journal rows are pruned",
+    [POLICY_FIELD_RETENTION_SECONDS] = {"age at which retention prunes frames",
                                         offsetof(struct policy, retention_seconds), 1, 315360000},
-    [POLICY_FIELD_SNAPSHOT_CADENCE_SECONDS] =
-        {"age up to which one encoded snapshot serves every client",
-         offsetof(struct policy, snapshot_cadence_seconds), 1, 86400},
+    [POLICY_FIELD_SNAPSHOT_CADENCE_SECONDS] = {"age up to which clients share one snapshot",
+                                               offsetof(struct policy, snapshot_cadence_seconds), 1,
+                                               86400},
 };
 
 static uint64_t field_read(const struct policy *policy, enum policy_field field) {
