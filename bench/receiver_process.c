@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "wire/ws_deflate.h"
-#include "wire/ws_frame.h"
+#include "wire/websocket/ws_deflate.h"
+#include "wire/websocket/ws_frame.h"
 
 #define MEMORY_BYTES   ((size_t)32 << 20)
 #define OPENING_MAX    128 /* connections that are not subscribed yet; bounds the accept queue */

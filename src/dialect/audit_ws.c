@@ -12,7 +12,7 @@
 #include "hub/frame_row.h"
 #include "server/server.h"
 #include "wire/object_writer.h"
-#include "wire/ws_frame.h"
+#include "wire/websocket/ws_frame.h"
 
 #define PUSH_BYTES_MAX  (128u << 20)
 #define BODY_BYTES_MAX  4096

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "wire/ws_frame.h"
+#include "wire/websocket/ws_frame.h"
 
 #define TAG_BYTES_MAX 64
 

@@ -14,7 +14,7 @@
 #include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
-#include "wire/ws_frame.h"
+#include "wire/websocket/ws_frame.h"
 
 #define PUSH_BYTES_MAX (128u << 20)
 #define BODY_BYTES_MAX 65536

@@ -7,7 +7,7 @@
 #include "delivery/dialect.h"
 #include "dialect/upgrade.h"
 #include "server/server.h"
-#include "wire/ws_handshake.h"
+#include "wire/websocket/ws_handshake.h"
 
 #define HEAD_BYTES_MAX    2048
 #define HEADERS_BYTES_MAX 4096

@@ -20,7 +20,7 @@
 #include "io/deadline.h"
 #include "server/config.h"
 #include "wire/http1.h"
-#include "wire/ws_decoder.h"
+#include "wire/websocket/ws_decoder.h"
 
 #define LOOP_READ_BYTES 65536
 

@@ -322,7 +322,7 @@ static enum status read_request(struct http1_message *message) {
         status = read_framing(request);
     if (status == STATUS_OK)
         status = read_host(request);
-    if (status == STATUS_OK && !http1_split_target(request))
+    if (status == STATUS_OK && !http1_request_split_target(request))
         status = STATUS_BAD_REQUEST;
     if (status == STATUS_OK)
         status = read_expectation(request);

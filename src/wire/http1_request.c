@@ -108,3 +108,48 @@ enum status http1_query_find(struct slice query, struct slice name, struct buffe
     }
     return *found ? decode(match, '+', value) : STATUS_OK;
 }
+
+static bool take_scheme(struct slice *text) {
+    static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        struct slice start = {text->data, schemes[i].size};
+        if (text->size < schemes[i].size || !http1_equal_any_case(start, schemes[i]))
+            continue;
+        *text = slice_from(*text, schemes[i].size);
+        return true;
+    }
+    return false;
+}
+
+/* The authority of an absolute target is the host, and the Host field has to say the same: a
+ * proxy in front may have routed by either. */
+static bool take_authority(struct slice *text, struct http1_request *request) {
+    size_t size = 0;
+    while (size < text->size && text->data[size] != '/' && text->data[size] != '?')
+        size++;
+    struct slice authority = {text->data, size};
+    if (!http1_is_host(authority))
+        return false;
+    if (request->host.size > 0 && !http1_equal_any_case(request->host, authority))
+        return false;
+    request->host = authority;
+    *text = slice_from(*text, size);
+    return true;
+}
+
+bool http1_request_split_target(struct http1_request *request) {
+    struct slice text = request->target;
+    if (slice_equal(text, SLICE("*"))) {
+        request->path = text;
+        return request->method == HTTP1_METHOD_OPTIONS;
+    }
+    if (!slice_starts(text, SLICE("/"))) {
+        if (!take_scheme(&text) || !take_authority(&text, request))
+            return false;
+    }
+    request->path = http1_split(&text, '?');
+    request->query = text;
+    if (request->path.size == 0)
+        request->path = SLICE("/");
+    return true;
+}

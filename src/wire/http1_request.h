@@ -43,6 +43,10 @@ struct http1_request {
     bool expect_continue; /* the peer waits for 100 Continue before it sends the body */
 };
 
+/* Sets path and query from the request's target and, in absolute form, host. False for a target
+ * that the method does not allow, or whose host differs from the Host field. */
+bool http1_request_split_target(struct http1_request *request);
+
 /* The first field of that name, in any case. */
 bool http1_header_find(const struct http1_request *request, struct slice name, struct slice *value);
 /* Whether a comma-separated field, over all its lines, lists the token; both in any case. */

@@ -6,7 +6,8 @@
 #ifndef WIRE_HTTP1_SYNTAX_H
 #define WIRE_HTTP1_SYNTAX_H
 
-#include "wire/http1_request.h"
+#include "base/slice.h"
+#include "spec/codes.h"
 
 bool http1_equal_any_case(struct slice a, struct slice b);
 /* Without the blanks and tabs around it. */
@@ -26,7 +27,5 @@ MUST_CHECK enum status http1_check_request_line(struct slice line);
 MUST_CHECK enum status http1_check_field_line(struct slice line);
 /* STATUS_OK for chunked and nothing else. */
 MUST_CHECK enum status http1_check_transfer_encoding(struct slice value);
-/* Sets path and query from the request's target and, in absolute form, host. */
-bool http1_split_target(struct http1_request *request);
 
 #endif

@@ -55,43 +55,16 @@ static bool is_digit(char byte) {
     return byte >= '0' && byte <= '9';
 }
 
-static int hex_digit(char byte) {
-    if (is_digit(byte))
-        return byte - '0';
-    char lower = (char)(byte | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-/* The value of four hexadecimal digits, or -1. */
-static int32_t hex_quad(const char *at) {
-    int32_t quad = 0;
-    for (int i = 0; i < 4; i++) {
-        int digit = hex_digit(at[i]);
-        if (digit < 0)
-            return -1;
-        quad = quad << 4 | digit;
-    }
-    return quad;
-}
-
-static bool is_high_surrogate(int32_t unit) {
-    return unit >= 0xd800 && unit <= 0xdbff;
-}
-
-static bool is_low_surrogate(int32_t unit) {
-    return unit >= 0xdc00 && unit <= 0xdfff;
-}
-
 static const char *scan_unicode_escape(struct scanner *scanner, const char *at) {
     if (scanner->end - at < 6)
         return refuse(scanner, STATUS_INVALID_JSON);
-    int32_t unit = hex_quad(at + 2);
-    if (unit < 0 || is_low_surrogate(unit))
+    int32_t unit = json_text_hex_quad(at + 2);
+    if (unit < 0 || json_text_is_low_surrogate(unit))
         return refuse(scanner, STATUS_INVALID_JSON);
-    if (!is_high_surrogate(unit))
+    if (!json_text_is_high_surrogate(unit))
         return at + 6;
     if (scanner->end - at < 12 || at[6] != '\\' || at[7] != 'u' ||
-        !is_low_surrogate(hex_quad(at + 8)))
+        !json_text_is_low_surrogate(json_text_hex_quad(at + 8)))
         return refuse(scanner, STATUS_INVALID_JSON);
     return at + 12;
 }
@@ -524,125 +497,6 @@ enum status json_scan(struct json_scan *scan, struct slice text, const struct js
     return STATUS_OK;
 }
 
-/* Between the quotes. */
-static struct slice string_content(struct json_value value) {
-    assert(value.kind == JSON_KIND_STRING && value.raw.size >= 2);
-    return (struct slice){value.raw.data + 1, value.raw.size - 2};
-}
-
-bool json_string_slice(struct json_value value, struct slice *text) {
-    if (value.kind != JSON_KIND_STRING)
-        return false;
-    struct slice content = string_content(value);
-    if (memchr(content.data, '\\', content.size))
-        return false;
-    *text = content;
-    return true;
-}
-
-/* The code point of the validated escape at *at, which moves past it. */
-static uint32_t read_escape(const char **at) {
-    const char *escape = *at;
-    *at += 2;
-    switch (escape[1]) {
-    case 'b':
-        return '\b';
-    case 'f':
-        return '\f';
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'u':
-        break;
-    default:
-        return (uint32_t)escape[1];
-    }
-    *at += 4;
-    int32_t unit = hex_quad(escape + 2);
-    if (!is_high_surrogate(unit))
-        return (uint32_t)unit;
-    *at += 6;
-    int32_t low = hex_quad(escape + 8);
-    return 0x10000u + ((uint32_t)(unit - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
-}
-
-static size_t encode_utf8(uint32_t code, char text[4]) {
-    if (code < 0x80) {
-        text[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        text[0] = (char)(0xc0 | code >> 6);
-        text[1] = (char)(0x80 | (code & 0x3f));
-        return 2;
-    }
-    if (code < 0x10000) {
-        text[0] = (char)(0xe0 | code >> 12);
-        text[1] = (char)(0x80 | (code >> 6 & 0x3f));
-        text[2] = (char)(0x80 | (code & 0x3f));
-        return 3;
-    }
-    text[0] = (char)(0xf0 | code >> 18);
-    text[1] = (char)(0x80 | (code >> 12 & 0x3f));
-    text[2] = (char)(0x80 | (code >> 6 & 0x3f));
-    text[3] = (char)(0x80 | (code & 0x3f));
-    return 4;
-}
-
-/* The next run of a string's content, decoded: plain bytes of the text, or one escape's
- * character in the given place. False at the end. */
-static bool next_run(const char **at, const char *end, char character[4], struct slice *run) {
-    if (*at == end)
-        return false;
-    if (**at == '\\') {
-        *run = (struct slice){character, encode_utf8(read_escape(at), character)};
-        return true;
-    }
-    const char *escape = memchr(*at, '\\', (size_t)(end - *at));
-    const char *run_end = escape ? escape : end;
-    *run = (struct slice){*at, (size_t)(run_end - *at)};
-    *at = run_end;
-    return true;
-}
-
-enum status json_string_decode(struct json_value value, struct buffer *out) {
-    if (value.kind != JSON_KIND_STRING)
-        return STATUS_INVALID_REQUEST;
-    struct slice content = string_content(value);
-    const char *at = content.data;
-    const char *end = content.data + content.size;
-    size_t size_before = out->size;
-    char character[4];
-    struct slice run;
-    while (next_run(&at, end, character, &run)) {
-        enum status status = buffer_append_slice(out, run);
-        if (status != STATUS_OK) {
-            out->size = size_before;
-            return status;
-        }
-    }
-    return STATUS_OK;
-}
-
-bool json_string_is(struct json_value value, struct slice text) {
-    if (value.kind != JSON_KIND_STRING)
-        return false;
-    struct slice content = string_content(value);
-    const char *at = content.data;
-    const char *end = content.data + content.size;
-    char character[4];
-    struct slice run;
-    while (next_run(&at, end, character, &run)) {
-        if (!slice_starts(text, run))
-            return false;
-        text = slice_from(text, run.size);
-    }
-    return text.size == 0;
-}
-
 bool json_u64(struct json_value value, uint64_t max, uint64_t *number) {
     if (value.kind != JSON_KIND_NUMBER)
         return false;
@@ -664,50 +518,4 @@ bool json_bool(struct json_value value, bool *flag) {
         return false;
     *flag = value.kind == JSON_KIND_TRUE;
     return true;
-}
-
-static struct slice escape_of(char byte, char text[6]) {
-    static const char short_forms[] = "\"\"\\\\\bb\ff\nn\rr\tt";
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < sizeof(short_forms) - 1; i += 2) {
-        if (short_forms[i] == byte) {
-            text[0] = '\\';
-            text[1] = short_forms[i + 1];
-            return (struct slice){text, 2};
-        }
-    }
-    memcpy(text, "\\u00", 4);
-    text[4] = digits[(unsigned char)byte >> 4];
-    text[5] = digits[(unsigned char)byte & 15];
-    return (struct slice){text, 6};
-}
-
-static enum status write_content(struct buffer *out, struct slice text) {
-    const char *at = text.data;
-    const char *end = text.data + text.size;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && at < end) {
-        const char *stop = json_text_skip_unescaped(at, end);
-        status = buffer_append(out, at, (size_t)(stop - at));
-        if (status != STATUS_OK || stop == end)
-            return status;
-        char escape[6];
-        status = buffer_append_slice(out, escape_of(*stop, escape));
-        at = stop + 1;
-    }
-    return status;
-}
-
-enum status json_write_string(struct buffer *out, struct slice text) {
-    size_t size_before = out->size;
-    enum status status = buffer_reserve(out, text.size + 2);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '"');
-    if (status == STATUS_OK && text.size > 0)
-        status = write_content(out, text);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, '"');
-    if (status != STATUS_OK)
-        out->size = size_before;
-    return status;
 }

@@ -87,6 +87,33 @@ static inline const char *json_text_skip_flat(const char *at, const char *end) {
     return at;
 }
 
+static inline int json_text_hex_digit(char byte) {
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    char lower = (char)(byte | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/* The value of four hexadecimal digits, or -1. */
+static inline int32_t json_text_hex_quad(const char *at) {
+    int32_t quad = 0;
+    for (int i = 0; i < 4; i++) {
+        int digit = json_text_hex_digit(at[i]);
+        if (digit < 0)
+            return -1;
+        quad = quad << 4 | digit;
+    }
+    return quad;
+}
+
+static inline bool json_text_is_high_surrogate(int32_t unit) {
+    return unit >= 0xd800 && unit <= 0xdbff;
+}
+
+static inline bool json_text_is_low_surrogate(int32_t unit) {
+    return unit >= 0xdc00 && unit <= 0xdfff;
+}
+
 /* Validated: from a string's opening quote to just past its closing one. */
 static inline const char *json_text_string_end(const char *at, const char *end) {
     at = json_text_skip_string(at + 1, end);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "wire/ws_handshake.h"
+#include "wire/websocket/ws_handshake.h"
 
 #define FIELD_COUNT 6
 /* glibc's matcher is slow on long texts. */

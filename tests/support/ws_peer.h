@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "wire/ws_decoder.h"
+#include "wire/websocket/ws_decoder.h"
 
 struct client_frame {
     bool final;

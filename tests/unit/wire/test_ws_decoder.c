@@ -1,4 +1,4 @@
-#include "wire/ws_decoder.h"
+#include "wire/websocket/ws_decoder.h"
 
 #include "../../support/ws_peer.h"
 #include "vectors.h"

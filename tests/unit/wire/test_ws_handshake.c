@@ -1,4 +1,4 @@
-#include "wire/ws_handshake.h"
+#include "wire/websocket/ws_handshake.h"
 
 #include "vectors.h"
 

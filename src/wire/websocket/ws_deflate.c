@@ -1,4 +1,4 @@
-#include "wire/ws_deflate.h"
+#include "wire/websocket/ws_deflate.h"
 
 #include <assert.h>
 #include <limits.h>

@@ -3,8 +3,8 @@
  * Allocates nothing but the caller's buffer; the agreement's protocol points into the policy.
  * Answers STATUS_WS_UNSUPPORTED_VERSION (426 with Sec-WebSocket-Version: 13 is due) or
  * STATUS_WS_BAD_HANDSHAKE; the response is written whole or not at all. */
-#ifndef WIRE_WS_HANDSHAKE_H
-#define WIRE_WS_HANDSHAKE_H
+#ifndef WIRE_WEBSOCKET_WS_HANDSHAKE_H
+#define WIRE_WEBSOCKET_WS_HANDSHAKE_H
 
 #include "base/buffer.h"
 

@@ -2,12 +2,12 @@
  * its quotes and backslashes are gone (RFC 6455 section 9.1). So a header is cut at its commas,
  * an element at its semicolons, a parameter at its equals sign, and then each piece must be a
  * token, which refuses every misplaced quote or separator. */
-#include "wire/ws_handshake.h"
+#include "wire/websocket/ws_handshake.h"
 
 #include <openssl/evp.h>
 #include <strings.h>
 
-#include "wire/ws_deflate.h"
+#include "wire/websocket/ws_deflate.h"
 
 #define KEY_BYTES       16
 #define KEY_CHARACTERS  24

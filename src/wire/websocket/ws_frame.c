@@ -1,4 +1,4 @@
-#include "wire/ws_frame.h"
+#include "wire/websocket/ws_frame.h"
 
 #include <assert.h>
 

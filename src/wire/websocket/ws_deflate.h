@@ -3,8 +3,8 @@
  * Each holds zlib's memory (about 256 KiB and 40 KiB), a deflater from init, an inflater from
  * its first message, until release. A full buffer answers STATUS_PAYLOAD_TOO_LARGE, data that
  * is no deflate message STATUS_WS_PROTOCOL_ERROR. No message leaves a trace for the next. */
-#ifndef WIRE_WS_DEFLATE_H
-#define WIRE_WS_DEFLATE_H
+#ifndef WIRE_WEBSOCKET_WS_DEFLATE_H
+#define WIRE_WEBSOCKET_WS_DEFLATE_H
 
 #include <zlib.h>
 

@@ -2,8 +2,8 @@
  * Any thread; pure functions. Output goes into the caller's memory or buffer, nothing is kept.
  * A buffer that is full answers its own status and is left as it was; nothing else fails.
  * A header depends on opcode, compression and size only, so one payload serves many sockets. */
-#ifndef WIRE_WS_FRAME_H
-#define WIRE_WS_FRAME_H
+#ifndef WIRE_WEBSOCKET_WS_FRAME_H
+#define WIRE_WEBSOCKET_WS_FRAME_H
 
 #include "base/buffer.h"
 

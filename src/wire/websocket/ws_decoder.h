@@ -4,12 +4,12 @@
  * twice what has arrived. STATUS_WS_PROTOCOL_ERROR, STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG
  * or what a handler answered, as soon as the bytes say so. A failed decoder stays failed; a closed
  * one delivers no more. */
-#ifndef WIRE_WS_DECODER_H
-#define WIRE_WS_DECODER_H
+#ifndef WIRE_WEBSOCKET_WS_DECODER_H
+#define WIRE_WEBSOCKET_WS_DECODER_H
 
 #include "base/utf8.h"
-#include "wire/ws_deflate.h"
-#include "wire/ws_frame.h"
+#include "wire/websocket/ws_deflate.h"
+#include "wire/websocket/ws_frame.h"
 
 /* Ends an endless message of empty fragments, which no size limit would. */
 #define WS_FRAGMENTS_MAX 1024

@@ -9,7 +9,7 @@
  * The context reads ahead, so "at a frame boundary" means that every byte it was given belongs
  * to a frame that has ended: frame_bytes is zero. Then it remembers nothing, and the next
  * decoder of the thread may use it. */
-#include "wire/ws_decoder.h"
+#include "wire/websocket/ws_decoder.h"
 
 #include <assert.h>
 #include <wslay/wslay.h>
