@@ -1,121 +1,189 @@
+/* A hash table of chains that lookups walk without a lock.
+ *
+ * A writer holds the lock. It fills an entry first and then links it at the front of its chain.
+ * A removed entry may still be under the eyes of a lookup, so it is freed only after every lookup
+ * that was running has ended. Two counters tell: a lookup counts itself in the one that `turn`
+ * names. The writer moves `turn` to the other counter and waits until the first one is zero, which
+ * new lookups cannot delay. It does so for both counters, because a lookup may read `turn` and be
+ * suspended before it counts itself.
+ *
+ * All atomic operations are sequentially consistent. The argument above needs a total order. */
 #include "auth/revocation.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
-#include "base/map.h"
+#include "base/siphash.h"
+
+/* The mean length of a chain in a full set. */
+#define ENTRIES_PER_BUCKET 4
 
 struct entry {
-    uint64_t expires_at_ms;
-    size_t key_size;
-    char key[]; /* the kind as one byte, then the id */
+    struct entry *_Atomic next;
+    uint64_t expires_at_ms; /* for writers only */
+    size_t id_size;
+    enum revocation_kind kind;
+    char id[];
 };
 
 struct revocations {
-    pthread_rwlock_t lock;
-    struct map entries;
-    atomic_size_t count; /* as in entries, for who only wants to know whether there are any */
+    pthread_mutex_t lock; /* held by the writer */
+    struct siphash_key secret;
+    size_t bucket_mask;
+    size_t count_max;
+    atomic_size_t count;
+    atomic_uint turn;
+    atomic_size_t lookups[2];
+    struct entry *_Atomic buckets[]; /* the first of each chain */
 };
 
 enum status revocations_open(struct revocations **revocations, size_t count_max) {
-    struct revocations *opened = calloc(1, sizeof(*opened));
+    size_t bucket_count = 1;
+    while (bucket_count < count_max / ENTRIES_PER_BUCKET)
+        bucket_count *= 2;
+    struct revocations *opened =
+        calloc(1, sizeof(*opened) + bucket_count * sizeof(opened->buckets[0]));
     if (!opened)
         return STATUS_OUT_OF_MEMORY;
-    int failed = pthread_rwlock_init(&opened->lock, NULL);
+    int failed = pthread_mutex_init(&opened->lock, NULL);
     assert(failed == 0);
     (void)failed;
-    map_init(&opened->entries, count_max);
+    opened->secret = siphash_process_key();
+    opened->bucket_mask = bucket_count - 1;
+    opened->count_max = count_max;
     *revocations = opened;
     return STATUS_OK;
+}
+
+static void chain_free(struct entry *entry) {
+    while (entry) {
+        struct entry *next = entry->next;
+        free(entry);
+        entry = next;
+    }
 }
 
 void revocations_close(struct revocations *revocations) {
     if (!revocations)
         return;
-    struct map_walk walk = map_walk_begin(&revocations->entries);
-    for (const struct map_entry *entry; (entry = map_walk_next(&walk));)
-        free(entry->value);
-    map_release(&revocations->entries);
-    pthread_rwlock_destroy(&revocations->lock);
+    for (size_t i = 0; i <= revocations->bucket_mask; i++)
+        chain_free(revocations->buckets[i]);
+    pthread_mutex_destroy(&revocations->lock);
     free(revocations);
 }
 
-static struct slice make_key(char *memory, enum revocation_kind kind, struct slice id) {
-    memory[0] = (char)kind;
-    memcpy(memory + 1, id.data, id.size);
-    return (struct slice){memory, id.size + 1};
+/* An id hashes alike for every kind; kinds are told apart in the chain. */
+static struct entry *_Atomic *bucket_of(struct revocations *revocations, struct slice id) {
+    return &revocations->buckets[siphash(revocations->secret, id) & revocations->bucket_mask];
 }
 
-static void drop_expired(struct revocations *revocations, uint64_t now_ms) {
-    struct map_walk walk = map_walk_begin(&revocations->entries);
-    for (const struct map_entry *entry; (entry = map_walk_next(&walk));) {
-        struct entry *old = entry->value;
-        if (old->expires_at_ms <= now_ms) {
-            map_remove(&revocations->entries, entry->key);
-            free(old);
-        }
-    }
+static struct entry *find(struct revocations *revocations, enum revocation_kind kind,
+                          struct slice id) {
+    struct entry *entry = *bucket_of(revocations, id);
+    while (entry &&
+           !(entry->kind == kind && slice_equal((struct slice){entry->id, entry->id_size}, id)))
+        entry = entry->next;
+    return entry;
 }
 
-static enum status insert(struct revocations *revocations, struct slice key,
-                          uint64_t expires_at_ms) {
-    struct entry *made = malloc(sizeof(*made) + key.size);
-    if (!made)
-        return STATUS_OUT_OF_MEMORY;
-    made->expires_at_ms = expires_at_ms;
-    made->key_size = key.size;
-    memcpy(made->key, key.data, key.size);
-    enum status status =
-        map_insert(&revocations->entries, (struct slice){made->key, made->key_size}, made);
-    if (status != STATUS_OK)
-        free(made);
-    return status;
+/* ---- lookups ---- */
+
+static bool has(struct revocations *revocations, enum revocation_kind kind, struct slice id) {
+    return id.data && find(revocations, kind, id) != NULL;
 }
 
-enum status revocations_add(struct revocations *revocations, enum revocation_kind kind,
-                            struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
-    char memory[REVOCATION_ID_BYTES_MAX + 1];
-    assert((unsigned)kind < REVOCATION_KIND_COUNT);
-    if (id.size == 0 || id.size > REVOCATION_ID_BYTES_MAX)
-        return STATUS_INVALID_REQUEST;
-    struct slice key = make_key(memory, kind, id);
-    pthread_rwlock_wrlock(&revocations->lock);
-    enum status status = STATUS_OK;
-    struct entry *known = map_find(&revocations->entries, key);
-    if (known) {
-        known->expires_at_ms =
-            known->expires_at_ms > expires_at_ms ? known->expires_at_ms : expires_at_ms;
-    } else {
-        status = insert(revocations, key, expires_at_ms);
-        if (status == STATUS_LIMIT_REACHED) {
-            drop_expired(revocations, now_ms);
-            status = insert(revocations, key, expires_at_ms);
-        }
-    }
-    atomic_store(&revocations->count, revocations->entries.count);
-    pthread_rwlock_unlock(&revocations->lock);
-    return status;
-}
-
-static bool has(const struct revocations *revocations, enum revocation_kind kind, struct slice id) {
-    char memory[REVOCATION_ID_BYTES_MAX + 1];
-    return id.data && id.size <= REVOCATION_ID_BYTES_MAX &&
-           map_find(&revocations->entries, make_key(memory, kind, id)) != NULL;
-}
-
-/* Without looking at the time: who was revoked stays so, also by a clock that steps. */
+/* The time does not matter: a revoked token stays revoked, also when the clock steps. */
 bool revocations_has(struct revocations *revocations, const struct principal *principal) {
-    if (atomic_load(&revocations->count) == 0)
+    if (revocations->count == 0)
         return false;
-    pthread_rwlock_rdlock(&revocations->lock);
+    atomic_size_t *lookups = &revocations->lookups[revocations->turn];
+    ++*lookups;
     bool found = has(revocations, REVOCATION_SESSION, principal->session_id) ||
                  has(revocations, REVOCATION_DEVICE, principal->device_id) ||
                  has(revocations, REVOCATION_TOKEN, principal->token_id);
-    pthread_rwlock_unlock(&revocations->lock);
+    --*lookups;
     return found;
 }
 
 size_t revocations_count(struct revocations *revocations) {
-    return atomic_load(&revocations->count);
+    return revocations->count;
+}
+
+/* ---- writers ---- */
+
+/* Returns when every lookup that was running has ended. A lookup takes microseconds. */
+static void wait_for_lookups(struct revocations *revocations) {
+    for (int i = 0; i < 2; i++) {
+        unsigned turn = revocations->turn;
+        revocations->turn = turn ^ 1;
+        while (revocations->lookups[turn] > 0)
+            sched_yield();
+    }
+}
+
+/* Removed entries keep their next pointer until lookups are over, and are listed in an array. */
+static enum status drop_expired(struct revocations *revocations, uint64_t now_ms) {
+    struct entry **removed = malloc(revocations->count * sizeof(struct entry *));
+    size_t removed_count = 0;
+    if (!removed)
+        return STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; i <= revocations->bucket_mask; i++) {
+        struct entry *_Atomic *at = &revocations->buckets[i];
+        for (struct entry *entry = *at; entry; entry = *at) {
+            if (entry->expires_at_ms > now_ms) {
+                at = &entry->next;
+                continue;
+            }
+            *at = entry->next;
+            removed[removed_count++] = entry;
+        }
+    }
+    revocations->count -= removed_count;
+    wait_for_lookups(revocations);
+    for (size_t i = 0; i < removed_count; i++)
+        free(removed[i]);
+    free(removed);
+    return STATUS_OK;
+}
+
+static enum status insert(struct revocations *revocations, enum revocation_kind kind,
+                          struct slice id, uint64_t expires_at_ms) {
+    struct entry *_Atomic *bucket = bucket_of(revocations, id);
+    struct entry *made = malloc(sizeof(*made) + id.size);
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    made->next = *bucket;
+    made->expires_at_ms = expires_at_ms;
+    made->kind = kind;
+    made->id_size = id.size;
+    memcpy(made->id, id.data, id.size);
+    *bucket = made;
+    revocations->count++;
+    return STATUS_OK;
+}
+
+enum status revocations_add(struct revocations *revocations, enum revocation_kind kind,
+                            struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
+    assert((unsigned)kind < REVOCATION_KIND_COUNT);
+    if (id.size == 0 || id.size > REVOCATION_ID_BYTES_MAX)
+        return STATUS_INVALID_REQUEST;
+    pthread_mutex_lock(&revocations->lock);
+    enum status status = STATUS_OK;
+    struct entry *known = find(revocations, kind, id);
+    if (known) {
+        known->expires_at_ms =
+            known->expires_at_ms > expires_at_ms ? known->expires_at_ms : expires_at_ms;
+        goto out;
+    }
+    if (revocations->count == revocations->count_max)
+        status = drop_expired(revocations, now_ms);
+    if (status == STATUS_OK && revocations->count == revocations->count_max)
+        status = STATUS_LIMIT_REACHED;
+    if (status == STATUS_OK)
+        status = insert(revocations, kind, id, expires_at_ms);
+out:
+    pthread_mutex_unlock(&revocations->lock);
+    return status;
 }

@@ -1,15 +1,14 @@
-/* What was revoked: sessions, devices and single tokens, each until no such token can be valid.
- * Any thread: looked up at every connect and by every open connection, written rarely; a reader
- * waits only while somebody writes, and not at all while nothing is revoked.
- * Owns copies of the ids. At most count_max of them; what has expired makes room first, and beyond
- * that adding is STATUS_LIMIT_REACHED: a revocation is never forgotten in silence.
- * Memory only: what must outlive the process is in the store, and added again at start. */
+/* The set of revoked sessions, devices and tokens. An entry stays until no such token can be valid.
+ * Any thread. Lookups take no lock and never wait; writers wait for one another only.
+ * Owns copies of the ids, at most count_max of them. Expired entries are removed to make room.
+ * STATUS_LIMIT_REACHED when the set is still full then: a revocation is never dropped silently.
+ * In memory only: the store keeps revocations, and the server adds them again at start. */
 #ifndef AUTH_REVOCATION_H
 #define AUTH_REVOCATION_H
 
 #include "auth/principal.h"
 
-/* Stored by number. */
+/* The store holds these numbers. */
 enum revocation_kind {
     REVOCATION_SESSION,
     REVOCATION_DEVICE,
@@ -23,10 +22,10 @@ struct revocations;
 
 MUST_CHECK enum status revocations_open(struct revocations **revocations, size_t count_max);
 void revocations_close(struct revocations *revocations);
-/* One that is there already keeps the later of the two times. */
+/* An entry that exists keeps the later of the two expiry times. */
 MUST_CHECK enum status revocations_add(struct revocations *revocations, enum revocation_kind kind,
                                        struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
-/* Whether the principal's session, device or token is among them. */
+/* Whether the set holds the principal's session, device or token. */
 bool revocations_has(struct revocations *revocations, const struct principal *principal);
 size_t revocations_count(struct revocations *revocations);
 

@@ -27,7 +27,7 @@ static void a_session_a_device_and_a_token_are_revoked_each_by_its_own_id(void *
     assert_false(has_after(REVOCATION_SESSION, SLICE("s11")));
 }
 
-static void who_has_no_ids_is_never_revoked(void **state) {
+static void a_principal_without_ids_is_never_revoked(void **state) {
     (void)state;
     struct revocations *revocations;
     assert_ok(revocations_open(&revocations, 10));
@@ -37,7 +37,7 @@ static void who_has_no_ids_is_never_revoked(void **state) {
     revocations_close(revocations);
 }
 
-static void only_what_has_expired_makes_room(void **state) {
+static void only_expired_entries_make_room(void **state) {
     (void)state;
     struct revocations *revocations;
     assert_ok(revocations_open(&revocations, 2));
@@ -53,7 +53,7 @@ static void only_what_has_expired_makes_room(void **state) {
     revocations_close(revocations);
 }
 
-static void the_later_time_of_two_counts(void **state) {
+static void the_later_of_two_expiry_times_is_kept(void **state) {
     (void)state;
     struct revocations *revocations;
     assert_ok(revocations_open(&revocations, 1));
@@ -88,7 +88,7 @@ static void *look(void *user) {
     return NULL;
 }
 
-static void readers_see_a_revocation_while_others_are_written(void **state) {
+static void lookups_see_a_revocation_while_others_are_added(void **state) {
     (void)state;
     struct revocations *revocations;
     pthread_t readers[3];
@@ -106,14 +106,75 @@ static void readers_see_a_revocation_while_others_are_written(void **state) {
     revocations_close(revocations);
 }
 
+struct churn {
+    struct revocations *revocations;
+    atomic_bool is_over;
+    atomic_size_t lookups;
+};
+
+static void *look_until_over(void *user) {
+    struct churn *churn = user;
+    const struct principal held = {.session_id = {"held", 4}, .token_id = {"other1", 6}};
+    while (!churn->is_over) {
+        assert_true(revocations_has(churn->revocations, &held));
+        (void)revocations_has(churn->revocations, &who);
+        churn->lookups++;
+    }
+    return NULL;
+}
+
+/* A full set of eight: each ninth entry removes the expired ones under the lookups' feet. */
+static void lookups_run_while_expired_entries_are_removed(void **state) {
+    (void)state;
+    struct churn churn = {.lookups = 0};
+    pthread_t readers[3];
+    assert_ok(revocations_open(&churn.revocations, 8));
+    assert_ok(revocations_add(churn.revocations, REVOCATION_SESSION, SLICE("held"), UINT64_MAX, 0));
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&readers[i], NULL, look_until_over, &churn), 0);
+    for (uint64_t i = 0; i < 2000 || churn.lookups < 1000; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "other%llu", (unsigned long long)i);
+        assert_ok(revocations_add(churn.revocations, REVOCATION_TOKEN, slice_of(id), i, i));
+        assert_true(revocations_count(churn.revocations) <= 8);
+    }
+    churn.is_over = true;
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(readers[i], NULL);
+    revocations_close(churn.revocations);
+}
+
+static void a_set_of_many_entries_finds_each_by_its_kind(void **state) {
+    (void)state;
+    struct revocations *revocations;
+    assert_ok(revocations_open(&revocations, 1000));
+    for (int i = 0; i < 1000; i++) {
+        char id[16];
+        snprintf(id, sizeof(id), "id%d", i);
+        assert_ok(revocations_add(revocations, REVOCATION_DEVICE, slice_of(id), 100, 0));
+    }
+    assert_int_equal(revocations_count(revocations), 1000);
+    for (int i = 0; i < 1000; i++) {
+        char id[16];
+        snprintf(id, sizeof(id), "id%d", i);
+        const struct principal device = {.device_id = slice_of(id)};
+        const struct principal session = {.session_id = slice_of(id)};
+        assert_true(revocations_has(revocations, &device));
+        assert_false(revocations_has(revocations, &session));
+    }
+    revocations_close(revocations);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_a_device_and_a_token_are_revoked_each_by_its_own_id),
-        cmocka_unit_test(who_has_no_ids_is_never_revoked),
-        cmocka_unit_test(only_what_has_expired_makes_room),
-        cmocka_unit_test(the_later_time_of_two_counts),
+        cmocka_unit_test(a_principal_without_ids_is_never_revoked),
+        cmocka_unit_test(only_expired_entries_make_room),
+        cmocka_unit_test(the_later_of_two_expiry_times_is_kept),
         cmocka_unit_test(ids_that_no_token_has_are_refused),
-        cmocka_unit_test(readers_see_a_revocation_while_others_are_written),
+        cmocka_unit_test(lookups_see_a_revocation_while_others_are_added),
+        cmocka_unit_test(lookups_run_while_expired_entries_are_removed),
+        cmocka_unit_test(a_set_of_many_entries_finds_each_by_its_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
