@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "harness.h"
 #include "http/admit/gate.h"
+#include "server/config_options.h"
 
 #define TOPIC         "bench:auth"
 #define PARALLEL_MAX  1024
@@ -139,8 +140,9 @@ static double verify_us(const struct bench_server *server, struct slice token) {
     const struct principal *principal;
     struct config_error error;
     struct key_message message;
-    if (config_load(&config, environment, &flag, 1, &error) != STATUS_OK ||
-        gate_init(&gate, &config, &message) != STATUS_OK)
+    bool is_loaded = config_load(&config, environment, &flag, 1, &error) == STATUS_OK;
+    const struct gate_options options = config_gate_options(&config);
+    if (!is_loaded || gate_init(&gate, &options, &message) != STATUS_OK)
         bench_fail("the keys of %s cannot be read", server->folder);
     double begun = bench_seconds();
     for (unsigned i = 0; i < VERIFICATIONS; i++) {

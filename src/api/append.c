@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "api/append_answer.h"
 #include "api/handlers.h"
 #include "authority/append_read.h"
 #include "authority/body_hash.h"
-#include "server/server.h"
 
 #define ARENA_BYTES_MAX   (128u << 20)
 #define ANSWER_BYTES_MAX  (48u << 20)
@@ -64,8 +64,8 @@ static void work_back(struct loop_task *task) {
     struct append_work *work =
         (struct append_work *)((char *)task - offsetof(struct append_work, back));
     struct exchange *exchange = work->exchange;
-    server_append_seen(exchange->server, work->request.status,
-                       clock_mono_ms(&exchange->loop->clock));
+    store_health_note(&api_of(exchange)->health, work->request.status,
+                      clock_mono_ms(&exchange->loop->clock));
     if (!exchange_unref(exchange))
         return;
     if (work->request.status == STATUS_OK)
@@ -83,7 +83,7 @@ static void work_done(struct append_group *group) {
 }
 
 static enum status check_hash(struct append_work *work, struct json_value body) {
-    enum status status = body_hash_check(&work->exchange->loop->reader, body);
+    enum status status = body_hash_check(api_parser(work->exchange), body);
     const char *message = "event_hash must be 64 hexadecimal digits, with or without sha256:.";
     if (status != STATUS_OK)
         append_refuse(&work->request, status, status == STATUS_INVALID_REQUEST ? message : NULL);
@@ -92,7 +92,7 @@ static enum status check_hash(struct append_work *work, struct json_value body) 
 
 static enum status work_read(struct append_work *work, enum append_kind kind, struct slice id) {
     struct exchange *exchange = work->exchange;
-    const struct json_limits limits = {exchange->server->body_bytes_max, JSON_DEPTH_MAX};
+    const struct json_limits limits = {exchange->http->options.append_bytes_max, JSON_DEPTH_MAX};
     struct slice text = buffer_slice(&exchange->body);
     struct json_value body;
     /* A body in which everything is optional may be left out. */
@@ -101,8 +101,7 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
         append_refuse(&work->request, status, NULL);
         return status;
     }
-    status =
-        append_read(&exchange->loop->reader, kind, id, body, &work->group.arena, &work->request);
+    status = append_read(api_parser(exchange), kind, id, body, &work->group.arena, &work->request);
     return status == STATUS_OK && kind == APPEND_AUDIT_EVENT ? check_hash(work, body) : status;
 }
 
@@ -124,7 +123,7 @@ static void append(struct exchange *exchange, enum append_kind kind, struct slic
     enum status status = work_read(work, kind, id);
     if (status == STATUS_OK) {
         exchange_ref(exchange);
-        status = writer_post(exchange->server->writer, &work->group);
+        status = writer_post(api_of(exchange)->writer, &work->group);
         if (status == STATUS_OK)
             return;
         append_refuse(&work->request, status, NULL);
@@ -143,7 +142,7 @@ void handle_run_create(struct exchange *exchange) {
 }
 
 void handle_run_append(struct exchange *exchange) {
-    append(exchange, APPEND_RUN_EVENT, exchange->parameters[0]);
+    append(exchange, APPEND_RUN_EVENT, exchange->match.parameters[0]);
 }
 
 void handle_worker_create(struct exchange *exchange) {
@@ -151,19 +150,19 @@ void handle_worker_create(struct exchange *exchange) {
 }
 
 void handle_worker_heartbeat(struct exchange *exchange) {
-    append(exchange, APPEND_WORKER_HEARTBEAT, exchange->parameters[0]);
+    append(exchange, APPEND_WORKER_HEARTBEAT, exchange->match.parameters[0]);
 }
 
 void handle_worker_status(struct exchange *exchange) {
-    append(exchange, APPEND_WORKER_STATUS, exchange->parameters[0]);
+    append(exchange, APPEND_WORKER_STATUS, exchange->match.parameters[0]);
 }
 
 void handle_worker_append(struct exchange *exchange) {
-    append(exchange, APPEND_WORKER_EVENT, exchange->parameters[0]);
+    append(exchange, APPEND_WORKER_EVENT, exchange->match.parameters[0]);
 }
 
 void handle_topic_append(struct exchange *exchange) {
-    append(exchange, APPEND_TOPIC_EVENT, exchange->parameters[0]);
+    append(exchange, APPEND_TOPIC_EVENT, exchange->match.parameters[0]);
 }
 
 void handle_notification(struct exchange *exchange) {

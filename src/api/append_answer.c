@@ -1,7 +1,6 @@
 #include "api/append_answer.h"
 
 #include "authority/event_json.h"
-#include "delivery/telemetry.h"
 #include "wire/json.h"
 
 #define DETAILS_BYTES_MAX 8192
@@ -94,7 +93,7 @@ static enum status write_item_error(struct buffer *out, struct exchange *exchang
                                     const struct append_request *request) {
     struct buffer details;
     buffer_init(&details, DETAILS_BYTES_MAX);
-    telemetry_exchange_refused(exchange, request->status, append_refused_topic(request));
+    exchange_log_refusal(exchange, request->status, append_refused_topic(request));
     enum status status = append_write_details(&details, request);
     const struct exchange_error error = {.status = request->status,
                                          .message = request->refusal.message,

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "api/api.h"
 #include "api/append_answer.h"
 #include "api/handlers.h"
 #include "authority/append_read.h"
-#include "server/server.h"
 #include "wire/json_items.h"
 
 #define GROUPS_MAX        2
@@ -59,7 +59,7 @@ static void group_charge(struct batch_group *group, size_t bytes) {
     if (bytes == group->charged_bytes)
         return;
     /* Less is more by the complement, as unsigned numbers go. */
-    atomic_fetch_add_explicit(&group->exchange->server->batches_bytes, bytes - group->charged_bytes,
+    atomic_fetch_add_explicit(&api_of(group->exchange)->batches_bytes, bytes - group->charged_bytes,
                               memory_order_relaxed);
     group->charged_bytes = bytes;
 }
@@ -71,9 +71,8 @@ static size_t group_bytes(const struct batch_group *group) {
 }
 
 static bool is_over_limit(const struct batch *batch) {
-    const struct server *server = batch->exchange->server;
-    return atomic_load_explicit(&server->batches_bytes, memory_order_relaxed) >
-           server->config.batches_bytes_max;
+    const struct api *api = api_of(batch->exchange);
+    return atomic_load_explicit(&api->batches_bytes, memory_order_relaxed) > api->batches_bytes_max;
 }
 
 static void group_free(struct batch_group *group) {
@@ -108,8 +107,8 @@ static void group_back(struct loop_task *task) {
         (struct batch_group *)((char *)task - offsetof(struct batch_group, back));
     struct exchange *exchange = group->exchange;
     for (size_t i = 0; i < group->group.request_count; i++)
-        server_append_seen(exchange->server, group->group.requests[i].status,
-                           clock_mono_ms(&exchange->loop->clock));
+        store_health_note(&api_of(exchange)->health, group->group.requests[i].status,
+                          clock_mono_ms(&exchange->loop->clock));
     group->is_back = true;
     group_charge(group, group_bytes(group));
     if (exchange_unref(exchange))
@@ -168,7 +167,7 @@ static void batch_post(struct batch *batch) {
     *(batch->first ? &batch->last->next : &batch->first) = group;
     batch->last = group;
     exchange_ref(batch->exchange);
-    enum status status = writer_post(batch->exchange->server->writer, &group->group);
+    enum status status = writer_post(api_of(batch->exchange)->writer, &group->group);
     if (status == STATUS_OK)
         return;
     group_refuse(group, status);
@@ -202,7 +201,7 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
     }
     batch->filling->item_bytes += item->value.raw.size;
     /* A refusal stays in the request. */
-    enum status status = append_read_item(&batch->exchange->loop->reader, item->value,
+    enum status status = append_read_item(api_parser(batch->exchange), item->value,
                                           &batch->filling->group.arena, request);
     assert(status == request->status);
     (void)status;
@@ -424,7 +423,7 @@ static bool format_of(const struct http1_request *request, enum json_items_forma
 }
 
 void handle_batch(struct exchange *exchange) {
-    const struct json_limits limits = {exchange->server->item_bytes_max, JSON_DEPTH_MAX};
+    const struct json_limits limits = {api_of(exchange)->item_bytes_max, JSON_DEPTH_MAX};
     enum json_items_format format;
     if (!format_of(exchange->request, &format)) {
         exchange_answer_error(exchange,

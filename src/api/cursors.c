@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "api/handlers.h"
 #include "delivery/telemetry.h"
 #include "delivery/viewer.h"
 #include "http/admit/entitle.h"
 #include "http/store_read.h"
-#include "server/server.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
@@ -87,7 +87,7 @@ static enum status deny(struct store_read *read, const struct topic_cursor *curs
                                 .principal = {who, principal_name(exchange->principal, who)},
                                 .topic = row->topic_name,
                                 .dialect = LABEL_DIALECT_HTTP};
-    telemetry_refused(exchange->server, cause, row->grant.status);
+    telemetry_refused(exchange->http->telemetry, cause, row->grant.status);
     row->has_window = false;
     return name_by_rule(read->more, cursor, row);
 }
@@ -171,7 +171,7 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
     if (row->grant.status != STATUS_OK)
         return deny(read, cursor, row);
     if (row->has_window) {
-        row->policy = policy_of(&read->exchange->server->config.policies, row->topic_name);
+        row->policy = policy_of(api_of(read->exchange)->policies, row->topic_name);
         row->window = (struct topic_window){row->topic.oldest_seq, row->topic.head_seq,
                                             row->policy->replay_budget_events};
     }

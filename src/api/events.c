@@ -14,14 +14,14 @@
 
 /* ---- a page ------------------------------------------------------------------------------- */
 
-struct list {
+struct event_list {
     struct store_read *read;
     uint64_t count;
     uint64_t last_seq;
 };
 
 static enum status list_event(void *user, const struct store_event *event) {
-    struct list *list = user;
+    struct event_list *list = user;
     struct buffer *out = &list->read->out;
     if (list->count == list->read->limit || out->size >= LIST_BYTES) {
         list->read->has_more = true;
@@ -36,7 +36,7 @@ static enum status list_event(void *user, const struct store_event *event) {
 }
 
 static void read_list(struct store_read *read, struct store_session *session) {
-    struct list list = {read, 0, read->after_seq};
+    struct event_list list = {read, 0, read->after_seq};
     struct store_entity entity;
     enum status status = store_read_entity(read, session, &entity);
     if (status == STATUS_OK)

@@ -1,9 +1,9 @@
 /* What fan-out is doing: the driver, the counters of delivery, the windows of the busiest topics.
  */
+#include "api/api.h"
 #include "api/handlers.h"
 #include "delivery/telemetry.h"
 #include "http/store_read.h"
-#include "server/server.h"
 #include "wire/object_writer.h"
 
 #define TOPIC_LIMIT_DEFAULT 20
@@ -26,24 +26,24 @@ static bool add_cause(void *user, const struct cause *cause) {
     return list->status == STATUS_OK && list->count < CAUSES_SHOWN;
 }
 
-static void put_causes(struct object_writer *object, struct server *server) {
+static void put_causes(struct object_writer *object, struct api *api) {
     const struct cause_filter filter = {.disconnected_only = true};
     object_json(object, SLICE("recent_disconnect_causes"), SLICE("["));
     struct cause_list list = {object->out, 0, object->status};
     if (list.status == STATUS_OK)
-        causes_walk(server->causes, &filter, &list, add_cause);
+        causes_walk(api->telemetry->causes, &filter, &list, add_cause);
     if (list.status == STATUS_OK)
         list.status = buffer_append_byte(object->out, ']');
     object->status = list.status;
 }
 
-static uint64_t active_consumers(struct server *server) {
+static uint64_t active_consumers(struct api *api) {
     uint64_t mono_ms = clock_now().mono_ns / CLOCK_NS_PER_MS;
-    return consumers_active(server->consumers, mono_ms) +
+    return consumers_active(api->consumers, mono_ms) +
            metrics_get_all(METRIC_SYNC_SOCKET_CONNECTIONS);
 }
 
-static enum status write_delivery(struct buffer *out, struct server *server) {
+static enum status write_delivery(struct buffer *out, struct api *api) {
     struct object_writer object = object_begin(out);
     object_number(&object, SLICE("total_polls"), metrics_get_all(METRIC_KHALA_FANOUT_POLLS));
     object_number(&object, SLICE("throttled_polls"),
@@ -55,8 +55,8 @@ static enum status write_delivery(struct buffer *out, struct server *server) {
     object_number(&object, SLICE("slow_consumer_evictions"),
                   metrics_get_all(METRIC_SYNC_SLOW_CONSUMER_EVICTIONS));
     object_number(&object, SLICE("served_messages"), metrics_get_all(METRIC_KHALA_FANOUT_FRAMES));
-    object_number(&object, SLICE("active_consumers"), active_consumers(server));
-    put_causes(&object, server);
+    object_number(&object, SLICE("active_consumers"), active_consumers(api));
+    put_causes(&object, api);
     return object_end(&object);
 }
 
@@ -99,11 +99,11 @@ static enum status write_topic(struct buffer *out, const struct policy *policy,
 }
 
 static enum status write_windows(struct store_read *read, struct store_session *session) {
-    struct server *server = read->exchange->server;
+    struct api *api = api_of(read->exchange);
     struct topic_counts *counts = NULL;
     size_t count = 0;
-    enum status status =
-        topic_activity_top(server->activity, &read->arena, (size_t)read->limit, &counts, &count);
+    enum status status = topic_activity_top(api->telemetry->activity, &read->arena,
+                                            (size_t)read->limit, &counts, &count);
     for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         struct store_topic topic = {0};
         status = store_load_topic(session, counts[i].topic, &read->arena, &topic);
@@ -113,8 +113,8 @@ static enum status write_windows(struct store_read *read, struct store_session *
         if (status == STATUS_OK && i > 0)
             status = buffer_append_byte(&read->out, ',');
         if (status == STATUS_OK)
-            status = write_topic(&read->out, policy_of(&server->config.policies, counts[i].topic),
-                                 &counts[i], &topic);
+            status = write_topic(&read->out, policy_of(api->policies, counts[i].topic), &counts[i],
+                                 &topic);
     }
     return status;
 }
@@ -124,7 +124,7 @@ static enum status write_windows(struct store_read *read, struct store_session *
 static enum status write_rest(struct store_read *read, struct store_session *session) {
     enum status status = buffer_append_slice(&read->out, SLICE("\"delivery_metrics\":"));
     if (status == STATUS_OK)
-        status = write_delivery(&read->out, read->exchange->server);
+        status = write_delivery(&read->out, api_of(read->exchange));
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, SLICE(",\"topic_windows\":["));
     if (status == STATUS_OK)

@@ -1,8 +1,8 @@
 #include <stdatomic.h>
 
+#include "api/api.h"
 #include "api/handlers.h"
 #include "http/store_read.h"
-#include "server/server.h"
 
 void handle_live(struct exchange *exchange) {
     exchange_answer_json(exchange, 200, SLICE("{\"status\":\"live\"}\n"));
@@ -19,15 +19,16 @@ static void read_ready(struct store_read *read, struct store_session *session) {
 }
 
 void handle_ready(struct exchange *exchange) {
-    struct server *server = exchange->server;
-    if (atomic_load(&server->ending)) {
+    struct api *api = api_of(exchange);
+    if (atomic_load(&api->is_ending)) {
         exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
         return;
     }
-    if (!server_store_works(server, clock_mono_ms(&exchange->loop->clock))) {
-        exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_STORE_UNAVAILABLE,
-                                                                 .reason_code = reason_code(
-                                                                     server_store_reason(server))});
+    if (!store_health_is_good(&api->health, clock_mono_ms(&exchange->loop->clock))) {
+        exchange_answer_error(
+            exchange, &(struct exchange_error){.status = STATUS_STORE_UNAVAILABLE,
+                                               .reason_code = reason_code(store_health_reason(
+                                                   &api->health, api->writer))});
         return;
     }
     struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_ready);

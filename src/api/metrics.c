@@ -1,19 +1,19 @@
 /* GET /metrics: what was counted, and what is measured now. */
 #include "base/metrics.h"
+#include "api/api.h"
 #include "api/exposition.h"
 #include "api/handlers.h"
+#include "api/process_stats.h"
 #include "http/exchange.h"
-#include "server/process_stats.h"
-#include "server/server.h"
 
-static void measure_process(const struct server *server) {
+static void measure_process(const struct api *api) {
     const struct process_stats stats = process_stats_read();
     const struct clock_reading now = clock_now();
-    uint64_t uptime_ns = now.mono_ns - server->started.mono_ns;
+    uint64_t uptime_ns = now.mono_ns - api->started.mono_ns;
     metrics_set(METRIC_BUILD_INFO, METRIC_PLAIN, 1);
     metrics_set(METRIC_UPTIME_SECONDS, METRIC_PLAIN, uptime_ns);
     metrics_set(METRIC_PROCESS_START_TIME_SECONDS, METRIC_PLAIN,
-                server->started.wall_ms * CLOCK_NS_PER_MS);
+                api->started.wall_ms * CLOCK_NS_PER_MS);
     metrics_set(METRIC_PROCESS_RESIDENT_MEMORY_BYTES, METRIC_PLAIN, stats.resident_bytes);
     metrics_set(METRIC_PROCESS_CPU_SECONDS, METRIC_PLAIN, stats.cpu_ns);
     metrics_set(METRIC_PROCESS_OPEN_FDS, METRIC_PLAIN, stats.open_fds);
@@ -21,38 +21,36 @@ static void measure_process(const struct server *server) {
     metrics_set(METRIC_PROCESS_THREADS, METRIC_PLAIN, stats.threads);
 }
 
-static void measure_projection(const struct server *server) {
-    const struct projector_stats stats = projector_stats(server->projector);
+static void measure_projection(const struct api *api) {
+    const struct projector_stats stats = projector_stats(api->projector);
     metrics_set(METRIC_KHALA_PROJECTION_UPDATES, METRIC_PLAIN, stats.updates);
     metrics_set(METRIC_KHALA_PROJECTION_SKIPPED, METRIC_PLAIN, stats.skipped);
     metrics_set(METRIC_KHALA_PROJECTION_FAILURES, METRIC_PLAIN, stats.failures);
     metrics_set(METRIC_KHALA_PROJECTION_GIVEN_UP, METRIC_PLAIN, stats.given_up);
     metrics_set(METRIC_KHALA_PROJECTION_CACHE_MISSES, METRIC_PLAIN, stats.cache_misses);
     metrics_set(METRIC_KHALA_PROJECTION_CACHE_BYTES, METRIC_PLAIN, stats.cache_bytes);
-    metrics_set(METRIC_KHALA_PROJECTION_REFUSED, METRIC_PLAIN,
-                writer_stats(server->writer).underived);
+    metrics_set(METRIC_KHALA_PROJECTION_REFUSED, METRIC_PLAIN, writer_stats(api->writer).underived);
 }
 
-static void measure(struct server *server, uint64_t mono_ms) {
-    const struct hub_stats hub = hub_stats(server->hub);
-    measure_process(server);
-    measure_projection(server);
-    metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, atomic_load(&server->conn_count));
-    metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN,
-                store_pool_waiting(server->store_pool));
-    metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, server_store_works(server, mono_ms));
+static void measure(struct api *api, uint64_t mono_ms) {
+    const struct hub_stats hub = hub_stats(api->hub);
+    measure_process(api);
+    measure_projection(api);
+    metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, atomic_load(&api->http->conn_count));
+    metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN, store_pool_waiting(api->store_pool));
+    metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, store_health_is_good(&api->health, mono_ms));
     metrics_set(METRIC_KHALA_FANOUT_CONSUMERS, METRIC_PLAIN,
-                consumers_active(server->consumers, mono_ms));
+                consumers_active(api->consumers, mono_ms));
     metrics_set(METRIC_KHALA_FANOUT_WINDOW_TOPICS, METRIC_PLAIN, hub.topics);
     metrics_set(METRIC_KHALA_FANOUT_WINDOW_BYTES, METRIC_PLAIN, hub.bytes);
     metrics_set(METRIC_SYNC_SNAPSHOT_BYTES, METRIC_PLAIN,
-                snapshots_bytes(server->snapshot_service.snapshots));
+                snapshots_bytes(api->snapshot_service->snapshots));
 }
 
 void handle_metrics(struct exchange *exchange) {
     uint64_t numbers[METRIC_SLOT_COUNT];
     struct buffer out;
-    measure(exchange->server, clock_mono_ms(&exchange->loop->clock));
+    measure(api_of(exchange), clock_mono_ms(&exchange->loop->clock));
     metrics_read(numbers);
     buffer_init(&out, EXPOSITION_BYTES_MAX);
     enum status status = exposition_write(&out, numbers);

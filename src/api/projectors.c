@@ -72,7 +72,7 @@ static void read_checkpoint(struct store_read *read, struct store_session *sessi
 }
 
 void handle_checkpoint(struct exchange *exchange) {
-    enum document_kind projection = document_kind_of(exchange->parameters[0]);
+    enum document_kind projection = document_kind_of(exchange->match.parameters[0]);
     if (projection != DOCUMENT_NONE)
         handle_read(exchange, document_row(projection)->entity, read_checkpoint);
     else

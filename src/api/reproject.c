@@ -6,12 +6,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "api/handlers.h"
 #include "authority/append_read.h"
 #include "base/log.h"
 #include "http/exchange.h"
 #include "projector/reproject.h"
-#include "server/server.h"
 #include "wire/json.h"
 
 #define ID_BYTES_MAX    4096
@@ -23,7 +23,7 @@ struct reproject_work {
     struct writer_job job;
     struct loop_task back;
     struct exchange *exchange;
-    struct server *server;
+    struct api *api;
     /* What is asked for: one entity, or all. */
     enum document_kind document; /* the kind that is rebuilt now */
     struct buffer id;
@@ -75,7 +75,7 @@ static void saw_drift(void *user, const struct reproject_drift *drift) {
 static void saw_commit(void *user, const struct store_batch *batch) {
     struct reproject_work *work = user;
     /* Rewritten documents come without events: what is not in the batch is read from the store. */
-    writer_announce(work->server->writer, batch, NULL);
+    writer_announce(work->api->writer, batch, NULL);
 }
 
 static enum status keep_entity(void *user, const struct store_entity *entity) {
@@ -131,7 +131,7 @@ static enum status rebuild_entity(struct reproject_work *work, struct store_sess
     struct reproject_result result;
     enum status status = reproject(session, &options, &result);
     if (result.drifted > 0)
-        projector_forget(work->server->projector, work->entity.ref);
+        projector_forget(work->api->projector, work->entity.ref);
     work->total.entities += result.entities;
     work->total.events += result.events;
     work->total.drifted += result.drifted;
@@ -171,8 +171,8 @@ static void post_step(struct reproject_work *work) {
     enum status status = STATUS_SHUTTING_DOWN;
     work->now_ms = clock_wall_ms(&exchange->loop->clock);
     exchange_ref(exchange);
-    if (!atomic_load(&work->server->draining))
-        status = writer_post_job(work->server->writer, &work->job);
+    if (!atomic_load(&work->api->http->is_draining))
+        status = writer_post_job(work->api->writer, &work->job);
     if (status == STATUS_OK)
         return;
     if (exchange_unref(exchange))
@@ -268,7 +268,7 @@ void handle_reproject(struct exchange *exchange) {
         return;
     }
     work->exchange = exchange;
-    work->server = exchange->server;
+    work->api = api_of(exchange);
     work->job.run = run_step;
     work->back.run = step_back;
     work->out_status = STATUS_OK;

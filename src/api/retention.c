@@ -6,9 +6,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "api/handlers.h"
 #include "http/exchange.h"
-#include "server/server.h"
 #include "wire/json.h"
 
 #define OUT_BYTES_MAX (16u << 20)
@@ -139,7 +139,7 @@ void handle_retention_run(struct exchange *exchange) {
     exchange->work_free = work_free;
     exchange->stream = &retention_stream;
     exchange_ref(exchange);
-    enum status status = retention_run_post(exchange->server->retention, &work->request);
+    enum status status = retention_run_post(api_of(exchange)->retention, &work->request);
     if (status != STATUS_OK && exchange_unref(exchange))
         exchange_answer_status(exchange, status);
 }

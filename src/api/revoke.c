@@ -7,13 +7,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "api/handlers.h"
 #include "api/revoke_request.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "http/exchange.h"
 #include "http/sweep.h"
-#include "server/server.h"
 #include "wire/object_writer.h"
 
 struct revoke_work {
@@ -48,7 +48,7 @@ static void sweep_done(struct sweep *sweep) {
 
 /* Those that find room hold, also when others do not. */
 static enum status remember(const struct revoke_work *work) {
-    struct revocations *revocations = work->exchange->server->gate.revocations;
+    struct revocations *revocations = work->exchange->http->gate.revocations;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < work->request.count; i++) {
         const struct store_revocation *one = &work->request.revocations[i];
@@ -135,16 +135,16 @@ static void done_on_loop(struct loop_task *task) {
 static void post(struct revoke_work *work) {
     struct exchange *exchange = work->exchange;
     exchange_ref(exchange);
-    enum status status = writer_post_job(exchange->server->writer, &work->job);
+    enum status status = writer_post_job(api_of(exchange)->writer, &work->job);
     if (status != STATUS_OK && exchange_unref(exchange))
         exchange_answer_status(exchange, status);
 }
 
 void handle_revoke(struct exchange *exchange) {
-    struct server *server = exchange->server;
+    struct api *api = api_of(exchange);
     const char *why = NULL;
     /* A loop that begins now could have admitted somebody and not be swept. */
-    if (atomic_load(&server->loops_started) < server->loop_count) {
+    if (atomic_load(&api->http->loops_started) < api->http->loop_count) {
         exchange_answer_error(exchange,
                               &(struct exchange_error){.status = STATUS_LIMIT_REACHED,
                                                        .message = "The server is still starting."});
@@ -163,12 +163,12 @@ void handle_revoke(struct exchange *exchange) {
     (void)exchange_request_id(exchange);
     work->exchange = exchange;
     work->job.run = job_run;
-    work->sweep.server = server;
+    work->sweep.http = api->http;
     work->sweep.done = sweep_done;
     work->done.run = done_on_loop;
     work->forget_ms = io_loop_forget_ms(exchange->loop);
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
-    work->expires_at_ms = gate_revocation_expires_at_ms(&server->gate, now_ms);
+    work->expires_at_ms = gate_revocation_expires_at_ms(&exchange->http->gate, now_ms);
     for (size_t i = 0; i < work->request.count; i++) {
         work->request.revocations[i].revoked_at_ms = now_ms;
         work->request.revocations[i].expires_at_ms = work->expires_at_ms;

@@ -7,11 +7,11 @@
  * a client; when too many have one, the others get the plain form. */
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "api/handlers.h"
 #include "base/sha256.h"
 #include "delivery/stale.h"
 #include "http/store_read.h"
-#include "server/server.h"
 #include "wire/gzip.h"
 #include "wire/http1_negotiate.h"
 #include "wire/object_writer.h"
@@ -29,7 +29,7 @@
 struct snapshot_work {
     struct snapshot_wait wait;
     struct exchange *exchange;
-    struct server *server;
+    struct api *api;
     const struct principal *principal; /* the exchange's, which lives as long */
     char etag[ETAG_BYTES_MAX];
     bool is_gzip; /* the state is there, and one of GZIPS_MAX */
@@ -44,7 +44,7 @@ static void work_free(void *memory) {
     struct snapshot_work *work = memory;
     if (work->is_gzip) {
         gzip_release(&work->gzip);
-        atomic_fetch_sub(&work->server->snapshot_gzip_count, 1);
+        atomic_fetch_sub(&work->api->snapshot_gzip_count, 1);
     }
     buffer_release(&work->plain);
     snapshot_unref(work->wait.snapshot);
@@ -181,7 +181,7 @@ static const struct exchange_stream page_stream = {.sent = page_sent};
 
 /* Compression costs memory for as long as the answer lasts: beyond a number of them, plain ones. */
 static void gzip_take(struct snapshot_work *work) {
-    atomic_size_t *count = &work->server->snapshot_gzip_count;
+    atomic_size_t *count = &work->api->snapshot_gzip_count;
     if (!http1_accepts_gzip(work->exchange->request))
         return;
     if (atomic_fetch_add(count, 1) < GZIPS_MAX && gzip_init(&work->gzip, GZIP_LEVEL) == STATUS_OK)
@@ -236,7 +236,7 @@ void handle_snapshot(struct exchange *exchange) {
     if (!read)
         return;
     enum policy_row row = policy_row_of(read->id);
-    if (!policy_has_snapshot(&exchange->server->config.policies.rows[row])) {
+    if (!policy_has_snapshot(&api_of(exchange)->policies->rows[row])) {
         exchange_answer_status(exchange, STATUS_NO_SNAPSHOT);
         return;
     }
@@ -246,7 +246,7 @@ void handle_snapshot(struct exchange *exchange) {
         return;
     }
     work->exchange = exchange;
-    work->server = exchange->server;
+    work->api = api_of(exchange);
     work->principal = exchange->principal;
     work->wait.done = snapshot_ready;
     buffer_init(&work->plain, PART_BYTES_MAX);

@@ -1,7 +1,7 @@
 /* GET /internal/v1/khala/snapshots: which snapshots there are, and what they cost. */
+#include "api/api.h"
 #include "api/handlers.h"
 #include "http/exchange.h"
-#include "server/server.h"
 #include "wire/object_writer.h"
 
 #define ANSWER_BYTES_MAX 16384
@@ -22,8 +22,8 @@ static enum status write_state(struct buffer *out, const struct snapshots_state 
     return object_end(&object);
 }
 
-static enum status write_all(struct server *server, uint64_t now_ms, struct buffer *out) {
-    struct snapshots *snapshots = server->snapshot_service.snapshots;
+static enum status write_all(struct api *api, uint64_t now_ms, struct buffer *out) {
+    struct snapshots *snapshots = api->snapshot_service->snapshots;
     struct snapshots_state state;
     enum status status = buffer_append_slice(out, SLICE("{\"snapshots\":["));
     bool is_first = true;
@@ -36,21 +36,20 @@ static enum status write_all(struct server *server, uint64_t now_ms, struct buff
             status = write_state(out, &state);
         is_first = false;
     }
-    uint64_t rows_read = store_pool_rows_read(server->store_pool) +
-                         store_pool_rows_read(server->snapshot_service.builder);
+    uint64_t rows_read = store_pool_rows_read(api->store_pool) +
+                         store_pool_rows_read(api->snapshot_service->builder);
     return status == STATUS_OK
-               ? buffer_printf(out,
-                               "],\"bytes\":%llu,\"bytes_max\":%llu,\"store_rows_read\":%llu}\n",
-                               (unsigned long long)snapshots_bytes(snapshots),
-                               (unsigned long long)server->config.snapshots_bytes_max,
-                               (unsigned long long)rows_read)
+               ? buffer_printf(
+                     out, "],\"bytes\":%llu,\"bytes_max\":%llu,\"store_rows_read\":%llu}\n",
+                     (unsigned long long)snapshots_bytes(snapshots),
+                     (unsigned long long)api->snapshots_bytes_max, (unsigned long long)rows_read)
                : status;
 }
 
 void handle_snapshots(struct exchange *exchange) {
     struct buffer out;
     buffer_init(&out, ANSWER_BYTES_MAX);
-    enum status status = write_all(exchange->server, clock_mono_ms(&exchange->loop->clock), &out);
+    enum status status = write_all(api_of(exchange), clock_mono_ms(&exchange->loop->clock), &out);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, 200, buffer_slice(&out));
     else

@@ -2,10 +2,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/api.h"
 #include "api/handlers.h"
 #include "api/mint.h"
 #include "http/exchange.h"
-#include "server/server.h"
 
 static void answer_refusal(struct exchange *exchange, enum status status, const char *why) {
     char bounds[96];
@@ -13,7 +13,7 @@ static void answer_refusal(struct exchange *exchange, enum status status, const 
     if (status == STATUS_INVALID_TTL) {
         int size = snprintf(bounds, sizeof(bounds),
                             "{\"ttl_seconds_min\":%d,\"ttl_seconds_max\":%" PRIu64 "}",
-                            TOKEN_TTL_S_MIN, token_ttl_s_max(&exchange->server->gate.policy));
+                            TOKEN_TTL_S_MIN, token_ttl_s_max(&exchange->http->gate.policy));
         error.details = (struct slice){bounds, (size_t)size};
     }
     exchange_answer_error(exchange, &error);
@@ -29,7 +29,7 @@ void handle_token(struct exchange *exchange) {
     struct buffer out;
     buffer_init(&out, 16 * MINT_BYTES_MAX);
     enum status status =
-        mint(&exchange->server->gate, buffer_slice(&exchange->body), &moment, &out, &why);
+        mint(&exchange->http->gate, buffer_slice(&exchange->body), &moment, &out, &why);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, 200, buffer_slice(&out));
     else

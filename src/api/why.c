@@ -1,7 +1,7 @@
 /* Why a client was denied or disconnected: the latest decisions that fit what is asked. */
+#include "api/api.h"
 #include "api/handlers.h"
 #include "http/store_read.h"
-#include "server/server.h"
 #include "wire/object_writer.h"
 
 #define LIMIT_DEFAULT    100
@@ -10,20 +10,19 @@
 #define TEXT_BYTES_MAX   2048
 
 struct why {
-    const struct server *server;
+    const struct api *api;
     struct buffer out;
     size_t count;
     uint64_t limit;
     enum status status;
 };
 
-static struct slice class_name_of(const struct server *server, struct slice topic) {
-    return topic.data
-               ? slice_of(topic_class_name(policy_of(&server->config.policies, topic)->topic_class))
-               : topic;
+static struct slice class_name_of(const struct api *api, struct slice topic) {
+    return topic.data ? slice_of(topic_class_name(policy_of(api->policies, topic)->topic_class))
+                      : topic;
 }
 
-static enum status write_cause(struct buffer *out, const struct server *server,
+static enum status write_cause(struct buffer *out, const struct api *api,
                                const struct cause *cause) {
     struct object_writer object = object_begin(out);
     object_number(&object, SLICE("at"), cause->at_ms);
@@ -38,7 +37,7 @@ static enum status write_cause(struct buffer *out, const struct server *server,
     object_text(&object, SLICE("principal"), cause->principal);
     object_text(&object, SLICE("peer"), cause->peer);
     object_text(&object, SLICE("topic"), cause->topic);
-    object_text(&object, SLICE("topic_class"), class_name_of(server, cause->topic));
+    object_text(&object, SLICE("topic_class"), class_name_of(api, cause->topic));
     object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(cause->dialect)));
     if (cause->close_code > 0)
         object_number(&object, SLICE("close_code"), cause->close_code);
@@ -52,7 +51,7 @@ static bool add_cause(void *user, const struct cause *cause) {
     if (why->count > 0)
         why->status = buffer_append_byte(&why->out, ',');
     if (why->status == STATUS_OK)
-        why->status = write_cause(&why->out, why->server, cause);
+        why->status = write_cause(&why->out, why->api, cause);
     why->count++;
     return why->status == STATUS_OK && why->count < why->limit;
 }
@@ -71,11 +70,11 @@ static enum status query_text(const struct exchange *exchange, struct slice name
 }
 
 static void answer(struct exchange *exchange, const struct cause_filter *filter, uint64_t limit) {
-    struct why why = {.server = exchange->server, .limit = limit};
+    struct why why = {.api = api_of(exchange), .limit = limit};
     buffer_init(&why.out, ANSWER_BYTES_MAX);
     why.status = buffer_append_slice(&why.out, SLICE("{\"decisions\":["));
     if (why.status == STATUS_OK)
-        causes_walk(exchange->server->causes, filter, &why, add_cause);
+        causes_walk(api_of(exchange)->telemetry->causes, filter, &why, add_cause);
     if (why.status == STATUS_OK)
         why.status = buffer_append_slice(&why.out, SLICE("]}\n"));
     if (why.status == STATUS_OK)

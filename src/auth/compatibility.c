@@ -43,6 +43,12 @@ static enum status write_member(struct buffer *out, const char *name, struct sli
     return text.size > 0 ? json_write_string(out, text) : buffer_append_slice(out, SLICE("null"));
 }
 
+bool compatibility_refuses(enum status status) {
+    return status == STATUS_INVALID_CLIENT_BUILD || status == STATUS_UNSUPPORTED_PROTOCOL_VERSION ||
+           status == STATUS_UNSUPPORTED_SCHEMA_VERSION || status == STATUS_UPGRADE_REQUIRED ||
+           status == STATUS_UNSUPPORTED_CLIENT_BUILD;
+}
+
 enum status compatibility_write_json(const struct compatibility_window *window, enum status refusal,
                                      struct buffer *out) {
     size_t begin = out->size;

@@ -31,6 +31,8 @@ struct compatibility_client {
 /* STATUS_OK for everybody while the gate is not enforced. */
 MUST_CHECK enum status compatibility_check(const struct compatibility_window *window,
                                            const struct compatibility_client *client);
+/* Whether the status is a refusal of compatibility_check. */
+bool compatibility_refuses(enum status status);
 /* The body of a refusal, a JSON object, all or nothing. */
 MUST_CHECK enum status compatibility_write_json(const struct compatibility_window *window,
                                                 enum status refusal, struct buffer *out);

@@ -1,4 +1,5 @@
 #include "server/config.h"
+#include "server/config_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static const char *environment_none(const char *name) {
 }
 
 static int check_certificate(const struct config *config) {
-    const struct tls_options options = tls_options_of(config);
+    const struct tls_options options = config_tls_options(config);
     struct tls_context *context = NULL;
     struct tls_message message = {""};
     if (!*options.certificate_file)

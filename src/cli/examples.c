@@ -24,7 +24,7 @@ static enum status mint_token(const struct server *server, uint64_t ttl_s, struc
         return status;
     moment.token_id = uuid7_next(&ids, moment.now_ms);
     moment.session_id = uuid7_next(&ids, moment.now_ms);
-    return mint(&server->gate, (struct slice){request, (size_t)size}, &moment, answer, &why);
+    return mint(&server->http.gate, (struct slice){request, (size_t)size}, &moment, answer, &why);
 }
 
 /* What a client that the compatibility gate welcomes would say. */
@@ -74,7 +74,7 @@ static void print_read(const struct examples *examples) {
 void examples_print(const struct examples *examples) {
     const struct json_limits limits = {ANSWER_BYTES_MAX, 8};
     struct json_field field = {.name = SLICE("token")};
-    uint64_t ttl_s = token_ttl_s_max(&examples->server->gate.policy);
+    uint64_t ttl_s = token_ttl_s_max(&examples->server->http.gate.policy);
     struct slice token = {NULL, 0};
     struct buffer answer;
     buffer_init(&answer, ANSWER_BYTES_MAX);

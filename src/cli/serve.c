@@ -8,7 +8,7 @@
 #include "cli/examples.h"
 #include "cli/settings.h"
 #include "server/config_unknown.h"
-#include "server/server.h"
+#include "server/run.h"
 
 #define COMMAND_BYTES_MAX 32768
 #define URL_BYTES_MAX     300
@@ -45,7 +45,7 @@ static void print_key_file(const struct operator_key *key, struct examples *exam
 static void write_url(char url[URL_BYTES_MAX], const struct server *server, const char *host,
                       uint16_t port) {
     bool bare = strchr(host, ':') == NULL;
-    snprintf(url, URL_BYTES_MAX, "http%s://%s%s%s:%u", server->tls ? "s" : "", bare ? "" : "[",
+    snprintf(url, URL_BYTES_MAX, "http%s://%s%s%s:%u", server->http.tls ? "s" : "", bare ? "" : "[",
              host, bare ? "" : "]", (unsigned)port);
 }
 
@@ -77,7 +77,7 @@ static void print_welcome(const struct server *server) {
     buffer_init(&trust, COMMAND_BYTES_MAX);
     if (whole && write_quoted(&trust, " --cacert ", whole, "") == STATUS_OK)
         examples.trust = trust.data;
-    print_key(&server->operator_key, &examples);
+    print_key(&server->http.operator_key, &examples);
     buffer_release(&trust);
     free(whole);
     /* A server whose greeting nobody reads is a server all the same. */

@@ -10,6 +10,7 @@
 #include "cli/remote.h"
 #include "cli/settings.h"
 #include "cli/token_revoke.h"
+#include "server/config_options.h"
 
 #define ANSWER_BYTES_MAX (16 * MINT_BYTES_MAX)
 
@@ -136,7 +137,8 @@ static int gate_of_settings(const char *data_dir, struct config *config, struct 
         return cli_fail(EXIT_CODE_NO, "there is no key in %s: 'khala serve' makes one", path);
     if (file)
         fclose(file);
-    if (gate_init(gate, config, &message) != STATUS_OK)
+    const struct gate_options options = config_gate_options(config);
+    if (gate_init(gate, &options, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_USAGE, "%s", message.text);
     return EXIT_CODE_DONE;
 }

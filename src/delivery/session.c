@@ -9,6 +9,7 @@
 #include "delivery/dialect.h"
 #include "delivery/session_snapshot.h"
 #include "delivery/session_token.h"
+#include "delivery/topic_reader.h"
 #include "hub/frame_row.h"
 #include "server/server.h"
 
@@ -335,7 +336,7 @@ static enum status use_post(struct session *session, struct session_use *use) {
 
 static void job_post(struct session *session, enum session_job job) {
     session->job = job;
-    session->loop->owed_count++;
+    io_loop_hold(session->loop);
     enum status status = job == SESSION_JOB_LOOKUP && session->call->use
                              ? use_post(session, session->call->use)
                              : store_pool_post(session->server->store_pool, &session->task);
@@ -511,7 +512,7 @@ static void job_back(struct loop_task *task) {
         next_job(session);
     else if (session->is_lingering)
         session_free(session);
-    io_loop_owed_back(loop);
+    io_loop_release(loop);
 }
 
 /* ---- serving ---- */
@@ -719,7 +720,7 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
     }
 }
 
-void sessions_serve(struct io_loop *loop) {
+bool sessions_serve(struct io_loop *loop) {
     size_t frames_max;
     for (unsigned turns = 0; turns < TURNS_MAX; turns++) {
         struct turn *turn = scheduler_next(&loop->scheduler, &frames_max);
@@ -730,6 +731,7 @@ void sessions_serve(struct io_loop *loop) {
     /* Nobody stands where the pages are any more. */
     if (loop->scheduler.line_count == 0)
         feeds_forget_pages(&loop->feeds);
+    return loop->scheduler.line_count > 0;
 }
 
 /* ---- the peer, and time ---- */
@@ -739,18 +741,6 @@ void session_received(struct session *session, struct slice bytes) {
     /* A peer of an event stream has nothing to say. */
     if (session->outlet && session->framing)
         session->framing->table->received(session, bytes);
-}
-
-struct session *session_of_heartbeat(struct deadline *deadline) {
-    return (struct session *)((char *)deadline - offsetof(struct session, heartbeat_deadline));
-}
-
-struct session *session_of_expiry(struct deadline *deadline) {
-    return (struct session *)((char *)deadline - offsetof(struct session, expiry_deadline));
-}
-
-struct session *session_of_strike_check(struct deadline *deadline) {
-    return (struct session *)((char *)deadline - offsetof(struct session, strike_deadline));
 }
 
 static void pulse(struct session *session) {
@@ -784,7 +774,7 @@ static void evict(struct session *session) {
     struct cause_names names;
     struct cause cause = session_cause(session, furthest_behind(session), &names);
     cause.close_code = session->close_code = CLOSE_SLOW_CONSUMER;
-    telemetry_evicted(session->server, cause);
+    telemetry_evicted(&session->server->telemetry, cause);
     if (session->dialect->slow && session->dialect->slow(session, &session->replies) != STATUS_OK)
         outlet_close(session->outlet);
     else
@@ -845,4 +835,54 @@ void session_expired(struct session *session, enum deadline_kind kind) {
         session_end(session, STATUS_WS_SILENT);
     else
         outlet_close(session->outlet);
+}
+
+/* ---- the loop's part ---- */
+
+static void heartbeat_expired(struct deadline *deadline) {
+    session_expired(container_of(deadline, struct session, heartbeat_deadline), deadline->kind);
+}
+
+static void strike_expired(struct deadline *deadline) {
+    session_expired(container_of(deadline, struct session, strike_deadline), deadline->kind);
+}
+
+static void expiry_expired(struct deadline *deadline) {
+    session_expired(container_of(deadline, struct session, expiry_deadline), deadline->kind);
+}
+
+static void wait_expired(struct deadline *deadline) {
+    topic_reader_expired(topic_reader_of_deadline(deadline));
+}
+
+static void run_advanced(struct loop_task *task) {
+    feeds_run(&container_of(task, struct io_loop, advanced)->feeds);
+}
+
+void sessions_open_loop(struct io_loop *loop, struct server *server) {
+    const struct config *config = &server->config;
+    struct deadline_queue *queue = &loop->deadlines;
+    loop->server = server;
+    loop->config = config;
+    loop->advanced.run = run_advanced;
+    deadline_queue_define(queue, DEADLINE_HEARTBEAT, config->heartbeat_ms, heartbeat_expired);
+    deadline_queue_define(queue, DEADLINE_STRIKE_CHECK, config->slow_consumer_check_ms,
+                          strike_expired);
+    deadline_queue_define(queue, DEADLINE_EXPIRY, 0, expiry_expired);
+    deadline_queue_define(queue, DEADLINE_WAIT, 0, wait_expired);
+    scheduler_init(&loop->scheduler, &(struct scheduler_options){config->fair_topic_slice_limit,
+                                                                 DELIVERY_FRAMES_MAX});
+    page_tools_init(&loop->page_tools, loop);
+    ws_shared_init(&loop->websockets);
+    feeds_open(&loop->feeds, loop, server->hub);
+}
+
+void sessions_close_loop(struct io_loop *loop) {
+    feeds_close(&loop->feeds);
+    scheduler_release(&loop->scheduler);
+    page_tools_release(&loop->page_tools);
+    ws_shared_release(&loop->websockets);
+    if (loop->deflater)
+        ws_deflater_release(loop->deflater);
+    free(loop->deflater);
 }

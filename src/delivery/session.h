@@ -149,9 +149,6 @@ void session_free(struct session *session);
 void session_received(struct session *session, struct slice bytes);
 void session_writable(struct session *session);
 void session_expired(struct session *session, enum deadline_kind kind);
-struct session *session_of_heartbeat(struct deadline *deadline);
-struct session *session_of_strike_check(struct deadline *deadline);
-struct session *session_of_expiry(struct deadline *deadline);
 /* The server ends: the peer is told when to come back. */
 void session_drain(struct session *session);
 
@@ -183,6 +180,8 @@ void subscriber_start(struct subscriber *subscriber);
 void subscriber_ready(struct subscriber *subscriber);
 
 /* For loop.c: serves those whose turn it is, a bounded number of them. */
-void sessions_serve(struct io_loop *loop);
+bool sessions_serve(struct io_loop *loop);
+void sessions_open_loop(struct io_loop *loop, struct server *server);
+void sessions_close_loop(struct io_loop *loop);
 
 #endif

@@ -1,5 +1,7 @@
 #include "delivery/session_log.h"
 
+#include "server/server.h"
+
 #include "delivery/dialect.h"
 #include "hub/frame_row.h"
 
@@ -32,12 +34,12 @@ void session_log_end(struct session *session, enum status status, unsigned close
     session->close_code = close_code;
     cause.status = status;
     cause.close_code = close_code;
-    telemetry_disconnected(session->server, cause);
+    telemetry_disconnected(&session->server->telemetry, cause);
 }
 
 void session_log_stale(const struct subscriber *subscriber) {
     struct cause_names names;
-    telemetry_stale(subscriber->session->server,
+    telemetry_stale(&subscriber->session->server->telemetry,
                     session_cause(subscriber->session, subscriber, &names),
                     subscription_continuity(&subscriber->subscription));
 }
@@ -46,7 +48,7 @@ void session_log_refused(struct session *session, struct slice topic, enum statu
     struct cause_names names;
     struct cause cause = session_cause(session, NULL, &names);
     cause.topic = topic;
-    telemetry_refused(session->server, cause, status);
+    telemetry_refused(&session->server->telemetry, cause, status);
 }
 
 void session_log_error(const struct session *session, enum status status) {

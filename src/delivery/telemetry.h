@@ -6,14 +6,21 @@
 #ifndef DELIVERY_TELEMETRY_H
 #define DELIVERY_TELEMETRY_H
 
+#include <stdatomic.h>
+
 #include "base/metrics.h"
 #include "delivery/causes.h"
+#include "delivery/topic_activity.h"
 #include "hub/frame.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
 
-struct exchange;
-struct server;
+struct telemetry {
+    const struct policy_table *policies;
+    struct causes *causes;
+    struct topic_activity *activity;
+    atomic_uint_fast64_t unlogged_count; /* decisions that were not logged since the last tick */
+};
 
 /* The texts of a cause: the caller's, who keeps them as long as it. */
 struct cause_names {
@@ -23,27 +30,20 @@ struct cause_names {
 
 /* Somebody is told no: for who they are, for what their client is, or for how much they asked for.
  * The topic, where there is one, says the class; the cause's kind, time and status are set here. */
-void telemetry_refused(struct server *server, struct cause cause, enum status status);
+void telemetry_refused(struct telemetry *telemetry, struct cause cause, enum status status);
 /* The server ends a connection. The cause's kind and time are set here. Counting the closed socket
  * is its owner's, who also sees those that went by themselves. */
-void telemetry_disconnected(struct server *server, struct cause cause);
+void telemetry_disconnected(struct telemetry *telemetry, struct cause cause);
 /* A cursor is too old; the cause says whose. An HTTP poll ends with it, a stream bootstraps. */
-void telemetry_stale(struct server *server, struct cause cause,
+void telemetry_stale(struct telemetry *telemetry, struct cause cause,
                      const struct continuity *continuity);
 /* A consumer is too slow, and sent away. */
-void telemetry_evicted(struct server *server, struct cause cause);
+void telemetry_evicted(struct telemetry *telemetry, struct cause cause);
 /* Frames were handed to a socket. now_ns is the monotonic clock, read for this. */
 void telemetry_handed(enum label_dialect dialect, const struct policy *policy,
                       struct frame *const *frames, size_t count, uint64_t now_ns);
 
-/* An exchange's answer begins: counts it, logs it for those who debug. */
-void telemetry_answered(struct exchange *exchange, unsigned http_status);
-/* An exchange is answered with that error: what is a refusal of whoever asks is told, other errors
- * are not. topic: what it is about, where the route does not say. */
-void telemetry_exchange_refused(struct exchange *exchange, enum status status, struct slice topic);
-/* An answer that has begun breaks off. */
-void telemetry_exchange_ended(struct exchange *exchange, enum status status);
 /* Once a second: says how many decisions were not logged, if any. */
-void telemetry_tick(struct server *server);
+void telemetry_tick(struct telemetry *telemetry);
 
 #endif

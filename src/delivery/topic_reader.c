@@ -42,7 +42,7 @@ static void read_back(struct loop_task *task) {
 
 enum status topic_reader_open(struct topic_reader *reader, struct exchange *exchange,
                               bool has_cursor, uint64_t after_seq) {
-    struct slice topic = exchange->parameters[0];
+    struct slice topic = exchange->match.parameters[0];
     reader->exchange = exchange;
     reader->member.advanced = member_advanced;
     reader->task.run = read_run;
@@ -55,7 +55,7 @@ enum status topic_reader_open(struct topic_reader *reader, struct exchange *exch
                       &(struct subscription_options){
                           .watch = feed_watch(reader->member.feed),
                           .topic = topic,
-                          .policy = policy_of(&exchange->server->config.policies, topic),
+                          .policy = policy_of(&exchange->http->server->config.policies, topic),
                           .principal = exchange->principal,
                           .view = exchange->view,
                           .has_cursor = has_cursor,
@@ -66,7 +66,7 @@ enum status topic_reader_open(struct topic_reader *reader, struct exchange *exch
 
 void topic_reader_read(struct topic_reader *reader) {
     exchange_ref(reader->exchange);
-    enum status status = store_pool_post(reader->exchange->server->store_pool, &reader->task);
+    enum status status = store_pool_post(reader->exchange->http->store_pool, &reader->task);
     if (status == STATUS_OK)
         return;
     subscription_read_failed(&reader->subscription, status);

@@ -340,7 +340,7 @@ static enum status check_capability(struct session *session, struct slice capabi
     const struct principal *principal = NULL;
     struct token_bearer bearer = {0};
     enum status status =
-        gate_admit_token(&session->server->gate, capability, now_ms, &principal, &bearer);
+        gate_admit_token(&session->server->http.gate, capability, now_ms, &principal, &bearer);
     if (bearer.size > 0)
         session->bearer = strndup(bearer.name, bearer.size);
     if (status != STATUS_OK)
@@ -400,7 +400,7 @@ void handle_audit_ws(struct exchange *exchange) {
     struct query_cursor after;
     struct io_loop *loop = exchange->loop;
     /* The token comes in the first message, where the page came from in the handshake. */
-    enum status status = gate_check_origin(&exchange->server->gate, exchange->request);
+    enum status status = gate_check_origin(&exchange->http->gate, exchange->request);
     if (status != STATUS_OK) {
         exchange_answer_status(exchange, status);
         return;

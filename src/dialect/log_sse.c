@@ -148,7 +148,7 @@ void handle_log_sse(struct exchange *exchange) {
     enum grant_view view = exchange->view;
     if (!read_place(exchange, &place, &from_head))
         return;
-    if (atomic_load(&exchange->server->draining)) {
+    if (atomic_load(&exchange->http->is_draining)) {
         exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
         return;
     }

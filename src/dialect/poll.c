@@ -63,7 +63,7 @@ static struct slice poller_name(const struct exchange *exchange, struct poller *
 }
 
 static struct consumer_key consumer_key(const struct exchange *exchange, struct poller *poller) {
-    return (struct consumer_key){poller_name(exchange, poller), exchange->parameters[0]};
+    return (struct consumer_key){poller_name(exchange, poller), exchange->match.parameters[0]};
 }
 
 static void count_poll(enum metric metric) {
@@ -73,8 +73,8 @@ static void count_poll(enum metric metric) {
 static struct cause cause_of(struct exchange *exchange, struct poller *poller) {
     return (struct cause){.connection = exchange_request_id(exchange),
                           .principal = poller_name(exchange, poller),
-                          .peer = transport_peer(exchange->conn, poller->peer),
-                          .topic = exchange->parameters[0],
+                          .peer = transport_peer(&exchange->conn->transport, poller->peer),
+                          .topic = exchange->match.parameters[0],
                           .dialect = LABEL_DIALECT_POLL};
 }
 
@@ -84,7 +84,8 @@ static void answer_stale(struct poll *poll) {
     const struct subscription *subscription = &poll->reader.subscription;
     struct buffer details;
     struct poller poller;
-    telemetry_stale(poll->reader.exchange->server, cause_of(poll->reader.exchange, &poller),
+    telemetry_stale(poll->reader.exchange->http->telemetry,
+                    cause_of(poll->reader.exchange, &poller),
                     subscription_continuity(subscription));
     buffer_init(&details, 32768);
     enum status status = stale_write_json(
@@ -109,7 +110,7 @@ static void answer_evicted(struct poll *poll, uint64_t lag) {
     struct poller poller;
     struct cause cause = cause_of(exchange, &poller);
     cause.status = STATUS_SLOW_CONSUMER_EVICTED;
-    telemetry_evicted(exchange->server, cause);
+    telemetry_evicted(exchange->http->telemetry, cause);
     buffer_init(&details, 4096);
     struct object_writer object = object_begin(&details);
     object_text(&object, SLICE("topic"), poll->reader.subscription.options.topic);
@@ -144,7 +145,7 @@ static void put_position(struct object_writer *object, const struct subscription
 
 static void put_consumer(struct object_writer *object, const struct poll *poll, uint64_t lag) {
     struct exchange *exchange = poll->reader.exchange;
-    const struct config *config = &exchange->server->config;
+    const struct config *config = &exchange->http->server->config;
     object_number(object, SLICE("limit_applied"), poll->limit);
     object_flag(object, SLICE("limit_capped"), poll->limit_capped);
     object_flag(object, SLICE("fairness_applied"), poll->fairness_applied);
@@ -191,7 +192,7 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
         object.status = buffer_append_byte(out, ']');
     put_position(&object, subscription);
     put_consumer(&object, poll, lag);
-    object_text(&object, SLICE("epoch"), slice_of(poll->reader.exchange->server->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(poll->reader.exchange->http->epoch));
     put_bootstrap(&object, subscription);
     enum status status = object_end(&object);
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
@@ -211,7 +212,8 @@ static void answer_page(struct poll *poll) {
         return;
     }
     buffer_init(&out, PAGE_BYTES_MAX + 65536);
-    enum status status = consumers_served(exchange->server->consumers, &key, lag, &poll->consumer);
+    enum status status =
+        consumers_served(exchange->http->server->consumers, &key, lag, &poll->consumer);
     if (status == STATUS_SLOW_CONSUMER_EVICTED) {
         answer_evicted(poll, lag);
         return;
@@ -326,7 +328,7 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
 }
 
 static void limit_apply(struct poll *poll, uint64_t wanted) {
-    const struct config *config = &poll->reader.exchange->server->config;
+    const struct config *config = &poll->reader.exchange->http->server->config;
     uint64_t most = smaller(config->poll_max_limit, config->outbound_queue_limit);
     poll->limit = smaller(wanted, most);
     poll->limit_capped = wanted > most;
@@ -362,8 +364,8 @@ struct question {
 
 static enum status question_read(const struct exchange *exchange, struct question *question) {
     *question =
-        (struct question){UINT64_MAX, exchange->server->config.poll_default_limit, 0, false};
-    enum status status = topic_name_check(exchange->parameters[0]);
+        (struct question){UINT64_MAX, exchange->http->server->config.poll_default_limit, 0, false};
+    enum status status = topic_name_check(exchange->match.parameters[0]);
     if (status == STATUS_OK)
         status =
             query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &question->after_seq);
@@ -373,7 +375,7 @@ static enum status question_read(const struct exchange *exchange, struct questio
         status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &question->wait_ms);
     if (status == STATUS_OK)
         status = query_epoch(exchange, &question->epoch_differs);
-    if (atomic_load(&exchange->server->draining))
+    if (atomic_load(&exchange->http->is_draining))
         question->wait_ms = 0;
     return status;
 }
@@ -423,7 +425,7 @@ void handle_messages(struct exchange *exchange) {
     if (status == STATUS_OK)
         count_poll(METRIC_KHALA_FANOUT_POLLS);
     if (status == STATUS_OK)
-        status = consumers_admit(exchange->server->consumers, &key,
+        status = consumers_admit(exchange->http->server->consumers, &key,
                                  clock_mono_ms(&exchange->loop->clock), &consumer);
     if (status == STATUS_RATE_LIMITED) {
         count_poll(METRIC_KHALA_FANOUT_THROTTLED_POLLS);

@@ -173,7 +173,7 @@ static enum status read_cursor(const struct exchange *exchange,
                                struct subscription_options *options) {
     struct slice last_id;
     if (http1_header_find(exchange->request, SLICE("last-event-id"), &last_id) && last_id.size > 0)
-        return id_read(last_id, exchange->server->epoch, options);
+        return id_read(last_id, exchange->http->epoch, options);
     return query_topic_cursor(exchange, options);
 }
 
@@ -181,7 +181,7 @@ void handle_sse(struct exchange *exchange) {
     struct subscription_options options = {.view = exchange->view};
     char topic[TOPIC_NAME_BYTES_MAX];
     enum status status = read_cursor(exchange, &options);
-    if (status == STATUS_OK && atomic_load(&exchange->server->draining))
+    if (status == STATUS_OK && atomic_load(&exchange->http->is_draining))
         status = STATUS_SHUTTING_DOWN;
     if (status != STATUS_OK) {
         exchange_answer_status(exchange, status);
@@ -192,8 +192,8 @@ void handle_sse(struct exchange *exchange) {
         return;
     }
     /* The exchange's own goes with it. */
-    struct slice name = {topic, exchange->parameters[0].size};
-    memcpy(topic, exchange->parameters[0].data, name.size);
+    struct slice name = {topic, exchange->match.parameters[0].size};
+    memcpy(topic, exchange->match.parameters[0].data, name.size);
     struct event_stream *state = malloc(sizeof(*state));
     if (!state) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);

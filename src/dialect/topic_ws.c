@@ -254,8 +254,8 @@ void handle_topic_ws(struct exchange *exchange) {
     if (limit > DELIVERY_FRAMES_MAX)
         limit = DELIVERY_FRAMES_MAX;
     /* The exchange's own goes with it. */
-    struct slice name = {topic, exchange->parameters[0].size};
-    memcpy(topic, exchange->parameters[0].data, name.size);
+    struct slice name = {topic, exchange->match.parameters[0].size};
+    memcpy(topic, exchange->match.parameters[0].data, name.size);
     struct session *session =
         websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
     if (session && session->outlet)

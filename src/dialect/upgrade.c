@@ -1,10 +1,10 @@
 #include "dialect/upgrade.h"
 
-#include "http/conn.h"
+#include "http/conn_outlet.h"
 
 struct session *upgrade_to_session(struct exchange *exchange, struct session_options options) {
     options.loop = exchange->loop;
-    options.outlet = &exchange->conn->outlet;
+    options.outlet = conn_outlet(exchange->conn);
     options.name = exchange_request_id(exchange);
     struct session *session = session_new(&options);
     if (session)

@@ -79,7 +79,7 @@ static enum status shake(struct exchange *exchange, struct buffer *head,
         .extensions = header(request, SLICE("sec-websocket-extensions")),
         .protocols = header(request, SLICE("sec-websocket-protocol")),
     };
-    if (atomic_load(&exchange->server->draining))
+    if (atomic_load(&exchange->http->is_draining))
         return STATUS_SHUTTING_DOWN;
     if (exchange_is_head(exchange) || request->version_minor == 0)
         return STATUS_WS_BAD_HANDSHAKE;

@@ -1,95 +1,119 @@
-/* A connection: bytes in, requests to their handlers, answers out, one request at a time.
- * Belongs to its loop's thread. Between requests it holds no memory but itself.
- * A peer's mistake is answered with its coded error and the connection closes; a peer that stops
- * reading or sending is closed by its deadline.
- * Nothing is read while an answer is due, or while a streaming handler is busy, so a peer that
- * pipelines cannot pile up work. */
+/* A connection: bytes in, requests to the exchange above it, answers out, one request at a time.
+ * A connection belongs to its loop's thread.
+ * Memory: between requests a connection holds nothing but itself.
+ * Errors: a peer's mistake is reported by the refused event and the connection closes after the
+ * answer; a peer that stops reading or sending is closed by its deadline.
+ * Nothing is read while an answer is due or a streaming handler is busy, so a peer that pipelines
+ * cannot pile up work. */
 #ifndef HTTP_CONN_H
 #define HTTP_CONN_H
 
 #include "delivery/outlet.h"
-#include "http/exchange.h"
-#include "io/loop.h"
-#include "io/transport.h"
+#include "http/http.h"
+
+struct conn;
+struct exchange;
+struct session;
 
 enum conn_state {
     CONN_READING,   /* waits for a request, or reads one */
     CONN_HANDLING,  /* a handler owes the answer; nothing is read */
-    CONN_WRITING,   /* the answer is going out; nothing is read */
+    CONN_WRITING,   /* the answer is being written; nothing is read */
     CONN_STREAMING, /* a handler takes the body, or gives its answer, in pieces */
-    CONN_PUSHING,   /* a session: both sides speak when they like */
-    CONN_LINGERING, /* the last answer is out; what still comes is thrown away */
-    CONN_CLOSED,    /* libuv lets go of the handle, then the memory returns */
+    CONN_PUSHING,   /* a session: both sides send when they like */
+    CONN_LINGERING, /* the last answer is sent; input is discarded */
+    CONN_CLOSED,    /* libuv releases the handle, then the memory returns */
+};
+
+/* What a connection tells the layer that answers its requests; one table for all connections. */
+struct conn_events {
+    /* The head of a request is there. */
+    void (*head)(struct conn *conn, const struct http1_request *request);
+    /* A piece of the body, valid during the call. */
+    void (*body)(struct conn *conn, struct slice piece);
+    /* The request is complete. */
+    void (*request)(struct conn *conn);
+    /* The request is broken or late: answer the status, or close. */
+    void (*refused)(struct conn *conn, enum status status);
+    /* A piece of a streamed answer is written, and the answer goes on. */
+    void (*sent)(struct conn *conn);
+    /* The server drains and the answer is still due. */
+    void (*drain)(struct conn *conn);
+    /* The connection is done with conn->exchange: it was answered, or the connection closes. */
+    void (*detach)(struct exchange *exchange);
 };
 
 struct conn {
-    uv_tcp_t tcp;
-    struct secure *secure; /* NULL: bytes go as they are */
-    struct io_loop *loop;
-    struct conn *previous;
-    struct conn *next;
+    struct transport transport;
+    struct outlet outlet; /* of the session */
+    struct http_loop *loop;
+    struct list_node node; /* of the loop's connections */
     struct deadline deadline;
     struct http1_parser parser;
     struct exchange *exchange; /* NULL between requests */
-    struct outlet outlet;      /* how the session writes */
-    struct session *session;   /* while pushing, and until the memory returns */
+    struct session *session;   /* from the upgrade until the memory returns */
     struct push *pushed;       /* what the session's socket is still taking */
     struct buffer unread;      /* bytes behind the request being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
-    size_t lingered_bytes;     /* thrown away since the last answer */
+    size_t lingered_bytes;     /* discarded since the last answer */
     enum conn_state state;
-    bool is_operators; /* came in by the operator's own listener */
-    bool has_place;    /* among the server's connections_max */
+    bool is_operators; /* came in by the operator's listener */
+    bool is_counted;   /* among connections_max */
     bool keep_alive;   /* after the answer under way */
-    bool watches_end;  /* reads on while the answer is due, to see the peer go */
-    bool consuming;    /* inside conn_consume, which goes on by itself after an answer */
+    bool watches_end;  /* reads while the answer is due, to see the peer leave */
+    bool is_consuming; /* inside conn_consume, which continues by itself after an answer */
     /* These four while streaming. */
-    bool paused;    /* the handler takes no more of the body for now */
-    bool body_done; /* the whole body was read */
-    bool sending;   /* conn->out is being written */
-    bool ending;    /* the end of the answer is in conn->out */
+    bool is_paused;     /* the handler takes no more of the body for now */
+    bool is_body_done;  /* the whole body was read */
+    bool is_sending;    /* conn->out is being written */
+    bool is_last_piece; /* the end of the answer is in conn->out */
 };
 
-/* Accepts what the loop's listener has; beyond the server's maximum it is closed at once. */
-void conn_accept(struct io_loop *loop);
-/* The same for its operator's listener, which has some places beyond the maximum: whoever looks
- * after a server that clients have filled must get in. */
-void conn_accept_operator(struct io_loop *loop);
-struct conn *conn_of_deadline(struct deadline *deadline);
-/* Its deadline has passed. */
-void conn_expired(struct conn *conn);
-/* Runs a handler for an exchange that had to wait for something first. */
-void conn_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange));
-/* The exchange's answer is in conn->out: write it, then go on with the next request. */
-void conn_answered(struct conn *conn);
+/* ---- for the exchange ---- */
+
+/* The body is taken up to this size. */
+MUST_CHECK enum status conn_allow_body(struct conn *conn, uint64_t bytes_max);
+/* Tells a client that expects it to send its body, unless the request was answered already. */
+void conn_continue(struct conn *conn);
+/* A handler owes the answer. */
+void conn_handle(struct conn *conn);
+/* A handler takes the body in pieces; its answer may come in pieces. */
+void conn_stream_body(struct conn *conn);
+/* The answer is in conn->out: write it, then continue with the next request. */
+void conn_answer(struct conn *conn);
 /* The handler starts an answer in pieces. */
 void conn_stream(struct conn *conn);
 /* Writes what is in conn->out, a piece of the answer or its end. True: it is written, and the
- * answer is not over. False: wait for the stream's sent, and touch the exchange no more. */
+ * answer is not complete. False: the sent event follows, or the exchange is gone. */
 bool conn_send(struct conn *conn);
-/* Takes no more of the body, and goes on with it. Going on may end the exchange. */
+/* Stops and resumes taking the body. Resuming may end the exchange. */
 void conn_pause(struct conn *conn);
 void conn_resume(struct conn *conn);
-/* Notices a peer that goes while its answer is due; bytes that come are kept, and end that. */
+/* Notices a peer that leaves while its answer is due. Bytes that arrive are kept and end that. */
 void conn_watch_end(struct conn *conn);
+/* A request that had to wait was handled. If it became a session, the session gets the bytes that
+ * arrived meanwhile. */
+void conn_handled_late(struct conn *conn);
+
 void conn_close(struct conn *conn);
-/* Closes it, and what its peer was not sent yet is not sent any more, by the kernel either. */
+/* Closes and discards what was not sent, in the kernel too. */
 void conn_reset(struct conn *conn);
-/* Whether there is such a thing. */
+/* Whether anything was not sent yet, by us or by the kernel. */
 bool conn_has_unsent(const struct conn *conn);
-/* Ends our side, and reads on for a while so that the last words arrive. */
+/* Ends our side, and reads for a while so that the last answer arrives. */
 void conn_linger(struct conn *conn);
 
-/* For transport.c: its handshake is over; bytes of the peer; what was being written is written. */
-void conn_opened(struct conn *conn);
-void conn_received(struct conn *conn, struct slice input);
-void conn_output_done(struct conn *conn, int error);
+/* For conn_outlet.c: the exchange is gone, and input goes to the session. */
+void conn_start_session(struct conn *conn, struct session *session);
 
-/* The connection is a session's from now on; its exchange is gone. */
-void conn_attach(struct conn *conn, struct session *session);
-/* The loop drains: whoever is between requests closes, the others after their answer; sessions are
- * told when to come back. */
-void conn_drain_all(struct io_loop *loop);
-void conn_close_all(struct io_loop *loop);
+/* ---- for assembly ---- */
+
+/* Hooks and transport events of a loop whose owner is a struct http_loop. */
+void conn_accept(struct io_loop *io, enum listener_kind kind, int error);
+void conn_drain_all(struct io_loop *io);
+void conn_close_all(struct io_loop *io);
+extern const struct transport_events conn_transport_events;
+/* The loop is open and not started. Defines the deadlines of its connections. */
+void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *io);
 
 #endif

@@ -8,10 +8,6 @@
 #include "auth/token.h"
 #include "base/log.h"
 #include "base/uuid7.h"
-#include "delivery/telemetry.h"
-#include "http/conn.h"
-#include "http/route.h"
-#include "server/server.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
@@ -25,12 +21,12 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     if (!exchange)
         return NULL;
     exchange->conn = conn;
-    exchange->loop = conn->loop;
-    exchange->server = conn->loop->server;
+    exchange->loop = conn->loop->io;
+    exchange->http = conn->loop->http;
     exchange->request = request;
-    if (*exchange->server->config.operator_bind.host)
+    if (exchange->http->options.has_operator_listener)
         exchange->routes_hidden = conn->is_operators ? ROUTE_TOKEN : ROUTE_OPERATOR;
-    exchange->begun_ns = clock_mono_ns(&conn->loop->clock);
+    exchange->begun_ns = clock_mono_ns(&exchange->loop->clock);
     exchange->refused = STATUS_OK;
     buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
     buffer_init(&exchange->body, BODY_BYTES_MAX);
@@ -56,9 +52,15 @@ void exchange_detach(struct exchange *exchange) {
         exchange_free(exchange);
 }
 
+void exchange_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange)) {
+    struct conn *conn = exchange->conn;
+    handle(exchange);
+    conn_handled_late(conn);
+}
+
 void exchange_ref(struct exchange *exchange) {
     exchange->refs++;
-    exchange->loop->owed_count++;
+    io_loop_hold(exchange->loop);
 }
 
 bool exchange_unref(struct exchange *exchange) {
@@ -68,7 +70,7 @@ bool exchange_unref(struct exchange *exchange) {
     assert(exchange->refs > 0);
     if (--exchange->refs == 0 && !attached)
         exchange_free(exchange);
-    io_loop_owed_back(loop);
+    io_loop_release(loop);
     return wanted;
 }
 
@@ -101,17 +103,94 @@ struct slice exchange_request_id(struct exchange *exchange) {
     return slice_of(exchange->request_id);
 }
 
+/* ---- counting and logging ---- */
+
+static const char *method_name(enum http1_method method) {
+    static const char *const names[] = {"GET",   "HEAD",   "POST",    "PUT",
+                                        "PATCH", "DELETE", "OPTIONS", "OTHER"};
+    return names[method];
+}
+
+/* The path alone: a query may hold a token. */
+static void log_answer(struct exchange *exchange, unsigned http_status, uint64_t took_ns) {
+    const struct http1_request *request = exchange->request;
+    log_event(LOG_DEBUG, "http.request", log_slice("request_id", exchange_request_id(exchange)),
+              log_str("method", request ? method_name(request->method) : "-"),
+              log_int("status", http_status), log_int("took_us", (int64_t)(took_ns / 1000)),
+              log_slice("path", request ? request->path : SLICE("-")));
+}
+
+static void log_answered(struct exchange *exchange, unsigned http_status) {
+    uint64_t took_ns = clock_mono_ns(&exchange->loop->clock) - exchange->begun_ns;
+    enum label_route_class class = route_class(exchange->match.route);
+    metrics_add(METRIC_HTTP_REQUESTS, METRIC_LABELS(class, label_http_status(http_status)), 1);
+    metrics_observe(METRIC_HTTP_REQUEST_DURATION_SECONDS, METRIC_LABELS(class), took_ns, 1);
+    if (log_wants(LOG_DEBUG))
+        log_answer(exchange, http_status, took_ns);
+}
+
+/* An operator's route that answers anything but 401 has seen the key. */
+static const struct principal *asker_of(const struct exchange *exchange, enum status status) {
+    if (exchange->principal)
+        return exchange->principal;
+    bool is_operators = exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR;
+    return is_operators && status_http(status) != 401 ? &principal_operator : NULL;
+}
+
+static struct slice topic_of(const struct exchange *exchange) {
+    static const struct slice of_topic = SLICE("{topic}");
+    bool has_one = exchange->match.route && exchange->match.parameter_count > 0 &&
+                   memmem(exchange->match.route->path, strlen(exchange->match.route->path),
+                          of_topic.data, of_topic.size);
+    return has_one ? exchange->match.parameters[0] : (struct slice){NULL, 0};
+}
+
+static struct cause cause_of(struct exchange *exchange, enum status status,
+                             struct cause_names *names) {
+    const struct principal *asker = asker_of(exchange, status);
+    struct cause cause = {.connection = exchange_request_id(exchange),
+                          .topic = topic_of(exchange),
+                          .status = status,
+                          .dialect = LABEL_DIALECT_HTTP};
+    if (asker)
+        cause.principal = (struct slice){names->principal, principal_name(asker, names->principal)};
+    else if (exchange->bearer)
+        cause.principal = slice_of(exchange->bearer);
+    if (exchange->conn)
+        cause.peer = transport_peer(&exchange->conn->transport, names->peer);
+    return cause;
+}
+
+void exchange_log_refusal(struct exchange *exchange, enum status status, struct slice topic) {
+    int http_status = status_http(status);
+    struct cause_names names;
+    if (http_status != 401 && http_status != 403 && http_status != 413 && http_status != 426 &&
+        http_status != 429)
+        return;
+    struct cause cause = cause_of(exchange, status, &names);
+    if (topic.data)
+        cause.topic = topic;
+    telemetry_refused(exchange->http->telemetry, cause, status);
+}
+
+void exchange_log_end(struct exchange *exchange, enum status status) {
+    struct cause_names names;
+    telemetry_disconnected(exchange->http->telemetry, cause_of(exchange, status, &names));
+}
+
+/* ---- answering ---- */
+
 static struct slice date_now(const struct exchange *exchange) {
-    return http_date_at(&exchange->loop->date, clock_wall_ms(&exchange->loop->clock));
+    return http_date_at(&exchange->conn->loop->date, clock_wall_ms(&exchange->loop->clock));
 }
 
 static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
     assert(!exchange->answered);
-    telemetry_answered(exchange, response->http_status);
+    log_answered(exchange, response->http_status);
     exchange->answered = exchange->whole = true;
     /* The rest of a body that comes in pieces is not wanted any more, and is not read. */
-    if (conn->state == CONN_STREAMING && !conn->body_done)
+    if (conn->state == CONN_STREAMING && !conn->is_body_done)
         conn->keep_alive = false;
     response->keep_alive = conn->keep_alive;
     response->to_head = exchange_is_head(exchange);
@@ -120,7 +199,7 @@ static void answer(struct exchange *exchange, struct http1_response *response) {
         conn_close(conn);
         return;
     }
-    conn_answered(conn);
+    conn_answer(conn);
 }
 
 bool exchange_is_head(const struct exchange *exchange) {
@@ -146,7 +225,7 @@ void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
 
 /* What a person can do about it, where the code's own words fit several cases. */
 static const char *message_of(const struct exchange *exchange, const struct exchange_error *error) {
-    bool is_operators = exchange->route && exchange->route->flags & ROUTE_OPERATOR;
+    bool is_operators = exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR;
     if (error->message)
         return error->message;
     if (is_operators && error->status == STATUS_INVALID_TOKEN)
@@ -193,11 +272,12 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     char allowed[64] = "";
     struct buffer body;
     buffer_init(&body, ERROR_BYTES_MAX);
-    telemetry_exchange_refused(exchange, error->status, error->topic);
+    exchange_log_refusal(exchange, error->status, error->topic);
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
         /* The parser refuses CONNECT before there is a request, and nothing takes it. */
         if (exchange->request)
-            route_allowed(exchange->request->path, exchange->routes_hidden, allowed);
+            route_allowed(&exchange->http->routes, exchange->request->path, exchange->routes_hidden,
+                          allowed);
         headers[header_count++] = (struct http1_header){SLICE("Allow"), slice_of(allowed)};
     }
     if (status_http(error->status) == 401)
@@ -238,7 +318,7 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     exchange->chunked = exchange->request->version_minor > 0;
     if (!exchange->chunked)
         conn->keep_alive = false;
-    telemetry_answered(exchange, http_status);
+    log_answered(exchange, http_status);
     enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
     if (status == STATUS_OK)
         status = http1_response_header(&conn->out, SLICE("Date"), date_now(exchange));
@@ -270,9 +350,9 @@ static bool outlived_token(const struct exchange *exchange) {
 
 bool exchange_send(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
-    assert(exchange->answered && !conn->ending);
+    assert(exchange->answered && !conn->is_last_piece);
     if (outlived_token(exchange)) {
-        telemetry_exchange_ended(exchange, STATUS_TOKEN_EXPIRED);
+        exchange_log_end(exchange, STATUS_TOKEN_EXPIRED);
         conn_reset(conn);
         return false;
     }
@@ -284,7 +364,7 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
 
 void exchange_end(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
-    assert(exchange->answered && !conn->ending);
+    assert(exchange->answered && !conn->is_last_piece);
     enum status status = append_piece(exchange, piece);
     if (status == STATUS_OK && exchange->chunked && !exchange_is_head(exchange))
         status = http1_chunk_end(&conn->out);
@@ -292,9 +372,9 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
         conn_close(conn);
         return;
     }
-    conn->ending = true;
+    conn->is_last_piece = true;
     /* What is left of a body that is no longer wanted is not read. */
-    if (!conn->body_done)
+    if (!conn->is_body_done)
         conn->keep_alive = false;
     bool more = conn_send(conn);
     assert(!more);
@@ -302,7 +382,7 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
 }
 
 void exchange_abort(struct exchange *exchange, enum status status) {
-    telemetry_exchange_ended(exchange, status);
+    exchange_log_end(exchange, status);
     conn_close(exchange->conn);
 }
 
@@ -312,7 +392,7 @@ bool exchange_outlives_token(const struct exchange *exchange) {
 }
 
 bool exchange_is_sending(const struct exchange *exchange) {
-    return exchange->conn->state == CONN_STREAMING && exchange->conn->sending;
+    return exchange->conn->state == CONN_STREAMING && exchange->conn->is_sending;
 }
 
 void exchange_watch_end(struct exchange *exchange) {

@@ -8,17 +8,11 @@
 #define HTTP_EXCHANGE_H
 
 #include "auth/grant.h"
-#include "base/buffer.h"
-#include "wire/http1.h"
+#include "http/conn.h"
 
-#define EXCHANGE_PARAMETERS_MAX 2
-#define REQUEST_ID_BYTES_MAX    64
+#define REQUEST_ID_BYTES_MAX 64
 
-struct conn;
-struct io_loop;
 struct principal;
-struct route;
-struct server;
 struct exchange;
 
 /* How a handler takes a body and gives an answer in pieces; all on the loop's thread. */
@@ -33,16 +27,14 @@ struct exchange_stream {
 struct exchange {
     struct conn *conn; /* NULL: gone, there is nobody to answer */
     struct io_loop *loop;
-    struct server *server;
+    struct http *http;
     const struct http1_request *request; /* NULL with conn, or when there was none */
-    const struct route *route;
     const struct principal *principal; /* behind a reader's route; a reference. NULL: nobody yet */
-    char *bearer;           /* whose token was refused, for people to know; NULL: not known */
-    enum grant_view view;   /* which frames of its topic the principal gets */
-    unsigned routes_hidden; /* flags of those that are not served where it came in */
-    uint64_t begun_ns;      /* when its head was read */
-    struct slice parameters[EXCHANGE_PARAMETERS_MAX]; /* decoded {…} segments of the path */
-    size_t parameter_count;
+    char *bearer;             /* whose token was refused, for people to know; NULL: not known */
+    enum grant_view view;     /* which frames of its topic the principal gets */
+    unsigned routes_hidden;   /* flags of those that are not served where it came in */
+    uint64_t begun_ns;        /* when its head was read */
+    struct route_match match; /* the route, NULL until one is found, and its parameters */
     struct buffer parameter_memory;
     struct buffer body;
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
@@ -69,8 +61,10 @@ struct exchange_error {
 };
 
 struct exchange *exchange_new(struct conn *conn, const struct http1_request *request);
-/* The connection lets go of it: freed, or when the last reference is back. */
+/* The connection lets go of it: it is freed now, or when the last reference returns. */
 void exchange_detach(struct exchange *exchange);
+/* Runs a handler for an exchange that had to wait for something first. */
+void exchange_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange));
 /* Another thread will come back with something: the exchange and its loop stay until then. */
 void exchange_ref(struct exchange *exchange);
 /* It came back. False: there is nobody to answer any more, or the connection has answered in the
@@ -105,6 +99,11 @@ void exchange_end(struct exchange *exchange, struct slice piece);
 /* Breaks off for that reason: closes the connection, so that nobody takes the answer for a whole
  * one. */
 void exchange_abort(struct exchange *exchange, enum status status);
+/* Counts, logs and remembers an error that refuses the caller; other errors are not refusals. A
+ * topic without data stands for the route's. */
+void exchange_log_refusal(struct exchange *exchange, enum status status, struct slice topic);
+/* Counts, logs and remembers that an answer that has begun breaks off for the status. */
+void exchange_log_end(struct exchange *exchange, enum status status);
 /* The token it came with has ended meanwhile: nothing more may be answered of what it opened. */
 bool exchange_outlives_token(const struct exchange *exchange);
 /* A piece is still being written. */

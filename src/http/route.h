@@ -1,25 +1,32 @@
-/* The routes: one table of method, path and handler.
- * Read-only; any thread. Finding allocates only the decoded parameters, in the exchange.
- * STATUS_NOT_FOUND when no row has the path, STATUS_METHOD_NOT_ALLOWED when one has it under
- * another method, STATUS_BAD_REQUEST for a path that does not decode. */
+/* Routes: a table of method, path and handler, and how a request is matched with it.
+ * Read-only; any thread.
+ * Memory: a match decodes its parameters into a caller's bounded buffer.
+ * Errors: STATUS_NOT_FOUND when no row has the path, STATUS_METHOD_NOT_ALLOWED when a row has it
+ * under another method, STATUS_BAD_REQUEST for a path that does not decode.
+ * The first row that matches wins. */
 #ifndef HTTP_ROUTE_H
 #define HTTP_ROUTE_H
 
-#include "http/exchange.h"
+#include "base/buffer.h"
+#include "spec/metrics.h"
+#include "wire/http1_request.h"
+
+#define ROUTE_PARAMETERS_MAX 2
+
+struct exchange;
 
 enum route_flag {
-    ROUTE_OPERATOR = 1, /* needs the operator key */
-    ROUTE_STREAM = 2,   /* called with the head; the body comes in pieces */
-    ROUTE_TOKEN = 8,    /* a subscriber's: needs a token */
-    ROUTE_APPEND = 4,   /* the body may be as large as an append's, which is a setting */
-    ROUTE_TOPIC = 256,  /* its parameter is a topic, which who asks must be entitled to */
-    ROUTE_AUDIT = 512,  /* reads the whole log, which who asks must be entitled to */
-    ROUTE_TOKEN_OR_OPERATOR = 128, /* takes a client's token, or the operator key in its header */
-    ROUTE_STAYS_OPEN = 1024,       /* becomes a connection that stays open */
-    ROUTE_VERSION_AT_JOIN = 4096,  /* a subscriber's, whose versions come when it joins */
-    ROUTE_TOKEN_IN_FIRST_MESSAGE =
-        2048,           /* a subscriber's, whose token comes in its first message */
-    ROUTE_KEYLESS = 64, /* an operator's, that needs no key on the operator's own listener */
+    ROUTE_OPERATOR = 1,            /* needs the operator key */
+    ROUTE_STREAM = 2,              /* the handler runs at the head; the body comes in pieces */
+    ROUTE_APPEND = 4,              /* the body may be as large as an append's */
+    ROUTE_TOKEN = 8,               /* needs a client's token */
+    ROUTE_KEYLESS = 64,            /* an operator's route; the operator's listener needs no key */
+    ROUTE_TOKEN_OR_OPERATOR = 128, /* takes a token, or the operator key in the header */
+    ROUTE_TOPIC = 256,             /* its parameter is a topic; the caller must be entitled to it */
+    ROUTE_AUDIT = 512,             /* reads the whole log; the caller must be entitled to it */
+    ROUTE_STAYS_OPEN = 1024,       /* becomes a session */
+    ROUTE_TOKEN_IN_FIRST_MESSAGE = 2048, /* the token comes after the upgrade */
+    ROUTE_VERSION_AT_JOIN = 4096,        /* the client tells its version when it joins */
 };
 
 struct route {
@@ -30,12 +37,29 @@ struct route {
     unsigned flags;
 };
 
-MUST_CHECK enum status route_find(struct exchange *exchange);
-/* "GET, HEAD": the methods of the path, but for routes with one of the flags hidden. */
-void route_allowed(struct slice path, unsigned hidden, char text[64]);
+struct route_table {
+    const struct route *rows;
+    size_t count;
+};
 
-/* Whether the path has the pattern's segments, no fewer and no more (a slash at the end is one
- * more); the {…} ones, still encoded, go to parameters[0..EXCHANGE_PARAMETERS_MAX). */
+struct route_match {
+    const struct route *route;
+    struct slice parameters[ROUTE_PARAMETERS_MAX]; /* decoded {…} segments, in memory */
+    size_t parameter_count;
+};
+
+/* hidden: flags of routes that are not served on this listener. */
+MUST_CHECK enum status route_find(const struct route_table *table,
+                                  const struct http1_request *request, unsigned hidden,
+                                  struct buffer *memory, struct route_match *match);
+/* "GET, HEAD": the methods of the path, without routes that have a flag in hidden. */
+void route_allowed(const struct route_table *table, struct slice path, unsigned hidden,
+                   char text[64]);
+/* How requests of the route are counted; NULL: no route matched. */
+enum label_route_class route_class(const struct route *route);
+
+/* Whether the path has exactly the pattern's segments; a slash at the end is one more. The {…}
+ * segments, still encoded, go to parameters[0..ROUTE_PARAMETERS_MAX). */
 bool route_path_matches(const char *pattern, struct slice path, struct slice *parameters,
                         size_t *parameter_count);
 

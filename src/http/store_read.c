@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "authority/append_read.h"
-#include "server/server.h"
 #include "topic/topic_name.h"
 
 #define OUT_BYTES_MAX   (48u << 20)
@@ -60,8 +59,8 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
     struct slice id = {NULL, 0};
     enum status status = STATUS_OK;
     struct store_read *made = NULL;
-    if (exchange->parameter_count > 0) {
-        id = exchange->parameters[exchange->parameter_count - 1];
+    if (exchange->match.parameter_count > 0) {
+        id = exchange->match.parameters[exchange->match.parameter_count - 1];
         status = id_check(kind, id);
     }
     if (status == STATUS_OK) {
@@ -129,7 +128,7 @@ void store_read_post_pages(struct store_read *read, struct slice content_type) {
 
 void store_read_post(struct store_read *read) {
     exchange_ref(read->exchange);
-    enum status status = store_pool_post(read->exchange->server->store_pool, &read->task);
+    enum status status = store_pool_post(read->exchange->http->store_pool, &read->task);
     if (status == STATUS_OK)
         return;
     read->status = status;
@@ -170,7 +169,7 @@ enum status query_epoch(const struct exchange *exchange, bool *differs) {
     bool found;
     buffer_init(&text, QUERY_BYTES_MAX);
     enum status status = http1_query_find(exchange->request->query, SLICE("epoch"), &text, &found);
-    *differs = found && !slice_equal(buffer_slice(&text), slice_of(exchange->server->epoch));
+    *differs = found && !slice_equal(buffer_slice(&text), slice_of(exchange->http->epoch));
     buffer_release(&text);
     return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
 }

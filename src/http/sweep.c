@@ -3,12 +3,10 @@
 #include <assert.h>
 
 #include "delivery/session_token.h"
-#include "delivery/telemetry.h"
-#include "http/conn.h"
-#include "server/server.h"
+#include "http/exchange.h"
 
 static bool is_revoked(const struct sweep *sweep, const struct principal *principal) {
-    return principal && revocations_has(sweep->server->gate.revocations, principal);
+    return principal && revocations_has(sweep->http->gate.revocations, principal);
 }
 
 /* An answer that has begun cannot turn into an error: it breaks off, and so that nobody takes what
@@ -17,7 +15,7 @@ static void end_exchange(struct conn *conn) {
     struct exchange *exchange = conn->exchange;
     conn->keep_alive = false;
     if (exchange->answered) {
-        telemetry_exchange_ended(exchange, STATUS_TOKEN_REVOKED);
+        exchange_log_end(exchange, STATUS_TOKEN_REVOKED);
         conn_reset(conn);
     } else if (conn->state == CONN_READING) {
         exchange->refused = STATUS_TOKEN_REVOKED;
@@ -44,23 +42,24 @@ static void part_ended(struct sweep *sweep) {
 
 static void part_run(struct loop_task *task) {
     const struct sweep_part *part = (const struct sweep_part *)task;
-    for (struct conn *conn = part->loop->conns, *next; conn; conn = next) {
-        next = conn->next;
-        sweep_conn(part->sweep, conn);
+    struct list *conns = &((struct http_loop *)part->loop->owner)->conns;
+    for (struct list_node *node = list_first(conns), *next; node; node = next) {
+        next = list_next(conns, node);
+        sweep_conn(part->sweep, container_of(node, struct conn, node));
     }
     part_ended(part->sweep);
 }
 
 void sweep_post(struct sweep *sweep) {
-    struct server *server = sweep->server;
-    size_t count = server->loop_count;
+    struct http *http = sweep->http;
+    size_t count = http->loop_count;
     atomic_store(&sweep->session_count, 0);
     atomic_store(&sweep->request_count, 0);
     /* One more, so that it is not done before all are posted. */
     atomic_store(&sweep->loops_left, count + 1);
     for (size_t i = 0; i < count; i++) {
         struct sweep_part *part = &sweep->parts[i];
-        *part = (struct sweep_part){{.run = part_run}, sweep, &server->loops[i]};
+        *part = (struct sweep_part){{.run = part_run}, sweep, http->loops[i]};
         enum status status = io_loop_post(part->loop, &part->task);
         assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
         if (status != STATUS_OK)

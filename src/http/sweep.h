@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "io/loop.h"
+#include "http/http.h"
 
 struct sweep;
 
@@ -22,15 +22,15 @@ struct sweep_part {
 };
 
 struct sweep {
-    struct server *server;
+    struct http *http;
     void (*done)(struct sweep *sweep);
     atomic_size_t loops_left;
     atomic_size_t session_count; /* out: sessions ended */
     atomic_size_t request_count; /* out: requests under way ended */
-    struct sweep_part parts[CONFIG_LOOPS_MAX];
+    struct sweep_part parts[HTTP_LOOPS_MAX];
 };
 
-/* server and done are set. */
+/* http and done are set. */
 void sweep_post(struct sweep *sweep);
 
 #endif

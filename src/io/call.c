@@ -7,7 +7,7 @@ static void run_back(struct loop_task *task) {
     struct call *call = (struct call *)((char *)task - offsetof(struct call, in.back));
     struct io_loop *loop = call->loop;
     call->done(call);
-    io_loop_owed_back(loop);
+    io_loop_release(loop);
 }
 
 void call_return_post(struct call *call) {
@@ -33,7 +33,7 @@ static void run_job(struct writer_job *job, struct store_session *store) {
 void call_begin(struct call *call, struct io_loop *loop) {
     call->loop = loop;
     call->status = STATUS_OK;
-    loop->owed_count++;
+    io_loop_hold(loop);
 }
 
 void call_store(struct call *call, struct io_loop *loop, struct store_pool *pool) {

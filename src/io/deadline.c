@@ -5,22 +5,29 @@
 
 void deadline_queue_init(struct deadline_queue *queue) {
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        queue->heads[kind].previous = queue->heads[kind].next = &queue->heads[kind];
-        queue->delays_ms[kind] = 0;
+        struct deadline *head = &queue->kinds[kind].head;
+        head->previous = head->next = head;
+        deadline_queue_define(queue, (enum deadline_kind)kind, 0, NULL);
     }
+}
+
+void deadline_queue_define(struct deadline_queue *queue, enum deadline_kind kind, uint64_t delay_ms,
+                           void (*expired)(struct deadline *deadline)) {
+    queue->kinds[kind].delay_ms = delay_ms;
+    queue->kinds[kind].expired = expired;
 }
 
 void deadline_set(struct deadline_queue *queue, struct deadline *deadline, enum deadline_kind kind,
                   uint64_t now_ms) {
-    assert(queue->delays_ms[kind] > 0);
-    deadline_set_at(queue, deadline, kind, now_ms + queue->delays_ms[kind]);
+    assert(queue->kinds[kind].delay_ms > 0);
+    deadline_set_at(queue, deadline, kind, now_ms + queue->kinds[kind].delay_ms);
 }
 
 void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
                      enum deadline_kind kind, uint64_t at_ms) {
     assert(at_ms > 0);
     deadline_drop(deadline);
-    struct deadline *head = &queue->heads[kind];
+    struct deadline *head = &queue->kinds[kind].head;
     struct deadline *before = head->previous;
     while (before != head && before->at_ms > at_ms)
         before = before->previous;
@@ -42,8 +49,9 @@ void deadline_drop(struct deadline *deadline) {
 
 struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms) {
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        struct deadline *first = queue->heads[kind].next;
-        if (first != &queue->heads[kind] && first->at_ms <= now_ms) {
+        struct deadline *head = &queue->kinds[kind].head;
+        if (head->next != head && head->next->at_ms <= now_ms) {
+            struct deadline *first = head->next;
             deadline_drop(first);
             return first;
         }
@@ -54,8 +62,8 @@ struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms)
 uint64_t deadline_next_ms(const struct deadline_queue *queue) {
     uint64_t next_ms = UINT64_MAX;
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        const struct deadline *first = queue->heads[kind].next;
-        if (first != &queue->heads[kind] && first->at_ms < next_ms)
+        const struct deadline *first = queue->kinds[kind].head.next;
+        if (first != &queue->kinds[kind].head && first->at_ms < next_ms)
             next_ms = first->at_ms;
     }
     return next_ms;

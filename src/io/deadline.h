@@ -1,7 +1,9 @@
-/* Deadlines of a loop's connections: a few kinds, each with one fixed delay, so that each kind is
- * a queue in order of time and setting, moving or dropping a deadline is a few instructions.
- * Belongs to its loop's thread. Intrusive: allocates nothing. Cannot fail.
- * The head of a queue is always its earliest deadline. */
+/* Deadlines of a loop: a few kinds, each with one usual delay and one callback, so that a kind is a
+ * list in order of time. Setting, moving or dropping a deadline takes a few instructions.
+ * Deadlines belong to their loop's thread.
+ * Memory: intrusive; the queue allocates nothing.
+ * Errors: none.
+ * The first deadline of a kind is always its earliest. */
 #ifndef IO_DEADLINE_H
 #define IO_DEADLINE_H
 
@@ -9,14 +11,14 @@
 #include <stdint.h>
 
 enum deadline_kind {
-    DEADLINE_REQUEST,      /* a request arrives, an answer is read */
-    DEADLINE_IDLE,         /* nothing happens between requests */
-    DEADLINE_LINGER,       /* the last answer is out, and the peer does not end */
-    DEADLINE_SILENCE,      /* a WebSocket whose peer says nothing */
-    DEADLINE_HEARTBEAT,    /* a session's next heartbeat */
-    DEADLINE_STRIKE_CHECK, /* whether a session that is behind catches up */
-    DEADLINE_EXPIRY,       /* a session's token is about to end; only those that soon will */
-    DEADLINE_WAIT,         /* a poll that waits for news; each has its own delay */
+    DEADLINE_REQUEST,      /* a request must arrive, or an answer must be read */
+    DEADLINE_IDLE,         /* nothing happened between two requests */
+    DEADLINE_LINGER,       /* the last answer is sent and the peer has not closed */
+    DEADLINE_SILENCE,      /* the peer of a WebSocket has sent nothing */
+    DEADLINE_HEARTBEAT,    /* the next heartbeat of a session is due */
+    DEADLINE_STRIKE_CHECK, /* a session that is behind is checked again */
+    DEADLINE_EXPIRY,       /* the token of a session ends soon */
+    DEADLINE_WAIT,         /* a long poll has waited enough; each has its own delay */
     DEADLINE_KIND_COUNT,
 };
 
@@ -28,21 +30,27 @@ struct deadline {
 };
 
 struct deadline_queue {
-    struct deadline heads[DEADLINE_KIND_COUNT];
-    uint64_t delays_ms[DEADLINE_KIND_COUNT];
+    struct {
+        struct deadline head;
+        uint64_t delay_ms;
+        void (*expired)(struct deadline *deadline);
+    } kinds[DEADLINE_KIND_COUNT];
 };
 
 void deadline_queue_init(struct deadline_queue *queue);
+/* What happens when a deadline of the kind passes, and its usual delay. */
+void deadline_queue_define(struct deadline_queue *queue, enum deadline_kind kind, uint64_t delay_ms,
+                           void (*expired)(struct deadline *deadline));
+/* With the kind's usual delay. */
 void deadline_set(struct deadline_queue *queue, struct deadline *deadline, enum deadline_kind kind,
                   uint64_t now_ms);
-/* With a delay of its own: found by walking back from the latest, so kinds whose delays differ
- * are few. */
+/* Finds its position from the latest deadline backwards, so kinds whose delays differ are few. */
 void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
                      enum deadline_kind kind, uint64_t at_ms);
 void deadline_drop(struct deadline *deadline);
-/* Takes out one deadline that has passed, or answers NULL. */
+/* Takes out one deadline that has passed; NULL: none has. The caller runs its kind's callback. */
 struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms);
-/* When to look again; UINT64_MAX when nothing is set. */
+/* When the next deadline passes; UINT64_MAX when none is set. */
 uint64_t deadline_next_ms(const struct deadline_queue *queue);
 
 #endif

@@ -48,7 +48,7 @@ static enum status address_claim(const struct addrinfo *info, uint16_t *port) {
     return STATUS_OK;
 }
 
-enum status listen_open(const struct config_address *address, int *fds, size_t count,
+enum status listen_open(const struct listen_address *address, int *fds, size_t count,
                         uint16_t *port) {
     struct addrinfo *info = NULL;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};

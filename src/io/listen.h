@@ -5,10 +5,22 @@
 #ifndef IO_LISTEN_H
 #define IO_LISTEN_H
 
-#include "server/config.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spec/codes.h"
+
+/* At most this many loops, and listening sockets on one address. */
+#define LISTEN_SOCKETS_MAX 64
+
+struct listen_address {
+    char host[256];
+    uint16_t port;
+};
 
 /* Fills fds[0..count); port becomes the one bound. On failure no descriptor is left open. */
-MUST_CHECK enum status listen_open(const struct config_address *address, int *fds, size_t count,
+MUST_CHECK enum status listen_open(const struct listen_address *address, int *fds, size_t count,
                                    uint16_t *port);
 
 #endif

@@ -1,33 +1,33 @@
-/* An io loop: one thread, its listeners, its connections and their deadlines.
- * Everything here belongs to the loop's thread, except io_loop_post, which any thread may call.
- * Owns its connections; they return their memory when libuv has let go of their handles.
- * A connection beyond the server's maximum is closed at accept. While draining nothing new is
- * accepted, idle connections close at once, and the thread ends with the last connection and the
- * last thing another thread owes. */
+/* An io loop: one thread with its listeners, its tasks and its deadlines.
+ * Everything belongs to the loop's thread, except the functions that end in _post.
+ * Memory: the loop owns its handles and buffers. Connections belong to the owner of the hooks.
+ * Errors: STATUS_SYSTEM_ERROR when the system refuses a handle or a thread.
+ * A loop that drains accepts nothing. Its thread ends when nothing holds the loop any more. */
 #ifndef IO_LOOP_H
 #define IO_LOOP_H
 
+#include <stdatomic.h>
 #include <uv.h>
 
-#include "authority/append_read.h"
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/mailbox.h"
 #include "base/step_guard.h"
 #include "base/uuid7.h"
 #include "delivery/feeds.h"
 #include "delivery/scheduler.h"
-#include "http/http_date.h"
 #include "io/deadline.h"
+#include "io/transport.h"
 #include "server/config.h"
-#include "wire/http1.h"
 #include "wire/websocket/ws_decoder.h"
 
 #define LOOP_READ_BYTES 65536
 
-struct conn;
+struct io_loop;
 struct server;
+struct http_loop;
 
-/* Something another thread wants done on the loop's thread. */
+/* Work that another thread posts to the loop. */
 struct loop_task {
     struct mailbox_item item;
     void (*run)(struct loop_task *task);
@@ -35,80 +35,116 @@ struct loop_task {
 
 enum loop_state { LOOP_SERVING, LOOP_DRAINING, LOOP_ENDING };
 
+enum listener_kind { LISTENER_PUBLIC, LISTENER_OPERATOR, LISTENER_COUNT };
+
+struct io_listener {
+    uv_tcp_t tcp;
+    int fd; /* -1: none */
+};
+
+/* How the owner of the connections takes part in a loop; all on the loop's thread. */
+struct io_loop_hooks {
+    /* A connection waits; error: a libuv error instead of one. */
+    void (*accept)(struct io_loop *loop, enum listener_kind kind, int error);
+    /* Listeners are closed: close idle connections, finish the others. */
+    void (*drain)(struct io_loop *loop);
+    /* Close every connection now. */
+    void (*close_all)(struct io_loop *loop);
+    /* Before the loop sleeps. True: work is left, so the loop must not sleep. */
+    bool (*before_sleep)(struct io_loop *loop);
+    /* The thread is about to end. */
+    void (*ended)(struct io_loop *loop);
+};
+
+/* When clients are asked to come back; shared by all loops. */
+struct io_backoff {
+    uint64_t base_ms;
+    atomic_uint_fast64_t spread_ms;
+};
+
+struct io_loop_options {
+    const struct io_loop_hooks *hooks;
+    const struct transport_events *transport_events;
+    void *owner; /* of the hooks */
+    const struct io_backoff *backoff;
+    size_t index;            /* among the loops of the server */
+    uint64_t log_ms;         /* when the last event was stored; 0: none */
+    int fds[LISTENER_COUNT]; /* taken over; -1: none */
+    /* Each loop has its own descriptor table. The loop then closes later_fds, the listening
+     * sockets of loops that start after it, in its own table. */
+    bool has_own_descriptors;
+    const int *later_fds;
+    size_t later_fd_count;
+};
+
 struct io_loop {
-    struct server *server;
-    const struct config *config;
-    uv_loop_t uv;
+    const struct io_loop_hooks *hooks;
+    const struct transport_events *transport_events;
+    void *owner;
+    const struct io_backoff *backoff;
+    size_t index;
+    uv_loop_t uv; /* uv.data is the loop */
     uv_thread_t thread;
-    uv_tcp_t listener;
-    uv_tcp_t operator_listener; /* where operators have an address of their own */
+    struct io_listener listeners[LISTENER_COUNT];
     uv_async_t wake;
     uv_timer_t timer;
+    uv_prepare_t prepare;
+    uv_idle_t idle; /* active while before_sleep left work: the loop does not sleep */
     struct mailbox mailbox;
     struct clock clock;
-    struct step_guard guard;    /* of the time that things are forgotten by */
+    struct step_guard guard;    /* of the time that decides when revocations may be forgotten */
     struct uuid7_generator ids; /* of requests */
-    struct http_date date;
     struct deadline_queue deadlines;
-    struct http1_limits limits;
-    struct append_parser reader; /* of the bodies of appends */
-    struct feeds feeds;          /* what its connections read */
-    struct scheduler scheduler;  /* whose turn it is to be sent some of it */
+    size_t hold_count; /* connections and calls that keep the loop alive */
+    bool has_own_descriptors;
+    const int *later_fds;
+    size_t later_fd_count;
+    uv_sem_t begun; /* the thread runs, with its own descriptor table if it wants one */
+    enum loop_state state;
+    struct loop_task drain;
+    struct loop_task end;
+    bool drain_posted; /* these two belong to the thread that posts them */
+    bool end_posted;
+    /* Of delivery, until its own per-loop struct holds them. */
+    struct server *server;
+    const struct config *config;
+    struct feeds feeds;
+    struct scheduler scheduler;
     struct page_tools page_tools;
     struct ws_shared websockets;
     struct ws_deflater *deflater; /* NULL until a peer wants it */
-    uv_prepare_t serve;           /* before the loop sleeps, who is in line is served */
-    uv_idle_t busy;               /* active while somebody is left in line: no sleep */
-    struct conn *conns;
-    size_t conn_count;
-    size_t owed_count; /* what other threads owe to exchanges of this loop */
-    bool refusing;     /* the last connection was one too many */
-    bool accept_fails; /* the last one could not be taken */
-    bool has_own_descriptors;
-    int listen_fd;
-    int operator_fd;
-    uv_sem_t begun;   /* the thread runs, with its own table where it wants one */
-    bool accept_owed; /* there was no memory to take one; libuv waits until it is taken */
-    bool operator_accept_owed;
-    bool has_operator_listener;
-    enum loop_state state;
-    struct loop_task advanced; /* the hub's word that topics did */
-    struct loop_task drain;
-    struct loop_task end;
-    bool drain_posted; /* these two belong to the control loop */
-    bool end_posted;
+    struct loop_task advanced;
     char read_memory[LOOP_READ_BYTES];
-    char plain_memory[LOOP_READ_BYTES]; /* what was read, decrypted */
+    char plain_memory[LOOP_READ_BYTES]; /* decrypted input */
 };
 
-/* Takes over the listening sockets; operator_fd is -1 where there is none. All loops are opened
- * before the first is started: one with descriptors of its own knows only what was open by then. */
-MUST_CHECK enum status io_loop_open(struct io_loop *loop, struct server *server, int listen_fd,
-                                    int operator_fd);
+/* Opens every loop before the first one starts: a loop with its own descriptor table knows only
+ * what was open by then. Delays and callbacks of deadlines are set between open and start. */
+MUST_CHECK enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *options);
 MUST_CHECK enum status io_loop_start(struct io_loop *loop);
-/* Any thread: no more accepts; idle connections close, others finish their request. */
+/* Accepts no more; idle connections close, others finish their request. */
 void io_loop_drain_post(struct io_loop *loop);
-/* Any thread: every connection closes now. */
+/* Every connection closes now. */
 void io_loop_end_post(struct io_loop *loop);
 void io_loop_join(struct io_loop *loop);
-/* Any thread. The task's memory stays the loop's until it has run, which it will: a loop that ends
- * runs what it has, and refuses what comes later with STATUS_SHUTTING_DOWN. */
+/* The task's memory stays the loop's until it has run. A loop that ends runs what it has, and
+ * refuses later tasks with STATUS_SHUTTING_DOWN. */
 MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
 
-/* For connections: deadlines that also keep the timer right. */
+/* Keeps the loop alive until io_loop_release: for a connection, or for a call under way. */
+void io_loop_hold(struct io_loop *loop);
+void io_loop_release(struct io_loop *loop);
+
+/* Sets a deadline with its kind's delay, and keeps the timer right. */
 void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind);
-/* The same for one with a delay of its own. */
+/* The same with a delay of its own. */
 void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
                          uint64_t delay_ms);
-/* How long a client had better wait before it comes back; by chance, so that not all do at once. */
+/* How long a client should wait before it comes back. Random, so that clients spread out. */
 uint64_t io_loop_backoff_ms(struct io_loop *loop);
-/* The time by which what has expired may be forgotten. A clock that was ahead and comes back makes
- * tokens valid again, and what was revoked or used must not be with them: it is believed when it
- * has been ahead for an hour, of the time before a start too. */
+/* The time by which expired revocations and uses may be forgotten. A clock that was ahead and
+ * steps back makes tokens valid again, and revocations must still hold then. So a clock that is
+ * ahead is believed after an hour, also across restarts. */
 uint64_t io_loop_forget_ms(struct io_loop *loop);
-/* For connections: one is gone for good. */
-void io_loop_conn_closed(struct io_loop *loop);
-/* For exchanges: one thing that was owed is back. */
-void io_loop_owed_back(struct io_loop *loop);
 
 #endif

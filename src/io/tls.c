@@ -70,11 +70,6 @@ static BIO_METHOD *way_make(void) {
 
 /* ---- the context ---- */
 
-struct tls_options tls_options_of(const struct config *config) {
-    return (struct tls_options){config->tls_cert_file, config->tls_key_file,
-                                (enum tls_version)config->tls_version_min};
-}
-
 __attribute__((format(printf, 2, 3))) static enum status refuse(struct tls_message *message,
                                                                 const char *format, ...) {
     va_list arguments;

@@ -13,7 +13,7 @@
 #include <openssl/types.h>
 
 #include "base/buffer.h"
-#include "server/config.h"
+#include "base/slice.h"
 
 /* Plaintext of one tls_send; more would be encrypted ahead of what the network takes. */
 #define TLS_BATCH_BYTES_MAX (64u << 10)
@@ -37,8 +37,6 @@ struct tls_options {
     enum tls_version version_min;
 };
 
-/* Of the settings; with an empty certificate_file there shall be no TLS. */
-struct tls_options tls_options_of(const struct config *config);
 MUST_CHECK enum status tls_context_open(struct tls_context **context,
                                         const struct tls_options *options,
                                         struct tls_message *message);

@@ -2,13 +2,16 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/conn.h"
-#include "server/server.h"
+#include "io/loop.h"
 
 /* So that what comes out of one read, with a record that was begun before, is no more than a plain
  * connection would hand on. */
@@ -19,8 +22,9 @@ struct secure {
     struct buffer sending; /* ciphertext the socket is taking */
     struct slice rest;     /* plaintext behind it */
     size_t batch_bytes;    /* plaintext in sending, at most */
-    bool is_owed;          /* conn_output_done, when all of that is out */
+    bool is_owed;          /* the written event, when all of that is out */
     bool is_ending;        /* our side, when all of that is out */
+    bool is_lingering;     /* input is discarded, and no longer decrypted */
     bool is_reading;
     bool has_ended; /* the peer said that it sends no more */
     bool has_begun; /* the peer sent something */
@@ -28,20 +32,28 @@ struct secure {
 };
 
 static void on_secure_write(uv_write_t *request, int error);
-static bool shut(struct conn *conn);
+static bool shut(struct transport *transport);
 
-static uv_stream_t *stream_of(struct conn *conn) {
-    return (uv_stream_t *)&conn->tcp;
+static struct io_loop *loop_of(const struct transport *transport) {
+    return transport->tcp.loop->data;
+}
+
+static bool is_closed(const struct transport *transport) {
+    return uv_is_closing((const uv_handle_t *)&transport->tcp);
+}
+
+static uv_stream_t *stream_of(struct transport *transport) {
+    return (uv_stream_t *)&transport->tcp;
 }
 
 /* Straight to the socket, unless something waits in libuv: its write() costs 4 % more of the CPU of
  * a small frame. */
-static ssize_t socket_try(struct conn *conn, struct slice bytes) {
+static ssize_t socket_try(struct transport *transport, struct slice bytes) {
     uv_os_fd_t fd;
     ssize_t written;
-    if (uv_fileno((uv_handle_t *)&conn->tcp, &fd) != 0)
+    if (uv_fileno((uv_handle_t *)&transport->tcp, &fd) != 0)
         return -1;
-    if (uv_stream_get_write_queue_size(stream_of(conn)) > 0)
+    if (uv_stream_get_write_queue_size(stream_of(transport)) > 0)
         return 0;
     do
         written = send(fd, bytes.data, bytes.size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -51,13 +63,13 @@ static ssize_t socket_try(struct conn *conn, struct slice bytes) {
 
 /* A request lives until its callback, which libuv calls in any case: so that a connection whose
  * socket takes everything at once does not pay for one. */
-static bool socket_write(struct conn *conn, struct slice bytes, uv_write_cb done) {
+static bool socket_write(struct transport *transport, struct slice bytes, uv_write_cb done) {
     uv_buf_t rest = uv_buf_init((char *)bytes.data, (unsigned)bytes.size);
     uv_write_t *request = malloc(sizeof(*request));
     if (!request)
         return false;
-    request->data = conn;
-    if (uv_write(request, stream_of(conn), &rest, 1, done) == 0)
+    request->data = transport;
+    if (uv_write(request, stream_of(transport), &rest, 1, done) == 0)
         return true;
     free(request);
     return false;
@@ -65,7 +77,13 @@ static bool socket_write(struct conn *conn, struct slice bytes, uv_write_cb done
 
 /* ---- life ---- */
 
-enum status transport_secure(struct conn *conn, struct tls_context *context) {
+void transport_init(struct transport *transport, struct io_loop *loop) {
+    uv_tcp_init(&loop->uv, &transport->tcp);
+    transport->tcp.data = transport;
+    transport->secure = NULL;
+}
+
+enum status transport_secure(struct transport *transport, struct tls_context *context) {
     struct secure *secure = calloc(1, sizeof(*secure));
     if (!secure)
         return STATUS_OUT_OF_MEMORY;
@@ -76,7 +94,7 @@ enum status transport_secure(struct conn *conn, struct tls_context *context) {
         free(secure);
         return status;
     }
-    conn->secure = secure;
+    transport->secure = secure;
     return STATUS_OK;
 }
 
@@ -84,57 +102,62 @@ static void count_handshake(enum label_outcome outcome) {
     metrics_add(METRIC_TLS_HANDSHAKES, METRIC_LABELS(outcome), 1);
 }
 
-void transport_close(struct conn *conn) {
-    struct secure *secure = conn->secure;
+void transport_close(struct transport *transport) {
+    struct secure *secure = transport->secure;
     if (!secure)
         return;
     if (!secure->was_open && secure->has_begun)
         count_handshake(LABEL_OUTCOME_FAILED);
     /* Behind a batch that is half out it would be noise. */
-    if (!transport_is_clear(conn))
+    if (!transport_is_clear(transport))
         return;
     tls_end(&secure->tls);
     if (secure->tls.out.size > 0)
-        (void)socket_try(conn, buffer_slice(&secure->tls.out));
+        (void)socket_try(transport, buffer_slice(&secure->tls.out));
 }
 
-void transport_release(struct conn *conn) {
-    struct secure *secure = conn->secure;
+void transport_release(struct transport *transport) {
+    struct secure *secure = transport->secure;
     if (!secure)
         return;
     tls_release(&secure->tls);
     buffer_release(&secure->sending);
     free(secure);
-    conn->secure = NULL;
+    transport->secure = NULL;
 }
 
-struct slice transport_peer(const struct conn *conn, char text[TRANSPORT_PEER_BYTES_MAX]) {
+struct slice transport_peer(const struct transport *transport,
+                            char text[TRANSPORT_PEER_BYTES_MAX]) {
     struct sockaddr_storage address;
     int size = sizeof(address);
     text[0] = '\0';
-    if (uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&address, &size) == 0)
+    if (uv_tcp_getpeername(&transport->tcp, (struct sockaddr *)&address, &size) == 0)
         (void)uv_ip_name((const struct sockaddr *)&address, text, TRANSPORT_PEER_BYTES_MAX);
     return slice_of(text);
 }
 
-bool transport_is_open(const struct conn *conn) {
-    return !conn->secure || conn->secure->was_open;
+bool transport_is_open(const struct transport *transport) {
+    return !transport->secure || transport->secure->was_open;
 }
 
 /* ---- writing ---- */
 
-bool transport_is_clear(const struct conn *conn) {
-    const struct secure *secure = conn->secure;
+bool transport_is_clear(const struct transport *transport) {
+    const struct secure *secure = transport->secure;
     return !secure || (secure->sending.size == 0 && secure->tls.out.size == 0);
 }
 
+bool transport_took_all(const struct transport *transport, ssize_t done, size_t size) {
+    return done == (ssize_t)size && transport_is_clear(transport);
+}
+
 /* Hands on what was encrypted. False: the peer is gone. */
-static bool flush(struct conn *conn) {
-    struct secure *secure = conn->secure;
+static bool flush(struct transport *transport) {
+    struct secure *secure = transport->secure;
     struct buffer *out = &secure->tls.out;
     if (secure->sending.size > 0 || out->size == 0)
         return true;
-    ssize_t done = socket_try(conn, buffer_slice(out));
+    ssize_t done = socket_try(transport, buffer_slice(out));
     if (done < 0)
         return false;
     if ((size_t)done == out->size) {
@@ -143,17 +166,17 @@ static bool flush(struct conn *conn) {
     }
     secure->sending = *out;
     buffer_init(out, TLS_OUT_BYTES_MAX);
-    return socket_write(conn, slice_from(buffer_slice(&secure->sending), (size_t)done),
+    return socket_write(transport, slice_from(buffer_slice(&secure->sending), (size_t)done),
                         on_secure_write);
 }
 
 /* Encrypts a batch, hands it on, and goes on while the socket takes them. False: the peer is
  * gone. */
-static bool pump(struct conn *conn) {
-    struct secure *secure = conn->secure;
-    if (!flush(conn))
+static bool pump(struct transport *transport) {
+    struct secure *secure = transport->secure;
+    if (!flush(transport))
         return false;
-    while (transport_is_clear(conn) && secure->rest.size > 0) {
+    while (transport_is_clear(transport) && secure->rest.size > 0) {
         size_t size = secure->rest.size;
         if (size > TLS_BATCH_BYTES_MAX)
             size = TLS_BATCH_BYTES_MAX;
@@ -161,73 +184,73 @@ static bool pump(struct conn *conn) {
             return false;
         secure->rest = slice_from(secure->rest, size);
         secure->batch_bytes = size;
-        if (!flush(conn))
+        if (!flush(transport))
             return false;
     }
     return true;
 }
 
 static void on_secure_write(uv_write_t *request, int error) {
-    struct conn *conn = request->data;
+    struct transport *transport = request->data;
     free(request);
-    struct secure *secure = conn->secure;
-    if (conn->state == CONN_CLOSED)
+    struct secure *secure = transport->secure;
+    if (is_closed(transport))
         return;
-    clock_tick(&conn->loop->clock);
+    clock_tick(&loop_of(transport)->clock);
     buffer_release(&secure->sending);
-    if (error != 0 || !pump(conn)) {
-        conn_close(conn);
+    if (error != 0 || !pump(transport)) {
+        loop_of(transport)->transport_events->lost(transport);
         return;
     }
-    if (!transport_is_clear(conn))
+    if (!transport_is_clear(transport))
         return;
     bool is_owed = secure->is_owed;
     secure->is_owed = false;
     if (is_owed)
-        conn_output_done(conn, 0);
-    if (conn->state == CONN_LINGERING && secure->is_ending) {
+        loop_of(transport)->transport_events->written(transport, 0);
+    if (!is_closed(transport) && secure->is_ending) {
         secure->is_ending = false;
-        if (!shut(conn))
-            conn_close(conn);
+        if (!shut(transport))
+            loop_of(transport)->transport_events->lost(transport);
     }
 }
 
 static void on_plain_write(uv_write_t *request, int error) {
-    struct conn *conn = request->data;
+    struct transport *transport = request->data;
     free(request);
-    if (conn->state == CONN_CLOSED)
+    if (is_closed(transport))
         return;
-    clock_tick(&conn->loop->clock);
-    conn_output_done(conn, error);
+    clock_tick(&loop_of(transport)->clock);
+    loop_of(transport)->transport_events->written(transport, error);
 }
 
-ssize_t transport_try(struct conn *conn, struct slice bytes) {
-    struct secure *secure = conn->secure;
+ssize_t transport_try(struct transport *transport, struct slice bytes) {
+    struct secure *secure = transport->secure;
     if (!secure)
-        return socket_try(conn, bytes);
-    if (!transport_is_clear(conn))
+        return socket_try(transport, bytes);
+    if (!transport_is_clear(transport))
         return 0;
     assert(secure->rest.size == 0 && !secure->is_owed);
     secure->rest = bytes;
-    bool is_there = pump(conn);
+    bool is_there = pump(transport);
     size_t taken = bytes.size - secure->rest.size;
     secure->rest = (struct slice){NULL, 0};
     return is_there ? (ssize_t)taken : -1;
 }
 
-bool transport_write(struct conn *conn, struct slice rest) {
-    struct secure *secure = conn->secure;
+bool transport_write(struct transport *transport, struct slice rest) {
+    struct secure *secure = transport->secure;
     if (!secure)
-        return socket_write(conn, rest, on_plain_write);
-    assert(!transport_is_clear(conn));
+        return socket_write(transport, rest, on_plain_write);
+    assert(!transport_is_clear(transport));
     secure->rest = rest;
     secure->is_owed = true;
     return true;
 }
 
-size_t transport_unsent_bytes(const struct conn *conn) {
-    const struct secure *secure = conn->secure;
-    size_t queued = uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
+size_t transport_unsent_bytes(const struct transport *transport) {
+    const struct secure *secure = transport->secure;
+    size_t queued = uv_stream_get_write_queue_size((const uv_stream_t *)&transport->tcp);
     if (!secure)
         return queued;
     /* What TLS adds is nothing the session sent. */
@@ -237,114 +260,151 @@ size_t transport_unsent_bytes(const struct conn *conn) {
 /* ---- reading ---- */
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
-    const struct conn *conn = handle->data;
+    const struct transport *transport = handle->data;
     (void)suggested;
-    *memory =
-        uv_buf_init(conn->loop->read_memory, conn->secure ? SECURE_READ_BYTES : LOOP_READ_BYTES);
+    *memory = uv_buf_init(loop_of(transport)->read_memory,
+                          transport->secure ? SECURE_READ_BYTES : LOOP_READ_BYTES);
 }
 
 /* What was said in clear, or not in a TLS that we take, ends with the alert that says so. */
-static void handshake_failed(struct conn *conn) {
+static void handshake_failed(struct transport *transport) {
     log_event(LOG_DEBUG, "tls.handshake_failed", log_str("reason", tls_failure()));
-    conn_linger(conn);
+    loop_of(transport)->transport_events->handshake_failed(transport);
 }
 
-static void ended(struct conn *conn) {
-    struct secure *secure = conn->secure;
+static void ended(struct transport *transport) {
+    struct secure *secure = transport->secure;
     secure->has_ended = true;
     /* Who asks for nothing more may still wait for an answer. */
-    if (secure->is_reading && conn->state != CONN_LINGERING)
-        conn_close(conn);
+    if (secure->is_reading && !secure->is_lingering)
+        loop_of(transport)->transport_events->lost(transport);
 }
 
-static void on_secure_read(struct conn *conn, struct slice input) {
-    struct secure *secure = conn->secure;
-    char *memory = conn->loop->plain_memory;
+static void on_secure_read(struct transport *transport, struct slice input) {
+    struct secure *secure = transport->secure;
+    char *memory = loop_of(transport)->plain_memory;
     size_t size;
     secure->has_begun = true;
     enum tls_step step = tls_receive(&secure->tls, input, memory, LOOP_READ_BYTES, &size);
-    if (!flush(conn)) {
-        conn_close(conn);
+    if (!flush(transport)) {
+        loop_of(transport)->transport_events->lost(transport);
         return;
     }
     if (!secure->was_open && tls_is_open(&secure->tls)) {
         secure->was_open = true;
         count_handshake(LABEL_OUTCOME_OK);
-        conn_opened(conn);
+        loop_of(transport)->transport_events->opened(transport);
     }
-    if (size > 0 && conn->state != CONN_CLOSED)
-        conn_received(conn, (struct slice){memory, size});
-    if (conn->state == CONN_CLOSED || step == TLS_STEP_MORE)
+    if (size > 0 && !is_closed(transport))
+        loop_of(transport)->transport_events->received(transport, (struct slice){memory, size});
+    if (is_closed(transport) || step == TLS_STEP_MORE)
         return;
     if (step == TLS_STEP_ENDED)
-        ended(conn);
+        ended(transport);
     else if (secure->was_open)
-        conn_close(conn);
+        loop_of(transport)->transport_events->lost(transport);
     else
-        handshake_failed(conn);
+        handshake_failed(transport);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
-    struct conn *conn = stream->data;
+    struct transport *transport = stream->data;
     if (size == 0)
         return;
-    clock_tick(&conn->loop->clock);
+    clock_tick(&loop_of(transport)->clock);
     struct slice input = {memory->base, size > 0 ? (size_t)size : 0};
     if (size < 0)
-        conn_close(conn);
-    else if (conn->secure && conn->state != CONN_LINGERING)
-        on_secure_read(conn, input);
+        loop_of(transport)->transport_events->lost(transport);
+    else if (transport->secure && !transport->secure->is_lingering)
+        on_secure_read(transport, input);
     else
-        conn_received(conn, input);
+        loop_of(transport)->transport_events->received(transport, input);
 }
 
-static bool read_start(struct conn *conn) {
-    int error = uv_read_start(stream_of(conn), on_alloc, on_read);
+static bool read_start(struct transport *transport) {
+    int error = uv_read_start(stream_of(transport), on_alloc, on_read);
     return error == 0 || error == UV_EALREADY;
 }
 
-bool transport_read_start(struct conn *conn) {
-    if (!conn->secure)
-        return read_start(conn);
-    conn->secure->is_reading = true;
-    return !conn->secure->has_ended && read_start(conn);
+bool transport_read_start(struct transport *transport) {
+    if (!transport->secure)
+        return read_start(transport);
+    transport->secure->is_reading = true;
+    return !transport->secure->has_ended && read_start(transport);
 }
 
-void transport_read_stop(struct conn *conn) {
-    uv_read_stop(stream_of(conn));
-    if (conn->secure)
-        conn->secure->is_reading = false;
+void transport_read_stop(struct transport *transport) {
+    uv_read_stop(stream_of(transport));
+    if (transport->secure)
+        transport->secure->is_reading = false;
 }
 
 /* ---- the end ---- */
 
 static void on_shutdown(uv_shutdown_t *request, int error) {
-    struct conn *conn = request->data;
+    struct transport *transport = request->data;
     free(request);
     if (error != 0)
-        conn_close(conn);
+        loop_of(transport)->transport_events->lost(transport);
 }
 
-static bool shut(struct conn *conn) {
-    if (conn->secure) {
-        tls_end(&conn->secure->tls);
-        if (!flush(conn))
+static bool shut(struct transport *transport) {
+    if (transport->secure) {
+        tls_end(&transport->secure->tls);
+        if (!flush(transport))
             return false;
     }
     uv_shutdown_t *request = malloc(sizeof(*request));
     if (!request)
         return false;
-    request->data = conn;
-    if (uv_shutdown(request, stream_of(conn), on_shutdown) == 0)
+    request->data = transport;
+    if (uv_shutdown(request, stream_of(transport), on_shutdown) == 0)
         return true;
     free(request);
     return false;
 }
 
-bool transport_end(struct conn *conn) {
-    bool is_clear = transport_is_clear(conn);
+bool transport_end(struct transport *transport) {
+    if (transport->secure)
+        transport->secure->is_lingering = true;
+    bool is_clear = transport_is_clear(transport);
     /* libuv lets nothing follow a shutdown, and does not know of what is not encrypted yet. */
     if (!is_clear)
-        conn->secure->is_ending = true;
-    return (!is_clear || shut(conn)) && read_start(conn);
+        transport->secure->is_ending = true;
+    return (!is_clear || shut(transport)) && read_start(transport);
+}
+
+/* ---- the socket ---- */
+
+/* Negative: libuv has no socket any more. */
+static int socket_of(const struct transport *transport) {
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&transport->tcp, &fd) == 0 ? fd : -1;
+}
+
+void transport_set_unsent_max(struct transport *transport, unsigned bytes) {
+    int fd = socket_of(transport);
+    if (fd >= 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
+void transport_reset_on_close(struct transport *transport) {
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    int fd = socket_of(transport);
+    if (fd >= 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+}
+
+static bool has_bytes(const struct transport *transport, unsigned long request) {
+    int bytes = 0;
+    int fd = socket_of(transport);
+    return fd >= 0 && ioctl(fd, request, &bytes) == 0 && bytes > 0;
+}
+
+bool transport_has_unsent(const struct transport *transport) {
+    return transport_unsent_bytes(transport) > 0 || has_bytes(transport, SIOCOUTQNSD);
+}
+
+bool transport_has_input(const struct transport *transport) {
+    return has_bytes(transport, FIONREAD);
 }

@@ -436,7 +436,7 @@ __attribute__((format(printf, 2, 3))) static enum status refuse(struct config_er
     return STATUS_INVALID_CONFIG;
 }
 
-static enum status set_address(struct config_address *address, const char *text) {
+static enum status set_address(struct listen_address *address, const char *text) {
     const char *colon = strrchr(text, ':');
     uint64_t port;
     if (!colon || colon == text || !decimal_parse_u64(slice_of(colon + 1), &port) ||
@@ -689,7 +689,7 @@ static const char *source_name(enum config_source source) {
 static void setting_text(const struct setting *setting, const struct config *config,
                          char text[CONFIG_TEXT_MAX]) {
     const void *field = (const char *)config + setting->offset;
-    const struct config_address *address = field;
+    const struct listen_address *address = field;
     uint64_t index = 0;
     switch (setting->type) {
     case SETTING_TEXT:

@@ -11,11 +11,14 @@
 #include "auth/token.h"
 #include "base/log.h"
 #include "base/slice.h"
+#include "http/admit/gate.h"
+#include "io/listen.h"
+#include "io/tls.h"
 #include "topic/policy_key.h"
 
 #define CONFIG_TEXT_MAX       512
 #define CONFIG_ERROR_MAX      512
-#define CONFIG_LOOPS_MAX      64
+#define CONFIG_LOOPS_MAX      LISTEN_SOCKETS_MAX
 #define CONFIG_SETTINGS_MAX   160
 #define CONFIG_POLICY_KEY_MAX 64
 /* Of a request's lines: the largest token fits, beside a path and its parameters or in a field. */
@@ -23,14 +26,9 @@
 
 enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
 
-struct config_address {
-    char host[256];
-    uint16_t port;
-};
-
 struct config {
-    struct config_address bind;
-    struct config_address operator_bind; /* no host: operator routes are on the other */
+    struct listen_address bind;
+    struct listen_address operator_bind; /* no host: operator routes are on the other */
     char data_dir[CONFIG_TEXT_MAX];
     uint64_t log_format;
     uint64_t log_level;

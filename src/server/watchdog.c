@@ -17,7 +17,7 @@ static void on_timer(uv_timer_t *timer) {
         struct watchdog_probe *probe = &watchdog->probes[i];
         atomic_store(&probe->is_under_way, true);
         /* A loop that has ended does not hang. */
-        if (io_loop_post(&watchdog->loops[i], &probe->task) != STATUS_OK)
+        if (io_loop_post(watchdog->loops[i], &probe->task) != STATUS_OK)
             atomic_store(&probe->is_under_way, false);
     }
 }
@@ -25,11 +25,11 @@ static void on_timer(uv_timer_t *timer) {
 void watchdog_init(struct watchdog *watchdog, uv_loop_t *control) {
     uv_timer_init(control, &watchdog->timer);
     watchdog->timer.data = watchdog;
-    for (size_t i = 0; i < CONFIG_LOOPS_MAX; i++)
+    for (size_t i = 0; i < LISTEN_SOCKETS_MAX; i++)
         watchdog->probes[i].task.run = on_probe;
 }
 
-void watchdog_start(struct watchdog *watchdog, struct io_loop *loops, size_t loop_count) {
+void watchdog_start(struct watchdog *watchdog, struct io_loop **loops, size_t loop_count) {
     uint64_t interval_ms = notify_watchdog_ms();
     watchdog->loops = loops;
     watchdog->loop_count = loop_count;

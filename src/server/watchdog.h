@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "io/listen.h"
 #include "io/loop.h"
 
 struct watchdog_probe {
@@ -17,14 +18,14 @@ struct watchdog_probe {
 
 struct watchdog {
     uv_timer_t timer;
-    struct io_loop *loops;
+    struct io_loop **loops;
     size_t loop_count;
-    struct watchdog_probe probes[CONFIG_LOOPS_MAX];
+    struct watchdog_probe probes[LISTEN_SOCKETS_MAX];
 };
 
 void watchdog_init(struct watchdog *watchdog, uv_loop_t *control);
 /* Once the loops run. */
-void watchdog_start(struct watchdog *watchdog, struct io_loop *loops, size_t loop_count);
+void watchdog_start(struct watchdog *watchdog, struct io_loop **loops, size_t loop_count);
 /* Closes its handle; the loops may still run what was posted to them. */
 void watchdog_close(struct watchdog *watchdog);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/mint.h"
+#include "server/config_options.h"
 #include "wire/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -23,7 +24,8 @@ static struct gate *make_gate(void) {
     struct config_error error;
     struct key_message message;
     require(config_load(&config, environment, NULL, 0, &error) == STATUS_OK);
-    require(gate_init(&gate, &config, &message) == STATUS_OK);
+    const struct gate_options options = config_gate_options(&config);
+    require(gate_init(&gate, &options, &message) == STATUS_OK);
     return &gate;
 }
 

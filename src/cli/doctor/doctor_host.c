@@ -12,6 +12,7 @@
 #include "cli/doctor/doctor.h"
 #include "io/descriptors.h"
 #include "io/tls.h"
+#include "server/config_options.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
 /* The write-ahead log may grow to 64 MB before it is cut; less room than twice that is none. */
@@ -44,7 +45,7 @@ static void check_certificate_end(struct doctor *doctor, int64_t not_after_s) {
 }
 
 void doctor_check_tls(struct doctor *doctor) {
-    const struct tls_options options = tls_options_of(&doctor->config);
+    const struct tls_options options = config_tls_options(&doctor->config);
     struct tls_context *context = NULL;
     struct tls_message message = {""};
     char advice[PATH_BYTES_MAX];

@@ -109,7 +109,7 @@ static void wait_back(struct loop_task *task) {
         (struct snapshot_wait *)((char *)task - offsetof(struct snapshot_wait, back));
     struct io_loop *loop = wait->loop;
     wait->done(wait);
-    io_loop_owed_back(loop);
+    io_loop_release(loop);
 }
 
 /* On a reader's thread, or the builder's. The loop waits for what is owed to it, so it takes the
@@ -138,12 +138,12 @@ void snapshot_wait_begin(struct snapshot_wait *wait, struct io_loop *loop, enum 
     wait->row = row;
     wait->asked_at_ms = clock_mono_ms(&loop->clock);
     wait->snapshot = NULL;
-    loop->owed_count++;
+    io_loop_hold(loop);
     enum status status = store_pool_post(loop->server->store_pool, &wait->task);
     /* Once posted it is the reader's, and may even be answered by now. */
     if (status == STATUS_OK)
         return;
     wait->status = status;
     wait->done(wait);
-    io_loop_owed_back(loop);
+    io_loop_release(loop);
 }

@@ -122,7 +122,7 @@ static enum status check_client(const struct session *session,
     struct compatibility_claim claim = *phoenix->claim;
     compatibility_claim_json(&claim, message->payload);
     struct compatibility_client client = compatibility_claim_client(&claim);
-    return compatibility_check(&session->server->gate.compatibility, &client);
+    return compatibility_check(&session->server->http.gate.compatibility, &client);
 }
 
 static enum status refuse_client(struct session *session, const struct phoenix_address *to,
@@ -131,7 +131,7 @@ static enum status refuse_client(struct session *session, const struct phoenix_a
     buffer_init(&body, 4096);
     session_log_refused(session, (struct slice){NULL, 0}, refusal);
     enum status status =
-        compatibility_write_json(&session->server->gate.compatibility, refusal, &body);
+        compatibility_write_json(&session->server->http.gate.compatibility, refusal, &body);
     if (status == STATUS_OK)
         status = phoenix_say_refused(session, to, refusal, buffer_slice(&body));
     buffer_release(&body);
@@ -196,7 +196,7 @@ static enum status refresh(struct session *session, const struct phoenix_message
     if (status != STATUS_OK || !field.present)
         status = STATUS_INVALID_MESSAGE;
     if (status == STATUS_OK)
-        status = gate_admit_token(&session->server->gate, buffer_slice(&token),
+        status = gate_admit_token(&session->server->http.gate, buffer_slice(&token),
                                   clock_wall_ms(&session->loop->clock), &principal, NULL);
     buffer_release(&token);
     if (status == STATUS_OK)
@@ -398,7 +398,7 @@ static enum status check_version(const struct exchange *exchange) {
 
 static struct phoenix *phoenix_make(const struct exchange *exchange) {
     struct phoenix *phoenix = calloc(1, sizeof(*phoenix));
-    if (!phoenix || !exchange->server->gate.compatibility.is_enforced)
+    if (!phoenix || !exchange->http->gate.compatibility.is_enforced)
         return phoenix;
     phoenix->claim = calloc(1, sizeof(*phoenix->claim));
     if (!phoenix->claim) {

@@ -5,7 +5,6 @@
 
 #include "http/conn.h"
 #include "io/store_pool.h"
-#include "server/server.h"
 
 #define ARENA_BYTES_MAX (1u << 20)
 
@@ -49,7 +48,7 @@ static void decide(struct exchange *exchange, const struct grant *grant,
                    void (*next)(struct exchange *exchange)) {
     exchange->view = grant->view;
     if (grant->status == STATUS_OK) {
-        conn_handle(exchange, next);
+        exchange_handle(exchange, next);
         return;
     }
     exchange_answer_status(exchange, grant->status);
@@ -87,7 +86,7 @@ static void look_post(struct look *look) {
     struct exchange *exchange = look->exchange;
     exchange_ref(exchange);
     /* Once posted it is the reader's: nothing of it is touched here. */
-    enum status status = store_pool_post(exchange->server->store_pool, &look->task);
+    enum status status = store_pool_post(exchange->http->store_pool, &look->task);
     if (status == STATUS_OK)
         return;
     look->status = status;

@@ -10,27 +10,15 @@
 #define REVOCATIONS_MAX 1000000
 #define MS_PER_S        1000
 
-enum status gate_init(struct gate *gate, const struct config *config, struct key_message *message) {
+enum status gate_init(struct gate *gate, const struct gate_options *options,
+                      struct key_message *message) {
     *gate = (struct gate){
-        .policy = {.issuer = slice_of(config->token_issuer),
-                   .audience = slice_of(config->token_audience),
-                   .max_age_s = config->token_max_age_s,
-                   .require_token_id = config->token_require_jti},
-        .compatibility = {.is_enforced = config->compatibility_enforced,
-                          .protocol_version = slice_of(config->compatibility_protocol_version),
-                          .client_build_id_min =
-                              slice_of(config->compatibility_min_client_build_id),
-                          .client_build_id_max =
-                              slice_of(config->compatibility_max_client_build_id),
-                          .schema_version_min = config->compatibility_min_schema_version,
-                          .schema_version_max = config->compatibility_max_schema_version},
-        .enforces_origin = config->enforce_origin,
-        .allowed_origins = slice_of(config->allowed_origins),
+        .policy = options->policy,
+        .compatibility = options->compatibility,
+        .enforces_origin = options->enforces_origin,
+        .allowed_origins = options->allowed_origins,
     };
-    const struct keys_options options = {.jwks_file = config->jwks_file,
-                                         .secret = config->token_signing_key,
-                                         .folder = config->data_dir};
-    enum status status = keys_open(&gate->keys, &options, message);
+    enum status status = keys_open(&gate->keys, &options->keys, message);
     if (status != STATUS_OK)
         return status;
     if (keys_source(gate->keys) == KEYS_GENERATED)

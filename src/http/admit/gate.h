@@ -11,9 +11,16 @@
 #include "auth/keys.h"
 #include "auth/revocation.h"
 #include "auth/token.h"
-#include "server/config.h"
 #include "topic/topic_class.h"
 #include "wire/http1_request.h"
+
+struct gate_options {
+    struct keys_options keys;
+    struct token_policy policy;
+    struct compatibility_window compatibility;
+    bool enforces_origin;
+    struct slice allowed_origins;
+};
 
 struct gate {
     struct keys *keys;
@@ -25,7 +32,7 @@ struct gate {
 };
 
 /* Reads or makes the keys. What could not be had is in the message. */
-MUST_CHECK enum status gate_init(struct gate *gate, const struct config *config,
+MUST_CHECK enum status gate_init(struct gate *gate, const struct gate_options *options,
                                  struct key_message *message);
 void gate_release(struct gate *gate);
 /* Looks at the keys again: always, or only if their file changed. */

@@ -6,7 +6,6 @@
 #include "http/admit/single_use.h"
 #include "http/conn.h"
 #include "http/route.h"
-#include "server/server.h"
 
 struct opening {
     struct single_use use; /* first */
@@ -19,7 +18,7 @@ static void opening_done(struct opening *opening) {
     exchange->work = NULL;
     free(opening);
     if (status == STATUS_OK)
-        conn_handle(exchange, exchange->route->handle);
+        exchange_handle(exchange, exchange->match.route->handle);
     else
         exchange_answer_status(exchange, status);
 }
@@ -33,7 +32,7 @@ static void use_done(struct single_use *use) {
 void open_once(struct exchange *exchange) {
     struct slice id = exchange->principal->token_id;
     if (exchange_is_head(exchange) || exchange->principal == &principal_operator) {
-        exchange->route->handle(exchange);
+        exchange->match.route->handle(exchange);
         return;
     }
     struct opening *opening = id.data ? calloc(1, sizeof(*opening)) : NULL;
@@ -49,8 +48,7 @@ void open_once(struct exchange *exchange) {
     exchange->work_free = free;
     exchange_ref(exchange);
     /* Once posted it is the writer's: nothing of it is touched here. */
-    enum status status =
-        single_use_post(&opening->use, exchange->server->writer, exchange->loop, id);
+    enum status status = single_use_post(&opening->use, exchange->http->writer, exchange->loop, id);
     if (status == STATUS_OK)
         return;
     opening->use.status = status;

@@ -1,12 +1,11 @@
 #include "http/admit/version_gate.h"
 
 #include "auth/compatibility_claim.h"
-#include "server/server.h"
 
 #define BODY_BYTES_MAX 2048
 
 enum status version_gate_check(const struct exchange *exchange) {
-    const struct compatibility_window *window = &exchange->server->gate.compatibility;
+    const struct compatibility_window *window = &exchange->http->gate.compatibility;
     struct compatibility_claim claim = {.schema_version.size = 0};
     if (!window->is_enforced)
         return STATUS_OK;
@@ -15,18 +14,12 @@ enum status version_gate_check(const struct exchange *exchange) {
     return compatibility_check(window, &client);
 }
 
-bool version_gate_refuses(enum status status) {
-    return status == STATUS_INVALID_CLIENT_BUILD || status == STATUS_UNSUPPORTED_PROTOCOL_VERSION ||
-           status == STATUS_UNSUPPORTED_SCHEMA_VERSION || status == STATUS_UPGRADE_REQUIRED ||
-           status == STATUS_UNSUPPORTED_CLIENT_BUILD;
-}
-
 void version_gate_answer(struct exchange *exchange, enum status refusal) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
     /* Without memory for the window the code still says it. */
     enum status status =
-        compatibility_write_json(&exchange->server->gate.compatibility, refusal, &body);
+        compatibility_write_json(&exchange->http->gate.compatibility, refusal, &body);
     exchange_answer_error(
         exchange, &(struct exchange_error){.status = refusal,
                                            .details = status == STATUS_OK ? buffer_slice(&body)

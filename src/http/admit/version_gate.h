@@ -10,7 +10,6 @@
 
 /* By the request's query, since browsers can put it nowhere else. */
 MUST_CHECK enum status version_gate_check(const struct exchange *exchange);
-bool version_gate_refuses(enum status status);
 void version_gate_answer(struct exchange *exchange, enum status refusal);
 
 #endif

@@ -2,92 +2,31 @@
  * answers that come late, and closing at every moment. Sanitizers see what is left behind. */
 #include "http/conn.h"
 
-#include <arpa/inet.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "server/server.h"
-#include "test.h"
+#include "http/http_fixture.h"
 
 #define GET_LIVE "GET /healthz/live HTTP/1.1\r\nHost: khala\r\n\r\n"
 
-struct fixture {
-    struct server server;
-    struct io_loop loop;
-    struct sockaddr_in address;
-    int client;
-    bool out_of_memory; /* as far as accepting goes */
-};
+static struct http_fixture fixture;
+static bool out_of_memory; /* as far as accepting goes */
 
-static struct fixture fixture;
-
-static const char *environment(const char *name) {
-    (void)name;
-    return NULL;
-}
-
-static void on_connection(uv_stream_t *listener, int error) {
-    (void)listener;
+static void accept_or_not(struct io_loop *io, enum listener_kind kind, int error) {
     assert_int_equal(error, 0);
-    if (fixture.out_of_memory)
-        fixture.loop.accept_owed = true;
+    if (out_of_memory)
+        fixture.loop.is_owed[kind] = true;
     else
-        conn_accept(&fixture.loop);
-}
-
-static int client_open(void) {
-    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(client, (struct sockaddr *)&fixture.address, sizeof(fixture.address)),
-                     0);
-    return client;
-}
-
-/* Turns until the loop has so many connections. */
-static void turn_until(size_t conn_count) {
-    while (fixture.loop.conn_count != conn_count)
-        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+        conn_accept(io, kind, error);
 }
 
 static int open_fixture(void **state) {
     (void)state;
-    struct io_loop *loop = &fixture.loop;
-    struct config_error error;
     memset(&fixture, 0, sizeof(fixture));
-    assert_ok(config_load(&fixture.server.config, environment, NULL, 0, &error));
-    loop->server = &fixture.server;
-    loop->config = &fixture.server.config;
-    loop->limits = HTTP1_LIMITS_DEFAULT;
-    clock_init(&loop->clock);
-    deadline_queue_init(&loop->deadlines);
-    for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++)
-        loop->deadlines.delays_ms[kind] = 60000;
-    assert_ok(uuid7_generator_init(&loop->ids, NULL));
-    uv_loop_init(&loop->uv);
-    uv_timer_init(&loop->uv, &loop->timer);
-    uv_tcp_init(&loop->uv, &loop->listener);
-    loop->timer.data = loop->listener.data = loop;
-    uv_ip4_addr("127.0.0.1", 0, &fixture.address);
-    uv_tcp_bind(&loop->listener, (struct sockaddr *)&fixture.address, 0);
-    assert_int_equal(uv_listen((uv_stream_t *)&loop->listener, 16, on_connection), 0);
-    int size = sizeof(fixture.address);
-    uv_tcp_getsockname(&loop->listener, (struct sockaddr *)&fixture.address, &size);
-    fixture.client = client_open();
-    turn_until(1);
+    fixture_http_open(&fixture, accept_or_not);
     return 0;
 }
 
 static int close_fixture(void **state) {
     (void)state;
-    conn_close_all(&fixture.loop);
-    uv_close((uv_handle_t *)&fixture.loop.listener, NULL);
-    uv_close((uv_handle_t *)&fixture.loop.timer, NULL);
-    uv_run(&fixture.loop.uv, UV_RUN_DEFAULT);
-    close(fixture.client);
-    assert_int_equal(fixture.loop.conn_count, 0);
-    assert_int_equal(fixture.server.conn_count, 0);
-    assert_null(fixture.loop.conns);
-    return uv_loop_close(&fixture.loop.uv);
+    return fixture_http_close(&fixture);
 }
 
 /* The connection as it stands while a handler owes the answer to a request; behind it comes what
@@ -99,7 +38,7 @@ static struct exchange *owe_an_answer(struct conn *conn, const char *behind) {
     assert_int_equal(event.kind, HTTP1_EVENT_HEAD);
     assert_ok(http1_next(&conn->parser, &input, &event));
     assert_int_equal(event.kind, HTTP1_EVENT_DONE);
-    uv_read_stop((uv_stream_t *)&conn->tcp);
+    uv_read_stop((uv_stream_t *)&conn->transport.tcp);
     deadline_drop(&conn->deadline);
     conn->exchange = exchange_new(conn, http1_parser_request(&conn->parser));
     conn->state = CONN_HANDLING;
@@ -119,7 +58,7 @@ static size_t count_of(const char *text, const char *part) {
 
 static void a_late_answer_lets_the_pipelined_requests_go_on(void **state) {
     (void)state;
-    struct conn *conn = fixture.loop.conns;
+    struct conn *conn = fixture_newest(&fixture);
     char received[4096] = "";
     struct exchange *exchange = owe_an_answer(conn, GET_LIVE GET_LIVE "GET /hea");
     exchange_answer_json(exchange, 200, SLICE("\"late\""));
@@ -135,7 +74,7 @@ static void a_late_answer_lets_the_pipelined_requests_go_on(void **state) {
 
 static void a_late_answer_after_which_the_connection_ends_forgets_the_rest(void **state) {
     (void)state;
-    struct conn *conn = fixture.loop.conns;
+    struct conn *conn = fixture_newest(&fixture);
     char received[4096] = "";
     struct exchange *exchange = owe_an_answer(conn, GET_LIVE);
     conn->keep_alive = false;
@@ -149,24 +88,24 @@ static void a_late_answer_after_which_the_connection_ends_forgets_the_rest(void 
 
 static void an_exchange_outlives_its_connection_until_everything_owed_is_back(void **state) {
     (void)state;
-    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
     assert_ok(buffer_append_slice(&exchange->body, SLICE("kept")));
     exchange_ref(exchange);
     exchange_ref(exchange);
-    assert_int_equal(fixture.loop.owed_count, 2);
-    conn_close(fixture.loop.conns);
-    turn_until(0);
+    assert_int_equal(fixture.io.hold_count, 3);
+    conn_close(fixture_newest(&fixture));
+    fixture_turn_until(&fixture, 0);
     assert_null(exchange->conn);
     assert_null(exchange->request);
     assert_false(exchange_unref(exchange));
     assert_slice(buffer_slice(&exchange->body), "kept");
     assert_false(exchange_unref(exchange));
-    assert_int_equal(fixture.loop.owed_count, 0);
+    assert_int_equal(fixture.io.hold_count, 0);
 }
 
 static void what_comes_back_in_time_finds_its_connection(void **state) {
     (void)state;
-    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
     char received[4096] = "";
     exchange_ref(exchange);
     assert_true(exchange_unref(exchange));
@@ -185,11 +124,11 @@ static void count_freed(void *work) {
 static void the_work_of_an_exchange_goes_with_it(void **state) {
     (void)state;
     freed_count = 0;
-    struct exchange *exchange = owe_an_answer(fixture.loop.conns, "");
+    struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
     exchange->work = &freed_count;
     exchange->work_free = count_freed;
     exchange_ref(exchange);
-    conn_close(fixture.loop.conns);
+    conn_close(fixture_newest(&fixture));
     assert_int_equal(freed_count, 0);
     assert_false(exchange_unref(exchange));
     assert_int_equal(freed_count, 1);
@@ -197,66 +136,66 @@ static void the_work_of_an_exchange_goes_with_it(void **state) {
 
 static void closing_while_an_answer_is_written_returns_its_memory(void **state) {
     (void)state;
-    struct conn *conn = fixture.loop.conns;
+    struct conn *conn = fixture_newest(&fixture);
     static char body[1000000];
     int size = 4096;
-    uv_send_buffer_size((uv_handle_t *)&conn->tcp, &size);
+    uv_send_buffer_size((uv_handle_t *)&conn->transport.tcp, &size);
     memset(body, 'x', sizeof(body));
     exchange_answer_json(owe_an_answer(conn, ""), 200, (struct slice){body, sizeof(body)});
     assert_int_equal(conn->state, CONN_WRITING);
     assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
     conn_close(conn);
-    turn_until(0);
+    fixture_turn_until(&fixture, 0);
 }
 
 static void an_answer_beyond_the_slot_closes_the_connection(void **state) {
     (void)state;
     static char body[(64 << 20) + 1];
-    exchange_answer_json(owe_an_answer(fixture.loop.conns, ""), 200,
+    exchange_answer_json(owe_an_answer(fixture_newest(&fixture), ""), 200,
                          (struct slice){body, sizeof(body)});
-    assert_null(fixture.loop.conns);
-    turn_until(0);
+    assert_true(list_is_empty(&fixture.loop.conns));
+    fixture_turn_until(&fixture, 0);
 }
 
 static void closing_before_the_farewell_is_out_is_no_second_close(void **state) {
     (void)state;
-    struct conn *conn = fixture.loop.conns;
+    struct conn *conn = fixture_newest(&fixture);
     struct exchange *exchange = owe_an_answer(conn, "");
     conn->keep_alive = false;
     exchange_answer_json(exchange, 200, SLICE("{}"));
     assert_int_equal(conn->state, CONN_LINGERING);
     conn_close(conn);
     conn_close(conn);
-    turn_until(0);
+    fixture_turn_until(&fixture, 0);
 }
 
 static void a_peer_that_left_before_its_answer_is_closed_by_it(void **state) {
     (void)state;
-    struct conn *conn = fixture.loop.conns;
+    struct conn *conn = fixture_newest(&fixture);
     struct exchange *exchange = owe_an_answer(conn, GET_LIVE);
     struct linger reset = {.l_onoff = 1};
     setsockopt(fixture.client, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     close(fixture.client);
-    fixture.client = client_open();
-    turn_until(2);
+    fixture.client = fixture_connect(&fixture);
+    fixture_turn_until(&fixture, 2);
     exchange_answer_json(exchange, 200, SLICE("{}"));
-    turn_until(1);
+    fixture_turn_until(&fixture, 1);
 }
 
 /* libuv shows no further connection before the one it has was taken. */
 static void a_connection_that_found_no_memory_is_taken_when_another_has_gone(void **state) {
     (void)state;
-    fixture.out_of_memory = true;
-    int second = client_open();
-    while (!fixture.loop.accept_owed)
-        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
-    fixture.out_of_memory = false;
-    conn_close(fixture.loop.conns);
-    while (fixture.loop.accept_owed)
-        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+    out_of_memory = true;
+    int second = fixture_connect(&fixture);
+    while (!fixture.loop.is_owed[LISTENER_PUBLIC])
+        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+    out_of_memory = false;
+    conn_close(fixture_newest(&fixture));
+    while (fixture.loop.is_owed[LISTENER_PUBLIC])
+        uv_run(&fixture.io.uv, UV_RUN_ONCE);
     assert_int_equal(fixture.loop.conn_count, 1);
-    int third = client_open();
-    turn_until(2);
+    int third = fixture_connect(&fixture);
+    fixture_turn_until(&fixture, 2);
     close(second);
     close(third);
 }
@@ -268,19 +207,19 @@ static void say(int client, const char *text) {
 /* Draining while what the clients said is still in the kernel, or not said at all. One that is in
  * the middle of a request stays, so that the loop does not end. */
 static void drain_unread(int blank) {
-    int staying = client_open();
-    turn_until(4);
+    int staying = fixture_connect(&fixture);
+    fixture_turn_until(&fixture, 4);
     say(staying, "GET /hea");
-    while (http1_parser_bytes(&fixture.loop.conns->parser) == 0)
-        uv_run(&fixture.loop.uv, UV_RUN_ONCE);
+    while (http1_parser_bytes(&fixture_newest(&fixture)->parser) == 0)
+        uv_run(&fixture.io.uv, UV_RUN_ONCE);
     say(fixture.client, GET_LIVE GET_LIVE);
     say(blank, "\r\n");
-    fixture.loop.state = LOOP_DRAINING;
-    fixture.server.draining = true;
-    conn_drain_all(&fixture.loop);
+    fixture.io.state = LOOP_DRAINING;
+    fixture.http.is_draining = true;
+    conn_drain_all(&fixture.io);
     shutdown(fixture.client, SHUT_WR);
-    turn_until(1);
-    fixture.loop.state = LOOP_SERVING;
+    fixture_turn_until(&fixture, 1);
+    fixture.io.state = LOOP_SERVING;
     close(staying);
 }
 
@@ -288,9 +227,9 @@ static void
 a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains(void **state) {
     (void)state;
     char received[4096] = "";
-    int idle = client_open();
-    int blank = client_open();
-    turn_until(3);
+    int idle = fixture_connect(&fixture);
+    int blank = fixture_connect(&fixture);
+    fixture_turn_until(&fixture, 3);
     drain_unread(blank);
     assert_true(read(fixture.client, received, sizeof(received) - 1) > 0);
     assert_int_equal(count_of(received, "HTTP/1.1 200 OK"), 1);

@@ -2,6 +2,7 @@
 
 #include "api/mint.h"
 #include "base/log.h"
+#include "server/config_options.h"
 #include "test.h"
 
 #define NOW_MS UINT64_C(1800000000000)
@@ -24,7 +25,8 @@ static int setup(void **state) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     if (config_load(&config, environment, NULL, 0, &error) != STATUS_OK)
         return -1;
-    return gate_init(&gate, &config, &message) == STATUS_OK ? 0 : -1;
+    const struct gate_options options = config_gate_options(&config);
+    return gate_init(&gate, &options, &message) == STATUS_OK ? 0 : -1;
 }
 
 static int teardown(void **state) {

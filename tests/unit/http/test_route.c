@@ -1,8 +1,10 @@
 #include "http/route.h"
+
+#include "api/routes.h"
 #include "test.h"
 
 struct match {
-    struct slice parameters[EXCHANGE_PARAMETERS_MAX];
+    struct slice parameters[ROUTE_PARAMETERS_MAX];
     size_t count;
     bool found;
 };
@@ -76,9 +78,12 @@ static void parameters_come_in_the_order_of_the_path(void **state) {
 
 static enum status find(enum http1_method method, const char *path, const struct route **route) {
     struct http1_request request = {.method = method, .path = slice_of(path)};
-    struct exchange exchange = {.request = &request};
-    enum status status = route_find(&exchange);
-    *route = exchange.route;
+    struct route_match found = {0};
+    struct buffer memory;
+    buffer_init(&memory, 64);
+    enum status status = route_find(&api_routes, &request, 0, &memory, &found);
+    buffer_release(&memory);
+    *route = found.route;
     return status;
 }
 
@@ -100,13 +105,13 @@ static void a_route_is_found_by_path_and_method(void **state) {
 static void the_methods_of_a_path_are_named(void **state) {
     (void)state;
     char text[64];
-    route_allowed(SLICE("/healthz/live"), ROUTE_OPERATOR, text);
+    route_allowed(&api_routes, SLICE("/healthz/live"), ROUTE_OPERATOR, text);
     assert_string_equal(text, "GET, HEAD");
-    route_allowed(SLICE("/nowhere"), 0, text);
+    route_allowed(&api_routes, SLICE("/nowhere"), 0, text);
     assert_string_equal(text, "");
-    route_allowed(SLICE("/metrics"), 0, text);
+    route_allowed(&api_routes, SLICE("/metrics"), 0, text);
     assert_string_equal(text, "GET, HEAD");
-    route_allowed(SLICE("/metrics"), ROUTE_OPERATOR, text);
+    route_allowed(&api_routes, SLICE("/metrics"), ROUTE_OPERATOR, text);
     assert_string_equal(text, "");
 }
 

@@ -4,8 +4,8 @@
 static void queue_open(struct deadline_queue *queue) {
     deadline_queue_init(queue);
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++)
-        queue->delays_ms[kind] = 1000;
-    queue->delays_ms[DEADLINE_REQUEST] = 100;
+        deadline_queue_define(queue, (enum deadline_kind)kind, 1000, NULL);
+    deadline_queue_define(queue, DEADLINE_REQUEST, 100, NULL);
 }
 
 static void an_empty_queue_has_nothing_to_wait_for(void **state) {
@@ -103,7 +103,7 @@ static void many_deadlines_agree_with_a_list(void **state) {
             at_ms[chosen] = 0;
         } else {
             deadline_set(&queue, &deadlines[chosen], kind, now_ms);
-            at_ms[chosen] = now_ms + queue.delays_ms[kind];
+            at_ms[chosen] = now_ms + queue.kinds[kind].delay_ms;
         }
         struct deadline *passed;
         while ((passed = deadline_expired(&queue, now_ms))) {

@@ -1,34 +1,52 @@
 #include "io/loop.h"
 
-#include "io/listen.h"
-#include "server/server.h"
 #include "test.h"
 
-static struct server server;
 static struct io_loop loop;
+static struct io_backoff backoff;
+static uv_sem_t ended;
+static int drains;
+static int closes;
 
-static const char *environment(const char *name) {
-    return strcmp(name, "RUNTIME_BIND_ADDR") == 0 ? "127.0.0.1:0" : NULL;
+static void accept_nothing(struct io_loop *io, enum listener_kind kind, int error) {
+    (void)io;
+    (void)kind;
+    (void)error;
 }
 
-static void on_loop_ended(uv_async_t *handle) {
-    uv_close((uv_handle_t *)handle, NULL);
+static void count_drain(struct io_loop *io) {
+    (void)io;
+    drains++;
 }
+
+static void count_close(struct io_loop *io) {
+    (void)io;
+    closes++;
+}
+
+static bool never_busy(struct io_loop *io) {
+    (void)io;
+    return false;
+}
+
+static void post_ended(struct io_loop *io) {
+    (void)io;
+    uv_sem_post(&ended);
+}
+
+static const struct io_loop_hooks hooks = {.accept = accept_nothing,
+                                           .drain = count_drain,
+                                           .close_all = count_close,
+                                           .before_sleep = never_busy,
+                                           .ended = post_ended};
 
 static int start_loop(void **state) {
     (void)state;
-    struct config_error error;
-    int fd;
-    memset(&server, 0, sizeof(server));
     memset(&loop, 0, sizeof(loop));
-    assert_ok(config_load(&server.config, environment, NULL, 0, &error));
-    assert_ok(hub_open(&server.hub, &(struct hub_options){{16, 65536}, 1u << 20}));
-    server.loop_count = 1;
-    server.loops_running = 1;
-    uv_loop_init(&server.control);
-    uv_async_init(&server.control, &server.loop_ended, on_loop_ended);
-    assert_ok(listen_open(&server.config.bind, &fd, 1, &server.port));
-    assert_ok(io_loop_open(&loop, &server, fd, -1));
+    drains = closes = 0;
+    uv_sem_init(&ended, 0);
+    assert_ok(io_loop_open(
+        &loop, &(struct io_loop_options){.hooks = &hooks, .backoff = &backoff, .fds = {-1, -1}}));
     assert_ok(io_loop_start(&loop));
     return 0;
 }
@@ -36,11 +54,12 @@ static int start_loop(void **state) {
 static int join_loop(void **state) {
     (void)state;
     io_loop_end_post(&loop);
-    uv_run(&server.control, UV_RUN_DEFAULT);
+    uv_sem_wait(&ended);
+    uv_sem_destroy(&ended);
     io_loop_join(&loop);
-    hub_close(server.hub);
-    assert_int_equal(server.loops_running, 0);
-    return uv_loop_close(&server.control);
+    assert_int_equal(drains, 1);
+    assert_true(closes <= 1);
+    return 0;
 }
 
 struct note {

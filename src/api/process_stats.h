@@ -2,8 +2,8 @@
  * process_stats_look belongs to a thread that nobody waits for, the rest to any. Allocates nothing.
  * Cannot fail: what the kernel does not tell is 0.
  * Reading is cheap enough for an io loop, however many descriptors are open. */
-#ifndef SERVER_PROCESS_STATS_H
-#define SERVER_PROCESS_STATS_H
+#ifndef API_PROCESS_STATS_H
+#define API_PROCESS_STATS_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "server/process_stats.h"
+#include "api/process_stats.h"
 
 #include <dirent.h>
 #include <stdatomic.h>

@@ -1,0 +1,73 @@
+#include "api/routes.h"
+
+#include "api/handlers.h"
+#include "api/mint.h"
+#include "api/revoke_request.h"
+
+/* Routes of backends and operators. They need the operator key. */
+#define OPERATOR_GET(path, handle)                                                                 \
+    { HTTP1_METHOD_GET, "/internal/v1" path, handle, 0, ROUTE_OPERATOR }
+#define OPERATOR_POST(path, handle)                                                                \
+    { HTTP1_METHOD_POST, "/internal/v1" path, handle, 0, ROUTE_OPERATOR | ROUTE_APPEND }
+
+static const struct route routes[] = {
+    {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0},
+    {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0},
+    OPERATOR_POST("/runs", handle_run_create),
+    OPERATOR_GET("/runs/{run_id}", handle_run),
+    OPERATOR_POST("/runs/{run_id}/events", handle_run_append),
+    OPERATOR_GET("/runs/{run_id}/events", handle_run_events),
+    OPERATOR_GET("/runs/{run_id}/replay", handle_run_replay),
+    OPERATOR_GET("/runs/{run_id}/receipt", handle_run_receipt),
+    OPERATOR_POST("/workers", handle_worker_create),
+    OPERATOR_GET("/workers/{worker_id}", handle_worker),
+    OPERATOR_POST("/workers/{worker_id}/heartbeat", handle_worker_heartbeat),
+    OPERATOR_POST("/workers/{worker_id}/status", handle_worker_status),
+    OPERATOR_POST("/workers/{worker_id}/events", handle_worker_append),
+    OPERATOR_GET("/workers/{worker_id}/events", handle_worker_events),
+    OPERATOR_POST("/notifications", handle_notification),
+    OPERATOR_POST("/topics/{topic}/events", handle_topic_append),
+    OPERATOR_GET("/topics/{topic}/events", handle_topic_events),
+    {HTTP1_METHOD_POST, "/internal/v1/events:batch", handle_batch, UINT64_MAX,
+     ROUTE_OPERATOR | ROUTE_STREAM},
+    OPERATOR_GET("/projectors/checkpoints/{projection}/{entity}", handle_checkpoint),
+    OPERATOR_GET("/projectors/run-summary/{run_id}", handle_run_summary),
+    OPERATOR_GET("/projectors/worker-summary/{worker_id}", handle_worker_summary),
+    OPERATOR_GET("/projectors/drift", handle_drift),
+    {HTTP1_METHOD_POST, "/internal/v1/projectors/reproject", handle_reproject, 4096,
+     ROUTE_OPERATOR},
+    {HTTP1_METHOD_POST, "/internal/v1/retention/run", handle_retention_run, 4096, ROUTE_OPERATOR},
+    {HTTP1_METHOD_GET, "/api/events", handle_audit_list, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT},
+    {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0,
+     ROUTE_OPERATOR | ROUTE_APPEND},
+    {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0,
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT},
+    {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
+     ROUTE_TOKEN_OR_OPERATOR},
+    {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR},
+    {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/messages", handle_messages, 0,
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC},
+    {HTTP1_METHOD_GET, "/socket/websocket", handle_phoenix, 0,
+     ROUTE_TOKEN | ROUTE_VERSION_AT_JOIN | ROUTE_STAYS_OPEN},
+    {HTTP1_METHOD_GET, "/sync/socket/websocket", handle_phoenix, 0,
+     ROUTE_TOKEN | ROUTE_VERSION_AT_JOIN | ROUTE_STAYS_OPEN},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/sse", handle_sse, 0,
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC | ROUTE_STAYS_OPEN},
+    {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/ws", handle_topic_ws, 0,
+     ROUTE_TOKEN | ROUTE_TOPIC | ROUTE_STAYS_OPEN},
+    {HTTP1_METHOD_GET, "/events", handle_log_sse, 0,
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT | ROUTE_STAYS_OPEN},
+    /* Its first message carries the token. */
+    {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, ROUTE_TOKEN_IN_FIRST_MESSAGE},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0,
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC},
+    OPERATOR_GET("/khala/snapshots", handle_snapshots),
+    {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS},
+    OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks),
+    OPERATOR_GET("/khala/fanout/metrics", handle_fanout_metrics),
+    OPERATOR_GET("/khala/why", handle_why),
+    {HTTP1_METHOD_POST, "/internal/v1/sync/sessions/revoke", handle_revoke, REVOKE_BYTES_MAX,
+     ROUTE_OPERATOR},
+};
+
+const struct route_table api_routes = {routes, sizeof(routes) / sizeof(routes[0])};

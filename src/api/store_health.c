@@ -1,0 +1,30 @@
+#include "api/store_health.h"
+
+#include "authority/writer.h"
+
+/* After this long an append must be tried again, or a server without appends never recovers. */
+#define FAILED_MS 5000
+
+void store_health_note(struct store_health *health, enum status status, uint64_t mono_ms) {
+    uint64_t failed_at_ms = atomic_load(&health->failed_at_ms);
+    if (status == STATUS_STORE_UNAVAILABLE)
+        atomic_store(&health->failed_at_ms, mono_ms);
+    else if (status == STATUS_OK && failed_at_ms != 0)
+        atomic_store(&health->failed_at_ms, 0);
+}
+
+bool store_health_is_good(const struct store_health *health, uint64_t mono_ms) {
+    uint64_t failed_at_ms = atomic_load(&health->failed_at_ms);
+    if (atomic_load(&health->is_moved))
+        return false;
+    /* Another loop, whose turn began later, may have noted the failure: the sum, not a difference.
+     */
+    return failed_at_ms == 0 || mono_ms > failed_at_ms + FAILED_MS;
+}
+
+enum reason store_health_reason(const struct store_health *health, const struct writer *writer) {
+    enum reason reason = REASON_STORE_FAILED;
+    if (atomic_load(&health->is_moved))
+        return REASON_STORE_MOVED;
+    return writer_is_failing(writer, &reason) ? reason : REASON_STORE_FAILED;
+}

@@ -1,0 +1,28 @@
+/* Whether the store takes appends, as the last appends and a look at its files showed.
+ * Any thread.
+ * Memory: two atomics.
+ * Errors: none.
+ * A failure is forgotten after a while, so that a server without appends recovers. */
+#ifndef API_STORE_HEALTH_H
+#define API_STORE_HEALTH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "spec/codes.h"
+
+struct writer;
+
+struct store_health {
+    atomic_uint_fast64_t failed_at_ms; /* by the monotonic clock; 0: the last append worked */
+    atomic_bool is_moved;              /* its files are not where they were */
+};
+
+/* An append ended with the status. */
+void store_health_note(struct store_health *health, enum status status, uint64_t mono_ms);
+bool store_health_is_good(const struct store_health *health, uint64_t mono_ms);
+/* Why it is not. */
+enum reason store_health_reason(const struct store_health *health, const struct writer *writer);
+
+#endif

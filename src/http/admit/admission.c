@@ -1,0 +1,49 @@
+#include "http/admit/admission.h"
+
+#include "auth/principal.h"
+#include "http/admit/version_gate.h"
+
+/* The operator key is taken in the header only, never beside a token, and not on the public
+ * listener once operators have their own. */
+static bool is_operator(const struct exchange *exchange) {
+    const struct http *http = exchange->http;
+    bool is_taken_here = exchange->conn->is_operators || !http->options.has_operator_listener;
+    return exchange->match.route->flags & ROUTE_TOKEN_OR_OPERATOR && is_taken_here &&
+           !gate_has_token(exchange->request) &&
+           operator_key_check(&http->operator_key, exchange->request) == STATUS_OK;
+}
+
+static enum status admit_client(struct exchange *exchange) {
+    struct gate *gate = &exchange->http->gate;
+    struct token_bearer bearer = {0};
+    if (is_operator(exchange)) {
+        exchange->principal = &principal_operator;
+        return STATUS_OK;
+    }
+    enum status status = gate_check_origin(gate, exchange->request);
+    if (status == STATUS_OK)
+        status = gate_admit(gate, exchange->request, clock_wall_ms(&exchange->loop->clock),
+                            &exchange->principal, &bearer);
+    if (bearer.size > 0)
+        exchange->bearer = strndup(bearer.name, bearer.size);
+    return status;
+}
+
+/* The operator's own tools have no version that could be too old. */
+static bool has_version(const struct exchange *exchange) {
+    unsigned flags = exchange->match.route->flags;
+    return flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOKEN_IN_FIRST_MESSAGE) &&
+           !(flags & ROUTE_VERSION_AT_JOIN) && exchange->principal != &principal_operator;
+}
+
+enum status admission_check(struct exchange *exchange) {
+    unsigned flags = exchange->match.route->flags;
+    enum status status = STATUS_OK;
+    if (flags & ROUTE_OPERATOR && !(exchange->conn->is_operators && flags & ROUTE_KEYLESS))
+        return operator_key_check(&exchange->http->operator_key, exchange->request);
+    if (flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR))
+        status = admit_client(exchange);
+    else if (flags & ROUTE_TOKEN_IN_FIRST_MESSAGE)
+        status = gate_check_origin(&exchange->http->gate, exchange->request);
+    return status == STATUS_OK && has_version(exchange) ? version_gate_check(exchange) : status;
+}

@@ -1,0 +1,129 @@
+#include "http/conn_outlet.h"
+
+#include <assert.h>
+
+/* A socket takes no more than this ahead of the network: a busy topic would otherwise put megabytes
+ * before the next frame of a quiet one. */
+#define UNSENT_BYTES_MAX (256 << 10)
+
+static struct conn *conn_of(struct outlet *outlet) {
+    return container_of(outlet, struct conn, outlet);
+}
+
+static const struct conn *const_conn_of(const struct outlet *outlet) {
+    return (const struct conn *)((const char *)outlet - offsetof(struct conn, outlet));
+}
+
+static enum outlet_result push_rest(struct conn *conn, struct push *push, size_t done) {
+    conn->pushed = push;
+    if (transport_write(&conn->transport, slice_from((struct slice){push->data, push->size}, done)))
+        return OUTLET_BLOCKED;
+    conn_close(conn);
+    return OUTLET_CLOSED;
+}
+
+/* How many bytes were taken; negative: the peer is gone, and the connection is closed. */
+static ssize_t push_now(struct conn *conn, struct slice bytes) {
+    assert(conn->state == CONN_PUSHING && !conn->pushed);
+    ssize_t done = transport_try(&conn->transport, bytes);
+    if (done < 0)
+        conn_close(conn);
+    return done;
+}
+
+static enum outlet_result outlet_push(struct outlet *outlet, struct push *push) {
+    struct conn *conn = conn_of(outlet);
+    ssize_t done = push_now(conn, (struct slice){push->data, push->size});
+    if (done >= 0 && !transport_took_all(&conn->transport, done, push->size))
+        return push_rest(conn, push, (size_t)done);
+    push_unref(push);
+    return done < 0 ? OUTLET_CLOSED : OUTLET_SENT;
+}
+
+static enum outlet_result outlet_push_bytes(struct outlet *outlet, struct slice bytes) {
+    struct conn *conn = conn_of(outlet);
+    struct push *rest;
+    ssize_t done = push_now(conn, bytes);
+    if (done < 0)
+        return OUTLET_CLOSED;
+    if (transport_took_all(&conn->transport, done, bytes.size))
+        return OUTLET_SENT;
+    if (push_make(&rest, slice_from(bytes, (size_t)done)) == STATUS_OK)
+        return push_rest(conn, rest, 0);
+    conn_close(conn);
+    return OUTLET_CLOSED;
+}
+
+static bool outlet_has_push(const struct outlet *outlet) {
+    return const_conn_of(outlet)->pushed != NULL;
+}
+
+static size_t outlet_unsent_bytes(const struct outlet *outlet) {
+    return transport_unsent_bytes(&const_conn_of(outlet)->transport);
+}
+
+static bool outlet_has_unsent(const struct outlet *outlet) {
+    return conn_has_unsent(const_conn_of(outlet));
+}
+
+static void outlet_lift_unsent_limit(struct outlet *outlet) {
+    transport_set_unsent_max(&conn_of(outlet)->transport, UINT32_MAX);
+}
+
+static void outlet_pause_reading(struct outlet *outlet) {
+    transport_read_stop(&conn_of(outlet)->transport);
+}
+
+static void outlet_resume_reading(struct outlet *outlet) {
+    struct conn *conn = conn_of(outlet);
+    if (conn->state == CONN_PUSHING && !transport_read_start(&conn->transport))
+        conn_close(conn);
+}
+
+static void outlet_set_deadline(struct outlet *outlet, enum deadline_kind kind) {
+    struct conn *conn = conn_of(outlet);
+    io_loop_deadline(conn->loop->io, &conn->deadline, kind);
+}
+
+static void outlet_linger(struct outlet *outlet) {
+    conn_linger(conn_of(outlet));
+}
+
+static void outlet_close_conn(struct outlet *outlet) {
+    conn_close(conn_of(outlet));
+}
+
+static void outlet_reset(struct outlet *outlet) {
+    conn_reset(conn_of(outlet));
+}
+
+static struct slice outlet_peer(const struct outlet *outlet, char text[OUTLET_PEER_BYTES_MAX]) {
+    _Static_assert(OUTLET_PEER_BYTES_MAX >= TRANSPORT_PEER_BYTES_MAX, "an address fits");
+    return transport_peer(&const_conn_of(outlet)->transport, text);
+}
+
+static const struct outlet_table outlet_table = {
+    .push = outlet_push,
+    .push_bytes = outlet_push_bytes,
+    .is_blocked = outlet_has_push,
+    .unsent_bytes = outlet_unsent_bytes,
+    .has_unsent = outlet_has_unsent,
+    .lift_unsent_limit = outlet_lift_unsent_limit,
+    .pause_reading = outlet_pause_reading,
+    .resume_reading = outlet_resume_reading,
+    .set_deadline = outlet_set_deadline,
+    .linger = outlet_linger,
+    .close = outlet_close_conn,
+    .reset = outlet_reset,
+    .peer = outlet_peer,
+};
+
+void conn_attach(struct conn *conn, struct session *session) {
+    conn_start_session(conn, session);
+    transport_set_unsent_max(&conn->transport, UNSENT_BYTES_MAX);
+}
+
+struct outlet *conn_outlet(struct conn *conn) {
+    conn->outlet.table = &outlet_table;
+    return &conn->outlet;
+}

@@ -1,0 +1,164 @@
+#include "http/dispatch.h"
+
+#include <strings.h>
+
+#include "auth/principal.h"
+#include "http/admit/admission.h"
+#include "http/admit/entitle.h"
+#include "http/admit/open_once.h"
+#include "http/admit/version_gate.h"
+#include "http/exchange.h"
+#include "topic/topic_name.h"
+
+static void answer_refused(struct exchange *exchange, enum status status) {
+    if (compatibility_refuses(status))
+        version_gate_answer(exchange, status);
+    else
+        exchange_answer_status(exchange, status);
+}
+
+static void on_refused(struct conn *conn, enum status status) {
+    if (!conn->exchange)
+        conn->exchange = exchange_new(conn, NULL);
+    /* An answer that has begun cannot turn into an error: it breaks off instead. */
+    if (conn->exchange && conn->exchange->answered)
+        exchange_log_end(conn->exchange, status);
+    if (!conn->exchange || conn->exchange->answered) {
+        conn_close(conn);
+        return;
+    }
+    conn_handle(conn);
+    answer_refused(conn->exchange, status);
+}
+
+/* ---- the head ---- */
+
+/* A compressed batch would otherwise be as many bad items as it happens to have line ends. */
+static bool is_encoded(const struct http1_request *request) {
+    struct slice encoding;
+    return http1_header_find(request, SLICE("content-encoding"), &encoding) &&
+           !(encoding.size == strlen("identity") &&
+             strncasecmp(encoding.data, "identity", encoding.size) == 0);
+}
+
+/* A chunked body does not tell its length. Where no body is taken it is refused as such. */
+static enum status allow_body(struct exchange *exchange) {
+    const struct route *route = exchange->match.route;
+    const struct http1_request *request = exchange->request;
+    uint64_t bytes_max = route->flags & ROUTE_APPEND ? exchange->http->options.append_bytes_max
+                                                     : route->body_bytes_max;
+    if (request->has_body && bytes_max == 0)
+        return STATUS_PAYLOAD_TOO_LARGE;
+    if (request->has_body && is_encoded(request))
+        return STATUS_UNSUPPORTED_MEDIA_TYPE;
+    return conn_allow_body(exchange->conn, bytes_max);
+}
+
+static enum status check_head(struct exchange *exchange) {
+    enum status status =
+        route_find(&exchange->http->routes, exchange->request, exchange->routes_hidden,
+                   &exchange->parameter_memory, &exchange->match);
+    if (status == STATUS_OK)
+        status = admission_check(exchange);
+    return status == STATUS_OK ? allow_body(exchange) : status;
+}
+
+static void on_head(struct conn *conn, const struct http1_request *request) {
+    struct exchange *exchange = exchange_new(conn, request);
+    conn->exchange = exchange;
+    if (!exchange) {
+        conn_close(conn);
+        return;
+    }
+    conn->keep_alive = request->keep_alive && !atomic_load(&exchange->http->is_draining);
+    enum status status = check_head(exchange);
+    if (status == STATUS_OK) {
+        bool is_continue_expected = request->expect_continue;
+        /* The handler sees the head alone and may refuse it; the body then comes in pieces. */
+        if (exchange->match.route->flags & ROUTE_STREAM) {
+            conn_stream_body(conn);
+            exchange->match.route->handle(exchange);
+        }
+        if (is_continue_expected)
+            conn_continue(conn);
+        return;
+    }
+    /* A body that is not wanted is not read: the connection ends instead. */
+    if (request->has_body) {
+        conn->keep_alive = false;
+        on_refused(conn, status);
+    } else {
+        exchange->refused = status;
+    }
+}
+
+/* ---- the body and the end of the request ---- */
+
+static void on_body(struct conn *conn, struct slice piece) {
+    struct exchange *exchange = conn->exchange;
+    if (conn->state == CONN_STREAMING) {
+        exchange->stream->body(exchange, piece);
+        return;
+    }
+    enum status status = buffer_append_slice(&exchange->body, piece);
+    if (status != STATUS_OK) {
+        conn->keep_alive = false;
+        on_refused(conn, status);
+    }
+}
+
+/* Clock skew admits a token shortly after its end. A session would end with it at once. */
+static bool opens_too_late(const struct exchange *exchange) {
+    return exchange->match.route->flags & ROUTE_STAYS_OPEN &&
+           principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+}
+
+/* A caller that is not entitled to the route's topic does not reach the handler. */
+static void run_handler(struct exchange *exchange) {
+    const struct route *route = exchange->match.route;
+    struct slice topic = exchange->match.parameters[0];
+    bool is_once = route->flags & ROUTE_STAYS_OPEN && exchange->http->options.token_single_use;
+    void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
+    if (opens_too_late(exchange))
+        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
+    else if (route->flags & ROUTE_AUDIT)
+        entitle(exchange, topic_name(TOPIC_AUDIT), handle);
+    else if (!(route->flags & ROUTE_TOPIC))
+        handle(exchange);
+    else if (topic_name_check(topic) == STATUS_OK)
+        entitle(exchange, topic, handle);
+    else
+        exchange_answer_status(exchange, STATUS_INVALID_TOPIC);
+}
+
+static void on_request(struct conn *conn) {
+    struct exchange *exchange = conn->exchange;
+    if (conn->state == CONN_STREAMING) {
+        exchange->stream->body_end(exchange);
+        return;
+    }
+    conn_handle(conn);
+    if (exchange->refused != STATUS_OK)
+        answer_refused(exchange, exchange->refused);
+    else
+        run_handler(exchange);
+}
+
+static void on_sent(struct conn *conn) {
+    conn->exchange->stream->sent(conn->exchange);
+}
+
+static void on_drain(struct conn *conn) {
+    if (conn->exchange->drain)
+        conn->exchange->drain(conn->exchange);
+}
+
+const struct conn_events dispatch_events = {
+    .head = on_head,
+    .body = on_body,
+    .request = on_request,
+    .refused = on_refused,
+    .sent = on_sent,
+    .drain = on_drain,
+    .detach = exchange_detach,
+};

@@ -1,0 +1,76 @@
+/* What all HTTP connections of the server share, and what each loop adds.
+ * struct http: filled before the loops start; then read-only, except for its atomics.
+ * struct http_loop: belongs to its loop's thread.
+ * Memory: both outlive every connection.
+ * Errors: none.
+ * conn_count never stays above connections_max and the reserve of the operator's listener. */
+#ifndef HTTP_HTTP_H
+#define HTTP_HTTP_H
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "delivery/telemetry.h"
+#include "http/admit/gate.h"
+#include "http/admit/operator_key.h"
+#include "http/http_date.h"
+#include "http/route.h"
+#include "io/listen.h"
+#include "io/loop.h"
+#include "io/store_pool.h"
+#include "wire/http1.h"
+
+struct api;
+struct conn_events;
+struct delivery;
+struct server;
+struct writer;
+
+#define HTTP_LOOPS_MAX LISTEN_SOCKETS_MAX
+
+struct http_options {
+    uint64_t connections_max;
+    uint64_t request_head_bytes_max;
+    uint64_t request_line_bytes_max;
+    uint64_t append_bytes_max; /* of the body of a single append */
+    uint64_t request_timeout_ms;
+    uint64_t idle_timeout_ms;
+    uint64_t silence_timeout_ms; /* of a WebSocket */
+    bool has_operator_listener;  /* operator routes are on a listener of their own */
+    bool token_single_use;
+};
+
+struct http {
+    struct http_options options;
+    struct route_table routes;
+    const struct conn_events *conn_events; /* what answers the requests */
+    struct gate gate;
+    struct operator_key operator_key;
+    struct tls_context *tls; /* NULL: plain bytes, on every listener */
+    struct telemetry *telemetry;
+    struct store_pool *store_pool;
+    struct writer *writer;
+    struct delivery *delivery; /* for the dialects */
+    struct api *api;           /* for the handlers of api/ */
+    struct server *server;
+    const char *epoch; /* of the log */
+    struct io_loop **loops;
+    size_t loop_count;
+    atomic_size_t loops_started; /* requests may arrive before the last loop has started */
+    atomic_bool is_draining;     /* nothing new is accepted */
+    atomic_size_t conn_count;    /* over all loops */
+};
+
+struct http_loop {
+    struct http *http;
+    struct io_loop *io;
+    struct http1_limits limits;
+    struct http_date date;
+    struct list conns;
+    size_t conn_count;
+    bool is_refusing;             /* the last connection was one too many */
+    bool is_accept_failing;       /* the last accept failed */
+    bool is_owed[LISTENER_COUNT]; /* no memory to accept: libuv waits until it is done */
+};
+
+#endif

@@ -1,0 +1,58 @@
+#include "server/config_options.h"
+
+#define ITEM_BYTES   (512u << 10)
+#define APPEND_BYTES (1u << 20)
+
+struct tls_options config_tls_options(const struct config *config) {
+    return (struct tls_options){config->tls_cert_file, config->tls_key_file,
+                                (enum tls_version)config->tls_version_min};
+}
+
+struct gate_options config_gate_options(const struct config *config) {
+    return (struct gate_options){
+        .keys = {.jwks_file = config->jwks_file,
+                 .secret = config->token_signing_key,
+                 .folder = config->data_dir},
+        .policy = {.issuer = slice_of(config->token_issuer),
+                   .audience = slice_of(config->token_audience),
+                   .max_age_s = config->token_max_age_s,
+                   .require_token_id = config->token_require_jti},
+        .compatibility = {.is_enforced = config->compatibility_enforced,
+                          .protocol_version = slice_of(config->compatibility_protocol_version),
+                          .client_build_id_min =
+                              slice_of(config->compatibility_min_client_build_id),
+                          .client_build_id_max =
+                              slice_of(config->compatibility_max_client_build_id),
+                          .schema_version_min = config->compatibility_min_schema_version,
+                          .schema_version_max = config->compatibility_max_schema_version},
+        .enforces_origin = config->enforce_origin,
+        .allowed_origins = slice_of(config->allowed_origins),
+    };
+}
+
+/* Room for the largest payload, written less tersely than canonical JSON. */
+static uint64_t body_bytes_max(const struct config *config, uint64_t least) {
+    uint64_t largest = 0;
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
+        if (config->policies.rows[i].max_payload_bytes > largest)
+            largest = config->policies.rows[i].max_payload_bytes;
+    return 2 * largest > least ? 2 * largest : least;
+}
+
+uint64_t config_item_bytes_max(const struct config *config) {
+    return body_bytes_max(config, ITEM_BYTES);
+}
+
+struct http_options config_http_options(const struct config *config) {
+    return (struct http_options){
+        .connections_max = config->connections_max,
+        .request_head_bytes_max = config->request_head_bytes_max,
+        .request_line_bytes_max = CONFIG_LINE_BYTES_MAX,
+        .append_bytes_max = body_bytes_max(config, APPEND_BYTES),
+        .request_timeout_ms = config->request_timeout_ms,
+        .idle_timeout_ms = config->idle_timeout_ms,
+        .silence_timeout_ms = config->silence_timeout_ms,
+        .has_operator_listener = *config->operator_bind.host != '\0',
+        .token_single_use = config->token_single_use,
+    };
+}

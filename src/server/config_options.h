@@ -1,0 +1,19 @@
+/* The settings as the parts of the server take them: one small struct a part.
+ * Any thread.
+ * Memory: the texts stay the config's, which outlives the parts.
+ * Errors: none.
+ * No folder below server/ knows struct config. */
+#ifndef SERVER_CONFIG_OPTIONS_H
+#define SERVER_CONFIG_OPTIONS_H
+
+#include "http/http.h"
+#include "server/config.h"
+
+/* An empty certificate_file means no TLS. */
+struct tls_options config_tls_options(const struct config *config);
+struct gate_options config_gate_options(const struct config *config);
+struct http_options config_http_options(const struct config *config);
+/* The largest item of a batch. */
+uint64_t config_item_bytes_max(const struct config *config);
+
+#endif

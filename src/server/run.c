@@ -1,0 +1,352 @@
+#include "server/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "delivery/session.h"
+#include "delivery/topic_reader.h"
+#include "http/conn.h"
+#include "io/descriptors.h"
+#include "server/notify.h"
+#include "server/watchdog.h"
+
+#define LOOK_MS   1000
+#define US_PER_MS 1000
+/* Clients that a small machine can admit in a millisecond, with TLS and a replay each. */
+#define RETURNS_PER_MS 1
+#define RETURN_MS_MAX  60000
+/* For reads under way and the store's last checkpoint, which nothing interrupts. */
+#define STOP_MARGIN_MS 20000
+
+struct run;
+
+struct run_loop {
+    struct io_loop io;
+    struct http_loop http;
+    struct run *run;
+};
+
+struct run {
+    struct server *server;
+    struct run_loop *loops;
+    size_t loop_count;
+    atomic_size_t loops_running;
+    uv_loop_t control; /* of the main thread */
+    uv_signal_t terminate;
+    uv_signal_t interrupt;
+    uv_signal_t hang_up;
+    uv_timer_t grace; /* before that, the delay */
+    uv_timer_t look;
+    uv_async_t loop_ended;
+    struct watchdog watchdog;
+};
+
+/* ---- the end ---- */
+
+static void loops_end(struct run *run) {
+    /* A loop waits for the calls it made, and a build of a snapshot may take long. */
+    snapshot_service_cancel(&run->server->snapshot_service);
+    for (size_t i = 0; i < run->server->http.loops_started; i++)
+        io_loop_end_post(&run->loops[i].io);
+}
+
+static void on_grace_over(uv_timer_t *grace) {
+    struct run *run = grace->data;
+    log_event(LOG_WARN, "server.grace_over",
+              log_int("loops", (int64_t)atomic_load(&run->loops_running)));
+    loops_end(run);
+}
+
+/* All clients are told to leave at once, so that the next server starts soon. They are told
+ * different times to come back, no more in a millisecond than a server can admit. */
+static void spread_returns(struct server *server) {
+    uint64_t spread_ms = atomic_load(&server->http.conn_count) / RETURNS_PER_MS;
+    if (spread_ms > RETURN_MS_MAX)
+        spread_ms = RETURN_MS_MAX;
+    if (spread_ms > server->config.reconnect_jitter_ms)
+        atomic_store(&server->backoff.spread_ms, spread_ms);
+}
+
+static void drain(struct run *run) {
+    struct server *server = run->server;
+    if (atomic_exchange(&server->http.is_draining, true))
+        return;
+    spread_returns(server);
+    log_event(LOG_INFO, "server.draining",
+              log_int("connections", (int64_t)atomic_load(&server->http.conn_count)),
+              log_int("return_spread_ms", (int64_t)atomic_load(&server->backoff.spread_ms)),
+              log_int("grace_ms", (int64_t)server->config.shutdown_grace_ms));
+    notify_send("STATUS=Finishes the requests under way");
+    retention_end_post(server->retention);
+    for (size_t i = 0; i < server->http.loops_started; i++)
+        io_loop_drain_post(&run->loops[i].io);
+    uv_timer_start(&run->grace, on_grace_over, server->config.shutdown_grace_ms, 0);
+}
+
+static void on_delay_over(uv_timer_t *grace) {
+    drain(grace->data);
+}
+
+/* The service manager learns how long the settings allow, which its unit file does not say. */
+static void notify_stopping(const struct config *config) {
+    char lines[128];
+    uint64_t within_ms = config->shutdown_delay_ms + config->shutdown_grace_ms + STOP_MARGIN_MS;
+    (void)snprintf(lines, sizeof(lines),
+                   "STOPPING=1\nSTATUS=Is not ready any more\nEXTEND_TIMEOUT_USEC=%" PRIu64,
+                   within_ms * US_PER_MS);
+    notify_send(lines);
+}
+
+/* ---- signals and time ---- */
+
+static void on_signal(uv_signal_t *handle, int number) {
+    struct run *run = handle->data;
+    const struct config *config = &run->server->config;
+    bool again = atomic_exchange(&run->server->api.is_ending, true);
+    log_event(LOG_INFO, again ? "server.ending" : "server.stopping",
+              log_str("signal", strsignal(number)),
+              log_int("delay_ms", again ? 0 : (int64_t)config->shutdown_delay_ms));
+    if (again) {
+        drain(run);
+        loops_end(run);
+        return;
+    }
+    notify_stopping(config);
+    if (config->shutdown_delay_ms > 0)
+        uv_timer_start(&run->grace, on_delay_over, config->shutdown_delay_ms, 0);
+    else
+        drain(run);
+}
+
+static void on_hang_up(uv_signal_t *handle, int number) {
+    struct run *run = handle->data;
+    (void)number;
+    server_reload(run->server);
+}
+
+static void on_look(uv_timer_t *look) {
+    struct run *run = look->data;
+    server_look(run->server);
+}
+
+/* The signal handlers stay until the process is gone: a signal that arrives while the writer
+ * finishes must not kill the process. */
+static void control_close(struct run *run) {
+    uv_unref((uv_handle_t *)&run->terminate);
+    uv_unref((uv_handle_t *)&run->interrupt);
+    uv_unref((uv_handle_t *)&run->hang_up);
+    uv_close((uv_handle_t *)&run->grace, NULL);
+    uv_close((uv_handle_t *)&run->server->snapshot_service.timer, NULL);
+    uv_close((uv_handle_t *)&run->look, NULL);
+    uv_close((uv_handle_t *)&run->loop_ended, NULL);
+    watchdog_close(&run->watchdog);
+}
+
+static void on_loop_ended(uv_async_t *handle) {
+    struct run *run = handle->data;
+    if (atomic_load(&run->loops_running) == 0)
+        control_close(run);
+}
+
+static enum status control_init(struct run *run) {
+    uv_loop_t *control = &run->control;
+    if (uv_loop_init(control) != 0)
+        return STATUS_SYSTEM_ERROR;
+    uv_signal_init(control, &run->terminate);
+    uv_signal_init(control, &run->interrupt);
+    uv_signal_init(control, &run->hang_up);
+    uv_timer_init(control, &run->grace);
+    uv_timer_init(control, &run->look);
+    uv_async_init(control, &run->loop_ended, on_loop_ended);
+    snapshot_service_timer(&run->server->snapshot_service, control);
+    watchdog_init(&run->watchdog, control);
+    run->terminate.data = run->interrupt.data = run->hang_up.data = run;
+    run->look.data = run->grace.data = run->loop_ended.data = run;
+    uv_signal_start(&run->terminate, on_signal, SIGTERM);
+    uv_signal_start(&run->interrupt, on_signal, SIGINT);
+    uv_signal_start(&run->hang_up, on_hang_up, SIGHUP);
+    uv_timer_start(&run->look, on_look, LOOK_MS, LOOK_MS);
+    return STATUS_OK;
+}
+
+/* ---- loops ---- */
+
+static void loop_ended(struct io_loop *io) {
+    struct run *run = container_of(io, struct run_loop, io)->run;
+    atomic_fetch_sub(&run->loops_running, 1);
+    uv_async_send(&run->loop_ended);
+}
+
+static const struct io_loop_hooks loop_hooks = {
+    .accept = conn_accept,
+    .drain = conn_drain_all,
+    .close_all = conn_close_all,
+    .before_sleep = sessions_serve,
+    .ended = loop_ended,
+};
+
+static enum status address_open(struct run *run, const struct listen_address *address,
+                                const char *setting, int *fds, uint16_t *port) {
+    enum status status = listen_open(address, fds, run->loop_count, port);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    const char *reason =
+        status == STATUS_SYSTEM_ERROR ? strerror(errno) : "the host does not resolve";
+    bool is_taken = status == STATUS_SYSTEM_ERROR && errno == EADDRINUSE;
+    return server_refuse(run->server, status, "cannot listen on %s:%u: %s%s%s%s", address->host,
+                         (unsigned)address->port, reason, is_taken ? "; " : "",
+                         is_taken ? setting : "", is_taken ? " names another" : "");
+}
+
+/* The sockets of loop i are fds[i] of each kind. */
+static enum status listeners_open(struct run *run, int fds[LISTENER_COUNT][LISTEN_SOCKETS_MAX]) {
+    struct server *server = run->server;
+    const struct config *config = &server->config;
+    enum status status = address_open(run, &config->bind, "--bind or RUNTIME_BIND_ADDR",
+                                      fds[LISTENER_PUBLIC], &server->port);
+    if (status == STATUS_OK && *config->operator_bind.host)
+        status = address_open(run, &config->operator_bind, "KHALA_OPERATOR_BIND_ADDR",
+                              fds[LISTENER_OPERATOR], &server->operator_port);
+    return status;
+}
+
+static enum status loop_open(struct run *run, size_t index, const int *public_fds,
+                             const int *operator_fds, const int *later_fds) {
+    struct server *server = run->server;
+    struct run_loop *loop = &run->loops[index];
+    loop->run = run;
+    const struct io_loop_options options = {
+        .hooks = &loop_hooks,
+        .transport_events = &conn_transport_events,
+        .owner = &loop->http,
+        .backoff = &server->backoff,
+        .index = index,
+        .log_ms = server->log_ms,
+        .fds = {public_fds[index], operator_fds[index]},
+        .has_own_descriptors = server->config.own_descriptors,
+        .later_fds = later_fds,
+        .later_fd_count = LISTENER_COUNT * (run->loop_count - index - 1),
+    };
+    enum status status = io_loop_open(&loop->io, &options);
+    if (status != STATUS_OK)
+        return status;
+    http_loop_open(&loop->http, &server->http, &loop->io);
+    sessions_open_loop(&loop->io, server);
+    server->http.loops[index] = &loop->io;
+    return STATUS_OK;
+}
+
+static enum status loop_start(struct run *run, struct run_loop *loop) {
+    atomic_fetch_add(&run->loops_running, 1);
+    enum status status = io_loop_start(&loop->io);
+    if (status != STATUS_OK) {
+        atomic_fetch_sub(&run->loops_running, 1);
+        return status;
+    }
+    run->server->http.loops_started++;
+    /* The loop listens in its own table. In this table its sockets would outlive it. */
+    for (size_t kind = 0; loop->io.has_own_descriptors && kind < LISTENER_COUNT; kind++)
+        if (loop->io.listeners[kind].fd >= 0)
+            close(loop->io.listeners[kind].fd);
+    return STATUS_OK;
+}
+
+static enum status loops_start(struct run *run) {
+    struct server *server = run->server;
+    int fds[LISTENER_COUNT][LISTEN_SOCKETS_MAX];
+    int later_fds[LISTENER_COUNT * LISTEN_SOCKETS_MAX]; /* of all loops, one after another */
+    for (size_t i = 0; i < LISTEN_SOCKETS_MAX; i++)
+        fds[LISTENER_PUBLIC][i] = fds[LISTENER_OPERATOR][i] = -1;
+    enum status status = listeners_open(run, fds);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < run->loop_count; i++)
+        for (size_t kind = 0; kind < LISTENER_COUNT; kind++)
+            later_fds[LISTENER_COUNT * i + kind] = fds[kind][i];
+    run->loops = calloc(run->loop_count, sizeof(*run->loops));
+    server->http.loops = calloc(run->loop_count, sizeof(struct io_loop *));
+    if (!run->loops || !server->http.loops)
+        return STATUS_OUT_OF_MEMORY;
+    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
+        status = loop_open(run, i, fds[LISTENER_PUBLIC], fds[LISTENER_OPERATOR],
+                           &later_fds[LISTENER_COUNT * (i + 1)]);
+    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
+        status = loop_start(run, &run->loops[i]);
+    return status == STATUS_OK
+               ? status
+               : server_refuse(server, status, "cannot start io loop %zu of %zu",
+                               (size_t)server->http.loops_started + 1, run->loop_count);
+}
+
+/* ---- the whole ---- */
+
+static enum status serve(struct run *run, void (*on_ready)(const struct server *)) {
+    struct server *server = run->server;
+    enum status status = control_init(run);
+    if (status != STATUS_OK)
+        return server_refuse(server, status, "cannot start: %s", status_message(status));
+    status = loops_start(run);
+    size_t started = server->http.loops_started;
+    if (status == STATUS_OK) {
+        log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
+                  log_int("port", server->port), log_int("loops", (int64_t)run->loop_count));
+        on_ready(server);
+        watchdog_start(&run->watchdog, server->http.loops, started);
+        notify_send("READY=1\nSTATUS=Serves");
+    } else if (started > 0) {
+        loops_end(run);
+    } else {
+        control_close(run);
+    }
+    uv_run(&run->control, UV_RUN_DEFAULT);
+    for (size_t i = 0; i < started; i++) {
+        io_loop_join(&run->loops[i].io);
+        sessions_close_loop(&run->loops[i].io);
+    }
+    free(run->loops);
+    return status;
+}
+
+static size_t loop_count_wanted(const struct config *config) {
+    if (config->io_loops > 0)
+        return config->io_loops;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (cores < 1)
+        return 1;
+    return cores > CONFIG_LOOPS_MAX ? CONFIG_LOOPS_MAX : (size_t)cores;
+}
+
+static void descriptors_raise(const struct config *config) {
+    uint64_t wanted = limits_descriptors_for(config->connections_max);
+    uint64_t given = limits_descriptors_raise(wanted);
+    if (given < wanted)
+        log_event(LOG_WARN, "server.descriptors_few", log_int("given", (int64_t)given),
+                  log_int("wanted", (int64_t)wanted),
+                  log_int("connections_max", (int64_t)config->connections_max));
+}
+
+enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
+    /* Signal handlers refer to it until the process ends. */
+    static struct run run;
+    run = (struct run){.server = server, .loop_count = loop_count_wanted(&server->config)};
+    signal(SIGPIPE, SIG_IGN);
+    /* Until there is something to reload. */
+    signal(SIGHUP, SIG_IGN);
+    /* A file that may not grow is a full disk like any other, and the store reports it. */
+    signal(SIGXFSZ, SIG_IGN);
+    descriptors_raise(&server->config);
+    enum status status = server_open(server, run.loop_count);
+    if (status == STATUS_OK)
+        status = serve(&run, on_ready);
+    server_close(server);
+    telemetry_tick(&server->telemetry);
+    if (status == STATUS_OK)
+        log_event(LOG_INFO, "server.ended", log_str("state", "clean"));
+    return status;
+}

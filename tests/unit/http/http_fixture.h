@@ -1,0 +1,106 @@
+/* HTTP over a real loop and real sockets, turned by the test's own thread: no timing, no second
+ * thread. The test fills fixture->http further where its handlers need more. */
+#ifndef HTTP_FIXTURE_H
+#define HTTP_FIXTURE_H
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/routes.h"
+#include "http/dispatch.h"
+#include "http/exchange.h"
+#include "io/listen.h"
+#include "test.h"
+
+struct http_fixture {
+    struct http http;
+    struct http_loop loop;
+    struct io_loop io;
+    struct io_backoff backoff;
+    struct telemetry telemetry;
+    struct io_loop *loops[1];
+    struct sockaddr_in address;
+    int client;
+};
+
+static inline bool fixture_before_sleep(struct io_loop *io) {
+    (void)io;
+    return false;
+}
+
+static inline void fixture_ended(struct io_loop *io) {
+    (void)io;
+}
+
+static inline int fixture_connect(const struct http_fixture *fixture) {
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(
+        connect(client, (const struct sockaddr *)&fixture->address, sizeof(fixture->address)), 0);
+    return client;
+}
+
+/* Turns until the loop has so many connections. */
+static inline void fixture_turn_until(struct http_fixture *fixture, size_t conn_count) {
+    while (fixture->loop.conn_count != conn_count)
+        uv_run(&fixture->io.uv, UV_RUN_ONCE);
+}
+
+static inline struct conn *fixture_newest(const struct http_fixture *fixture) {
+    return container_of(list_first(&fixture->loop.conns), struct conn, node);
+}
+
+static inline void fixture_http_open(struct http_fixture *fixture,
+                                     void (*accept)(struct io_loop *, enum listener_kind, int)) {
+    static struct io_loop_hooks hooks;
+    const struct listen_address address = {.host = "127.0.0.1"};
+    uint16_t port;
+    int fd;
+    hooks = (struct io_loop_hooks){.accept = accept,
+                                   .drain = conn_drain_all,
+                                   .close_all = conn_close_all,
+                                   .before_sleep = fixture_before_sleep,
+                                   .ended = fixture_ended};
+    assert_ok(listen_open(&address, &fd, 1, &port));
+    assert_ok(io_loop_open(&fixture->io,
+                           &(struct io_loop_options){.hooks = &hooks,
+                                                     .transport_events = &conn_transport_events,
+                                                     .owner = &fixture->loop,
+                                                     .backoff = &fixture->backoff,
+                                                     .fds = {fd, -1}}));
+    fixture->loops[0] = &fixture->io;
+    fixture->http.options = (struct http_options){.connections_max = 100,
+                                                  .request_head_bytes_max = 16384,
+                                                  .request_line_bytes_max = 8192,
+                                                  .append_bytes_max = 1 << 20,
+                                                  .request_timeout_ms = 60000,
+                                                  .idle_timeout_ms = 60000,
+                                                  .silence_timeout_ms = 60000};
+    fixture->http.routes = api_routes;
+    fixture->http.conn_events = &dispatch_events;
+    fixture->http.telemetry = &fixture->telemetry;
+    fixture->http.epoch = "";
+    fixture->http.loops = fixture->loops;
+    fixture->http.loop_count = 1;
+    http_loop_open(&fixture->loop, &fixture->http, &fixture->io);
+    fixture->address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, "127.0.0.1", &fixture->address.sin_addr);
+    fixture->client = fixture_connect(fixture);
+    fixture_turn_until(fixture, 1);
+}
+
+/* The loop ends as a real one does, and nothing is left that holds it. */
+static inline int fixture_http_close(struct http_fixture *fixture) {
+    io_loop_end_post(&fixture->io);
+    uv_run(&fixture->io.uv, UV_RUN_DEFAULT);
+    close(fixture->client);
+    assert_int_equal(fixture->loop.conn_count, 0);
+    assert_int_equal(fixture->http.conn_count, 0);
+    assert_int_equal(fixture->io.hold_count, 0);
+    assert_true(list_is_empty(&fixture->loop.conns));
+    mailbox_release(&fixture->io.mailbox);
+    return uv_loop_close(&fixture->io.uv);
+}
+
+#endif
