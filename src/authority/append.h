@@ -14,6 +14,7 @@
 #define APPEND_IDEMPOTENCY_BYTES_MAX 256
 #define APPEND_TYPE_BYTES_MAX        128
 #define APPEND_ID_BYTES_MAX          256
+#define AUDIT_ENTITY_ID              "audit"
 
 enum append_kind {
     APPEND_RUN_CREATE,

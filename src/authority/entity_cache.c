@@ -3,9 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Larger than any one entity's texts: metadata is bounded by the largest payload a policy takes. */
-#define LOAD_BYTES_MAX ((size_t)64 << 20)
-#define TEXT_COUNT     10
+#define TEXT_COUNT 10
 
 /* Every text of an entity but its id. */
 static void texts_of(struct store_entity *entity, struct slice *texts[TEXT_COUNT]) {
@@ -38,19 +36,7 @@ void entity_cache_init(struct entity_cache *cache, size_t count_max, size_t byte
     *cache = (struct entity_cache){.count_max = count_max, .bytes_max = bytes_max};
     for (size_t kind = 0; kind < ENTITY_KIND_COUNT; kind++)
         map_init(&cache->by_id[kind], MAP_COUNT_MAX);
-    arena_init(&cache->arena, LOAD_BYTES_MAX);
-}
-
-static void unlink_entry(struct entity_cache *cache, struct entity_entry *entry) {
-    *(entry->newer ? &entry->newer->older : &cache->newest) = entry->older;
-    *(entry->older ? &entry->older->newer : &cache->oldest) = entry->newer;
-    entry->newer = entry->older = NULL;
-}
-
-static void link_newest(struct entity_cache *cache, struct entity_entry *entry) {
-    entry->older = cache->newest;
-    *(cache->newest ? &cache->newest->newer : &cache->oldest) = entry;
-    cache->newest = entry;
+    list_init(&cache->by_use);
 }
 
 static size_t entry_bytes(const struct entity_entry *entry) {
@@ -60,16 +46,23 @@ static size_t entry_bytes(const struct entity_entry *entry) {
 static void evict(struct entity_cache *cache, struct entity_entry *entry) {
     void *removed = map_remove(&cache->by_id[entry->entity.kind], entry->entity.id);
     assert(removed == entry);
-    unlink_entry(cache, entry);
+    list_remove(&entry->by_use);
+    if (hlist_node_is_linked(&entry->incomplete))
+        hlist_remove(&entry->incomplete);
     cache->bytes -= entry_bytes(entry);
     cache->count--;
     free(entry->texts);
     free(entry);
 }
 
+static struct entity_entry *oldest(const struct entity_cache *cache) {
+    struct list_node *node = list_last(&cache->by_use);
+    return node ? container_of(node, struct entity_entry, by_use) : NULL;
+}
+
 void entity_cache_clear(struct entity_cache *cache) {
-    while (cache->oldest)
-        evict(cache, cache->oldest);
+    for (struct entity_entry *entry; (entry = oldest(cache));)
+        evict(cache, entry);
     assert(cache->count == 0 && cache->bytes == 0);
 }
 
@@ -77,21 +70,31 @@ void entity_cache_release(struct entity_cache *cache) {
     entity_cache_clear(cache);
     for (size_t kind = 0; kind < ENTITY_KIND_COUNT; kind++)
         map_release(&cache->by_id[kind]);
-    arena_release(&cache->arena);
 }
 
 static void make_room(struct entity_cache *cache) {
-    while (cache->oldest && cache->oldest->batch != cache->batch &&
-           (cache->count > cache->count_max || cache->bytes > cache->bytes_max))
-        evict(cache, cache->oldest);
+    struct entity_entry *entry = oldest(cache);
+    for (; entry && entry->batch != cache->batch; entry = oldest(cache)) {
+        if (cache->count <= cache->count_max && cache->bytes <= cache->bytes_max)
+            return;
+        evict(cache, entry);
+    }
 }
 
 void entity_cache_begin_batch(struct entity_cache *cache) {
+    while (cache->incomplete.first) {
+        struct entity_entry *entry =
+            container_of(cache->incomplete.first, struct entity_entry, incomplete);
+        if (entry->status == STATUS_OK)
+            hlist_remove(&entry->incomplete);
+        else
+            evict(cache, entry);
+    }
     cache->batch++;
     make_room(cache);
 }
 
-/* One block for all texts; the old one goes after the copy, which may read from it. */
+/* One block for all texts. The old block is freed after the copy, which may read from it. */
 static bool own_texts(struct entity_cache *cache, struct entity_entry *entry) {
     struct slice *texts[TEXT_COUNT];
     texts_of(&entry->entity, texts);
@@ -124,52 +127,74 @@ void entity_cache_settle(struct entity_cache *cache, struct entity_entry *entry)
         evict(cache, entry);
 }
 
-enum status entity_cache_add(struct entity_cache *cache, const struct store_entity *entity,
-                             struct entity_entry **entry) {
-    struct entity_entry *made = malloc(sizeof(*made) + entity->id.size);
+static struct entity_entry *add_entry(struct entity_cache *cache, enum entity_kind kind,
+                                      struct slice id) {
+    struct entity_entry *made = malloc(sizeof(*made) + id.size);
     if (!made)
-        return STATUS_OUT_OF_MEMORY;
-    *made = (struct entity_entry){.entity = *entity, .batch = cache->batch, .is_borrowing = true};
-    memcpy(made->id, entity->id.data, entity->id.size);
-    made->entity.id.data = made->id;
-    enum status status = map_insert(&cache->by_id[entity->kind], made->entity.id, made);
+        return NULL;
+    *made = (struct entity_entry){.status = STATUS_NOT_FOUND, .batch = cache->batch};
+    memcpy(made->id, id.data, id.size);
+    made->entity.kind = kind;
+    made->entity.id = (struct slice){made->id, id.size};
+    enum status status = map_insert(&cache->by_id[kind], made->entity.id, made);
     if (status != STATUS_OK) {
         assert(status != STATUS_ALREADY_EXISTS);
         free(made);
-        return STATUS_OUT_OF_MEMORY;
+        return NULL;
     }
-    link_newest(cache, made);
+    list_push_front(&cache->by_use, &made->by_use);
+    hlist_push_front(&cache->incomplete, &made->incomplete);
     cache->count++;
     cache->bytes += entry_bytes(made);
     make_room(cache);
-    *entry = made;
+    return made;
+}
+
+enum status entity_cache_expect(struct entity_cache *cache, enum entity_kind kind, struct slice id,
+                                struct entity_entry **entry, bool *is_added) {
+    struct entity_entry *found = map_find(&cache->by_id[kind], id);
+    *is_added = !found;
+    if (!found) {
+        *entry = add_entry(cache, kind, id);
+        return *entry ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    }
+    if (list_first(&cache->by_use) != &found->by_use) {
+        list_remove(&found->by_use);
+        list_push_front(&cache->by_use, &found->by_use);
+    }
+    found->batch = cache->batch;
+    *entry = found;
     return STATUS_OK;
 }
 
-static enum status load(struct entity_cache *cache, struct store_session *session,
-                        enum entity_kind kind, struct slice id, struct entity_entry **entry) {
-    struct store_entity entity;
-    arena_reset(&cache->arena);
-    enum status status = store_load_entity(session, kind, id, &cache->arena, &entity);
-    if (status == STATUS_OK)
-        status = entity_cache_add(cache, &entity, entry);
-    if (status == STATUS_OK && !own_texts(cache, *entry)) {
-        evict(cache, *entry);
-        status = STATUS_OUT_OF_MEMORY;
-    }
-    return status;
+static void set_entity(struct entity_entry *entry, const struct store_entity *entity) {
+    struct slice id = entry->entity.id;
+    entry->entity = *entity;
+    entry->entity.id = id;
+    entry->status = STATUS_OK;
 }
 
-enum status entity_cache_find(struct entity_cache *cache, struct store_session *session,
-                              enum entity_kind kind, struct slice id, struct entity_entry **entry) {
-    struct entity_entry *found = map_find(&cache->by_id[kind], id);
+enum status entity_cache_fill(struct entity_cache *cache, struct entity_entry *entry,
+                              const struct store_entity *entity) {
+    struct store_entity empty = entry->entity;
+    set_entity(entry, entity);
+    if (own_texts(cache, entry))
+        return STATUS_OK;
+    entry->entity = empty;
+    entry->status = STATUS_OUT_OF_MEMORY;
+    return STATUS_OUT_OF_MEMORY;
+}
+
+enum status entity_cache_add(struct entity_cache *cache, const struct store_entity *entity,
+                             struct entity_entry **entry) {
+    struct entity_entry *found = map_find(&cache->by_id[entity->kind], entity->id);
+    assert(!found || found->status == STATUS_NOT_FOUND);
     if (!found)
-        return load(cache, session, kind, id, entry);
-    if (found != cache->newest) {
-        unlink_entry(cache, found);
-        link_newest(cache, found);
-    }
-    found->batch = cache->batch;
+        found = add_entry(cache, entity->kind, entity->id);
+    if (!found)
+        return STATUS_OUT_OF_MEMORY;
+    set_entity(found, entity);
+    found->is_borrowing = true;
     *entry = found;
     return STATUS_OK;
 }

@@ -1,13 +1,14 @@
-/* The entities used last, each with its state as of the batch under way.
- * Owned by the writer. Memory: a bounded number of entries and of their texts; entries of the
- * batch under way are never evicted, so a batch may exceed the bounds by its own size.
- * STATUS_NOT_FOUND; the store's errors; STATUS_OUT_OF_MEMORY.
- * What is in the cache is what the log says after the batch under way; when that batch fails,
- * everything is forgotten. */
+/* The entities used last, each with its state after the requests applied so far.
+ * Owned by the writer's thread. Memory: a bounded number of entries and bytes of their texts.
+ * Entries of the batch under way are never evicted, so a batch may exceed the bounds by its size.
+ * STATUS_OUT_OF_MEMORY.
+ * An entry without an entity stands for one that the store was asked for and does not have, and
+ * lasts one batch. When a batch fails, all entries are dropped. */
 #ifndef AUTHORITY_ENTITY_CACHE_H
 #define AUTHORITY_ENTITY_CACHE_H
 
 #include "authority/publish_limit.h"
+#include "base/list.h"
 #include "base/map.h"
 #include "store/store.h"
 
@@ -15,10 +16,15 @@
 #define ENTITY_BUCKETS_MAX 2
 
 struct entity_entry {
+    struct list_node by_use;
+    struct hlist_node incomplete;
+    /* STATUS_OK: entity is set. STATUS_NOT_FOUND: it does not exist, or was not asked for yet. Any
+     * other: why it could not be read. */
+    enum status status;
+    bool is_stream_taken; /* of an application topic that does not exist: another has its stream */
+    size_t lookup_index;  /* while the status is STATUS_NOT_FOUND: its number in the prefetch */
     struct store_entity entity;
     struct publish_bucket buckets[ENTITY_BUCKETS_MAX];
-    struct entity_entry *newer;
-    struct entity_entry *older;
     uint64_t batch;        /* the last one that used it */
     uint64_t first_log_id; /* of its first event, where it was made while in memory; else 0 */
     uint64_t last_log_id;  /* of the last event added while in memory; else 0 */
@@ -31,32 +37,35 @@ struct entity_entry {
 
 struct entity_cache {
     struct map by_id[ENTITY_KIND_COUNT];
-    struct entity_entry *newest;
-    struct entity_entry *oldest;
+    struct list by_use;      /* the newest first */
+    struct hlist incomplete; /* entries of this batch that were added without an entity */
     size_t count;
     size_t count_max;
     size_t bytes;
     size_t bytes_max;
     uint64_t batch;
-    struct arena arena; /* for what is on its way in from the store */
 };
 
 void entity_cache_init(struct entity_cache *cache, size_t count_max, size_t bytes_max);
 void entity_cache_release(struct entity_cache *cache);
-/* Forgets everything. */
+/* Drops all entries. */
 void entity_cache_clear(struct entity_cache *cache);
 
-/* From the next use on entries belong to a new batch; the ones before may go again. */
+/* Entries used from now on belong to a new batch. Older ones may be evicted. */
 void entity_cache_begin_batch(struct entity_cache *cache);
-/* Loads it through the session where it is not in memory. */
-MUST_CHECK enum status entity_cache_find(struct entity_cache *cache, struct store_session *session,
-                                         enum entity_kind kind, struct slice id,
-                                         struct entity_entry **entry);
-/* A new entity, which is in neither. Its texts are borrowed. */
+/* The entry of an entity that the batch will use. is_added: it was not in memory, and the store
+ * must be asked for it. */
+MUST_CHECK enum status entity_cache_expect(struct entity_cache *cache, enum entity_kind kind,
+                                           struct slice id, struct entity_entry **entry,
+                                           bool *is_added);
+/* Sets the entity that the store has, with copies of its texts. */
+MUST_CHECK enum status entity_cache_fill(struct entity_cache *cache, struct entity_entry *entry,
+                                         const struct store_entity *entity);
+/* A new entity, which exists neither in memory nor in the store. Its texts are borrowed. */
 MUST_CHECK enum status entity_cache_add(struct entity_cache *cache,
                                         const struct store_entity *entity,
                                         struct entity_entry **entry);
-/* After the commit, before the groups go back: takes copies of borrowed texts. */
+/* After the commit, before the groups are returned: copies borrowed texts. */
 void entity_cache_settle(struct entity_cache *cache, struct entity_entry *entry);
 
 /* A copy with all its texts in the arena; false when there is no room. */

@@ -1,8 +1,9 @@
-/* The ledger: what the writer knows of the log, and the rules by which a request becomes an event.
+/* The ledger: the writer's memory of the log, and the batch of events that is being formed.
  * Owned by the writer's thread. Memory: a bounded cache, a bounded set of ids, one batch.
- * A request's mistake is a status in the request; a store that cannot be read is one as well.
- * A batch is: ledger_begin, ledger_apply for each request in order, then ledger_committed or
- * ledger_forget. Each request sees what the ones before it in the batch did.
+ * The store's statuses from the calls that use the store; STATUS_OUT_OF_MEMORY.
+ * A batch is: ledger_begin, ledger_gather for each request in order, ledger_prefetch, ledger_apply
+ * for each request in the same order, then ledger_committed or ledger_forget. Each request sees the
+ * effects of the requests before it. Only ledger_begin and ledger_prefetch read the store.
  * Until ledger_committed nothing that was applied counts; ledger_forget undoes all of it. */
 #ifndef AUTHORITY_LEDGER_H
 #define AUTHORITY_LEDGER_H
@@ -10,21 +11,24 @@
 #include "authority/append.h"
 #include "authority/batch.h"
 #include "authority/entity_cache.h"
+#include "authority/id_minter.h"
+#include "authority/lookups.h"
 #include "authority/recent_ids.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "topic/policy.h"
 
 struct ledger {
-    struct store_session *session; /* the write session; not the ledger's to close */
+    struct store_session *session; /* the write session; the ledger does not close it */
     const struct policy_table *policies;
     struct entity_cache cache;
     struct recent_ids recent;
-    struct uuid7_generator generator;
+    struct id_minter minter;
+    struct lookups lookups;
     struct buffer hash_text;
     struct buffer text;
     uint64_t committed_log_id;
-    struct store_state state; /* as of the batch under way */
+    struct store_state state; /* after the requests applied so far */
     struct clock_reading now;
     struct batch batch;
     bool is_sound; /* memory can be trusted: the store was read, and nothing failed half-way */
@@ -41,29 +45,35 @@ MUST_CHECK enum status ledger_init(struct ledger *ledger, const struct ledger_op
 void ledger_release(struct ledger *ledger);
 
 /* Reads the state of the store again where the last batch failed: STATUS_STORE_UNAVAILABLE when
- * that cannot be done yet. */
+ * that is not possible yet, STATUS_WRITER_LOST when it never will be. */
 MUST_CHECK enum status ledger_begin(struct ledger *ledger, struct clock_reading now);
-/* Sets the request's status and, where that is STATUS_OK, its answer, which lives in the arena. */
-void ledger_apply(struct ledger *ledger, struct append_request *request, struct arena *arena);
+/* Notes what the request needs from the store. arena is its group's. */
+void ledger_gather(struct ledger *ledger, const struct append_request *request,
+                   struct arena *arena);
+/* Asks the store for all of it at once. After another status than STATUS_OK no request may be
+ * applied: the caller calls ledger_forget. */
+MUST_CHECK enum status ledger_prefetch(struct ledger *ledger);
 void ledger_committed(struct ledger *ledger);
-/* The batch was not stored, or nobody knows: those who would have been, and those who were answered
- * with one of them or refused because of it, hear STATUS_STORE_UNAVAILABLE. */
-void ledger_forget(struct ledger *ledger);
+/* The batch was not stored, or its outcome is unknown: drops the batch and the caches. Requests
+ * that were part of it, were answered with one of its events, or were refused because of one, get
+ * this answer instead. */
+void ledger_forget(struct ledger *ledger, enum status answer);
 
-/* Between batches: somebody else made topics with the session. */
+/* Between batches, after a job may have made topics with the session. */
 void ledger_refresh(struct ledger *ledger);
 
 /* ---- for the rules: runs, workers, topics -------------------------------------------------- */
 
-/* An event on its way into the batch. */
+/* An event that is being added to the batch. */
 struct draft {
     struct append_request *request;
+    const struct request_lookup *lookup;
     struct arena *arena;        /* the group's */
     struct entity_entry *entry; /* NULL: the entity is made with this event */
     struct store_entity entity; /* its state after the event; filled by the rule */
     bool is_changed;            /* the entity's row must be written */
-    bool is_borrowing;          /* the entity has texts of the group's */
-    bool answers_entity;        /* the whole of it, not only its head */
+    bool is_borrowing;          /* texts of the entity are in the group's memory */
+    bool answers_entity;        /* with all of the entity, not only its head */
     struct slice topic;         /* of a new entity */
     struct slice stream_id;
     struct slice type;
@@ -72,27 +82,25 @@ struct draft {
     struct uuid cursor;
     uint64_t time_ms;    /* recorded_at */
     bool is_answered;    /* nothing is to be appended */
-    bool rests_on_batch; /* what it was told of is only in the batch under way */
+    bool rests_on_batch; /* the answer rests on an event of the batch under way */
     bool is_pending;
 };
 
-/* Fills entry and entity; STATUS_NOT_FOUND leaves entry NULL. */
-MUST_CHECK enum status ledger_find(struct ledger *ledger, struct draft *draft,
-                                   enum entity_kind kind, struct slice id);
+/* Sets entry and entity of the draft. STATUS_NOT_FOUND leaves entry NULL. */
+MUST_CHECK enum status ledger_find(struct draft *draft);
 /* "<prefix><uuid>" in the arena. */
 MUST_CHECK enum status ledger_make_id(struct ledger *ledger, struct draft *draft,
                                       struct slice prefix, struct slice *id);
 /* The canonical text in ledger->text becomes the payload. */
 MUST_CHECK enum status ledger_take_payload(struct ledger *ledger, struct draft *draft);
-/* STATUS_OWNER_MISMATCH when the request names an owner that is not the entity's. */
-MUST_CHECK enum status ledger_check_owner(const struct draft *draft);
-/* Key, event id, expected sequence, in the order of the checks. May answer. */
-MUST_CHECK enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft);
 /* Limits, then the append. */
 MUST_CHECK enum status ledger_append(struct ledger *ledger, struct draft *draft);
-/* Answers with the first event of the entity, and the entity, instead of appending.
- * must_match: STATUS_ALREADY_EXISTS unless that event has the draft's payload. */
-MUST_CHECK enum status ledger_answer_first(struct ledger *ledger, struct draft *draft,
-                                           bool must_match);
+
+/* Copies the entity into the answer: all of it where the draft says so, else its head only. */
+MUST_CHECK enum status ledger_answer_entity(struct draft *draft, const struct store_entity *entity);
+/* The answer or refusal holds only if this batch is committed. */
+void ledger_hold_back(struct ledger *ledger, struct draft *draft);
+/* The batch under way has changed the draft's entity. */
+bool ledger_is_under_way(const struct ledger *ledger, const struct draft *draft);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "authority/conditions.h"
 #include "authority/run_state.h"
 #include "wire/object_writer.h"
 
@@ -40,7 +41,7 @@ enum status runs_create(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
     enum status status = STATUS_NOT_FOUND;
     if (request->entity_id.data)
-        status = ledger_find(ledger, draft, ENTITY_RUN, request->entity_id);
+        status = ledger_find(draft);
     else if (ledger_make_id(ledger, draft, SLICE(MADE_ID_PREFIX), &request->entity_id) != STATUS_OK)
         return STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK && status != STATUS_NOT_FOUND)
@@ -80,7 +81,7 @@ static enum status apply_transition(struct draft *draft) {
 }
 
 enum status runs_append(struct ledger *ledger, struct draft *draft) {
-    enum status status = ledger_find(ledger, draft, ENTITY_RUN, draft->request->entity_id);
+    enum status status = ledger_find(draft);
     if (status == STATUS_NOT_FOUND)
         return STATUS_RUN_NOT_FOUND;
     if (status == STATUS_OK)

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "authority/conditions.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 
@@ -9,17 +10,13 @@
  * stream id of the audit log is taken from the start. */
 static enum status check_stream(struct ledger *ledger, struct draft *draft) {
     struct slice audit;
-    struct store_topic other;
     draft->rests_on_batch = batch_find_stream(&ledger->batch, draft->stream_id) != NULL;
     enum status status = topic_stream(draft->arena, topic_name(TOPIC_AUDIT), &audit);
     if (status != STATUS_OK)
         return status;
     if (draft->rests_on_batch || slice_equal(draft->stream_id, audit))
         return STATUS_STREAM_ID_CONFLICT;
-    status = store_load_stream(ledger->session, draft->stream_id, draft->arena, &other);
-    if (status == STATUS_OK)
-        return STATUS_STREAM_ID_CONFLICT;
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    return draft->lookup->entry->is_stream_taken ? STATUS_STREAM_ID_CONFLICT : STATUS_OK;
 }
 
 static enum status begin_entity(struct ledger *ledger, struct draft *draft, enum entity_kind kind) {
@@ -37,7 +34,7 @@ static enum status begin_entity(struct ledger *ledger, struct draft *draft, enum
 }
 
 static enum status append_to(struct ledger *ledger, struct draft *draft, enum entity_kind kind) {
-    enum status status = ledger_find(ledger, draft, kind, draft->request->entity_id);
+    enum status status = ledger_find(draft);
     if (status == STATUS_NOT_FOUND)
         status = begin_entity(ledger, draft, kind);
     if (status == STATUS_OK)

@@ -7,8 +7,6 @@
 
 #include "authority/ledger.h"
 
-#define AUDIT_ENTITY_ID "audit"
-
 MUST_CHECK enum status topics_append(struct ledger *ledger, struct draft *draft);
 MUST_CHECK enum status topics_notify(struct ledger *ledger, struct draft *draft);
 MUST_CHECK enum status topics_audit(struct ledger *ledger, struct draft *draft);

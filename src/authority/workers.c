@@ -2,9 +2,9 @@
 
 #include <assert.h>
 
+#include "authority/conditions.h"
 #include "authority/metadata.h"
 #include "authority/worker_state.h"
-#include "wire/json.h"
 #include "wire/object_writer.h"
 
 #define MADE_ID_PREFIX  "codexw_"
@@ -70,7 +70,7 @@ enum status workers_create(struct ledger *ledger, struct draft *draft) {
     enum status status = STATUS_NOT_FOUND;
     draft->answers_entity = true;
     if (request->entity_id.data)
-        status = ledger_find(ledger, draft, ENTITY_WORKER, request->entity_id);
+        status = ledger_find(draft);
     else if (ledger_make_id(ledger, draft, SLICE(MADE_ID_PREFIX), &request->entity_id) != STATUS_OK)
         return STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK)
@@ -90,7 +90,7 @@ enum status workers_create(struct ledger *ledger, struct draft *draft) {
 /* ---- what a known worker reports ---- */
 
 static enum status find_worker(struct ledger *ledger, struct draft *draft) {
-    enum status status = ledger_find(ledger, draft, ENTITY_WORKER, draft->request->entity_id);
+    enum status status = ledger_find(draft);
     if (status == STATUS_NOT_FOUND)
         return STATUS_WORKER_NOT_FOUND;
     if (status == STATUS_OK)
@@ -141,18 +141,6 @@ static enum status write_status(struct buffer *out, struct slice from,
     object_text_given(&object, SLICE("reason"), request->reason);
     object_text(&object, SLICE("status"), request->status_name);
     return object_end(&object);
-}
-
-bool workers_is_same_status(const struct append_request *request, struct slice payload) {
-    struct json_limits limits = {SIZE_MAX, JSON_DEPTH_MAX};
-    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
-    if (json_read_object(payload, &limits, fields, 2) != STATUS_OK || !fields[0].present)
-        return false;
-    if (!json_string_is(fields[0].value, request->status_name))
-        return false;
-    bool has_reason = request->reason.data != NULL;
-    return fields[1].present == has_reason &&
-           (!has_reason || json_string_is(fields[1].value, request->reason));
 }
 
 enum status workers_set_status(struct ledger *ledger, struct draft *draft) {

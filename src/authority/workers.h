@@ -11,7 +11,5 @@ MUST_CHECK enum status workers_create(struct ledger *ledger, struct draft *draft
 MUST_CHECK enum status workers_heartbeat(struct ledger *ledger, struct draft *draft);
 MUST_CHECK enum status workers_set_status(struct ledger *ledger, struct draft *draft);
 MUST_CHECK enum status workers_append(struct ledger *ledger, struct draft *draft);
-/* Whether a worker.status_changed says what the request asks; where it came from may differ. */
-bool workers_is_same_status(const struct append_request *request, struct slice payload);
 
 #endif

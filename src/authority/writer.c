@@ -8,17 +8,19 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "authority/ledger.h"
+#include "authority/apply.h"
 #include "authority/projection.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/metrics.h"
 
 #define BATCH_PAYLOAD_BYTES_MAX  ((size_t)16 << 20)
 #define ENTITY_COUNT_MAX_DEFAULT 65536
-/* A disk that is nearly full takes one commit and not the next, as fast as they come. */
-#define FAILURES_TOLD_NS ((uint64_t)1000000000)
-#define WORKS            REASON_COUNT
-/* While derived rows are refused: each attempt folds again all that was missed. */
+/* On a disk that is nearly full, commits fail and succeed in quick turns. */
+#define FAILURE_LOG_NS ((uint64_t)1000000000)
+/* Not a reason: the last commit succeeded. */
+#define NOT_FAILING REASON_COUNT
+/* While derived rows are refused: each attempt folds all missed events again. */
 #define DERIVE_PAUSE_NS ((uint64_t)1000000000)
 
 struct writer_counters {
@@ -39,21 +41,21 @@ struct writer {
     pthread_t thread;
     struct writer_counters counters;
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
-    _Atomic int failing;            /* the reason why the last commit failed, or WORKS */
-    bool is_failure_told;           /* said once, not at every request, */
-    uint64_t failure_told_ns;       /* and not again soon */
-    bool is_underived;              /* the last commit went without what was derived; the same */
+    _Atomic int failing;            /* the reason why the last commit failed, or NOT_FAILING */
+    bool is_role_lost;              /* the session may not write any more: nothing is asked of it */
+    bool is_failure_logged;         /* once for each outage, */
+    uint64_t failure_logged_ns;     /* and not again within FAILURE_LOG_NS */
+    bool is_underived;              /* the last commit left out the derived rows */
     uint64_t derive_at_ns;
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
-    return (struct append_group *)((char *)item - offsetof(struct append_group, posted.item));
+    return container_of(item, struct append_group, posted.item);
 }
 
 /* NULL: a group. */
 static struct writer_job *job_of(struct mailbox_item *item) {
-    struct writer_job *job =
-        (struct writer_job *)((char *)item - offsetof(struct writer_job, posted.item));
+    struct writer_job *job = container_of(item, struct writer_job, posted.item);
     return job->posted.is_job ? job : NULL;
 }
 
@@ -115,23 +117,27 @@ static void fold(const struct projection *projection, struct ledger *ledger,
 static void note_failure(struct writer *writer, enum status status) {
     uint64_t now_ns = clock_mono_ns(&writer->clock);
     count(&writer->counters.commit_failures, 1);
-    atomic_store(&writer->failing, (int)store_session_reason(writer->session));
-    if (writer->is_failure_told ||
-        (writer->failure_told_ns > 0 && now_ns < writer->failure_told_ns + FAILURES_TOLD_NS))
+    enum reason reason =
+        status == STATUS_WRITER_LOST ? REASON_WRITER_LOST : store_session_reason(writer->session);
+    atomic_store(&writer->failing, (int)reason);
+    if (writer->is_failure_logged ||
+        (writer->failure_logged_ns > 0 && now_ns < writer->failure_logged_ns + FAILURE_LOG_NS))
         return;
-    writer->is_failure_told = true;
-    writer->failure_told_ns = now_ns;
+    writer->is_failure_logged = true;
+    writer->failure_logged_ns = now_ns;
     log_event(LOG_ERROR, "store.commit_failed", log_str("status", status_code(status)),
               log_str("error", store_session_error(writer->session)),
-              log_str("effect", "appends are refused until the store can be written"));
+              log_str("effect", status == STATUS_WRITER_LOST
+                                    ? "appends are refused: this node is not the writer any more"
+                                    : "appends are refused until the store can be written"));
 }
 
 static void note_success(struct writer *writer) {
-    atomic_store(&writer->failing, WORKS);
-    if (writer->is_failure_told)
+    atomic_store(&writer->failing, NOT_FAILING);
+    if (writer->is_failure_logged)
         log_event(LOG_INFO, "store.commit_recovered",
                   log_int("log_id", (int64_t)writer->ledger.committed_log_id));
-    writer->is_failure_told = false;
+    writer->is_failure_logged = false;
 }
 
 static bool has_derived(const struct batch *batch, const struct store_batch *rows) {
@@ -192,6 +198,15 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
     return commit_underived(writer, rows);
 }
 
+/* The batch failed: every answer that rests on it says so. A lost writer role is final. The batch
+ * may have been committed by another node's rules, so nothing in memory can be trusted after it. */
+static void fail_batch(struct writer *writer, enum status status) {
+    bool is_lost = status == STATUS_WRITER_LOST;
+    ledger_forget(&writer->ledger, is_lost ? STATUS_WRITER_LOST : STATUS_STORE_UNAVAILABLE);
+    note_failure(writer, status);
+    writer->is_role_lost = is_lost;
+}
+
 static void finish(struct writer *writer) {
     struct ledger *ledger = &writer->ledger;
     struct store_batch rows;
@@ -199,8 +214,7 @@ static void finish(struct writer *writer) {
         return;
     enum status status = ledger->is_sound ? commit(writer, &rows) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
-        ledger_forget(ledger);
-        note_failure(writer, status);
+        fail_batch(writer, status);
         return;
     }
     count(&writer->counters.commits, 1);
@@ -212,10 +226,16 @@ static void finish(struct writer *writer) {
 
 /* ---- one batch ---- */
 
-static void refuse_group(struct append_group *group) {
+static void refuse_group(struct append_group *group, enum status status) {
     for (size_t i = 0; i < group->request_count; i++)
         if (group->requests[i].status == STATUS_OK)
-            group->requests[i].status = STATUS_STORE_UNAVAILABLE;
+            group->requests[i].status = status;
+}
+
+static void gather_group(struct ledger *ledger, struct append_group *group) {
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK)
+            ledger_gather(ledger, &group->requests[i], &group->arena);
 }
 
 static void apply_group(struct ledger *ledger, struct append_group *group) {
@@ -224,47 +244,28 @@ static void apply_group(struct ledger *ledger, struct append_group *group) {
             ledger_apply(ledger, &group->requests[i], &group->arena);
 }
 
-static enum entity_kind entity_of(enum append_kind kind) {
-    switch (kind) {
-    case APPEND_RUN_CREATE:
-    case APPEND_RUN_EVENT:
-        return ENTITY_RUN;
-    case APPEND_WORKER_CREATE:
-    case APPEND_WORKER_HEARTBEAT:
-    case APPEND_WORKER_STATUS:
-    case APPEND_WORKER_EVENT:
-        return ENTITY_WORKER;
-    case APPEND_AUDIT_EVENT:
-        return ENTITY_AUDIT;
-    case APPEND_TOPIC_EVENT:
-    case APPEND_NOTIFICATION:
-    case APPEND_KIND_COUNT:
-        break;
-    }
-    return ENTITY_TOPIC;
-}
-
-static uint64_t waits(struct writer *writer, uint64_t bytes) {
+static uint64_t add_waiting(struct writer *writer, uint64_t bytes) {
     metrics_add(METRIC_STORE_QUEUE_GROUPS, METRIC_PLAIN, 1);
     metrics_add(METRIC_STORE_QUEUE_BYTES, METRIC_PLAIN, bytes);
     return atomic_fetch_add(&writer->bytes_waiting, bytes);
 }
 
-static void waits_no_more(struct writer *writer, uint64_t bytes) {
+static void remove_waiting(struct writer *writer, uint64_t bytes) {
     metrics_sub(METRIC_STORE_QUEUE_GROUPS, METRIC_PLAIN, 1);
     metrics_sub(METRIC_STORE_QUEUE_BYTES, METRIC_PLAIN, bytes);
     atomic_fetch_sub(&writer->bytes_waiting, bytes);
 }
 
 static void answer_group(struct writer *writer, struct append_group *group) {
-    waits_no_more(writer, group->bytes_waiting);
+    remove_waiting(writer, group->bytes_waiting);
     uint64_t refused = 0;
     uint64_t deduplicated = 0;
     for (size_t i = 0; i < group->request_count; i++) {
         const struct append_request *request = &group->requests[i];
         refused += request->status != STATUS_OK;
         deduplicated += request->deduplicated;
-        metrics_add(METRIC_APPENDS, METRIC_LABELS(entity_of(request->kind), request->status), 1);
+        metrics_add(METRIC_APPENDS,
+                    METRIC_LABELS(append_entity_kind(request->kind), request->status), 1);
         if (writer->options.on_refused && request->status != STATUS_OK)
             writer->options.on_refused(writer->options.on_commit_user, request);
     }
@@ -276,23 +277,37 @@ static void answer_group(struct writer *writer, struct append_group *group) {
     group->done(group);
 }
 
+/* Reads the store for the batch, once. */
+static enum status begin_batch(struct writer *writer, struct mailbox_item *first,
+                               const struct mailbox_item *end) {
+    struct ledger *ledger = &writer->ledger;
+    enum status status = STATUS_WRITER_LOST;
+    if (!writer->is_role_lost)
+        status = ledger_begin(ledger, writer->clock.reading);
+    if (status != STATUS_OK)
+        return status;
+    for (struct mailbox_item *item = first; item != end; item = item->next)
+        gather_group(ledger, group_of(item));
+    return ledger_prefetch(ledger);
+}
+
 static void run_batch(struct writer *writer, struct mailbox_item *first,
                       const struct mailbox_item *end) {
-    struct ledger *ledger = &writer->ledger;
     clock_tick(&writer->clock);
-    bool has_store = ledger_begin(ledger, writer->clock.reading) == STATUS_OK;
+    enum status status = begin_batch(writer, first, end);
     for (struct mailbox_item *item = first; item != end; item = item->next) {
-        if (has_store)
-            apply_group(ledger, group_of(item));
+        if (status == STATUS_OK)
+            apply_group(&writer->ledger, group_of(item));
         else
-            refuse_group(group_of(item));
+            refuse_group(group_of(item),
+                         status == STATUS_WRITER_LOST ? status : STATUS_STORE_UNAVAILABLE);
     }
-    if (has_store)
+    if (status == STATUS_OK)
         finish(writer);
     else
-        note_failure(writer, STATUS_STORE_UNAVAILABLE);
+        fail_batch(writer, status);
     while (first != end) {
-        /* The group may be gone once it is answered. */
+        /* The group may be freed once it is answered. */
         struct mailbox_item *next = first->next;
         answer_group(writer, group_of(first));
         first = next;
@@ -354,7 +369,7 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
-    atomic_init(&made->failing, WORKS);
+    atomic_init(&made->failing, NOT_FAILING);
     enum status status = open_ledger(made);
     if (status != STATUS_OK) {
         free(made);
@@ -373,14 +388,14 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
 enum status writer_post(struct writer *writer, struct append_group *group) {
     assert(group->done && group->request_count <= APPEND_GROUP_REQUESTS_MAX);
     uint64_t bytes = group->arena.bytes_held + group->request_count * sizeof(group->requests[0]);
-    uint64_t before = waits(writer, bytes);
+    uint64_t before = add_waiting(writer, bytes);
     enum status status = STATUS_LIMIT_REACHED;
     group->bytes_waiting = bytes;
     group->posted.is_job = false;
     if (before == 0 || before + bytes <= writer->options.bytes_max)
         status = mailbox_post(&writer->mailbox, &group->posted.item);
     if (status != STATUS_OK) {
-        waits_no_more(writer, bytes);
+        remove_waiting(writer, bytes);
         metrics_add(METRIC_APPEND_OVERLOAD, METRIC_LABELS(status), 1);
     }
     return status;
@@ -408,7 +423,7 @@ void writer_stop(struct writer *writer) {
 
 bool writer_is_failing(const struct writer *writer, enum reason *reason) {
     int failing = atomic_load(&writer->failing);
-    if (failing == WORKS)
+    if (failing == NOT_FAILING)
         return false;
     *reason = (enum reason)failing;
     return true;

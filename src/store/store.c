@@ -38,6 +38,11 @@ uint64_t store_session_rows_read(const struct store_session *session) {
     return atomic_load_explicit(&session->rows_read, memory_order_relaxed);
 }
 
+enum status store_prefetch(struct store_session *session, struct store_prefetch *prefetch) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->prefetch(session, prefetch);
+}
+
 enum status store_commit(struct store_session *session, const struct store_batch *batch) {
     assert(session->mode == STORE_WRITE);
     return session->engine->commit(session, batch);
@@ -100,16 +105,6 @@ enum status store_load_entity_ref(struct store_session *session, uint64_t ref, s
 enum status store_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
                              struct store_event *event) {
     return session->engine->load_event(session, log_id, arena, event);
-}
-
-enum status store_find_event_id(struct store_session *session, const struct uuid *event_id,
-                                uint64_t *log_id) {
-    return session->engine->find_event_id(session, event_id, log_id);
-}
-
-enum status store_find_key(struct store_session *session, uint64_t entity_ref, struct slice key,
-                           uint64_t *log_id) {
-    return session->engine->find_key(session, entity_ref, key, log_id);
 }
 
 enum status store_find_cursor(struct store_session *session, const struct event_cursor *cursor,

@@ -14,11 +14,12 @@
 #include "base/sha256.h"
 #include "base/slice.h"
 #include "spec/codes.h"
+#include "store/id_mark.h"
 #include "topic/event_cursor.h"
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 2
+#define STORE_SCHEMA_VERSION 3
 #define STORE_EPOCH_SIZE     36
 #define STORE_MESSAGE_MAX    512
 
@@ -187,6 +188,52 @@ struct store_batch {
     size_t drift_count;
 };
 
+/* One entity that the writer asks for, by its name. */
+struct store_entity_lookup {
+    enum entity_kind kind;
+    struct slice id;
+    struct slice stream_id; /* of the topic that a new entity would get; absent: not asked for */
+    /* Answered. STATUS_NOT_FOUND: the entity does not exist. */
+    enum status status;
+    uint64_t ref;         /* 0: not found */
+    bool is_stream_taken; /* where the entity does not exist: a topic has the stream id */
+};
+
+enum store_event_by {
+    STORE_EVENT_BY_LOG_ID,
+    STORE_EVENT_BY_ID,
+    STORE_EVENT_BY_KEY, /* the event that an idempotency key of an entity made */
+    STORE_EVENT_FIRST,  /* an entity's event with seq 1 */
+};
+
+/* One event that the writer asks for. The entity of a key or of a first event is named by its ref,
+ * or by a lookup of the same prefetch where the ref is not known. */
+struct store_event_lookup {
+    enum store_event_by by;
+    uint64_t log_id;
+    struct uuid event_id;
+    uint64_t entity_ref;
+    const struct store_entity_lookup *entity; /* NULL: entity_ref is set */
+    struct slice key;
+    struct arena *arena; /* for the texts of the event */
+    /* Answered. STATUS_NOT_FOUND: there is no such event. */
+    enum status status;
+    struct store_event event;
+};
+
+/* Everything that the writer must know before it applies a batch and does not hold in memory. */
+struct store_prefetch {
+    struct store_entity_lookup *entities;
+    size_t entity_count;
+    struct store_event_lookup *events;
+    size_t event_count;
+    /* Called for each entity that exists. The entity lives until it returns, and its answer becomes
+     * the lookup's status. It may not use the session. */
+    enum status (*on_entity)(void *user, struct store_entity_lookup *lookup,
+                             const struct store_entity *entity);
+    void *user;
+};
+
 /* Where the writer goes on after a restart. */
 struct store_state {
     char epoch[STORE_EPOCH_SIZE + 1];
@@ -195,6 +242,7 @@ struct store_state {
     uint64_t topic_ref;
     struct uuid cursor;       /* of the last event */
     struct uuid event_id_max; /* no stored event id is above it; zero: none is stored */
+    struct id_mark id_mark;   /* the ids that the server mints carry it; it never changes */
 };
 
 /* ---- sessions ---------------------------------------------------------------------------- */
@@ -241,6 +289,12 @@ uint64_t store_session_rows_read(const struct store_session *session);
 
 /* ---- writing (the write session) --------------------------------------------------------- */
 
+/* Answers all lookups of a batch together: one round trip where the store is remote. Each lookup
+ * has a status of its own, STATUS_INTERNAL_ERROR for a damaged row and STATUS_OUT_OF_MEMORY
+ * included. An answer other than STATUS_OK: the store could not be read, and no lookup is answered.
+ */
+MUST_CHECK enum status store_prefetch(struct store_session *session,
+                                      struct store_prefetch *prefetch);
 /* A batch that contradicts what is stored leaves nothing: STATUS_ALREADY_EXISTS where an id, name,
  * key or frame is taken, STATUS_SEQUENCE_CONFLICT where log_id, cursor or an entity's seq does not
  * follow the last; the caller then reads its state again. After any other failure no session sees
@@ -279,10 +333,6 @@ MUST_CHECK enum status store_load_entity_ref(struct store_session *session, uint
                                              struct arena *arena, struct store_entity *entity);
 MUST_CHECK enum status store_load_event(struct store_session *session, uint64_t log_id,
                                         struct arena *arena, struct store_event *event);
-MUST_CHECK enum status store_find_event_id(struct store_session *session,
-                                           const struct uuid *event_id, uint64_t *log_id);
-MUST_CHECK enum status store_find_key(struct store_session *session, uint64_t entity_ref,
-                                      struct slice key, uint64_t *log_id);
 /* The last event at or before the cursor: the position it names. 0 when before the first. */
 MUST_CHECK enum status store_find_cursor(struct store_session *session,
                                          const struct event_cursor *cursor, uint64_t *log_id);

@@ -23,6 +23,7 @@ struct store_engine {
     enum reason (*session_reason)(const struct store_session *session);
     enum status (*check_location)(const struct store *store, struct store_message *message);
 
+    enum status (*prefetch)(struct store_session *session, struct store_prefetch *prefetch);
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);
     enum status (*put_revocations)(struct store_session *session,
@@ -40,10 +41,6 @@ struct store_engine {
                                    struct store_entity *entity);
     enum status (*load_event)(struct store_session *session, uint64_t log_id, struct arena *arena,
                               struct store_event *event);
-    enum status (*find_event_id)(struct store_session *session, const struct uuid *event_id,
-                                 uint64_t *log_id);
-    enum status (*find_key)(struct store_session *session, uint64_t entity_ref, struct slice key,
-                            uint64_t *log_id);
     enum status (*find_cursor)(struct store_session *session, const struct event_cursor *cursor,
                                uint64_t *log_id);
     enum status (*load_topic)(struct store_session *session, struct slice name, struct arena *arena,

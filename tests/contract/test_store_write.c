@@ -1,5 +1,6 @@
 /* Commits: all or nothing, ids unique for all time, upserts, pruning. */
 #include "backend.h"
+#include "lookup.h"
 #include "rows.h"
 
 static enum status commit_events(struct fixture *fixture, const struct store_event *events,
@@ -45,7 +46,7 @@ static void what_was_committed_is_there_after_a_reopen(void **state) {
     uint64_t log_id = 0;
     assert_ok(store_load_entity(fixture->reader, ENTITY_RUN, run.id, arena, &run));
     assert_ok(store_load_event(fixture->reader, 1, arena, &event));
-    assert_ok(store_find_key(fixture->reader, 2, SLICE("key"), &log_id));
+    assert_ok(lookup_key(fixture->writer, 2, SLICE("key"), &log_id));
     assert_int_equal(log_id, 1);
     assert_ok(store_load_topic(fixture->reader, slice_of(names[0].bytes), arena, &topic));
     assert_int_equal(topic.head_seq, 1);
@@ -104,9 +105,9 @@ static void assert_nothing_of_the_second(struct fixture *fixture, struct store_s
     assert_int_equal(log_end(fixture), 2);
     assert_int_equal(store_load_entity_ref(session, 3, arena, &second.entity), STATUS_NOT_FOUND);
     assert_int_equal(store_load_event(session, 3, arena, &second.events[0]), STATUS_NOT_FOUND);
-    assert_int_equal(store_find_event_id(session, &second.events[1].event_id, &log_id),
+    assert_int_equal(lookup_event_id(fixture->writer, &second.events[1].event_id, &log_id),
                      STATUS_NOT_FOUND);
-    assert_int_equal(store_find_key(session, 3, SLICE("key"), &log_id), STATUS_NOT_FOUND);
+    assert_int_equal(lookup_key(fixture->writer, 3, SLICE("key"), &log_id), STATUS_NOT_FOUND);
     assert_int_equal(
         store_load_topic(session, slice_of(second.names[0].bytes), arena, &second.topic),
         STATUS_NOT_FOUND);
@@ -222,10 +223,10 @@ static void ids_of_clients_and_of_the_server_are_found_for_all_time(void **state
     for (int round = 0; round < 2; round++) {
         for (uint64_t i = 0; i < 60; i++) {
             uint64_t log_id = 0;
-            assert_ok(store_find_event_id(fixture->reader, &events[i].event_id, &log_id));
+            assert_ok(lookup_event_id(fixture->writer, &events[i].event_id, &log_id));
             assert_int_equal(log_id, i + 1);
             if (i % 3 == 1) /* its cursor is nobody's id */
-                assert_int_equal(store_find_event_id(fixture->reader, &events[i].cursor, &log_id),
+                assert_int_equal(lookup_event_id(fixture->writer, &events[i].cursor, &log_id),
                                  STATUS_NOT_FOUND);
         }
         fixture_reopen(fixture);
@@ -276,7 +277,7 @@ static void a_free_cursor_uuid_may_be_a_clients_id(void **state) {
     second.event_id = first.cursor;
     assert_ok(commit_events(fixture, &first, 1));
     assert_ok(commit_events(fixture, &second, 1));
-    assert_ok(store_find_event_id(fixture->reader, &first.cursor, &log_id));
+    assert_ok(lookup_event_id(fixture->writer, &first.cursor, &log_id));
     assert_int_equal(log_id, 2);
 }
 
@@ -284,15 +285,20 @@ static void keys_belong_to_their_entity(void **state) {
     struct fixture *fixture = *state;
     struct store_event events[2] = {rows_event(1, 1, 1), rows_event(2, 7, 1)};
     struct store_key keys[] = {{1, SLICE("k"), 1}, {7, SLICE("k"), 2}, {7, SLICE("K"), 1}};
+    struct rows_text id;
+    struct store_entity run = rows_run(7, &id);
     uint64_t log_id = 0;
-    assert_ok(store_commit(
-        fixture->writer,
-        &(struct store_batch){.events = events, .event_count = 2, .keys = keys, .key_count = 3}));
-    assert_ok(store_find_key(fixture->reader, 7, SLICE("k"), &log_id));
+    assert_ok(store_commit(fixture->writer, &(struct store_batch){.entities = &run,
+                                                                  .entity_count = 1,
+                                                                  .events = events,
+                                                                  .event_count = 2,
+                                                                  .keys = keys,
+                                                                  .key_count = 3}));
+    assert_ok(lookup_key(fixture->writer, 7, SLICE("k"), &log_id));
     assert_int_equal(log_id, 2);
-    assert_ok(store_find_key(fixture->reader, 1, SLICE("k"), &log_id));
+    assert_ok(lookup_key(fixture->writer, 1, SLICE("k"), &log_id));
     assert_int_equal(log_id, 1);
-    assert_int_equal(store_find_key(fixture->reader, 1, SLICE("K"), &log_id), STATUS_NOT_FOUND);
+    assert_int_equal(lookup_key(fixture->writer, 1, SLICE("K"), &log_id), STATUS_NOT_FOUND);
 }
 
 static void an_entity_is_replaced_by_its_ref(void **state) {

@@ -642,7 +642,7 @@ test("migrate makes a store that serve takes, and may be run again", async (t) =
   for (let i = 0; i < 2; i++) {
     const { code, out } = run(["migrate", "--data-dir", data]);
     assert.equal(code, 0);
-    assert.match(out, /schema version 2/);
+    assert.match(out, /schema version 3/);
   }
   const operator = await operate(t, { data });
   const busy = run(["migrate", "--data-dir", data]);

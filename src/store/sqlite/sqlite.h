@@ -62,6 +62,8 @@ enum statement_id {
     STATEMENT_COUNTS,
     STATEMENT_EVENT_ID,
     STATEMENT_KEY,
+    STATEMENT_FIRST_EVENT,
+    STATEMENT_STREAM_TAKEN,
     STATEMENT_ENTITY_BY_ID,
     STATEMENT_ENTITY_BY_REF,
     STATEMENT_EVENT,
@@ -115,6 +117,7 @@ struct sqlite_tail {
     uint64_t log_id; /* 0: the log is empty */
     struct uuid cursor;
     struct uuid client_id_max; /* zeros: no client chose an id yet */
+    struct id_mark id_mark;
     uint64_t recent_positions;
 };
 
@@ -212,6 +215,8 @@ MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *dr
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
 /* sqlite_commit.c */
+/* Where the log ends, read again. */
+MUST_CHECK enum status sqlite_load_tail(struct sqlite_session *session);
 /* A transaction of the write session; end answers the status of the work, or of the commit. */
 MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
@@ -262,18 +267,18 @@ enum status sqlite_walk_revocations(struct store_session *base, uint64_t now_ms,
 
 /* sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);
-enum status sqlite_find_event_id(struct store_session *base, const struct uuid *event_id,
-                                 uint64_t *log_id);
-enum status sqlite_find_key(struct store_session *base, uint64_t entity_ref, struct slice key,
-                            uint64_t *log_id);
 enum status sqlite_find_cursor(struct store_session *base, const struct event_cursor *cursor,
                                uint64_t *log_id);
 enum status sqlite_measure_replay(struct store_session *base, const struct store_topic *topic,
                                   uint64_t after_seq, uint64_t limit, struct store_replay *replay);
-/* The ids clients chose, and the ids the server made. */
-enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
-                                  uint64_t *log_id);
+/* Among the events whose id is their cursor's: searches the log by the id's time. */
 enum status sqlite_find_server_id(struct sqlite_session *session, const struct uuid *event_id,
+                                  uint64_t *log_id);
+
+/* sqlite_prefetch.c */
+enum status sqlite_prefetch(struct store_session *base, struct store_prefetch *prefetch);
+/* Among the ids that clients supplied. */
+enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
                                   uint64_t *log_id);
 
 /* sqlite_load.c */

@@ -70,17 +70,18 @@ static const struct uuid *later(const struct uuid *a, const struct uuid *b) {
     return uuid_compare(a, b) >= 0 ? a : b;
 }
 
-/* An id is unique among those of clients and of the server together. Both checks are free in the
- * usual case: ids the server makes are later than all the clients have chosen, and what a client
- * chose in the future of the log cannot be an event of it yet. */
+/* An id is unique among supplied and minted ids together. Both checks are free in the usual case.
+ * A minted id is later than every supplied one. A supplied id that lacks the mark was not minted,
+ * and one that is later than the last cursor was not minted yet. */
 static enum status check_event_id(struct sqlite_session *session, const struct store_event *event,
-                                  bool client_id) {
+                                  bool is_supplied) {
     struct sqlite_tail *tail = &session->tail;
     uint64_t log_id = 0;
     enum status status = STATUS_NOT_FOUND;
-    if (!client_id && uuid_compare(&event->event_id, &tail->client_id_max) <= 0)
+    if (!is_supplied && uuid_compare(&event->event_id, &tail->client_id_max) <= 0)
         status = sqlite_find_client_id(session, &event->event_id, &log_id);
-    else if (client_id && tail->log_id > 0 && uuid_compare(&event->event_id, &tail->cursor) <= 0)
+    else if (is_supplied && id_mark_may_be_minted(&tail->id_mark, &event->event_id) &&
+             tail->log_id > 0 && uuid_compare(&event->event_id, &tail->cursor) <= 0)
         status = sqlite_find_server_id(session, &event->event_id, &log_id);
     if (status == STATUS_NOT_FOUND)
         return STATUS_OK;
@@ -100,8 +101,8 @@ static enum status add_event_id(struct sqlite_session *session, const struct sto
     return sqlite_run(session, statement);
 }
 
-static enum status insert_event(struct sqlite_session *session, const struct store_event *event,
-                                bool client_id) {
+static enum status insert_event(struct sqlite_session *session, const struct store_event *event) {
+    bool is_cursor = uuid_compare(&event->event_id, &event->cursor) == 0;
     sqlite3_stmt *statement = NULL;
     enum status status = sqlite_statement(session, STATEMENT_ADD_EVENT, &statement);
     if (status != STATUS_OK)
@@ -110,8 +111,8 @@ static enum status insert_event(struct sqlite_session *session, const struct sto
     sqlite_bind_number(statement, 2, event->entity_ref);
     sqlite_bind_number(statement, 3, event->seq);
     sqlite_bind_bytes(statement, 4, event->cursor.bytes, sizeof(event->cursor.bytes));
-    sqlite_bind_bytes(statement, 5, client_id ? event->event_id.bytes : NULL,
-                      client_id ? sizeof(event->event_id.bytes) : 0);
+    sqlite_bind_bytes(statement, 5, is_cursor ? NULL : event->event_id.bytes,
+                      is_cursor ? 0 : sizeof(event->event_id.bytes));
     sqlite_bind_text(statement, 6, event->type);
     sqlite_bind_text(statement, 7, event->owner.user_id);
     sqlite_bind_text(statement, 8, event->owner.guest_scope);
@@ -162,18 +163,20 @@ static enum status move_positions(struct sqlite_session *session) {
 
 static enum status add_event(struct sqlite_session *session, const struct store_event *event) {
     struct sqlite_tail *tail = &session->tail;
-    bool client_id = uuid_compare(&event->event_id, &event->cursor) != 0;
+    /* An id that another store minted counts as supplied, even where it is the cursor's. */
+    bool is_supplied = uuid_compare(&event->event_id, &event->cursor) != 0 ||
+                       !id_mark_may_be_minted(&tail->id_mark, &event->event_id);
     if (event->log_id != tail->log_id + 1)
         return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the log ends at event",
                            tail->log_id);
     if (tail->log_id > 0 && uuid_compare(&event->cursor, &tail->cursor) <= 0)
         return contradicts(session, STATUS_SEQUENCE_CONFLICT, "the cursor does not rise at event",
                            event->log_id);
-    enum status status = check_event_id(session, event, client_id);
-    if (status == STATUS_OK && client_id)
+    enum status status = check_event_id(session, event, is_supplied);
+    if (status == STATUS_OK && is_supplied)
         status = add_event_id(session, event);
     if (status == STATUS_OK)
-        status = insert_event(session, event, client_id);
+        status = insert_event(session, event);
     if (status == STATUS_OK)
         status = add_position(session, event);
     tail->log_id = event->log_id;
@@ -265,7 +268,7 @@ static enum status drop_old_drifts(struct sqlite_session *session) {
 
 /* ---- the transaction around it --------------------------------------------------------------- */
 
-static enum status load_tail(struct sqlite_session *session) {
+enum status sqlite_load_tail(struct sqlite_session *session) {
     struct sqlite_tail tail = {.known = true};
     struct store_state state;
     sqlite3_stmt *statement = NULL;
@@ -276,6 +279,7 @@ static enum status load_tail(struct sqlite_session *session) {
         return status;
     tail.log_id = state.log_id;
     tail.cursor = state.cursor;
+    tail.id_mark = state.id_mark;
     status = sqlite_next(session, statement);
     if (status == STATUS_OK && sqlite3_column_type(statement, 0) != SQLITE_NULL &&
         !sqlite_bytes(statement, 0, tail.client_id_max.bytes, sizeof(tail.client_id_max.bytes)))
@@ -299,7 +303,7 @@ enum status sqlite_begin(struct sqlite_session *session) {
     if (status == STATUS_OK)
         status = sqlite_session_check_location(session);
     if (status == STATUS_OK && !session->tail.known)
-        status = load_tail(session);
+        status = sqlite_load_tail(session);
     return status;
 }
 

@@ -2,37 +2,6 @@
  * word in a dictionary, by its timestamp; and no index has to be kept for it. */
 #include "store/sqlite/sqlite.h"
 
-static enum status find_number(struct sqlite_session *session, sqlite3_stmt *statement,
-                               uint64_t *number) {
-    enum status status = sqlite_next(session, statement);
-    if (status == STATUS_OK)
-        *number = sqlite_number(statement, 0);
-    sqlite3_reset(statement);
-    return status;
-}
-
-enum status sqlite_find_client_id(struct sqlite_session *session, const struct uuid *event_id,
-                                  uint64_t *log_id) {
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_EVENT_ID, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_bytes(statement, 1, event_id->bytes, sizeof(event_id->bytes));
-    return find_number(session, statement, log_id);
-}
-
-enum status sqlite_find_key(struct store_session *base, uint64_t entity_ref, struct slice key,
-                            uint64_t *log_id) {
-    struct sqlite_session *session = sqlite_session_of(base);
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_KEY, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_bound(statement, 1, entity_ref);
-    sqlite_bind_text(statement, 2, key);
-    return find_number(session, statement, log_id);
-}
-
 /* A place in the log that has been looked at. */
 struct probe {
     uint64_t log_id;
@@ -144,13 +113,6 @@ enum status sqlite_find_server_id(struct sqlite_session *session, const struct u
     return STATUS_OK;
 }
 
-enum status sqlite_find_event_id(struct store_session *base, const struct uuid *event_id,
-                                 uint64_t *log_id) {
-    struct sqlite_session *session = sqlite_session_of(base);
-    enum status status = sqlite_find_client_id(session, event_id, log_id);
-    return status == STATUS_NOT_FOUND ? sqlite_find_server_id(session, event_id, log_id) : status;
-}
-
 enum status sqlite_measure_replay(struct store_session *base, const struct store_topic *topic,
                                   uint64_t after_seq, uint64_t limit, struct store_replay *replay) {
     struct sqlite_session *session = sqlite_session_of(base);
@@ -170,6 +132,34 @@ enum status sqlite_measure_replay(struct store_session *base, const struct store
     return status;
 }
 
+static enum status row_state(struct sqlite_session *session, sqlite3_stmt *statement,
+                             struct store_state *state) {
+    struct slice epoch = sqlite_text(statement, 0);
+    struct uuid client_id = {{0}};
+    *state = (struct store_state){
+        .log_id = sqlite_number(statement, 1),
+        .entity_ref = sqlite_number(statement, 2),
+        .topic_ref = sqlite_number(statement, 3),
+    };
+    if (epoch.size != STORE_EPOCH_SIZE)
+        return sqlite_damaged(session, "the epoch, of size", epoch.size);
+    memcpy(state->epoch, epoch.data, STORE_EPOCH_SIZE);
+    if (state->log_id > 0 &&
+        !sqlite_bytes(statement, 4, state->cursor.bytes, sizeof(state->cursor.bytes)))
+        return sqlite_damaged(session, "event", state->log_id);
+    if (sqlite3_column_type(statement, 5) != SQLITE_NULL &&
+        !sqlite_bytes(statement, 5, client_id.bytes, sizeof(client_id.bytes)))
+        return sqlite_damaged(session, "event id, after event", state->log_id);
+    /* An id is a cursor's, or it is in the narrow table. */
+    state->event_id_max = uuid_compare(&client_id, &state->cursor) > 0 ? client_id : state->cursor;
+    struct id_mark *mark = &state->id_mark;
+    if (!sqlite_bytes(statement, 6, mark->bytes, sizeof(mark->bytes)) ||
+        (sqlite3_column_type(statement, 7) != SQLITE_NULL &&
+         !sqlite_bytes(statement, 7, mark->unmarked_max.bytes, sizeof(mark->unmarked_max.bytes))))
+        return sqlite_damaged(session, "table minted_ids, row", 1);
+    return STATUS_OK;
+}
+
 enum status sqlite_read_state(struct store_session *base, struct store_state *state) {
     struct sqlite_session *session = sqlite_session_of(base);
     sqlite3_stmt *statement = NULL;
@@ -177,28 +167,10 @@ enum status sqlite_read_state(struct store_session *base, struct store_state *st
     if (status != STATUS_OK)
         return status;
     status = sqlite_next(session, statement);
-    if (status == STATUS_OK) {
-        struct slice epoch = sqlite_text(statement, 0);
-        *state = (struct store_state){
-            .log_id = sqlite_number(statement, 1),
-            .entity_ref = sqlite_number(statement, 2),
-            .topic_ref = sqlite_number(statement, 3),
-        };
-        if (epoch.size != STORE_EPOCH_SIZE)
-            status = sqlite_damaged(session, "the epoch, of size", epoch.size);
-        else
-            memcpy(state->epoch, epoch.data, STORE_EPOCH_SIZE);
-        if (state->log_id > 0 &&
-            !sqlite_bytes(statement, 4, state->cursor.bytes, sizeof(state->cursor.bytes)))
-            status = sqlite_damaged(session, "event", state->log_id);
-        /* An id is a cursor's, or it is in the narrow table. */
-        struct uuid client_id = {{0}};
-        if (sqlite3_column_type(statement, 5) != SQLITE_NULL &&
-            !sqlite_bytes(statement, 5, client_id.bytes, sizeof(client_id.bytes)))
-            status = sqlite_damaged(session, "event id, after event", state->log_id);
-        state->event_id_max =
-            uuid_compare(&client_id, &state->cursor) > 0 ? client_id : state->cursor;
-    }
+    if (status == STATUS_OK)
+        status = row_state(session, statement, state);
+    else if (status == STATUS_NOT_FOUND)
+        status = sqlite_damaged(session, "table minted_ids, row", 1);
     sqlite3_reset(statement);
     return status;
 }

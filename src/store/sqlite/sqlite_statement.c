@@ -121,7 +121,8 @@ static const char *const texts[STATEMENT_COUNT] = {
                         "(SELECT max(log_id) FROM events), (SELECT max(ref) FROM entities), "
                         "(SELECT max(ref) FROM sync_topic_sequences), "
                         "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), "
-                        "(SELECT max(event_id) FROM event_ids)",
+                        "(SELECT max(event_id) FROM event_ids), mark, unmarked_max "
+                        "FROM minted_ids",
     [STATEMENT_TAIL] = "SELECT log_id, cursor FROM events ORDER BY log_id DESC LIMIT 1",
     [STATEMENT_CURSOR_AT] = "SELECT cursor, event_id IS NULL FROM events WHERE log_id = ?",
     [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),
@@ -129,6 +130,11 @@ static const char *const texts[STATEMENT_COUNT] = {
                          "(SELECT count(*) FROM event_positions_recent)",
     [STATEMENT_EVENT_ID] = "SELECT log_id FROM event_ids WHERE event_id = ?",
     [STATEMENT_KEY] = "SELECT log_id FROM idempotency_keys WHERE entity_ref = ? AND key = ?",
+    [STATEMENT_FIRST_EVENT] =
+        "SELECT coalesce("
+        "(SELECT log_id FROM event_positions WHERE entity_ref = ?1 AND seq = 1), "
+        "(SELECT log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq = 1))",
+    [STATEMENT_STREAM_TAKEN] = "SELECT 1 FROM sync_topic_sequences WHERE stream_id = ?",
     [STATEMENT_ENTITY_BY_ID] = ENTITY_SELECT "WHERE n.kind = ? AND n.id = ?",
     [STATEMENT_ENTITY_BY_REF] = ENTITY_SELECT "WHERE n.ref = ?",
     [STATEMENT_EVENT] = EVENT_SELECT "WHERE e.log_id = ?",

@@ -1,0 +1,70 @@
+#include "authority/apply.h"
+
+#include <assert.h>
+
+#include "authority/runs.h"
+#include "authority/topics.h"
+#include "authority/workers.h"
+
+static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
+    assert((unsigned)draft->request->kind < APPEND_KIND_COUNT);
+    switch (draft->request->kind) {
+    case APPEND_RUN_CREATE:
+        return runs_create(ledger, draft);
+    case APPEND_RUN_EVENT:
+        return runs_append(ledger, draft);
+    case APPEND_WORKER_CREATE:
+        return workers_create(ledger, draft);
+    case APPEND_WORKER_HEARTBEAT:
+        return workers_heartbeat(ledger, draft);
+    case APPEND_WORKER_STATUS:
+        return workers_set_status(ledger, draft);
+    case APPEND_WORKER_EVENT:
+        return workers_append(ledger, draft);
+    case APPEND_TOPIC_EVENT:
+        return topics_append(ledger, draft);
+    case APPEND_AUDIT_EVENT:
+        return topics_audit(ledger, draft);
+    case APPEND_NOTIFICATION:
+        return topics_notify(ledger, draft);
+    case APPEND_KIND_COUNT:
+        break;
+    }
+    return STATUS_INTERNAL_ERROR;
+}
+
+/* Also the id of the event, unless the client supplied one. A client that saw the last id may
+ * supply one slightly above it, and so take the id that is minted next: then another is minted. An
+ * id that was supplied too long ago to be remembered is found by the commit, which refuses the
+ * batch. */
+static struct uuid mint_cursor(struct ledger *ledger, const struct append_request *request) {
+    uint64_t log_id;
+    struct uuid cursor = id_minter_next(&ledger->minter, ledger->now.wall_ms);
+    while (!request->has_event_id &&
+           recent_ids_find(&ledger->recent, &cursor, &log_id) == RECENT_KNOWN)
+        cursor = id_minter_next(&ledger->minter, ledger->now.wall_ms);
+    return cursor;
+}
+
+void ledger_apply(struct ledger *ledger, struct append_request *request, struct arena *arena) {
+    assert(request->status == STATUS_OK);
+    struct draft draft = {
+        .request = request,
+        .lookup = lookups_take(&ledger->lookups, request),
+        .arena = arena,
+        .type = request->event_type,
+        .payload = request->payload,
+        .cursor = mint_cursor(ledger, request),
+    };
+    memcpy(draft.payload_hash, request->payload_hash, SHA256_BYTES);
+    draft.time_ms = uuid7_timestamp_ms(&draft.cursor);
+    request->status = draft.lookup->status;
+    if (request->status == STATUS_OK)
+        request->status = apply_rule(ledger, &draft);
+    if (request->status == STATUS_OK)
+        return;
+    request->event = (struct store_event){0};
+    /* A refusal is final. One that rests on this batch must not outlive the batch's failure. */
+    if (draft.rests_on_batch || ledger_is_under_way(ledger, &draft))
+        ledger_hold_back(ledger, &draft);
+}

@@ -1,0 +1,161 @@
+#include "authority/conditions.h"
+
+#include "wire/json.h"
+
+/* ---- events that exist already ---- */
+
+static bool copy_text(struct arena *arena, struct slice *text) {
+    if (text->data == NULL)
+        return true;
+    *text = arena_copy(arena, *text);
+    return text->data != NULL;
+}
+
+static enum status copy_event(struct arena *arena, const struct store_event *from,
+                              struct store_event *to) {
+    *to = *from;
+    bool done = copy_text(arena, &to->entity_id) && copy_text(arena, &to->type) &&
+                copy_text(arena, &to->payload) && copy_text(arena, &to->owner.user_id) &&
+                copy_text(arena, &to->owner.guest_scope) && copy_text(arena, &to->owner.org_id);
+    return done ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+}
+
+/* An event of the batch under way lives in the memory of its own group, which may be freed before
+ * the group that is answered with it. */
+static enum status copy_batch_event(const struct ledger *ledger, const struct draft *draft,
+                                    uint64_t log_id, struct store_event *event) {
+    const struct store_event *under_way = batch_event(&ledger->batch, log_id);
+    return under_way ? copy_event(draft->arena, under_way, event) : STATUS_INTERNAL_ERROR;
+}
+
+/* Answers with an event that exists already, in request->event. */
+static enum status answer_repeated(struct ledger *ledger, struct draft *draft) {
+    struct append_request *request = draft->request;
+    enum status status = ledger_answer_entity(draft, &draft->entity);
+    if (status != STATUS_OK)
+        return status;
+    request->deduplicated = true;
+    draft->is_answered = true;
+    bool is_committed = request->event.log_id <= ledger->committed_log_id;
+    if (!is_committed || ledger_is_under_way(ledger, draft))
+        ledger_hold_back(ledger, draft);
+    return STATUS_OK;
+}
+
+static enum status find_first(struct ledger *ledger, const struct draft *draft,
+                              struct store_event *event) {
+    uint64_t first_log_id = draft->entry->first_log_id;
+    if (first_log_id > ledger->committed_log_id)
+        return copy_batch_event(ledger, draft, first_log_id, event);
+    enum status status = lookups_event(&ledger->lookups, draft->lookup->first_event, event);
+    /* Every entity has a first event. */
+    return status == STATUS_OK && event->log_id == 0 ? STATUS_INTERNAL_ERROR : status;
+}
+
+enum status ledger_answer_first(struct ledger *ledger, struct draft *draft, bool must_match) {
+    struct store_event event;
+    enum status status = find_first(ledger, draft, &event);
+    if (status != STATUS_OK)
+        return status;
+    if (must_match && memcmp(event.payload_hash, draft->payload_hash, SHA256_BYTES) != 0)
+        return STATUS_ALREADY_EXISTS;
+    draft->request->event = event;
+    return answer_repeated(ledger, draft);
+}
+
+/* ---- the owner ---- */
+
+static bool is_other(struct slice given, struct slice actual) {
+    return given.data && !(actual.data && slice_equal(given, actual));
+}
+
+enum status ledger_check_owner(const struct draft *draft) {
+    const struct owner *given = &draft->request->owner;
+    const struct owner *actual = &draft->entity.owner;
+    if (is_other(given->user_id, actual->user_id) ||
+        is_other(given->guest_scope, actual->guest_scope) ||
+        (actual->org_id.data && is_other(given->org_id, actual->org_id)))
+        return STATUS_OWNER_MISMATCH;
+    return STATUS_OK;
+}
+
+/* ---- key, event id, expected sequence ---- */
+
+/* Whether a worker.status_changed holds what the request asks for; the state before may differ. */
+static bool is_same_status(const struct append_request *request, struct slice payload) {
+    struct json_limits limits = {SIZE_MAX, JSON_DEPTH_MAX};
+    struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
+    if (json_read_object(payload, &limits, fields, 2) != STATUS_OK || !fields[0].present)
+        return false;
+    if (!json_string_is(fields[0].value, request->status_name))
+        return false;
+    bool has_reason = request->reason.data != NULL;
+    return fields[1].present == has_reason &&
+           (!has_reason || json_string_is(fields[1].value, request->reason));
+}
+
+static bool is_same_content(const struct draft *draft, const struct store_event *event) {
+    if (event->entity_ref != draft->entity.ref || !slice_equal(event->type, draft->type))
+        return false;
+    if (draft->request->kind == APPEND_WORKER_STATUS)
+        return is_same_status(draft->request, event->payload);
+    return memcmp(event->payload_hash, draft->payload_hash, SHA256_BYTES) == 0;
+}
+
+/* The original where the content is the same, and the conflict where it is not. */
+static enum status answer_original(struct ledger *ledger, struct draft *draft,
+                                   const struct store_event *event, enum status conflict) {
+    if (!is_same_content(draft, event)) {
+        draft->rests_on_batch = event->log_id > ledger->committed_log_id;
+        return conflict;
+    }
+    draft->request->event = *event;
+    return answer_repeated(ledger, draft);
+}
+
+/* The event that has the request's key; its log_id is 0 where the key is new. */
+static enum status find_key(struct ledger *ledger, const struct draft *draft,
+                            struct store_event *event) {
+    struct slice key = draft->request->idempotency_key;
+    *event = (struct store_event){0};
+    if (!key.data || !draft->entry)
+        return STATUS_OK;
+    uint64_t log_id = batch_find_key(&ledger->batch, draft->entity.ref, key);
+    if (log_id > 0)
+        return copy_batch_event(ledger, draft, log_id, event);
+    return lookups_event(&ledger->lookups, draft->lookup->key_event, event);
+}
+
+/* The event that has the request's id; its log_id is 0 where the id is new. The set of recent ids
+ * holds all ids of the batch under way; of the others the prefetch knows. */
+static enum status find_event_id(struct ledger *ledger, const struct draft *draft,
+                                 struct store_event *event) {
+    uint64_t log_id = 0;
+    enum recent_answer answer =
+        recent_ids_find(&ledger->recent, &draft->request->event_id, &log_id);
+    if (answer == RECENT_KNOWN && log_id > ledger->committed_log_id)
+        return copy_batch_event(ledger, draft, log_id, event);
+    return lookups_event(&ledger->lookups, draft->lookup->id_event, event);
+}
+
+enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft) {
+    struct append_request *request = draft->request;
+    struct store_event event;
+    enum status status = find_key(ledger, draft, &event);
+    if (status != STATUS_OK)
+        return status;
+    if (event.log_id > 0)
+        return answer_original(ledger, draft, &event, STATUS_IDEMPOTENCY_KEY_CONFLICT);
+    if (request->has_event_id) {
+        status = find_event_id(ledger, draft, &event);
+        if (status != STATUS_OK)
+            return status;
+        if (event.log_id > 0)
+            return answer_original(ledger, draft, &event, STATUS_EVENT_ID_CONFLICT);
+    }
+    if (request->has_expected_seq && request->expected_previous_seq != draft->entity.head_seq) {
+        request->refusal.actual_seq = draft->entity.head_seq;
+        return STATUS_SEQUENCE_CONFLICT;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,20 @@
+/* The conditions of an append: owner, idempotency key, event id, expected sequence.
+ * Writer's thread. An event that answers a repeated request lives in the arena of its group.
+ * The statuses of the specification; the store's for a lookup that failed.
+ * Events of the batch under way count before those that the prefetch found.
+ * A repeated request is answered with the event that the first one appended. */
+#ifndef AUTHORITY_CONDITIONS_H
+#define AUTHORITY_CONDITIONS_H
+
+#include "authority/ledger.h"
+
+/* STATUS_OWNER_MISMATCH when the request names an owner that is not the entity's. */
+MUST_CHECK enum status ledger_check_owner(const struct draft *draft);
+/* Key, event id, expected sequence, in this order. May answer the request. */
+MUST_CHECK enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft);
+/* Answers with the first event of the entity, and the entity, instead of appending.
+ * must_match: STATUS_ALREADY_EXISTS unless that event has the draft's payload. */
+MUST_CHECK enum status ledger_answer_first(struct ledger *ledger, struct draft *draft,
+                                           bool must_match);
+
+#endif

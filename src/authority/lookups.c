@@ -1,0 +1,215 @@
+#include "authority/lookups.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "authority/batch.h"
+#include "topic/stream_id.h"
+#include "topic/topic_name.h"
+
+/* A first event, an idempotency key and an event id. */
+#define EVENTS_OF_REQUEST_MAX 3
+
+enum status lookups_init(struct lookups *lookups) {
+    *lookups = (struct lookups){
+        .requests = calloc(BATCH_REQUESTS_MAX, sizeof(*lookups->requests)),
+        .entities = calloc(BATCH_REQUESTS_MAX, sizeof(*lookups->entities)),
+        .entries = calloc(BATCH_REQUESTS_MAX, sizeof(struct entity_entry *)),
+        .events = calloc(BATCH_REQUESTS_MAX, sizeof(*lookups->events) * EVENTS_OF_REQUEST_MAX),
+    };
+    if (lookups->requests && lookups->entities && lookups->entries && lookups->events)
+        return STATUS_OK;
+    lookups_release(lookups);
+    return STATUS_OUT_OF_MEMORY;
+}
+
+void lookups_release(struct lookups *lookups) {
+    free(lookups->requests);
+    free(lookups->entities);
+    free(lookups->entries);
+    free(lookups->events);
+    *lookups = (struct lookups){0};
+}
+
+void lookups_begin(struct lookups *lookups) {
+    lookups->request_count = lookups->entity_count = lookups->event_count = 0;
+    lookups->used_count = 0;
+}
+
+enum entity_kind append_entity_kind(enum append_kind kind) {
+    switch (kind) {
+    case APPEND_RUN_CREATE:
+    case APPEND_RUN_EVENT:
+        return ENTITY_RUN;
+    case APPEND_WORKER_CREATE:
+    case APPEND_WORKER_HEARTBEAT:
+    case APPEND_WORKER_STATUS:
+    case APPEND_WORKER_EVENT:
+        return ENTITY_WORKER;
+    case APPEND_AUDIT_EVENT:
+        return ENTITY_AUDIT;
+    case APPEND_TOPIC_EVENT:
+    case APPEND_NOTIFICATION:
+    case APPEND_KIND_COUNT:
+        break;
+    }
+    return ENTITY_TOPIC;
+}
+
+/* ---- gathering ---- */
+
+/* Absent where the request is refused before its entity matters, or where an id will be made. */
+static struct slice entity_id_of(const struct append_request *request) {
+    if (request->kind == APPEND_NOTIFICATION)
+        return topic_name(TOPIC_NOTIFICATIONS);
+    if (request->kind == APPEND_AUDIT_EVENT)
+        return SLICE(AUDIT_ENTITY_ID);
+    if (request->kind == APPEND_TOPIC_EVENT && topic_is_projection_owned(request->entity_id))
+        return (struct slice){NULL, 0};
+    return request->entity_id;
+}
+
+static enum status gather_entity(struct lookups *lookups, const struct lookup_sources *sources,
+                                 struct request_lookup *lookup) {
+    enum entity_kind kind = append_entity_kind(lookup->request->kind);
+    struct slice id = entity_id_of(lookup->request);
+    struct slice stream_id = {NULL, 0};
+    bool is_added = false;
+    if (!id.data)
+        return STATUS_OK;
+    enum status status = entity_cache_expect(sources->cache, kind, id, &lookup->entry, &is_added);
+    if (status != STATUS_OK || !is_added)
+        return status;
+    /* The id of an application topic is its name. */
+    if (kind == ENTITY_TOPIC)
+        status = topic_stream(sources->names, id, &stream_id);
+    if (status != STATUS_OK) {
+        lookup->entry->status = status;
+        return status;
+    }
+    assert(lookups->entity_count < BATCH_REQUESTS_MAX);
+    lookup->entry->lookup_index = lookups->entity_count;
+    lookups->entries[lookups->entity_count] = lookup->entry;
+    lookups->entities[lookups->entity_count++] =
+        (struct store_entity_lookup){.kind = kind, .id = id, .stream_id = stream_id};
+    return STATUS_OK;
+}
+
+static uint32_t add_event(struct lookups *lookups, const struct store_event_lookup *lookup) {
+    assert(lookups->event_count < (size_t)BATCH_REQUESTS_MAX * EVENTS_OF_REQUEST_MAX);
+    lookups->events[lookups->event_count++] = *lookup;
+    return (uint32_t)lookups->event_count;
+}
+
+/* One whose entity is the request's. */
+static uint32_t add_entity_event(struct lookups *lookups, const struct entity_entry *entry,
+                                 struct store_event_lookup lookup) {
+    if (entry->status == STATUS_OK)
+        lookup.entity_ref = entry->entity.ref;
+    else
+        lookup.entity = &lookups->entities[entry->lookup_index];
+    return add_event(lookups, &lookup);
+}
+
+static void gather_events(struct lookups *lookups, const struct lookup_sources *sources,
+                          struct request_lookup *lookup, struct arena *arena) {
+    const struct append_request *request = lookup->request;
+    const struct entity_entry *entry = lookup->entry;
+    uint64_t log_id = 0;
+    /* Another request of the batch could not ask for the entity. */
+    if (entry && entry->status != STATUS_OK && entry->status != STATUS_NOT_FOUND)
+        return;
+    bool is_creation = request->kind == APPEND_RUN_CREATE || request->kind == APPEND_WORKER_CREATE;
+    if (entry && is_creation)
+        lookup->first_event = add_entity_event(
+            lookups, entry, (struct store_event_lookup){.by = STORE_EVENT_FIRST, .arena = arena});
+    /* Creations take neither a key nor an event id. */
+    if (is_creation)
+        return;
+    if (entry && request->idempotency_key.data)
+        lookup->key_event = add_entity_event(
+            lookups, entry,
+            (struct store_event_lookup){
+                .by = STORE_EVENT_BY_KEY, .key = request->idempotency_key, .arena = arena});
+    if (!request->has_event_id)
+        return;
+    enum recent_answer answer = recent_ids_find(sources->recent, &request->event_id, &log_id);
+    if (answer == RECENT_KNOWN)
+        lookup->id_event =
+            add_event(lookups, &(struct store_event_lookup){
+                                   .by = STORE_EVENT_BY_LOG_ID, .log_id = log_id, .arena = arena});
+    else if (answer == RECENT_UNKNOWN)
+        lookup->id_event = add_event(
+            lookups, &(struct store_event_lookup){
+                         .by = STORE_EVENT_BY_ID, .event_id = request->event_id, .arena = arena});
+}
+
+void lookups_gather(struct lookups *lookups, const struct lookup_sources *sources,
+                    const struct append_request *request, struct arena *arena) {
+    assert(lookups->request_count < BATCH_REQUESTS_MAX);
+    struct request_lookup *lookup = &lookups->requests[lookups->request_count++];
+    *lookup = (struct request_lookup){.request = request};
+    lookup->status = gather_entity(lookups, sources, lookup);
+    if (lookup->status == STATUS_OK)
+        gather_events(lookups, sources, lookup, arena);
+}
+
+/* ---- asking ---- */
+
+struct filling {
+    struct lookups *lookups;
+    struct entity_cache *cache;
+};
+
+static enum status fill_entry(void *user, struct store_entity_lookup *lookup,
+                              const struct store_entity *entity) {
+    struct filling *filling = user;
+    struct lookups *lookups = filling->lookups;
+    return entity_cache_fill(filling->cache, lookups->entries[lookup - lookups->entities], entity);
+}
+
+enum status lookups_fetch(struct lookups *lookups, struct entity_cache *cache,
+                          struct store_session *session) {
+    struct filling filling = {lookups, cache};
+    struct store_prefetch prefetch = {
+        .entities = lookups->entities,
+        .entity_count = lookups->entity_count,
+        .events = lookups->events,
+        .event_count = lookups->event_count,
+        .on_entity = fill_entry,
+        .user = &filling,
+    };
+    if (lookups->entity_count == 0 && lookups->event_count == 0)
+        return STATUS_OK;
+    enum status status = store_prefetch(session, &prefetch);
+    for (size_t i = 0; status == STATUS_OK && i < lookups->entity_count; i++) {
+        lookups->entries[i]->status = lookups->entities[i].status;
+        lookups->entries[i]->is_stream_taken = lookups->entities[i].is_stream_taken;
+    }
+    return status;
+}
+
+/* ---- answers ---- */
+
+const struct request_lookup *lookups_take(struct lookups *lookups,
+                                          const struct append_request *request) {
+    assert(lookups->used_count < lookups->request_count);
+    const struct request_lookup *lookup = &lookups->requests[lookups->used_count++];
+    assert(lookup->request == request);
+    return lookup;
+}
+
+enum status lookups_event(const struct lookups *lookups, uint32_t number,
+                          struct store_event *event) {
+    *event = (struct store_event){0};
+    if (number == 0)
+        return STATUS_OK;
+    assert(number <= lookups->event_count);
+    const struct store_event_lookup *lookup = &lookups->events[number - 1];
+    if (lookup->status == STATUS_OK)
+        *event = lookup->event;
+    if (lookup->status != STATUS_NOT_FOUND)
+        return lookup->status;
+    /* Memory names the event, so that its absence is damage. */
+    return lookup->by == STORE_EVENT_BY_LOG_ID ? STATUS_INTERNAL_ERROR : STATUS_OK;
+}

@@ -1,0 +1,65 @@
+/* What one batch must ask the store for, gathered from its requests and asked for at once.
+ * Owned by the writer's thread. Memory for BATCH_REQUESTS_MAX requests is taken once and reused;
+ * an event that is found lives in the arena of the request's group.
+ * STATUS_OUT_OF_MEMORY; the store's statuses, for one request or for the whole batch.
+ * A request asks for its entity unless the cache holds it, for the events that have its idempotency
+ * key and its event id unless memory rules them out, and for the first event of an entity that it
+ * would create. Answers describe the store before the batch. */
+#ifndef AUTHORITY_LOOKUPS_H
+#define AUTHORITY_LOOKUPS_H
+
+#include "authority/append.h"
+#include "authority/entity_cache.h"
+#include "authority/recent_ids.h"
+
+/* The answers for one request. Events are numbers in struct lookups, from 1; 0: not asked for. */
+struct request_lookup {
+    const struct append_request *request;
+    enum status status; /* of gathering */
+    /* NULL: the request names no entity. Otherwise its status says whether the entity exists. */
+    struct entity_entry *entry;
+    uint32_t first_event;
+    uint32_t key_event;
+    uint32_t id_event;
+};
+
+struct lookups {
+    struct request_lookup *requests;
+    size_t request_count;
+    struct store_entity_lookup *entities;
+    struct entity_entry **entries; /* of the lookup at the same index */
+    size_t entity_count;
+    struct store_event_lookup *events;
+    size_t event_count;
+    size_t used_count; /* requests that lookups_take returned */
+};
+
+MUST_CHECK enum status lookups_init(struct lookups *lookups);
+void lookups_release(struct lookups *lookups);
+void lookups_begin(struct lookups *lookups);
+
+/* The memory of the writer that decides what need not be asked for. */
+struct lookup_sources {
+    struct entity_cache *cache;
+    const struct recent_ids *recent;
+    struct arena *names; /* lives until the batch ends */
+};
+
+/* Adds what a request needs. arena is its group's. A failure is kept for lookups_take. */
+void lookups_gather(struct lookups *lookups, const struct lookup_sources *sources,
+                    const struct append_request *request, struct arena *arena);
+/* Asks for everything that was gathered, and fills the cache. Does not call the store when nothing
+ * is asked for. */
+MUST_CHECK enum status lookups_fetch(struct lookups *lookups, struct entity_cache *cache,
+                                     struct store_session *session);
+/* The answers for the next request, in the order of gathering. */
+const struct request_lookup *lookups_take(struct lookups *lookups,
+                                          const struct append_request *request);
+/* An event that was asked for; its log_id is 0 where there is none. */
+MUST_CHECK enum status lookups_event(const struct lookups *lookups, uint32_t number,
+                                     struct store_event *event);
+
+/* The kind of entity that a request appends to. */
+enum entity_kind append_entity_kind(enum append_kind kind);
+
+#endif
