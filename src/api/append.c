@@ -9,9 +9,8 @@
 #include "api/handlers.h"
 #include "authority/append_read.h"
 #include "authority/body_hash.h"
+#include "base/limits.h"
 
-#define ARENA_BYTES_MAX   (128u << 20)
-#define ANSWER_BYTES_MAX  (48u << 20)
 #define DETAILS_BYTES_MAX 8192
 
 struct append_work {
@@ -29,7 +28,7 @@ static void work_free(void *memory) {
 
 static void answer_done(struct exchange *exchange, const struct append_request *request) {
     struct buffer out;
-    buffer_init(&out, ANSWER_BYTES_MAX);
+    buffer_init(&out, APPEND_ANSWER_BYTES_MAX);
     enum status status = append_write_answer(&out, request, clock_wall_ms(&exchange->loop->clock));
     if (status == STATUS_OK)
         exchange_answer_json(exchange, append_http_status(request), buffer_slice(&out));
@@ -117,7 +116,7 @@ static void append(struct exchange *exchange, enum append_kind kind, struct slic
     work->group.request_count = 1;
     work->group.done = work_done;
     work->group.user = work;
-    arena_init(&work->group.arena, ARENA_BYTES_MAX);
+    arena_init(&work->group.arena, APPEND_ARENA_BYTES_MAX);
     exchange->work = work;
     exchange->work_free = work_free;
     enum status status = work_read(work, kind, id);

@@ -2,10 +2,10 @@
  *
  *   body ──json_items──▶ filling ──post──▶ first … last ──back──▶ page ──send──▶ answer
  *
- * At most GROUPS_MAX groups are posted and not answered; then the body waits, so that a client
- * that does not read its answers, or a writer that is behind, costs bounded memory. A group goes
- * when it is full, or when nothing else is under way: alone it is answered at once, under load it
- * grows.
+ * At most BATCH_GROUPS_MAX groups are posted and not answered; then the body waits, so that a
+ * client that does not read its answers, or a writer that is behind, costs bounded memory. A group
+ * goes when it is full, or when nothing else is under way: alone it is answered at once, under load
+ * it grows.
  *
  * What all groups of all batches hold has a limit too. Beyond it groups do not grow, a batch that
  * has answers to come waits for them to be read, and one that has none is refused. */
@@ -17,13 +17,9 @@
 #include "api/append_answer.h"
 #include "api/handlers.h"
 #include "authority/append_read.h"
+#include "base/limits.h"
 #include "wire/json_items.h"
 
-#define GROUPS_MAX        2
-#define GROUP_BYTES_MAX   (4u << 20)
-#define ARENA_BYTES_MAX   (256u << 20)
-#define PAGE_BYTES        (256u << 10)
-#define PAGE_BYTES_MAX    (48u << 20)
 #define REQUESTS_AT_FIRST 16
 
 struct batch_group {
@@ -132,7 +128,7 @@ static struct batch_group *group_new(struct batch *batch) {
     group->back.run = group_back;
     group->group.done = group_done;
     group->group.user = group;
-    arena_init(&group->group.arena, ARENA_BYTES_MAX);
+    arena_init(&group->group.arena, BATCH_GROUP_ARENA_BYTES_MAX);
     return group;
 }
 
@@ -178,7 +174,7 @@ static void batch_post(struct batch *batch) {
 
 static bool group_is_full(const struct batch_group *group) {
     return group->group.request_count == APPEND_GROUP_REQUESTS_MAX ||
-           group->item_bytes >= GROUP_BYTES_MAX;
+           group->item_bytes >= BATCH_GROUP_BYTES_MAX;
 }
 
 static void batch_break(struct batch *batch, enum status status) {
@@ -213,7 +209,7 @@ static bool batch_take(struct batch *batch, struct slice *input) {
     while (!batch->items_over) {
         bool is_over = is_over_limit(batch);
         if (batch->filling && (is_over || group_is_full(batch->filling))) {
-            if (batch->group_count == GROUPS_MAX)
+            if (batch->group_count == BATCH_GROUPS_MAX)
                 return false;
             batch_post(batch);
         }
@@ -254,7 +250,7 @@ static enum status page_item(struct batch *batch, uint64_t index,
 
 /* Fills the page from groups that are back. */
 static enum status page_fill(struct batch *batch) {
-    while (batch->first && batch->first->is_back && batch->page.size < PAGE_BYTES) {
+    while (batch->first && batch->first->is_back && batch->page.size < BATCH_PAGE_BYTES) {
         struct batch_group *group = batch->first;
         if (group->answered_count == group->group.request_count) {
             batch->first = group->next;
@@ -353,7 +349,8 @@ static void batch_advance(struct batch *batch) {
         if (used_up)
             buffer_release(&batch->input);
         if (used_up && batch->filling &&
-            (batch->group_count == 0 || (batch->items_over && batch->group_count < GROUPS_MAX)))
+            (batch->group_count == 0 ||
+             (batch->items_over && batch->group_count < BATCH_GROUPS_MAX)))
             batch_post(batch);
         /* A group the writer refused can be answered at once, which makes room. */
     } while (batch->first && batch->first->is_back && !exchange_is_sending(exchange));
@@ -442,7 +439,7 @@ void handle_batch(struct exchange *exchange) {
     batch->broken = STATUS_OK;
     json_items_init(&batch->items, format, &limits);
     buffer_init(&batch->input, LOOP_READ_BYTES);
-    buffer_init(&batch->page, PAGE_BYTES_MAX);
+    buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);
     exchange->work = batch;
     exchange->work_free = batch_free;
     exchange->stream = &batch_stream;

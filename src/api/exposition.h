@@ -9,8 +9,7 @@
 #include "base/buffer.h"
 #include "spec/metrics.h"
 
-#define EXPOSITION_TYPE      "text/plain; version=0.0.4; charset=utf-8"
-#define EXPOSITION_BYTES_MAX (2u << 20)
+#define EXPOSITION_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 MUST_CHECK enum status exposition_write(struct buffer *out,
                                         const uint64_t numbers[METRIC_SLOT_COUNT]);

@@ -4,6 +4,7 @@
 #include "api/exposition.h"
 #include "api/handlers.h"
 #include "api/process_stats.h"
+#include "base/limits.h"
 #include "http/exchange.h"
 
 static void measure_process(const struct api *api) {

@@ -9,15 +9,14 @@
 #include "api/api.h"
 #include "api/handlers.h"
 #include "authority/append_read.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "http/exchange.h"
 #include "projector/reproject.h"
 #include "wire/json.h"
 
-#define ID_BYTES_MAX    4096
-#define OUT_BYTES_MAX   (1u << 20)
-#define ARENA_BYTES_MAX (64u << 20)
-#define SILENCE_MS      1000
+#define ID_BYTES_MAX 4096
+#define SILENCE_MS   1000
 
 struct reproject_work {
     struct writer_job job;
@@ -273,8 +272,8 @@ void handle_reproject(struct exchange *exchange) {
     work->back.run = step_back;
     work->out_status = STATUS_OK;
     buffer_init(&work->id, ID_BYTES_MAX);
-    buffer_init(&work->out, OUT_BYTES_MAX);
-    arena_init(&work->arena, ARENA_BYTES_MAX);
+    buffer_init(&work->out, REPROJECT_ANSWER_BYTES_MAX);
+    arena_init(&work->arena, REPROJECT_ARENA_BYTES_MAX);
     exchange->work = work;
     exchange->work_free = work_free;
     exchange->stream = &reproject_stream;

@@ -8,10 +8,9 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "http/exchange.h"
 #include "wire/json.h"
-
-#define OUT_BYTES_MAX (16u << 20)
 
 struct retention_work {
     struct retention_request request;
@@ -57,7 +56,7 @@ static void on_progress(struct retention_request *request) {
 static void answer(struct retention_work *work) {
     struct exchange *exchange = work->exchange;
     struct buffer out;
-    buffer_init(&out, OUT_BYTES_MAX);
+    buffer_init(&out, RETENTION_ANSWER_BYTES_MAX);
     enum status status = work->request.status;
     if (status == STATUS_OK)
         status = retention_report_write(work->request.report, &out);

@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "base/sha256.h"
 #include "delivery/stale.h"
 #include "http/store_read.h"
@@ -20,8 +21,6 @@
 /* Bounds the work of a page for a principal who may read little of it. */
 #define PAGE_PARTS     64
 #define GZIP_LEVEL     1
-#define GZIPS_MAX      256
-#define PART_BYTES_MAX (256u << 20)
 #define ETAG_BYTES_MAX 128
 /* Of the digest: to tell a client's own views apart, not to hide anything. */
 #define VIEW_BYTES 8
@@ -32,7 +31,7 @@ struct snapshot_work {
     struct api *api;
     const struct principal *principal; /* the exchange's, which lives as long */
     char etag[ETAG_BYTES_MAX];
-    bool is_gzip; /* the state is there, and one of GZIPS_MAX */
+    bool is_gzip; /* the state is there, and one of SNAPSHOT_GZIPS_MAX */
     struct gzip gzip;
     struct buffer plain; /* of the page, before it is compressed */
     size_t part;         /* the next one */
@@ -184,7 +183,8 @@ static void gzip_take(struct snapshot_work *work) {
     atomic_size_t *count = &work->api->snapshot_gzip_count;
     if (!http1_accepts_gzip(work->exchange->request))
         return;
-    if (atomic_fetch_add(count, 1) < GZIPS_MAX && gzip_init(&work->gzip, GZIP_LEVEL) == STATUS_OK)
+    if (atomic_fetch_add(count, 1) < SNAPSHOT_GZIPS_MAX &&
+        gzip_init(&work->gzip, GZIP_LEVEL) == STATUS_OK)
         work->is_gzip = true;
     else
         atomic_fetch_sub(count, 1);
@@ -249,7 +249,7 @@ void handle_snapshot(struct exchange *exchange) {
     work->api = api_of(exchange);
     work->principal = exchange->principal;
     work->wait.done = snapshot_ready;
-    buffer_init(&work->plain, PART_BYTES_MAX);
+    buffer_init(&work->plain, SNAPSHOT_PLAIN_BYTES_MAX);
     read->more = work;
     read->more_free = work_free;
     read->answer = page_answer;

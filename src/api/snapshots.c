@@ -1,10 +1,9 @@
 /* GET /internal/v1/khala/snapshots: which snapshots there are, and what they cost. */
 #include "api/api.h"
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "http/exchange.h"
 #include "wire/object_writer.h"
-
-#define ANSWER_BYTES_MAX 16384
 
 static enum status write_state(struct buffer *out, const struct snapshots_state *state) {
     struct object_writer object = object_begin(out);
@@ -48,7 +47,7 @@ static enum status write_all(struct api *api, uint64_t now_ms, struct buffer *ou
 
 void handle_snapshots(struct exchange *exchange) {
     struct buffer out;
-    buffer_init(&out, ANSWER_BYTES_MAX);
+    buffer_init(&out, SNAPSHOTS_ANSWER_BYTES_MAX);
     enum status status = write_all(api_of(exchange), clock_mono_ms(&exchange->loop->clock), &out);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, 200, buffer_slice(&out));

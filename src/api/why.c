@@ -1,13 +1,13 @@
 /* Why a client was denied or disconnected: the latest decisions that fit what is asked. */
 #include "api/api.h"
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "http/store_read.h"
 #include "wire/object_writer.h"
 
-#define LIMIT_DEFAULT    100
-#define LIMIT_MAX        1000
-#define ANSWER_BYTES_MAX (16u << 20)
-#define TEXT_BYTES_MAX   2048
+#define LIMIT_DEFAULT  100
+#define LIMIT_MAX      1000
+#define TEXT_BYTES_MAX 2048
 
 struct why {
     const struct api *api;
@@ -71,7 +71,7 @@ static enum status query_text(const struct exchange *exchange, struct slice name
 
 static void answer(struct exchange *exchange, const struct cause_filter *filter, uint64_t limit) {
     struct why why = {.api = api_of(exchange), .limit = limit};
-    buffer_init(&why.out, ANSWER_BYTES_MAX);
+    buffer_init(&why.out, WHY_ANSWER_BYTES_MAX);
     why.status = buffer_append_slice(&why.out, SLICE("{\"decisions\":["));
     if (why.status == STATUS_OK)
         causes_walk(api_of(exchange)->telemetry->causes, filter, &why, add_cause);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/base64url.h"
+#include "base/limits.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
 
@@ -17,7 +18,6 @@
 #define RSA_MODULUS_BYTES_MAX 1024
 #define EC_COORDINATE_BYTES   32
 #define SIGNATURE_BYTES_MAX   RSA_MODULUS_BYTES_MAX
-#define JWS_BYTES_MAX         65536
 
 static const char *const algorithm_names[KEY_ALGORITHM_COUNT] = {"HS256", "RS256", "ES256"};
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
+
 struct key_set *key_set_new(void) {
     struct key_set *set = calloc(1, sizeof(*set));
     if (set)

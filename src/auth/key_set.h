@@ -12,7 +12,6 @@
 #include "auth/key.h"
 
 #define KEY_SET_COUNT_MAX 64
-#define KEY_SET_BYTES_MAX 262144
 #define KEY_MESSAGE_MAX   1536
 
 /* For people; holds no secret. */

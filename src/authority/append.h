@@ -10,7 +10,6 @@
 #include "base/mailbox.h"
 #include "store/store.h"
 
-#define APPEND_GROUP_REQUESTS_MAX    1024
 #define APPEND_IDEMPOTENCY_BYTES_MAX 256
 #define APPEND_TYPE_BYTES_MAX        128
 #define APPEND_ID_BYTES_MAX          256

@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Of keys, and of what the projection derives: a document for each entity of a batch. */
-#define ARENA_BYTES_MAX ((size_t)256 << 20)
+#include "base/limits.h"
+
 /* A key of the index: the entity's ref, then the idempotency key. */
 #define REF_BYTES sizeof(uint64_t)
 
@@ -12,7 +12,7 @@ enum status batch_init(struct batch *batch) {
     *batch = (struct batch){0};
     map_init(&batch->key_index, BATCH_REQUESTS_MAX);
     map_init(&batch->stream_index, BATCH_REQUESTS_MAX);
-    arena_init(&batch->arena, ARENA_BYTES_MAX);
+    arena_init(&batch->arena, BATCH_ARENA_BYTES_MAX);
     batch->events = calloc(BATCH_REQUESTS_MAX, sizeof(*batch->events));
     batch->states = calloc(BATCH_REQUESTS_MAX, sizeof(*batch->states));
     batch->changed = calloc(BATCH_REQUESTS_MAX, sizeof(struct entity_entry *));

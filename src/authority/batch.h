@@ -10,8 +10,6 @@
 #include "authority/entity_cache.h"
 #include "base/map.h"
 
-#define BATCH_REQUESTS_MAX 8192
-
 struct batch {
     uint64_t first_log_id;
     struct store_event *events;

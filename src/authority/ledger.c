@@ -3,12 +3,10 @@
 #include <assert.h>
 
 #include "authority/event_hash.h"
+#include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 
-#define CACHE_BYTES_MAX ((size_t)64 << 20)
-/* Payloads that the rules make, and merged metadata: both are checked against far less. */
-#define TEXT_BYTES_MAX       ((size_t)64 << 20)
 #define LIMITS_OF_ENTITY_MAX ENTITY_BUCKETS_MAX
 
 /* ---- life ---- */
@@ -41,9 +39,9 @@ static enum status load(struct ledger *ledger) {
 
 enum status ledger_init(struct ledger *ledger, const struct ledger_options *options) {
     *ledger = (struct ledger){.session = options->session, .policies = options->policies};
-    entity_cache_init(&ledger->cache, options->entity_count_max, CACHE_BYTES_MAX);
+    entity_cache_init(&ledger->cache, options->entity_count_max, LEDGER_CACHE_BYTES_MAX);
     buffer_init(&ledger->hash_text, EVENT_HASH_SCRATCH_BYTES);
-    buffer_init(&ledger->text, TEXT_BYTES_MAX);
+    buffer_init(&ledger->text, LEDGER_TEXT_BYTES_MAX);
     enum status status = batch_init(&ledger->batch);
     if (status == STATUS_OK)
         status = lookups_init(&ledger->lookups);

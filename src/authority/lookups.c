@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "authority/batch.h"
+#include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 

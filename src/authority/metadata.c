@@ -1,9 +1,8 @@
 /* Both sides are sorted by name, so one walk over the two side by side merges them. */
 #include "authority/metadata.h"
 
+#include "base/limits.h"
 #include "wire/json.h"
-
-#define NAME_BYTES_MAX ((size_t)64 << 20)
 
 /* The member a side stands at. */
 struct side {
@@ -27,8 +26,8 @@ static enum status side_next(struct side *side) {
 
 static enum status side_init(struct side *side, struct slice text) {
     *side = (struct side){0};
-    buffer_init(&side->decoded, NAME_BYTES_MAX);
-    struct json_limits limits = {NAME_BYTES_MAX, JSON_DEPTH_MAX};
+    buffer_init(&side->decoded, METADATA_NAME_BYTES_MAX);
+    struct json_limits limits = {METADATA_NAME_BYTES_MAX, JSON_DEPTH_MAX};
     struct json_value object;
     if (json_parse(text, &limits, &object) != STATUS_OK || object.kind != JSON_KIND_OBJECT)
         return STATUS_INTERNAL_ERROR;

@@ -10,12 +10,11 @@
 
 #include "authority/apply.h"
 #include "authority/projection.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/metrics.h"
 
-#define BATCH_PAYLOAD_BYTES_MAX  ((size_t)16 << 20)
-#define ENTITY_COUNT_MAX_DEFAULT 65536
 /* On a disk that is nearly full, commits fail and succeed in quick turns. */
 #define FAILURE_LOG_NS ((uint64_t)1000000000)
 /* Not a reason: the last commit succeeded. */
@@ -348,7 +347,7 @@ static enum status open_ledger(struct writer *writer) {
     struct ledger_options ledger_options = {
         .session = writer->session,
         .policies = options->policies,
-        .entity_count_max = entity_count_max > 0 ? entity_count_max : ENTITY_COUNT_MAX_DEFAULT,
+        .entity_count_max = entity_count_max > 0 ? entity_count_max : LEDGER_ENTITIES_DEFAULT,
     };
     status = ledger_init(&writer->ledger, &ledger_options);
     if (status != STATUS_OK)

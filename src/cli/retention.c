@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "cli/cli.h"
 #include "cli/open_store.h"
 #include "cli/remote.h"

@@ -5,11 +5,11 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/metrics.h"
 #include "delivery/owners.h"
 #include "hub/frame_row.h"
 
-#define ARENA_BYTES_MAX (64u << 10)
 /* How often a floor may rise under a bootstrap before it is the world that is wrong. */
 #define BOOTSTRAPS_MAX 16
 /* None, with room to calculate. */
@@ -175,7 +175,7 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
     struct journal_page page = {
         .read = read, .session = session, .is_log = topic_is_log(read->topic)};
     read->is_stale = false;
-    arena_init(&page.arena, ARENA_BYTES_MAX);
+    arena_init(&page.arena, JOURNAL_READ_ARENA_BYTES_MAX);
     owners_init(&page.owners, session);
     enum status status = load(&page);
     if (status == STATUS_NOT_FOUND)

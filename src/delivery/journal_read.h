@@ -8,12 +8,10 @@
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
 
+#include "base/limits.h"
 #include "hub/hub.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
-
-#define JOURNAL_READ_FRAMES_MAX 1000
-#define JOURNAL_READ_BYTES      (64u << 10)
 
 enum journal_read_mode {
     JOURNAL_READ_RESUME,    /* a cursor comes in: judged by floor and budget */

@@ -3,13 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "delivery/stale.h"
 #include "server/server.h"
 #include "wire/object_writer.h"
-
-/* As many topics as a connection may have, each with the longest name. */
-#define POSITIONS_BYTES_MAX (16u << 20)
 
 static uint64_t at(const struct subscriber *subscriber) {
     return subscriber->subscription.next_seq - 1;
@@ -58,7 +56,7 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
     const struct config *config = &session->server->config;
     const struct subscriber *worst = NULL;
     struct buffer cursors;
-    buffer_init(&cursors, POSITIONS_BYTES_MAX);
+    buffer_init(&cursors, NOTICE_POSITIONS_BYTES_MAX);
     for (const struct subscriber *subscriber = session->subscribers; subscriber;
          subscriber = subscriber->next)
         if (subscriber->is_open && (!worst || lag(subscriber) > lag(worst)))
@@ -84,7 +82,7 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
 enum status notice_end(const struct session *session, enum status why, uint64_t retry_after_ms,
                        struct buffer *out) {
     struct buffer cursors;
-    buffer_init(&cursors, POSITIONS_BYTES_MAX);
+    buffer_init(&cursors, NOTICE_POSITIONS_BYTES_MAX);
     enum status status = notice_positions(session, &cursors);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("code"), slice_of(status_code(why)));

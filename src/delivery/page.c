@@ -3,9 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Most pages fit. Growing to their size anew each time costs more than what is written there: the
- * pages of memory are the kernel's to clear. */
-#define SCRATCH_BYTES_KEPT ((size_t)1 << 20)
+#include "base/limits.h"
 
 enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
                       struct delivery_batch *batch) {
@@ -48,7 +46,7 @@ bool page_suits(const struct page *page, const struct principal *principal, enum
 
 void page_tools_init(struct page_tools *tools, void *user) {
     tools->user = user;
-    buffer_init(&tools->scratch, SCRATCH_BYTES_KEPT);
+    buffer_init(&tools->scratch, PAGE_SCRATCH_KEPT_BYTES);
 }
 
 void page_tools_release(struct page_tools *tools) {
@@ -65,7 +63,7 @@ static enum status encode(const struct page *page, const struct page_form *form,
     if (status == STATUS_OK)
         status = push_make(push, buffer_slice(out));
     buffer_clear(out);
-    if (out->capacity > SCRATCH_BYTES_KEPT)
+    if (out->capacity > PAGE_SCRATCH_KEPT_BYTES)
         buffer_release(out);
     return status;
 }

@@ -6,18 +6,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "delivery/session_snapshot.h"
 #include "delivery/session_token.h"
 #include "delivery/topic_reader.h"
 #include "hub/frame_row.h"
 #include "server/server.h"
-
-/* Replies to the largest message there can be. */
-#define REPLIES_BYTES_MAX (200u << 20)
-/* Turns between two looks at the sockets. */
-#define TURNS_MAX  512
-#define PUSH_BYTES (64u << 10)
 
 static void job_run(struct store_task *task, struct store_session *store);
 static void job_back(struct loop_task *task);
@@ -55,7 +50,7 @@ struct session *session_new(const struct session_options *options) {
     session->back.run = job_back;
     assert(options->name.size < sizeof(session->name));
     memcpy(session->name, options->name.data, options->name.size);
-    buffer_init(&session->replies, REPLIES_BYTES_MAX);
+    buffer_init(&session->replies, SESSION_REPLIES_BYTES_MAX);
     count(session, METRIC_SYNC_SOCKET_CONNECTIONS);
     count(session, METRIC_SYNC_SOCKET_OPENED);
     if (buffer_append_slice(&session->replies, options->head) != STATUS_OK) {
@@ -193,7 +188,7 @@ void session_flush(struct session *session) {
     if (session->replies.size > 0) {
         size_t size = session->replies.size;
         struct buffer own = session->replies;
-        buffer_init(&session->replies, REPLIES_BYTES_MAX);
+        buffer_init(&session->replies, SESSION_REPLIES_BYTES_MAX);
         enum outlet_result put =
             session->outlet->table->push_bytes(session->outlet, buffer_slice(&own));
         buffer_release(&own);
@@ -698,7 +693,7 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
     }
     /* Not before: emptying it costs more than a delivery of a shared page. */
     batch.count_max = frames_max;
-    batch.bytes_max = PUSH_BYTES;
+    batch.bytes_max = SESSION_PUSH_BYTES;
     enum subscription_step step = subscription_next(&subscriber->subscription, &batch);
     if (step == SUBSCRIPTION_FRAMES) {
         read_ahead(subscriber, &batch);
@@ -722,7 +717,7 @@ static void serve(struct subscriber *subscriber, size_t frames_max) {
 
 bool sessions_serve(struct io_loop *loop) {
     size_t frames_max;
-    for (unsigned turns = 0; turns < TURNS_MAX; turns++) {
+    for (unsigned turns = 0; turns < SESSION_TURNS_MAX; turns++) {
         struct turn *turn = scheduler_next(&loop->scheduler, &frames_max);
         if (!turn)
             break;

@@ -4,11 +4,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "delivery/session.h"
 #include "delivery/stale.h"
 #include "wire/json.h"
-
-#define PART_BYTES_MAX (160u << 20)
 
 static void part_release(struct subscriber_snapshot *snapshot) {
     buffer_release(&snapshot->documents);
@@ -41,7 +40,7 @@ enum status subscriber_snapshot_begin(struct subscriber *subscriber, enum policy
     subscriber->snapshot = snapshot;
     snapshot->subscriber = subscriber;
     snapshot->is_waiting = true;
-    buffer_init(&snapshot->documents, PART_BYTES_MAX);
+    buffer_init(&snapshot->documents, SESSION_PART_BYTES_MAX);
     snapshot->wait.done = wait_done;
     snapshot_wait_begin(&snapshot->wait, subscriber->session->loop, row);
     return STATUS_OK;

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
+
 /* So many more like the last are in memory when the next page is asked for: reading a page takes as
  * long as sending some small batches. */
 #define AHEAD_BATCHES 2

@@ -11,6 +11,7 @@
 #define DELIVERY_SUBSCRIPTION_H
 
 #include "auth/grant.h"
+#include "base/limits.h"
 #include "delivery/journal_read.h"
 #include "hub/hub.h"
 

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 #include "authority/topics.h"
+#include "base/limits.h"
 #include "base/map.h"
 #include "topic/topic_name.h"
 
 #define HAND_SPAN          8
-#define NAME_BYTES_MAX     4096
 #define COMMIT_LOOKUPS_MAX 64
 #define VIOLATION_ACTIVITY 16
 #define ACTIVITY_MAX       (UINT64_MAX / 2)
@@ -40,7 +40,7 @@ enum status topic_activity_open(struct topic_activity **activity, size_t capacit
     made->capacity = capacity;
     pthread_mutex_init(&made->lock, NULL);
     map_init(&made->by_name, capacity);
-    arena_init(&made->names, NAME_BYTES_MAX);
+    arena_init(&made->names, TOPIC_ACTIVITY_NAMES_BYTES_MAX);
     *activity = made;
     return STATUS_OK;
 }

@@ -2,10 +2,9 @@
 
 #include <assert.h>
 
+#include "base/limits.h"
 #include "server/server.h"
 #include "wire/object_writer.h"
-
-#define MESSAGE_BYTES_MAX (80u << 20)
 
 static void member_advanced(struct feed_member *member) {
     struct topic_reader *reader = (struct topic_reader *)member;
@@ -101,4 +100,4 @@ static enum status message_encode(const struct frame_content *content, struct bu
     return object_end(&object);
 }
 
-const struct frame_form message_form = {0, MESSAGE_BYTES_MAX, message_encode};
+const struct frame_form message_form = {0, MESSAGE_FORM_BYTES_MAX, message_encode};

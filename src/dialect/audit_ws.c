@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "delivery/session_token.h"
 #include "dialect/audit_init.h"
@@ -14,7 +15,6 @@
 #include "wire/object_writer.h"
 #include "wire/websocket/ws_frame.h"
 
-#define PUSH_BYTES_MAX  (128u << 20)
 #define BODY_BYTES_MAX  4096
 #define SMALL_BYTES_MAX 512
 
@@ -72,8 +72,9 @@ static enum status encode_deflated(const struct page *page, void *tools, struct 
     return encode(page, tools, true, out);
 }
 
-static const struct page_form plain_form = {PAGE_FORM_AUDIT_WS, PUSH_BYTES_MAX, encode_plain};
-static const struct page_form deflated_form = {PAGE_FORM_AUDIT_WS_DEFLATE, PUSH_BYTES_MAX,
+static const struct page_form plain_form = {PAGE_FORM_AUDIT_WS, AUDIT_WS_PUSH_BYTES_MAX,
+                                            encode_plain};
+static const struct page_form deflated_form = {PAGE_FORM_AUDIT_WS_DEFLATE, AUDIT_WS_PUSH_BYTES_MAX,
                                                encode_deflated};
 
 /* ---- errors ---- */

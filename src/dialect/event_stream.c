@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "delivery/notices.h"
 #include "dialect/upgrade.h"

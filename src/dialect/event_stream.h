@@ -8,8 +8,6 @@
 #include "delivery/session.h"
 #include "http/exchange.h"
 
-#define EVENT_STREAM_BYTES_MAX (128u << 20)
-
 /* The beginning of the state. */
 struct event_stream {
     bool is_chunked; /* whether pieces are chunks: not for HTTP/1.0 */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "dialect/event_stream.h"
 #include "dialect/log_position.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "delivery/stale.h"
 #include "delivery/telemetry.h"
 #include "delivery/topic_reader.h"
@@ -15,10 +16,7 @@
 #include "wire/object_writer.h"
 
 #define WAIT_MS_MAX 60000
-/* An answer ends behind the message that fills it; next_cursor says where to go on. */
-#define PAGE_BYTES     (1u << 20)
-#define PAGE_BYTES_MAX (160u << 20)
-#define DRIVER         SLICE("memory")
+#define DRIVER      SLICE("memory")
 
 struct poll {
     struct topic_reader reader; /* first: the work of the exchange */
@@ -211,7 +209,7 @@ static void answer_page(struct poll *poll) {
         exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
         return;
     }
-    buffer_init(&out, PAGE_BYTES_MAX + 65536);
+    buffer_init(&out, POLL_PAGE_BYTES_MAX + 65536);
     enum status status =
         consumers_served(exchange->http->server->consumers, &key, lag, &poll->consumer);
     if (status == STATUS_SLOW_CONSUMER_EVICTED) {
@@ -245,7 +243,7 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
 }
 
 static bool is_full(const struct poll *poll) {
-    return poll->count >= poll->limit || poll->messages.size >= PAGE_BYTES;
+    return poll->count >= poll->limit || poll->messages.size >= POLL_PAGE_BYTES;
 }
 
 /* No longer than the token lasts. */
@@ -287,7 +285,7 @@ static void gather(struct topic_reader *reader) {
     while (status == STATUS_OK && step == SUBSCRIPTION_FRAMES && !is_full(poll)) {
         uint64_t room = poll->limit - poll->count;
         batch.count_max = room < DELIVERY_FRAMES_MAX ? (size_t)room : DELIVERY_FRAMES_MAX;
-        batch.bytes_max = PAGE_BYTES;
+        batch.bytes_max = POLL_PAGE_BYTES;
         step = subscription_next(&reader->subscription, &batch);
         if (step == SUBSCRIPTION_STALE && begins_again(poll))
             step = subscription_next(&reader->subscription, &batch);
@@ -385,7 +383,7 @@ static enum status poll_begin(struct exchange *exchange, const struct question *
     struct poll *poll = calloc(1, sizeof(*poll));
     if (!poll)
         return STATUS_OUT_OF_MEMORY;
-    buffer_init(&poll->messages, PAGE_BYTES_MAX);
+    buffer_init(&poll->messages, POLL_PAGE_BYTES_MAX);
     exchange->work = poll;
     exchange->work_free = poll_free;
     exchange->drain = poll_drain;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "delivery/notices.h"
 #include "delivery/session_snapshot.h"
@@ -16,7 +17,6 @@
 #include "wire/object_writer.h"
 #include "wire/websocket/ws_frame.h"
 
-#define PUSH_BYTES_MAX (128u << 20)
 #define BODY_BYTES_MAX 65536
 
 /* ---- forms ---- */
@@ -64,8 +64,9 @@ static enum status encode_deflated(const struct page *page, void *tools, struct 
     return encode(page, tools, true, out);
 }
 
-static const struct page_form plain_form = {PAGE_FORM_TOPIC_WS, PUSH_BYTES_MAX, encode_plain};
-static const struct page_form deflated_form = {PAGE_FORM_TOPIC_WS_DEFLATE, PUSH_BYTES_MAX,
+static const struct page_form plain_form = {PAGE_FORM_TOPIC_WS, TOPIC_WS_PUSH_BYTES_MAX,
+                                            encode_plain};
+static const struct page_form deflated_form = {PAGE_FORM_TOPIC_WS_DEFLATE, TOPIC_WS_PUSH_BYTES_MAX,
                                                encode_deflated};
 
 /* ---- notices ---- */
@@ -128,7 +129,7 @@ static enum status tell_stale(struct subscriber *subscriber, struct buffer *out)
 
 static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
-    buffer_init(&body, PUSH_BYTES_MAX);
+    buffer_init(&body, TOPIC_WS_PUSH_BYTES_MAX);
     enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
     if (status == STATUS_OK)
         status = tagged_say(subscriber->session, out, "snapshot", buffer_slice(&body));

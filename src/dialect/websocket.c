@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "base/metrics.h"
 #include "delivery/dialect.h"
 #include "dialect/upgrade.h"

@@ -4,15 +4,12 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "delivery/session.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
-/* One page of a streamed answer, or the largest event there can be. */
-#define OUT_BYTES_MAX (64 << 20)
-/* What a peer may still send while its last answer travels. */
-#define LINGER_BYTES_MAX (4u << 20)
 /* Long enough for an answer to cross the world, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
 /* Connections that the operator's listener accepts beyond connections_max: an operator must get in
@@ -130,7 +127,7 @@ void conn_linger(struct conn *conn) {
 
 static void discard(struct conn *conn, size_t size) {
     conn->lingered_bytes += size;
-    if (conn->lingered_bytes > LINGER_BYTES_MAX)
+    if (conn->lingered_bytes > CONN_LINGER_BYTES_MAX)
         conn_close(conn);
 }
 
@@ -468,7 +465,7 @@ static void accept_from(struct http_loop *loop, enum listener_kind kind) {
     conn->is_counted = count_conn(loop, conn->is_operators);
     http1_parser_init(&conn->parser, &loop->limits);
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
-    buffer_init(&conn->out, OUT_BYTES_MAX);
+    buffer_init(&conn->out, CONN_OUT_BYTES_MAX);
     if (!take_socket(conn, &loop->io->listeners[kind])) {
         conn_close(conn);
         return;

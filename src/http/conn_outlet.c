@@ -2,9 +2,7 @@
 
 #include <assert.h>
 
-/* A socket takes no more than this ahead of the network: a busy topic would otherwise put megabytes
- * before the next frame of a quiet one. */
-#define UNSENT_BYTES_MAX (256 << 10)
+#include "base/limits.h"
 
 static struct conn *conn_of(struct outlet *outlet) {
     return container_of(outlet, struct conn, outlet);
@@ -120,7 +118,7 @@ static const struct outlet_table outlet_table = {
 
 void conn_attach(struct conn *conn, struct session *session) {
     conn_start_session(conn, session);
-    transport_set_unsent_max(&conn->transport, UNSENT_BYTES_MAX);
+    transport_set_unsent_max(&conn->transport, CONN_UNSENT_BYTES_MAX);
 }
 
 struct outlet *conn_outlet(struct conn *conn) {

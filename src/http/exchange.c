@@ -6,15 +6,13 @@
 
 #include "auth/principal.h"
 #include "auth/token.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/uuid7.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
-#define PARAMETER_BYTES_MAX 4096
-#define BODY_BYTES_MAX      (64u << 20)
-#define ERROR_BYTES_MAX     65536
-#define HEADERS_MAX         6
+#define HEADERS_MAX 6
 
 struct exchange *exchange_new(struct conn *conn, const struct http1_request *request) {
     struct exchange *exchange = calloc(1, sizeof(*exchange));
@@ -28,8 +26,8 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
         exchange->routes_hidden = conn->is_operators ? ROUTE_TOKEN : ROUTE_OPERATOR;
     exchange->begun_ns = clock_mono_ns(&exchange->loop->clock);
     exchange->refused = STATUS_OK;
-    buffer_init(&exchange->parameter_memory, PARAMETER_BYTES_MAX);
-    buffer_init(&exchange->body, BODY_BYTES_MAX);
+    buffer_init(&exchange->parameter_memory, EXCHANGE_PARAMETER_BYTES_MAX);
+    buffer_init(&exchange->body, EXCHANGE_BODY_BYTES_MAX);
     return exchange;
 }
 
@@ -271,7 +269,7 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     size_t header_count = 1;
     char allowed[64] = "";
     struct buffer body;
-    buffer_init(&body, ERROR_BYTES_MAX);
+    buffer_init(&body, EXCHANGE_ERROR_BYTES_MAX);
     exchange_log_refusal(exchange, error->status, error->topic);
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
         /* The parser refuses CONNECT before there is a request, and nothing takes it. */

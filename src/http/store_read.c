@@ -4,10 +4,9 @@
 #include <stdlib.h>
 
 #include "authority/append_read.h"
+#include "base/limits.h"
 #include "topic/topic_name.h"
 
-#define OUT_BYTES_MAX   (48u << 20)
-#define ARENA_BYTES_MAX (64u << 20)
 #define QUERY_BYTES_MAX 64
 
 static void read_free(void *memory) {
@@ -80,8 +79,8 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
     made->entity_kind = kind;
     made->id = id;
     made->now_ms = clock_wall_ms(&exchange->loop->clock);
-    buffer_init(&made->out, OUT_BYTES_MAX);
-    arena_init(&made->arena, ARENA_BYTES_MAX);
+    buffer_init(&made->out, STORE_READ_OUT_BYTES_MAX);
+    arena_init(&made->arena, STORE_READ_ARENA_BYTES_MAX);
     exchange->work = made;
     exchange->work_free = read_free;
     return made;

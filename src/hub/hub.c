@@ -8,11 +8,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "base/map.h"
 #include "hub/publish.h"
 
-#define NAME_BYTES_MAX  1024
-#define NAMES_BYTES_MAX 65536
+#define NAME_BYTES_MAX 1024
 
 struct hub_topic {
     struct shard *shard;
@@ -56,7 +56,7 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     struct hub *made = calloc(1, sizeof(*made));
     if (!made)
         return STATUS_OUT_OF_MEMORY;
-    arena_init(&made->names, NAMES_BYTES_MAX);
+    arena_init(&made->names, HUB_NAMES_BYTES_MAX);
     if (!arena_alloc(&made->names, NAME_BYTES_MAX)) {
         free(made);
         return STATUS_OUT_OF_MEMORY;

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 
-#define TASKS_MAX 1000000
-#define BACKLOG   4096
+#define BACKLOG 4096
 
 static void timer_arm(struct io_loop *loop);
 
@@ -245,7 +245,7 @@ enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *opt
     clock_init(&loop->clock);
     guard_init(loop, options->log_ms);
     deadline_queue_init(&loop->deadlines);
-    mailbox_init(&loop->mailbox, TASKS_MAX, loop, wake_loop);
+    mailbox_init(&loop->mailbox, LOOP_TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     return status == STATUS_OK ? handles_init(loop, options) : status;
 }

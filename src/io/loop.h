@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/step_guard.h"
@@ -20,8 +21,6 @@
 #include "io/transport.h"
 #include "server/config.h"
 #include "wire/websocket/ws_decoder.h"
-
-#define LOOP_READ_BYTES 65536
 
 struct io_loop;
 struct server;

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/limits.h"
+
 /* What a record adds to its plaintext, at most. */
 #define RECORD_EXTRA_BYTES 64
 /* Forward secrecy and authenticated encryption only; TLS 1.3 has nothing else. */

@@ -15,12 +15,8 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
-/* Plaintext of one tls_send; more would be encrypted ahead of what the network takes. */
-#define TLS_BATCH_BYTES_MAX (64u << 10)
-#define TLS_RECORD_BYTES    (16u << 10)
-/* A batch, or the longest chain of certificates. */
-#define TLS_OUT_BYTES_MAX (256u << 10)
-#define TLS_MESSAGE_MAX   768
+#define TLS_RECORD_BYTES (16u << 10)
+#define TLS_MESSAGE_MAX  768
 
 struct tls_context;
 

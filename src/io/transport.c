@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "io/loop.h"

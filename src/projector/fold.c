@@ -2,10 +2,10 @@
 
 #include <assert.h>
 
+#include "base/limits.h"
+
 /* What the events may leave behind before the summary is moved. */
 #define MOVE_BYTES ((size_t)1 << 20)
-/* Short pages keep a long history from pinning the store's log of changes. */
-#define PAGE_EVENTS 4096
 
 const struct summary_layout *fold_layout(enum document_kind kind) {
     static const struct summary_layout *const layouts[] = {
@@ -87,9 +87,9 @@ enum status fold_from_log(struct fold *fold, struct store_session *session, uint
     while (status == STATUS_OK && fold->summary.common.latest_seq < until_seq) {
         uint64_t before = fold->summary.common.latest_seq;
         uint64_t missing = until_seq - before;
-        status = store_walk_entity_events(session, entity_ref, before,
-                                          missing < PAGE_EVENTS ? missing : PAGE_EVENTS, &walk,
-                                          fold_one);
+        status = store_walk_entity_events(
+            session, entity_ref, before,
+            missing < FOLD_PAGE_EVENTS_MAX ? missing : FOLD_PAGE_EVENTS_MAX, &walk, fold_one);
         if (status == STATUS_OK && fold->summary.common.latest_seq == before)
             status = STATUS_NOT_FOUND;
     }

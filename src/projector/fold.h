@@ -10,9 +10,6 @@
 #include "projector/run_summary.h"
 #include "projector/worker_summary.h"
 
-/* A summary with the texts of the events of one turn. */
-#define FOLD_ARENA_BYTES_MAX ((size_t)256 << 20)
-
 union any_summary {
     struct summary common;
     struct run_summary run;

@@ -4,14 +4,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "projector/checkpoint.h"
 #include "projector/summary_cache.h"
 #include "projector/update.h"
-
-#define TURN_BYTES_MAX          ((size_t)512 << 20)
-#define SHARED_EVENTS_BYTES_MAX ((size_t)64 << 20)
 
 /* What a commit does to one entity. In the order of their last events. */
 struct change {
@@ -512,8 +510,8 @@ enum status projector_open(struct projector **projector, const struct projector_
     summary_cache_init(&made->cache, options->cache_bytes_max ? options->cache_bytes_max
                                                               : PROJECTOR_CACHE_BYTES_DEFAULT);
     update_scratch_init(&made->scratch);
-    arena_init(&made->arena, TURN_BYTES_MAX);
-    buffer_init(&made->shared_events, SHARED_EVENTS_BYTES_MAX);
+    arena_init(&made->arena, PROJECTOR_TURN_BYTES_MAX);
+    buffer_init(&made->shared_events, PROJECTOR_SHARED_EVENTS_BYTES_MAX);
     made->projection = (struct projection){
         made, project_begin, project_fold, project_collect, project_committed, project_abandoned,
     };

@@ -11,9 +11,6 @@
 #include "authority/projection.h"
 #include "projector/sink.h"
 
-#define PROJECTOR_CACHE_BYTES_DEFAULT ((size_t)32 << 20)
-/* Entities that wait to be projected again; beyond, their own next event brings them back. */
-#define PROJECTOR_RETRY_MAX    8192
 #define PROJECTOR_ATTEMPTS_MAX 8
 
 struct projector;

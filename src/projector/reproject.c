@@ -2,15 +2,13 @@
 
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "projector/checkpoint.h"
 #include "projector/update.h"
 
 #define PAGE_ENTITIES 128
-#define REPAIRS_MAX   256
-/* What is loaded of one entity, and what waits to be written. */
-#define STORED_BYTES_MAX  ((size_t)256 << 20)
-#define REPAIRS_BYTES_MAX ((size_t)256 << 20)
-#define REPAIRS_BYTES     ((size_t)8 << 20)
+/* Repairs are written when they reach this size. */
+#define REPAIRS_BYTES ((size_t)8 << 20)
 /* Times that a server may overtake the reading of one entity. */
 #define ATTEMPTS_MAX    1000
 #define PROGRESS_EVENTS 1024
@@ -32,8 +30,8 @@ struct reprojection {
     struct update_scratch scratch;
     /* Repairs not yet written. */
     struct arena arena;
-    struct sink_update updates[REPAIRS_MAX];
-    struct store_drift drifts[REPAIRS_MAX];
+    struct sink_update updates[REPROJECT_REPAIRS_MAX];
+    struct store_drift drifts[REPROJECT_REPAIRS_MAX];
     size_t update_count;
     struct buffer shared_events; /* of struct sink_shared_event */
 };
@@ -227,8 +225,8 @@ static void note(struct reprojection *work, const struct stored *stored,
 static enum status tidy_up(struct reprojection *work) {
     if (work->update_count == 0)
         arena_reset(&work->arena);
-    else if (work->update_count == REPAIRS_MAX || work->arena.bytes_held > REPAIRS_BYTES ||
-             work->shared_events.size > REPAIRS_BYTES)
+    else if (work->update_count == REPROJECT_REPAIRS_MAX ||
+             work->arena.bytes_held > REPAIRS_BYTES || work->shared_events.size > REPAIRS_BYTES)
         return flush(work);
     return STATUS_OK;
 }
@@ -371,9 +369,9 @@ enum status reproject(struct store_session *session, const struct reproject_opti
     work->version = options->projection_version.data ? options->projection_version
                                                      : SLICE(PROJECTION_VERSION_DEFAULT);
     update_scratch_init(&work->scratch);
-    arena_init(&work->stored, STORED_BYTES_MAX);
-    arena_init(&work->arena, REPAIRS_BYTES_MAX);
-    buffer_init(&work->shared_events, REPAIRS_BYTES_MAX);
+    arena_init(&work->stored, REPROJECT_STORED_BYTES_MAX);
+    arena_init(&work->arena, REPROJECT_REPAIRS_BYTES_MAX);
+    buffer_init(&work->shared_events, REPROJECT_REPAIRS_BYTES_MAX);
     enum status status = options->id.data ? check_one(work) : check_all(work);
     if (status == STATUS_OK)
         status = flush(work);

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/limits.h"
 #include "base/sha256.h"
 
 static const struct json_limits document_limits = {SUMMARY_BYTES_MAX, JSON_DEPTH_MAX};

@@ -13,9 +13,7 @@
 #include "wire/json.h"
 
 #define PROJECTION_VERSION_DEFAULT "khala_summary_v1"
-/* A document holds at most two texts of an event, each of the largest payload there may be. */
-#define SUMMARY_BYTES_MAX  ((size_t)64 << 20)
-#define SUMMARY_FIELDS_MAX 32
+#define SUMMARY_FIELDS_MAX         32
 
 /* The beginning of struct run_summary and struct worker_summary. */
 struct summary {

@@ -1,5 +1,7 @@
 #include "projector/update.h"
 
+#include "base/limits.h"
+
 void update_scratch_init(struct update_scratch *scratch) {
     buffer_init(&scratch->document, SUMMARY_BYTES_MAX);
     buffer_init(&scratch->text, SUMMARY_BYTES_MAX);

@@ -4,12 +4,10 @@
 #include <stdio.h>
 
 #include "authority/event_hash.h"
+#include "base/limits.h"
 
-#define PAGE_EVENTS     4096
 #define PAGE_ENTITIES   256
 #define PROGRESS_EVENTS 1024
-/* An entity with metadata of the largest payload that a policy may allow. */
-#define ENTITY_BYTES_MAX ((size_t)64 << 20)
 
 /* Stops a walk; never leaves this file. */
 #define STOPPED STATUS_EVENT_HASH_MISMATCH
@@ -83,7 +81,7 @@ static enum status check_log(struct verification *work) {
     enum status status = STATUS_OK;
     while (status == STATUS_OK && work->log_id < work->log_end) {
         uint64_t before = work->log_id;
-        status = store_walk_log(work->session, before, PAGE_EVENTS, work, check_event);
+        status = store_walk_log(work->session, before, VERIFY_PAGE_EVENTS_MAX, work, check_event);
         if (status == STATUS_OK && work->log_id == before) {
             const struct store_event end = {.log_id = before + 1};
             status = broken(work, &end, "the log ends before its last event");
@@ -129,8 +127,8 @@ static enum status check_entity(struct verification *work, uint64_t ref) {
     memset(work->head_hash, 0, SHA256_BYTES);
     while (status == STATUS_OK) {
         uint64_t before = work->seq;
-        status =
-            store_walk_entity_events(work->session, ref, before, PAGE_EVENTS, work, check_link);
+        status = store_walk_entity_events(work->session, ref, before, VERIFY_PAGE_EVENTS_MAX, work,
+                                          check_link);
         if (work->seq == before)
             break;
     }
@@ -185,7 +183,7 @@ enum status verify(struct store_session *session, const struct verify_options *o
         return status;
     work.log_end = state.log_id;
     buffer_init(&work.scratch, EVENT_HASH_SCRATCH_BYTES);
-    arena_init(&work.arena, ENTITY_BYTES_MAX);
+    arena_init(&work.arena, VERIFY_ENTITY_BYTES_MAX);
     status = check_log(&work);
     if (status == STOPPED && !result->is_broken)
         status = STATUS_OK;

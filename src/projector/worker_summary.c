@@ -2,6 +2,7 @@
 
 #include "authority/metadata.h"
 #include "authority/worker_state.h"
+#include "base/limits.h"
 
 #define COMMON(member) offsetof(struct worker_summary, common.member)
 #define OWN(member)    offsetof(struct worker_summary, member)

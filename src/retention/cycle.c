@@ -6,8 +6,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
+
 #define PAGE_TOPICS_MAX PRUNE_BATCH_TOPICS_MAX
-#define NAMES_BYTES_MAX (2u << 20)
 #define MS_PER_SECOND   1000u
 #define NOT_PRUNED      SIZE_MAX
 
@@ -173,7 +174,7 @@ enum status retention_cycle(const struct cycle_options *options, struct retentio
     cycle->last_ref = state.topic_ref;
     cycle->batch.work_max = options->work_max;
     cycle->next_ref = 1;
-    arena_init(&cycle->names, NAMES_BYTES_MAX);
+    arena_init(&cycle->names, RETENTION_CYCLE_NAMES_BYTES_MAX);
     while (status == STATUS_OK && cycle->next_ref <= cycle->last_ref) {
         if (options->due)
             cycle->next_ref =

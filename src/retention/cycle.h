@@ -8,13 +8,10 @@
 #ifndef RETENTION_CYCLE_H
 #define RETENTION_CYCLE_H
 
+#include "base/limits.h"
 #include "retention/due.h"
 #include "retention/report.h"
 #include "store/store.h"
-
-#define PRUNE_BATCH_TOPICS_MAX 256
-/* Work of a batch: a row that goes is 1, and so is a topic. */
-#define PRUNE_BATCH_WORK_MAX 5000
 
 struct prune_batch {
     uint64_t work_max; /* of the next batch; whoever prunes may lower it */

@@ -3,9 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "wire/json.h"
-
-#define NAMES_BYTES_MAX (4u << 20)
 
 struct retention_report *retention_report_new(bool is_listing) {
     struct retention_report *report = calloc(1, sizeof(*report));
@@ -13,7 +12,7 @@ struct retention_report *retention_report_new(bool is_listing) {
         return NULL;
     atomic_init(&report->references, 1);
     report->is_listing = is_listing;
-    arena_init(&report->names, NAMES_BYTES_MAX);
+    arena_init(&report->names, RETENTION_REPORT_NAMES_BYTES_MAX);
     return report;
 }
 

@@ -11,9 +11,8 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/limits.h"
 #include "topic/policy.h"
-
-#define RETENTION_REPORT_TOPICS_MAX 1000
 
 struct retention_topic {
     uint64_t ref;

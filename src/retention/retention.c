@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/step_guard.h"
 #include "retention/cycle.h"

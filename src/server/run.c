@@ -13,6 +13,7 @@
 #include "delivery/topic_reader.h"
 #include "http/conn.h"
 #include "io/descriptors.h"
+#include "server/limits_report.h"
 #include "server/notify.h"
 #include "server/watchdog.h"
 
@@ -296,6 +297,7 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)run->loop_count));
+        limits_report_log(&server->config);
         on_ready(server);
         watchdog_start(&run->watchdog, server->http.loops, started);
         notify_send("READY=1\nSTATUS=Serves");
@@ -313,15 +315,6 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
     return status;
 }
 
-static size_t loop_count_wanted(const struct config *config) {
-    if (config->io_loops > 0)
-        return config->io_loops;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (cores < 1)
-        return 1;
-    return cores > CONFIG_LOOPS_MAX ? CONFIG_LOOPS_MAX : (size_t)cores;
-}
-
 static void descriptors_raise(const struct config *config) {
     uint64_t wanted = limits_descriptors_for(config->connections_max);
     uint64_t given = limits_descriptors_raise(wanted);
@@ -334,7 +327,7 @@ static void descriptors_raise(const struct config *config) {
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
     /* Signal handlers refer to it until the process ends. */
     static struct run run;
-    run = (struct run){.server = server, .loop_count = loop_count_wanted(&server->config)};
+    run = (struct run){.server = server, .loop_count = limits_loop_count(&server->config)};
     signal(SIGPIPE, SIG_IGN);
     /* Until there is something to reload. */
     signal(SIGHUP, SIG_IGN);

@@ -8,14 +8,12 @@
 
 #include "api/process_stats.h"
 #include "api/routes.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "http/dispatch.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
 
-#define POOL_TASKS_MAX  100000
-#define CAUSES_KEPT     1024
-#define TOPICS_KEPT     1024
 #define KEY_BYTES_SHORT 16
 #define TAIL_EVENTS     256
 #define MS_PER_S        1000
@@ -150,8 +148,8 @@ static enum status delivery_start(struct server *server) {
     if (status == STATUS_OK)
         status = consumers_open(&server->consumers, &consumers);
     if (status == STATUS_OK)
-        status = causes_open(&server->telemetry.causes, CAUSES_KEPT);
-    return status == STATUS_OK ? topic_activity_open(&server->telemetry.activity, TOPICS_KEPT)
+        status = causes_open(&server->telemetry.causes, CAUSES_KEPT_MAX);
+    return status == STATUS_OK ? topic_activity_open(&server->telemetry.activity, TOPICS_KEPT_MAX)
                                : status;
 }
 
@@ -190,7 +188,7 @@ static enum status writer_and_pool_start(struct server *server) {
         status = keeper_start(server);
     if (status == STATUS_OK)
         status = store_pool_start(&server->store_pool, server->store, server->config.readers,
-                                  POOL_TASKS_MAX);
+                                  STORE_POOL_TASKS_MAX);
     if (status == STATUS_OK)
         status = snapshot_service_start(&server->snapshot_service, server);
     return status;

@@ -59,11 +59,28 @@ test("a healthy folder is found healthy, with and without a server", async (t) =
   operator.server.crashed = true;
   const idle = examine(operator.data);
   assert.equal(idle.ok, true);
-  assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "disk", "store", "pages", "chains", "clock"]);
+  assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "limits", "disk", "store", "pages", "chains", "clock"]);
   assert.equal(idle.found.server[0].message, "none runs on this folder");
   const { code, out } = run(["doctor", "--data-dir", operator.data]);
   assert.equal(code, 0);
   assert.match(out, /^ok {7}pages {8}every page of the store is sound$/m);
+});
+
+test("the worst case of memory follows the settings, in doctor and in the log", async (t) => {
+  const settings = { KHALA_CONNECTIONS_MAX: "1000", KHALA_IO_LOOPS: "2", KHALA_READERS: "2" };
+  const operator = await operate(t, { settings });
+  const figures = (found) => {
+    assert.equal(found.limits[0].finding, "ok");
+    const words = /^at most (\d+) MB of memory: (\d+) MB for the process and (\d+) MB for each of (\d+) connections$/;
+    return found.limits[0].message.match(words).slice(1).map(Number);
+  };
+  const [total, own, each, connections] = figures(examine(operator.data, ["--url", operator.server.url], settings).found);
+  assert.equal(connections, 1000);
+  assert.ok(each > 0 && Math.abs(total - own - each * connections) <= connections, `${total} ${own} ${each}`);
+  const more = figures(examine(operator.data, ["--url", operator.server.url], { ...settings, KHALA_WINDOWS_BYTES_MAX: `${(256 + 100) << 20}` }).found);
+  assert.deepEqual(more, [total + 100, own + 100, each, connections]);
+  const [, ...logged] = await operator.server.saw("log", /limits worst_case_bytes=(\d+)[^\n]* connection_bytes=(\d+)/);
+  assert.deepEqual(logged.map((bytes) => Math.floor(bytes / 2 ** 20)), [total, each]);
 });
 
 test("a server that has the folder and does not answer is wrong", async (t) => {

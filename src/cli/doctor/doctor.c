@@ -71,6 +71,7 @@ static const struct {
     {"server", doctor_check_server},
     {"files", doctor_check_files},
     {"descriptors", doctor_check_descriptors},
+    {"limits", doctor_check_limits},
     {"disk", doctor_check_disk},
     {"store", doctor_check_store},
 };

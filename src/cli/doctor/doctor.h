@@ -37,6 +37,7 @@ void doctor_check_folder(struct doctor *doctor);
 void doctor_check_files(struct doctor *doctor);
 void doctor_check_server(struct doctor *doctor);
 void doctor_check_descriptors(struct doctor *doctor);
+void doctor_check_limits(struct doctor *doctor);
 void doctor_check_disk(struct doctor *doctor);
 /* doctor_store.c: schema, pages, chains and the clock of the events. */
 void doctor_check_store(struct doctor *doctor);

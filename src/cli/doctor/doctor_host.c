@@ -13,6 +13,7 @@
 #include "io/descriptors.h"
 #include "io/tls.h"
 #include "server/config_options.h"
+#include "server/limits_report.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
 /* The write-ahead log may grow to 64 MB before it is cut; less room than twice that is none. */
@@ -272,6 +273,19 @@ void doctor_check_descriptors(struct doctor *doctor) {
     else
         doctor_say(doctor, FINDING_OK, NULL, "%s may open %llu files, and needs %llu at most",
                    whose, (unsigned long long)given, (unsigned long long)wanted);
+}
+
+void doctor_check_limits(struct doctor *doctor) {
+    const struct limits_counts counts = limits_counts_of(&doctor->config);
+    const struct limits_report report = limits_report_of(&counts);
+    uint64_t connections_bytes = counts.connections_max * report.connection_bytes;
+    doctor_say(doctor, FINDING_OK, NULL,
+               "at most %llu MB of memory: %llu MB for the process and %llu MB for each of %llu "
+               "connections",
+               (unsigned long long)(report.total_bytes / MEGABYTE),
+               (unsigned long long)((report.total_bytes - connections_bytes) / MEGABYTE),
+               (unsigned long long)(report.connection_bytes / MEGABYTE),
+               (unsigned long long)counts.connections_max);
 }
 
 void doctor_check_disk(struct doctor *doctor) {

@@ -16,10 +16,6 @@
 #include "store/store.h"
 #include "topic/policy.h"
 
-#define SNAPSHOT_PART_DOCUMENTS_MAX 256
-/* One document that is larger is a part of its own. */
-#define SNAPSHOT_PART_BYTES (64u << 10)
-
 /* In the file: the documents as JSON with commas between them, then who owns each. So that who may
  * read all gets the first as it stands, and who may not reads the second first. */
 struct snapshot_part {

@@ -8,14 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "delivery/snapshot/snapshot_owner.h"
 #include "wire/object_writer.h"
 
-#define FILE_NAME       "snapshot.tmp"
-#define TEXT_BYTES_MAX  (256u << 20)
-#define OWNER_BYTES_MAX (64u << 20)
-#define ARENA_BYTES_MAX (1u << 20)
-#define PARTS_FIRST     64
+#define FILE_NAME   "snapshot.tmp"
+#define PARTS_FIRST 64
 /* What a document has around its key and its payload, at most. */
 #define AROUND_BYTES 256
 
@@ -145,7 +143,7 @@ static enum status read_all(struct building *building, struct store_session *ses
     struct arena arena;
     struct store_topic topic;
     struct store_state state;
-    arena_init(&arena, ARENA_BYTES_MAX);
+    arena_init(&arena, SNAPSHOT_BUILD_ARENA_BYTES_MAX);
     enum status status = store_read_state(session, &state);
     if (status == STATUS_OK)
         status = store_load_topic(session, snapshot->topic, &arena, &topic);
@@ -193,8 +191,8 @@ enum status snapshot_build(struct snapshot_build *build, struct store_session *s
     snapshot->fd = -1;
     atomic_init(&snapshot->references, 1);
     building.snapshot = snapshot;
-    buffer_init(&building.text, TEXT_BYTES_MAX);
-    buffer_init(&building.owners, OWNER_BYTES_MAX);
+    buffer_init(&building.text, SNAPSHOT_TEXT_BYTES_MAX);
+    buffer_init(&building.owners, SNAPSHOT_OWNERS_BYTES_MAX);
     enum status status = build_in(&building, session);
     buffer_release(&building.text);
     buffer_release(&building.owners);

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "delivery/snapshot/snapshot_build.h"
-
-#define ARENA_BYTES_MAX (64u << 10)
 
 struct slot {
     struct snapshot *current; /* also among the alive; NULL: none that may be handed out */
@@ -299,7 +298,7 @@ static enum status look_at_journal(struct store_session *session, struct slice t
                                    struct journal_look *look) {
     struct arena arena;
     struct store_topic topic;
-    arena_init(&arena, ARENA_BYTES_MAX);
+    arena_init(&arena, SNAPSHOTS_ARENA_BYTES_MAX);
     enum status status = store_read_state(session, &look->state);
     if (status == STATUS_OK)
         status = store_load_topic(session, topic_name, &arena, &topic);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "delivery/notices.h"
 #include "delivery/session_snapshot.h"

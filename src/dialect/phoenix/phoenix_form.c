@@ -3,15 +3,13 @@
 #include <inttypes.h>
 #include <openssl/evp.h>
 
+#include "base/limits.h"
 #include "delivery/dialect.h"
 #include "dialect/websocket.h"
 #include "topic/event_cursor.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 #include "wire/phoenix.h"
-
-#define UPDATE_BYTES_MAX (80u << 20)
-#define BATCH_BYTES_MAX  (128u << 20)
 
 /* ---- one frame ---- */
 
@@ -34,7 +32,7 @@ static enum status encode_update(const struct frame_content *content, struct buf
     return object_end(&object);
 }
 
-static const struct frame_form update_form = {1, UPDATE_BYTES_MAX, encode_update};
+static const struct frame_form update_form = {1, PHOENIX_UPDATE_BYTES_MAX, encode_update};
 
 /* ---- sync:update_batch ---- */
 
@@ -117,7 +115,7 @@ static enum status put_frame(const struct frame_content *content, struct io_loop
                              bool compress, struct buffer *out) {
     struct buffer bytes;
     size_t begin = out->size;
-    buffer_init(&bytes, BATCH_BYTES_MAX);
+    buffer_init(&bytes, PHOENIX_BATCH_BYTES_MAX);
     enum status status = write_bytes(content->payload, &bytes);
     if (status == STATUS_OK)
         status = begin_push(out, SLICE("sync:frame"));
@@ -163,10 +161,10 @@ static enum status encode_frames_deflate(const struct page *page, void *loop, st
 
 const struct page_form *phoenix_form(bool frames, bool compress) {
     static const struct page_form forms[2][2] = {
-        {{PAGE_FORM_PHOENIX, BATCH_BYTES_MAX, encode_batch},
-         {PAGE_FORM_PHOENIX_DEFLATE, BATCH_BYTES_MAX, encode_batch_deflate}},
-        {{PAGE_FORM_PHOENIX_FRAMES, BATCH_BYTES_MAX, encode_frames},
-         {PAGE_FORM_PHOENIX_FRAMES_DEFLATE, BATCH_BYTES_MAX, encode_frames_deflate}},
+        {{PAGE_FORM_PHOENIX, PHOENIX_BATCH_BYTES_MAX, encode_batch},
+         {PAGE_FORM_PHOENIX_DEFLATE, PHOENIX_BATCH_BYTES_MAX, encode_batch_deflate}},
+        {{PAGE_FORM_PHOENIX_FRAMES, PHOENIX_BATCH_BYTES_MAX, encode_frames},
+         {PAGE_FORM_PHOENIX_FRAMES_DEFLATE, PHOENIX_BATCH_BYTES_MAX, encode_frames_deflate}},
     };
     return &forms[frames][compress];
 }

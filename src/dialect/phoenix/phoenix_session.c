@@ -1,5 +1,6 @@
 #include "dialect/phoenix/phoenix_session.h"
 
+#include "base/limits.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/websocket.h"
 #include "wire/object_writer.h"

@@ -10,11 +10,6 @@
 #include "delivery/session.h"
 #include "wire/phoenix.h"
 
-/* A reply that names all topics a session may have. */
-#define PHOENIX_REPLY_BYTES_MAX (32u << 20)
-/* Of a push: a part of a snapshot, which may be one document of any size. */
-#define PHOENIX_PAYLOAD_BYTES_MAX (160u << 20)
-
 struct phoenix {
     bool is_joined;
     size_t join_ref_size;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "delivery/notices.h"
 #include "delivery/stale.h"
 #include "dialect/phoenix/phoenix_form.h"

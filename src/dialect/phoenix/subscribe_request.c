@@ -1,10 +1,10 @@
 #include "dialect/phoenix/subscribe_request.h"
 
+#include "base/limits.h"
 #include "http/admit/entitle.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 
-#define ARENA_BYTES_MAX  (64u << 20)
 #define BATCH_SIZE       200
 #define BATCH_SIZE_MAX   1000
 #define CURSOR_DEPTH_MAX 4
@@ -250,7 +250,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         [FIELD_FRAMES] = {.name = SLICE("frames")},
     };
     *subscribe = (struct subscribe){0};
-    arena_init(&subscribe->arena, ARENA_BYTES_MAX);
+    arena_init(&subscribe->arena, PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX);
     map_init(&subscribe->by_topic, topics_max);
     map_init(&subscribe->by_stream, topics_max);
     if (payload.kind != JSON_KIND_OBJECT ||

@@ -1,13 +1,12 @@
 #include "dialect/phoenix/welcome.h"
 
 #include "auth/grant.h"
+#include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 #include "topic/topic_pattern.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
-
-#define ARENA_BYTES_MAX 65536
 
 struct welcome {
     struct store_session *session;
@@ -118,7 +117,7 @@ enum status welcome_write(struct store_session *session, const struct principal 
     struct welcome welcome = {
         .session = session, .principal = principal, .topics = topics, .watermarks = watermarks};
     bool is_narrowed = principal->topics.count + principal->streams.count > 0;
-    arena_init(&welcome.arena, ARENA_BYTES_MAX);
+    arena_init(&welcome.arena, PHOENIX_WELCOME_ARENA_BYTES_MAX);
     buffer_clear(topics);
     buffer_clear(watermarks);
     enum status status = buffer_append_byte(topics, '[');

@@ -3,10 +3,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "http/conn.h"
 #include "io/store_pool.h"
-
-#define ARENA_BYTES_MAX (1u << 20)
 
 enum status entitle_look(struct store_session *session, const struct principal *principal,
                          struct slice topic, struct arena *arena, struct grant *grant) {
@@ -113,7 +112,7 @@ void entitle(struct exchange *exchange, struct slice topic,
                           .exchange = exchange,
                           .topic = topic,
                           .next = next};
-    arena_init(&look->arena, ARENA_BYTES_MAX);
+    arena_init(&look->arena, ENTITLE_ARENA_BYTES_MAX);
     exchange->work = look;
     exchange->work_free = look_free;
     look_post(look);

@@ -5,10 +5,10 @@
 #include <strings.h>
 
 #include "auth/origin.h"
+#include "base/limits.h"
 #include "base/log.h"
 
-#define REVOCATIONS_MAX 1000000
-#define MS_PER_S        1000
+#define MS_PER_S 1000
 
 enum status gate_init(struct gate *gate, const struct gate_options *options,
                       struct key_message *message) {
@@ -23,7 +23,7 @@ enum status gate_init(struct gate *gate, const struct gate_options *options,
         return status;
     if (keys_source(gate->keys) == KEYS_GENERATED)
         log_event(LOG_INFO, "signing_key.generated", log_str("path", keys_path(gate->keys)));
-    status = revocations_open(&gate->revocations, REVOCATIONS_MAX);
+    status = revocations_open(&gate->revocations, GATE_REVOCATIONS_MAX);
     if (status != STATUS_OK)
         snprintf(message->text, sizeof(message->text), "%s", status_message(status));
     return status;

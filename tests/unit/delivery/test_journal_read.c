@@ -1,4 +1,5 @@
 /* Reads of topics and of the whole log, on a real store. */
+#include "base/limits.h"
 #include "delivery/journal_read.h"
 
 #include "authority/event_json.h"

@@ -1,3 +1,4 @@
+#include "base/limits.h"
 #include "delivery/snapshot/snapshot_build.h"
 
 #include <signal.h>

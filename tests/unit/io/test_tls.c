@@ -1,5 +1,6 @@
 /* Sessions against OpenSSL's own client, in memory: whatever the cuts, and whatever a peer does
  * that a well-behaved library would not. */
+#include "base/limits.h"
 #include "io/tls.h"
 
 #include <openssl/pem.h>

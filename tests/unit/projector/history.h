@@ -2,6 +2,7 @@
 #ifndef HISTORY_H
 #define HISTORY_H
 
+#include "base/limits.h"
 #include "projector/fold.h"
 #include "test.h"
 

@@ -1,3 +1,4 @@
+#include "base/limits.h"
 #include "history.h"
 
 #include "wire/canonical.h"

@@ -1,4 +1,5 @@
 /* Reports: what is listed, what is counted, how it is written. */
+#include "base/limits.h"
 #include "retention/report.h"
 
 #include "test.h"

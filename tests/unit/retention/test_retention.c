@@ -1,5 +1,6 @@
 /* The retention job: what goes and what stays under every row of the policy table, the clock's
  * steps, the disk's, appends beside it, pins, and runs on demand. */
+#include "base/limits.h"
 #include "retention/retention.h"
 
 #include <signal.h>

@@ -1,0 +1,119 @@
+/* The one table of limits: every bound of the server on memory and queues that is no setting.
+ * Any thread; constants only, as enum values of the rows' names. A module names its row; it has no
+ * bound of its own. Limits of formats and protocols, and of the command line, stay with their code.
+ * A row: name, value, unit, how many exist at once (scope, times), and what it bounds. ITEMS are
+ * counts and WITHIN is part of another row or of a setting: neither adds to the worst case.
+ * The sum of the rows, by the settings, is server/limits_report.h. */
+#ifndef BASE_LIMITS_H
+#define BASE_LIMITS_H
+
+/* One row a line. */
+/* clang-format off */
+#define LIMITS_TABLE(X)                                                                                                                                      \
+    /* Process: the writer's thread. */                                                                                                                      \
+    X(LEDGER_CACHE_BYTES_MAX,             64 << 20,  BYTES, PROCESS,      1, "entities the writer keeps between batches")                                    \
+    X(LEDGER_ENTITIES_DEFAULT,            65536,     ITEMS, PROCESS,      1, "entities the writer keeps between batches")                                    \
+    X(LEDGER_TEXT_BYTES_MAX,              64 << 20,  BYTES, PROCESS,      1, "payloads that the rules make, and merged metadata")                            \
+    X(METADATA_NAME_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      2, "one decoded member name while two documents are merged")                       \
+    X(BATCH_ARENA_BYTES_MAX,              256 << 20, BYTES, PROCESS,      1, "keys of one commit, and a document for each of its entities")                  \
+    X(BATCH_REQUESTS_MAX,                 8192,      ITEMS, PROCESS,      1, "requests of one commit")                                                       \
+    X(BATCH_PAYLOAD_BYTES_MAX,            16 << 20,  BYTES, WITHIN,       1, "payloads of one commit, part of the writer's queue")                           \
+    X(APPEND_GROUP_REQUESTS_MAX,          1024,      ITEMS, WITHIN,       1, "appends posted to the writer as one group")                                    \
+    /* Process: the projector's thread. */                                                                                                                   \
+    X(PROJECTOR_CACHE_BYTES_DEFAULT,      32 << 20,  BYTES, PROCESS,      1, "summaries kept between batches")                                               \
+    X(PROJECTOR_TURN_BYTES_MAX,           512 << 20, BYTES, PROCESS,      1, "summaries changed by one batch")                                               \
+    X(PROJECTOR_SHARED_EVENTS_BYTES_MAX,  64 << 20,  BYTES, PROCESS,      1, "events that several summaries of one batch share")                             \
+    X(PROJECTOR_RETRY_MAX,                8192,      ITEMS, PROCESS,      1, "summaries to retry; beyond it their next event brings them back")              \
+    X(SUMMARY_BYTES_MAX,                  64 << 20,  BYTES, PROCESS,      5, "one summary: two texts of the largest payload; also while it is merged")       \
+    /* Process: jobs, of each at most one at a time. */                                                                                                      \
+    X(FOLD_ARENA_BYTES_MAX,               256 << 20, BYTES, PROCESS,      2, "a summary with the texts of the events of one turn")                           \
+    X(FOLD_PAGE_EVENTS_MAX,               4096,      ITEMS, PROCESS,      1, "events a fold reads at once; a longer read would pin the write-ahead log")     \
+    X(REPROJECT_STORED_BYTES_MAX,         256 << 20, BYTES, PROCESS,      1, "the stored summary a reprojection compares with")                              \
+    X(REPROJECT_REPAIRS_BYTES_MAX,        256 << 20, BYTES, PROCESS,      2, "repairs not yet written")                                                      \
+    X(REPROJECT_REPAIRS_MAX,              256,       ITEMS, PROCESS,      1, "repairs not yet written")                                                      \
+    X(VERIFY_ENTITY_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      1, "one entity while it is verified, with metadata of the largest payload")        \
+    X(VERIFY_PAGE_EVENTS_MAX,             4096,      ITEMS, PROCESS,      1, "events a verification reads at once")                                          \
+    X(RETENTION_CYCLE_NAMES_BYTES_MAX,    2 << 20,   BYTES, PROCESS,      1, "names of the topics in one pruning batch")                                     \
+    X(RETENTION_REPORT_NAMES_BYTES_MAX,   4 << 20,   BYTES, PROCESS,      1, "names of the topics in a pruning report")                                      \
+    X(RETENTION_REPORT_TOPICS_MAX,        1000,      ITEMS, PROCESS,      1, "topics in a pruning report")                                                   \
+    X(PRUNE_BATCH_TOPICS_MAX,             256,       ITEMS, PROCESS,      1, "topics in one pruning batch")                                                  \
+    X(PRUNE_BATCH_WORK_MAX,               5000,      ITEMS, PROCESS,      1, "work of one pruning batch: a removed row is 1, a topic is 1")                  \
+    /* Process: shared tables. */                                                                                                                            \
+    X(STORE_POOL_TASKS_MAX,               100000,    ITEMS, PROCESS,      1, "reads that wait for a thread of the store pool")                               \
+    X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
+    X(HUB_NAMES_BYTES_MAX,                65536,     BYTES, PROCESS,      1, "names of the topics in one publication")                                       \
+    X(TOPIC_ACTIVITY_NAMES_BYTES_MAX,     4096,      BYTES, PROCESS,      1, "names looked up while activity is counted")                                    \
+    X(SNAPSHOTS_ARENA_BYTES_MAX,          64 << 10,  BYTES, PROCESS,      1, "snapshot headers read at start")                                               \
+    X(SNAPSHOT_GZIPS_MAX,                 256,       ITEMS, PROCESS,      1, "snapshots compressed at once")                                                 \
+    X(KEY_SET_BYTES_MAX,                  262144,    BYTES, PROCESS,      1, "a file of token keys while it is read")                                        \
+    X(JWS_BYTES_MAX,                      65536,     BYTES, PROCESS,      1, "a token while the server signs it")                                            \
+    X(CAUSES_KEPT_MAX,                    1024,      ITEMS, PROCESS,      1, "causes of evictions kept for the operator")                                    \
+    X(TOPICS_KEPT_MAX,                    1024,      ITEMS, PROCESS,      1, "topics whose activity is kept for the operator")                               \
+    /* Turn: one for each thread of the store pool. */                                                                                                       \
+    X(SNAPSHOT_TEXT_BYTES_MAX,            256 << 20, BYTES, THREAD,       1, "documents of a snapshot part while it is built")                               \
+    X(SNAPSHOT_OWNERS_BYTES_MAX,          64 << 20,  BYTES, THREAD,       1, "owners of those documents")                                                    \
+    X(SNAPSHOT_BUILD_ARENA_BYTES_MAX,     1 << 20,   BYTES, THREAD,       1, "rows of those documents")                                                      \
+    X(JOURNAL_READ_ARENA_BYTES_MAX,       64 << 10,  BYTES, THREAD,       1, "topic rows of one journal read")                                               \
+    /* Turn: for each io loop. */                                                                                                                            \
+    X(LOOP_TASKS_MAX,                     1000000,   ITEMS, LOOP,         1, "tasks posted to a loop and not yet run")                                       \
+    X(LOOP_READ_BYTES,                    65536,     BYTES, LOOP,         2, "bytes of one read, as received and decrypted")                                 \
+    X(SESSION_TURNS_MAX,                  512,       ITEMS, LOOP,         1, "turns of subscribers between two polls of the sockets")                        \
+    X(PAGE_SCRATCH_KEPT_BYTES,            1 << 20,   BYTES, LOOP,         1, "encoder memory kept for the next page; most pages fit")                        \
+    X(NOTICE_POSITIONS_BYTES_MAX,         16 << 20,  BYTES, LOOP,         1, "positions of all topics of a session, each with the longest name")             \
+    X(EVENT_STREAM_BYTES_MAX,             128 << 20, BYTES, LOOP,         2, "events encoded for one server-sent-events push")                               \
+    X(TOPIC_WS_PUSH_BYTES_MAX,            128 << 20, BYTES, LOOP,         2, "messages encoded for one topic WebSocket push")                                \
+    X(AUDIT_WS_PUSH_BYTES_MAX,            128 << 20, BYTES, LOOP,         1, "messages encoded for one audit WebSocket push")                                \
+    X(PHOENIX_BATCH_BYTES_MAX,            128 << 20, BYTES, LOOP,         2, "messages encoded for one Phoenix push")                                        \
+    X(PHOENIX_PAYLOAD_BYTES_MAX,          160 << 20, BYTES, LOOP,         2, "a Phoenix push: a snapshot part, which may be one large document")             \
+    X(PHOENIX_REPLY_BYTES_MAX,            32 << 20,  BYTES, LOOP,         4, "a Phoenix reply that names all topics of a session")                           \
+    X(PHOENIX_WELCOME_ARENA_BYTES_MAX,    65536,     BYTES, LOOP,         1, "rows a Phoenix welcome is made of")                                            \
+    X(APPEND_ANSWER_BYTES_MAX,            48 << 20,  BYTES, LOOP,         1, "answer to one append")                                                         \
+    X(WHY_ANSWER_BYTES_MAX,               16 << 20,  BYTES, LOOP,         1, "answer that explains an entitlement")                                          \
+    X(RETENTION_ANSWER_BYTES_MAX,         16 << 20,  BYTES, LOOP,         1, "a pruning report as an answer")                                                \
+    X(SNAPSHOTS_ANSWER_BYTES_MAX,         16384,     BYTES, LOOP,         1, "answer that lists the snapshots")                                              \
+    X(EXPOSITION_BYTES_MAX,               2 << 20,   BYTES, LOOP,         1, "the metrics as text")                                                          \
+    X(EXCHANGE_ERROR_BYTES_MAX,           65536,     BYTES, LOOP,         1, "one error answer")                                                             \
+    /* Connection: whatever it serves. */                                                                                                                    \
+    X(CONN_OUT_BYTES_MAX,                 64 << 20,  BYTES, CONNECTION,   1, "one page of a streamed answer, or the largest event")                          \
+    X(CONN_UNSENT_BYTES_MAX,              256 << 10, BYTES, CONNECTION,   1, "unsent bytes in the kernel; more would delay a quiet topic behind a busy one") \
+    X(CONN_LINGER_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "request bytes read and dropped after an early answer")                         \
+    X(TLS_OUT_BYTES_MAX,                  256 << 10, BYTES, CONNECTION,   2, "records to send: a batch, or the longest chain of certificates")               \
+    X(TLS_BATCH_BYTES_MAX,                64 << 10,  BYTES, WITHIN,       1, "plaintext encrypted at once; more would run ahead of the network")             \
+    X(ENTITLE_ARENA_BYTES_MAX,            1 << 20,   BYTES, CONNECTION,   1, "rows that decide an entitlement")                                              \
+    X(EXCHANGE_BODY_BYTES_MAX,            64 << 20,  BYTES, CONNECTION,   1, "the body of the request")                                                      \
+    X(EXCHANGE_PARAMETER_BYTES_MAX,       4096,      BYTES, CONNECTION,   1, "decoded parameters of the request")                                            \
+    /* Connection: a request of one kind at a time. */                                                                                                       \
+    X(STORE_READ_OUT_BYTES_MAX,           48 << 20,  BYTES, READ,         1, "answer of a read of the store")                                                \
+    X(STORE_READ_ARENA_BYTES_MAX,         64 << 20,  BYTES, READ,         1, "rows of a read of the store")                                                  \
+    X(SNAPSHOT_PLAIN_BYTES_MAX,           256 << 20, BYTES, READ,         1, "a snapshot part before it is compressed")                                      \
+    X(APPEND_ARENA_BYTES_MAX,             128 << 20, BYTES, APPEND,       1, "one append while the writer holds it")                                         \
+    X(REPROJECT_ARENA_BYTES_MAX,          64 << 20,  BYTES, REPROJECT,    1, "scope and result of a reprojection")                                           \
+    X(REPROJECT_ANSWER_BYTES_MAX,         1 << 20,   BYTES, REPROJECT,    1, "answer of a reprojection")                                                     \
+    X(POLL_PAGE_BYTES_MAX,                160 << 20, BYTES, POLL,         2, "messages of one poll, and its answer")                                         \
+    X(POLL_PAGE_BYTES,                    1 << 20,   BYTES, WITHIN,       1, "size at which a poll ends; its next_cursor says where to continue")            \
+    X(BATCH_GROUPS_MAX,                   2,         ITEMS, WITHIN,       1, "groups of one batch posted and not answered")                                  \
+    X(BATCH_GROUP_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "items of one group of a batch")                                                \
+    X(BATCH_GROUP_ARENA_BYTES_MAX,        256 << 20, BYTES, WITHIN,       1, "one group of a batch; KHALA_BATCHES_BYTES_MAX bounds all")                     \
+    X(BATCH_PAGE_BYTES,                   256 << 10, BYTES, WITHIN,       1, "answers of a batch after which a page is sent")                                \
+    X(BATCH_PAGE_BYTES_MAX,               48 << 20,  BYTES, WITHIN,       1, "one page of a batch's answers; KHALA_BATCHES_BYTES_MAX bounds all")            \
+    X(SESSION_REPLIES_BYTES_MAX,          200 << 20, BYTES, SESSION,      1, "replies to the largest message")                                               \
+    X(SESSION_PUSH_BYTES,                 64 << 10,  BYTES, SESSION,      1, "frames gathered for one push")                                                 \
+    X(SESSION_PART_BYTES_MAX,             160 << 20, BYTES, SESSION,      1, "the snapshot part a session is sending")                                       \
+    X(PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX,  64 << 20,  BYTES, SESSION,      1, "one subscribe request")                                                        \
+    /* Connection: for each topic it subscribes to. */                                                                                                       \
+    X(JOURNAL_READ_BYTES,                 64 << 10,  BYTES, SUBSCRIPTION, 1, "frames read ahead of the session")                                             \
+    X(JOURNAL_READ_FRAMES_MAX,            1000,      ITEMS, SUBSCRIPTION, 1, "frames read ahead of the session")                                             \
+    /* Frame: held by windows, which KHALA_WINDOWS_BYTES_MAX bounds, and by snapshots on disk. */                                                            \
+    X(MESSAGE_FORM_BYTES_MAX,             80 << 20,  BYTES, WITHIN,       1, "one frame encoded as a message")                                               \
+    X(PHOENIX_UPDATE_BYTES_MAX,           80 << 20,  BYTES, WITHIN,       1, "one frame encoded as a Phoenix update")                                        \
+    X(SNAPSHOT_PART_BYTES,                64 << 10,  BYTES, WITHIN,       1, "size at which a snapshot part ends; a larger document is a part of its own")   \
+    X(SNAPSHOT_PART_DOCUMENTS_MAX,        256,       ITEMS, WITHIN,       1, "documents of a snapshot part")
+/* clang-format on */
+
+enum {
+#define LIMIT_CONSTANT(name, value, unit, scope, times, bounds) name = (value),
+    LIMITS_TABLE(LIMIT_CONSTANT)
+#undef LIMIT_CONSTANT
+};
+
+#endif

@@ -1,0 +1,36 @@
+/* The worst case of the server's memory: the rows of base/limits.h and the settings, added up.
+ * Any thread. Allocates nothing. Cannot fail.
+ * It is an upper bound: every limit is reached at once, on every connection.
+ * Memory of libraries (SQLite, OpenSSL, zlib) and of the structures themselves is not part of it.
+ */
+#ifndef SERVER_LIMITS_REPORT_H
+#define SERVER_LIMITS_REPORT_H
+
+#include "server/config.h"
+
+/* How many of each there are. */
+struct limits_counts {
+    uint64_t loops;
+    uint64_t pool_threads;
+    uint64_t connections_max;
+    uint64_t subscriptions_max; /* of one connection */
+    uint64_t request_bytes_max; /* head and messages of one connection, by the settings */
+    uint64_t shared_bytes_max;  /* queues and windows of the process, by the settings */
+};
+
+struct limits_report {
+    uint64_t process_bytes;    /* once, the settings included */
+    uint64_t loop_bytes;       /* for each loop */
+    uint64_t thread_bytes;     /* for each thread of the store pool */
+    uint64_t connection_bytes; /* for each connection, its subscriptions included */
+    uint64_t total_bytes;
+};
+
+/* The io loops there will be: the setting, or one for each core. */
+size_t limits_loop_count(const struct config *config);
+struct limits_counts limits_counts_of(const struct config *config);
+struct limits_report limits_report_of(const struct limits_counts *counts);
+/* The log event "limits". */
+void limits_report_log(const struct config *config);
+
+#endif
