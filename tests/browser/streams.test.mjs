@@ -1,20 +1,18 @@
-// A browser's own WebSocket and EventSource against the real server: replay and live, resuming,
-// stale cursors, closes.
+// The WebSocket and EventSource of a real browser: replay and live events, resuming, stale cursors
+// and closes.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openPage, until } from "../lib/browser.mjs";
+import { openPage, untilInPage } from "../lib/browser.mjs";
 import { folder } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { events, range, TOPIC } from "../lib/samples.mjs";
 
-// Pages are on a port that is not known before the server has it.
+// The origin of a page contains the server's port, which is unknown before the start.
 const operateFor = (t, { settings, ...rest } = {}) =>
   operate(t, { settings: { RUNTIME_KHALA_ALLOWED_ORIGINS: "*", ...settings }, ...rest });
 
-const TOPIC = "run:a:events";
-const events = (count) => Array.from({ length: count }, (_, i) => ({ run_id: "a", event_type: "run.log", payload: { i } }));
-const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
-/** In the page: everything a WebSocket is sent goes to window.seen. */
+/** Opens a WebSocket in the page; its messages go to window.seen. */
 function openSocket(page, path, first) {
   return page.evaluate(([address, message]) => {
     window.seen = [];
@@ -28,13 +26,13 @@ function openSocket(page, path, first) {
 }
 
 const of = (page, type) => page.evaluate((wanted) => window.seen.filter((one) => one.type === wanted), type);
-const count = (page, type, number) => until(page, ([wanted, goal]) =>
+const count = (page, type, number) => untilInPage(page, ([wanted, goal]) =>
   window.seen.filter((one) => one.type === wanted).length >= goal, [type, number], `${number} of ${type}`);
 
 const address = (operator, query) =>
   `${operator.server.url.replace("http", "ws")}/internal/v1/khala/topics/${TOPIC}/ws?token=${operator.reader}&${query}`;
 
-test("a browser's WebSocket follows a topic, compressed, and resumes", async (t) => {
+test("a browser's WebSocket follows a topic with compression, and resumes", async (t) => {
   const operator = await operateFor(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(500));
@@ -49,14 +47,14 @@ test("a browser's WebSocket follows a topic, compressed, and resumes", async (t)
   assert.deepEqual(seen.map((one) => one.event_id), log.map((one) => one.event_id));
   assert.deepEqual(seen.map((one) => one.after), range(0, 520));
   await page.evaluate(() => window.socket.close(1000));
-  await until(page, () => window.wasClosed, null, "the close");
+  await untilInPage(page, () => window.wasClosed, null, "the close");
   assert.deepEqual(await page.evaluate(() => window.wasClosed), { code: 1000, reason: "", wasClean: true });
   await openSocket(page, address(operator, "after_seq=515"));
   await count(page, "message", 6);
   assert.deepEqual((await of(page, "message")).map((one) => one.sequence), range(516, 521));
 });
 
-test("a browser that resets to zero beyond the budget recovers on the same socket, and does not loop", async (t) => {
+test("a browser that restarts from zero beyond the replay budget recovers on the same socket", async (t) => {
   const operator = await operateFor(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(99));
@@ -71,20 +69,19 @@ test("a browser that resets to zero beyond the budget recovers on the same socke
   assert.equal(await page.evaluate(() => window.wasClosed), null);
 });
 
-test("a browser sees the close code and the position of a server that ends", async (t) => {
+test("a browser receives the close code and its position when the server ends", async (t) => {
   const operator = await operateFor(t);
   await operator.did("runs", { run_id: "a" }, 201);
   const page = await openPage(t, operator);
   await openSocket(page, address(operator, "after_seq=0"));
   await count(page, "message", 1);
   await operator.server.stop();
-  operator.server.crashed = true;
-  await until(page, () => window.wasClosed, null, "the close");
+  await untilInPage(page, () => window.wasClosed, null, "the close");
   assert.deepEqual(await page.evaluate(() => window.wasClosed),
     { code: 1012, reason: `resume_after ${TOPIC}=1`, wasClean: true });
 });
 
-test("a browser's audit socket says who it is and is sent the log", async (t) => {
+test("a browser's audit socket authenticates and receives the log", async (t) => {
   const operator = await operateFor(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(50));
@@ -96,12 +93,12 @@ test("a browser's audit socket says who it is and is sent the log", async (t) =>
   const { items } = await operator.read("/api/events?limit=200");
   assert.deepEqual((await of(page, "event")).map((one) => one.event), items);
   await openSocket(page, stream, init);
-  await until(page, () => window.wasClosed, null, "the close");
+  await untilInPage(page, () => window.wasClosed, null, "the close");
   assert.equal((await page.evaluate(() => window.wasClosed)).code, 4001);
   assert.equal((await of(page, "error"))[0].code, "AUTH_FAILED");
 });
 
-test("a browser's EventSource follows topic and log over a crash, without loss or repetition", async (t) => {
+test("a browser's EventSource follows a topic and the log over a crash without loss or repetition", async (t) => {
   const data = folder(t);
   const first = await operateFor(t, { data });
   await first.did("runs", { run_id: "a" }, 201);
@@ -114,7 +111,7 @@ test("a browser's EventSource follows topic and log over a crash, without loss o
       source.onmessage = ({ data: text, lastEventId }) => window.streams[name].push({ lastEventId, ...JSON.parse(text) });
     }
   }, [TOPIC, first.reader]);
-  const both = (goal) => until(page, (number) =>
+  const both = (goal) => untilInPage(page, (number) =>
     window.streams.topic.length >= number && window.streams.log.length >= number, goal, `${goal} of each`);
   await both(101);
   const { port } = first.server;
@@ -129,7 +126,7 @@ test("a browser's EventSource follows topic and log over a crash, without loss o
   assert.equal(seen.log.at(-1).lastEventId, log.at(-1).cursor);
 });
 
-test("a browser's EventSource beyond the budget is told inside the stream, then caught up", async (t) => {
+test("a browser's EventSource beyond the replay budget receives a stale_cursor event and the newest events", async (t) => {
   const operator = await operateFor(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" } });
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(99));
@@ -152,7 +149,7 @@ test("a page whose origin is not allowed gets neither a socket nor a stream", as
   await operator.did("runs", { run_id: "a" }, 201);
   const page = await openPage(t, operator);
   await openSocket(page, address(operator, "after_seq=0"));
-  await until(page, () => window.wasClosed, null, "the close");
+  await untilInPage(page, () => window.wasClosed, null, "the close");
   assert.deepEqual(await page.evaluate(() => [window.wasClosed.code, window.seen.length]), [1006, 0]);
   await operator.server.saw("log", /client\.denied code=origin_not_allowed .*topic=run:a:events/);
 });

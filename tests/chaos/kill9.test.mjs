@@ -1,15 +1,15 @@
-// Kills the server without warning at random moments under load, restarts it on the same folder,
-// and holds it to one sentence: everything acknowledged is in the log where it was acknowledged,
-// nothing is there twice or half, chains verify, documents equal a rebuild from scratch, and every
-// topic's journal is whole and ends with what its documents and events say.
-// Repeats by KHALA_CHAOS_SEED; KHALA_CHAOS_KILLS sets how many times it dies.
+// Kills the server at random moments under load and restarts it on the same folder. Every
+// acknowledged event must be in the log at its sequence, no event twice or in part; chains must
+// verify, documents must equal a rebuild, and every topic's journal must be complete. The run repeats
+// with KHALA_CHAOS_SEED; KHALA_CHAOS_KILLS sets the number of kills.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import http from "node:http";
 import { test } from "node:test";
-import { binary, environment, folder, run, within } from "../lib/khala.mjs";
-import { sql } from "../lib/operator.mjs";
+import { folder, run, startVerb } from "../lib/khala.mjs";
+import { UNHURRIED } from "../lib/operator.mjs";
 import { seeded } from "../lib/seeded.mjs";
+import { sql } from "../lib/store.mjs";
+import { Watched, within } from "../lib/wait.mjs";
 
 const KILLS = Number(process.env.KHALA_CHAOS_KILLS ?? 200);
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
@@ -20,7 +20,7 @@ const KEY = "chaos-operator-key-0123456789";
 const { random, pick } = seeded(SEED);
 
 let counter = 0;
-/** A lower-case UUIDv7 that is never made twice. */
+/** A new lower-case UUIDv7. */
 function uuid7() {
   const hex = Date.now().toString(16).padStart(12, "0") + "7" + (SEED & 0xfff).toString(16).padStart(3, "0")
     + "8" + (counter++).toString(16).padStart(15, "0");
@@ -28,50 +28,30 @@ function uuid7() {
 }
 
 class Server {
-  constructor(dataFolder) {
-    this.settings = {
-      KHALA_DATA_DIR: dataFolder,
-      KHALA_OPERATOR_KEY: KEY,
-      KHALA_LOG_LEVEL: "warn",
-      RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "1000000",
-      RUNTIME_KHALA_WORKER_LIFECYCLE_PUBLISH_RATE_PER_SECOND: "1000000",
-      RUNTIME_KHALA_CODEX_WORKER_EVENTS_PUBLISH_RATE_PER_SECOND: "1000000",
-    };
+  constructor(t, dataFolder) {
+    this.t = t;
+    this.settings = { ...UNHURRIED, KHALA_DATA_DIR: dataFolder, KHALA_OPERATOR_KEY: KEY, KHALA_LOG_LEVEL: "warn" };
   }
 
   async start() {
-    this.child = spawn(binary, ["serve", "--bind", "127.0.0.1:0"],
-      { env: environment(this.settings), stdio: ["ignore", "pipe", "pipe"] });
-    this.log = "";
-    this.child.stderr.on("data", (data) => { this.log += data; });
-    this.ended = new Promise((resolve) => this.child.once("close", (code, signal) => resolve({ code, signal })));
-    this.port = await within(new Promise((resolve, reject) => {
-      let text = "";
-      this.child.stdout.on("data", (data) => {
-        text += data;
-        const found = text.match(/listens on http:\/\/127\.0\.0\.1:(\d+)\n/);
-        if (found) resolve(Number(found[1]));
-      });
-      this.ended.then(() => reject(new Error(`the server did not start: ${this.log}`)));
-    }), "the server's start");
+    this.process = startVerb(this.t, ["serve", "--bind", "127.0.0.1:0"], { settings: this.settings });
+    this.port = Number((await this.process.saw("out", /listens on http:\/\/127\.0\.0\.1:(\d+)\n/))[1]);
     this.agent = new http.Agent({ keepAlive: true, maxSockets: WRITERS });
   }
 
   async kill() {
-    this.child.kill("SIGKILL");
-    const { signal } = await within(this.ended, "the end by SIGKILL");
-    assert.equal(signal, "SIGKILL", `it ended before it was killed: ${this.log}`);
+    const { signal } = await this.process.end("SIGKILL");
+    assert.equal(signal, "SIGKILL", `it ended before it was killed: ${this.process.log}`);
     this.agent.destroy();
   }
 
   async stop() {
     this.agent.destroy();
-    this.child.kill("SIGTERM");
-    const { code } = await within(this.ended, "the end by SIGTERM");
-    assert.equal(code, 0, this.log);
+    const { code } = await this.process.end("SIGTERM");
+    assert.equal(code, 0, this.process.log);
   }
 
-  /** The whole answer; rejects when the connection dies first. */
+  /** The whole answer; rejects when the connection breaks first. */
   request(method, path, body, type = "application/json") {
     return new Promise((resolve, reject) => {
       const request = http.request({
@@ -91,8 +71,8 @@ class Server {
   }
 }
 
-/** What was asked, what was acknowledged, and what is not known because the server died. */
-class Ledger {
+/** The events that were sent and acknowledged, and those whose fate is unknown because the server died. */
+class Ledger extends Watched {
   sent = new Map(); // event id → {run, n}
   acknowledged = new Map(); // event id → seq
   unknown = []; // asked, not answered
@@ -109,6 +89,7 @@ class Ledger {
     assert.ok(before === undefined || before === seq, `event ${id} was seq ${before}, now ${seq}`);
     this.acknowledged.set(id, seq);
     this.deduplicated += deduplicated ? 1 : 0;
+    this.changed();
   }
 }
 
@@ -144,7 +125,7 @@ async function appendBatch(server, ledger, events) {
   });
 }
 
-/** One writer: asks until the server is gone, and keeps what it does not know the answer to. */
+/** Appends until the server is killed, and keeps the events without an answer. */
 async function write(server, ledger, state) {
   while (!state.dying) {
     const retry = ledger.unknown.splice(0, 20);
@@ -175,7 +156,7 @@ async function prepare(server) {
   }
 }
 
-/** Every run of the log against the ledger. */
+/** Compares every run of the log with the ledger. */
 async function compare(server, ledger) {
   const found = new Map();
   for (let i = 0; i < RUNS; i++) {
@@ -202,7 +183,7 @@ function check(server, args) {
   assert.equal(code, 0, `khala ${args.join(" ")}: ${out}${problem}`);
 }
 
-/** Counters against rows, and the last frame of each entity against its document. */
+/** Compares counters with rows, and the last frame of each entity with its document. */
 function checkJournal(data) {
   assert.equal(sql(data, `SELECT topic FROM sync_topic_sequences t WHERE entity_ref IS NULL AND
     (head_seq - oldest_seq + 1, oldest_seq, head_seq) IS NOT
@@ -221,8 +202,8 @@ function checkJournal(data) {
     (SELECT ref FROM sync_topic_sequences WHERE topic = 'runtime.codex_worker_events')`), "", "worker events without a frame");
 }
 
-test(`${KILLS} kills under load, seed ${SEED}`, { timeout: 580_000 }, async (t) => {
-  const server = new Server(folder(t));
+test(`the store keeps every acknowledged event over ${KILLS} kills under load, seed ${SEED}`, { timeout: 580_000 }, async (t) => {
+  const server = new Server(t, folder(t));
   const ledger = new Ledger();
   await server.start();
   await prepare(server);
@@ -230,14 +211,9 @@ test(`${KILLS} kills under load, seed ${SEED}`, { timeout: 580_000 }, async (t) 
     const state = { dying: false };
     const wanted = ledger.acknowledged.size + 1 + Math.floor(random() * 150);
     const writers = Array.from({ length: WRITERS }, () => write(server, ledger, state));
-    // The moment is a number of acknowledgements, so that every kill comes under load.
-    let gone = 0;
-    for (const writer of writers) writer.finally(() => { gone += 1; }).catch(() => {});
-    while (ledger.acknowledged.size < wanted) {
-      if (gone === WRITERS) await Promise.all(writers);
-      assert.ok(gone < WRITERS, `round ${round}: the server stopped answering before it was killed: ${server.log}`);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
+    // The kill comes after a number of acknowledgements, so that it is always under load.
+    const reached = ledger.until(() => ledger.acknowledged.size >= wanted, `round ${round}: ${wanted} acknowledgements`);
+    await Promise.race([reached, Promise.all(writers).then(() => reached)]);
     await server.kill();
     state.dying = true;
     await within(Promise.all(writers), "the writers' end");

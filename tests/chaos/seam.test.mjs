@@ -1,17 +1,17 @@
-// The seam between what is replayed and what is live: clients of every dialect begin at random
-// places while events are appended at full speed, windows are tiny, and retention prunes a second
-// behind the head. Each must see a run without a gap or a repetition from where it began, or be
-// told that its cursor is stale and get back in one step; and those that stay end equal to the log.
-// Repeats by KHALA_CHAOS_SEED; KHALA_CHAOS_SUBSCRIPTIONS and KHALA_CHAOS_SECONDS set how many and
-// for how long at most.
+// The transition from replay to live: clients of every dialect start at random cursors while events
+// are appended at full speed, windows are tiny, and retention prunes one second after the head. Each
+// client must receive events without a gap or a repetition, or a stale cursor and a bootstrap; the
+// clients that stay must end equal to the log. The run repeats with KHALA_CHAOS_SEED;
+// KHALA_CHAOS_SUBSCRIPTIONS and KHALA_CHAOS_SECONDS limit the number and the time.
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import WebSocket from "ws";
-import { within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
-import { Stream } from "../lib/sse.mjs";
+import { AUDIT_SOCKET, pollPath, socketPath, streamPath } from "../lib/paths.mjs";
 import { seeded } from "../lib/seeded.mjs";
+import { auditInit } from "../lib/socket.mjs";
+import { Stream } from "../lib/sse.mjs";
+import { until, Watched, within } from "../lib/wait.mjs";
 
 const SUBSCRIPTIONS = Number(process.env.KHALA_CHAOS_SUBSCRIPTIONS ?? 3000);
 const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 14);
@@ -25,7 +25,7 @@ const LOG = "log";
 
 const SETTINGS = {
   KHALA_WINDOW_FRAMES_MAX: "50",
-  // With room for what is being replayed, or nearly none.
+  // Memory for all replayed frames, or for nearly none.
   KHALA_WINDOWS_BYTES_MAX: SEED % 2 === 0 ? "268435456" : "1048576",
   KHALA_WS_MESSAGES_PER_SECOND: "100000",
   RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
@@ -41,10 +41,11 @@ const SETTINGS = {
 
 const { random, below, pick } = seeded(SEED);
 
-/** What was appended, as it was acknowledged: the oracle. */
+/** The acknowledged events, with which the clients are compared. */
 class Authority {
   ids = new Map(TOPICS.map((topic) => [topic, []])); // by seq - 1; of summaries what the first client saw
   heads = new Map(TOPICS.map((topic) => [topic, 0]));
+  floors = new Map(TOPICS.map((topic) => [topic, 0])); // the oldest that a poll found
   cursors = [];
 
   acknowledge(topic, event) {
@@ -53,7 +54,7 @@ class Authority {
     this.cursors.push(event.cursor);
   }
 
-  /** Two who saw the same place saw the same event. */
+  /** Asserts that every client receives the same event at a position. */
   agree(topic, seq, id) {
     const ids = this.ids.get(topic);
     this.heads.set(topic, Math.max(this.heads.get(topic), seq));
@@ -62,29 +63,29 @@ class Authority {
   }
 }
 
-/** One client's run of one topic. */
-class Run {
+/** The events of one topic that one client receives. */
+class Run extends Watched {
   count = 0;
   at = null;
   stale = 0;
   begun = 0;
   overtaken = 0; // told after it had begun
   documents = new Map();
-  #waiting = [];
 
   constructor(authority, topic) {
+    super();
     this.authority = authority;
     this.topic = topic;
   }
 
-  /** Begins behind that place, by a cursor or a bootstrap. */
+  /** Starts after that position, by a cursor or a bootstrap. */
   begin(after) {
     this.at = after;
     this.begun++;
-    this.tell();
+    this.changed();
   }
 
-  /** A bootstrap that names its first event; behind a snapshot its last part names it. */
+  /** Takes a bootstrap, which names its first event unless a snapshot follows. */
   bootstrap({ from_seq }) {
     this.at = null;
     if (from_seq !== undefined) this.begin(from_seq - 1);
@@ -95,7 +96,7 @@ class Run {
     if (part.last) this.begin(part.watermark);
   }
 
-  /** A batch, or a message, that says what it covers. */
+  /** Takes the range of a batch or message, which must continue the last one. */
   covers(after, through) {
     assert.equal(after, this.at, `${this.topic}: a range begins behind ${after}, the one before ended at ${this.at}`);
     this.covered = through;
@@ -108,36 +109,27 @@ class Run {
     this.count++;
     this.authority.agree(this.topic, seq, id);
     if (this.topic === "runtime.run_summaries") this.documents.set(payload.run_id, payload);
-    this.tell();
-  }
-
-  tell() {
-    this.#waiting = this.#waiting.filter((one) => !one());
+    this.changed();
   }
 
   fail(error) {
     this.problem ??= error;
-    this.tell();
+    this.changed();
   }
 
   until(ready, what) {
-    const done = new Promise((resolve, reject) => {
-      const look = () => {
-        if (this.problem) reject(this.problem);
-        else if (ready()) resolve();
-        else return false;
-        return true;
-      };
-      if (!look()) this.#waiting.push(look);
-    });
-    return within(done, `${this.topic} ${what()}`).catch((error) => {
+    const holds = () => {
+      if (this.problem) throw this.problem;
+      return ready();
+    };
+    return super.until(holds, `${this.topic} ${what()}`).catch((error) => {
       const { at, count, stale, begun } = this;
       throw Object.assign(error, { message: `${error.message}; ${JSON.stringify({ at, count, stale, begun })}` });
     });
   }
 }
 
-/** A message handler whose mistakes are the run's. */
+/** Wraps a message handler so that its errors fail the run. */
 const guarded = (run, take) => (...given) => {
   try {
     take(...given);
@@ -154,7 +146,7 @@ function socket(operator, path, options = {}) {
   return ws;
 }
 
-/** Says it when a connection ends that should not. */
+/** Fails the run when its connection closes early. */
 function watchEnd(ws, run) {
   ws.on("close", (code, reason) => { if (!run.over) run.fail(new Error(`${run.topic}: closed ${code} ${reason}`)); });
 }
@@ -205,7 +197,7 @@ const dialects = {
     ws.on("message", guarded(run, (data) => {
       if (run.over) return;
       const [, answered, , event, payload] = JSON.parse(data);
-      // In the order of the wire: what follows the reply is not to be seen before it.
+      // The reply must be handled before the messages after it.
       if (event === "phx_reply") {
         begin(payload);
         replies.get(answered)(payload);
@@ -218,7 +210,7 @@ const dialects = {
 
   topic_ws(operator, run, after) {
     const query = `limit=${1 + below(1000)}${after === null ? "" : `&after_seq=${after}`}`;
-    const ws = socket(operator, `/internal/v1/khala/topics/${encodeURIComponent(run.topic)}/ws?${query}`);
+    const ws = socket(operator, socketPath(run.topic, query));
     ws.on("message", guarded(run, (data) => {
       const one = JSON.parse(data);
       if (one.type === "hello" && one.bootstrap) run.bootstrap(one.bootstrap);
@@ -251,7 +243,7 @@ const dialects = {
         run.take(event.data.sequence, event.data.event_id, event.data.payload);
       } else assert.fail(`${run.topic}: ${JSON.stringify(event)}`);
     };
-    const path = `/v1/topics/${encodeURIComponent(run.topic)}/sse${after === null ? "" : `?after_seq=${after}`}`;
+    const path = streamPath(run.topic, after === null ? "" : `after_seq=${after}`);
     Stream.open(operator, path, { authorization: `Bearer ${operator.reader}` }).then(async (opened) => {
       stream = opened;
       if (run.over) stream.close();
@@ -271,7 +263,7 @@ const dialects = {
     (async () => {
       for (let cursor = after; !run.over;) {
         const query = `limit=${limit}&wait_ms=${below(3) * 500}${cursor === null ? "" : `&after_seq=${cursor}`}`;
-        const response = await operator.get(`khala/topics/${encodeURIComponent(run.topic)}/messages?${query}`);
+        const response = await operator.poll(run.topic, query);
         if (run.over) return;
         if (response.status === 410) {
           assert.notEqual(cursor, null, "a bootstrap is never stale");
@@ -282,22 +274,22 @@ const dialects = {
         }
         assert.equal(response.status, 200, response.body);
         const page = JSON.parse(response.body);
+        run.authority.floors.set(run.topic, page.oldest_available_cursor);
         if (page.bootstrap) run.begin(page.bootstrap.from_seq - 1);
         else if (run.at === null) run.begin(cursor);
         for (const one of page.messages) run.take(one.sequence, one.event_id, one.payload);
         assert.equal(page.next_cursor, run.at);
         cursor = page.next_cursor;
-        // One that takes its time is overtaken by retention.
-        if (run.dawdles && run.begun === 1) await new Promise((resolve) => setTimeout(resolve, 1500));
+        // A client that stays away is overtaken by retention.
+        if (run.dawdles && run.begun === 1) await until(() => run.over || run.authority.floors.get(run.topic) > cursor, "retention");
       }
     })().catch((error) => run.fail(error));
     return () => {};
   },
 
   audit(operator, run, after) {
-    const ws = socket(operator, "/api/events/stream");
-    ws.on("open", () => ws.send(JSON.stringify({ type: "init", version: 1, capability: operator.reader, nonce: randomUUID(),
-      ts: Date.now(), ...(after === null ? {} : { after_cursor: after }) })));
+    const ws = socket(operator, AUDIT_SOCKET);
+    ws.on("open", () => ws.send(JSON.stringify(auditInit(operator.reader, after === null ? {} : { after_cursor: after }))));
     ws.on("message", guarded(run, (data) => {
       const one = JSON.parse(data);
       if (one.type === "event") run.event(one.event);
@@ -308,7 +300,7 @@ const dialects = {
   },
 };
 
-/** A run of the whole log: each entity's events continue each other. */
+/** The whole log that one client receives; the events of each entity must be consecutive. */
 class LogRun extends Run {
   entities = new Map();
   cursor = null;
@@ -321,7 +313,7 @@ class LogRun extends Run {
     if (event.entity === "run") this.authority.agree(`run:${event.entity_id}:events`, event.seq, event.event_id);
     this.cursor = event.cursor;
     this.at = this.count++;
-    this.tell();
+    this.changed();
   }
 }
 
@@ -339,7 +331,7 @@ async function write(operator, authority, state) {
   }
 }
 
-/** Where a client begins: anywhere, near the head, at it, or nowhere. */
+/** The start of a client: any cursor, one near the head, the head, or none. */
 function place(head) {
   const chance = random();
   if (chance < 0.15) return null;
@@ -360,7 +352,7 @@ function follow(operator, authority, dialect, topic) {
   return run;
 }
 
-/** One after the other, each followed for a random number of events. */
+/** Opens subscriptions one after the other, each for a random number of events. */
 async function subscribe(operator, authority, state) {
   while (state.begun < SUBSCRIPTIONS && !state.over) {
     const dialect = pick(Object.keys(dialects));
@@ -380,12 +372,12 @@ async function subscribe(operator, authority, state) {
   }
 }
 
-/** Those that stay: after the storm, each of single events reaches each of them. */
+/** Appends single events at the end, which must reach each of the clients that stay. */
 async function settle(operator, authority, runs) {
   for (let round = 0; round < 10; round++) {
     for (const run of RUNS) authority.acknowledge(`run:${run}:events`, (await operator.did(`runs/${run}/events`, { event_type: "last", payload: { round } })).event);
     authority.acknowledge("chat:room", (await operator.did("topics/chat:room/events", { event_type: "last", payload: { round } })).event);
-    const { head_cursor } = await operator.read("khala/topics/runtime.run_summaries/messages?limit=1");
+    const { head_cursor } = await operator.read(pollPath("runtime.run_summaries", "limit=1"));
     authority.heads.set("runtime.run_summaries", head_cursor);
     const last = authority.cursors.at(-1);
     for (const { dialect, run } of runs) {
@@ -395,7 +387,7 @@ async function settle(operator, authority, runs) {
   }
 }
 
-test(`${SUBSCRIPTIONS} subscriptions while events come and go, seed ${SEED}`, { timeout: 230_000 + SECONDS * 1000 }, async (t) => {
+test(`${SUBSCRIPTIONS} subscriptions see no gap between replay and live events, seed ${SEED}`, { timeout: 230_000 + SECONDS * 1000 }, async (t) => {
   const operator = await operate(t, { settings: SETTINGS });
   const authority = new Authority();
   for (const run_id of RUNS) authority.acknowledge(`run:${run_id}:events`, (await operator.did("runs", { run_id, owner_user_id: "u" }, 201)).event);
@@ -406,7 +398,7 @@ test(`${SUBSCRIPTIONS} subscriptions while events come and go, seed ${SEED}`, { 
   const writing = Array.from({ length: WRITERS }, () => write(operator, authority, state));
   const timer = setTimeout(() => {
     state.over = true;
-    for (const run of state.active) run.tell();
+    for (const run of state.active) run.changed();
   }, SECONDS * 1000);
   try {
     await Promise.race([Promise.all(Array.from({ length: CLIENTS }, () => subscribe(operator, authority, state))),
@@ -426,7 +418,7 @@ test(`${SUBSCRIPTIONS} subscriptions while events come and go, seed ${SEED}`, { 
   for (const { run } of staying) run.end();
   const all = [...state.by.values()];
   const stale = all.reduce((sum, one) => sum + one.stale, 0);
-  const pruned = await operator.read("khala/topics/run:a:events/messages?limit=1");
+  const pruned = await operator.read(pollPath("run:a:events", "limit=1"));
   t.diagnostic(`seed ${SEED}: ${state.begun} subscriptions in ${Date.now() - begun} ms, ${state.appended} appended, floor ${pruned.oldest_available_cursor} `
     + `of ${pruned.head_cursor}, ${JSON.stringify(Object.fromEntries(state.by))}`);
   assert.ok(state.by.size === Object.keys(dialects).length && stale > 0, "every dialect, and some were told");

@@ -1,18 +1,19 @@
-// Two tenants on one server: runs, workers, notifications and application topics of both are
-// appended interleaved, while clients with random tokens subscribe to random topics over every
-// dialect. Whatever any of them receives is searched for the other tenant's names, event ids and
-// cursors; what a client is told to have covered has no gap; and in the end each principal reads
-// exactly what is its own. Repeats by KHALA_CHAOS_SEED; KHALA_CHAOS_SUBSCRIPTIONS and
-// KHALA_CHAOS_SECONDS set how many and for how long at most.
+// Two tenants on one server: events of both are appended to runs, workers, notifications and
+// application topics, while clients with random tokens subscribe to random topics over every dialect.
+// Everything they receive is searched for the other tenant's names, event ids and cursors. Announced
+// ranges have no gap, and in the end each principal reads exactly its own events. The run repeats with
+// KHALA_CHAOS_SEED; KHALA_CHAOS_SUBSCRIPTIONS and KHALA_CHAOS_SECONDS limit the number and the time.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import http from "node:http";
 import { test } from "node:test";
 import WebSocket from "ws";
-import { within } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
-import { tokenFor } from "../lib/token.mjs";
+import { AUDIT_SOCKET, pollPath, snapshotPath, socketPath } from "../lib/paths.mjs";
 import { seeded } from "../lib/seeded.mjs";
+import { auditInit } from "../lib/socket.mjs";
+import { tokenFor } from "../lib/token.mjs";
+import { until, Watched, within } from "../lib/wait.mjs";
 
 const SUBSCRIPTIONS = Number(process.env.KHALA_CHAOS_SUBSCRIPTIONS ?? 1000);
 const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 20);
@@ -41,7 +42,7 @@ const { random, below, pick, some } = seeded(SEED);
 
 // ---- who there is ----
 
-/** A tenant: a user, a guest and an organisation, whose names all hold the tenant's tag. */
+/** A tenant: a user, a guest and an organisation, whose names all contain the tenant's tag. */
 class Tenant {
   constructor(tag) {
     this.tag = tag;
@@ -65,7 +66,7 @@ const TENANTS = [new Tenant("crimson7f3a"), new Tenant("cobalt9b2e")];
 const OWNERLESS = new Tenant("ownerless5d1c");
 const other = (tenant) => TENANTS.find((one) => one !== tenant);
 
-/** What was acknowledged: whose each event is, in the log's order. */
+/** The owners of the acknowledged events. */
 class Ledger {
   owners = new Map(); // event id → identity; null: anybody's who may read its topic
   ticks = 0;
@@ -80,7 +81,7 @@ class Ledger {
     this.#waiting = this.#waiting.filter((one) => !one());
   }
 
-  /** When so many more batches are in the log, or the writer has ended. */
+  /** Resolves after so many further batches, or at the end of the writer. */
   news(count, state) {
     const goal = this.ticks + count;
     return new Promise((resolve) => {
@@ -102,7 +103,7 @@ async function found(operator, ledger, tenant, identity) {
   tenant.workers.push(worker);
 }
 
-/** An item of a batch, and whose event it becomes. */
+/** A random item of a batch, and the owner of its event. */
 function invent() {
   const tenant = random() < 0.1 ? OWNERLESS : pick(TENANTS);
   const payload = { note: `${tenant.tag}-${below(1e9)}` };
@@ -146,7 +147,7 @@ async function write(operator, ledger, state) {
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/g;
 const CURSOR = /[A-Za-z0-9_-]{60,80}/g;
 
-/** A client, everything it received, and the names it gave itself, which answers may repeat. */
+/** A client: what it received, and the names it asked for, which answers may repeat. */
 class Client {
   bytes = 0;
   ids = new Set();
@@ -157,7 +158,7 @@ class Client {
     this.asked = asked.flatMap((name) => [name, name.replaceAll(":", ".")]);
   }
 
-  /** All of one message or body. */
+  /** Searches one message or body. */
   receive(text) {
     this.bytes += text.length;
     let rest = text;
@@ -172,7 +173,7 @@ class Client {
     }
   }
 
-  /** When the log is known: of the ids it received, none is another's. */
+  /** Asserts that no received id belongs to another tenant. */
   judge(ledger) {
     for (const id of this.ids) {
       const identity = ledger.owners.get(id);
@@ -181,7 +182,7 @@ class Client {
   }
 }
 
-/** Ranges that continue each other. */
+/** The ranges of a topic, which must be consecutive. */
 class Cover {
   at = null;
 
@@ -201,16 +202,16 @@ async function request(operator, client, method, path, body) {
   client.receive(JSON.stringify(response.headers));
   client.receive(response.body);
   if (response.status === 200) return response.body;
-  // A cursor beyond its topic's budget says nothing about who asks.
+  // A cursor beyond the replay budget is stale for every principal.
   assert.ok(response.status === 403 || (response.status === 410 && path.includes("after_seq=")), response.body);
   client.refusals += response.status === 403 ? 1 : 0;
   return null;
 }
 
-/** A WebSocket, its messages searched and handed on; null when it was refused. */
+/** Opens a WebSocket whose messages are searched and passed on; null when it is refused. */
 async function socket(operator, client, path, take) {
   const ws = new WebSocket(`ws://${operator.server.host}:${operator.server.port}${path}`, { perMessageDeflate: random() < 0.5 });
-  const line = { ws, problem: null, closed: null, tell: () => {} };
+  const line = Object.assign(new Watched(), { ws, problem: null, closed: null });
   operator.server.peers.push({ close: () => ws.terminate() });
   ws.on("error", () => {});
   ws.on("message", (data) => {
@@ -220,20 +221,17 @@ async function socket(operator, client, path, take) {
     } catch (error) {
       line.problem ??= error;
     }
-    line.tell();
+    line.changed();
   });
   ws.on("close", (code, reason) => {
     client.receive(reason.toString());
     line.closed = code;
-    line.tell();
+    line.changed();
   });
-  line.until = (ready, what) => within(new Promise((resolve, reject) => {
-    line.tell = () => {
-      if (line.problem) reject(line.problem);
-      else if (ready() || line.closed !== null) resolve();
-    };
-    line.tell();
-  }), `${client.what}: ${what}`);
+  line.came = (ready, what) => line.until(() => {
+    if (line.problem) throw line.problem;
+    return ready() || line.closed !== null;
+  }, `${client.what}: ${what}`);
   const opened = await new Promise((resolve) => {
     ws.once("open", () => resolve(true));
     ws.once("unexpected-response", (_, response) => {
@@ -266,14 +264,14 @@ const DIALECTS = {
     });
     const ask = async (ref, event, payload) => {
       line.ws.send(JSON.stringify(["1", ref, "sync:v1", event, payload]));
-      await line.until(() => replies.has(ref), `the reply to ${event}`);
+      await line.came(() => replies.has(ref), `the reply to ${event}`);
       return replies.get(ref);
     };
     await ask("1", "phx_join", {});
     const resume_after = Object.fromEntries(some(topics, 0.7).map((topic) => [topic, below(3)]));
     const { status, response } = await ask("2", "sync:subscribe", { topics, resume_after, frames, replay_batch_size: 1 + below(1000) });
     if (status === "ok") {
-      await line.until(() => complete.size === topics.length || frames, "the replay");
+      await line.came(() => complete.size === topics.length || frames, "the replay");
       await state.ledger.news(1 + below(4), state);
       await ask("3", "sync:heartbeat", {});
     } else {
@@ -287,7 +285,7 @@ const DIALECTS = {
   async topic_ws(operator, client, [topic], state) {
     const cover = new Cover();
     const after = random() < 0.5 ? `&after_seq=${below(3)}` : "";
-    const path = `/internal/v1/khala/topics/${encodeURIComponent(topic)}/ws?token=${client.token}${after}`;
+    const path = socketPath(topic, `token=${client.token}${after}`);
     const line = await socket(operator, client, path, (one) => {
       if (one.type === "hello") cover.at = one.after_seq ?? null;
       if (one.type === "snapshot" && one.last) cover.at = one.watermark;
@@ -302,10 +300,10 @@ const DIALECTS = {
 
   async audit_ws(operator, client, _, state) {
     let caught = false;
-    const line = await socket(operator, client, "/api/events/stream", (one) => { caught ||= one.type === "replay_complete"; });
+    const line = await socket(operator, client, AUDIT_SOCKET, (one) => { caught ||= one.type === "replay_complete"; });
     const filters = random() < 0.3 ? { filters: { entities: ["run"] } } : {};
-    line.ws.send(JSON.stringify({ type: "init", version: 1, capability: client.token, nonce: randomUUID(), ts: Date.now(), ...filters }));
-    await line.until(() => caught, "the replay");
+    line.ws.send(JSON.stringify(auditInit(client.token, filters)));
+    await line.came(() => caught, "the replay");
     if (line.closed !== null) {
       client.refusals++;
       return;
@@ -339,7 +337,7 @@ const DIALECTS = {
     const cover = new Cover();
     for (let after = below(3), pages = 1 + below(6); pages > 0; pages--) {
       const body = await request(operator, client, "GET",
-        `/internal/v1/khala/topics/${encodeURIComponent(topic)}/messages?after_seq=${after}&limit=${1 + below(200)}&wait_ms=${below(2) * 50}`);
+        pollPath(topic, `after_seq=${after}&limit=${1 + below(200)}&wait_ms=${below(2) * 50}`));
       if (body === null) return;
       const page = JSON.parse(body);
       cover.take(after, page.next_cursor, client.what);
@@ -349,7 +347,7 @@ const DIALECTS = {
   },
 
   async snapshot(operator, client) {
-    await request(operator, client, "GET", `/v1/topics/${pick(SHARED.slice(0, 2))}/snapshot`);
+    await request(operator, client, "GET", snapshotPath(pick(SHARED.slice(0, 2))));
   },
 
   async list(operator, client) {
@@ -372,7 +370,7 @@ const DIALECTS = {
   },
 };
 
-/** A token of a random principal of the tenant: some scopes, maybe grants, none of another's names. */
+/** A request for a token of a random principal of the tenant, with random scopes and grants. */
 function grantOf(tenant) {
   const { user, guest, org } = tenant.identities;
   const request = pick([user.request, guest.request, org.request, { ...user.request, ...org.request }]);
@@ -396,7 +394,7 @@ async function subscribe(operator, state) {
 
 // ---- the end ----
 
-/** Each principal reads its own, all of it and in the log's order. */
+/** Asserts that each principal reads exactly its own events in the order of the log. */
 async function settle(operator, ledger) {
   const everything = (await operator.get("/api/events/export")).body.trim().split("\n").slice(0, -1).map((line) => JSON.parse(line).event_id);
   for (const tenant of TENANTS) {
@@ -413,7 +411,7 @@ async function settle(operator, ledger) {
         query = `&after_cursor=${page.next_cursor}`;
       }
       assert.deepEqual(listed, own, `seed ${SEED}: the list of ${JSON.stringify(identity.request)}`);
-      const { documents } = JSON.parse(await request(operator, client, "GET", "/v1/topics/runtime.run_summaries/snapshot"));
+      const { documents } = JSON.parse(await request(operator, client, "GET", snapshotPath("runtime.run_summaries")));
       const runs = tenant.runs.filter((run) => run.identity === identity).map((run) => run.id);
       assert.deepEqual(documents.map((one) => one.payload.run_id).sort(), runs.sort());
       client.judge(ledger);
@@ -421,7 +419,7 @@ async function settle(operator, ledger) {
   }
 }
 
-test("no client ever receives what belongs to another tenant", async (t) => {
+test("no client receives an event of another tenant", async (t) => {
   t.diagnostic(`seed ${SEED}`);
   const operator = await operate(t, { settings: SETTINGS });
   const ledger = new Ledger();
@@ -434,21 +432,16 @@ test("no client ever receives what belongs to another tenant", async (t) => {
   }
   const writing = write(operator, ledger, state);
   writing.catch(() => { state.over = true; ledger.tick(); });
-  const until = Date.now() + SECONDS * 1000;
+  const deadline = Date.now() + SECONDS * 1000;
   const work = async () => {
-    while (!state.over && state.clients.length < SUBSCRIPTIONS && Date.now() < until) await subscribe(operator, state);
+    while (!state.over && state.clients.length < SUBSCRIPTIONS && Date.now() < deadline) await subscribe(operator, state);
   };
   await Promise.all(Array.from({ length: CLIENTS }, work)).finally(() => { state.over = true; });
   await writing;
   for (const client of state.clients) client.judge(ledger);
-  // A snapshot as old as its cadence would not have the last runs.
-  await within((async () => {
-    const token = tokenFor(operator, { scopes: ["runtime.read_all"] });
-    for (let count = 0; count < TENANTS[0].runs.length + TENANTS[1].runs.length;) {
-      const { body } = await operator.ask("GET", "/v1/topics/runtime.run_summaries/snapshot", undefined, { authorization: `Bearer ${token}` });
-      count = JSON.parse(body).documents.length;
-    }
-  })(), "a snapshot with every run");
+  // An older snapshot would lack the last runs until its cadence ends.
+  await until(async () => (await operator.read(snapshotPath("runtime.run_summaries"))).documents.length
+    >= TENANTS[0].runs.length + TENANTS[1].runs.length, "a snapshot with every run");
   await settle(operator, ledger);
   const read = state.clients.filter((client) => [...client.ids].some((id) => ledger.owners.has(id))).length;
   const refused = state.clients.filter((client) => client.refusals > 0).length;

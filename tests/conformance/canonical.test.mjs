@@ -1,5 +1,5 @@
-// Canonical JSON and payload hashes of the binary against the published vectors, and against
-// an independent canonicaliser: JSON.parse, keys sorted by code point, JSON.stringify.
+// Canonical JSON and payload hashes of the binary, compared with the published vectors and with an
+// independent implementation: JSON.parse, keys sorted by code point, JSON.stringify.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
@@ -29,7 +29,7 @@ function hash(text) {
   return `sha256:${createHash("sha256").update(text).digest("hex")}`;
 }
 
-// A small generator, so that a failure repeats.
+// A generator with a fixed seed, so that a failure repeats.
 let seed = 0x2545f491;
 function random(below) {
   seed ^= seed << 13;
@@ -100,7 +100,7 @@ function documentText(depth) {
   return `${space()}${text}${space()}`;
 }
 
-// Many documents a process, in arrays of at most this many bytes.
+// One process handles many documents, in arrays of at most this many bytes.
 const BYTES_MAX = 48 * 1024;
 
 function compareAll(texts) {
@@ -128,7 +128,7 @@ function compareBatch(batch) {
   assert.equal(line("hash", text), hash(expected));
 }
 
-test("the published vectors", () => {
+test("the published vectors have the expected canonical form and hash", () => {
   const rows = vectors("payload_hash").vectors;
   assert.ok(rows.length > 0);
   for (const vector of rows) {
@@ -139,11 +139,11 @@ test("the published vectors", () => {
   }
 });
 
-test("two thousand random documents", () => {
+test("two thousand random documents have the expected canonical form", () => {
   compareAll(Array.from({ length: 2000 }, () => documentText(3)));
 });
 
-test("every power of two", () => {
+test("every power of two has the expected canonical form", () => {
   const texts = [];
   for (let exponent = -1074; exponent <= 1023; exponent++) {
     const power = 2 ** exponent;
@@ -152,7 +152,7 @@ test("every power of two", () => {
   compareAll(texts);
 });
 
-test("every power of ten, and its neighbours among doubles", () => {
+test("every power of ten and the doubles next to it have the expected canonical form", () => {
   const texts = [];
   for (let exponent = -330; exponent <= 308; exponent++) {
     texts.push(`1e${exponent}`, `9.5E${exponent - 1}`);
@@ -166,7 +166,7 @@ test("every power of ten, and its neighbours among doubles", () => {
   compareAll(texts);
 });
 
-test("random doubles", () => {
+test("random doubles have the expected canonical form", () => {
   compareAll(Array.from({ length: 6000 }, () => doubleText(randomDouble())));
 });
 
@@ -175,7 +175,7 @@ test("integers keep every digit", () => {
   assert.equal(line("canonical", text), "[0,0,9007199254740993,-123456789012345678901234567890]");
 });
 
-test("what has no canonical form is refused", () => {
+test("a text without a canonical form is refused", () => {
   for (const text of ["1E400", "-1e309", '{"a":1,"a":1}', '[{"b":{"a":1,"\\u0061":2}}]', "{", "", '"\\ud800"']) {
     for (const verb of ["canonical", "hash"]) {
       const { code, out } = run(["json", verb], { input: text });

@@ -1,4 +1,4 @@
-// Every row of spec/vectors through the command line, as a user would ask.
+// Every row of spec/vectors, through the command line.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { answer, run, vectors } from "../lib/khala.mjs";
@@ -8,7 +8,7 @@ function rows(table, name) {
   return table[name];
 }
 
-/** Exit code 1, nothing on stdout, the reason on stderr. */
+/** Asserts exit code 1, nothing on stdout, and a reason on stderr. */
 function refused(args, options) {
   const { code, out, problem } = run(args, options);
   assert.equal(code, 1, `${args}: ${out}`);
@@ -23,7 +23,7 @@ test("every topic maps to its stream id", () => {
   }
 });
 
-test("every stream id maps back to its topic, or to none", () => {
+test("every stream id maps back to its topic, or to no topic", () => {
   for (const { topic, stream_id: stream } of rows(vectors("topic_mapping"), "reverse")) {
     if (topic === null) refused(["topic", "unmap", stream]);
     else assert.equal(answer(["topic", "unmap", stream]), topic, stream);
@@ -37,7 +37,7 @@ test("every event cursor encodes and decodes", () => {
   }
 });
 
-test("event cursors compare by what they hold, both ways", () => {
+test("event cursors compare by timestamp and UUID in both directions", () => {
   for (const { a, b, expected } of rows(vectors("event_cursor"), "compare")) {
     assert.equal(answer(["cursor", "compare", a, b]), String(expected));
     assert.equal(answer(["cursor", "compare", b, a]), String(-expected));
@@ -55,7 +55,7 @@ test("every invalid event cursor is refused with its reason", () => {
   }
 });
 
-test("every continuity plan", () => {
+test("every continuity plan has the expected decision", () => {
   for (const { after_seq: after, window, expected } of rows(vectors("continuity"), "vectors")) {
     const args = ["cursor", "plan", "--json", "--after", String(after)];
     if (window) {
@@ -68,7 +68,7 @@ test("every continuity plan", () => {
   }
 });
 
-test("another epoch comes first among the reasons", () => {
+test("an epoch mismatch is the first of the reasons", () => {
   const plan = ["cursor", "plan", "--json", "--after", "0", "--oldest", "2", "--head", "3", "--budget", "1"];
   const told = JSON.parse(run([...plan, "--epoch", "one", "--store-epoch", "two"]).out);
   assert.deepEqual(told.reason_codes, ["epoch_mismatch", "retention_floor_breach", "replay_budget_exceeded"]);
@@ -85,7 +85,7 @@ test("every payload has its canonical form and hash", () => {
   }
 });
 
-test("what is no JSON has neither form nor hash", () => {
+test("a text that is not JSON has neither a canonical form nor a hash", () => {
   for (const input of ["", "{", "nul", '{"a":1,"a":2}', "[1,]", '"\\ud800"', "1 2"]) {
     refused(["json", "canonical"], { input });
     refused(["json", "hash"], { input });

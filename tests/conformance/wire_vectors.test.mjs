@@ -1,6 +1,6 @@
-// The wire vectors against readers that share no code with the server: JSON, zlib, SHA-1 and
-// base64 of Node, and a WebSocket frame reader of twenty lines. A row that only our own codecs
-// agree with would bind every client to a mistake.
+// The wire vectors, checked by readers that share no code with the server: JSON, zlib, SHA-1 and base64
+// of Node, and a small WebSocket frame reader. A wrong row that only our own codecs accept would bind
+// every client to a mistake.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -59,12 +59,12 @@ function readEvents(bytes) {
   return events;
 }
 
-test("Phoenix messages are JSON arrays of those parts", () => {
+test("Phoenix messages decode as JSON arrays of the listed parts", () => {
   for (const row of phoenix.decode)
     assert.deepEqual(JSON.parse(row.text), [row.join_ref, row.ref, row.topic, row.event, row.payload]);
 });
 
-test("Phoenix messages are what JSON.stringify writes", () => {
+test("Phoenix messages equal the output of JSON.stringify", () => {
   const parts = {
     reply: (row) => [row.join_ref, row.ref, row.topic, "phx_reply", { status: row.status, response: row.response }],
     push: (row) => [row.join_ref, null, row.topic, row.event, row.payload],
@@ -75,7 +75,7 @@ test("Phoenix messages are what JSON.stringify writes", () => {
   for (const row of phoenix.encode) assert.equal(JSON.stringify(parts[row.kind](row)), row.text);
 });
 
-test("server-sent events hold one field a line and end blank", () => {
+test("a server-sent event has one field a line and ends with a blank line", () => {
   for (const row of sse.events) {
     assert.ok(row.text.endsWith("\n\n"));
     const lines = row.text.slice(0, -2).split("\n").map((line) => /^(\w+): ([^]*)$/.exec(line).slice(1));
@@ -86,33 +86,33 @@ test("server-sent events hold one field a line and end blank", () => {
   }
 });
 
-test("client frames give those events", () => {
+test("client frames decode to the listed events", () => {
   for (const row of frames.client) {
     const expected = row.events.map(({ text, hex, ...event }) => ({ ...event, bytes: bytesOf({ text, hex }) }));
     assert.deepEqual(readEvents(Buffer.from(row.hex, "hex")), expected, row.why);
   }
 });
 
-test("payloads inflate to those messages", () => {
+test("compressed payloads inflate to the listed messages", () => {
   for (const row of frames.inflate)
     assert.equal(inflate(Buffer.from(row.hex, "hex")).toString(), row.message, row.why);
 });
 
-test("keys hash to those accepts", () => {
+test("handshake keys hash to the listed accept values", () => {
   for (const { key, accept } of frames.handshake.keys) {
     const hash = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
     assert.equal(hash.digest("base64"), accept);
   }
 });
 
-test("HTTP texts are bytes, once each", () => {
+test("every HTTP text consists of bytes and occurs once", () => {
   const texts = [...refused, ...requests].map(({ request }) => request);
   for (const text of texts) assert.match(text, /^[\0-\xff]+$/);
   const twice = texts.filter((text, index) => texts.indexOf(text) !== index);
   assert.deepEqual(twice, []);
 });
 
-test("every status and close code is one of the tables", () => {
+test("every status and close code is in its table", () => {
   const codes = new Set(load("status.json").status.map(({ code }) => code));
   const closes = new Set(load("close.json").close.map(({ code }) => code));
   const { requests: shakes, extensions, protocols } = frames.handshake;

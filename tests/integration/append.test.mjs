@@ -1,24 +1,27 @@
-// The endpoints that append one event: what each does, each refusal with nothing stored, and what
-// outlives restarts, crashes and full disks.
+// The endpoints that append one event: their effects, their refusals, which store nothing, and
+// their behaviour over restarts, crashes and full disks.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { binary, environment, folder, run, serve, within } from "../lib/khala.mjs";
+import { folder, run, serve, startVerb } from "../lib/khala.mjs";
+import { limitFileSize } from "../lib/machine.mjs";
 import { operate, refused } from "../lib/operator.mjs";
+import { events } from "../lib/samples.mjs";
+import { alter } from "../lib/store.mjs";
+import { until } from "../lib/wait.mjs";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const HASH = /^sha256:[0-9a-f]{64}$/;
 const IDS = ["01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-000000000002"];
 
-/** A run that is there for the test, with one event of its own. */
+/** Creates a run and answers the path of its events. */
 async function started(operator, run_id) {
   await operator.did("runs", { run_id }, 201);
   return `runs/${run_id}/events`;
 }
 
-test("a run is created with its first event, and has the shape of the protocol", async (t) => {
+test("creating a run appends its first event and answers the documented fields", async (t) => {
   const operator = await operate(t);
   const { run, event, deduplicated } = await operator.did("runs", {
     run_id: "r 1/ä", worker_id: "w1", thread_id: "t1", owner_user_id: "u1", org_id: "o1", metadata: { b: 1, a: [2] },
@@ -50,7 +53,7 @@ test("a run gets an id when it names none", async (t) => {
   assert.notEqual(again.run.run_id, run.run_id);
 });
 
-test("creating a run again is the same run, creating it otherwise is refused", async (t) => {
+test("creating a run again answers the same run, and another owner is refused", async (t) => {
   const operator = await operate(t);
   const first = await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
   const before = operator.stored();
@@ -61,7 +64,7 @@ test("creating a run again is the same run, creating it otherwise is refused", a
   await refused(operator, () => operator.post("runs", { run_id: "a", owner_user_id: "v" }), 409, "already_exists");
 });
 
-test("events follow each other in one chain, each answered alone", async (t) => {
+test("single appends form one hash chain", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "chain");
   let last = (await operator.events("chain"))[0];
@@ -77,7 +80,7 @@ test("events follow each other in one chain, each answered alone", async (t) => 
   assert.equal((await operator.events("chain")).length, 20);
 });
 
-test("shapes that are wrong are refused before anything is looked up", async (t) => {
+test("a malformed request is refused and stores nothing", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "s");
   const deep = `${"[".repeat(200)}${"]".repeat(200)}`;
@@ -124,7 +127,7 @@ test("shapes that are wrong are refused before anything is looked up", async (t)
   }
 });
 
-test("what is not there is not found", async (t) => {
+test("an append to an unknown entity is answered 404", async (t) => {
   const operator = await operate(t);
   await refused(operator, () => operator.post("runs/none/events", { event_type: "run.log" }), 404, "run_not_found");
   for (const path of ["heartbeat", "status", "events"]) {
@@ -136,7 +139,7 @@ test("what is not there is not found", async (t) => {
   assert.equal(headers.allow, "GET, HEAD");
 });
 
-test("an event id is used once, whatever the entity, and forgives a repetition", async (t) => {
+test("an event id is unique over all entities, and a repeated append is deduplicated", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "a");
   const others = await started(operator, "b");
@@ -151,13 +154,13 @@ test("an event id is used once, whatever the entity, and forgives a repetition",
   await refused(operator, () => operator.post(events, { ...sent, payload: { x: 2 } }), 409, "event_id_conflict");
   await refused(operator, () => operator.post(events, { ...sent, event_type: "run.other" }), 409, "event_id_conflict");
   await refused(operator, () => operator.post(others, sent), 409, "event_id_conflict");
-  // An id the server made is as taken as one that was given.
+  // An id that the server made is taken too.
   const { event } = await operator.did(events, { event_type: "run.log" });
   await refused(operator, () => operator.post(others, { event_type: "run.log", event_id: event.event_id }), 409,
     "event_id_conflict");
 });
 
-test("an idempotency key answers with the original, in its own entity", async (t) => {
+test("an idempotency key answers with the original event of its entity", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "a");
   const others = await started(operator, "b");
@@ -167,11 +170,11 @@ test("an idempotency key answers with the original, in its own entity", async (t
   assert.deepEqual(await operator.did(events, sent), { event: first.event, deduplicated: true });
   await refused(operator, () => operator.post(events, { ...sent, payload: { n: 2 } }), 409, "idempotency_key_conflict");
   assert.equal((await operator.did(others, sent)).deduplicated, false);
-  // The key is looked at before the expected sequence.
+  // The key is checked before the expected sequence.
   assert.equal((await operator.did(events, { ...sent, expected_previous_seq: 99 })).deduplicated, true);
 });
 
-test("the expected sequence must be the actual one", async (t) => {
+test("an append with another expected sequence is refused", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "a");
   const { body } = await refused(operator, () => operator.post(events, { event_type: "run.log", expected_previous_seq: 0 }),
@@ -181,12 +184,12 @@ test("the expected sequence must be the actual one", async (t) => {
   assert.equal((await operator.did(events, { event_type: "run.log", expected_previous_seq: 1 })).event.seq, 2);
 });
 
-test("the states of a run and what moves them", async (t) => {
+test("events move a run through its states", async (t) => {
   const operator = await operate(t);
   const finished = (status) => ({ event_type: "run.finished", payload: { status } });
   const cancel = { event_type: "run.cancel_requested" };
   const begin = { event_type: "run.started" };
-  // Each row: what happens, then the state; a state of null is refused.
+  // Each row lists events and the state after each; null means that the event is refused.
   const paths = [
     [[begin, "running"], [begin, "running"]],
     [[cancel, "canceling"], [cancel, null], [begin, null], [finished("succeeded"), null], [finished("canceled"), "canceled"]],
@@ -207,7 +210,7 @@ test("the states of a run and what moves them", async (t) => {
   }
 });
 
-test("a publisher that is too fast is told when to come back", async (t) => {
+test("a publisher above the rate limit is told when to retry", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "5" } });
   const events = await started(operator, "fast");
   const other = await started(operator, "calm");
@@ -231,7 +234,7 @@ test("a publisher that is too fast is told when to come back", async (t) => {
   await operator.did(other, { event_type: "run.log" });
 });
 
-test("a payload may be as large as its class allows, and no larger", async (t) => {
+test("a payload above the limit of its class is refused", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "large");
   const payload = (bytes) => ({ x: "y".repeat(bytes - '{"x":""}'.length) });
@@ -247,7 +250,7 @@ test("a payload may be as large as its class allows, and no larger", async (t) =
   await refused(operator, () => operator.post(events, " ".repeat(1 << 20) + "{}"), 413, "payload_too_large");
 });
 
-test("a larger payload limit lets larger bodies in", async (t) => {
+test("a larger payload limit also admits larger request bodies", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_MAX_PAYLOAD_BYTES: "3000000" } });
   const events = await started(operator, "huge");
   const payload = { x: "y".repeat(2_900_000) };
@@ -258,7 +261,7 @@ test("a larger payload limit lets larger bodies in", async (t) => {
   assert.equal((await operator.events("huge")).length, 3);
 });
 
-test("a worker's life, by its endpoints", async (t) => {
+test("the worker endpoints register, update and stop a worker", async (t) => {
   const operator = await operate(t);
   const made = await operator.did("workers", { owner_user_id: "u" }, 201);
   assert.match(made.worker.worker_id, /^codexw_/);
@@ -291,7 +294,7 @@ test("a worker's life, by its endpoints", async (t) => {
     "worker.status_changed", "worker.output", "worker.status_changed"]);
 });
 
-test("registering a worker again", async (t) => {
+test("registering a worker again revives it, and another owner is refused", async (t) => {
   const operator = await operate(t);
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
   const before = operator.stored();
@@ -311,7 +314,7 @@ test("registering a worker again", async (t) => {
   assert.equal(event.seq, 4);
 });
 
-test("what a worker refuses", async (t) => {
+test("the worker endpoints refuse invalid requests", async (t) => {
   const operator = await operate(t);
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
   const cases = [
@@ -331,7 +334,7 @@ test("what a worker refuses", async (t) => {
   for (const [path, body, status, code] of cases) await refused(operator, () => operator.post(path, body), status, code);
 });
 
-test("notifications and application topics", async (t) => {
+test("notifications and application topics accept events, and projected topics do not", async (t) => {
   const operator = await operate(t);
   const { event } = await operator.did("notifications", { payload: { text: "hi" } });
   assert.equal(event.entity, "topic");
@@ -348,7 +351,7 @@ test("notifications and application topics", async (t) => {
   await refused(operator, () => operator.post(`topics/${"x".repeat(513)}/events`, { event_type: "x" }), 400, "invalid_topic");
 });
 
-test("nobody gets in without the operator key", async (t) => {
+test("operator routes refuse requests without the operator key", async (t) => {
   const operator = await operate(t);
   await started(operator, "a");
   const ask = (authorization, method = "POST", path = "runs/a/events") => operator.ask(method, path,
@@ -374,7 +377,7 @@ test("nobody gets in without the operator key", async (t) => {
   assert.equal((await operator.ask("GET", "/healthz/ready", undefined, { authorization: "" })).status, 200);
 });
 
-test("the operator key: given, or made for its owner only, and never in the log", async (t) => {
+test("the operator key is given or generated, readable by its owner only, and never logged", async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
   assert.equal(statSync(join(data, "operator.key")).mode & 0o777, 0o600);
@@ -391,7 +394,7 @@ test("the operator key: given, or made for its owner only, and never in the log"
   assert.ok(!`${given.out}${given.log}`.includes("given-by-the-test"));
 });
 
-test("the same id and the same key across a restart", async (t) => {
+test("event ids and idempotency keys deduplicate across a restart", async (t) => {
   const data = folder(t);
   const settings = {};
   let operator = await operate(t, { data, settings });
@@ -414,7 +417,7 @@ test("the same id and the same key across a restart", async (t) => {
   assert.equal(next.event.prev_hash, made.event.event_hash);
 });
 
-test("what was acknowledged is there after kill -9", async (t) => {
+test("acknowledged events survive kill -9", async (t) => {
   const data = folder(t);
   let operator = await operate(t, { data });
   const runs = ["k0", "k1", "k2", "k3"];
@@ -428,7 +431,7 @@ test("what was acknowledged is there after kill -9", async (t) => {
     }
   };
   const publishers = runs.map(publish);
-  while (acknowledged.length < 400) await new Promise(setImmediate);
+  await until(() => acknowledged.length >= 400, "400 acknowledgements");
   await operator.server.crash();
   crashed = true;
   await Promise.all(publishers);
@@ -447,15 +450,14 @@ test("what was acknowledged is there after kill -9", async (t) => {
   for (const event of acknowledged) assert.deepEqual(stored.get(event.event_id), event);
 });
 
-test("a full disk is answered, harms nothing, and is got over", async (t) => {
+test("a full disk makes appends answer 503, and the server recovers when there is room", async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
   const events = await started(operator, "disk");
   const payload = { x: "y".repeat(200_000) };
   await operator.did(events, { event_type: "run.log", payload });
-  const limit = (bytes) => execFileSync("prlimit", [`--pid=${operator.server.child.pid}`, `--fsize=${bytes}:unlimited`]);
-  // No file may grow beyond what it is now.
-  limit(Math.max(...["khala.db", "khala.db-wal"].map((name) => statSync(join(data, name)).size)));
+  // No file may grow beyond its current size.
+  limitFileSize(operator.server, Math.max(...["khala.db", "khala.db-wal"].map((name) => statSync(join(data, name)).size)));
   let full = null;
   let count = (await operator.read("runs/disk")).run.latest_seq;
   for (let i = 0; i < 200 && !full; i++) {
@@ -469,13 +471,11 @@ test("a full disk is answered, harms nothing, and is got over", async (t) => {
   assert.equal(full.headers["retry-after"], "1");
   assert.equal((await operator.get("/healthz/ready")).status, 503);
   assert.equal((await operator.read("runs/disk")).run.latest_seq, count);
-  limit("unlimited");
-  let recovered;
-  const tried = async () => {
-    do recovered = await operator.post(events, { event_type: "run.log", payload });
-    while (recovered.status === 503);
-  };
-  await within(tried(), "the recovery");
+  limitFileSize(operator.server, "unlimited");
+  const recovered = await until(async () => {
+    const response = await operator.post(events, { event_type: "run.log", payload });
+    return response.status !== 503 && response;
+  }, "the recovery");
   assert.equal(recovered.status, 200, recovered.body);
   assert.equal(JSON.parse(recovered.body).event.seq, count + 1);
   assert.equal((await operator.get("/healthz/ready")).status, 200);
@@ -484,7 +484,7 @@ test("a full disk is answered, harms nothing, and is got over", async (t) => {
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
 });
 
-test("more than may wait for the writer is answered, not piled up", async (t) => {
+test("appends beyond the writer queue are answered 503", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WRITER_QUEUE_MAX: "1" } });
   await started(operator, "q");
   const answers = await Promise.all(Array.from({ length: 300 }, (_, i) =>
@@ -499,7 +499,7 @@ test("more than may wait for the writer is answered, not piled up", async (t) =>
   assert.equal((await operator.events("q")).length, 1 + done.length);
 });
 
-test("a second server on the same data folder is refused, the first goes on", async (t) => {
+test("a second server on the same data folder is refused, and the first keeps serving", async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
   const second = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]);
@@ -509,7 +509,7 @@ test("a second server on the same data folder is refused, the first goes on", as
   await started(operator, "still");
 });
 
-test("a store that cannot be used is refused with the reason", (t) => {
+test("the server refuses an unusable store and says why", (t) => {
   const damaged = folder(t);
   writeFileSync(join(damaged, "khala.db"), "this is not a database, and was never one".repeat(100));
   const done = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", damaged]);
@@ -522,12 +522,12 @@ test("a store that cannot be used is refused with the reason", (t) => {
   assert.match(inFile.problem, /^khala: \S/m);
 });
 
-test("a store whose log is damaged is refused as that", async (t) => {
+test("the server refuses a store whose log is damaged", async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
   await started(operator, "a");
   await operator.server.stop();
-  execFileSync("sqlite3", [join(data, "khala.db"), "UPDATE events SET cursor = x'00'"]);
+  alter(data, "UPDATE events SET cursor = x'00'");
   const done = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]);
   assert.equal(done.code, 3);
   assert.match(done.problem, /^khala: the store in .* is damaged: 'khala verify' names the place; restore a backup$/m);
@@ -535,7 +535,7 @@ test("a store whose log is damaged is refused as that", async (t) => {
   assert.equal(verified.code, 1, verified.problem);
 });
 
-test("a request under way when the server is asked to end is answered", async (t) => {
+test("a request under way at SIGTERM is answered", async (t) => {
   const operator = await operate(t);
   const events = await started(operator, "a");
   const { request, answer } = operator.begin("POST", events, { "content-length": "60" });
@@ -595,7 +595,7 @@ test("the command line appends and reads", async (t) => {
   assert.equal(khala(["get", "drift", "--json"]).out, "{\"drift\":[]}\n");
 });
 
-test("the command line finds the server by its own settings", async (t) => {
+test("the command line finds the server by the server's settings", async (t) => {
   const operator = await operate(t);
   const settings = { RUNTIME_BIND_ADDR: `127.0.0.1:${operator.server.port}`, KHALA_DATA_DIR: operator.data };
   const there = run(["append", "--run", "here", "--create", "--type", "run.log"], { settings });
@@ -604,11 +604,11 @@ test("the command line finds the server by its own settings", async (t) => {
   assert.equal(run(["get", "run", "here"], { settings: { ...settings, RUNTIME_BIND_ADDR: "x".repeat(600) } }).code, 2);
 });
 
-test("the command line appends a batch, from a file and as it comes", async (t) => {
+test("the command line appends a batch from a file, and line by line from stdin", async (t) => {
   const operator = await operate(t);
   const settings = { KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data };
   await started(operator, "b");
-  const lines = Array.from({ length: 3000 }, (_, i) => JSON.stringify({ run_id: "b", event_type: "run.log", payload: { i } }));
+  const lines = events(3000, { run_id: "b" }).map((event) => JSON.stringify(event));
   const file = join(folder(t), "batch.ndjson");
   writeFileSync(file, lines.join("\n"));
   const done = run(["append", "--batch", file], { settings });
@@ -619,25 +619,17 @@ test("the command line appends a batch, from a file and as it comes", async (t) 
   assert.match(mixed.problem, /^item 1: 400 .*invalid_json/m);
   assert.match(mixed.problem, /^item 2: 404 .*run_not_found/m);
 
-  // Each line is answered when it comes, not when the last has come.
-  const child = spawn(binary, ["append", "--batch", "-", "--json"], { env: environment(settings), stdio: ["pipe", "pipe", "inherit"] });
-  t.after(() => child.kill("SIGKILL"));
-  let out = "";
-  let grew = () => {};
-  child.stdout.on("data", (data) => { out += data; grew(); });
+  // Each line is answered before the next one is sent.
+  const verb = startVerb(t, ["append", "--batch", "-", "--json"], { settings, input: "pipe" });
   for (let i = 1; i <= 3; i++) {
-    child.stdin.write(`${lines[i]}\n`);
-    await within(new Promise((resolve) => {
-      grew = () => out.split("\n").length > i && resolve();
-      grew();
-    }), `the answer to line ${i}`);
+    verb.child.stdin.write(`${lines[i]}\n`);
+    await verb.until(() => verb.lines.length >= i, `the answer to line ${i}`);
   }
-  child.stdin.end();
-  const code = await within(new Promise((resolve) => child.on("close", resolve)), "the end");
-  assert.equal(code, 0);
+  verb.child.stdin.end();
+  assert.equal((await verb.end()).code, 0, verb.log);
 });
 
-test("migrate makes a store that serve takes, and may be run again", async (t) => {
+test("migrate makes a store that serve opens, and may run twice", async (t) => {
   const data = join(folder(t), "new");
   for (let i = 0; i < 2; i++) {
     const { code, out } = run(["migrate", "--data-dir", data]);

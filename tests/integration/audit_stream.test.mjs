@@ -1,40 +1,21 @@
-// The whole log followed: as an event stream and as the audit socket, over the real binary.
+// Followers of the whole log: the event stream and the audit socket.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { EventSource } from "eventsource";
-import { connect, folder, within } from "../lib/khala.mjs";
-import { operate } from "../lib/operator.mjs";
-import { Socket, closeCode, frame, handshake } from "../lib/socket.mjs";
+import { folder, start } from "../lib/khala.mjs";
+import { operate, operateRun } from "../lib/operator.mjs";
+import { AUDIT_SOCKET } from "../lib/paths.mjs";
+import { events } from "../lib/samples.mjs";
+import { auditInit, Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { Received, repeat } from "../lib/wait.mjs";
+import { frame, PING, RawSocket, TEXT } from "../lib/websocket.mjs";
 
-const PATH = "/api/events/stream";
-const events = (count, run_id = "a", event_type = "run.log") =>
-  Array.from({ length: count }, (_, i) => ({ run_id, event_type, payload: { i } }));
-
-const init = (operator, more = {}) => ({ type: "init", version: 1, capability: operator.reader, nonce: randomUUID(),
-  ts: Date.now(), ...more });
-
-async function audit(operator, more = {}, path = PATH, options = {}) {
-  const socket = await Socket.open(operator, path, options);
-  socket.say(init(operator, more));
-  return socket;
-}
+const audit = (operator, more, options) => Socket.audit(operator, operator.reader, more, options);
 
 const sse = (operator, query = "", headers = {}) =>
   Stream.open(operator, `/events${query}`, { authorization: `Bearer ${operator.reader}`, ...headers });
-
-/** All of the log, by its pages. */
-async function log(operator) {
-  const all = [];
-  for (let query = ""; ;) {
-    const page = await operator.read(`/api/events?limit=200${query}`);
-    all.push(...page.items);
-    if (!page.has_more) return all;
-    query = `&after_cursor=${page.next_cursor}`;
-  }
-}
 
 async function fill(operator, count = 600) {
   await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
@@ -43,12 +24,12 @@ async function fill(operator, count = 600) {
   await operator.batch(events(count));
 }
 
-test("the audit socket acknowledges, replays, says so, and follows", async (t) => {
+test("the audit socket acknowledges, replays, announces the end of the replay, and follows", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
   await fill(operator);
   const socket = await audit(operator);
   await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
-  const all = await log(operator);
+  const all = await operator.log();
   const [ack] = socket.messages;
   assert.equal(ack.type, "init_ack");
   assert.match(ack.session_id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
@@ -63,7 +44,7 @@ test("the audit socket acknowledges, replays, says so, and follows", async (t) =
   assert.equal(socket.messages[complete].cursor, all.at(-1).cursor);
   await operator.batch(events(30));
   await socket.until((one) => one.of("event").length === all.length + 30, "what is live");
-  const now = await log(operator);
+  const now = await operator.log();
   assert.deepEqual(socket.of("event").map((one) => one.event), now);
   const last = now.at(-1).cursor;
   await socket.until((one) => one.of("heartbeat").some((beat) => beat.last_cursor === last), "a heartbeat");
@@ -72,28 +53,28 @@ test("the audit socket acknowledges, replays, says so, and follows", async (t) =
   assert.ok(socket.pings > 0);
 });
 
-test("an audit socket resumes behind its cursor: the message's wins over the address's", async (t) => {
+test("an audit socket resumes after its cursor, and the message's cursor wins over the query's", async (t) => {
   const operator = await operate(t);
   await fill(operator, 50);
-  const all = await log(operator);
+  const all = await operator.log();
   const cursors = all.map((one) => one.cursor);
-  const cases = [[{}, `${PATH}?after_cursor=${cursors[40]}`, 41], [{ after_cursor: cursors[45] }, PATH, 46],
-    [{ after_cursor: cursors[45] }, `${PATH}?after_cursor=${cursors[3]}`, 46], [{ after_cursor: null }, PATH, 0],
-    [{ after_cursor: cursors.at(-1) }, PATH, all.length]];
+  const cases = [[{}, `${AUDIT_SOCKET}?after_cursor=${cursors[40]}`, 41], [{ after_cursor: cursors[45] }, AUDIT_SOCKET, 46],
+    [{ after_cursor: cursors[45] }, `${AUDIT_SOCKET}?after_cursor=${cursors[3]}`, 46], [{ after_cursor: null }, AUDIT_SOCKET, 0],
+    [{ after_cursor: cursors.at(-1) }, AUDIT_SOCKET, all.length]];
   for (const [more, path, from] of cases) {
     for (const perMessageDeflate of [false, true]) {
-      const socket = await audit(operator, more, path, { perMessageDeflate });
+      const socket = await audit(operator, more, { path, perMessageDeflate });
       await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
       assert.deepEqual(socket.of("event").map((one) => one.event), all.slice(from));
       assert.equal(socket.of("replay_complete")[0].cursor, cursors.at(-1));
     }
   }
-  const error = await Socket.open(operator, `${PATH}?after_cursor=nonsense`).then(() => assert.fail(), (one) => one);
+  const error = await Socket.refused(operator, `${AUDIT_SOCKET}?after_cursor=nonsense`);
   assert.equal(error.status, 400);
   assert.equal(JSON.parse(error.body).error, "TALOS_INVALID_CURSOR");
 });
 
-test("an empty log is complete without a cursor, and its first event comes", async (t) => {
+test("an audit socket on an empty log completes its replay and receives the first event", async (t) => {
   const operator = await operate(t);
   const socket = await audit(operator);
   const stream = await sse(operator);
@@ -106,12 +87,12 @@ test("an empty log is complete without a cursor, and its first event comes", asy
   assert.deepEqual(stream.messages[0].data, event);
 });
 
-test("filters let through what was asked for, and the heartbeat covers the rest", async (t) => {
+test("filters pass the requested events, and heartbeats advance the cursor over the others", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
   await fill(operator, 300);
   await operator.did("runs", { run_id: "b" }, 201);
-  await operator.batch([...events(5, "b", "run.note"), ...events(5, "a", "run.note"), ...events(200, "a")]);
-  const all = await log(operator);
+  await operator.batch([...events(5, { run_id: "b", event_type: "run.note" }), ...events(5, { event_type: "run.note" }), ...events(200)]);
+  const all = await operator.log();
   const cases = [
     [{ event_types: ["run.note"] }, (one) => one.event_type === "run.note"],
     [{ entities: ["worker"] }, (one) => one.entity === "worker"],
@@ -130,17 +111,17 @@ test("filters let through what was asked for, and the heartbeat covers the rest"
   }
   const quiet = await audit(operator, { filters: { event_types: ["nothing"] } });
   await operator.batch(events(20));
-  const last = (await log(operator)).at(-1).cursor;
+  const last = (await operator.log()).at(-1).cursor;
   await quiet.until((one) => one.of("heartbeat").some((beat) => beat.last_cursor === last), "the cover");
   assert.deepEqual(quiet.of("event"), []);
 });
 
-test("what is no init closes with its code, after an error that says why", async (t) => {
+test("an invalid init message is answered with an error and a close code", async (t) => {
   const operator = await operate(t);
   const nonce = randomUUID();
   const first = await audit(operator, { nonce });
   await first.until((one) => one.of("init_ack").length === 1, "the first use");
-  const good = init(operator);
+  const good = auditInit(operator.reader);
   const cases = [
     ["hello", "INVALID_MESSAGE", 4003],
     ["[]", "INVALID_MESSAGE", 4003],
@@ -164,7 +145,7 @@ test("what is no init closes with its code, after an error that says why", async
     [{ ...good, nonce }, "AUTH_FAILED", 4001],
   ];
   for (const [message, code, close] of cases) {
-    const socket = await Socket.open(operator, PATH);
+    const socket = await Socket.open(operator, AUDIT_SOCKET);
     socket.say(message);
     await socket.until((one) => one.closed, "the close");
     assert.equal(socket.closed.code, close, JSON.stringify(message));
@@ -174,50 +155,43 @@ test("what is no init closes with its code, after an error that says why", async
     assert.match(socket.messages[0].message, /^[A-Z].*\.$/);
     assert.ok(socket.messages[0].details.reason.length > 0);
   }
-  // A refused capability did not use the nonce up; a clock off by less than the skew is fine.
+  // A refused capability does not use up the nonce, and a small clock skew is accepted.
   const late = await audit(operator, { nonce: good.nonce, ts: Date.now() - 290_000 });
   await late.until((one) => one.of("init_ack").length === 1, "the acknowledgement");
-  late.say(init(operator));
+  late.say(auditInit(operator.reader));
   await late.until((one) => one.closed, "the close");
   assert.equal(late.closed.code, 4003);
 });
 
-test("an audit socket that does not say who it is is closed in time, also when it babbles", async (t) => {
+test("an audit socket without an init message is closed in time, also if it sends pings", async (t) => {
   const operator = await operate(t, { settings: { KHALA_AUDIT_INIT_TIMEOUT_MS: "300", KHALA_HEARTBEAT_MS: "20" } });
-  const silent = await Socket.open(operator, PATH);
-  const babbling = await connect(operator.server);
-  await babbling.send(handshake(PATH));
-  const babble = setInterval(() => babbling.socket.write(frame(9, "still here")), 20);
-  t.after(() => clearInterval(babble));
+  const silent = await Socket.open(operator, AUDIT_SOCKET);
+  const babbling = await RawSocket.open(operator, { path: AUDIT_SOCKET, join: false });
+  repeat(t, 20, () => babbling.peer.socket.write(frame(PING, "still here")));
   await silent.until((one) => one.closed, "the close");
   assert.equal(silent.closed.code, 4003);
   assert.deepEqual(silent.messages.map((one) => [one.type, one.code]), [["error", "INVALID_MESSAGE"]]);
-  assert.equal(closeCode(await babbling.rest()), 4003);
-  const binary = await Socket.open(operator, PATH);
+  assert.equal((await babbling.closed()).code, 4003);
+  const binary = await Socket.open(operator, AUDIT_SOCKET);
   binary.ws.send(Buffer.from([1, 2, 3]));
   await binary.until((one) => one.closed, "the close");
   assert.equal(binary.closed.code, 4003);
   assert.deepEqual(binary.messages.map((one) => [one.type, one.code]), [["error", "INVALID_MESSAGE"]]);
 });
 
-test("who has not said who it is has no more room for that than a head", async (t) => {
+test("an unauthenticated audit socket may send at most one request head of bytes", async (t) => {
   const operator = await operate(t, { settings: { KHALA_AUDIT_INIT_TIMEOUT_MS: "600000" } });
-  const peer = await connect(operator.server);
-  await peer.send(handshake(PATH));
-  await peer.send(frame(1, "", { size: 16385 }));
-  assert.equal(closeCode(await peer.rest()), 1009);
+  const raw = await RawSocket.open(operator, { path: AUDIT_SOCKET, join: false });
+  await raw.send(frame(TEXT, "", { size: 16385 }));
+  assert.equal((await raw.closed()).code, 1009);
   const filters = { event_types: Array.from({ length: 64 }, (_, i) => `${"t".repeat(60)}${i}`) };
   const socket = await audit(operator, { filters });
   await socket.until((one) => one.of("init_ack").length === 1, "the answer to a long init");
 });
 
-test("an audit socket that stops reading is told where to resume, and resumes", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "500" } });
-  await operator.did("runs", { run_id: "a" }, 201);
-  for (let i = 0; i < 4; i++) {
-    await operator.batch(Array.from({ length: 500 }, () => ({ run_id: "a", event_type: "run.log",
-      payload: { text: "x".repeat(10000) } })));
-  }
+test("an audit socket that stops reading is closed with a position from which it resumes", async (t) => {
+  const operator = await operateRun(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "150" } });
+  for (let i = 0; i < 4; i++) await operator.batch(events(500, { payload: () => ({ text: "x".repeat(10000) }) }));
   const stuck = await audit(operator);
   await stuck.until((one) => one.of("event").length > 0, "a beginning");
   stuck.pause();
@@ -233,17 +207,16 @@ test("an audit socket that stops reading is told where to resume, and resumes", 
   assert.ok(error.details.reconnect_after_ms >= 400);
   const resumed = await audit(operator, { after_cursor: error.details.resume_after });
   await resumed.until((one) => one.of("replay_complete").length === 1, "the rest");
-  const all = await log(operator);
+  const all = await operator.log();
   assert.deepEqual([...seen, ...resumed.of("event")].map((one) => one.cursor), all.map((one) => one.cursor));
 });
 
-test("a server that ends says when to come back", async (t) => {
+test("an audit socket learns from an ending server when to reconnect", async (t) => {
   const operator = await operate(t);
   const { event } = await operator.did("runs", { run_id: "a" }, 201);
   const socket = await audit(operator);
   await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
   await operator.server.stop();
-  operator.server.crashed = true;
   await socket.until((one) => one.closed, "the close");
   assert.deepEqual(socket.closed, { code: 1012, reason: `resume_after ${event.cursor}` });
   const last = socket.messages.at(-1);
@@ -252,10 +225,10 @@ test("a server that ends says when to come back", async (t) => {
   assert.equal(last.resume_after, event.cursor);
 });
 
-test("an audit socket that is closed for its silence or its words is told where to resume", async (t) => {
+test("an audit socket closed for silence or a wrong message receives its position", async (t) => {
   const operator = await operate(t, { settings: { KHALA_SILENCE_TIMEOUT_MS: "300" } });
   const { event } = await operator.did("runs", { run_id: "a" }, 201);
-  const silent = await audit(operator, {}, PATH, { autoPong: false });
+  const silent = await audit(operator, {}, { autoPong: false });
   await silent.until((one) => one.closed, "the close");
   assert.deepEqual(silent.closed, { code: 1001, reason: `resume_after ${event.cursor}` });
   const last = silent.messages.at(-1);
@@ -267,18 +240,18 @@ test("an audit socket that is closed for its silence or its words is told where 
   assert.deepEqual([loud.messages.at(-1).type, loud.messages.at(-1).details.resume_after], ["error", event.cursor]);
 });
 
-test("the log as an event stream replays, follows, and resumes by id; the header wins", async (t) => {
+test("the event stream of the log replays, follows and resumes by id, and the header wins over the query", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
   await fill(operator);
   const stream = await sse(operator);
-  const all = await log(operator);
+  const all = await operator.log();
   await stream.until((one) => one.messages.length === all.length, "the replay");
   assert.deepEqual(stream.messages.map((one) => one.data), all);
   for (const one of stream.messages) assert.equal(one.id, one.data.cursor);
   await operator.batch(events(20));
   await stream.until((one) => one.messages.length === all.length + 20, "what is live");
   await stream.until((one) => one.comments > 0, "a heartbeat");
-  const now = await log(operator);
+  const now = await operator.log();
   const at = now[600].cursor;
   const resumed = await sse(operator, `?after_cursor=${now[3].cursor}`, { "last-event-id": at });
   await resumed.until((one) => one.messages.length === now.length - 601, "the rest");
@@ -294,7 +267,7 @@ test("the log as an event stream replays, follows, and resumes by id; the header
   assert.equal((await operator.ask("GET", "/events", undefined, { authorization: "" })).status, 401);
 });
 
-test("the log followed from its head shows only what comes, and says where that is", async (t) => {
+test("the event stream from the head of the log names its position and sends only new events", async (t) => {
   const operator = await operate(t);
   await fill(operator, 20);
   const stream = await sse(operator, "?from=head");
@@ -302,18 +275,18 @@ test("the log followed from its head shows only what comes, and says where that 
   assert.equal(stream.events[0].type, "bootstrap");
   const { after_cursor } = stream.events[0].data;
   assert.equal(stream.events[0].id, after_cursor, "an EventSource that comes back misses nothing");
-  const before = (await log(operator)).length;
+  const before = (await operator.log()).length;
   await operator.batch(events(5));
-  const all = await log(operator);
+  const all = await operator.log();
   await stream.until((one) => one.messages.length === 5, "what comes");
   assert.deepEqual(stream.messages.map((one) => one.data), all.slice(before));
-  // The place it named is one to resume from: nothing that came is lost.
+  // A stream that resumes from the named position receives the same events.
   const again = await sse(operator, `?after_cursor=${after_cursor}`);
   await again.until((one) => one.messages.length === 5, "the same");
   assert.deepEqual(again.messages.map((one) => one.data), all.slice(before));
 });
 
-test("behind a cursor of the future nothing comes, as in a list", async (t) => {
+test("a cursor in the future receives no events, as in a list", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
   await fill(operator, 5);
   const future = Buffer.from(`9007199254740991:ffffffff-ffff-7fff-bfff-ffffffffffff`).toString("base64url");
@@ -333,34 +306,24 @@ test("the npm EventSource follows the log over a crash of the server", async (t)
   const data = folder(t);
   const first = await operate(t, { data });
   await fill(first, 100);
-  const seen = [];
-  const watchers = new Set();
+  const seen = new Received();
   const source = new EventSource(`${first.server.url}/events?token=${first.reader}`);
   t.after(() => source.close());
   source.onmessage = (message) => {
-    seen.push({ id: message.lastEventId, ...JSON.parse(message.data) });
-    for (const watcher of [...watchers]) watcher();
+    seen.add({ id: message.lastEventId, ...JSON.parse(message.data) });
   };
-  const until = (ready, what) => {
-    let watcher;
-    return within(new Promise((resolve) => {
-      watcher = () => ready() && resolve();
-      watchers.add(watcher);
-      watcher();
-    }), what).finally(() => watchers.delete(watcher));
-  };
-  await until(() => seen.length === 103, "the replay");
+  await seen.until(() => seen.all.length === 103, "the replay");
   const { port } = first.server;
   await first.server.crash();
   const second = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
   await second.batch(events(50));
-  await until(() => seen.length >= 153, "the rest");
-  const all = await log(second);
-  assert.deepEqual(seen.map((one) => one.cursor), all.map((one) => one.cursor));
-  assert.deepEqual(seen.map((one) => one.id), all.map((one) => one.cursor));
+  await seen.until(() => seen.all.length >= 153, "the rest");
+  const all = await second.log();
+  assert.deepEqual(seen.all.map((one) => one.cursor), all.map((one) => one.cursor));
+  assert.deepEqual(seen.all.map((one) => one.id), all.map((one) => one.cursor));
 });
 
-test("followers of the log that begin anywhere while events come see no gap", async (t) => {
+test("followers of the log that start at any cursor during appends see no gap", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WINDOW_FRAMES_MAX: "128" } });
   await operator.did("runs", { run_id: "a" }, 201);
   const followers = [];
@@ -371,7 +334,7 @@ test("followers of the log that begin anywhere while events come see no gap", as
     followers.push({ after, of: i % 2 ? await sse(operator, `?after_cursor=${after}`) : await audit(operator, { after_cursor: after }) });
     await written;
   }
-  const all = (await log(operator)).map((one) => one.cursor);
+  const all = (await operator.log()).map((one) => one.cursor);
   for (const { after, of } of followers) {
     const cursors = () => (of.messages.map((one) => (one.data ?? one)).filter((one) => one.cursor && one.type !== "replay_complete").map((one) => one.cursor));
     await of.until(() => cursors().at(-1) === all.at(-1), "the head");
@@ -379,21 +342,21 @@ test("followers of the log that begin anywhere while events come see no gap", as
   }
 });
 
-test("a page of another origin gets no handshake, though its token would come later", async (t) => {
+test("the audit socket refuses another origin before the token is sent", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_ALLOWED_ORIGINS: "https://app.example" } });
-  const refused = await Socket.open(operator, "/api/events/stream", { origin: "https://evil.example" }).then(() => assert.fail(), (error) => error);
+  const refused = await Socket.refused(operator, AUDIT_SOCKET, { origin: "https://evil.example" });
   assert.equal(refused.status, 403);
   assert.equal(JSON.parse(refused.body).error, "origin_not_allowed");
-  await Socket.open(operator, "/api/events/stream", { origin: "https://app.example" });
-  await Socket.open(operator, "/api/events/stream");
+  await Socket.open(operator, AUDIT_SOCKET, { origin: "https://app.example" });
+  await Socket.open(operator, AUDIT_SOCKET);
 });
 
-test("curl reads the log as it is", async (t) => {
+test("curl reads the event stream of the log", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
-  const [event] = await log(operator);
-  const done = spawnSync("curl", ["-sN", "--max-time", "1", "-H", `Authorization: Bearer ${operator.reader}`,
-    `${operator.server.url}/events`], { encoding: "utf8" });
-  assert.match(done.stdout, /^retry: \d+\n\n/);
-  assert.equal(done.stdout.split("\n\n")[1], `id: ${event.cursor}\ndata: ${JSON.stringify(event)}`);
+  const [event] = await operator.log();
+  const curl = start(t, ["curl", "-sN", "-H", `Authorization: Bearer ${operator.reader}`, `${operator.server.url}/events`]);
+  await curl.saw("out", /data: .*\n\n/);
+  assert.match(curl.out, /^retry: \d+\n\n/);
+  assert.equal(curl.out.split("\n\n")[1], `id: ${event.cursor}\ndata: ${JSON.stringify(event)}`);
 });

@@ -1,38 +1,28 @@
-// Backup beside a running server, restore under a new epoch, and what is left when either is killed.
+// Backup beside a running server, restore under a new epoch, and the files left when either is killed.
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   chmodSync, closeSync, copyFileSync, existsSync, openSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync, writeSync,
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { binary, environment, folder, run, within } from "../lib/khala.mjs";
-import { operate, sql } from "../lib/operator.mjs";
+import { binary, environment, folder, run, startVerb } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { streamPath } from "../lib/paths.mjs";
+import { events } from "../lib/samples.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { holdReader, sql } from "../lib/store.mjs";
+import { repeat } from "../lib/wait.mjs";
 
 const KILLS = 8;
 const FIRST_SCHEMA = new URL("../../src/store/sqlite/migrations/0001_log.sql", import.meta.url);
 const epoch = (data) => sql(data, "SELECT value FROM meta WHERE name = 'epoch'");
 const count = (data) => Number(sql(data, "SELECT count(*) FROM events"));
-const log = (data, last) => execFileSync("sqlite3", ["-readonly", join(data, "khala.db"),
-  `SELECT log_id, hex(event_hash) FROM events WHERE log_id <= ${last} ORDER BY log_id`], { maxBuffer: 1 << 28 }).toString();
+const log = (data, last) => sql(data, `SELECT log_id, hex(event_hash) FROM events WHERE log_id <= ${last} ORDER BY log_id`);
 const change = (file, query) => execFileSync("sqlite3", [file, query]);
+const items = (size) => events(size, { run_id: "load", payload: (n) => ({ n, text: "x".repeat(200) }) });
 
-/** A verb that runs while the test goes on. */
-function start(args) {
-  const child = spawn(binary, args, { env: environment(), stdio: ["ignore", "pipe", "pipe"] });
-  const verb = { child, out: "", problem: "" };
-  child.stdout.on("data", (data) => { verb.out += data; });
-  child.stderr.on("data", (data) => { verb.problem += data; });
-  verb.ended = within(new Promise((resolve) => child.on("close", (code, signal) => resolve({ code, signal }))), args[0]);
-  return verb;
-}
-
-function items(size, run_id = "load") {
-  return Array.from({ length: size }, (_, n) => ({ run_id, event_type: "run.log", payload: { n, text: "x".repeat(200) } }));
-}
-
-/** A data folder with so many events, its server stopped. */
+/** A data folder with so many events, whose server has stopped. */
 async function stored(t, size) {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "load" }, 201);
@@ -40,7 +30,6 @@ async function stored(t, size) {
     for (const answer of await operator.batch(items(Math.min(left, 1000)))) assert.equal(answer.status, 200);
   }
   await operator.server.stop();
-  operator.server.crashed = true; // it has stopped; nothing is left to stop
   assert.equal(count(operator.data), size);
   return operator.data;
 }
@@ -51,7 +40,7 @@ function backup(data, file) {
   return JSON.parse(out);
 }
 
-test("a backup under load is a prefix of the log, and lives on elsewhere under another epoch", async (t) => {
+test("a backup under load is a prefix of the log, and its restore has another epoch", async (t) => {
   const operator = await operate(t);
   const file = join(folder(t), "backup.db");
   const elsewhere = join(folder(t), "elsewhere");
@@ -62,12 +51,12 @@ test("a backup under load is a prefix of the log, and lives on elsewhere under a
   const load = (async () => {
     for (; loading; sent++) await operator.batch(items(50));
   })();
-  const verb = start(["backup", file, "--data-dir", operator.data, "--json"]);
-  const { code } = await verb.ended;
+  const verb = startVerb(t, ["backup", file, "--data-dir", operator.data, "--json"]);
+  const { code } = await verb.end();
   const during = sent;
   loading = false;
   await load;
-  assert.equal(code, 0, verb.problem);
+  assert.equal(code, 0, verb.log);
   const said = JSON.parse(verb.out);
   assert.ok(said.events >= 20_001 && during > 0, `${said.events} events, ${during} batches meanwhile`);
   assert.equal(said.bytes, statSync(file).size);
@@ -87,7 +76,7 @@ test("a backup under load is a prefix of the log, and lives on elsewhere under a
   assert.equal(event.seq, said.events + 1);
 });
 
-test("a backup replaces no file, unless it is told to", async (t) => {
+test("a backup replaces an existing file only with --force", async (t) => {
   const data = await stored(t, 10);
   const file = join(folder(t), "backup.db");
   writeFileSync(file, "precious");
@@ -101,7 +90,7 @@ test("a backup replaces no file, unless it is told to", async (t) => {
   assert.deepEqual(readdirSync(join(file, "..")), ["backup.db"]);
 });
 
-test("a backup that cannot be written leaves nothing", async (t) => {
+test("a backup that cannot be written leaves no file", async (t) => {
   const data = await stored(t, 1000);
   const place = folder(t);
   const full = execFileSync("bash", ["-c", 'prlimit --fsize=65536 "$0" backup "$1" --data-dir "$2" 2>&1; echo "code $?"',
@@ -113,7 +102,7 @@ test("a backup that cannot be written leaves nothing", async (t) => {
   assert.deepEqual(readdirSync(place), []);
 });
 
-test("a backup puts no file in the place of a pipe, a device or a folder", async (t) => {
+test("a backup does not replace a pipe or a folder", async (t) => {
   const operator = await operate(t);
   const place = folder(t);
   execFileSync("mkfifo", [join(place, "pipe")]);
@@ -128,7 +117,7 @@ test("a backup puts no file in the place of a pipe, a device or a folder", async
   assert.deepEqual(readdirSync(place), ["pipe"]);
 });
 
-test("a backup does not take a file of the store for its own", async (t) => {
+test("a backup does not overwrite a file of the store", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "one" }, 201);
   const before = readdirSync(operator.data).sort();
@@ -144,7 +133,7 @@ test("a backup does not take a file of the store for its own", async (t) => {
   assert.equal(backup(operator.data, join(operator.data, "beside.db")).events, 2);
 });
 
-test("a backup holds what was revoked and used up, and no key", async (t) => {
+test("a backup contains revocations and used tokens, and no key", async (t) => {
   const secret = "0123456789abcdef0123456789abcdef";
   const settings = { RUNTIME_SYNC_TOKEN_SIGNING_KEY: secret, RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" };
   const key = { kid: "sync-auth-v1", k: Buffer.from(secret).toString("base64url") };
@@ -152,11 +141,10 @@ test("a backup holds what was revoked and used up, and no key", async (t) => {
   const sign = (claims) => operator.sign({ oa_sync_scopes: ["runtime.read_all"], ...claims }, key);
   const [lost, used, free] = [sign({ oa_session_id: "lost" }), sign({}), sign({})];
   const open = async (server, token) => {
-    const stream = await Stream.open({ server }, `/v1/topics/chat/sse?token=${token}`);
-    const pieces = [];
-    if (stream.status !== 200) for await (const piece of stream.response) pieces.push(piece);
+    const stream = await Stream.open({ server }, streamPath("chat", `token=${token}`));
+    if (stream.status !== 200) return (await stream.refused())[1];
     stream.close();
-    return stream.status === 200 ? 200 : JSON.parse(pieces.join("")).reason_code;
+    return 200;
   };
   assert.equal(await open(operator.server, used), 200);
   await operator.did("sync/sessions/revoke", { session_ids: ["lost"], reason: "test" });
@@ -173,7 +161,7 @@ test("a backup holds what was revoked and used up, and no key", async (t) => {
   assert.equal(await open(server, free), 200);
 });
 
-test("what a restore makes is its owner's alone, whatever the shell allows", async (t) => {
+test("restored files are readable by their owner only, whatever the umask", async (t) => {
   const data = await stored(t, 3);
   const place = folder(t);
   const done = spawnSync("bash", ["-c", 'umask 0; "$0" backup "$1" --data-dir "$2" && "$0" restore "$1" --data-dir "$3"',
@@ -185,40 +173,33 @@ test("what a restore makes is its owner's alone, whatever the shell allows", asy
   for (const name of readdirSync(join(place, "new"))) assert.equal(mode(join(place, "new", name)), 0o600, name);
 });
 
-test("a client that follows over a restore is told, and begins again by itself", async (t) => {
+test("a client that follows over a restore receives epoch_mismatch and starts again", async (t) => {
   const first = await operate(t);
   await first.did("runs", { run_id: "load" }, 201);
   await first.batch(items(4));
   const file = join(folder(t), "backup.db");
   const { port } = first.server;
-  const tail = start(["tail", "run:load:events", "--from-start", "--json", "--url", first.server.url, "--data-dir", first.data]);
-  t.after(() => tail.child.kill("SIGKILL"));
-  const printed = () => tail.out.trim().split("\n").filter(Boolean).map((line) => JSON.parse(line));
-  const came = (size) => within(new Promise((resolve) => {
-    const look = () => printed().length >= size && resolve();
-    tail.child.stdout.on("data", look);
-    look();
-  }), `${size} events`);
+  const tail = startVerb(t, ["tail", "run:load:events", "--from-start", "--json", "--url", first.server.url, "--data-dir", first.data]);
+  const printed = () => tail.lines.map((line) => JSON.parse(line));
+  const came = (size) => tail.until(() => tail.lines.length >= size, `${size} events`);
   await came(5);
   backup(first.data, file);
   await first.did("runs/load/events", { event_type: "run.lost" });
   await came(6);
   await first.server.stop();
-  first.server.crashed = true;
   assert.equal(run(["restore", file, "--data-dir", first.data]).code, 0);
   const second = await operate(t, { data: first.data, bind: `127.0.0.1:${port}` });
   await came(11);
   await second.did("runs/load/events", { event_type: "run.other" });
   await came(12);
-  tail.child.kill("SIGTERM");
-  assert.equal((await tail.ended).code, 0, tail.problem);
-  assert.match(tail.problem, /the cursor 6@\S+ is stale \["epoch_mismatch"\]/);
+  assert.equal((await tail.end("SIGTERM")).code, 0, tail.log);
+  assert.match(tail.log, /the cursor 6@\S+ is stale \["epoch_mismatch"\]/);
   const seen = printed();
   assert.deepEqual(seen.map(({ sequence }) => sequence), [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6]);
   assert.deepEqual([seen[5].kind, seen[11].kind], ["run.lost", "run.other"]);
 });
 
-test("a restore that runs out of disk leaves the store as it was", async (t) => {
+test("a restore that runs out of disk leaves the store unchanged", async (t) => {
   const large = await stored(t, 2000);
   const data = await stored(t, 5);
   const file = join(folder(t), "backup.db");
@@ -231,7 +212,7 @@ test("a restore that runs out of disk leaves the store as it was", async (t) => 
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
 });
 
-test("a backup of an older schema is brought up to date", async (t) => {
+test("a restored backup of an older schema is migrated", async (t) => {
   const data = await stored(t, 5);
   const file = join(folder(t), "backup.db");
   const [now, application] = [sql(data, "PRAGMA user_version"), sql(data, "PRAGMA application_id")];
@@ -246,14 +227,13 @@ test("a backup of an older schema is brought up to date", async (t) => {
   await operator.did("sync/sessions/revoke", { session_ids: ["a"], reason: "test" });
 });
 
-test("a restore keeps the store that was there, and that can be restored in turn", async (t) => {
+test("a restore keeps the replaced store, which can be restored in turn", async (t) => {
   const data = await stored(t, 20);
   const file = join(folder(t), "backup.db");
   const first = backup(data, file);
   const operator = await operate(t, { data });
   await operator.did("runs/load/events", { event_type: "run.log" });
   await operator.server.stop();
-  operator.server.crashed = true;
   const before = epoch(data);
 
   const said = JSON.parse(run(["restore", file, "--data-dir", data, "--json"]).out);
@@ -271,7 +251,7 @@ test("a restore keeps the store that was there, and that can be restored in turn
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
 });
 
-test("what is not a sound backup is refused, and the store stays as it was", async (t) => {
+test("a damaged or foreign backup is refused, and the store stays unchanged", async (t) => {
   const data = await stored(t, 400);
   const place = folder(t);
   const good = join(place, "good.db");
@@ -308,7 +288,7 @@ test("what is not a sound backup is refused, and the store stays as it was", asy
   }
 });
 
-test("a restore waits for nobody: not beside a server, nor beside a reader", async (t) => {
+test("a restore is refused while a server or a reader uses the store", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "load" }, 201);
   const file = join(folder(t), "backup.db");
@@ -317,13 +297,8 @@ test("a restore waits for nobody: not beside a server, nor beside a reader", asy
   assert.equal(served.code, 3);
   assert.match(served.problem, /is in use by another process \(pid \d+\)/);
   await operator.server.stop();
-  operator.server.crashed = true;
 
-  const reader = spawn("sqlite3", [join(operator.data, "khala.db")], { stdio: ["pipe", "pipe", "inherit"] });
-  t.after(() => reader.kill("SIGKILL"));
-  const reads = new Promise((resolve) => reader.stdout.once("data", resolve));
-  reader.stdin.write("BEGIN; SELECT count(*) FROM events;\n");
-  await within(reads, "the reader");
+  await holdReader(t, operator.data);
   const before = epoch(operator.data);
   const beside = run(["restore", file, "--data-dir", operator.data]);
   assert.equal(beside.code, 3);
@@ -331,7 +306,7 @@ test("a restore waits for nobody: not beside a server, nor beside a reader", asy
   assert.equal(epoch(operator.data), before);
 });
 
-test("a store too damaged to open is kept with its log, and replaced", async (t) => {
+test("a restore keeps a store that is too damaged to open, and replaces it", async (t) => {
   const data = await stored(t, 20);
   const file = join(folder(t), "backup.db");
   backup(data, file);
@@ -345,22 +320,22 @@ test("a store too damaged to open is kept with its log, and replaced", async (t)
   assert.match(run(["verify", "--data-dir", data]).out, /^20 events/);
 });
 
-/** Runs the verb once for its duration, then kills it at moments spread over it. */
-async function killed(args, check, prepare = () => {}) {
+/** Runs the verb once to learn how long it takes, then kills it at moments spread over that time. */
+async function killed(t, args, check, prepare = () => {}) {
   prepare();
   const begun = performance.now();
-  const whole = start(args);
-  assert.equal((await whole.ended).code, 0, whole.problem);
+  const whole = startVerb(t, args);
+  assert.equal((await whole.end()).code, 0, whole.log);
   const duration = performance.now() - begun;
   check(true);
   let deaths = 0;
   for (let i = 0; i < KILLS; i++) {
     prepare();
-    const verb = start(args);
-    const timer = setTimeout(() => verb.child.kill("SIGKILL"), (duration * (i + 0.5)) / KILLS);
-    const { code } = await verb.ended;
-    clearTimeout(timer);
-    assert.ok(code === 0 || code === null, verb.problem);
+    const verb = startVerb(t, args);
+    const stop = repeat(t, (duration * (i + 0.5)) / KILLS, () => verb.kill("SIGKILL"));
+    const { code } = await verb.end();
+    stop();
+    assert.ok(code === 0 || code === null, verb.log);
     deaths += code === null;
     check(code === 0);
   }
@@ -374,7 +349,7 @@ test("a backup that is killed leaves the old file or the new one", async (t) => 
   const file = join(place, "backup.db");
   const small = join(place, "small.db");
   backup(old, small);
-  await killed(["backup", file, "--force", "--data-dir", data], (done) => {
+  await killed(t, ["backup", file, "--force", "--data-dir", data], (done) => {
     const found = Number(execFileSync("sqlite3", [file, "SELECT count(*) FROM events WHERE (SELECT * FROM pragma_integrity_check) = 'ok'"]));
     assert.ok(done ? found === 3000 : [5, 3000].includes(found), `${found} events`);
   }, () => copyFileSync(small, file));
@@ -389,10 +364,10 @@ test("a restore that is killed leaves the old store or the new one", async (t) =
   const grown = backup(large, file);
   backup(data, small);
   let before;
-  await killed(["restore", file, "--data-dir", data], (done) => {
+  await killed(t, ["restore", file, "--data-dir", data], (done) => {
     const found = Number(run(["verify", "--data-dir", data]).out.match(/^(\d+) events/)?.[1]);
     assert.ok(done ? found === 3000 : [5, 3000].includes(found), `${found} events`);
-    // The new one never shows itself under an epoch that was in use.
+    // The new store always has an epoch that was never in use.
     assert.equal(epoch(data) === before, found === 5);
     assert.notEqual(epoch(data), grown.epoch);
   }, () => {

@@ -1,11 +1,12 @@
-// events:batch: items in both formats, answers in order while the body still comes, bounded memory,
-// and peers that do not play along.
+// events:batch: items in both formats, answers in order while the body is still sent, bounded
+// memory, and clients that stop reading or sending.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import net from "node:net";
 import { test } from "node:test";
-import { assertError, within } from "../lib/khala.mjs";
+import { assertError } from "../lib/khala.mjs";
+import { memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, refused } from "../lib/operator.mjs";
+import { until, Watched, within } from "../lib/wait.mjs";
 
 const NDJSON = { "content-type": "application/x-ndjson" };
 const JSON_TYPE = { "content-type": "application/json" };
@@ -19,18 +20,18 @@ function log(run_id, payload = {}) {
 }
 
 /** Reads answers line by line as they come. */
-class Lines {
+class Lines extends Watched {
   #text = "";
   #lines = [];
-  #watcher = () => {};
 
   constructor(response) {
+    super();
     response.setEncoding("utf8");
     response.on("data", (data) => {
       const pieces = (this.#text + data).split("\n");
       this.#text = pieces.pop();
       this.#lines.push(...pieces);
-      this.#watcher();
+      this.changed();
     });
     this.ended = new Promise((resolve, reject) => {
       response.on("end", resolve);
@@ -40,15 +41,12 @@ class Lines {
   }
 
   async next() {
-    await within(new Promise((resolve) => {
-      this.#watcher = () => this.#lines.length > 0 && resolve();
-      this.#watcher();
-    }), "an answer");
+    await this.until(() => this.#lines.length > 0, "an answer");
     return JSON.parse(this.#lines.shift());
   }
 }
 
-test("NDJSON is answered by NDJSON, in order, each item by itself", async (t) => {
+test("an NDJSON batch is answered in NDJSON, in order and item by item", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a", "b");
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
@@ -91,7 +89,7 @@ test("NDJSON is answered by NDJSON, in order, each item by itself", async (t) =>
   assert.deepEqual((await operator.events("a")).slice(1).map(({ payload }) => payload.n), [1, 2]);
 });
 
-test("an array is answered by an array", async (t) => {
+test("a JSON array batch is answered with an array", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const post = (body, type = "application/json; charset=utf-8") => operator.ask("POST", "events:batch", body, { "content-type": type });
@@ -105,7 +103,7 @@ test("an array is answered by an array", async (t) => {
   assert.deepEqual([empty.status, empty.body], [200, ""]);
 });
 
-test("an array that breaks off ends with the error, and keeps what came before", async (t) => {
+test("a truncated array keeps the items before the error", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const good = JSON.stringify(log("a"));
@@ -126,14 +124,14 @@ test("an array that breaks off ends with the error, and keeps what came before",
   }
 });
 
-test("a batch is one of two content types", async (t) => {
+test("a batch with another content type is refused", async (t) => {
   const operator = await operate(t);
   for (const headers of [{}, { "content-type": "text/plain" }, { "content-type": "application/jsonish" }]) {
     await refused(operator, () => operator.ask("POST", "events:batch", "[]", headers), 415, "unsupported_media_type");
   }
 });
 
-test("a body that is compressed is refused as a whole", async (t) => {
+test("a compressed body is refused", async (t) => {
   const operator = await operate(t);
   const line = JSON.stringify({ topic: "app", event_type: "x" });
   const ask = (path, encoding) => operator.ask("POST", path, line,
@@ -146,7 +144,7 @@ test("a body that is compressed is refused as a whole", async (t) => {
   assert.equal((await ask("events:batch", "Identity")).status, 200);
 });
 
-test("a line that is too long is one bad item", async (t) => {
+test("a line that is too long fails alone", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const large = JSON.stringify(log("a", { x: "y".repeat(262_144 - 8) }));
@@ -159,7 +157,7 @@ test("a line that is too long is one bad item", async (t) => {
   assert.equal(answers[1].error.details.max_payload_bytes, 262144);
 });
 
-test("items are answered while the body still comes", async (t) => {
+test("items are answered while the body is still being sent", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const { request, answer } = operator.begin("POST", "events:batch", NDJSON);
@@ -168,7 +166,7 @@ test("items are answered while the body still comes", async (t) => {
   for (let i = 1; i <= 5; i++) {
     assert.equal((await lines.next()).event.payload.i, i - 1);
     const line = `${JSON.stringify(log("a", { i }))}\n`;
-    // A line in two pieces is one line.
+    // A line sent in two pieces is one line.
     request.write(line.slice(0, 9));
     request.write(line.slice(9));
   }
@@ -178,11 +176,7 @@ test("items are answered while the body still comes", async (t) => {
   await lines.ended;
 });
 
-function rss(server) {
-  return Number(readFileSync(`/proc/${server.child.pid}/status`, "utf8").match(/VmRSS:\s+(\d+)/)[1]) * 1024;
-}
-
-/** Sends lines made one by one as fast as they are taken; counts the answers. */
+/** Sends lines as fast as the server takes them, and counts the answers. */
 async function stream(operator, count, line) {
   const { request, answer } = operator.begin("POST", "events:batch", NDJSON);
   let done = 0;
@@ -199,7 +193,7 @@ async function stream(operator, count, line) {
         assert.equal(item.index, done++);
         if (item.status !== 200) bad++;
       }
-      largest = Math.max(largest, rss(operator.server));
+      largest = Math.max(largest, memoryBytes(operator.server));
     }
   });
   for (let i = 0; i < count; i++) {
@@ -217,26 +211,26 @@ test("50 000 lines go through bounded memory", async (t) => {
   const text = "x".repeat(200);
   const small = await stream(operator, 5_000, (i) => `${JSON.stringify(log(ids[i % 100], { i, text }))}\n`);
   assert.deepEqual([small.done, small.bad], [5_000, 0]);
-  const before = rss(operator.server);
+  const before = memoryBytes(operator.server);
   const large = await stream(operator, 50_000, (i) => `${JSON.stringify(log(ids[i % 100], { i, text }))}\n`);
   assert.deepEqual([large.done, large.bad], [50_000, 0]);
   assert.equal((await operator.read("runs/m7/receipt")).event_count, 551);
-  // Ten times as many cost a few caches more, not ten times the memory: the text alone is 20 MB.
-  const limit = process.env.KHALA_BUILD?.match(/san$/) ? 400e6 : 60e6;
+  // Ten times the lines cost a few caches more; their text alone is 20 MB.
+  const limit = SANITIZED ? 400e6 : 60e6;
   assert.ok(large.largest - before < limit, `${before} grew to ${large.largest}`);
 });
 
-test("large items, 200 MB of them, go through bounded memory", async (t) => {
+test("a hundred megabytes of large items go through bounded memory", async (t) => {
   const operator = await operate(t);
   await runs(operator, "big");
   const line = `${JSON.stringify(log("big", { text: "x".repeat(250_000) }))}\n`;
   const { done, bad, largest } = await stream(operator, 400, () => line);
   assert.deepEqual([done, bad], [400, 0]);
-  const limit = process.env.KHALA_BUILD?.match(/san$/) ? 800e6 : 150e6;
+  const limit = SANITIZED ? 800e6 : 150e6;
   assert.ok(largest < limit, `${largest}`);
 });
 
-test("a client that does not read its answers is waited for, then closed, and harms nobody", async (t) => {
+test("a batch client that does not read its answers is closed, and others are served", async (t) => {
   const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "700" } });
   await runs(operator, "a", "b");
   const socket = net.connect({ host: operator.server.host, port: operator.server.port });
@@ -261,10 +255,10 @@ test("a client that does not read its answers is waited for, then closed, and ha
   assert.ok(sent < 2000, "all of it was taken");
   const held = (await operator.read("runs/a")).run.latest_seq;
   assert.ok(held > 1 && held < 2000, `${held}`);
-  assert.ok(rss(operator.server) < 900e6);
+  assert.ok(memoryBytes(operator.server) < 900e6);
 });
 
-test("batches whose answers nobody reads hold no more than a limit in all: then new ones are 503", async (t) => {
+test("batches with unread answers share one memory limit, and further batches are answered 503", async (t) => {
   const operator = await operate(t, { settings: { KHALA_BATCHES_BYTES_MAX: "4194304" } });
   await runs(operator, "a", "b");
   const line = `${JSON.stringify(log("a", { text: "x".repeat(50_000) }))}\n`;
@@ -278,24 +272,22 @@ test("batches whose answers nobody reads hold no more than a limit in all: then 
     return socket;
   });
   const ask = () => operator.ask("POST", "events:batch", `${JSON.stringify(log("b"))}\n`, NDJSON);
-  const until = async (status) => {
-    let response;
-    do response = await ask();
-    while (response.status !== status);
-    return response;
-  };
-  const full = await within(until(503), "a refusal");
+  const answered = (status) => until(async () => {
+    const response = await ask();
+    return response.status === status && response;
+  }, `an answer ${status}`);
+  const full = await answered(503);
   assertError(full, 503, "limit_reached");
   assert.equal(full.headers["retry-after"], "1");
   const { run } = await operator.read("runs/a");
   assert.ok(run.latest_seq < 1600, "all of it was taken");
-  // Single appends are nobody's batch.
+  // Single appends do not count as batches.
   await operator.did("runs/b/events", { event_type: "run.log" });
   for (const socket of deaf) socket.destroy();
-  await within(until(200), "room");
+  await answered(200);
 });
 
-test("a batch that meets the limit on its way goes on when its answers are read", async (t) => {
+test("a batch above the memory limit continues when its answers are read", async (t) => {
   const operator = await operate(t, { settings: { KHALA_BATCHES_BYTES_MAX: "65536" } });
   await runs(operator, "a");
   const answers = await operator.batch(Array.from({ length: 3000 }, (_, i) => log("a", { i, text: "x".repeat(100) })));
@@ -303,7 +295,7 @@ test("a batch that meets the limit on its way goes on when its answers are read"
   assert.equal((await operator.read("runs/a")).run.latest_seq, 3001);
 });
 
-test("a client that disconnects inside a batch leaves what was taken, whole", async (t) => {
+test("a client that disconnects inside a batch leaves only whole events", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   for (let round = 0; round < 10; round++) {
@@ -323,7 +315,7 @@ test("a client that disconnects inside a batch leaves what was taken, whole", as
   });
 });
 
-test("a body that stalls is given up, one that is broken too", async (t) => {
+test("a batch body that stalls or is malformed is cut off", async (t) => {
   const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "300" } });
   await runs(operator, "a");
   const head = `POST /internal/v1/events:batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operator.key}\r\n` +
@@ -339,10 +331,10 @@ test("a body that stalls is given up, one that is broken too", async (t) => {
     socket.on("end", () => socket.end());
     socket.write(text);
   }), "the close");
-  // Nothing was answered yet: there is room for an error.
+  // Before the first answer the server can still send an error.
   assert.match(await talk(head), /^HTTP\/1\.1 408 /);
   assert.match(await talk(`${head}zz\r\n`), /^HTTP\/1\.1 400 /);
-  // The answer has begun: it breaks off, without the end of a whole one.
+  // After the first answer the response is truncated, without its last chunk.
   for (const text of [`${head}${chunk}`, `${head}${chunk}zz\r\n`]) {
     const got = await talk(text);
     if (!got.startsWith("HTTP/1.1 200 ")) continue; // broken before the commit was back
@@ -351,7 +343,7 @@ test("a body that stalls is given up, one that is broken too", async (t) => {
   await operator.did("runs/a/events", { event_type: "run.log" });
 });
 
-test("an HTTP/1.0 peer gets the answers plain, and the end by closing", async (t) => {
+test("an HTTP/1.0 batch is answered without chunks and ends with the connection", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const body = `${JSON.stringify(log("a"))}\n${JSON.stringify(log("none"))}\n`;
@@ -367,7 +359,7 @@ test("an HTTP/1.0 peer gets the answers plain, and the end by closing", async (t
   assert.deepEqual(text.trimEnd().split("\n").map((line) => JSON.parse(line).status), [200, 404]);
 });
 
-test("a batch keeps its connection, and the next request on it is answered", async (t) => {
+test("a connection serves further requests after a batch", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const body = `${JSON.stringify(log("a"))}\n`;
@@ -383,7 +375,7 @@ test("a batch keeps its connection, and the next request on it is answered", asy
   assert.match(got, /"latest_seq":3/);
 });
 
-test("a batch waits for 100 Continue where it asked for one", async (t) => {
+test("a batch that expects 100 Continue receives it", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const { request, answer } = operator.begin("POST", "events:batch", { ...NDJSON, expect: "100-continue" });
@@ -395,7 +387,7 @@ test("a batch waits for 100 Continue where it asked for one", async (t) => {
   response.resume();
 });
 
-test("a batch under way when the server is asked to end is finished", async (t) => {
+test("a batch under way at SIGTERM is finished", async (t) => {
   const operator = await operate(t);
   await runs(operator, "a");
   const { request, answer } = operator.begin("POST", "events:batch", NDJSON);
@@ -411,7 +403,7 @@ test("a batch under way when the server is asked to end is finished", async (t) 
   assert.equal(code, 0);
 });
 
-test("a server that is ended at once leaves no batch behind", async (t) => {
+test("a server that ends without a grace period releases its batches", async (t) => {
   const operator = await operate(t, { settings: { KHALA_SHUTDOWN_GRACE_MS: "0" } });
   await runs(operator, "a");
   const requests = Array.from({ length: 8 }, () => {

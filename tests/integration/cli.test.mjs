@@ -1,22 +1,23 @@
-// The command line as people and scripts meet it: words, exit codes, where each byte goes.
+// The command line: usage, exit codes, and which stream each output goes to.
 import assert from "node:assert/strict";
 import { closeSync, openSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import net from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { answer, binary, environment, folder, run, within } from "../lib/khala.mjs";
+import { answer, binary, environment, folder, run, start, startVerb } from "../lib/khala.mjs";
+import { once, within } from "../lib/wait.mjs";
 
-/** The verbs as the help lists them. */
+/** The verbs that the help lists. */
 const VERBS = [...run(["help"]).out.matchAll(/^ {2}(\w+) +[A-Z]/gm)].map(([, verb]) => verb);
 
-/** What `khala help VERB` lists: name, and what it takes ("" for a flag). */
+/** The options that `khala help VERB` lists: the name and the kind of value ("" for a flag). */
 function options(verb) {
   const [, list = ""] = run(["help", verb]).out.match(/^options:\n((?: {2}--.*\n)+)/m) ?? [];
   return [...list.matchAll(/^ {2}(--\S+) (\S*) +\S/gm)].map(([, name, takes]) => ({ name, takes }));
 }
 
-/** Wrong usage: exit code 2, nothing on stdout, words on stderr. */
+/** Checks wrong usage: exit code 2, nothing on stdout, a message on stderr. */
 function misused(args, pattern = /^(khala|usage): /, options) {
   const { code, out, problem } = run(args, options);
   assert.equal(code, 2, `khala ${args.join(" ")}: ${out}${problem}`);
@@ -24,7 +25,7 @@ function misused(args, pattern = /^(khala|usage): /, options) {
   assert.match(problem, pattern, args.join(" "));
 }
 
-test("help names every verb, and each verb explains itself", () => {
+test("help lists every verb, and every verb has its own help", () => {
   for (const verb of ["serve", "append", "get", "verify", "config", "help"]) assert.ok(VERBS.includes(verb), verb);
   const { code, out, problem } = run(["help"]);
   assert.equal(code, 0);
@@ -40,11 +41,11 @@ test("help names every verb, and each verb explains itself", () => {
   for (const flag of ["--help", "-h"]) assert.equal(run([flag]).out, out);
 });
 
-test("a verb takes the options its help lists, and its usage names no other", () => {
+test("a verb takes exactly the options that its help lists", () => {
   for (const verb of VERBS) {
     const listed = options(verb);
     for (const { name, takes } of listed) {
-      // What is wrong with these is found before anything is done.
+      // These mistakes are found before the verb does anything.
       if (takes) misused([verb, name], new RegExp(`^khala: ${name} needs a value`));
       else misused([verb, `${name}=x`], new RegExp(`^khala: ${name} takes no value`));
     }
@@ -56,7 +57,7 @@ test("a verb takes the options its help lists, and its usage names no other", ()
   }
 });
 
-test("the examples of the README answer as it says", () => {
+test("the examples of the README print the output it shows", () => {
   const page = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
   const examples = page.match(/```console\n([^]*?)```/)[1].split(/^\$ /m).filter(Boolean);
   assert.ok(examples.length >= 8);
@@ -68,14 +69,14 @@ test("the examples of the README answer as it says", () => {
   }
 });
 
-test("the version, for people and for programs", () => {
+test("khala version prints text and JSON", () => {
   const text = answer(["version"]);
   assert.match(text, /^khala \d+\.\d+\.\d+$/);
   assert.equal(answer(["--version"]), text);
   assert.deepEqual(JSON.parse(answer(["version", "--json"])), { version: text.slice("khala ".length) });
 });
 
-test("wrong usage exits 2 and says so on stderr", () => {
+test("wrong usage exits with 2 and a message on stderr", () => {
   misused([], /^usage: khala VERB/m);
   misused(["frobnicate"], /^khala: there is no verb 'frobnicate'/);
   misused(["help", "frobnicate"], /^khala: there is no verb 'frobnicate'/);
@@ -94,7 +95,7 @@ test("wrong usage exits 2 and says so on stderr", () => {
   misused(["config", "bind"], /^usage: khala config/);
 });
 
-test("cursor refuses what it would have to guess", () => {
+test("khala cursor refuses incomplete arguments", () => {
   misused(["cursor"], /^usage: khala cursor/);
   misused(["cursor", "fold"], /^usage: khala cursor/);
   misused(["cursor", "encode", "1"], /^usage: khala cursor/);
@@ -111,7 +112,7 @@ test("cursor refuses what it would have to guess", () => {
   misused(["cursor", "decode", "a", "--store-epoch", "b"], /^usage: khala cursor/);
 });
 
-test("topic map refuses what may not name a topic", () => {
+test("khala topic map refuses invalid topic names", () => {
   for (const topic of ["", "a\nb", "a\u007f", "x".repeat(513)]) {
     const { code, out, problem } = run(["topic", "map", topic]);
     assert.equal(code, 1);
@@ -120,7 +121,7 @@ test("topic map refuses what may not name a topic", () => {
   }
 });
 
-test("what a verb says, it says in JSON too", () => {
+test("every answer has the same content as text and as JSON", () => {
   const uuid = "019b76da-a800-7000-8000-000000000000";
   const cursor = answer(["cursor", "encode", "1767225600000", uuid]);
   const plan = ["cursor", "plan", "--after", "0", "--oldest", "2", "--head", "9", "--budget", "3"];
@@ -151,15 +152,15 @@ test("what a verb says, it says in JSON too", () => {
   assert.equal(answer(["json", "canonical", "--json"], { input: "{ }" }), "{}");
 });
 
-test("every verb that answers has --json", () => {
-  // These write a text of their own kind, and serve answers elsewhere.
+test("every verb with an answer has --json", () => {
+  // These verbs write text of their own kind, or no answer.
   const others = ["serve", "completion", "man", "help"];
   for (const verb of VERBS) {
     assert.equal(options(verb).some(({ name }) => name === "--json"), !others.includes(verb), verb);
   }
 });
 
-test("what cannot be reached is 3, what is not said rightly 2, whichever verb asks", (t) => {
+test("every verb exits with 3 for an unreachable server and with 2 for wrong arguments", (t) => {
   const place = folder(t);
   const data = join(place, "data");
   const nobody = ["--url", "http://127.0.0.1:1", "--key", "k"];
@@ -184,7 +185,7 @@ test("what cannot be reached is 3, what is not said rightly 2, whichever verb as
   assert.deepEqual(readdirSync(place), [], "nothing was made on the way");
 });
 
-test("a slip of the pen is told what may have been meant", () => {
+test("a misspelled verb or option is answered with the nearest name", () => {
   misused(["serv"], /^khala: there is no verb 'serv'; did you mean 'serve'\?/);
   misused(["help", "retain"], /^khala: there is no verb 'retain'; see 'khala help'/);
   misused(["help", "retenton"], /did you mean 'retention'\?/);
@@ -193,11 +194,11 @@ test("a slip of the pen is told what may have been meant", () => {
   misused(["verify", "--limit", "3"], /^khala: unknown option --limit; see 'khala help verify'/);
 });
 
-test("an operand may begin with dashes behind --", () => {
+test("an operand after -- may begin with dashes", () => {
   assert.equal(answer(["topic", "map", "--", "--json"]), "runtime.topic.--json");
 });
 
-test("an answer that cannot be written is an error", () => {
+test("a failed write of the answer is an error", () => {
   const full = openSync("/dev/full", "w");
   const done = spawnSync(binary, ["version"], { stdio: ["ignore", full, "pipe"], encoding: "utf8" });
   closeSync(full);
@@ -205,13 +206,13 @@ test("an answer that cannot be written is an error", () => {
   assert.match(done.stderr, /^khala: cannot write the answer: /);
 });
 
-/** A verb with its descriptors as a shell leaves them. */
+/** Runs a line of bash in which $0 is the binary. */
 function shell(line, { cwd } = {}) {
   const done = spawnSync("bash", ["-c", line, binary], { encoding: "utf8", cwd, env: environment() });
   return { code: done.status, out: done.stdout, problem: done.stderr };
 }
 
-test("an answer that nobody takes is an error, and goes nowhere else", (t) => {
+test("a closed stdout is an error, and the answer goes to no other file", (t) => {
   const cwd = folder(t);
   const { code, problem } = shell('"$0" migrate >&-', { cwd });
   assert.equal(code, 3);
@@ -221,26 +222,19 @@ test("an answer that nobody takes is an error, and goes nowhere else", (t) => {
   assert.equal(shell('"$0" json hash <&-').code, 1);
 });
 
-test("who reads no further ends the verb as it ends any other", () => {
+test("a verb ends with SIGPIPE when its reader closes the pipe", () => {
   const { out } = shell('for _ in {1..50}; do "$0" man || exit; done 2>&1 | head -n 1; echo "${PIPESTATUS[0]}"');
   assert.equal(out, ".\\\" Generated by `khala man`.\n141\n");
 });
 
-test("a server whose greeting nobody reads serves, and ends well", async (t) => {
-  for (const [number, output] of [">&-", "> >(true)", ">/dev/full"].entries()) {
+test("a server without a usable stdout serves and ends cleanly", async (t) => {
+  for (const output of [">&-", "> >(true)", ">/dev/full"]) {
     const data = join(folder(t), "data");
-    const server = spawn("bash", ["-c", `exec "$0" serve --bind 127.0.0.1:0 --data-dir "$1" ${output}`, binary, data],
-      { env: environment(), stdio: ["ignore", "ignore", "pipe"] });
-    t.after(() => server.kill("SIGKILL"));
-    let log = "";
-    server.stderr.on("data", (text) => {
-      const was = log;
-      log += text;
-      if (log.includes("server.ready") && !was.includes("server.ready")) server.kill("SIGTERM");
-    });
-    const code = await within(new Promise((resolve) => server.on("close", resolve)), `the end of server ${number}`);
-    assert.equal(code, 0, log);
-    assert.match(log, /server\.ended/);
+    const server = start(t, ["bash", "-c", `exec "$0" serve --bind 127.0.0.1:0 --data-dir "$1" ${output}`, binary, data], { env: environment() });
+    await server.saw("log", /server\.ready/);
+    const { code } = await server.end("SIGTERM");
+    assert.equal(code, 0, server.log);
+    assert.match(server.log, /server\.ended/);
     assert.match(readFileSync(join(data, "khala.lock"), "utf8"), /^\d+\n$/);
   }
 });
@@ -251,7 +245,7 @@ function migrate(input, ...flags) {
   return run(["cursor", "migrate", "-", ...flags], { input: typeof input === "string" ? input : JSON.stringify(input) });
 }
 
-test("cursor migrate takes an array", () => {
+test("khala cursor migrate takes an array", () => {
   const done = migrate([
     { topic: "run:abc:events", after_seq: 7 },
     { topic: "runtime.codex_worker_events", watermark: 3 },
@@ -266,7 +260,7 @@ test("cursor migrate takes an array", () => {
   ]);
 });
 
-test("cursor migrate takes one cursor a line, from a file", (t) => {
+test("khala cursor migrate takes a file with one cursor a line", (t) => {
   const path = join(folder(t), "cursors.ndjson");
   writeFileSync(path, '{"topic":"chat:room:7","after_seq":1}\n\n  \r\n{"topic":"chat","after_seq":0}');
   const { code, out } = run(["cursor", "migrate", path]);
@@ -274,17 +268,17 @@ test("cursor migrate takes one cursor a line, from a file", (t) => {
   assert.equal(out, "runtime.topic.chat.room.7 1 resume\nruntime.topic.chat 0 resume\n");
 });
 
-test("cursor migrate takes a map of topics", () => {
+test("khala cursor migrate takes a map of topics", () => {
   const { code, out } = migrate({ "run:abc:events": 7, topic: 2 });
   assert.equal(code, 0);
   assert.equal(out, "runtime.run.abc.events 7 resume\nruntime.topic.topic 2 resume\n");
 });
 
-test("cursor migrate takes a single cursor", () => {
+test("khala cursor migrate takes a single cursor", () => {
   assert.equal(migrate({ topic: "a", after_seq: 1 }).out, "runtime.topic.a 1 resume\n");
 });
 
-test("cursor migrate says what the window makes of each cursor", () => {
+test("khala cursor migrate prints the decision for each cursor and window", () => {
   const cursors = [2, 9].map((after) => ({ topic: "run:abc:events", after_seq: after, window: WINDOW }));
   assert.deepEqual(migrate(cursors), {
     code: 1, out: "runtime.run.abc.events 2 rebootstrap retention_floor_breach\nruntime.run.abc.events 9 resume\n", problem: "",
@@ -302,7 +296,7 @@ test("cursor migrate says what the window makes of each cursor", () => {
   ]);
 });
 
-test("a bad row is named, and the others are answered", () => {
+test("khala cursor migrate names a bad row and answers the others", () => {
   const bad = [
     { topic: "a" },
     { after_seq: 1 },
@@ -338,27 +332,26 @@ test("a bad row is named, and the others are answered", () => {
   assert.equal(migrate({ a: 1, b: "x" }).code, 1);
 });
 
-test("a stream id that leads to no topic is still a position", () => {
+test("khala cursor migrate accepts a stream id without a topic", () => {
   assert.equal(migrate([{ stream_id: "runtime.run..events", after_seq: 4 }]).out, "runtime.run..events 4 resume\n");
 });
 
-test("a key on the command line is not there for others to see", async (t) => {
+test("a key on the command line is hidden from the process list", async (t) => {
   const server = net.createServer();
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => server.close());
   const asked = new Promise((resolve) => server.once("connection", resolve));
   const url = `http://127.0.0.1:${server.address().port}`;
-  const verb = spawn(binary, ["get", "run", "one", "--url", url, "--key", "open-sesame"], { env: environment(), stdio: "ignore" });
-  t.after(() => verb.kill("SIGKILL"));
+  const verb = startVerb(t, ["get", "run", "one", "--url", url, "--key", "open-sesame"]);
   const socket = await within(asked, "the request");
-  await within(new Promise((resolve) => socket.once("data", resolve)), "the key");
-  const seen = readFileSync(`/proc/${verb.pid}/cmdline`, "latin1");
+  await once(socket, "data", "the key");
+  const seen = readFileSync(`/proc/${verb.child.pid}/cmdline`, "latin1");
   assert.ok(seen.includes("--key") && !seen.includes("sesame"), seen);
   socket.destroy();
-  assert.equal(await within(new Promise((resolve) => verb.on("close", resolve)), "the end"), 3);
+  assert.equal((await verb.end()).code, 3);
 });
 
-test("a file that cannot be read is unreachable, and says why", (t) => {
+test("an unreadable input file exits with 3 and the reason", (t) => {
   const path = folder(t);
   const missing = run(["cursor", "migrate", join(path, "none.json")]);
   assert.equal(missing.code, 3);
@@ -372,7 +365,7 @@ test("a file that cannot be read is unreachable, and says why", (t) => {
   assert.match(batch.problem, /^khala: cannot read '.*none\.ndjson': No such file or directory\n$/);
 });
 
-test("a file beyond the maximum is refused, one at the maximum is read", (t) => {
+test("an input file above the maximum size is refused", (t) => {
   const path = join(folder(t), "large");
   const row = '{"topic":"a","after_seq":1}\n';
   writeFileSync(path, row + " ".repeat(64 * 1024 * 1024 - row.length));
@@ -384,14 +377,14 @@ test("a file beyond the maximum is refused, one at the maximum is read", (t) => 
   assert.match(problem, /^khala: payload_too_large: /);
 });
 
-/** What `khala config --json` says, by name. */
+/** The output of `khala config --json` by setting. */
 function config(settings = {}, args = []) {
   const { code, out, problem } = run(["config", "--json", ...args], { settings });
   assert.equal(code, 0, problem);
   return Object.fromEntries(JSON.parse(out).map(({ name, value, source }) => [name, { value, source }]));
 }
 
-/** The rows of docs/configuration.md: name, flag, default and what it takes. */
+/** The rows of docs/configuration.md: name, flag, default and kind of value. */
 function documented() {
   const page = readFileSync(new URL("../../docs/configuration.md", import.meta.url), "utf8");
   const [settings] = page.split("## The command line");
@@ -403,12 +396,12 @@ function documented() {
   });
 }
 
-/** Neither is taken without the other, or below it. */
+/** Settings that must be given together, or in this order. */
 const TOGETHER = [["KHALA_TLS_CERT_FILE", "KHALA_TLS_KEY_FILE"],
   ["OA_COMPAT_KHALA_MIN_SCHEMA_VERSION", "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION"],
   ["OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID", "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID"]];
 
-/** Another value the setting takes, those beyond its bounds, and more that one of its kind does not take. */
+/** A valid value of the setting, values beyond its bounds, and further invalid values. */
 function samples({ takes, fallback }) {
   const long = "x".repeat(512);
   if (takes === "host:port") return { good: "localhost:80", bad: ["localhost"], junk: [":80", "localhost:65536", "localhost:-1", "[]:80"] };
@@ -423,7 +416,7 @@ function samples({ takes, fallback }) {
   return { good: String(most), least: String(least), bad, junk: ["-1", "", "1.5", "0x10", " 1", "many", "18446744073709551617"] };
 }
 
-test("every setting has its documented default, and there is no other", () => {
+test("the documented settings are exactly those of the binary, with their defaults", () => {
   const rows = documented();
   assert.ok(rows.length > 20);
   const effective = config();
@@ -433,7 +426,7 @@ test("every setting has its documented default, and there is no other", () => {
   }
 });
 
-test("the environment wins over the default, a flag over the environment", () => {
+test("the environment overrides a default, and a flag overrides the environment", () => {
   for (const row of documented()) {
     const { good, shown = good, least } = samples(row);
     const beside = (value) => Object.fromEntries((TOGETHER.find((names) => names.includes(row.name)) ?? []).map((name) => [name, value]));
@@ -446,7 +439,7 @@ test("the environment wins over the default, a flag over the environment", () =>
   }
 });
 
-test("a bad value is refused by its name, by config and by serve", () => {
+test("config and serve name the setting whose value they refuse", () => {
   const kinds = new Set();
   for (const row of documented()) {
     const { bad, junk } = samples(row);
@@ -463,7 +456,7 @@ test("a bad value is refused by its name, by config and by serve", () => {
   }
 });
 
-test("config prints one setting a line, and --check nothing", () => {
+test("khala config prints one setting a line, and --check prints nothing", () => {
   const { code, out } = run(["config"], { settings: { KHALA_LOG: "json" } });
   assert.equal(code, 0);
   const lines = out.trim().split("\n");
@@ -473,11 +466,11 @@ test("config prints one setting a line, and --check nothing", () => {
   assert.deepEqual(run(["config", "--check"]), { code: 0, out: "", problem: "" });
 });
 
-test("an address keeps its brackets", () => {
+test("an IPv6 address keeps its brackets", () => {
   assert.equal(config({}, ["--bind", "[::1]:80"]).RUNTIME_BIND_ADDR.value, "[::1]:80");
 });
 
-test("the configuration page is the one the binary writes, whatever the environment", () => {
+test("docs/configuration.md equals the page that the binary writes", () => {
   const page = readFileSync(new URL("../../docs/configuration.md", import.meta.url), "utf8");
   assert.equal(run(["config", "--markdown"], { settings: { KHALA_LOG: "json" } }).out, page);
 });

@@ -1,32 +1,33 @@
-// The wall clock of a running server steps by hours, forward, back, and across a restart.
+// Steps of the wall clock under a running server: hours forward, hours back, and across a restart.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SteppedClock } from "../lib/clock.mjs";
 import { folder, run } from "../lib/khala.mjs";
-import { sql } from "../lib/operator.mjs";
+import { streamPath } from "../lib/paths.mjs";
+import { scrape } from "../lib/prometheus.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { sql } from "../lib/store.mjs";
+import { until } from "../lib/wait.mjs";
 
 const HOUR_MS = 3_600_000;
-const SETTINGS = { KHALA_HEARTBEAT_MS: "100", RUNTIME_KHALA_RETENTION_INTERVAL_MS: "50", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
+const SETTINGS = { KHALA_HEARTBEAT_MS: "50", RUNTIME_KHALA_RETENTION_INTERVAL_MS: "50", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
 const STEPS_MS = [0, -6 * HOUR_MS, 13 * HOUR_MS, 0, -30 * HOUR_MS, -30 * HOUR_MS + 1, 40 * HOUR_MS, -1, 6 * HOUR_MS, 0];
 
 const append = async (operator) => (await operator.did("runs/r/events", { event_type: "x" })).event;
 const notify = (operator) => operator.did("notifications", { event_type: "n" });
 const position = (cursor) => Buffer.from(cursor, "base64url").toString("latin1");
-const follow = (operator, topic, token) => Stream.open(operator,
-  `/v1/topics/${encodeURIComponent(topic)}/sse?after_seq=0`, { authorization: `Bearer ${token ?? operator.reader}` });
-const metric = async (operator, name) =>
-  Number((await operator.get("/metrics")).body.split("\n").find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
+const follow = (operator, topic, token) => Stream.open(operator, streamPath(topic, "after_seq=0"),
+  { authorization: `Bearer ${token ?? operator.reader}` });
 const floors = (data) => sql(data, "SELECT topic, oldest_seq FROM sync_topic_sequences");
 
-/** Passes of the retention job that begin and end under the clock as it is now. */
+/** Waits for so many further passes of retention. */
 async function passes(operator, count = 3) {
-  const total = () => metric(operator, 'openagents_runtime_sync_retention_cycle_total{status="ok"}');
+  const total = async () => (await scrape(operator)).get("openagents_runtime_sync_retention_cycle_total", { status: "ok" });
   const wanted = (await total()) + count;
-  while (await total() < wanted);
+  await until(async () => await total() >= wanted, `${count} passes of retention`);
 }
 
-/** Every event's position is above that of the one before, by the decoded pair. */
+/** Checks that each decoded cursor is above the one before. */
 function assertRising(cursors) {
   for (let i = 1; i < cursors.length; i++) {
     const [before, after] = [cursors[i - 1], cursors[i]].map((cursor) => position(cursor).split(":"));
@@ -35,7 +36,7 @@ function assertRising(cursors) {
   }
 }
 
-test("cursors rise and no reader skips an event, however the clock steps, also across restarts", async (t) => {
+test("cursors rise and no reader skips an event over clock steps and restarts", async (t) => {
   const clock = new SteppedClock(t);
   const data = folder(t);
   let operator = await clock.operate(t, { data, settings: SETTINGS });
@@ -50,7 +51,7 @@ test("cursors rise and no reader skips an event, however the clock steps, also a
     for (let i = 0; i < 3; i++) cursors.push((await append(operator)).cursor);
   }
   assertRising(cursors);
-  // A reader that follows by cursor meets each event once, in this order.
+  // A reader that follows by cursor receives each event once, in this order.
   const listed = [];
   for (let after = cursors[0]; after;) {
     const page = JSON.parse((await operator.get(`/api/events?limit=7&after_cursor=${after}`)).body);
@@ -62,7 +63,7 @@ test("cursors rise and no reader skips an event, however the clock steps, also a
   assert.equal(run(["verify", "--data-dir", data]).code, 0);
 });
 
-test("a clock that goes ahead for a while and comes back prunes nothing, and everything goes on", async (t) => {
+test("retention prunes nothing while the clock is ahead, and continues when it returns", async (t) => {
   const clock = new SteppedClock(t);
   const operator = await clock.operate(t, { settings: SETTINGS });
   const { data, server } = operator;
@@ -82,12 +83,12 @@ test("a clock that goes ahead for a while and comes back prunes nothing, and eve
   assert.equal((await operator.did("retention/run", {})).deleted, 0);
   assert.equal(floors(data), before);
   await server.saw("log", /retention\.log_ahead_of_clock /);
-  const messages = JSON.parse((await operator.get("khala/topics/runtime.notifications/messages?after_seq=0")).body);
+  const messages = JSON.parse((await operator.poll("runtime.notifications", "after_seq=0")).body);
   assert.equal(messages.messages.length, 5);
   assert.equal(server.log.match(/retention\.clock_stepped/g).length, 2);
 });
 
-test("a clock that goes back keeps everything, and what is due is pruned by the new time", async (t) => {
+test("retention prunes nothing when the clock goes back, and prunes by the new time later", async (t) => {
   const clock = new SteppedClock(t);
   const operator = await clock.operate(t, { settings: { ...SETTINGS, RUNTIME_KHALA_NOTIFICATIONS_RETENTION_SECONDS: "1" } });
   const { data, server } = operator;
@@ -99,14 +100,15 @@ test("a clock that goes back keeps everything, and what is due is pruned by the 
   const floor = () => Number(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE topic = 'runtime.notifications'"));
   await passes(operator);
   assert.equal(floor(), 1);
-  // Notifications have the log's time, which does not go back with the clock: they stay until it is there again.
+  // Notifications have the log's time, which does not go back: they stay until the clock has caught up.
   clock.set(2000);
   await server.stop();
   const next = await clock.operate(t, { data, settings: { ...SETTINGS, RUNTIME_KHALA_NOTIFICATIONS_RETENTION_SECONDS: "1" } });
-  while (floor() < 2) await passes(next, 1);
+  await until(() => floor() >= 2, "the expiry of the notification", 60_000);
+  await passes(next, 1);
 });
 
-test("heartbeats, polls and timers go by time that passes, and nobody spins", async (t) => {
+test("heartbeats, polls and timers use the monotonic clock and do not spin", async (t) => {
   const clock = new SteppedClock(t);
   const operator = await clock.operate(t, { settings: SETTINGS });
   await operator.did("runs", { run_id: "r" }, 201);
@@ -117,10 +119,11 @@ test("heartbeats, polls and timers go by time that passes, and nobody spins", as
     const stream = await follow(operator, "run:r:events");
     const { worker } = await operator.read("workers/w");
     assert.equal(worker.liveness, liveness, JSON.stringify(worker));
-    const waited = operator.get("khala/topics/run%3Ar%3Aevents/messages?after_seq=100000&wait_ms=300");
-    const begun = { cpu: await metric(operator, "process_cpu_seconds_total"), at: performance.now(), beats: stream.comments };
+    const waited = operator.poll("run:r:events", "after_seq=100000&wait_ms=300");
+    const cpuSeconds = async () => (await scrape(operator)).get("process_cpu_seconds_total");
+    const begun = { cpu: await cpuSeconds(), at: performance.now(), beats: stream.comments };
     await stream.until(() => stream.comments >= begun.beats + 10, "ten heartbeats");
-    const cpu = await metric(operator, "process_cpu_seconds_total") - begun.cpu;
+    const cpu = await cpuSeconds() - begun.cpu;
     const seconds = (performance.now() - begun.at) / 1000;
     assert.ok(cpu < seconds / 2, `${cpu} s of ${seconds} s`);
     assert.equal((await waited).status, 200);
@@ -130,7 +133,7 @@ test("heartbeats, polls and timers go by time that passes, and nobody spins", as
   }
 });
 
-test("a token ends when the clock says so, and one of another time is not taken", async (t) => {
+test("a token is valid by the wall clock only", async (t) => {
   const clock = new SteppedClock(t);
   const operator = await clock.operate(t, { settings: SETTINGS });
   await operator.did("runs", { run_id: "r" }, 201);
@@ -153,7 +156,7 @@ test("a token ends when the clock says so, and one of another time is not taken"
   assert.deepEqual(await ask(token), [200, ""]);
 });
 
-test("what was used or revoked stays so, though the clock was ahead for a while", async (t) => {
+test("used and revoked tokens stay refused after the clock was ahead for a while", async (t) => {
   const clock = new SteppedClock(t);
   const data = folder(t);
   const settings = { ...SETTINGS, RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" };
@@ -171,12 +174,12 @@ test("what was used or revoked stays so, though the clock was ahead for a while"
   assert.equal(await open(used), 401);
   await operator.did("sync/sessions/revoke", { session_ids: ["s"] });
   clock.set(6 * HOUR_MS);
-  // Each of these takes away what has expired.
+  // Each of these calls removes expired entries.
   for (let i = 0; i < 3; i++) {
     assert.equal(await open(operator.sign(claims)), 200);
     await operator.did("sync/sessions/revoke", { session_ids: [`other${i}`] });
   }
-  // Also what a start finds expired is not forgotten by it.
+  // A start does not remove entries that look expired either.
   await operator.server.stop();
   operator = await clock.operate(t, { data, settings });
   assert.equal(await open(operator.sign(claims)), 200);

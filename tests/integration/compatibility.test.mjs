@@ -1,14 +1,14 @@
-// The compatibility gate: what clients of each dialect are told when they are too old, too new or
-// speak another protocol, by the clients themselves.
+// The compatibility gate: the answers that clients of each dialect get when they are too old, too
+// new or of another protocol.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EventSource } from "eventsource";
-import { Socket } from "phoenix";
-import WebSocket from "ws";
-import { run, within } from "../lib/khala.mjs";
+import { run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { parseMetrics } from "../lib/prometheus.mjs";
+import { Socket } from "../lib/socket.mjs";
+import { within } from "../lib/wait.mjs";
 
 const ENFORCED = {
   OA_COMPAT_KHALA_ENFORCED: "true",
@@ -24,7 +24,7 @@ const WINDOW = {
 };
 const GOOD = { client_build_id: "20260601T000000Z", protocol_version: "khala.ws.v1", schema_version: 2 };
 
-/** In the order of the checks: each row is also wrong in what is looked at after it. */
+/** Rows in the order of the checks; each row would also fail the later checks. */
 const REFUSED = [
   ["invalid_client_build", {}],
   ["invalid_client_build", { client_build_id: "  ", protocol_version: "other", schema_version: 9 }],
@@ -37,35 +37,12 @@ const REFUSED = [
 
 const query = (claim) => new URLSearchParams(Object.entries(claim).map(([name, value]) => [name, String(value)])).toString();
 
-/** The three over the socket's query or the join's payload, by the real client. */
-async function join(operator, { params = {}, payload = {} }) {
-  const { host, port } = operator.server;
-  const socket = new Socket(`ws://${host}:${port}/socket`, { transport: WebSocket, params: { token: operator.reader, ...params } });
-  operator.server.peers.push({ close: () => socket.disconnect() });
-  socket.connect();
-  const channel = socket.channel("sync:v1", payload);
-  const reply = await within(new Promise((resolve) => {
-    const push = channel.join();
-    for (const status of ["ok", "error"]) push.receive(status, (response) => resolve({ status, response }));
-  }), "the reply to a join");
-  socket.disconnect();
+/** The reply to a join whose claim is in the socket's query or in the join's payload. */
+async function join(operator, { params, payload }) {
+  const client = new Client(operator, { params });
+  const reply = await client.joined(payload).then((response) => ({ status: "ok", response }), (error) => ({ status: "error", response: error.body }));
+  client.close();
   return reply;
-}
-
-/** What a WebSocket client is answered in place of a handshake. */
-function handshake(operator, path) {
-  const { host, port } = operator.server;
-  const socket = new WebSocket(`ws://${host}:${port}${path}`);
-  operator.server.peers.push({ close: () => socket.terminate() });
-  socket.on("error", () => {});
-  return within(new Promise((resolve) => {
-    socket.on("open", () => resolve({ status: 101 }));
-    socket.on("unexpected-response", async (_, response) => {
-      let body = "";
-      for await (const piece of response) body += piece;
-      resolve({ status: response.statusCode, body });
-    });
-  }), "the answer to a handshake");
 }
 
 function refused(body, code) {
@@ -75,7 +52,7 @@ function refused(body, code) {
   assert.deepEqual(details, { code, message, ...WINDOW });
 }
 
-test("a Phoenix client is let in by its join's payload or its socket's query, and refused with the window", async (t) => {
+test("a Phoenix client passes the compatibility gate by its payload or query, or is refused with the window", async (t) => {
   const operator = await operate(t, { settings: ENFORCED });
   for (const [code, claim] of REFUSED) {
     for (const way of [{ payload: claim }, { params: claim }]) {
@@ -92,7 +69,7 @@ test("a Phoenix client is let in by its join's payload or its socket's query, an
   assert.equal((await join(operator, { params: GOOD, payload: { ...GOOD, schema_version: 1 } })).status, "error");
 });
 
-test("who is refused may not subscribe, and may join again when it is another client", async (t) => {
+test("a refused client may not subscribe, and a compatible client may join", async (t) => {
   const operator = await operate(t, { settings: ENFORCED });
   const client = new Client(operator);
   await assert.rejects(client.joined({}), (error) => error.body.code === "invalid_client_build");
@@ -101,7 +78,7 @@ test("who is refused may not subscribe, and may join again when it is another cl
   assert.deepEqual((await other.subscribe({ topics: ["runtime.run_summaries"] })).topics, ["runtime.run_summaries"]);
 });
 
-test("over HTTP every reader's route says 426 with the same body", async (t) => {
+test("every HTTP route of clients answers 426 with the same body", async (t) => {
   const operator = await operate(t, { settings: { ...ENFORCED, RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   const token = `token=${operator.reader}`;
   await operator.did("topics/news/events", { event_type: "a" });
@@ -114,7 +91,7 @@ test("over HTTP every reader's route says 426 with the same body", async (t) => 
       refused(response.body, code);
     }
     for (const path of ["/internal/v1/khala/topics/news/ws", "/api/events/stream"]) {
-      const response = await handshake(operator, `${path}?${token}&${query(claim)}`);
+      const response = await Socket.refused(operator, `${path}?${token}&${query(claim)}`);
       assert.equal(response.status, 426, path);
       refused(response.body, code);
     }
@@ -124,7 +101,7 @@ test("over HTTP every reader's route says 426 with the same body", async (t) => 
     assert.equal((await operator.ask("GET", `${path}?${good}`, undefined, { authorization: "none" })).status, 200, path);
   }
   for (const path of ["/internal/v1/khala/topics/news/ws", "/api/events/stream"]) {
-    assert.equal((await handshake(operator, `${path}?${good}`)).status, 101, path);
+    await Socket.open(operator, `${path}?${good}`);
   }
   const source = new EventSource(`${operator.server.url}/v1/topics/news/sse?${good}`);
   operator.server.peers.push(source);
@@ -132,7 +109,7 @@ test("over HTTP every reader's route says 426 with the same body", async (t) => 
   assert.equal(JSON.parse(seen.data).sequence, 1);
 });
 
-test("a wrong token is refused as such, and the operator is no client", async (t) => {
+test("a wrong token is refused before the gate, and the operator passes it", async (t) => {
   const operator = await operate(t, { settings: ENFORCED });
   const wrong = await operator.ask("GET", "/v1/topics/news/sse?token=x", undefined, { authorization: "none" });
   assert.equal(wrong.status, 401);
@@ -140,13 +117,13 @@ test("a wrong token is refused as such, and the operator is no client", async (t
   assert.equal((await operator.get("/healthz/ready")).status, 200);
 });
 
-test("while it is not enforced nobody needs to say anything", async (t) => {
+test("clients need no compatibility claim while the gate is off", async (t) => {
   const operator = await operate(t);
   assert.equal((await join(operator, {})).status, "ok");
   assert.equal((await join(operator, { payload: { client_build_id: 7, schema_version: [] } })).status, "ok");
 });
 
-test("who is refused is counted with its surface, and `khala why` tells", async (t) => {
+test("refused clients are counted by surface and listed by khala why", async (t) => {
   const operator = await operate(t, { settings: ENFORCED });
   await join(operator, { payload: { ...GOOD, client_build_id: "20250101T000000Z" } });
   await operator.ask("GET", `/v1/topics/news/sse?token=${operator.reader}`, undefined, { authorization: "none", "x-request-id": "old-page" });

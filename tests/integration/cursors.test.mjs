@@ -1,7 +1,8 @@
-// POST /v1/cursors/plan: what resuming from topic cursors would do and cost.
+// POST /v1/cursors/plan: the decision and the cost of resuming from topic cursors.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { operate, refused, sql } from "../lib/operator.mjs";
+import { operate, refused } from "../lib/operator.mjs";
+import { sql } from "../lib/store.mjs";
 
 const PATH = "/v1/cursors/plan";
 const SMALL = { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "10", RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "5" };
@@ -15,10 +16,10 @@ async function filled(operator, run_id, count) {
   await operator.batch(Array.from({ length: count - 1 }, (_, i) => ({ run_id, event_type: "run.log", payload: { text: "é".repeat(i) } })));
 }
 
-/** The bytes of the payloads, by what the log shows. */
+/** The size of the payloads of these events. */
 const bytes = (events) => events.reduce((sum, { payload }) => sum + Buffer.byteLength(JSON.stringify(payload)), 0);
 
-test("each cursor is planned, in order, against the topic's window", async (t) => {
+test("each cursor is planned in order against its topic's window", async (t) => {
   const operator = await operate(t, { settings: SMALL });
   await filled(operator, "a", 12);
   const events = await operator.events("a");
@@ -43,7 +44,7 @@ test("each cursor is planned, in order, against the topic's window", async (t) =
   ]);
 });
 
-test("topics with journal rows are measured by their frames", async (t) => {
+test("a plan measures topics with journal rows by their frames", async (t) => {
   const operator = await operate(t);
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
   for (let i = 0; i < 3; i++) await operator.did("workers/w/events", { event_type: "worker.note", payload: { i } });
@@ -60,36 +61,36 @@ test("topics with journal rows are measured by their frames", async (t) => {
   assert.equal(plans[1].stream_id, "runtime.codex.worker.events");
 });
 
-test("a stream id leads to the stored topic before the text rule is asked", async (t) => {
+test("a stream id resolves to the stored topic before the naming rule applies", async (t) => {
   const operator = await operate(t);
   await operator.did("topics/a.b/events", { event_type: "x" });
   const { plans } = await plan(operator, [{ stream_id: "runtime.topic.a.b", after_seq: 0 }, { topic: "a:b", after_seq: 0 }, { stream_id: "runtime.topic.c.d", after_seq: 0 }]);
   assert.deepEqual(plans.map(({ topic, window }) => [topic, window?.head_seq ?? null]), [["a.b", 1], ["a:b", null], ["c:d", null]]);
 });
 
-test("an epoch that is not the store's sends every cursor back to the start", async (t) => {
+test("a cursor of another epoch must start again", async (t) => {
   const operator = await operate(t, { settings: SMALL });
   await filled(operator, "a", 12);
   const cursors = { "run:a:events": 12, "run:none:events": 1, "runtime.run_summaries": 0 };
   const { epoch, plans } = await plan(operator, { cursors, epoch: "018f3b7e-0000-7000-8000-000000000000" });
   assert.deepEqual(plans.map(({ decision, reason_codes }) => [decision, reason_codes]), Array(3).fill(["rebootstrap", ["epoch_mismatch"]]));
-  // What the topic still gives; a topic with a snapshot gives that instead.
+  // The topic's newest events; a topic with a snapshot answers with the snapshot instead.
   assert.deepEqual(plans.map(({ replay_events }) => replay_events), [10, 0, 0]);
   const same = await plan(operator, { cursors, epoch });
   assert.deepEqual(same.plans.map(({ decision }) => decision), ["resume", "resume", "resume"]);
 });
 
-test("one cursor, no cursor and a thousand are lists too", async (t) => {
+test("a plan takes one cursor, none, or a thousand", async (t) => {
   const operator = await operate(t);
   await filled(operator, "a", 50);
   assert.equal((await plan(operator, { topic: "run:a:events", after_seq: 0 })).plans.length, 1);
   assert.deepEqual((await plan(operator, [])).plans, []);
-  // Far more frames than one task of a reader measures.
+  // Far more frames than one task of a store reader measures.
   const { plans } = await plan(operator, Array.from({ length: 1000 }, (_, i) => ({ topic: "run:a:events", after_seq: i % 50 })));
   assert.deepEqual(plans.map(({ after_seq, replay_events }) => after_seq + replay_events), Array(1000).fill(50));
 });
 
-test("what a plan refuses", async (t) => {
+test("a plan refuses invalid cursors", async (t) => {
   const operator = await operate(t);
   const bad = [
     [[{ topic: "a", after_seq: 1 }, { topic: "a" }], "invalid_cursor", 1],

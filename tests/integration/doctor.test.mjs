@@ -1,19 +1,19 @@
-// What `khala doctor` finds, names and advises, and what the server refuses to start on.
+// The findings and the advice of `khala doctor`, and stores on which the server does not start.
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, closeSync, copyFileSync, openSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
 import http from "node:http";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { binary, environment, folder, run, within } from "../lib/khala.mjs";
+import { binary, environment, folder, run, start, startVerb } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { events } from "../lib/samples.mjs";
+import { alter, sql } from "../lib/store.mjs";
 import { Authority } from "../lib/tls.mjs";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
-const change = (data, query) => execFileSync("sqlite3", [join(data, "khala.db"), query]);
-
-/** The findings by check, of a folder. */
+/** The findings of the doctor for a folder, by check. */
 function examine(data, args = [], settings = {}) {
   const { code, out, problem } = run(["doctor", "--json", "--data-dir", data, ...args], { settings });
   assert.equal(problem, "");
@@ -28,7 +28,7 @@ function examine(data, args = [], settings = {}) {
   return { ok, found };
 }
 
-/** That check alone is wrong, and says so in these words. */
+/** Asserts that only that check is wrong, with a message that matches. */
 function wrong({ ok, found }, check, words) {
   assert.equal(ok, false);
   const named = found[check].find(({ finding }) => finding === "wrong");
@@ -38,17 +38,16 @@ function wrong({ ok, found }, check, words) {
   }
 }
 
-/** A data folder with some events in it; its server has stopped. */
-async function stored(t, events = 300) {
+/** A data folder with some events, whose server has stopped. */
+async function stored(t, count = 300) {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "one" }, 201);
-  await operator.batch(Array.from({ length: events }, (_, n) => ({ run_id: "one", event_type: "run.log", payload: { n } })));
+  await operator.batch(events(count, { run_id: "one", payload: (n) => ({ n }) }));
   await operator.server.stop();
-  operator.server.crashed = true; // it has stopped; nothing is left to stop
   return operator.data;
 }
 
-test("a healthy folder is found healthy, with and without a server", async (t) => {
+test("the doctor finds no fault in a healthy folder, with and without a server", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "one" }, 201);
   const served = examine(operator.data, ["--url", operator.server.url]);
@@ -56,7 +55,6 @@ test("a healthy folder is found healthy, with and without a server", async (t) =
   assert.match(served.found.server[0].message, /^the server at http:\S+ \(pid \d+\) is ready$/);
   assert.match(served.found.chains[0].message, /^1 events looked at/);
   await operator.server.stop();
-  operator.server.crashed = true;
   const idle = examine(operator.data);
   assert.equal(idle.ok, true);
   assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "limits", "disk", "store", "pages", "chains", "clock"]);
@@ -66,7 +64,7 @@ test("a healthy folder is found healthy, with and without a server", async (t) =
   assert.match(out, /^ok {7}pages {8}every page of the store is sound$/m);
 });
 
-test("the worst case of memory follows the settings, in doctor and in the log", async (t) => {
+test("the doctor and the log report the worst case of memory by the settings", async (t) => {
   const settings = { KHALA_CONNECTIONS_MAX: "1000", KHALA_IO_LOOPS: "2", KHALA_READERS: "2" };
   const operator = await operate(t, { settings });
   const figures = (found) => {
@@ -83,15 +81,15 @@ test("the worst case of memory follows the settings, in doctor and in the log", 
   assert.deepEqual(logged.map((bytes) => Math.floor(bytes / 2 ** 20)), [total, each]);
 });
 
-test("a server that has the folder and does not answer is wrong", async (t) => {
+test("the doctor reports a server that does not answer", async (t) => {
   const operator = await operate(t);
   wrong(examine(operator.data, ["--url", "http://127.0.0.1:1"]), "server", /^process \d+ has the store, and .* does not answer/);
 });
 
-test("a damaged page is found and named", async (t) => {
+test("the doctor names a damaged page", async (t) => {
   const data = await stored(t, 2000);
   const path = join(data, "khala.db");
-  const page = Number(execFileSync("sqlite3", [path, "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' LIMIT 1 OFFSET 5"]));
+  const page = Number(sql(data, "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' LIMIT 1 OFFSET 5"));
   const fd = openSync(path, "r+");
   writeSync(fd, Buffer.alloc(4096, 0xa5), 0, 4096, 4096 * (page - 1));
   closeSync(fd);
@@ -102,28 +100,28 @@ test("a damaged page is found and named", async (t) => {
   assert.match(found.pages[0].advice, /khala restore/);
 });
 
-test("a file that is no database is named", async (t) => {
+test("the doctor names a file that is not a database", async (t) => {
   const data = await stored(t);
   writeFileSync(join(data, "khala.db"), "x".repeat(8192));
   wrong(examine(data), "store", /khala\.db: file is not a database/);
 });
 
-test("a forged event is found at the end of the log, and the server does not build on it", async (t) => {
+test("the doctor and the server refuse a forged event at the end of the log", async (t) => {
   const data = await stored(t);
-  change(data, "UPDATE events SET payload = '{\"n\":0}' WHERE log_id = 301");
+  alter(data, "UPDATE events SET payload = '{\"n\":0}' WHERE log_id = 301");
   wrong(examine(data), "chains", /^log id 301 \(run:one seq 301\): the payload does not hash/);
   const { code, problem } = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]);
   assert.equal(code, 3);
   assert.match(problem, /khala: the log in .* is damaged at log id 301 \(run:one\): .*'khala doctor' says what to do/);
 });
 
-test("a schema this binary does not know is named", async (t) => {
+test("the doctor reports an unknown schema version", async (t) => {
   const data = await stored(t);
-  change(data, "PRAGMA user_version = 999");
+  alter(data, "PRAGMA user_version = 999");
   wrong(examine(data), "store", /schema version 999/);
 });
 
-test("keys and folders that others can read are named", async (t) => {
+test("the doctor names keys and folders that other users can read", async (t) => {
   const data = await stored(t);
   chmodSync(join(data, "operator.key"), 0o640);
   wrong(examine(data), "files", /operator\.key is open to other users \(mode 0640\)/);
@@ -138,23 +136,23 @@ test("keys and folders that others can read are named", async (t) => {
   assert.equal(statSync(join(data, "khala.db")).mode & 0o777, 0o644, "looking changes nothing");
 });
 
-test("a folder that is not there is wrong, and not made", (t) => {
+test("the doctor reports a missing folder and does not create it", (t) => {
   const data = join(folder(t), "none");
   wrong(examine(data), "folder", /No such file or directory/);
   assert.throws(() => statSync(data));
   assert.equal(examine(folder(t)).found.store[0].finding, "wrong");
 });
 
-test("an event ahead of the clock is told", async (t) => {
+test("the doctor reports an event ahead of the clock", async (t) => {
   const data = await stored(t);
   const ahead = (Date.now() + 3_600_000).toString(16).padStart(12, "0");
-  change(data, `UPDATE events SET cursor = x'${ahead}70008000000000000000' WHERE log_id = 301`);
+  alter(data, `UPDATE events SET cursor = x'${ahead}70008000000000000000' WHERE log_id = 301`);
   const { found } = examine(data);
   assert.equal(found.clock[0].finding, "wrong");
   assert.match(found.clock[0].message, /^the last event was recorded (3599|3600) s ahead/);
 });
 
-test("too few descriptors for the connections allowed are told, and asked for by the server", async (t) => {
+test("the doctor and the server report too few descriptors for the allowed connections", async (t) => {
   const data = await stored(t);
   const { ok, found } = examine(data, [], { KHALA_CONNECTIONS_MAX: "10000000" });
   assert.equal(ok, true);
@@ -165,15 +163,15 @@ test("too few descriptors for the connections allowed are told, and asked for by
   assert.equal(examine(data, ["--url", operator.server.url], { KHALA_CONNECTIONS_MAX: "100" }).found.descriptors[0].finding, "ok");
 });
 
-/** The folder, looked at from a machine that is otherwise: LD_PRELOAD, as tests/support/moved_world.c says. */
+/** Examines the folder with a changed disk or clock, by tests/support/moved_world.c. */
 function elsewhere(t, data, settings) {
   const library = join(folder(t), "moved_world.so");
   execFileSync("gcc", ["-shared", "-fPIC", "-o", library, join(ROOT, "tests/support/moved_world.c"), "-ldl"]);
-  // A sanitizer's runtime wants to be the first library.
+  // A sanitizer's runtime must be the first library.
   return examine(data, [], { ...settings, LD_PRELOAD: library, ASAN_OPTIONS: "verify_asan_link_order=0" });
 }
 
-test("a disk with little room, with none, and one that is read-only are told", async (t) => {
+test("the doctor reports a disk that is nearly full, full or read-only", async (t) => {
   const data = await stored(t);
   const look = (settings) => {
     const { ok, found } = elsewhere(t, data, settings);
@@ -184,12 +182,12 @@ test("a disk with little room, with none, and one that is read-only are told", a
   assert.deepEqual(look({ MOVED_READ_ONLY: "1" }), [false, "wrong", `${data} is on a read-only file system`]);
 });
 
-test("a clock that was never set is told", async (t) => {
+test("the doctor reports a clock that was never set", async (t) => {
   const { found } = elsewhere(t, await stored(t), { MOVED_CLOCK_S: "86400" });
   assert.deepEqual([found.clock[0].finding, found.clock[0].message], ["wrong", "this machine's clock has not been set"]);
 });
 
-test("a certificate that has ended is told", async (t) => {
+test("the doctor reports an expired certificate", async (t) => {
   const data = await stored(t);
   const authority = new Authority(folder(t));
   const settings = Authority.settings(authority.issue("brief", { days: 3 }));
@@ -198,13 +196,13 @@ test("a certificate that has ended is told", async (t) => {
   assert.match(found.tls[0].message, /^the certificate in \S+ has expired$/);
 });
 
-test("a default that its maximum caps is told", async (t) => {
+test("the doctor reports a default above its maximum", async (t) => {
   const { ok, found } = examine(await stored(t), [], { RUNTIME_KHALA_POLL_DEFAULT_LIMIT: "500" });
   assert.equal(ok, true);
   assert.match(found.settings[0].message, /^RUNTIME_KHALA_POLL_DEFAULT_LIMIT is above RUNTIME_KHALA_POLL_MAX_LIMIT/);
 });
 
-test("a secret that can be guessed and a key that cannot be read are told", async (t) => {
+test("the doctor reports a weak secret and an unreadable key", async (t) => {
   const data = await stored(t);
   const { ok, found } = examine(data, [], { RUNTIME_SYNC_TOKEN_SIGNING_KEY: "short" });
   assert.deepEqual([ok, found.keys[0].finding], [true, "warning"]);
@@ -218,7 +216,7 @@ test("a secret that can be guessed and a key that cannot be read are told", asyn
   assert.throws(() => statSync(join(data, "sync-signing.jwk")), "looking makes none");
 });
 
-test("what a restore left behind is told", async (t) => {
+test("the doctor reports the leftovers of a restore", async (t) => {
   const data = await stored(t);
   writeFileSync(join(data, "khala.db.restoring"), "", { mode: 0o600 });
   const { ok, found } = examine(data);
@@ -226,13 +224,13 @@ test("what a restore left behind is told", async (t) => {
   assert.match(found.files[0].message, /khala\.db\.restoring was left by a restore that did not end$/);
 });
 
-test("a file in the folder's place is wrong", (t) => {
+test("the doctor reports a file in place of the folder", (t) => {
   const path = join(folder(t), "file");
   writeFileSync(path, "");
   wrong(examine(path), "folder", /is not a folder that can be read: it is something else$/);
 });
 
-test("a folder of another user's is told", async (t) => {
+test("the doctor reports a folder of another user", async (t) => {
   if (process.getuid() !== 0) return t.skip("only root can be somebody else");
   const data = await stored(t);
   const copy = join(folder(t), "khala");
@@ -249,48 +247,44 @@ test("a folder of another user's is told", async (t) => {
     ["wrong", `${data} cannot be read and written: Permission denied`]]);
 });
 
-test("a server that is not ready is wrong", async (t) => {
+test("the doctor reports a server that is not ready", async (t) => {
   const operator = await operate(t);
   const unready = http.createServer((_, response) => response.writeHead(503).end());
   await new Promise((resolve) => unready.listen(0, "127.0.0.1", resolve));
   t.after(() => unready.close());
   const url = `http://127.0.0.1:${unready.address().port}`;
-  const doctor = spawn(binary, ["doctor", "--json", "--data-dir", operator.data, "--url", url], { env: environment(), stdio: ["ignore", "pipe", "inherit"] });
-  let out = "";
-  doctor.stdout.on("data", (data) => { out += data; });
-  assert.equal(await within(new Promise((resolve) => doctor.on("close", resolve)), "the doctor"), 1);
-  const { finding, message } = JSON.parse(out).checks.find(({ check }) => check === "server");
+  const doctor = startVerb(t, ["doctor", "--json", "--data-dir", operator.data, "--url", url]);
+  assert.equal((await doctor.end()).code, 1, doctor.log);
+  const { finding, message } = JSON.parse(doctor.out).checks.find(({ check }) => check === "server");
   assert.equal(finding, "wrong");
   assert.match(message, /^the server at \S+ \(pid \d+\) is not ready: it answers 503$/);
 });
 
-test("a holder whose limits cannot be read is told", async (t) => {
+test("the doctor reports a lock holder whose limits it cannot read", async (t) => {
   const data = await stored(t);
   const lock = join(data, "khala.lock");
-  const holder = spawn("flock", [lock, "cat"], { stdio: ["pipe", "pipe", "inherit"] });
-  t.after(() => holder.kill("SIGKILL"));
-  const held = new Promise((resolve) => holder.stdout.once("data", resolve));
-  holder.stdin.write("held\n");
-  await within(held, "the lock");
+  const holder = start(t, ["flock", lock, "cat"], { input: "pipe" });
+  holder.child.stdin.write("held\n");
+  await holder.saw("out", /held/);
   writeFileSync(lock, "4194305\n"); // above every pid
   const { found } = examine(data, ["--url", "http://127.0.0.1:1"]);
   assert.equal(found.descriptors[0].message, "the limits of process 4194305 cannot be read");
   assert.match(found.server[0].message, /^process 4194305 has the store, and http:\S+ does not answer: /);
 });
 
-test("an older schema is told with the verb that helps", async (t) => {
+test("the doctor reports an older schema and advises khala migrate", async (t) => {
   const data = await stored(t);
-  change(data, "PRAGMA user_version = 1");
+  alter(data, "PRAGMA user_version = 1");
   wrong(examine(data), "store", /schema version 1.*khala migrate/);
 });
 
-test("a log that cannot be read is told", async (t) => {
+test("the doctor reports an unreadable log", async (t) => {
   const data = await stored(t);
-  change(data, "ALTER TABLE events RENAME COLUMN event_hash TO other");
+  alter(data, "ALTER TABLE events RENAME COLUMN event_hash TO other");
   wrong(examine(data), "chains", /^the log cannot be read: .*no such column/);
 });
 
-test("bad settings are bad usage", () => {
+test("the doctor exits with 2 for bad settings", () => {
   assert.equal(run(["doctor"], { settings: { KHALA_READERS: "many" } }).code, 2);
   assert.equal(run(["doctor", "now"]).code, 2);
 });

@@ -1,17 +1,20 @@
-// Who may follow what, as event streams: tokens, scopes, grants, owners, origins.
+// Entitlements of event streams: tokens, scopes, grants, owners and origins.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { operate, sql } from "../lib/operator.mjs";
+import { operate } from "../lib/operator.mjs";
+import { AUDIT_SOCKET, streamPath } from "../lib/paths.mjs";
+import { events } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { alter, sql } from "../lib/store.mjs";
 
 const RUNS = ["runtime.run_events"];
 
 function follow(operator, topic, token, headers = {}) {
-  return Stream.open(operator, `/v1/topics/${encodeURIComponent(topic)}/sse?after_seq=0&token=${token}`, headers);
+  return Stream.open(operator, streamPath(topic, `after_seq=0&token=${token}`), headers);
 }
 
-/** Two tenants, an organisation and nobody, each with a run and its events. */
+/** Starts a server with runs of two users, of an organisation and without an owner. */
 async function tenants(t, settings) {
   const operator = await operate(t, { settings });
   await operator.did("runs", { run_id: "a", owner_user_id: "alice" }, 201);
@@ -23,13 +26,10 @@ async function tenants(t, settings) {
 }
 
 async function refusal(operator, topic, token, headers) {
-  const stream = await follow(operator, topic, token, headers);
-  const pieces = [];
-  for await (const piece of stream.response) pieces.push(piece);
-  return [stream.status, JSON.parse(pieces.join("")).reason_code];
+  return (await follow(operator, topic, token, headers)).refused();
 }
 
-test("each topic opens for whom the table says, and for nobody else", async (t) => {
+test("each topic is open exactly to the principals of the table", async (t) => {
   const operator = await tenants(t);
   const alice = { user_id: "alice", scopes: RUNS };
   const rows = [
@@ -73,7 +73,7 @@ test("each topic opens for whom the table says, and for nobody else", async (t) 
   await operator.server.saw("log", /client\.denied code=owner_mismatch .*topic=run:b:events/);
 });
 
-test("a shared topic shows each tenant its own, and an application topic what belongs to nobody", async (t) => {
+test("a shared topic shows each tenant its own events, and an application topic shows those without an owner", async (t) => {
   const operator = await tenants(t);
   const own = async (request, topic, count) => {
     const stream = await follow(operator, topic, await operator.token(request));
@@ -86,7 +86,7 @@ test("a shared topic shows each tenant its own, and an application topic what be
   assert.deepEqual(await own({ topics: ["room:1"] }, "room:1", 1), ["said"]);
 });
 
-test("what is no token is refused with its reason, the operator key among it", async (t) => {
+test("an invalid token is refused with its reason, and so is the operator key as a token", async (t) => {
   const operator = await tenants(t);
   assert.deepEqual(await refusal(operator, "run:a:events", operator.key), [401, "invalid_token"]);
   assert.deepEqual(await refusal(operator, "run:a:events", ""), [401, "missing_authorization"]);
@@ -109,19 +109,16 @@ test("a session revoked in the store stays revoked after a restart", async (t) =
   const operator = await tenants(t);
   const token = await operator.token({ session_id: "stolen", scopes: ["runtime.read_all"] });
   await operator.server.stop();
-  const { execFileSync } = await import("node:child_process");
-  execFileSync("sqlite3", [`${operator.data}/khala.db`,
-    "INSERT INTO sync_revocations VALUES (0, 'stolen', 'test', 0, 9000000000000000)"]);
+  alter(operator.data, "INSERT INTO sync_revocations VALUES (0, 'stolen', 'test', 0, 9000000000000000)");
   assert.equal(sql(operator.data, "SELECT count(*) FROM sync_revocations"), "1");
   const again = await operate(t, { data: operator.data });
   assert.deepEqual(await refusal(again, "run:a:events", token), [401, "token_revoked"]);
 });
 
-test("a list goes on over any number of others' events, by cursors that name none of them", async (t) => {
+test("a list skips the events of other tenants with cursors that reveal none of them", async (t) => {
   const operator = await tenants(t);
-  const logs = (count, run_id) => Array.from({ length: count }, (_, i) => ({ run_id, event_type: "run.log", payload: { i } }));
-  await operator.batch(logs(25_000, "b"));
-  await operator.batch(logs(2, "a"));
+  await operator.batch(events(25_000, { run_id: "b" }));
+  await operator.batch(events(2));
   const token = await operator.token({ user_id: "alice", scopes: ["runtime.audit"] });
   const ids = [];
   const cursors = [];
@@ -141,7 +138,7 @@ test("a list goes on over any number of others' events, by cursors that name non
   assert.deepEqual(cursors.filter((cursor) => foreign.includes(cursor)), []);
 });
 
-test("who polls too soon holds up only itself", async (t) => {
+test("a principal that polls too early delays only itself", async (t) => {
   const operator = await tenants(t, { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" });
   const topic = "/internal/v1/khala/topics/runtime.run_summaries/messages?after_seq=0";
   const ask = async (request) => {
@@ -157,15 +154,14 @@ test("who polls too soon holds up only itself", async (t) => {
   assert.equal((await operator.get(topic)).status, 429);
 });
 
-test("the audit socket is refused to a page of another origin before it is opened", async (t) => {
+test("the audit socket refuses a page of another origin before the handshake", async (t) => {
   const operator = await tenants(t, { RUNTIME_KHALA_ALLOWED_ORIGINS: "https://app.example" });
-  const open = (origin) => Socket.open(operator, "/api/events/stream", { origin });
-  (await open("https://app.example")).close();
-  const refusal = await open("https://evil.example").then(() => assert.fail(), (error) => error);
+  await Socket.open(operator, AUDIT_SOCKET, { origin: "https://app.example" });
+  const refusal = await Socket.refused(operator, AUDIT_SOCKET, { origin: "https://evil.example" });
   assert.deepEqual([refusal.status, JSON.parse(refusal.body).reason_code], [403, "origin_not_allowed"]);
 });
 
-test("a join says which topics are open, and how far they are", async (t) => {
+test("a join reply lists the open topics and their watermarks", async (t) => {
   const operator = await tenants(t);
   const welcome = async (request) => {
     const socket = await Socket.open(operator, `/socket/websocket?vsn=2.0.0&token=${await operator.token(request)}`);
@@ -184,10 +180,10 @@ test("a join says which topics are open, and how far they are", async (t) => {
     [["room:1", "room:2", "run:*:events", "run:b:events"], { "room:1": 1, "run:b:events": 1 }]);
 });
 
-test("a stream says which range it covers where frames are hidden, and its id goes on", async (t) => {
+test("a stream announces ranges of hidden frames and advances its id over them", async (t) => {
   const operator = await tenants(t);
   const token = await operator.token({ user_id: "bob", scopes: RUNS });
-  // Summaries of a, b, o and n, of which bob sees the second.
+  // The topic has summaries of a, b, o and n; bob may see the second.
   const stream = await follow(operator, "runtime.run_summaries", token);
   await stream.until((one) => one.lastSeq === 4, "the whole range");
   assert.deepEqual(stream.events.map(({ type, data }) => [type, data.after ?? data.sequence, data.through]),

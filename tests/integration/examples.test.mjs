@@ -1,47 +1,38 @@
-// Every example of every verb's help, as it stands there, in a shell.
+// Every example of the help, run in a shell.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { binary, environment, folder, run, within } from "../lib/khala.mjs";
+import { binary, environment, folder, run, start } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { until } from "../lib/wait.mjs";
 
 const VERBS = [...run(["help"]).out.matchAll(/^ {2}(\w+) +[A-Z]/gm)].map(([, verb]) => verb);
-/** These want the folder to themselves; they come before and after a server has it. */
+/** Verbs that need the folder without a server; they run before and after it. */
 const BEFORE = ["serve", "migrate"];
 const AFTER = ["restore"];
-/** What shows that a verb which goes on until it is told otherwise is at work. */
+/** The output of verbs that run until a signal, once they work. */
 const ENDLESS = { serve: /listens on/, tail: /\n/ };
 
 const examples = (verb) => run(["help", verb]).out.split("examples:\n")[1].trim().split("\n").map((line) => line.trim());
 
-/** Runs the line, and ends it kindly once it has said enough; until then something happens. */
-async function shell(t, line, { cwd, settings, enough, happen }) {
-  const child = spawn("bash", ["-c", line], {
-    cwd, env: { ...environment(settings), PATH: `${dirname(binary)}:${process.env.PATH}` },
-    stdio: ["ignore", "pipe", "pipe"], detached: true,
-  });
-  let out = "";
-  let problem = "";
-  let told = false;
-  child.stderr.on("data", (data) => { problem += data; });
-  child.stdout.on("data", (data) => {
-    out += data;
-    if (!enough?.test(out) || told) return;
-    told = true;
-    process.kill(-child.pid, "SIGTERM");
-  });
-  t.after(() => child.kill("SIGKILL"));
-  const ended = within(new Promise((resolve) => child.on("close", (...end) => resolve(end))), line);
-  while (happen && !told && child.exitCode === null) await happen();
-  const [code, signal] = await ended;
-  assert.deepEqual([code, signal], [0, null], `${line}: ${out}${problem}`);
-  if (enough) assert.match(out, enough, line);
+/** Runs a line; with `enough` it repeats `happen` until the output matches, then ends the line. */
+async function shell(t, line, { cwd, settings, enough, happen = async () => {} }) {
+  const env = { ...environment(settings), PATH: `${dirname(binary)}:${process.env.PATH}` };
+  const verb = start(t, ["bash", "-c", line], { cwd, env, detached: true });
+  if (enough) {
+    await until(async () => {
+      await happen();
+      return verb.over || enough.test(verb.out);
+    }, line);
+    if (!verb.over) process.kill(-verb.child.pid, "SIGTERM");
+  }
+  assert.deepEqual(await verb.end(), { code: 0, signal: null }, `${line}: ${verb.out}${verb.log}`);
+  if (enough) assert.match(verb.out, enough, line);
 }
 
 async function tryAll(t, verbs, settings, cwd, happen) {
   for (const verb of verbs) {
-    // The shell gives way to a verb that is to be told something.
+    // The shell must be replaced by a verb that gets a signal.
     const prefix = ENDLESS[verb] ? "exec " : "";
     for (const line of examples(verb)) {
       await shell(t, prefix + line, { cwd, settings, enough: ENDLESS[verb], happen: ENDLESS[verb] && happen });
@@ -49,7 +40,7 @@ async function tryAll(t, verbs, settings, cwd, happen) {
   }
 }
 
-test("the examples of the help work", async (t) => {
+test("every example of the help works", async (t) => {
   const cwd = folder(t);
   const data = join(cwd, "khala-data");
   assert.equal(binary.split("/").pop(), "khala");
@@ -57,7 +48,7 @@ test("the examples of the help work", async (t) => {
 
   const operator = await operate(t, { data });
   await operator.did("runs", { run_id: "abc" }, 201);
-  // Somebody who is not let in, for khala why to tell of.
+  // A denied request, so that khala why has a decision to list.
   const stranger = operator.sign({ oa_user_id: "42", oa_sync_scopes: ["runtime.run_events"] });
   const denied = await operator.ask("GET", "/internal/v1/khala/topics/run:abc:events/messages", undefined,
     { authorization: `Bearer ${stranger}` });
@@ -67,6 +58,5 @@ test("the examples of the help work", async (t) => {
     () => operator.did("runs/abc/events", { event_type: "run.log" }));
 
   await operator.server.stop();
-  operator.server.crashed = true; // it has stopped; nothing is left to stop
   await tryAll(t, AFTER, {}, cwd);
 });

@@ -1,19 +1,18 @@
-// What a forger sends: tokens cut, touched, signed anew, with other algorithms, doubled claims and
-// impossible times; secrets in the wrong place. Each is refused with its reason, all that were not
-// signed here alike, and no secret reaches the log.
+// Forged tokens: truncated, altered, signed with other keys or algorithms, with duplicate claims or
+// impossible times, or in the wrong place. Each is refused with its reason. All tokens with a wrong
+// signature get the same answer, and no secret reaches the log.
 import assert from "node:assert/strict";
-import { createHmac, generateKeyPairSync, randomBytes, randomUUID, sign } from "node:crypto";
+import { createHmac, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { test } from "node:test";
 import { connect } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { Socket } from "../lib/socket.mjs";
-import { claimsFor, headerOf, seal, signingKey } from "../lib/token.mjs";
+import { claimsFor, encode, headerOf, seal, signingKey } from "../lib/token.mjs";
 
 const POLL = "/internal/v1/khala/topics/room:1/messages?after_seq=0";
 const READ_ALL = { user_id: "mallory", scopes: ["runtime.read_all"] };
-const encode = (value) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
-/** A server that logs all it can, whose log is searched at the end for everything secret. */
+/** Starts a server with a debug log; at the end of the test the log must contain no secret. */
 async function observed(t) {
   const operator = await operate(t, { settings: { KHALA_LOG: "json", KHALA_LOG_LEVEL: "debug" } });
   const key = signingKey(operator.data);
@@ -25,17 +24,16 @@ async function observed(t) {
   return { operator, key, tell: (token) => token.split(".").filter((part) => part.length > 16).forEach((part) => secrets.add(part)) };
 }
 
-/** Refused everywhere a token is taken, with that reason; answers the body of the poll, blind. */
+/** Asserts that every dialect refuses the token with that reason; answers the body without its id. */
 async function refused({ operator, tell }, token, reason, what) {
   tell(token);
   const headers = { authorization: `Bearer ${token}` };
   const poll = await operator.ask("GET", POLL, undefined, headers);
   const body = JSON.parse(poll.body);
   assert.deepEqual([poll.status, body.error, body.reason_code], [401, reason, reason], `${what}: ${poll.body}`);
-  const handshake = await Socket.open(operator, `/socket/websocket?vsn=2.0.0&token=${encodeURIComponent(token)}`).then(() => assert.fail(what), (error) => error);
+  const handshake = await Socket.refused(operator, `/socket/websocket?vsn=2.0.0&token=${encodeURIComponent(token)}`);
   assert.deepEqual([handshake.status, JSON.parse(handshake.body).reason_code], [401, reason], what);
-  const audit = await Socket.open(operator, "/api/events/stream");
-  audit.say({ type: "init", version: 1, capability: token, nonce: randomUUID(), ts: Date.now() });
+  const audit = await Socket.audit(operator, token);
   await audit.until(() => audit.closed, "the close");
   const [error] = audit.of("error");
   assert.equal(error.details.reason, reason, what);
@@ -43,7 +41,7 @@ async function refused({ operator, tell }, token, reason, what) {
   return poll.body.replace(/"request_id":"[^"]+"/, "");
 }
 
-test("what was not signed here is one answer, whatever is wrong with it", async (t) => {
+test("every token with a wrong signature gets the same answer", async (t) => {
   const world = await observed(t);
   const { key } = world;
   const header = headerOf(key);
@@ -86,7 +84,7 @@ test("what was not signed here is one answer, whatever is wrong with it", async 
   assert.equal((await world.operator.ask("GET", POLL, undefined, { authorization: `Bearer ${good}` })).status, 200);
 });
 
-test("what was signed here and cannot be meant is refused with its reason", async (t) => {
+test("a signed token with impossible claims is refused with its reason", async (t) => {
   const world = await observed(t);
   const { key } = world;
   const plain = claimsFor(READ_ALL);
@@ -129,20 +127,19 @@ test("what was signed here and cannot be meant is refused with its reason", asyn
   for (const [what, claims, reason] of rows) await sent(world, seal(key, headerOf(key), claims), reason, what);
 });
 
-/** What does not fit into a request's head is the head's fault, not the token's. */
+/** Like refused, but a token that does not fit into a request head may be refused for that. */
 async function sent(world, token, reason, what) {
   if (token.length < 7000) return refused(world, token, reason, what);
   world.tell(token);
   const poll = await world.operator.ask("GET", POLL, undefined, { authorization: `Bearer ${token}` });
   assert.ok([401, 431].includes(poll.status), `${what}: ${poll.body}`);
-  const audit = await Socket.open(world.operator, "/api/events/stream");
-  audit.say({ type: "init", version: 1, capability: token, nonce: randomUUID(), ts: Date.now() });
+  const audit = await Socket.audit(world.operator, token);
   await audit.until(() => audit.closed, "the close");
   assert.ok([4001, 4003, 1009].includes(audit.closed.code), `${what}: ${audit.closed.code}`);
   return poll.body;
 }
 
-test("a token elsewhere than where tokens go is no token", async (t) => {
+test("a token in another place than the header or query is ignored", async (t) => {
   const world = await observed(t);
   const { operator, key } = world;
   const good = seal(key, headerOf(key), claimsFor(READ_ALL));
@@ -164,7 +161,7 @@ test("a token elsewhere than where tokens go is no token", async (t) => {
     [`${POLL}&token=%0d%0aSet-Cookie:%20a=b`, {}, "invalid_token"],
   ];
   for (const [path, headers, reason] of rows) {
-    // The agent of the operator adds its key where no header is given.
+    // Without a header the operator's agent would add its key.
     const answer = await operator.ask("GET", path, undefined, { authorization: "", ...headers });
     assert.deepEqual([answer.status, JSON.parse(answer.body).reason_code], [401, reason], `${path} ${JSON.stringify(headers)}`);
     assert.equal(answer.headers["x-evil"] ?? answer.headers["set-cookie"], undefined);
@@ -175,7 +172,7 @@ test("a token elsewhere than where tokens go is no token", async (t) => {
   }
 });
 
-test("neither the operator key nor a token stands in for the other", async (t) => {
+test("the operator key is not a token, and a token is not the operator key", async (t) => {
   const world = await observed(t);
   const { operator, key } = world;
   for (const path of [`${POLL}&token=${operator.key}`, `/v1/topics/room:1/sse?token=${operator.key}`, `/api/events?token=${operator.key}`,
@@ -186,12 +183,11 @@ test("neither the operator key nor a token stands in for the other", async (t) =
   for (const path of ["/socket/websocket?vsn=2.0.0", "/internal/v1/khala/topics/room:1/ws?after_seq=0"]) {
     for (const options of [{ headers: { authorization: `Bearer ${operator.key}` } }, {}]) {
       const asked = options.headers ? path : `${path}&token=${operator.key}`;
-      const refusal = await Socket.open(operator, asked, options).then(() => assert.fail(path), (error) => error);
+      const refusal = await Socket.refused(operator, asked, options);
       assert.deepEqual([refusal.status, JSON.parse(refusal.body).reason_code], [401, "invalid_token"], asked);
     }
   }
-  const audit = await Socket.open(operator, "/api/events/stream");
-  audit.say({ type: "init", version: 1, capability: operator.key, nonce: randomUUID(), ts: Date.now() });
+  const audit = await Socket.audit(operator, operator.key);
   await audit.until(() => audit.closed, "the close");
   assert.equal(audit.closed.code, 4001);
   const token = seal(key, headerOf(key), claimsFor(READ_ALL));
@@ -205,7 +201,7 @@ test("neither the operator key nor a token stands in for the other", async (t) =
   }
 });
 
-test("a header with a NUL or a bare line's end is no header", async (t) => {
+test("a header with a NUL or a bare line end is refused", async (t) => {
   const world = await observed(t);
   const { operator, key } = world;
   const good = seal(key, headerOf(key), claimsFor(READ_ALL));

@@ -1,18 +1,14 @@
-// HTTP/1.1 as well-behaved clients speak it: routes, answers, reuse of a connection.
+// HTTP/1.1 of correct clients: routes, answers and reuse of a connection.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import net from "node:net";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { assertError, connect, serve } from "../lib/khala.mjs";
+import { assertError, connect, getRequest, serve } from "../lib/khala.mjs";
 
 const LIVE = '{"status":"live"}\n';
 const READY = '{"status":"ready"}\n';
 const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
-
-function get(path, ...lines) {
-  return ["GET " + path + " HTTP/1.1", "Host: khala", ...lines, "", ""].join("\r\n");
-}
 
 function available(host) {
   return new Promise((resolve) => {
@@ -39,9 +35,9 @@ test("curl finds the server live and ready", async (t) => {
   assert.equal(both, `${LIVE}1\n${READY}0\n`, "the second request reuses the connection");
 });
 
-test("an answer says what it is", async (t) => {
+test("an answer has a content type and a connection header", async (t) => {
   const peer = await connect(await serve(t));
-  await peer.send(get("/healthz/live"));
+  await peer.send(getRequest("/healthz/live"));
   const { status, headers, body } = await peer.response();
   assert.equal(status, 200);
   assert.equal(body, LIVE);
@@ -51,22 +47,22 @@ test("an answer says what it is", async (t) => {
 
 test("HEAD answers as GET would, without the body", async (t) => {
   const peer = await connect(await serve(t));
-  await peer.send(get("/healthz/live").replace("GET", "HEAD") + get("/nowhere").replace("GET", "HEAD"));
+  await peer.send(getRequest("/healthz/live").replace("GET", "HEAD") + getRequest("/nowhere").replace("GET", "HEAD"));
   const known = await peer.response({ bodiless: true });
   assert.equal(known.status, 200);
   assert.equal(known.headers["content-length"], String(LIVE.length));
   const unknown = await peer.response({ bodiless: true });
   assert.equal(unknown.status, 404);
   assert.ok(Number(unknown.headers["content-length"]) > 0);
-  await peer.send(get("/healthz/live"));
+  await peer.send(getRequest("/healthz/live"));
   assert.equal((await peer.response()).body, LIVE, "nothing came between the heads");
 });
 
-test("what is not there is a coded 404", async (t) => {
+test("an unknown path is answered with a coded 404", async (t) => {
   const server = await serve(t);
   const peer = await connect(server);
   for (const path of ["/", "/nowhere", "/healthz", "/healthz/live/", "/healthz/liv%65", "/healthz/../healthz/live"]) {
-    await peer.send(get(path));
+    await peer.send(getRequest(path));
     const body = assertError(await peer.response(), 404, "not_found");
     assert.match(body.request_id, UUID7);
   }
@@ -75,10 +71,10 @@ test("what is not there is a coded 404", async (t) => {
   assert.equal(JSON.parse(await curl(`${server.url}/nowhere`)).error, "not_found");
 });
 
-test("another method is a coded 405 that names the right ones", async (t) => {
+test("another method is answered with a coded 405 that lists the allowed ones", async (t) => {
   const peer = await connect(await serve(t));
   for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"]) {
-    await peer.send(get("/healthz/live").replace("GET", method));
+    await peer.send(getRequest("/healthz/live").replace("GET", method));
     const response = await peer.response();
     assertError(response, 405, "method_not_allowed");
     assert.equal(response.headers.allow, "GET, HEAD");
@@ -86,10 +82,10 @@ test("another method is a coded 405 that names the right ones", async (t) => {
   }
 });
 
-test("a usable X-Request-Id comes back, any other is replaced", async (t) => {
+test("a valid X-Request-Id is echoed, and any other is replaced", async (t) => {
   const peer = await connect(await serve(t));
   const ask = async (id) => {
-    await peer.send(get("/nowhere", `X-Request-Id: ${id}`));
+    await peer.send(getRequest("/nowhere", `X-Request-Id: ${id}`));
     return assertError(await peer.response(), 404, "not_found").request_id;
   };
   for (const id of ["abc", "A-1_b.c", "x".repeat(64)]) assert.equal(await ask(id), id);
@@ -101,7 +97,7 @@ test("pipelined requests are answered in order", async (t) => {
   const peer = await connect(await serve(t));
   const count = 500;
   const paths = Array.from({ length: count }, (_, i) => (i % 3 === 2 ? `/nowhere/${i}` : "/healthz/live"));
-  await peer.send(paths.map((path, i) => get(path, `X-Request-Id: request-${i}`)).join(""));
+  await peer.send(paths.map((path, i) => getRequest(path, `X-Request-Id: request-${i}`)).join(""));
   for (let i = 0; i < count; i++) {
     const response = await peer.response();
     if (i % 3 === 2) assert.equal(assertError(response, 404, "not_found").request_id, `request-${i}`);
@@ -113,14 +109,14 @@ test("pipelined requests are answered in order", async (t) => {
 test("a request may arrive byte by byte, and so may the next", async (t) => {
   const peer = await connect(await serve(t));
   for (let round = 0; round < 2; round++) {
-    for (const byte of get("/healthz/ready", "Accept: */*")) await peer.send(byte);
+    for (const byte of getRequest("/healthz/ready", "Accept: */*")) await peer.send(byte);
     assert.equal((await peer.response()).body, READY);
   }
 });
 
 test("a pipelined request may be cut anywhere", async (t) => {
   const server = await serve(t);
-  const text = get("/healthz/live") + get("/healthz/ready");
+  const text = getRequest("/healthz/live") + getRequest("/healthz/ready");
   for (let cut = 1; cut < text.length; cut += 7) {
     const peer = await connect(server);
     await peer.send(text.slice(0, cut));
@@ -131,9 +127,9 @@ test("a pipelined request may be cut anywhere", async (t) => {
   }
 });
 
-test("Connection: close ends the connection behind the answer", async (t) => {
+test("Connection: close ends the connection after the answer", async (t) => {
   const peer = await connect(await serve(t));
-  await peer.send(get("/healthz/live", "Connection: close") + get("/healthz/ready"));
+  await peer.send(getRequest("/healthz/live", "Connection: close") + getRequest("/healthz/ready"));
   const { headers, body } = await peer.response();
   assert.equal(body, LIVE);
   assert.equal(headers.connection, "close");
@@ -155,14 +151,14 @@ test("HTTP/1.0 closes unless asked to keep the connection", async (t) => {
 
 test("a client that ends its side still gets its answers", async (t) => {
   const peer = await connect(await serve(t));
-  await peer.send(get("/healthz/live") + get("/healthz/ready"));
+  await peer.send(getRequest("/healthz/live") + getRequest("/healthz/ready"));
   peer.finish();
   assert.equal((await peer.response()).body, LIVE);
   assert.equal((await peer.response()).body, READY);
   assert.equal(await peer.rest(), "");
 });
 
-test("nobody is told to continue with a body nobody takes", async (t) => {
+test("a body that no route takes is refused without 100 Continue", async (t) => {
   const server = await serve(t);
   for (const [path, framing, status, code] of [
     ["/healthz/live", "Content-Length: 5", 413, "payload_too_large"],
@@ -170,16 +166,16 @@ test("nobody is told to continue with a body nobody takes", async (t) => {
     ["/nowhere", "Content-Length: 5", 404, "not_found"],
   ]) {
     const peer = await connect(server);
-    await peer.send(get(path, framing, "Expect: 100-continue"));
+    await peer.send(getRequest(path, framing, "Expect: 100-continue"));
     const response = await peer.response();
     assertError(response, status, code);
     assert.equal(response.headers.connection, "close");
     assert.equal(await peer.rest(), "");
   }
   const peer = await connect(server);
-  await peer.send(get("/healthz/live", "Content-Length: 0", "Expect: 100-continue"));
+  await peer.send(getRequest("/healthz/live", "Content-Length: 0", "Expect: 100-continue"));
   assert.equal((await peer.response()).body, LIVE, "there is no body to wait for");
-  await peer.send(get("/healthz/live", "Expect: miracles"));
+  await peer.send(getRequest("/healthz/live", "Expect: miracles"));
   assertError(await peer.response(), 417, "expectation_failed");
 });
 
@@ -194,11 +190,11 @@ test("every io loop answers", async (t) => {
   const server = await serve(t, { args: ["--loops", "4"] });
   await server.saw("log", /server\.ready.*loops=4/);
   const peers = await Promise.all(Array.from({ length: 64 }, () => connect(server)));
-  for (const peer of peers) await peer.send(get("/healthz/ready"));
+  for (const peer of peers) await peer.send(getRequest("/healthz/ready"));
   for (const peer of peers) assert.equal((await peer.response()).body, READY);
 });
 
-test("log lines are JSON when asked", async (t) => {
+test("log lines are JSON when the setting says so", async (t) => {
   const server = await serve(t, { settings: { KHALA_LOG: "json" } });
   await server.stop();
   const lines = server.log.trim().split("\n").map((line) => JSON.parse(line));

@@ -1,17 +1,14 @@
-// How connections live and end: time limits, farewells, shutdown, and how many there may be.
+// The lifetime of connections: timeouts, closing, shutdown and the maximum number.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assertError, connect, folder, run, serve, within } from "../lib/khala.mjs";
+import { assertError, connect, folder, getRequest, run, serve } from "../lib/khala.mjs";
+import { until, within } from "../lib/wait.mjs";
 
-function get(path, ...lines) {
-  return ["GET " + path + " HTTP/1.1", "Host: khala", ...lines, "", ""].join("\r\n");
-}
-
-test("a refusal reaches a peer that goes on sending", async (t) => {
+test("a refusal reaches a peer that keeps sending", async (t) => {
   const server = await serve(t);
   for (let round = 0; round < 5; round++) {
     const peer = await connect(server);
-    await peer.send(get("/healthz/live", "Content-Length: 3000000") + "x".repeat(3000000));
+    await peer.send(getRequest("/healthz/live", "Content-Length: 3000000") + "x".repeat(3000000));
     assertError(await peer.response(), 413, "payload_too_large");
     assert.equal(await peer.rest(), "");
     assert.equal(peer.error, null, "no reset overtakes the answer");
@@ -22,7 +19,7 @@ test("a refusal reaches a peer that goes on sending", async (t) => {
 test("a peer that never stops sending is cut off", async (t) => {
   const server = await serve(t);
   const peer = await connect(server);
-  await peer.send(get("/healthz/live", "Connection: close"));
+  await peer.send(getRequest("/healthz/live", "Connection: close"));
   assert.equal((await peer.response()).status, 200);
   const piece = Buffer.alloc(1 << 20, "x");
   let sent = 0;
@@ -36,10 +33,10 @@ test("a peer that never stops sending is cut off", async (t) => {
 
 const PATIENT = { KHALA_REQUEST_TIMEOUT_MS: "3600000", KHALA_IDLE_TIMEOUT_MS: "3600000", KHALA_SHUTDOWN_GRACE_MS: "600000" };
 
-test("a peer that neither sends nor ends is not waited for", async (t) => {
+test("a server does not wait long for a peer that neither sends nor closes", async (t) => {
   const server = await serve(t, { settings: PATIENT });
   const peer = await connect(server);
-  await peer.send(get("/healthz/live", "Connection: close"));
+  await peer.send(getRequest("/healthz/live", "Connection: close"));
   assert.equal((await peer.response()).status, 200);
   assert.equal(await peer.rest(), "");
   await server.stop();
@@ -59,7 +56,7 @@ test("a request that does not arrive in time is answered 408 and closed", async 
   }
 });
 
-test("a trickle of bytes does not prolong a request's time", async (t) => {
+test("a trickle of bytes does not extend the request timeout", async (t) => {
   const server = await serve(t, { settings: HASTY });
   const peer = await connect(server);
   await peer.send("GET /");
@@ -67,21 +64,21 @@ test("a trickle of bytes does not prolong a request's time", async (t) => {
   assertError(await peer.response(), 408, "request_timeout");
 });
 
-test("the request behind a pipelined one has the same time", async (t) => {
+test("the request after a pipelined one has the same timeout", async (t) => {
   const server = await serve(t, { settings: HASTY });
   const peer = await connect(server);
-  await peer.send(get("/healthz/live") + "GET /healthz/re");
+  await peer.send(getRequest("/healthz/live") + "GET /healthz/re");
   assert.equal((await peer.response()).status, 200);
   assertError(await peer.response(), 408, "request_timeout");
   assert.equal(await peer.rest(), "");
 });
 
-test("an idle connection is closed without a word", async (t) => {
+test("an idle connection is closed without an answer", async (t) => {
   const server = await serve(t, { settings: { KHALA_IDLE_TIMEOUT_MS: "50" } });
   const silent = await connect(server);
   assert.equal(await silent.rest(), "");
   const used = await connect(server);
-  await used.send(get("/healthz/live"));
+  await used.send(getRequest("/healthz/live"));
   assert.equal((await used.response()).status, 200);
   assert.equal(await used.rest(), "");
 });
@@ -90,15 +87,15 @@ test("a peer that does not read its answers is closed", async (t) => {
   const server = await serve(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "200" } });
   const peer = await connect(server);
   peer.socket.pause();
-  const piece = get("/healthz/live").repeat(1000);
+  const piece = getRequest("/healthz/live").repeat(1000);
   while (peer.error === null) await peer.send(piece);
   assert.match(peer.error, /^(ECONNRESET|EPIPE)$/);
 });
 
-test("peers that vanish inside a request do no harm", async (t) => {
+test("peers that disconnect inside a request do no harm", async (t) => {
   const server = await serve(t, { args: ["--loops", "1"] });
-  const beginnings = ["G", "GET /healthz/live HTTP/1.1\r\n", get("/nowhere", "Content-Length: 9") + "abc",
-    get("/healthz/live").repeat(200), get("/healthz/live") + "GET /he"];
+  const beginnings = ["G", "GET /healthz/live HTTP/1.1\r\n", getRequest("/nowhere", "Content-Length: 9") + "abc",
+    getRequest("/healthz/live").repeat(200), getRequest("/healthz/live") + "GET /he"];
   for (let round = 0; round < 20; round++) {
     const peer = await connect(server);
     await peer.send(beginnings[round % beginnings.length]);
@@ -106,7 +103,7 @@ test("peers that vanish inside a request do no harm", async (t) => {
     else peer.close();
   }
   const peer = await connect(server);
-  await peer.send(get("/healthz/ready"));
+  await peer.send(getRequest("/healthz/ready"));
   assert.equal((await peer.response()).status, 200);
 });
 
@@ -114,7 +111,7 @@ test("SIGTERM ends an idle server at once", async (t) => {
   const server = await serve(t, { settings: PATIENT });
   const fresh = await connect(server);
   const used = await connect(server);
-  await used.send(get("/healthz/live"));
+  await used.send(getRequest("/healthz/live"));
   await used.response();
   await server.stop();
   assert.equal(await fresh.rest(), "");
@@ -127,26 +124,24 @@ test("SIGINT ends a server like SIGTERM", async (t) => {
   await server.stop("SIGINT");
 });
 
-/** Waits until nobody listens; who comes just before may be reset. */
+/** Waits until the server does not listen any more. A connection just before that may be reset. */
 function unheard(server) {
-  return within((async () => {
-    for (;;) {
-      const late = await connect(server).catch((error) => error);
-      if (late.code === "ECONNREFUSED") return;
-      late.close?.();
-    }
-  })(), "nobody listens any more");
+  return until(async () => {
+    const late = await connect(server).catch((error) => error);
+    late.close?.();
+    return late.code === "ECONNREFUSED";
+  }, "the end of listening");
 }
 
-/** A connection with half a request on it, of which the server has read that half. */
+/** A connection on which the server has read half of a request. */
 async function halfway(server, path) {
   const peer = await connect(server);
-  await peer.send(get("/healthz/live") + get(path).slice(0, -9));
+  await peer.send(getRequest("/healthz/live") + getRequest(path).slice(0, -9));
   assert.equal((await peer.response()).status, 200);
-  return { peer, other: get(path).slice(-9) };
+  return { peer, other: getRequest(path).slice(-9) };
 }
 
-test("a request under way at SIGTERM is finished, and no other begins", async (t) => {
+test("a request under way at SIGTERM is finished, and no other is accepted", async (t) => {
   const server = await serve(t, { settings: PATIENT });
   const live = await halfway(server, "/healthz/live");
   const ready = await halfway(server, "/healthz/ready");
@@ -154,7 +149,7 @@ test("a request under way at SIGTERM is finished, and no other begins", async (t
   await server.saw("log", /server\.draining/);
   await ready.peer.send(ready.other);
   assertError(await ready.peer.response(), 503, "shutting_down");
-  await live.peer.send(live.other + get("/healthz/live"));
+  await live.peer.send(live.other + getRequest("/healthz/live"));
   const response = await live.peer.response();
   assert.equal(response.status, 200);
   assert.equal(response.headers.connection, "close");
@@ -176,7 +171,7 @@ test("a second signal ends the server at once", async (t) => {
   assert.match(server.log, /server\.ending/);
 });
 
-test("what is not finished within the grace is cut off", async (t) => {
+test("a request that is not finished within the grace period is cut off", async (t) => {
   const server = await serve(t, { settings: { ...PATIENT, KHALA_SHUTDOWN_GRACE_MS: "50" } });
   const { peer } = await halfway(server, "/healthz/live");
   await server.stop();
@@ -191,31 +186,32 @@ test("a second server on the same address is refused", async (t) => {
   assert.equal(second.out, "");
   assert.match(second.problem, /^khala: cannot listen on .*: Address already in use; --bind or RUNTIME_BIND_ADDR names another$/m);
   const peer = await connect(server);
-  await peer.send(get("/healthz/live"));
+  await peer.send(getRequest("/healthz/live"));
   assert.equal((await peer.response()).status, 200);
 });
 
-test("a host that is not there is refused", (t) => {
+test("a host that does not resolve is refused", (t) => {
   const { code, problem } = run(["serve", "--bind", "no-such-host.invalid:0"], { cwd: folder(t) });
   assert.equal(code, 3);
   assert.match(problem, /^khala: cannot listen on .*: the host does not resolve$/m);
 });
 
-/** Connects until the server takes one: a place is free only once the server saw who left. */
-async function connectWhenFree(server) {
-  for (;;) {
+/** Connects until the server accepts: a place is free only once the server saw its peer leave. */
+function connectWhenFree(server) {
+  return until(async () => {
     const peer = await connect(server);
-    await peer.send(get("/healthz/live"));
+    await peer.send(getRequest("/healthz/live"));
     if (await peer.answered()) return peer;
     peer.close();
-  }
+    return null;
+  }, "a free place");
 }
 
 for (const [places, loops] of [[1, 1], [1, 4], [5, 2], [7, 4]]) {
-  test(`of many connections on ${loops} loops ${places} are served`, async (t) => {
+  test(`the server accepts ${places} of many connections on ${loops} loops`, async (t) => {
     const server = await serve(t, { args: ["--loops", String(loops)], settings: { KHALA_CONNECTIONS_MAX: String(places) } });
     const peers = await Promise.all(Array.from({ length: places + 20 }, () => connect(server)));
-    for (const peer of peers) await peer.send(get("/healthz/live"));
+    for (const peer of peers) await peer.send(getRequest("/healthz/live"));
     const answered = await Promise.all(peers.map((peer) => peer.answered()));
     assert.equal(answered.filter(Boolean).length, places);
     await server.saw("log", /accept\.refused .*connections_max=/);
@@ -224,14 +220,14 @@ for (const [places, loops] of [[1, 1], [1, 4], [5, 2], [7, 4]]) {
   });
 }
 
-test("loops with descriptors of their own serve, stop listening, and end", async (t) => {
-  // ThreadSanitizer takes a number for the same descriptor in every table.
+test("loops with their own descriptor tables serve, stop listening and end", async (t) => {
+  // ThreadSanitizer assumes one descriptor table, so its reports would be wrong.
   const settings = { ...PATIENT, KHALA_LOOPS_OWN_DESCRIPTORS: "true", TSAN_OPTIONS: "report_bugs=0" };
   const server = await serve(t, { settings, args: ["--loops", "4"] });
   const peers = await Promise.all(Array.from({ length: 64 }, () => connect(server)));
-  for (const peer of peers) await peer.send(get("/healthz/ready"));
+  for (const peer of peers) await peer.send(getRequest("/healthz/ready"));
   for (const peer of peers) assert.equal((await peer.response()).status, 200);
-  // Under way, so that the server lives on while it listens no more.
+  // A request under way keeps the server alive while it no longer listens.
   await peers[0].send("GET /healthz/live HTTP/1.1\r\n");
   server.kill("SIGTERM");
   await server.saw("log", /server\.draining/);

@@ -1,14 +1,12 @@
-// What a peer may not send: each shape gets its one coded answer, then the connection ends, and
-// not a byte behind it is read as a request.
+// Malformed requests: each gets one coded answer, then the connection ends, and no byte after it is
+// read as a request.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assertError, connect, serve } from "../lib/khala.mjs";
+import { assertError, connect, getRequest, serve } from "../lib/khala.mjs";
 
 const SMUGGLED = "GET /healthz/live HTTP/1.1\r\nHost: khala\r\n\r\n";
 
-function request(...lines) {
-  return ["GET /healthz/live HTTP/1.1", "Host: khala", ...lines, "", ""].join("\r\n");
-}
+const request = (...lines) => getRequest("/healthz/live", ...lines);
 
 async function refuses(server, name, bytes, status, code) {
   const peer = await connect(server);
@@ -34,7 +32,7 @@ async function refuseAll(t, shapes, status, code) {
   assert.equal((await peer.response()).status, 200, "the server is none the worse");
 }
 
-test("two readings of where the body ends", (t) => refuseAll(t, {
+test("a request with an ambiguous body length is refused", (t) => refuseAll(t, {
   "two lengths": request("Content-Length: 5", "Content-Length: 6"),
   "one length twice": request("Content-Length: 0", "Content-Length: 0"),
   "a list of lengths": request("Content-Length: 5, 5"),
@@ -56,7 +54,7 @@ test("two readings of where the body ends", (t) => refuseAll(t, {
   "chunked in HTTP/1.0": "GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
 }, 400, "bad_request"));
 
-test("two readings of where a line ends", (t) => refuseAll(t, {
+test("a request with an ambiguous line end is refused", (t) => refuseAll(t, {
   "a folded line": request("X-Folded: a", " b"),
   "a folded line by tab": request("X-Folded: a", "\tContent-Length: 5"),
   "a first field that begins with a blank": "GET / HTTP/1.1\r\n Host: khala\r\n\r\n",
@@ -69,7 +67,7 @@ test("two readings of where a line ends", (t) => refuseAll(t, {
   "CR inside the request line": "GET /\r HTTP/1.1\r\nHost: khala\r\n\r\n",
 }, 400, "bad_request"));
 
-test("two readings of what a field is", (t) => refuseAll(t, {
+test("a request with an ambiguous header field is refused", (t) => refuseAll(t, {
   "a blank before the colon": request("Content-Length : 5"),
   "a tab before the colon": request("Transfer-Encoding\t: chunked"),
   "a blank inside the name": request("Content Length: 5"),
@@ -81,7 +79,7 @@ test("two readings of what a field is", (t) => refuseAll(t, {
   "a name beyond ASCII": request("Cont\xe9nt-Length: 5"),
 }, 400, "bad_request"));
 
-test("two readings of who is asked for what", (t) => refuseAll(t, {
+test("a request with an ambiguous host or target is refused", (t) => refuseAll(t, {
   "no host": "GET / HTTP/1.1\r\n\r\n",
   "two hosts": request("Host: other"),
   "a host with a path": "GET / HTTP/1.1\r\nHost: khala/x\r\n\r\n",
@@ -106,7 +104,7 @@ test("two readings of who is asked for what", (t) => refuseAll(t, {
   "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n",
 }, 400, "bad_request"));
 
-test("coded refusals other than 400", async (t) => {
+test("other malformed requests are refused with their own code", async (t) => {
   await refuseAll(t, { "a coding besides chunked": request("Transfer-Encoding: gzip, chunked") },
     501, "unsupported_transfer_encoding");
   await refuseAll(t, {
@@ -118,7 +116,7 @@ test("coded refusals other than 400", async (t) => {
     405, "method_not_allowed");
 });
 
-test("a request line or a head beyond its limit", async (t) => {
+test("a request line or head above its limit is refused", async (t) => {
   await refuseAll(t, {
     "a long line": `GET /${"x".repeat(12288)} HTTP/1.1\r\nHost: khala\r\n\r\n`,
     "a line without end": "G".repeat(20000),
@@ -143,7 +141,7 @@ test("the largest line, field and head that fit are answered", async (t) => {
   await ask(request(...Array.from({ length: 63 }, (_, i) => `X-${i}: x`)), 200);
 });
 
-test("the head's limit is a setting", async (t) => {
+test("the limit of a request head is a setting", async (t) => {
   const server = await serve(t, { settings: { KHALA_REQUEST_HEAD_BYTES_MAX: "12288" } });
   const peer = await connect(server);
   await peer.send(request(`X: ${"x".repeat(6000)}`, `Y: ${"x".repeat(6300)}`));
@@ -154,12 +152,12 @@ test("the head's limit is a setting", async (t) => {
   assert.equal((await other.response()).status, 200);
 });
 
-test("a body that nobody takes is refused before it is read", (t) => refuseAll(t, {
+test("a body on a route without one is refused before it is read", (t) => refuseAll(t, {
   "with a length": request("Content-Length: 5"),
   "with a length beyond everything": request("Content-Length: 9223372036854775807"),
   "chunked": request("Transfer-Encoding: chunked"),
 }, 413, "payload_too_large"));
 
-test("a body for nothing at all is refused as what it is", (t) => refuseAll(t, {
+test("a body on an unknown path is answered 404", (t) => refuseAll(t, {
   "with a length": "POST /nowhere HTTP/1.1\r\nHost: khala\r\nContent-Length: 5\r\n\r\nhello",
 }, 404, "not_found"));

@@ -1,17 +1,18 @@
-// Who reads what, from one table: every kind of topic, principal and grant, over every dialect. What
-// is told apart is the answer, and whose things are in it: each entity's name says whose it is.
+// Entitlements from one table: every kind of topic, principal and grant over every dialect. Each
+// entity's name contains its owner, so that an answer shows whose entities it contains.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { operate } from "../lib/operator.mjs";
+import { pollPath, snapshotPath, socketPath, streamPath } from "../lib/paths.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { tokenFor } from "../lib/token.mjs";
 
 // ---- the table ----
 
-/** By what a topic is to who asks, and how its token names topics. Without the scope it needs, what
- * is not forbidden_topic is missing_scope. */
+/** The answer by the relation of the principal to the topic, and by the grants of the token. Without
+ * the needed scope every answer but forbidden_topic is missing_scope. */
 const ANSWERS = {
   //             no grants          its name           a pattern         another name
   own:         { none: "ok",              exact: "ok",              pattern: "ok",              elsewhere: "forbidden_topic" },
@@ -28,7 +29,7 @@ const NOTIFICATIONS = ["runtime.notifications"];
 const AUDIT = ["runtime.audit"];
 const SCOPES = [...RUN, ...WORKER, ...NOTIFICATIONS, ...AUDIT];
 
-/** Who may own something, as the backend says it. */
+/** The owners, as the backend names them. */
 const OWNERS = {
   alice: { owner_user_id: "alice" },
   bob: { owner_user_id: "bob", org_id: "acme" },
@@ -37,7 +38,7 @@ const OWNERS = {
   nobody: {},
 };
 
-/** Who asks, and whose things are its own. */
+/** The principals, and the owners whose entities they may read. */
 const PRINCIPALS = {
   alice: { request: { user_id: "alice" }, owns: ["alice"] },
   bob: { request: { user_id: "bob", org_id: "acme" }, owns: ["bob", "org"] },
@@ -80,7 +81,7 @@ const GRANTS = {
 };
 const GRANT_KIND = { none: "none", topics: "exact", streams: "exact", patterns: "pattern", elsewhere: "elsewhere" };
 
-/** What the table says: "ok", with whose things; or why not. */
+/** The expected answer: the readable entities, or the reason of the refusal. */
 function expectation(principal, grant, scopes, { kind, owner, needs, marks }) {
   const own = principal.owns;
   const relation = principal.scopes ? "everything" : kind ?? (own.includes(owner) ? "own" : "foreign");
@@ -111,7 +112,7 @@ async function world(t) {
   return operator;
 }
 
-/** Every token the table makes: all scopes with each grant, no scope, and each scope alone. */
+/** The tokens to test: all scopes with each grant, no scope, and each scope alone. */
 function cases() {
   const list = [];
   for (const [who, principal] of Object.entries(PRINCIPALS)) {
@@ -123,7 +124,7 @@ function cases() {
   return list;
 }
 
-/** What a case expects of a topic, and a name for people. */
+/** The expectation of a case for each topic, and a description of it. */
 function each(one, topics) {
   return topics.map((topic) => ({
     ...topic,
@@ -148,7 +149,7 @@ const seen = (row, text) => assert.deepEqual(marksIn(text), row.expected.marks, 
 
 // ---- the dialects ----
 
-const messagesPath = (topic) => `/internal/v1/khala/topics/${encodeURIComponent(topic)}/messages?after_seq=0`;
+const messagesPath = (topic) => pollPath(topic, "after_seq=0");
 
 async function byPoll(operator, one, token) {
   for (const row of each(one, TOPICS)) {
@@ -159,7 +160,7 @@ async function byPoll(operator, one, token) {
 
 async function bySnapshot(operator, one, token) {
   for (const row of each(one, TOPICS.filter(({ snapshot }) => snapshot))) {
-    const body = await overHttp(operator, `/v1/topics/${row.topic}/snapshot`, token, row);
+    const body = await overHttp(operator, snapshotPath(row.topic), token, row);
     if (body !== null) seen(row, body);
   }
 }
@@ -212,7 +213,7 @@ async function byPlan(operator, one, token) {
 
 async function bySse(operator, one, token) {
   for (const row of each(one, TOPICS)) {
-    await streamed(operator, `/v1/topics/${encodeURIComponent(row.topic)}/sse?after_seq=0&token=${token}`, row);
+    await streamed(operator, streamPath(row.topic, `after_seq=0&token=${token}`), row);
   }
   const [row] = each(one, [LOG]);
   await streamed(operator, `/events?token=${token}`, row);
@@ -222,9 +223,7 @@ async function streamed(operator, path, row) {
   const stream = await Stream.open(operator, path);
   const text = () => JSON.stringify(stream.events);
   if (row.expected.refusal) {
-    const pieces = [];
-    for await (const piece of stream.response) pieces.push(piece);
-    assert.deepEqual([stream.status, JSON.parse(pieces.join("")).reason_code], [403, row.expected.refusal], row.what);
+    assert.deepEqual(await stream.refused(), [403, row.expected.refusal], row.what);
     return;
   }
   assert.equal(stream.status, 200, row.what);
@@ -235,9 +234,9 @@ async function streamed(operator, path, row) {
 
 async function byTopicSocket(operator, one, token) {
   for (const row of each(one, TOPICS)) {
-    const path = `/internal/v1/khala/topics/${encodeURIComponent(row.topic)}/ws?after_seq=0&token=${token}`;
+    const path = socketPath(row.topic, `after_seq=0&token=${token}`);
     if (row.expected.refusal) {
-      const error = await Socket.open(operator, path).then(() => assert.fail(row.what), (refusal) => refusal);
+      const error = await Socket.refused(operator, path);
       assert.deepEqual([error.status, JSON.parse(error.body).reason_code], [403, row.expected.refusal], row.what);
       continue;
     }
@@ -251,8 +250,7 @@ async function byTopicSocket(operator, one, token) {
 
 async function byAuditSocket(operator, one, token) {
   const [row] = each(one, [LOG]);
-  const socket = await Socket.open(operator, "/api/events/stream");
-  socket.say({ type: "init", version: 1, capability: token, nonce: randomUUID(), ts: Date.now() });
+  const socket = await Socket.audit(operator, token);
   if (row.expected.refusal) {
     await socket.until(() => socket.closed, "the close");
     const [error] = socket.of("error");
@@ -294,9 +292,9 @@ async function byPhoenix(operator, one, token) {
   socket.close();
 }
 
-/** Of the topics a join calls open, each is; and it names no watermark of one that is not. */
+/** Checks that a join lists only open topics, and only watermarks of those. */
 function checkWelcome(one, rows, { allowed_topics, current_watermarks }) {
-  // Of a stream that is not there yet, the name is guessed: it may be that of an application's topic.
+  // The topic of an unknown stream is guessed, and may be an application topic.
   const isOpen = (topic) => topic === LOG.topic || topic.startsWith("runtime:") || rows.some((row) => row.topic === topic && !row.expected.refusal);
   if (one.principal.scopes && one.grant === "none") assert.deepEqual(allowed_topics, ["*"]);
   else if (one.grant === "elsewhere") assert.deepEqual(allowed_topics, ["room:2"]);
@@ -322,7 +320,7 @@ const DIALECTS = {
   "the audit socket": byAuditSocket,
 };
 
-test("every kind of topic, principal and grant is answered as the table says", async (t) => {
+test("every kind of topic, principal and grant gets the answer of the table", async (t) => {
   const operator = await world(t);
   const all = cases();
   for (const [name, ask] of Object.entries(DIALECTS)) {
@@ -336,25 +334,23 @@ test("every kind of topic, principal and grant is answered as the table says", a
   }
 });
 
-test("the operator key reads everything by request, and opens no socket", async (t) => {
+test("the operator key reads everything over HTTP and opens no socket", async (t) => {
   const operator = await world(t);
   for (const { topic, marks, kind } of TOPICS) {
     const response = await operator.get(messagesPath(topic));
     assert.equal(response.status, 200, topic);
     assert.deepEqual(marksIn(response.body), [...marks].sort(), `${topic} ${kind}`);
-    const path = `/internal/v1/khala/topics/${encodeURIComponent(topic)}/ws`;
-    const refusal = await Socket.open(operator, path, { headers: bearer(operator.key) }).then(() => assert.fail(topic), (error) => error);
+    const refusal = await Socket.refused(operator, socketPath(topic), { headers: bearer(operator.key) });
     assert.deepEqual([refusal.status, JSON.parse(refusal.body).reason_code], [401, "invalid_token"]);
   }
   assert.deepEqual(marksIn((await operator.get("/api/events?limit=200")).body), ALL_MARKS);
   assert.deepEqual(marksIn((await operator.get("/api/events/export")).body), ALL_MARKS);
-  const socket = await Socket.open(operator, "/api/events/stream");
-  socket.say({ type: "init", version: 1, capability: operator.key, nonce: randomUUID(), ts: Date.now() });
+  const socket = await Socket.audit(operator, operator.key);
   await socket.until(() => socket.closed, "the close");
   assert.equal(socket.closed.code, 4001);
 });
 
-test("what exists and is somebody else's is answered like what does not exist", async (t) => {
+test("a topic of another tenant is answered like a topic that does not exist", async (t) => {
   const operator = await world(t);
   const token = tokenFor(operator, { user_id: "alice", scopes: SCOPES });
   const twins = [["run:run-bob:events", "run:run-xxx:events"], ["worker:worker-bob:lifecycle", "worker:worker-xxx:lifecycle"],

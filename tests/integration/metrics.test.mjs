@@ -1,30 +1,21 @@
-// What the server tells of itself: /metrics, the fan-out endpoints, `khala why`, its log.
+// The server's metrics: /metrics and the fan-out endpoints.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import WebSocket from "ws";
-import { folder, run, within } from "../lib/khala.mjs";
+import { folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
-import { Stream } from "../lib/sse.mjs";
-import { parseMetrics } from "../lib/prometheus.mjs";
+import { parseMetrics, scrape } from "../lib/prometheus.mjs";
 import { promtool } from "../lib/promtool.mjs";
+import { events } from "../lib/samples.mjs";
+import { Socket } from "../lib/socket.mjs";
+import { Stream } from "../lib/sse.mjs";
+import { until } from "../lib/wait.mjs";
 
 const P = "openagents_runtime_";
 
-async function scrape(operator) {
-  const response = await operator.get("/metrics");
-  assert.equal(response.status, 200, response.body);
-  assert.equal(response.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-  return Object.assign(parseMetrics(response.body), { text: response.body });
-}
-
-function poll(operator, topic, query) {
-  return operator.get(`khala/topics/${encodeURIComponent(topic)}/messages?${query}`);
-}
-
 async function grow(operator, run, count) {
   await operator.did("runs", { run_id: run }, 201);
-  await operator.batch(Array.from({ length: count }, (_, n) => ({ run_id: run, event_type: "run.log", payload: { n } })));
+  await operator.batch(events(count, { run_id: run }));
 }
 
 const HEAD = "# HELP a_total A.\n# TYPE a_total counter\n";
@@ -60,11 +51,11 @@ const REFUSED = {
   "a counter with a histogram's label": `${HEAD}a_total{le="1"} 1\n`,
 };
 
-// What promtool lets pass and we do not: a scraper takes these, and nobody should have to.
+// Mistakes that promtool accepts and this parser refuses.
 const TOLERATED = ["a TYPE before its HELP", "the same series twice", "a negative counter", "an empty line", "buckets that fall", "a count that is not +Inf's",
   "a histogram without +Inf", "a histogram without its sum"];
 
-test("the parser of these tests refuses what Prometheus' own tool does, and more", async (t) => {
+test("the tests' parser of metrics refuses everything that promtool refuses, and more", async (t) => {
   const sound = `${HEAD}a_total{b="x\\"y\\\\"} 1\n${HISTOGRAM}h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 2\nh_sum 3.5\nh_count 2\n`;
   parseMetrics(sound);
   assert.equal(promtool(sound), "");
@@ -76,7 +67,7 @@ test("the parser of these tests refuses what Prometheus' own tool does, and more
   }
 });
 
-test("the numbers of a fresh server are in order, and the families are those promised", async (t) => {
+test("a fresh server exposes the documented metric families", async (t) => {
   const operator = await operate(t);
   const metrics = await scrape(operator);
   assert.equal(promtool(metrics.text), "");
@@ -102,7 +93,7 @@ test("the numbers of a fresh server are in order, and the families are those pro
   }
 });
 
-test("what happens is counted", async (t) => {
+test("requests, appends and polls are counted", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   const before = await scrape(operator);
   const run = { entity: "run", status: "ok" };
@@ -111,8 +102,8 @@ test("what happens is counted", async (t) => {
   assert.equal((await operator.post("runs/none/events", { event_type: "a" })).status, 404);
   assert.equal((await operator.post("runs/counted/events", { event_type: "run.finished", payload: { status: "failed" } })).status, 200);
   assert.equal((await operator.post("runs/counted/events", { event_type: "run.finished", payload: { status: "failed" } })).status, 409);
-  assert.equal((await poll(operator, "run:counted:events", "after_seq=0")).status, 200);
-  assert.equal((await poll(operator, "run:counted:events", "")).status, 200);
+  assert.equal((await operator.poll("run:counted:events", "after_seq=0")).status, 200);
+  assert.equal((await operator.poll("run:counted:events", "")).status, 200);
   assert.equal((await operator.ask("GET", "runs/counted", undefined, { authorization: "Bearer wrong" })).status, 401);
   const after = await scrape(operator);
   const moved = (name, labels) => after.get(P + name, labels) - before.get(P + name, labels);
@@ -143,7 +134,7 @@ test("what happens is counted", async (t) => {
   assert.ok(moved("store_reads_total") >= 2);
 });
 
-test("what retention does is counted, by the class of what it looked at", async (t) => {
+test("retention is counted by topic class", async (t) => {
   const data = folder(t);
   const never = { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000" };
   const first = await operate(t, { data, settings: never });
@@ -178,13 +169,11 @@ test("what retention does is counted, by the class of what it looked at", async 
   assert.equal(of("topic_stale_risk_events", { topic_class: "run_events" }), 0);
 });
 
-/** A socket that says one thing, until the server closes it. */
+/** Opens a socket, sends one message, and waits until the server closes it. */
 async function sayOnce(operator, path, text) {
-  const { host, port } = operator.server;
-  const socket = new WebSocket(`ws://${host}:${port}${path}`, { headers: { authorization: `Bearer ${operator.reader}` } });
-  operator.server.peers.push({ close: () => socket.terminate() });
-  socket.on("open", () => socket.send(text));
-  await within(new Promise((resolve) => { socket.on("close", resolve); }), "the close");
+  const socket = await Socket.open(operator, path, { headers: { authorization: `Bearer ${operator.reader}` } });
+  socket.say(text);
+  await socket.until((one) => one.closed, "the close");
 }
 
 test("error messages are counted by dialect and code", async (t) => {
@@ -205,11 +194,11 @@ test("error messages are counted by dialect and code", async (t) => {
     ["phoenix", "stale_cursor", 1], ["sse", "stale_cursor", 1], ["topic_ws", "invalid_message", 1]]);
 });
 
-test("a message that waited for its event tells how long the event took to reach it", async (t) => {
+test("fan-out latency is measured for a poll that waited", async (t) => {
   const operator = await operate(t);
   await operator.did("topics/live/events", { event_type: "a" });
-  const waiting = poll(operator, "live", "after_seq=1&wait_ms=30000");
-  for (let watched = 0; watched === 0;) watched = (await scrape(operator)).get(`${P}khala_fanout_window_topics`);
+  const waiting = operator.poll("live", "after_seq=1&wait_ms=30000");
+  await until(async () => (await scrape(operator)).get(`${P}khala_fanout_window_topics`) > 0, "the poll waits");
   await operator.did("topics/live/events", { event_type: "b" });
   assert.equal((await waiting).status, 200);
   const metrics = await scrape(operator);
@@ -217,7 +206,7 @@ test("a message that waited for its event tells how long the event took to reach
   assert.ok(metrics.get(`${P}khala_fanout_latency_seconds_sum`, { dialect: "poll" }) > 0);
 });
 
-test("no topic, user or run becomes a series, however many there are", async (t) => {
+test("the number of series does not grow with topics, users or runs", async (t) => {
   const operator = await operate(t);
   const items = (word) => Array.from({ length: 300 }, (_, n) => ({ topic: `${word}:secretive-${n}`, event_type: "a", owner_user_id: `somebody-${n}` }));
   await operator.batch(items("first"));
@@ -229,7 +218,7 @@ test("no topic, user or run becomes a series, however many there are", async (t)
   assert.doesNotMatch(second.text, /secretive-|somebody-/);
 });
 
-test("scrapes beside a load agree with themselves and never count back", async (t) => {
+test("counters never decrease between scrapes under load", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "load" }, 201);
   let loading = true;
@@ -251,7 +240,7 @@ test("scrapes beside a load agree with themselves and never count back", async (
   await load;
 });
 
-test("/metrics is the operator's", async (t) => {
+test("/metrics needs the operator key", async (t) => {
   const operator = await operate(t);
   const response = await operator.ask("GET", "/metrics", undefined, { authorization: "" });
   assert.equal(response.status, 401);
@@ -277,7 +266,7 @@ function windowOf(fanout, topic) {
   return found;
 }
 
-test("the fan-out endpoints have the promised fields", async (t) => {
+test("the fan-out endpoints have the documented fields", async (t) => {
   const operator = await operate(t);
   await grow(operator, "a", 3);
   const metrics = await operator.read("khala/fanout/metrics");
@@ -298,7 +287,7 @@ test("the fan-out endpoints have the promised fields", async (t) => {
   for (const hook of hooks.hooks) assert.deepEqual(Object.keys(hook).sort(), ["backend", "note", "status"]);
 });
 
-test("the busiest topics are shown, as many as are asked for", async (t) => {
+test("the fan-out endpoint lists the busiest topics up to topic_limit", async (t) => {
   const operator = await operate(t);
   await operator.batch(Array.from({ length: 250 }, (_, n) => ({ topic: `t:${n % 50}`, event_type: "a" })));
   await operator.batch(Array.from({ length: 100 }, () => ({ topic: "busy", event_type: "a" })));
@@ -316,9 +305,9 @@ test("the busiest topics are shown, as many as are asked for", async (t) => {
 test("polls, throttling, capped and fair limits are counted", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000", RUNTIME_KHALA_FAIR_TOPIC_SLICE_LIMIT: "2" } });
   await operator.batch(["one", "two"].flatMap((topic) => Array.from({ length: 5 }, () => ({ topic, event_type: "a" }))));
-  assert.equal((await poll(operator, "one", "after_seq=0&limit=5000")).status, 200);
-  assert.equal((await poll(operator, "one", "after_seq=0")).status, 429);
-  assert.equal(JSON.parse((await poll(operator, "two", "after_seq=0&limit=4")).body).fairness_applied, true);
+  assert.equal((await operator.poll("one", "after_seq=0&limit=5000")).status, 200);
+  assert.equal((await operator.poll("one", "after_seq=0")).status, 429);
+  assert.equal(JSON.parse((await operator.poll("two", "after_seq=0&limit=4")).body).fairness_applied, true);
   const { delivery_metrics: counted } = await operator.read("khala/fanout/metrics");
   assert.deepEqual(counted, {
     total_polls: 3, throttled_polls: 1, limited_polls: 1, fairness_limited_polls: 1, slow_consumer_evictions: 0,
@@ -326,7 +315,7 @@ test("polls, throttling, capped and fair limits are counted", async (t) => {
   });
 });
 
-test("limits and stale cursors are counted for their topic, and the last reason is named", async (t) => {
+test("violations and stale cursors are counted by topic, with the last reason", async (t) => {
   const operator = await operate(t, { settings: {
     RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "3", RUNTIME_KHALA_FALLBACK_MAX_PAYLOAD_BYTES: "1024",
     RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "5" } });
@@ -335,7 +324,7 @@ test("limits and stale cursors are counted for their topic, and the last reason 
   assert.ok(limited > 0);
   assert.equal((await operator.post("topics/never/events", { event_type: "a", payload: { text: "x".repeat(2000) } })).status, 413);
   await grow(operator, "old", 20);
-  assert.equal((await poll(operator, "run:old:events", "after_seq=1")).status, 410);
+  assert.equal((await operator.poll("run:old:events", "after_seq=1")).status, 410);
   const fanout = await operator.read("khala/fanout/metrics");
   const quick = windowOf(fanout, "quick");
   assert.equal(quick.publish_rate_limited_count, limited);
@@ -355,7 +344,7 @@ test("limits and stale cursors are counted for their topic, and the last reason 
   assert.equal(metrics.get(`${P}appends_total`, { status: "khala_publish_rate_limited" }), limited);
 });
 
-test("a cursor below the floor is counted for its topic", async (t) => {
+test("a cursor below the retention floor is counted for its topic", async (t) => {
   const data = folder(t);
   const never = { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
   const first = await operate(t, { data, settings: never });
@@ -364,7 +353,7 @@ test("a cursor below the floor is counted for its topic", async (t) => {
   const operator = await operate(t, { data, settings: { ...never, KHALA_CLOCK_OFFSET_MS: String(90_000_000) } });
   await operator.did("retention/run", {});
   await operator.did("runs/old/events", { event_type: "run.log" });
-  assert.equal((await poll(operator, "run:old:events", "after_seq=1")).status, 410);
+  assert.equal((await operator.poll("run:old:events", "after_seq=1")).status, 410);
   const { delivery_metrics: delivery, topic_windows: windows } = await operator.read("khala/fanout/hooks?topic_limit=1");
   assert.equal(windows.length, 1);
   const { topic, oldest_sequence, head_sequence, queue_depth, dropped_messages, ...counts } = windows[0];
@@ -373,18 +362,18 @@ test("a cursor below the floor is counted for its topic", async (t) => {
   assert.equal(counts.stale_cursor_budget_exceeded_count, 0);
   assert.equal(counts.last_violation_reason, "retention_floor_breach");
   assert.deepEqual(delivery.recent_disconnect_causes, ["stale_cursor"]);
-  for (let i = 0; i < 40; i++) await poll(operator, "run:old:events", "after_seq=1");
+  for (let i = 0; i < 40; i++) await operator.poll("run:old:events", "after_seq=1");
   const { delivery_metrics: later, topic_windows: [window] } = await operator.read("khala/fanout/metrics?topic_limit=1");
   assert.equal(later.recent_disconnect_causes.length, 32, "no more are shown");
   assert.equal(window.stale_cursor_retention_floor_count, 41);
 });
 
-test("a consumer that falls behind is counted, and its eviction remembered", async (t) => {
+test("a slow polling consumer is counted, and its eviction is listed", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
     RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "2", RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: "2" } });
   await grow(operator, "slow", 20);
   const statuses = [];
-  for (let i = 0; i < 3; i++) statuses.push((await poll(operator, "run:slow:events", "after_seq=0&limit=1")).status);
+  for (let i = 0; i < 3; i++) statuses.push((await operator.poll("run:slow:events", "after_seq=0&limit=1")).status);
   assert.deepEqual(statuses, [200, 200, 409]);
   const { delivery_metrics: counted } = await operator.read("khala/fanout/metrics");
   assert.equal(counted.slow_consumer_evictions, 1);
@@ -394,7 +383,7 @@ test("a consumer that falls behind is counted, and its eviction remembered", asy
   assert.equal(metrics.get(`${P}sync_slow_consumer_evictions_total`, { dialect: "poll", topic_class: "run_events" }), 1);
 });
 
-test("every answer says when it was given", async (t) => {
+test("every answer has a Date header", async (t) => {
   const operator = await operate(t);
   const began = Math.floor(Date.now() / 1000) * 1000;
   for (const path of ["/healthz/live", "/nowhere", "/metrics", "/api/events/export"]) {

@@ -1,20 +1,23 @@
-// Every family of /metrics: do the thing, and see that series move, by that much, and no other of
-// its family. The last test knows them all from spec/metrics.json, so none can be forgotten.
+// Every family of /metrics: an action must move one series by that amount, and no other series of the
+// family. The last test compares the tested families with spec/metrics.json.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { connect, folder, until, within } from "../lib/khala.mjs";
+import { connect, folder } from "../lib/khala.mjs";
+import { limitFileSize } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
+import { snapshotPath, streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
-import { parseMetrics } from "../lib/prometheus.mjs";
+import { scrape } from "../lib/prometheus.mjs";
 import { promtool } from "../lib/promtool.mjs";
-import { RawSocket, TEXT, frame, message } from "../lib/websocket.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { alter, holdWriter } from "../lib/store.mjs";
 import { Authority } from "../lib/tls.mjs";
+import { once, until } from "../lib/wait.mjs";
+import { frame, message, RawSocket, TEXT } from "../lib/websocket.mjs";
 
 const P = "openagents_runtime_";
 const SPEC = JSON.parse(readFileSync(new URL("../../spec/metrics.json", import.meta.url), "utf8")).metrics;
@@ -23,20 +26,14 @@ const NEVER = { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000", RUNTIME_KHALA_P
 const DAY_MS = 86_400_000;
 const seen = new Set();
 
-async function scrape(operator) {
-  const { status, body } = await operator.get("/metrics");
-  assert.equal(status, 200);
-  return Object.assign(parseMetrics(body), { text: body });
-}
-
-/** The number of a series: of a histogram, its observations. */
+/** The value of a series; for a histogram, its number of observations. */
 function numberOf(metrics, name, labels) {
   return metrics.get(KINDS.get(name) === "histogram" ? `${name}_count` : name, labels);
 }
 
 /**
- * Does it, and sees that series rise by so much (by: a number, or "some"); undo, where there is one,
- * brings a gauge back. Nothing else of the family moves, unless it cannot be alone.
+ * Asserts that an action raises the series by a number, or by "some". With undo, the gauge must come
+ * back. No other series of the family may move, unless alone is false.
  */
 async function moves(operator, name, labels, by, happens, { undo, alone = true } = {}) {
   const of = name.startsWith("process_") ? name : P + name;
@@ -57,10 +54,9 @@ async function moves(operator, name, labels, by, happens, { undo, alone = true }
   await until(async () => numberOf(await scrape(operator), of, labels) === was, `${of} comes down`);
 }
 
-const poll = (operator, topic, query) => operator.get(`khala/topics/${encodeURIComponent(topic)}/messages?${query}`);
 const items = (count, item = { topic: "app", event_type: "a" }) => Array.from({ length: count }, () => item);
 
-test("appends and commits", async (t) => {
+test("appends and commits move their metrics", async (t) => {
   const operator = await operate(t, { settings: NEVER });
   const event_id = "01890000-0000-7000-8000-000000000001";
   const append = (more = {}) => operator.did("topics/app/events", { event_type: "a", ...more });
@@ -82,18 +78,10 @@ test("appends and commits", async (t) => {
   await moves(operator, "khala_projection_cache_bytes", {}, "some", () => operator.did("runs", { run_id: "c" }, 201));
 });
 
-test("a writer that has to wait", async (t) => {
+test("a waiting writer moves its metrics", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, KHALA_WRITER_QUEUE_MAX: "1" } });
-  /** Somebody else writes to the store for as long as it takes. */
-  const holding = (during) => async () => {
-    const holder = spawn("sqlite3", [join(operator.data, "khala.db")], { stdio: ["pipe", "pipe", "inherit"] });
-    holder.stdin.write(".bail on\nPRAGMA busy_timeout=10000;\nBEGIN IMMEDIATE;\nSELECT 'held';\n");
-    await within(new Promise((resolve) => { holder.stdout.on("data", (data) => String(data).includes("held") && resolve()); }), "the lock");
-    await during(async () => {
-      holder.stdin.end("ROLLBACK;\n");
-      await within(new Promise((resolve) => { holder.on("close", resolve); }), "the end of the lock");
-    });
-  };
+  /** Another process writes to the store until it is released. */
+  const holding = (during) => async () => during(await holdWriter(t, operator.data));
   let waiting;
   for (const [name, by] of [["store_queue_groups", 1], ["store_queue_bytes", "some"]]) {
     let letGo;
@@ -107,7 +95,7 @@ test("a writer that has to wait", async (t) => {
   }
   await moves(operator, "append_overload_total", { status: "limit_reached" }, "some", holding(async (release) => {
     const refused = [];
-    // One is with the writer, at most one waits for it, and there is no place for the rest.
+    // The writer has one, at most one is queued, and the others are refused.
     const answers = Array.from({ length: 4 }, () => operator.post("topics/app/events", { event_type: "a" })
       .then(({ status }) => { if (status === 503) refused.push(status); }));
     await until(() => refused.length >= 2, "two refusals");
@@ -116,12 +104,12 @@ test("a writer that has to wait", async (t) => {
   }));
 });
 
-test("a store that is full, damaged or contradicted", async (t) => {
+test("a full or damaged store moves its metrics", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   for (const run_id of ["ahead", "lost", "twice"]) await first.did("runs", { run_id }, 201);
   await first.server.stop();
-  const write = (statement) => execFileSync("sqlite3", [join(data, "khala.db"), statement]);
+  const write = (statement) => alter(data, statement);
   const ref = (id) => `(SELECT ref FROM entities WHERE id = '${id}')`;
   write(`UPDATE khala_projection_checkpoints SET last_runtime_seq = 99 WHERE entity_ref = ${ref("ahead")}`);
   const operator = await operate(t, { data, settings: NEVER });
@@ -136,26 +124,25 @@ test("a store that is full, damaged or contradicted", async (t) => {
     for (let i = 0; i < 20; i++) await log("lost");
   });
   write("ALTER TABLE gone RENAME TO sync_run_summaries");
-  // The next row of the journal is there already.
+  // The next row of the journal exists already.
   await log("twice");
   write(`INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)
     SELECT 1, head_seq + 1, 1, ${ref("twice")}, 1, 1, zeroblob(32), '{}' FROM sync_topic_sequences WHERE ref = 1`);
   await moves(operator, "khala_projection_refused_total", {}, "some", () => log("twice"));
   write("DELETE FROM sync_stream_events WHERE id = (SELECT max(id) FROM sync_stream_events)");
-  const limit = (bytes) => execFileSync("prlimit", [`--pid=${operator.server.child.pid}`, `--fsize=${bytes}:unlimited`]);
   const full = async () => {
-    limit(Math.max(...["khala.db", "khala.db-wal"].map((name) => statSync(join(data, name)).size)));
+    limitFileSize(operator.server, Math.max(...["khala.db", "khala.db-wal"].map((name) => statSync(join(data, name)).size)));
     await until(async () => (await operator.post("topics/app/events", { event_type: "a", payload: { x: "y".repeat(50_000) } })).status === 503, "a full disk");
   };
   await moves(operator, "store_commits_total", { status: "failed" }, "some", full, { alone: false });
   assert.equal((await scrape(operator)).get(`${P}store_writable`), 0);
-  limit("unlimited");
+  limitFileSize(operator.server, "unlimited");
   await until(async () => (await operator.post("topics/app/events", { event_type: "a" })).status === 200, "the recovery");
   seen.add(`${P}store_writable`);
   assert.equal((await scrape(operator)).get(`${P}store_writable`), 1);
 });
 
-test("readers that have to wait", async (t) => {
+test("waiting readers move their metrics", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, KHALA_READERS: "1" } });
   await operator.did("runs", { run_id: "a" }, 201);
   for (let i = 0; i < 5; i++) await operator.batch(items(1000, { run_id: "a", event_type: "run.log", payload: { x: "y".repeat(500) } }));
@@ -198,17 +185,17 @@ test("retention", async (t) => {
   assert.equal(rose("topic_runs_total", of("run_events", false)), 1);
   assert.equal(rose("topic_runs_total", of("durable_summary", true)), 2);
   assert.ok(Math.abs(rose("cycle_last_success_timestamp_seconds") - (Date.now() + 2 * DAY_MS) / 1000) < 3600);
-  // Nothing can be written, so nothing can be pruned.
+  // Without room for writes nothing can be pruned.
   await operator.batch(Array.from({ length: 300 }, (_, n) => ({ topic: `t${n}`, event_type: "a" })));
   await operator.server.stop();
   const late = await operate(t, { data, settings: { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(9 * DAY_MS) } });
   await late.did("topics/app/events", { event_type: "a" });
-  execFileSync("prlimit", ["--pid", String(late.server.child.pid), `--fsize=${statSync(join(data, "khala.db-wal")).size}:unlimited`]);
+  limitFileSize(late.server, statSync(join(data, "khala.db-wal")).size);
   await moves(late, "sync_retention_cycle_total", { status: "failed" }, 1, () => late.post("retention/run", {}));
-  execFileSync("prlimit", ["--pid", String(late.server.child.pid), "--fsize=unlimited:unlimited"]);
+  limitFileSize(late.server, "unlimited");
 });
 
-test("sockets, replays and fan-out", async (t) => {
+test("sockets, replays and fan-out move their metrics", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "5" } });
   const topic = "run:a:events";
   await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
@@ -250,48 +237,48 @@ test("sockets, replays and fan-out", async (t) => {
   await moves(operator, "sync_replay_bootstrap_total", { ...phoenix, topic_class: "run_events" }, 1, () => subscribe(null));
   await moves(operator, "sync_replay_stale_total", { topic_class: "run_events", reason: "replay_budget_exceeded" }, 1, () => subscribe(2));
   await client.ask("sync:unsubscribe", { topics: [topic] });
-  await moves(operator, "sync_replay_frames_total", { topic_class: "run_events" }, 3, () => poll(operator, topic, "after_seq=17"));
-  await moves(operator, "sync_replay_read_duration_seconds", {}, "some", () => poll(operator, topic, "after_seq=17"));
-  await moves(operator, "khala_fanout_frames_total", { dialect: "poll", topic_class: "run_events" }, 3, () => poll(operator, topic, "after_seq=17"));
-  await moves(operator, "khala_fanout_polls_total", { dialect: "poll" }, 1, () => poll(operator, topic, "after_seq=17"));
-  await moves(operator, "khala_fanout_limited_polls_total", { dialect: "poll" }, 1, () => poll(operator, topic, "after_seq=17&limit=9999"));
+  await moves(operator, "sync_replay_frames_total", { topic_class: "run_events" }, 3, () => operator.poll(topic, "after_seq=17"));
+  await moves(operator, "sync_replay_read_duration_seconds", {}, "some", () => operator.poll(topic, "after_seq=17"));
+  await moves(operator, "khala_fanout_frames_total", { dialect: "poll", topic_class: "run_events" }, 3, () => operator.poll(topic, "after_seq=17"));
+  await moves(operator, "khala_fanout_polls_total", { dialect: "poll" }, 1, () => operator.poll(topic, "after_seq=17"));
+  await moves(operator, "khala_fanout_limited_polls_total", { dialect: "poll" }, 1, () => operator.poll(topic, "after_seq=17&limit=9999"));
   await moves(operator, "khala_fanout_consumers", {}, 1, () => operator.ask("GET", `khala/topics/${topic}/messages?after_seq=17`, undefined,
     { authorization: `Bearer ${operator.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events"] })}` }));
   await moves(operator, "khala_fanout_fairness_limited_polls_total", { dialect: "poll" }, 1, async () => {
-    await poll(operator, "app", "after_seq=0&limit=1");
-    await poll(operator, topic, "after_seq=17&limit=200");
+    await operator.poll("app", "after_seq=0&limit=1");
+    await operator.poll(topic, "after_seq=17&limit=200");
   });
   let stream;
-  const follow = async () => { stream = await Stream.open(operator, "/v1/topics/live/sse", { authorization: `Bearer ${operator.reader}` }); };
+  const follow = async () => { stream = await Stream.open(operator, streamPath("live"), { authorization: `Bearer ${operator.reader}` }); };
   await operator.did("topics/live/events", { event_type: "a" });
   await moves(operator, "khala_fanout_window_topics", {}, 1, follow);
   await moves(operator, "khala_fanout_window_bytes", {}, "some", () => operator.did("topics/live/events", { event_type: "b" }));
   await moves(operator, "khala_fanout_latency_seconds", { dialect: "sse" }, 1, () => operator.did("topics/live/events", { event_type: "c" }));
   await stream.until(() => stream.lastSeq === 3, "the third");
   const summaries = "runtime.run_summaries";
-  await moves(operator, "sync_snapshot_builds_total", { status: "ok" }, 1, () => operator.read(`/v1/topics/${summaries}/snapshot`));
-  await moves(operator, "sync_snapshot_served_total", {}, 1, () => operator.read(`/v1/topics/${summaries}/snapshot`));
+  await moves(operator, "sync_snapshot_builds_total", { status: "ok" }, 1, () => operator.read(snapshotPath(summaries)));
+  await moves(operator, "sync_snapshot_served_total", {}, 1, () => operator.read(snapshotPath(summaries)));
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
-  await moves(operator, "sync_snapshot_build_duration_seconds", {}, 1, () => operator.read("/v1/topics/runtime.codex_worker_summaries/snapshot"));
+  await moves(operator, "sync_snapshot_build_duration_seconds", {}, 1, () => operator.read(snapshotPath("runtime.codex_worker_summaries")));
   seen.add(`${P}sync_snapshot_bytes`);
   assert.ok((await scrape(operator)).get(`${P}sync_snapshot_bytes`) > 0);
   assert.equal(promtool((await scrape(operator)).text), "", "with all these series");
 });
 
-test("slow and hasty consumers", async (t) => {
+test("slow and impatient consumers move their metrics", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "2", RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: "2" } });
   await operator.batch(items(20));
-  const behind = () => poll(operator, "app", "after_seq=0&limit=1");
+  const behind = () => operator.poll("app", "after_seq=0&limit=1");
   await behind();
   await moves(operator, "sync_slow_consumer_strikes_total", { dialect: "poll" }, 1, behind);
   await moves(operator, "sync_slow_consumer_evictions_total", { dialect: "poll", topic_class: "fallback" }, 1, behind);
   const patient = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" } });
   await patient.batch(items(1));
-  await poll(patient, "app", "after_seq=0");
-  await moves(patient, "khala_fanout_throttled_polls_total", { dialect: "poll" }, 1, () => poll(patient, "app", "after_seq=0"));
+  await patient.poll("app", "after_seq=0");
+  await moves(patient, "khala_fanout_throttled_polls_total", { dialect: "poll" }, 1, () => patient.poll("app", "after_seq=0"));
 });
 
-test("who is let in and who is not", async (t) => {
+test("admissions and denials move their metrics", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, OA_COMPAT_KHALA_ENFORCED: "true", OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "20260101T000000Z" } });
   const ask = (claims, query = "") => operator.ask("GET", `khala/topics/app/messages?after_seq=0${query}`, undefined,
     { authorization: claims ? `Bearer ${operator.sign(claims)}` : "" });
@@ -305,7 +292,7 @@ test("who is let in and who is not", async (t) => {
   await moves(operator, "auth_revoked_connections_total", {}, 1, () => operator.did("sync/sessions/revoke", { jtis: ["mine"] }));
 });
 
-test("requests, connections and the process", async (t) => {
+test("requests, connections and the process move their metrics", async (t) => {
   const authority = new Authority(folder(t));
   const operator = await operate(t, { authority, settings: { ...NEVER, ...Authority.settings(authority.issue("khala")), KHALA_CONNECTIONS_MAX: "4" } });
   operator.agent.maxSockets = 1;
@@ -321,12 +308,12 @@ test("requests, connections and the process", async (t) => {
   await moves(operator, "tls_handshakes_total", { status: "failed" }, 1, async () => {
     const plain = net.connect(operator.server.port, operator.server.host);
     plain.write("GET / HTTP/1.1\r\n\r\n");
-    await within(new Promise((resolve) => { plain.on("close", resolve).on("error", () => {}); }), "the end of the handshake");
+    await once(plain.on("error", () => {}), "close", "the end of the handshake");
   });
   await come();
   await moves(operator, "http_connections_refused_total", {}, 1, async () => {
     const surplus = net.connect(operator.server.port, operator.server.host);
-    await within(new Promise((resolve) => { surplus.on("close", resolve).on("error", () => {}); surplus.resume(); }), "the refusal");
+    await once(surplus.on("error", () => {}).resume(), "close", "the refusal");
   });
   for (const peer of peers) peer.close();
   await moves(operator, "uptime_seconds", {}, "some", () => {});
@@ -342,6 +329,6 @@ test("requests, connections and the process", async (t) => {
   assert.ok(Math.abs(metrics.get("process_start_time_seconds") - Date.now() / 1000) < 3600);
 });
 
-test("no family is left out", () => {
+test("every metric family has a test", () => {
   assert.deepEqual([...KINDS.keys()].filter((name) => !seen.has(name)), []);
 });

@@ -1,12 +1,12 @@
-// The operator's own listener: what is served where, with which key.
+// The operator listener: the routes of each listener, and the keys they need.
 import assert from "node:assert/strict";
 import net from "node:net";
 import { test } from "node:test";
 import { connect, folder, run } from "../lib/khala.mjs";
-import { Operator, operate } from "../lib/operator.mjs";
+import { operate, Operator } from "../lib/operator.mjs";
 import { parseMetrics } from "../lib/prometheus.mjs";
 
-/** A server with two addresses, and the operator at each: outside, inside. */
+/** Starts a server with two listeners; answers the operator at the public and the operator address. */
 async function operateBoth(t, settings = {}) {
   const outside = await operate(t, { settings: { KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", ...settings } });
   const [, url] = outside.server.out.match(/Operator routes and \/metrics are on (http:\S+)\n/);
@@ -16,7 +16,7 @@ async function operateBoth(t, settings = {}) {
   return { outside, inside };
 }
 
-test("operator routes are served inside only", async (t) => {
+test("operator routes are served on the operator listener only", async (t) => {
   const { outside, inside } = await operateBoth(t);
   await inside.did("runs", { run_id: "a" }, 201);
   assert.equal((await inside.read("runs/a")).run.run_id, "a");
@@ -30,7 +30,7 @@ test("operator routes are served inside only", async (t) => {
   assert.equal((await inside.ask("PUT", "runs")).status, 405);
 });
 
-test("inside, /metrics needs no key and the rest does", async (t) => {
+test("on the operator listener /metrics needs no key and other routes do", async (t) => {
   const { inside } = await operateBoth(t);
   const metrics = await inside.ask("GET", "/metrics", undefined, { authorization: "" });
   assert.equal(metrics.status, 200);
@@ -40,7 +40,7 @@ test("inside, /metrics needs no key and the rest does", async (t) => {
   }
 });
 
-test("health is served on both, sockets outside only, and the operator key opens streams inside only", async (t) => {
+test("both listeners serve health, and each serves its own kind of streams", async (t) => {
   const { outside, inside } = await operateBoth(t);
   for (const operator of [outside, inside]) {
     assert.equal((await operator.get("/healthz/live")).status, 200);
@@ -55,14 +55,14 @@ test("health is served on both, sockets outside only, and the operator key opens
   }
 });
 
-test("without an address of its own everything is on the one listener", async (t) => {
+test("without an operator address one listener serves everything", async (t) => {
   const operator = await operate(t, { settings: { KHALA_OPERATOR_BIND_ADDR: "" } });
   assert.doesNotMatch(operator.server.out, /Operator routes/);
   assert.equal((await operator.get("/metrics")).status, 200);
   assert.equal((await operator.ask("GET", "/metrics", undefined, { authorization: "" })).status, 401);
 });
 
-test("the operator gets in when clients have taken every place", async (t) => {
+test("the operator can connect when clients have taken every connection", async (t) => {
   const { outside, inside } = await operateBoth(t, { KHALA_CONNECTIONS_MAX: "3" });
   const peers = [];
   for (let i = 0; i < 3; i++) {
@@ -85,7 +85,7 @@ test("verbs work with the operator's address", async (t) => {
   assert.equal(append(outside.server.url).code, 1);
 });
 
-test("an address that is taken or wrong is refused by its name", async (t) => {
+test("a taken or invalid operator address is refused by the setting's name", async (t) => {
   const holder = net.createServer().listen(0, "127.0.0.1");
   await new Promise((resolve) => holder.once("listening", resolve));
   t.after(() => holder.close());

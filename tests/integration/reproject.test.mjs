@@ -1,21 +1,16 @@
-// Reprojection beside a running server: what was altered by hand is repaired, nobody goes back in
-// time, and appends go on meanwhile.
+// Reprojection beside a running server: altered documents are repaired, versions never decrease, and
+// appends continue.
 import assert from "node:assert/strict";
-import { execFile, execFileSync } from "node:child_process";
-import { join } from "node:path";
+import { execFile } from "node:child_process";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { assertError, binary, environment, run } from "../lib/khala.mjs";
-import { operate, sql } from "../lib/operator.mjs";
+import { operate } from "../lib/operator.mjs";
+import { alter, sql } from "../lib/store.mjs";
 
 const execute = promisify(execFile);
 
-/** Changes the database behind the server's back. */
-function alter(data, statement) {
-  execFileSync("sqlite3", ["-cmd", ".timeout 10000", join(data, "khala.db"), statement]);
-}
-
-/** The verb beside the server, without stopping this process, which appends. */
+/** Runs a verb beside the server, while this process keeps appending. */
 async function khala(operator, ...args) {
   const { stdout } = await execute(binary, [...args, "--data-dir", operator.data], {
     env: environment({ KHALA_URL: operator.server.url }) });
@@ -28,7 +23,7 @@ function verified(operator) {
   assert.equal(run(["verify", "--data-dir", operator.data]).code, 0);
 }
 
-/** Every topic's journal has all its rows, up to its head. */
+/** Asserts that every topic's journal has all rows up to its head. */
 function journalIsWhole(data) {
   assert.equal(sql(data, "SELECT count(*) FROM sync_topic_sequences t WHERE entity_ref IS NULL AND " +
     "(head_seq - oldest_seq + 1 <> (SELECT count(*) FROM sync_stream_events e WHERE e.topic_ref = t.ref) OR " +
@@ -37,7 +32,7 @@ function journalIsWhole(data) {
 
 const head = (data) => Number(sql(data, "SELECT head_seq FROM sync_topic_sequences WHERE topic = 'runtime.run_summaries'"));
 
-test("an altered document is repaired through the server, and the journal goes on", async (t) => {
+test("reproject repairs an altered document through the server", async (t) => {
   const operator = await operate(t);
   const { data } = operator;
   await operator.did("runs", { run_id: "a", owner_user_id: "u1" }, 201);
@@ -54,7 +49,7 @@ test("an altered document is repaired through the server, and the journal goes o
   assert.equal(head(data), before + 1);
   const version = () => sql(data, "SELECT doc_version FROM sync_run_summaries");
   assert.equal(version(), "3");
-  // What the writer remembers of the document is the rewritten one.
+  // The writer's cache contains the rewritten document.
   await operator.did("runs/a/events", { event_type: "x" });
   assert.equal(version(), "4");
   assert.equal(head(data), before + 2);
@@ -64,7 +59,7 @@ test("an altered document is repaired through the server, and the journal goes o
     { mode: "apply", drifts: [], ok: true, documents: 1, events: 3, drifted: 0, repaired: 0 });
 });
 
-test("everything is repaired while appends go on", async (t) => {
+test("reproject repairs all documents during appends", async (t) => {
   const operator = await operate(t);
   const { data } = operator;
   const names = Array.from({ length: 40 }, (_, i) => `e${i}`);
@@ -99,7 +94,7 @@ test("everything is repaired while appends go on", async (t) => {
   journalIsWhole(data);
 });
 
-test("what cannot be asked for is refused", async (t) => {
+test("reproject refuses invalid requests", async (t) => {
   const operator = await operate(t);
   const ask = (value) => operator.post("projectors/reproject", value);
   assertError(await ask({ run_id: "nobody" }), 404, "run_not_found");
@@ -113,7 +108,7 @@ test("what cannot be asked for is refused", async (t) => {
   assert.equal((await ask({ all: true })).status, 401);
 });
 
-test("a server that ends does not wait for a reprojection", async (t) => {
+test("a server that ends does not wait for a running reprojection", async (t) => {
   const operator = await operate(t);
   await operator.batch(Array.from({ length: 3000 }, (_, i) => ({ topic: "t", event_type: "x", payload: { i } })));
   for (let i = 0; i < 300; i++) await operator.did("runs", { run_id: `r${i}` }, 201);
@@ -122,7 +117,7 @@ test("a server that ends does not wait for a reprojection", async (t) => {
   await asked;
 });
 
-test("a server that is named is asked, and no other store", async (t) => {
+test("reproject with --url asks that server and no local store", async (t) => {
   const operator = await operate(t);
   const { data } = operator;
   await operator.did("runs", { run_id: "a", owner_user_id: "u1" }, 201);

@@ -1,22 +1,27 @@
-// Retention over the real binary: on a timer and on demand, with the clock moved, and what readers
-// are told.
+// Retention on a timer and on demand, with a moved clock, and the messages that readers get.
 import assert from "node:assert/strict";
-import { execFile, execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { EventSource } from "eventsource";
-import { assertError, binary, connect, environment, folder, run, within } from "../lib/khala.mjs";
-import { operate, sql } from "../lib/operator.mjs";
+import { assertError, binary, connect, environment, folder, run } from "../lib/khala.mjs";
+import { limitFileSize } from "../lib/machine.mjs";
+import { operate } from "../lib/operator.mjs";
+import { snapshotPath, streamPath } from "../lib/paths.mjs";
+import { scrape } from "../lib/prometheus.mjs";
+import { events, TOPIC } from "../lib/samples.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { sql } from "../lib/store.mjs";
+import { Received, until } from "../lib/wait.mjs";
 
 const execute = promisify(execFile);
 const DAY_MS = 86_400_000;
 const PATIENT = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
 const NEVER = { ...PATIENT, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000" };
 
-/** The contract's rows: a topic of each, how long it keeps frames, its class and compaction. */
+/** The rows of the contract: a topic of each, its retention time, class and compaction. */
 const ROWS = [
   ["runtime.run_summaries", 604800, "durable_summary", "tail_prune_with_snapshot_rehydrate"],
   ["runtime.codex_worker_summaries", 259200, "durable_summary", "tail_prune_with_snapshot_rehydrate"],
@@ -39,15 +44,12 @@ async function appendEverywhere(operator) {
   }
 }
 
-const messages = (operator, topic, query) =>
-  operator.get(`khala/topics/${encodeURIComponent(topic)}/messages?${query}`);
-
-/** What pruning may not touch. */
+/** The tables that pruning must not change. */
 const truth = (data) => sql(data, "SELECT count(*), sum(length(payload)) FROM events; " +
   "SELECT * FROM sync_run_summaries; SELECT * FROM sync_codex_worker_summaries; SELECT * FROM event_positions " +
   "UNION SELECT * FROM event_positions_recent");
 
-test("every row of the table is pruned at its time and not before, and readers are told", async (t) => {
+test("every row of the retention table is pruned at its time, and readers are told", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   await appendEverywhere(first);
@@ -76,7 +78,7 @@ test("every row of the table is pruned at its time and not before, and readers a
       assert.equal(one.deleted, isGone && !pruned.has(topic) ? one.head : 0, topic);
       assert.equal(one.oldest, isGone ? one.head + 1 : 1);
       assert.equal(one.stale_risk, isGone ? 0 : one.head - 1);
-      const answer = await messages(operator, topic, "after_seq=0");
+      const answer = await operator.poll(topic, "after_seq=0");
       if (isGone) {
         pruned.add(topic);
         const body = assertError(answer, 410, "stale_cursor");
@@ -84,7 +86,7 @@ test("every row of the table is pruned at its time and not before, and readers a
       } else {
         assert.equal(JSON.parse(answer.body).messages[0].sequence, 1);
       }
-      assert.equal((await messages(operator, topic, `after_seq=${one.head}`)).status, 200);
+      assert.equal((await operator.poll(topic, `after_seq=${one.head}`)).status, 200);
     }
     assert.equal((await operator.did("retention/run", {})).deleted, 0);
     await operator.server.stop();
@@ -95,7 +97,7 @@ test("every row of the table is pruned at its time and not before, and readers a
   assert.equal(run(["reproject", "--all", "--verify", "--data-dir", data]).code, 0);
 });
 
-/** A run of three events, all of them pruned, on a server whose clock says so. */
+/** A run of three events, all pruned because the server's clock is ahead. */
 async function prunedRun(t) {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
@@ -109,9 +111,9 @@ async function prunedRun(t) {
   return { operator, data, settings };
 }
 
-test("a stream that was told of a stale cursor where nothing is left resumes from there", async (t) => {
+test("a stream with a stale cursor on a pruned topic resumes from the announced position", async (t) => {
   const { operator } = await prunedRun(t);
-  const path = `/v1/topics/${encodeURIComponent("run:r:events")}/sse?token=${operator.reader}&after_seq=1`;
+  const path = streamPath("run:r:events", `token=${operator.reader}&after_seq=1`);
   const first = await Stream.open(operator, path);
   await first.until((one) => one.events.length === 2, "the bootstrap");
   assert.deepEqual(first.events.map((one) => one.type), ["stale_cursor", "bootstrap"]);
@@ -124,33 +126,24 @@ test("a stream that was told of a stale cursor where nothing is left resumes fro
   assert.deepEqual(second.events.map((one) => [one.type, one.data.sequence]), [["message", 4]]);
 });
 
-test("the npm EventSource is told of a stale cursor once, also where nothing is left", async (t) => {
+test("the npm EventSource receives stale_cursor once on a pruned topic", async (t) => {
   const { operator, data, settings } = await prunedRun(t);
-  const topic = encodeURIComponent("run:r:events");
-  const seen = [];
-  let tell = () => {};
-  const until = (count, what) => within(new Promise((resolve) => {
-    tell = () => seen.length >= count && resolve();
-    tell();
-  }), what);
-  const source = new EventSource(`${operator.server.url}/v1/topics/${topic}/sse?token=${operator.reader}&after_seq=1`);
+  const seen = new Received();
+  const source = new EventSource(operator.server.url + streamPath("run:r:events", `token=${operator.reader}&after_seq=1`));
   t.after(() => source.close());
   for (const type of ["stale_cursor", "bootstrap", "message"]) {
-    source.addEventListener(type, () => {
-      seen.push(type);
-      tell();
-    });
+    source.addEventListener(type, () => seen.add(type));
   }
-  await until(2, "the bootstrap");
+  await seen.until(() => seen.all.length >= 2, "the bootstrap");
   const { port } = operator.server;
   await operator.server.crash();
   const again = await operate(t, { data, settings, args: ["--bind", `127.0.0.1:${port}`] });
   await again.did("runs/r/events", { event_type: "x" });
-  await until(3, "the next event");
-  assert.deepEqual(seen, ["stale_cursor", "bootstrap", "message"]);
+  await seen.until(() => seen.all.length >= 3, "the next event");
+  assert.deepEqual(seen.all, ["stale_cursor", "bootstrap", "message"]);
 });
 
-test("the verb prunes through the server where one runs, else by itself", async (t) => {
+test("khala retention prunes through a running server, or directly", async (t) => {
   const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "86400" } });
   const { data } = operator;
   await appendEverywhere(operator);
@@ -163,7 +156,7 @@ test("the verb prunes through the server where one runs, else by itself", async 
   await operator.server.stop();
   const settings = { KHALA_CLOCK_OFFSET_MS: String(DAY_MS + 60_000) };
   const named = run(["retention", "run-once", "--url", "http://127.0.0.1:1", "--data-dir", data], { settings });
-  assert.deepEqual([named.code, named.out], [3, ""], "a server that is named is asked, and no other store");
+  assert.deepEqual([named.code, named.out], [3, ""], "reproject with --url asks that server and no local store");
   assert.match(named.problem, /^khala: cannot connect to 127\.0\.0\.1 port 1: .*\n$/);
   const alone = run(["retention", "run-once", "--data-dir", data], { settings });
   assert.equal(alone.code, 0, alone.problem);
@@ -175,7 +168,7 @@ test("the verb prunes through the server where one runs, else by itself", async 
   assert.equal(run(["retention", "run-once", "--data-dir", join(data, "absent")]).code, 3);
 });
 
-test("nobody sets the time from outside, and only the operator asks", async (t) => {
+test("a retention request takes no time and needs the operator key", async (t) => {
   const operator = await operate(t, { settings: NEVER });
   for (const body of ['{"now_ms":9999999999999}', "[]", "1", "{", '"now"', '{"topics":[]}']) {
     assertError(await operator.post("retention/run", body), 400, "invalid_request");
@@ -186,7 +179,7 @@ test("nobody sets the time from outside, and only the operator asks", async (t) 
   assertError(await operator.get("retention/run"), 405, "method_not_allowed");
 });
 
-test("runs that are asked for together are all answered", async (t) => {
+test("concurrent retention requests are all answered", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   await appendEverywhere(first);
@@ -200,23 +193,20 @@ test("runs that are asked for together are all answered", async (t) => {
   assert.equal(sql(data, "SELECT count(*) FROM sync_stream_events"), "0");
 });
 
-test("a stream that retention overtakes is told in the stream, and goes on without a gap", async (t) => {
+test("a stream overtaken by retention receives stale_cursor and continues without a gap", async (t) => {
   const operator = await operate(t, { settings: { ...PATIENT,
     RUNTIME_KHALA_RETENTION_INTERVAL_MS: "10", RUNTIME_KHALA_RUN_EVENTS_RETENTION_SECONDS: "1" } });
   await operator.did("runs", { run_id: "a" }, 201);
-  const path = `/v1/topics/${encodeURIComponent("run:a:events")}/sse?after_seq=0`;
+  const path = streamPath(TOPIC, "after_seq=0");
   const headers = { authorization: `Bearer ${operator.reader}` };
   const live = await Stream.open(operator, path, headers);
-  const lines = Array.from({ length: 200 }, () => ({ run_id: "a", event_type: "x" }));
   let head = 1;
-  let floor = 1;
-  // Appends for as long as it takes to have some of them pruned, without anybody asking.
-  while (floor < 400) {
-    await operator.batch(lines);
-    head += lines.length;
-    const answer = await messages(operator, "run:a:events", `after_seq=${head}`);
-    floor = JSON.parse(answer.body).oldest_available_cursor;
-  }
+  // Appends until the timer of retention has pruned some of the events.
+  await until(async () => {
+    await operator.batch(events(200));
+    head += 200;
+    return JSON.parse((await operator.poll(TOPIC, `after_seq=${head}`)).body).oldest_available_cursor >= 400;
+  }, "the first pruned events");
   const late = await Stream.open(operator, path, headers);
   await operator.did("runs/a/events", { event_type: "last" });
   head++;
@@ -240,25 +230,24 @@ test("a stream that retention overtakes is told in the stream, and goes on witho
   assert.ok(late.events.some((event) => event.type === "stale_cursor"), "the late one was told");
 });
 
-test("a disk that is full while pruning is said, and does not last", async (t) => {
+test("retention reports a full disk and recovers from it", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   for (let i = 0; i < 300; i++) await first.did("runs", { run_id: `r${i}` }, 201);
   await first.server.stop();
   const operator = await operate(t, { data, settings: { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(8 * DAY_MS) } });
   await operator.did("runs/r0/events", { event_type: "x" });
-  const limit = (bytes) => execFileSync("prlimit", ["--pid", String(operator.server.child.pid), `--fsize=${bytes}:unlimited`]);
-  limit(statSync(join(data, "khala.db-wal")).size);
+  limitFileSize(operator.server, statSync(join(data, "khala.db-wal")).size);
   assertError(await operator.post("retention/run", {}), 503, "store_unavailable");
   assertError(await operator.post("retention/run", {}), 503, "store_unavailable");
   await operator.server.saw("log", /retention\.failed .*store_unavailable/);
   assert.equal(operator.server.log.match(/retention\.failed/g).length, 1);
-  limit("unlimited");
+  limitFileSize(operator.server, "unlimited");
   assert.ok((await operator.did("retention/run", {})).deleted >= 600);
   await operator.server.saw("log", /retention\.recovered/);
 });
 
-test("what a snapshot in use needs for its tail stays until it is used no more", async (t) => {
+test("retention keeps the tail of a snapshot in use", async (t) => {
   const SUMMARIES = "runtime.run_summaries";
   const data = folder(t);
   const settings = { ...PATIENT, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "20",
@@ -268,29 +257,29 @@ test("what a snapshot in use needs for its tail stays until it is used no more",
   const first = await operate(t, { data, settings });
   await first.did("runs", { run_id: "r" }, 201);
   await appendSome(first);
-  const { watermark } = await first.read(`/v1/topics/${SUMMARIES}/snapshot`);
+  const { watermark } = await first.read(snapshotPath(SUMMARIES));
   assert.equal(watermark, 6);
   await appendSome(first);
-  // Frames of the same age without a snapshot go, and come after those of the summaries in each pass.
-  while (floor("run:r:events") < 12) await first.get("/healthz/live");
+  // Run events of the same age are pruned; each pass handles them after the summaries.
+  await until(() => floor("run:r:events") >= 12, "the pruning of the run's events");
   assert.equal(floor(SUMMARIES), watermark + 1);
-  const tail = JSON.parse((await messages(first, SUMMARIES, `after_seq=${watermark}`)).body);
+  const tail = JSON.parse((await first.poll(SUMMARIES, `after_seq=${watermark}`)).body);
   assert.deepEqual(tail.messages.map((message) => message.sequence), [7, 8, 9, 10, 11]);
-  assertError(await messages(first, SUMMARIES, `after_seq=${watermark - 1}`), 410, "stale_cursor");
+  assertError(await first.poll(SUMMARIES, `after_seq=${watermark - 1}`), 410, "stale_cursor");
   await first.server.stop();
 
   const next = await operate(t, { data, settings: { ...settings, RUNTIME_KHALA_RUN_SUMMARIES_SNAPSHOT_CADENCE_SECONDS: "1" } });
-  assert.equal((await next.read(`/v1/topics/${SUMMARIES}/snapshot`)).watermark, 11);
+  assert.equal((await next.read(snapshotPath(SUMMARIES))).watermark, 11);
   await appendSome(next);
-  while (floor(SUMMARIES) < 17) await next.get("/healthz/live");
-  assertError(await messages(next, SUMMARIES, "after_seq=11"), 410, "stale_cursor");
+  await until(() => floor(SUMMARIES) >= 17, "the pruning of the summaries");
+  assertError(await next.poll(SUMMARIES, "after_seq=11"), 410, "stale_cursor");
 });
 
 const CROWD = 5000;
 const EVENTS = 4; // of each run
 const BATCH_TOPICS_MAX = 256;
 const LISTED_MAX = 1000;
-// What a noisy machine does to the longest of a few hundred appends is far less.
+// A noisy machine delays the longest of a few hundred appends far less.
 const STALL_RATIO_MAX = 20;
 
 async function appendCrowd(operator) {
@@ -302,7 +291,7 @@ async function appendCrowd(operator) {
   }
 }
 
-/** Appends without a pause until told to stop; answers how long each took. */
+/** Appends without a pause until the promise settles; answers how long each append took. */
 async function appendWhile(operator, busy) {
   const times = [];
   let isOver = false;
@@ -318,30 +307,27 @@ async function appendWhile(operator, busy) {
   return times;
 }
 
-const until = async (ready) => { while (!(await ready())) ; };
-const follow = (operator, run, after) => Stream.open(operator,
-  `/v1/topics/${encodeURIComponent(`run:${run}:events`)}/sse?after_seq=${after}`, { authorization: `Bearer ${operator.reader}` });
-const batches = async (operator) =>
-  Number((await operator.get("/metrics")).body.match(/^openagents_runtime_sync_retention_cycle_batches_total (\d+)$/m)[1]);
+const follow = (operator, run, after) => Stream.open(operator, streamPath(`run:${run}:events`, `after_seq=${after}`),
+  { authorization: `Bearer ${operator.reader}` });
+const batches = async (operator) => (await scrape(operator)).get("openagents_runtime_sync_retention_cycle_batches_total");
 
-test("thousands of topics that expire in the same second hold no append up for more than a batch", async (t) => {
+test("the expiry of thousands of topics delays an append by at most one batch", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   await appendCrowd(first);
   await first.server.stop();
   const operator = await operate(t, { data, settings: { ...NEVER, KHALA_CLOCK_OFFSET_MS: String(DAY_MS + 60_000) } });
   await operator.did("runs", { run_id: "live" }, 201);
-  // Some are followed, and have young frames in memory above those that go.
+  // Some topics are followed, and have young frames in memory above the expired ones.
   const watched = Array.from({ length: 20 }, (_, i) => `r${i * 211}`);
   const live = await Promise.all(watched.map((id) => follow(operator, id, 0)));
   await operator.batch(watched.flatMap((id) => [1, 2].map(() => ({ run_id: id, event_type: "young" }))));
   await Promise.all(live.map((stream) => stream.until(() => stream.lastSeq === EVENTS + 2, "the young ones")));
 
-  let appended = 0;
-  const alone = await appendWhile(operator, until(async () => {
-    await operator.get("/healthz/live");
-    return ++appended === 200;
-  }));
+  const quiet = (async () => {
+    for (let i = 0; i < 200; i++) await operator.get("/healthz/live");
+  })();
+  const alone = await appendWhile(operator, quiet);
   let report;
   const beside = await appendWhile(operator, operator.did("retention/run", {}).then((done) => { report = done; }));
   const longest = (times) => Math.max(...times);
@@ -349,7 +335,7 @@ test("thousands of topics that expire in the same second hold no append up for m
   assert.ok(await batches(operator) >= CROWD / BATCH_TOPICS_MAX);
   assert.ok(beside.length > await batches(operator), "appends went between the batches");
 
-  // The report is right, and no longer than it may be.
+  // The report is correct and within its size limit.
   assert.equal(report.topics_pruned, CROWD);
   assert.equal(report.deleted, CROWD * EVENTS);
   assert.equal(report.topic_stats.length, LISTED_MAX);
@@ -363,7 +349,7 @@ test("thousands of topics that expire in the same second hold no append up for m
   assert.equal(sql(data, `SELECT count(*) FROM sync_topic_sequences WHERE topic LIKE 'run:r%' AND oldest_seq = ${EVENTS + 1}`),
     String(CROWD));
 
-  // Who has read on goes on, who is below the floor is told, from memory and from the store alike.
+  // A live stream continues; a cursor below the floor is stale, in memory and in the store.
   for (const id of watched) await operator.did(`runs/${id}/events`, { event_type: "after" });
   for (const stream of live) {
     await stream.until(() => stream.lastSeq === EVENTS + 3, "the event of after");

@@ -1,35 +1,32 @@
-// Tokens that end before their connections do: revoked, expired, used twice, their key replaced.
+// Tokens that end before their connection: revoked, expired, used twice, or with a replaced key.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
-import { assertError, folder, run, within } from "../lib/khala.mjs";
-import { operate } from "../lib/operator.mjs";
-import { Socket } from "../lib/socket.mjs";
+import WebSocket from "ws";
+import { assertError, folder, run } from "../lib/khala.mjs";
+import { operate, operateRun } from "../lib/operator.mjs";
+import { AUDIT_SOCKET, pollPath, snapshotPath, socketPath, streamPath } from "../lib/paths.mjs";
+import { auditInit, Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { storeWithSummaries } from "../lib/store.mjs";
+import { until, Watched, within } from "../lib/wait.mjs";
 
 const TOPIC = "run:r:events";
 const REVOKE = "sync/sessions/revoke";
-const WS = `/internal/v1/khala/topics/${encodeURIComponent(TOPIC)}/ws`;
-const SSE = `/v1/topics/${encodeURIComponent(TOPIC)}/sse`;
-const POLL = `/internal/v1/khala/topics/${encodeURIComponent(TOPIC)}/messages`;
+const WS = socketPath(TOPIC);
+const SSE = streamPath(TOPIC);
+const POLL = pollPath(TOPIC);
 const PHOENIX = "/socket/websocket";
-const AUDIT = "/api/events/stream";
 const ALICE = { oa_user_id: "alice", oa_sync_scopes: ["runtime.run_events"] };
 
 const claims = (token) => JSON.parse(Buffer.from(token.split(".")[1], "base64url"));
 const seconds = () => Math.floor(Date.now() / 1000);
 
-async function begin(t, options) {
-  const operator = await operate(t, options);
-  await operator.did("runs", { run_id: "r", owner_user_id: "alice" }, 201);
-  return operator;
-}
+const begin = (t, options) => operateRun(t, { run_id: "r", owner_user_id: "alice", ...options });
 
-/** Appends while it is told to, each event with a number one higher than the last. */
+/** Appends numbered events until end() is called. */
 class Load {
   sent = 0;
   #ends = false;
@@ -55,15 +52,14 @@ class Load {
   }
 }
 
-/** A subscriber of any dialect, looked at alike: the sequences it saw, its notices, its end. */
-class Follower {
+/** A subscriber of any dialect: the sequences it received, its notices and its end. */
+class Follower extends Watched {
   seen = [];
   numbers = [];
   times = [];
   notices = [];
   ended = null; // {code, last}
-  late = 0; // messages behind the one that said it is over
-  #watchers = new Set();
+  late = 0; // messages after the one that announced the end
 
   static async open(operator, dialect, token, after = 0) {
     const follower = new Follower();
@@ -72,32 +68,27 @@ class Follower {
     return follower;
   }
 
-  #grew() {
-    for (const watcher of [...this.#watchers]) watcher();
-  }
-
   #frame(seq, payload, at) {
     if (this.last) this.late++;
     this.seen.push(seq);
     this.times.push(at);
     if (payload?.n) this.numbers.push(payload.n);
-    this.#grew();
+    this.changed();
   }
 
   #notice(body) {
     if (this.last) this.late++;
     this.notices.push(body);
     if (["token_revoked", "token_expired", "CAPABILITY_EXPIRED", "AUTH_FAILED"].includes(body.code)) this.last = body;
-    this.#grew();
+    this.changed();
   }
 
   #over(code) {
     this.ended ??= { code, last: this.last ?? null };
-    this.#grew();
+    this.changed();
   }
 
   async #socket(operator, path, take) {
-    const { default: WebSocket } = await import("ws");
     this.ws = new WebSocket(`ws://${operator.server.host}:${operator.server.port}${path}`, { perMessageDeflate: false });
     this.ws.on("message", (data) => take(JSON.parse(data.toString())));
     this.ws.on("close", (code) => this.#over(code));
@@ -136,11 +127,11 @@ class Follower {
   }
 
   async _audit(operator, token) {
-    await this.#socket(operator, AUDIT, (message) => {
+    await this.#socket(operator, AUDIT_SOCKET, (message) => {
       if (message.type === "event") this.#frame(message.event.seq, message.event.payload, message.event.recorded_at);
       else if (message.type === "error") this.#notice({ ...message, code: message.code });
     });
-    this.ws.send(JSON.stringify({ type: "init", version: 1, capability: token, nonce: randomUUID(), ts: Date.now() }));
+    this.ws.send(JSON.stringify(auditInit(token)));
   }
 
   async #events(operator, path, take) {
@@ -169,17 +160,8 @@ class Follower {
     });
   }
 
-  until(ready, what) {
-    let watcher;
-    const done = new Promise((resolve, reject) => {
-      watcher = () => {
-        if (ready(this)) resolve();
-        else if (this.ended) reject(new Error(`ended ${JSON.stringify(this.ended)} before ${what}`));
-      };
-      this.#watchers.add(watcher);
-      watcher();
-    });
-    return within(done, what, 60_000).finally(() => this.#watchers.delete(watcher));
+  failure(what) {
+    return this.ended && new Error(`ended ${JSON.stringify(this.ended)} before ${what}`);
   }
 
   over() {
@@ -199,7 +181,7 @@ async function many(count, make) {
   return made;
 }
 
-test("a thousand connections of a session end at once under load, and nobody else notices", async (t) => {
+test("a revocation ends a thousand connections under load without disturbing others", async (t) => {
   const operator = await begin(t);
   const doomed = operator.sign({ ...ALICE, oa_session_id: "doomed" });
   const kept = operator.sign({ ...ALICE, oa_session_id: "kept" });
@@ -209,7 +191,7 @@ test("a thousand connections of a session end at once under load, and nobody els
   const revoked = await many(1000, (i) => Follower.open(operator, dialects[i % 5], doomed, load.sent));
   for (const one of revoked) await one.until(() => one.numbers.length > 0, "an event");
   const answer = await operator.did(REVOKE, { session_ids: ["doomed"], reason: "stolen" });
-  // What was appended from here on was appended after the answer.
+  // Events after this number were appended after the answer.
   const bound = load.sent;
   assert.deepEqual([answer.sessions_revoked, answer.devices_revoked, answer.tokens_revoked], [1, 0, 0]);
   assert.equal(answer.connections_dropped, 1000);
@@ -227,7 +209,7 @@ test("a thousand connections of a session end at once under load, and nobody els
   for (const one of revoked) {
     assert.ok(one.numbers.at(-1) <= bound, `${one.numbers.at(-1)} came, appended after ${bound}`);
     assert.equal(one.late, 0);
-    // Who read in time was told; whose socket still held something was reset instead.
+    // A client that had read everything got the error; one with unsent bytes was reset.
     if (one.ended.last) {
       assert.equal(one.ended.last.code, "token_revoked");
       assert.ok([4005, 0].includes(one.ended.code), `${one.ended.code}`);
@@ -245,7 +227,7 @@ test("a thousand connections of a session end at once under load, and nobody els
   assert.ok(JSON.stringify(why).includes("token_revoked"));
 });
 
-test("whoever was revoked does not come in again, by any door, also after a restart", async (t) => {
+test("a revoked token is refused by every dialect, also after a restart", async (t) => {
   const data = folder(t);
   let operator = await begin(t, { data });
   const all = [...ALICE.oa_sync_scopes, "runtime.audit"];
@@ -277,32 +259,19 @@ test("whoever was revoked does not come in again, by any door, also after a rest
   await check();
 });
 
-test("what is under way for a revoked token ends too: a poll that waits, an answer half sent", async (t) => {
-  const data = folder(t);
-  assert.equal(run(["migrate", "--data-dir", data]).code, 0);
-  const numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)";
-  execFileSync("sqlite3", [join(data, "khala.db"), `BEGIN;
-    ${numbers} INSERT INTO entities (ref, kind, id, owner_user_id, status, created_at)
-      SELECT i + 1, 0, 'r' || i, 'alice', 'running', 1 FROM n;
-    ${numbers} INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, payload)
-      SELECT i + 1, 'runtime/run_summary:r' || i, 1, zeroblob(32),
-        '{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"}' FROM n;
-    UPDATE sync_topic_sequences SET head_seq = 60000, oldest_seq = 60001 WHERE ref = 1;
-    COMMIT;`]);
-  const operator = await begin(t, { data });
+test("a revocation ends a waiting poll and a half-sent answer", async (t) => {
+  const operator = await begin(t, { data: storeWithSummaries(t, 60_000, "'alice'") });
   const token = operator.sign({ ...ALICE, oa_session_id: "s" });
   const authorization = { authorization: `Bearer ${token}` };
   const waiting = operator.ask("GET", `${POLL}?after_seq=1&wait_ms=60000`, undefined, authorization);
   const paused = await new Promise((resolve) => {
     http.get({ host: operator.server.host, port: operator.server.port, agent: false, headers: authorization,
-      path: `/v1/topics/${encodeURIComponent("runtime.run_summaries")}/snapshot` }, (response) => resolve(response.pause()));
+      path: snapshotPath("runtime.run_summaries") }, (response) => resolve(response.pause()));
   });
   paused.on("error", () => {});
   const ended = new Promise((resolve) => paused.on("close", () => resolve(paused.complete)));
-  // Both are under way: the snapshot's head is here, and the poll is among the feed's readers.
-  await operator.server.saw("log", /./);
-  const polls = async () => /khala_fanout_polls_total\{dialect="poll"\} 1\n/.test((await operator.get("/metrics")).body);
-  await within((async () => { while (!await polls()) continue; })(), "the poll");
+  // Both requests are under way: the head of the snapshot is here, and the poll was counted.
+  await until(async () => /khala_fanout_polls_total\{dialect="poll"\} 1\n/.test((await operator.get("/metrics")).body), "the poll");
   const answer = await operator.did(REVOKE, { session_ids: ["s"] });
   assert.equal(answer.requests_dropped, 2);
   assertError(await waiting, 401, "token_revoked");
@@ -310,10 +279,10 @@ test("what is under way for a revoked token ends too: a poll that waits, an answ
   assert.equal(await within(ended, "the end of the snapshot"), false, "the answer was not whole");
 });
 
-/** Bytes the kernel holds for who is connected between these ports and does not read. */
+/** The bytes in the kernel's receive buffer of the connection between these ports. */
 function unread(...ports) {
   const [here, there] = ports.map((port) => `:${port.toString(16).toUpperCase().padStart(4, "0")}`);
-  // The kernel lists while the list changes, and may skip a row.
+  // The kernel may skip a row while the list changes.
   for (let attempt = 0; attempt < 100; attempt++) {
     const rows = readFileSync("/proc/net/tcp", "utf8").split("\n").map((row) => row.trim().split(/\s+/));
     const row = rows.find((fields) => fields[1]?.endsWith(here) && fields[2].endsWith(there) && fields[3] === "01");
@@ -322,7 +291,7 @@ function unread(...ports) {
   return assert.fail(`no socket has the ports ${ports}`);
 }
 
-test("a peer that does not read gets nothing of what its socket still held", async (t) => {
+test("a revocation discards unsent bytes for a client that does not read", async (t) => {
   const operator = await begin(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "60000" } });
   const token = operator.sign({ ...ALICE, jti: "stuck" });
   const socket = await Socket.open(operator, `${WS}?after_seq=0&token=${token}`, { perMessageDeflate: false });
@@ -347,7 +316,7 @@ test("a peer that does not read gets nothing of what its socket still held", asy
   assert.ok(raw.bytesRead - before <= held, `${raw.bytesRead - before} bytes came, ${held} were there`);
 });
 
-test("nonsense is refused and revokes nothing", async (t) => {
+test("an invalid revocation is refused and revokes nothing", async (t) => {
   const operator = await begin(t);
   for (const body of [{}, { session_ids: [] }, { session_ids: "s" }, { session_ids: [""] }, { session_ids: [7] },
     { jtis: ["x".repeat(641)] }, { session_ids: ["s"], device_id: "d" }, { session_ids: ["s"], reason: 1 },
@@ -361,7 +330,7 @@ test("nonsense is refused and revokes nothing", async (t) => {
   await still.until(() => still.seen.length > 0, "an event");
 });
 
-test("khala token revoke drops a session and says how many connections it had", async (t) => {
+test("khala token revoke drops a session and prints its connection count", async (t) => {
   const operator = await begin(t);
   const token = operator.sign({ ...ALICE, oa_session_id: "s" });
   const follower = await Follower.open(operator, "topic_ws", token);
@@ -376,7 +345,7 @@ test("khala token revoke drops a session and says how many connections it had", 
   assert.equal(run(["token", "revoke", ...where]).code, 2);
 });
 
-test("every dialect is told before its token ends, and hears nothing after it", async (t) => {
+test("every dialect is warned before its token expires, and receives nothing after it", async (t) => {
   const operator = await begin(t);
   const exp = seconds() + 4;
   const token = operator.sign({ ...ALICE, oa_sync_scopes: ["runtime.read_all"], exp });
@@ -385,7 +354,7 @@ test("every dialect is told before its token ends, and hears nothing after it", 
   for (const dialect of ["topic_ws", "phoenix", "sse", "log_sse", "audit"]) {
     followers[dialect] = await Follower.open(operator, dialect, token);
   }
-  const poll = operator.ask("GET", `/internal/v1/khala/topics/idle/messages?wait_ms=60000`, undefined, { authorization: `Bearer ${token}` });
+  const poll = operator.ask("GET", pollPath("idle", "wait_ms=60000"), undefined, { authorization: `Bearer ${token}` });
   for (const [dialect, one] of Object.entries(followers)) {
     await one.over();
     assert.ok(Date.now() >= exp * 1000, dialect);
@@ -404,7 +373,7 @@ test("every dialect is told before its token ends, and hears nothing after it", 
     }
     assert.equal(one.ended.code, dialect.endsWith("sse") ? 0 : 4002, dialect);
   }
-  // At the token's end, which the answer may be just before or just behind.
+  // The poll ends with the token; its answer may come just before or after the expiry.
   const waited = await poll;
   if (waited.status !== 200) assert.deepEqual([waited.status, JSON.parse(waited.body).reason_code], [401, "token_expired"]);
   await load.end();
@@ -414,7 +383,7 @@ test("every dialect is told before its token ends, and hears nothing after it", 
   }
 });
 
-test("a refreshed connection outlives its first token; another principal's token refreshes nothing", async (t) => {
+test("a refreshed connection outlives its first token, and another principal cannot refresh it", async (t) => {
   const operator = await begin(t);
   const exp = seconds() + 3;
   const token = operator.sign({ ...ALICE, exp });
@@ -434,13 +403,13 @@ test("a refreshed connection outlives its first token; another principal's token
   assert.equal(left.ended.code, 4002);
   await operator.batch([{ run_id: "r", event_type: "run.log", payload: { n: 1 } }]);
   await kept.until(() => kept.numbers.length === 1, "an event after the first token's end");
-  // The connection is the fresh token's now.
+  // The connection belongs to the fresh token now.
   assert.equal((await operator.did(REVOKE, { session_ids: ["fresh"] })).connections_dropped, 1);
   await kept.over();
   assert.equal(kept.ended.code, 4005);
 });
 
-test("a token for one connection opens one, also when the server restarts in between", async (t) => {
+test("a single-use token opens one connection, also over a restart", async (t) => {
   const data = folder(t);
   const settings = { RUNTIME_SYNC_TOKEN_SINGLE_USE: "true", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
   let operator = await begin(t, { data, settings });
@@ -457,7 +426,7 @@ test("a token for one connection opens one, also when the server restarts in bet
   };
   for (const dialect of [...Object.keys(doors), "audit"]) {
     const token = operator.reader;
-    // Neither a look nor a poll is a connection.
+    // Neither a HEAD request nor a poll uses up the token.
     assert.equal((await operator.ask("HEAD", doors.sse + token, undefined, { authorization: "" })).status, 200);
     assert.equal((await operator.ask("GET", `${POLL}?after_seq=${used.length}`, undefined, { authorization: `Bearer ${token}` })).status, 200);
     const follower = await Follower.open(operator, dialect, token);
@@ -474,13 +443,12 @@ test("a token for one connection opens one, also when the server restarts in bet
   for (const token of [...used, both]) await refused(token);
 });
 
-test("a nonce of the audit stream is used once, also when the server restarts in between", async (t) => {
+test("a nonce of the audit socket is accepted once, also over a restart", async (t) => {
   const data = folder(t);
   let operator = await begin(t, { data });
-  const init = { type: "init", version: 1, nonce: "n-1", ts: Date.now() };
+  const init = { nonce: "n-1", ts: Date.now() };
   const say = async () => {
-    const socket = await Socket.open(operator, AUDIT);
-    socket.say({ ...init, capability: operator.reader });
+    const socket = await Socket.audit(operator, operator.reader, init);
     await socket.until((one) => one.messages.length > 0, "an answer");
     return socket.messages[0];
   };
@@ -491,7 +459,7 @@ test("a nonce of the audit stream is used once, also when the server restarts in
   assert.equal((await say()).details.reason, "nonce_used");
 });
 
-test("keys change under a hundred connections and running appends, and none of them is dropped", async (t) => {
+test("signing keys are replaced under load without dropping a connection", async (t) => {
   const path = join(folder(t), "keys.json");
   const key = (kid) => ({ kty: "oct", kid, k: Buffer.from(`${kid} secret of thirty-two characters`).toString("base64url") });
   const write = (...keys) => {
@@ -521,9 +489,9 @@ test("keys change under a hundred connections and running appends, and none of t
     operator.server.kill("SIGHUP");
     await loads(i);
   }
-  // Without a signal too: the file is looked at.
+  // The server also watches the file without a signal.
   write(young);
-  await within((async () => { while (await opens(operator.sign(ALICE, old)) !== 401) continue; })(), "the new keys");
+  await until(async () => await opens(operator.sign(ALICE, old)) === 401, "the new keys");
   followers.push(await Follower.open(operator, "topic_ws", operator.sign(ALICE, young)));
   const last = await load.end();
   for (const one of followers) {

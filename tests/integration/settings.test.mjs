@@ -1,52 +1,55 @@
-// What every setting does: one test for each key that sees its effect, here or in a file that is
-// named, and the values the contract gives it.
+// The effect of every setting: each key has a test, here or in another file, and the defaults of the
+// contract.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { assertError, connect, folder, run, serve, within } from "../lib/khala.mjs";
-import { operate } from "../lib/operator.mjs";
-import { parseMetrics } from "../lib/prometheus.mjs";
+import { assertError, connect, folder, run, serve } from "../lib/khala.mjs";
+import { operate, operateRun } from "../lib/operator.mjs";
+import { AUDIT_SOCKET, pollPath, snapshotPath, streamPath } from "../lib/paths.mjs";
+import { scrape } from "../lib/prometheus.mjs";
+import { events } from "../lib/samples.mjs";
 import { Stream } from "../lib/sse.mjs";
-import { RawSocket, handshake, message } from "../lib/websocket.mjs";
+import { holdWriter } from "../lib/store.mjs";
+import { until, within } from "../lib/wait.mjs";
+import { message, RawSocket } from "../lib/websocket.mjs";
 
-/** Where else a key's effect is seen: the file, and the test in it that names the key. */
+/** Keys that are tested elsewhere: the file, and the test that names the key. */
 const ELSEWHERE = {
-  RUNTIME_BIND_ADDR: ["append", "the command line finds the server by its own settings"],
-  KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "an address that is taken or wrong is refused by its name"],
+  RUNTIME_BIND_ADDR: ["append", "the command line finds the server by the server's settings"],
+  KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "a taken or invalid operator address is refused by the setting's name"],
   KHALA_DATA_DIR: ["append", "the command line appends and reads"],
-  KHALA_LOG: ["http", "log lines are JSON when asked"],
-  KHALA_LOG_LEVEL: ["why", "only what is of the level is logged"],
-  KHALA_CONNECTIONS_MAX: ["operator_listener", "the operator gets in when clients have taken every place"],
-  KHALA_REQUEST_HEAD_BYTES_MAX: ["http_refusals", "the head's limit is a setting"],
-  KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without a word"],
-  KHALA_OPERATOR_KEY: ["append", "the operator key: given, or made for its owner only, and never in the log"],
-  KHALA_SHUTDOWN_DELAY_MS: ["shutdown", "readiness goes first: for the delay all else is served, also who comes new"],
-  KHALA_BATCHES_BYTES_MAX: ["batch", "batches whose answers nobody reads hold no more than a limit in all: then new ones are 503"],
-  KHALA_TLS_CERT_FILE: ["tls", "settings that make no TLS are refused by name, by the check, the doctor and the server"],
-  KHALA_TLS_KEY_FILE: ["tls", "settings that make no TLS are refused by name, by the check, the doctor and the server"],
-  KHALA_TLS_MIN_VERSION: ["tls", "only TLS 1.2 and 1.3, forward secret and authenticated, http/1.1 inside"],
+  KHALA_LOG: ["http", "log lines are JSON when the setting says so"],
+  KHALA_LOG_LEVEL: ["why", "the log contains only lines of its level"],
+  KHALA_CONNECTIONS_MAX: ["operator_listener", "the operator can connect when clients have taken every connection"],
+  KHALA_REQUEST_HEAD_BYTES_MAX: ["http_refusals", "the limit of a request head is a setting"],
+  KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without an answer"],
+  KHALA_OPERATOR_KEY: ["append", "the operator key is given or generated, readable by its owner only, and never logged"],
+  KHALA_SHUTDOWN_DELAY_MS: ["shutdown", "during the shutdown delay only readiness fails, and new clients are served"],
+  KHALA_BATCHES_BYTES_MAX: ["batch", "batches with unread answers share one memory limit, and further batches are answered 503"],
+  KHALA_TLS_CERT_FILE: ["tls", "the check and the server refuse unusable TLS settings by name"],
+  KHALA_TLS_KEY_FILE: ["tls", "the check and the server refuse unusable TLS settings by name"],
+  KHALA_TLS_MIN_VERSION: ["tls", "the server accepts only TLS 1.2 and 1.3 with authenticated forward-secret ciphers, and http/1.1"],
   RUNTIME_KHALA_FAIR_TOPIC_SLICE_LIMIT: ["metrics", "polls, throttling, capped and fair limits are counted"],
-  RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: ["delivery", "a poll too soon is told when, and does not push the clock"],
-  RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: ["metrics", "a consumer that falls behind is counted, and its eviction remembered"],
-  RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: ["metrics", "a consumer that falls behind is counted, and its eviction remembered"],
-  KHALA_HEARTBEAT_MS: ["phoenix", "the server's heartbeat comes by itself, and a silent client is closed"],
-  KHALA_SLOW_CONSUMER_CHECK_MS: ["slow", "who stops reading is evicted with 4000 and its cursors, and resumes without loss"],
+  RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: ["delivery", "a poll that is too early is told when to retry, and does not extend that time"],
+  RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: ["metrics", "a slow polling consumer is counted, and its eviction is listed"],
+  RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: ["metrics", "a slow polling consumer is counted, and its eviction is listed"],
+  KHALA_HEARTBEAT_MS: ["phoenix", "the server sends heartbeats and closes a silent client"],
+  KHALA_SLOW_CONSUMER_CHECK_MS: ["slow", "a client that stops reading is evicted with 4000 and its cursors, and resumes without loss"],
   KHALA_WS_MESSAGE_BYTES_MAX: ["phoenix", "messages and frames that break the rules close with their code"],
-  KHALA_SUBSCRIPTIONS_MAX: ["phoenix", "who subscribes again begins where it says now, and old subscriptions do not count"],
-  KHALA_SNAPSHOTS_BYTES_MAX: ["snapshot", "no more disk than the setting allows"],
-  KHALA_CLOCK_OFFSET_MS: ["retention", "every row of the table is pruned at its time and not before, and readers are told"],
-  RUNTIME_SYNC_TOKEN_SIGNING_KEY: ["token", "a given secret signs as everybody knows it"],
-  RUNTIME_SYNC_JWKS_FILE: ["token", "keys change under a running server: the new one signs, a bad file changes nothing"],
-  RUNTIME_SYNC_TOKEN_ISSUER: ["token", "a given secret signs as everybody knows it"],
-  RUNTIME_SYNC_TOKEN_SINGLE_USE: ["revocation", "a token for one connection opens one, also when the server restarts in between"],
+  KHALA_SUBSCRIPTIONS_MAX: ["phoenix", "a repeated subscription starts at its new cursor and does not count twice"],
+  KHALA_SNAPSHOTS_BYTES_MAX: ["snapshot", "snapshots use no more disk than the setting allows"],
+  KHALA_CLOCK_OFFSET_MS: ["retention", "every row of the retention table is pruned at its time, and readers are told"],
+  RUNTIME_SYNC_TOKEN_SIGNING_KEY: ["token", "a given secret signs tokens with HS256"],
+  RUNTIME_SYNC_JWKS_FILE: ["token", "a changed key file is loaded at run time, and a bad one is ignored"],
+  RUNTIME_SYNC_TOKEN_ISSUER: ["token", "a given secret signs tokens with HS256"],
+  RUNTIME_SYNC_TOKEN_SINGLE_USE: ["revocation", "a single-use token opens one connection, also over a restart"],
   RUNTIME_KHALA_ALLOWED_ORIGINS: ["entitlement", "a page of another origin is refused"],
 };
 
 const HERE = new Set();
 
-/** A test that sees what these keys do. */
+/** Declares a test of these keys. */
 function sees(keys, title, body) {
   for (const key of keys) {
     assert.ok(!HERE.has(key) && !ELSEWHERE[key], `${key} has its test already`);
@@ -59,15 +62,10 @@ const effective = () => JSON.parse(run(["config", "--json"]).out);
 const NOW = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
 const NEVER = { ...NOW, RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000" };
 
-const messages = (topic, query = "") => `khala/topics/${encodeURIComponent(topic)}/messages?${query}`;
+/** Starts a server with a run of so many events. */
+const withRun = (t, count, settings) => operateRun(t, { count, run_id: "r", owner_user_id: "u", settings });
 
-/** A run with so many events, its first included. */
-async function filled(operator, size, run_id = "r") {
-  await operator.did("runs", { run_id, owner_user_id: "u" }, 201);
-  if (size > 1) await operator.batch(Array.from({ length: size - 1 }, (_, n) => ({ run_id, event_type: "x", payload: { n } })));
-}
-
-/** What is answered to somebody with this token. */
+/** The answer to a request with this token. */
 const asked = (operator, token, path, headers = {}) =>
   operator.ask("GET", path, undefined, { authorization: `Bearer ${token}`, ...headers });
 
@@ -75,7 +73,7 @@ const asked = (operator, token, path, headers = {}) =>
 
 const threads = (server) => readdirSync(`/proc/${server.child.pid}/task`).length;
 
-sees(["KHALA_IO_LOOPS", "KHALA_READERS"], "loops and readers are as many threads as was said", async (t) => {
+sees(["KHALA_IO_LOOPS", "KHALA_READERS"], "KHALA_IO_LOOPS and KHALA_READERS set the number of threads", async (t) => {
   const count = async (KHALA_IO_LOOPS, KHALA_READERS) => {
     const server = await serve(t, { settings: { KHALA_IO_LOOPS, KHALA_READERS } });
     assert.match(server.log, new RegExp(`server\\.ready .*loops=${KHALA_IO_LOOPS}\\b`));
@@ -86,9 +84,9 @@ sees(["KHALA_IO_LOOPS", "KHALA_READERS"], "loops and readers are as many threads
   assert.equal(await count("1", "6"), least + 5);
 });
 
-sees(["KHALA_LOOPS_OWN_DESCRIPTORS"], "a loop with descriptors of its own has them alone", async (t) => {
+sees(["KHALA_LOOPS_OWN_DESCRIPTORS"], "a loop with its own descriptor table does not share descriptors", async (t) => {
   const shared = async (KHALA_LOOPS_OWN_DESCRIPTORS) => {
-    // ThreadSanitizer takes a number for the same descriptor in every table.
+    // ThreadSanitizer assumes one descriptor table, so its reports would be wrong.
     const server = await serve(t, { settings: { KHALA_LOOPS_OWN_DESCRIPTORS, KHALA_IO_LOOPS: "1", TSAN_OPTIONS: "report_bugs=0" } });
     const sockets = () => readdirSync(`/proc/${server.child.pid}/fd`).length;
     const before = sockets();
@@ -105,7 +103,7 @@ sees(["KHALA_LOOPS_OWN_DESCRIPTORS"], "a loop with descriptors of its own has th
 
 // ---- times ----
 
-/** What ends by itself ends sooner with the setting than with its default. */
+/** Asserts that something ends earlier with the setting than with its default. */
 async function endsSooner(t, settings, begin) {
   const ends = [];
   for (const [who, given] of [["default", {}], ["set", settings]]) {
@@ -117,47 +115,41 @@ async function endsSooner(t, settings, begin) {
   assert.equal(await within(Promise.race(ends), "the end"), "set");
 }
 
-sees(["KHALA_REQUEST_TIMEOUT_MS"], "a request has as long to arrive as was said", (t) =>
+sees(["KHALA_REQUEST_TIMEOUT_MS"], "KHALA_REQUEST_TIMEOUT_MS limits the arrival of a request", (t) =>
   endsSooner(t, { KHALA_REQUEST_TIMEOUT_MS: "100" }, async (operator) => {
     const peer = await connect(operator.server);
     await peer.send("GET / HTTP/1.1\r\n");
     await peer.rest();
   }));
 
-sees(["KHALA_SHUTDOWN_GRACE_MS"], "requests under way have as long to finish as was said", (t) =>
+sees(["KHALA_SHUTDOWN_GRACE_MS"], "KHALA_SHUTDOWN_GRACE_MS limits the requests under way", (t) =>
   endsSooner(t, { KHALA_SHUTDOWN_GRACE_MS: "100" }, async (operator) => {
     const { server } = operator;
     const peer = await connect(server);
     await peer.send(`POST /internal/v1/runs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${operator.key}\r\nContent-Length: 9\r\n\r\n{`);
     await operator.read("khala/fanout/hooks");
     server.kill("SIGTERM");
-    // The one that waits longer is not waited for.
+    // The server with the default is killed at the end of the test.
     server.crashed = true;
     t.after(() => server.crash());
     assert.equal((await server.ended).code, 0);
   }));
 
-sees(["KHALA_SILENCE_TIMEOUT_MS"], "a client may be silent as long as was said", (t) =>
+sees(["KHALA_SILENCE_TIMEOUT_MS"], "KHALA_SILENCE_TIMEOUT_MS limits the silence of a client", (t) =>
   endsSooner(t, { KHALA_SILENCE_TIMEOUT_MS: "200" }, async (operator) => (await RawSocket.open(operator)).closed()));
 
-sees(["KHALA_AUDIT_INIT_TIMEOUT_MS"], "an audit socket has as long to say who it is as was said", (t) =>
+sees(["KHALA_AUDIT_INIT_TIMEOUT_MS"], "KHALA_AUDIT_INIT_TIMEOUT_MS limits the wait for the init message", (t) =>
   endsSooner(t, { KHALA_AUDIT_INIT_TIMEOUT_MS: "100" }, async (operator) => {
-    const peer = await connect(operator.server);
-    await peer.send(handshake(operator, { path: "/api/events/stream", query: "" }));
-    await peer.rest();
+    await (await RawSocket.open(operator, { path: AUDIT_SOCKET, join: false })).closed();
   }));
 
-sees(["RUNTIME_KHALA_RETENTION_INTERVAL_MS"], "retention comes by itself as often as was said", (t) =>
+sees(["RUNTIME_KHALA_RETENTION_INTERVAL_MS"], "RUNTIME_KHALA_RETENTION_INTERVAL_MS sets the interval of retention", (t) =>
   endsSooner(t, { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "100" }, async (operator) => {
-    const runs = "openagents_runtime_sync_retention_cycle_total";
-    const count = async () => {
-      const family = parseMetrics((await operator.get("/metrics")).body).families.get(runs);
-      return family.samples.reduce((sum, { value }) => sum + value, 0);
-    };
-    while (!operator.server.over && (await count()) < 5);
+    const count = async () => (await scrape(operator)).get("openagents_runtime_sync_retention_cycle_total");
+    await until(async () => operator.server.over || await count() >= 5, "five passes of retention", 600_000);
   }));
 
-sees(["KHALA_WS_MESSAGES_PER_SECOND"], "a client may send twice the messages of a second at once", async (t) => {
+sees(["KHALA_WS_MESSAGES_PER_SECOND"], "a client may send twice the messages of one second in a burst", async (t) => {
   const limited = async (settings) => {
     const raw = await RawSocket.open(await operate(t, { settings }));
     const sent = Array.from({ length: 60 }, (_, ref) => message(["1", String(ref + 100), "sync:v1", "sync:heartbeat", {}]));
@@ -168,31 +160,20 @@ sees(["KHALA_WS_MESSAGES_PER_SECOND"], "a client may send twice the messages of 
   };
   assert.equal(await limited({}), 0);
   const refused = await limited({ KHALA_WS_MESSAGES_PER_SECOND: "20" });
-  // 60, and the join before them.
+  // 60 messages and the join before them.
   assert.ok(refused > 0 && refused <= 21, String(refused));
 });
 
 // ---- the writer's queue ----
 
-/** Keeps the server's writer waiting until it is told to go on. */
-async function heldWriter(t, operator) {
-  const shell = spawn("sqlite3", [join(operator.data, "khala.db")], { stdio: ["pipe", "pipe", "inherit"] });
-  t.after(() => shell.kill("SIGKILL"));
-  const held = new Promise((resolve) => shell.stdout.once("data", resolve));
-  shell.stdin.write("BEGIN IMMEDIATE; SELECT 'held';\n");
-  await within(held, "the lock");
-  return () => shell.stdin.end("ROLLBACK;\n");
-}
-
 sees(["KHALA_WRITER_QUEUE_MAX", "KHALA_WRITER_QUEUE_BYTES_MAX"],
-  "what may wait for the writer is bounded, in number and in bytes; the rest is told to come again", async (t) => {
+  "the writer queue is bounded in number and bytes, and further appends are answered 503", async (t) => {
   for (const settings of [{ KHALA_WRITER_QUEUE_MAX: "2" }, { KHALA_WRITER_QUEUE_BYTES_MAX: "1" }]) {
-    const operator = await operate(t, { settings });
-    await filled(operator, 1);
-    const go = await heldWriter(t, operator);
+    const operator = await withRun(t, 1, settings);
+    const go = await holdWriter(t, operator.data);
     const posts = [];
     let refused = 0;
-    // The writer takes what waits when it begins, so the first ones may be more than the limit.
+    // The writer takes the whole queue when it begins, so more than the limit may be accepted at first.
     while (refused === 0 && posts.length < 50) {
       const post = operator.post("runs/r/events", { event_type: "x" });
       posts.push(post);
@@ -202,10 +183,10 @@ sees(["KHALA_WRITER_QUEUE_MAX", "KHALA_WRITER_QUEUE_BYTES_MAX"],
       refused++;
     }
     assert.equal(refused, 1, JSON.stringify(settings));
-    go();
+    await go();
     const done = await Promise.all(posts);
     const stored = done.filter(({ status }) => status === 200).length;
-    // Whose refusal was slower than the question beside it was taken for one that waits.
+    // A refusal that came later than the read beside it counted as waiting.
     assert.ok(done.every(({ status }) => status === 200 || status === 503));
     assert.ok(stored < posts.length);
     assert.equal((await operator.events("r")).length, 1 + stored);
@@ -215,12 +196,11 @@ sees(["KHALA_WRITER_QUEUE_MAX", "KHALA_WRITER_QUEUE_BYTES_MAX"],
 // ---- polls ----
 
 sees(["RUNTIME_KHALA_POLL_DEFAULT_LIMIT", "RUNTIME_KHALA_POLL_MAX_LIMIT", "RUNTIME_KHALA_OUTBOUND_QUEUE_LIMIT"],
-  "a poll has the default limit, and no more than either of the other two", async (t) => {
+  "a poll has the default limit and is capped by the other two settings", async (t) => {
   const poll = async (settings, query) => {
-    const operator = await operate(t, { settings: { ...NOW, ...settings } });
-    await filled(operator, 30);
+    const operator = await withRun(t, 30, { ...NOW, ...settings });
     const { messages: got, limit_applied, limit_capped, outbound_queue_limit } =
-      await operator.read(messages("run:r:events", `after_seq=0&${query}`));
+      await operator.read(pollPath("run:r:events", `after_seq=0&${query}`));
     assert.equal(got.length, limit_applied);
     return { limit_applied, limit_capped, outbound_queue_limit };
   };
@@ -232,13 +212,13 @@ sees(["RUNTIME_KHALA_POLL_DEFAULT_LIMIT", "RUNTIME_KHALA_POLL_MAX_LIMIT", "RUNTI
     { limit_applied: 7, limit_capped: true, outbound_queue_limit: 7 });
 });
 
-sees(["RUNTIME_KHALA_CONSUMER_REGISTRY_CAPACITY"], "beyond the capacity the consumer that was silent longest is forgotten", async (t) => {
+sees(["RUNTIME_KHALA_CONSUMER_REGISTRY_CAPACITY"], "the consumer registry evicts the consumer that was silent longest", async (t) => {
   const polls = async (capacity) => {
     const operator = await operate(t, { settings: {
       RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000", RUNTIME_KHALA_CONSUMER_REGISTRY_CAPACITY: capacity } });
     const tokens = ["a", "b", "c"].map((oa_user_id) => operator.sign({ oa_user_id, oa_sync_scopes: ["runtime.read_all"] }));
     const statuses = [];
-    for (const who of [0, 1, 2, 2, 1, 0]) statuses.push((await asked(operator, tokens[who], `/internal/v1/${messages("chat")}`)).status);
+    for (const who of [0, 1, 2, 2, 1, 0]) statuses.push((await asked(operator, tokens[who], pollPath("chat"))).status);
     return statuses;
   };
   assert.deepEqual(await polls("3"), [200, 200, 200, 429, 429, 429]);
@@ -246,12 +226,11 @@ sees(["RUNTIME_KHALA_CONSUMER_REGISTRY_CAPACITY"], "beyond the capacity the cons
 });
 
 sees(["RUNTIME_KHALA_RECONNECT_BASE_BACKOFF_MS", "RUNTIME_KHALA_RECONNECT_JITTER_MS"],
-  "clients are asked to wait the base, and what chance adds up to the jitter", async (t) => {
+  "the reconnect delay is the base plus a random part up to the jitter", async (t) => {
   const delays = async (base, jitter) => {
-    const operator = await operate(t, { settings: { ...NOW, RUNTIME_KHALA_RECONNECT_BASE_BACKOFF_MS: base, RUNTIME_KHALA_RECONNECT_JITTER_MS: jitter } });
-    await filled(operator, 1);
+    const operator = await withRun(t, 1, { ...NOW, RUNTIME_KHALA_RECONNECT_BASE_BACKOFF_MS: base, RUNTIME_KHALA_RECONNECT_JITTER_MS: jitter });
     const found = [];
-    for (let i = 0; i < 20; i++) found.push((await operator.read(messages("run:r:events"))).recommended_reconnect_backoff_ms);
+    for (let i = 0; i < 20; i++) found.push((await operator.read(pollPath("run:r:events"))).recommended_reconnect_backoff_ms);
     return found;
   };
   assert.deepEqual(new Set(await delays("1234", "0")), new Set([1234]));
@@ -263,20 +242,20 @@ sees(["RUNTIME_KHALA_RECONNECT_BASE_BACKOFF_MS", "RUNTIME_KHALA_RECONNECT_JITTER
 // ---- memory ----
 
 sees(["KHALA_WINDOW_FRAMES_MAX", "KHALA_WINDOW_BYTES_MAX", "KHALA_WINDOWS_BYTES_MAX"],
-  "frames in memory are bounded by topic and in all, and what is not there is read from the store", async (t) => {
+  "frames in memory are bounded by topic and in total, and others are read from the store", async (t) => {
   const LARGE = "x".repeat(1000);
   const held = async (settings, runs) => {
     const operator = await operate(t, { settings: { ...NOW, ...settings } });
     for (const run_id of runs) await operator.did("runs", { run_id, owner_user_id: "u" }, 201);
-    const follow = (run_id) => Stream.open(operator, `/v1/topics/run:${run_id}:events/sse?after_seq=0&token=${operator.reader}`);
+    const follow = (run_id) => Stream.open(operator, streamPath(`run:${run_id}:events`, `after_seq=0&token=${operator.reader}`));
     const whole = (stream) => stream.until(({ lastSeq }) => lastSeq === 401, "the last event");
     const streams = await Promise.all(runs.map(follow));
     for (const run_id of runs) {
-      await operator.batch(Array.from({ length: 400 }, (_, n) => ({ run_id, event_type: "x", payload: { n, LARGE } })));
+      await operator.batch(events(400, { run_id, payload: (n) => ({ n, LARGE }) }));
     }
     await Promise.all(streams.map(whole));
-    const bytes = parseMetrics((await operator.get("/metrics")).body).get("openagents_runtime_khala_fanout_window_bytes");
-    // All of it can still be had.
+    const bytes = (await scrape(operator)).get("openagents_runtime_khala_fanout_window_bytes");
+    // All events can still be read.
     await whole(await follow(runs[0]));
     return bytes;
   };
@@ -295,14 +274,14 @@ sees(["KHALA_WINDOW_FRAMES_MAX", "KHALA_WINDOW_BYTES_MAX", "KHALA_WINDOWS_BYTES_
 // ---- tokens ----
 
 sees(["RUNTIME_SYNC_TOKEN_AUDIENCE", "RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS", "RUNTIME_SYNC_TOKEN_REQUIRE_JTI"],
-  "a token is taken from its audience, for its age, and without an id only where that is allowed", async (t) => {
+  "the audience, age and id of a token are checked as the settings say", async (t) => {
   const usual = await operate(t, { settings: NOW });
   const other = await operate(t, { data: folder(t), settings: { ...NOW, RUNTIME_SYNC_TOKEN_AUDIENCE: "elsewhere",
     RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS: "60", RUNTIME_SYNC_TOKEN_REQUIRE_JTI: "false" } });
   const now = Math.floor(Date.now() / 1000);
   const said = async (operator, claims) => {
     const token = operator.sign({ oa_sync_scopes: ["runtime.read_all"], ...claims });
-    const { status, body } = await asked(operator, token, `/internal/v1/${messages("runtime.notifications")}`);
+    const { status, body } = await asked(operator, token, pollPath("runtime.notifications"));
     return status === 200 ? 200 : JSON.parse(body).reason_code;
   };
   assert.equal(await said(usual, {}), 200);
@@ -317,10 +296,10 @@ sees(["RUNTIME_SYNC_TOKEN_AUDIENCE", "RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS", "RUNT
   assert.equal(await said(other, { aud: "elsewhere", jti: undefined }), 200);
 });
 
-sees(["RUNTIME_KHALA_ENFORCE_ORIGIN"], "pages of any origin may connect where that is said", async (t) => {
+sees(["RUNTIME_KHALA_ENFORCE_ORIGIN"], "pages of any origin may connect when the setting allows it", async (t) => {
   const from = async (settings) => {
     const operator = await operate(t, { settings: { ...NOW, ...settings } });
-    return asked(operator, operator.reader, `/internal/v1/${messages("chat")}`, { origin: "https://any.example" });
+    return asked(operator, operator.reader, pollPath("chat"), { origin: "https://any.example" });
   };
   assert.equal(JSON.parse((await from({})).body).reason_code, "origin_not_allowed");
   assert.equal((await from({ RUNTIME_KHALA_ENFORCE_ORIGIN: "off" })).status, 200);
@@ -330,7 +309,7 @@ sees(["RUNTIME_KHALA_ENFORCE_ORIGIN"], "pages of any origin may connect where th
 
 sees(["OA_COMPAT_KHALA_ENFORCED", "OA_COMPAT_KHALA_PROTOCOL_VERSION", "OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID",
   "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID", "OA_COMPAT_KHALA_MIN_SCHEMA_VERSION", "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION"],
-  "each side of the window turns away whom it says, once it is enforced", async (t) => {
+  "each bound of the compatibility window refuses clients once the gate is enforced", async (t) => {
   const settings = {
     OA_COMPAT_KHALA_PROTOCOL_VERSION: "other.v7", OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "20260201T000000Z",
     OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID: "20260228T000000Z", OA_COMPAT_KHALA_MIN_SCHEMA_VERSION: "3", OA_COMPAT_KHALA_MAX_SCHEMA_VERSION: "4",
@@ -343,7 +322,7 @@ sees(["OA_COMPAT_KHALA_ENFORCED", "OA_COMPAT_KHALA_PROTOCOL_VERSION", "OA_COMPAT
     [{ client_build_id: "20260131T000000Z" }, "upgrade_required"], [{ client_build_id: "20260301T000000Z" }, "unsupported_client_build"],
   ];
   const ask = async (operator, claim) => {
-    const { status, body } = await asked(operator, operator.reader, `/internal/v1/${messages("chat", new URLSearchParams({ ...good, ...claim }))}`);
+    const { status, body } = await asked(operator, operator.reader, pollPath("chat", new URLSearchParams({ ...good, ...claim })));
     return status === 200 ? 200 : JSON.parse(body).error;
   };
   const open = await operate(t, { settings: { ...NOW, ...settings } });
@@ -356,7 +335,7 @@ sees(["OA_COMPAT_KHALA_ENFORCED", "OA_COMPAT_KHALA_PROTOCOL_VERSION", "OA_COMPAT
 
 // ---- topic policies ----
 
-/** Of each row: how to publish to it, and a topic of it. */
+/** A topic of each row, and how to publish to it. */
 const ROWS = {
   RUN_EVENTS: { topic: "run:r:events", path: "runs/r/events", event_type: "x" },
   WORKER_LIFECYCLE: { topic: "worker:w:lifecycle", path: "workers/w/events", event_type: "worker.log" },
@@ -376,7 +355,7 @@ async function peopled(t, settings, data = folder(t)) {
   return operator;
 }
 
-sees(of(PUBLISHED, "MAX_PAYLOAD_BYTES"), "each class has its largest payload", async (t) => {
+sees(of(PUBLISHED, "MAX_PAYLOAD_BYTES"), "each topic class has its maximum payload", async (t) => {
   for (const row of PUBLISHED) {
     const operator = await peopled(t, { [`RUNTIME_KHALA_${row}_MAX_PAYLOAD_BYTES`]: "600" });
     const publish = (size) => operator.post(ROWS[row].path, { event_type: ROWS[row].event_type, payload: { s: "x".repeat(size - 8) } });
@@ -388,7 +367,7 @@ sees(of(PUBLISHED, "MAX_PAYLOAD_BYTES"), "each class has its largest payload", a
   }
 });
 
-sees(of(PUBLISHED, "PUBLISH_RATE_PER_SECOND"), "each class has its rate", async (t) => {
+sees(of(PUBLISHED, "PUBLISH_RATE_PER_SECOND"), "each topic class has its publish rate", async (t) => {
   for (const row of PUBLISHED) {
     const operator = await peopled(t, { [`RUNTIME_KHALA_${row}_PUBLISH_RATE_PER_SECOND`]: "2" });
     const { path, event_type } = ROWS[row];
@@ -401,20 +380,20 @@ sees(of(PUBLISHED, "PUBLISH_RATE_PER_SECOND"), "each class has its rate", async 
   }
 });
 
-sees(of(Object.keys(ROWS), "REPLAY_BUDGET_EVENTS"), "each class has its replay budget", async (t) => {
+sees(of(Object.keys(ROWS), "REPLAY_BUDGET_EVENTS"), "each topic class has its replay budget", async (t) => {
   const budgets = Object.keys(ROWS).map((row, index) => [row, 3 + index]);
   const operator = await peopled(t, Object.fromEntries(budgets.map(([row, budget]) => [`RUNTIME_KHALA_${row}_REPLAY_BUDGET_EVENTS`, String(budget)])));
   for (const [row, budget] of budgets) {
     const { topic, path, event_type } = ROWS[row];
     for (let i = 0; i < 15; i++) await operator.did(path, { event_type });
-    const { head_cursor: head } = await operator.read(messages(topic));
-    const { details } = assertError(await operator.get(messages(topic, `after_seq=${head - budget - 1}`)), 410, "stale_cursor");
+    const { head_cursor: head } = await operator.read(pollPath(topic));
+    const { details } = assertError(await operator.poll(topic, `after_seq=${head - budget - 1}`), 410, "stale_cursor");
     assert.deepEqual([details.reason_codes, details.stale_topics[0].replay_budget_events], [["replay_budget_exceeded"], budget], row);
-    assert.equal((await operator.get(messages(topic, `after_seq=${head - budget}`))).status, 200, row);
+    assert.equal((await operator.poll(topic, `after_seq=${head - budget}`)).status, 200, row);
   }
 });
 
-sees(of(Object.keys(ROWS), "RETENTION_SECONDS"), "each class keeps its frames for its own time", async (t) => {
+sees(of(Object.keys(ROWS), "RETENTION_SECONDS"), "each topic class has its retention time", async (t) => {
   const data = folder(t);
   const kept = Object.fromEntries(Object.keys(ROWS).map((row, index) => [row, (index + 1) * 100_000]));
   const settings = Object.fromEntries(Object.entries(kept).map(([row, seconds]) => [`RUNTIME_KHALA_${row}_RETENTION_SECONDS`, String(seconds)]));
@@ -434,18 +413,18 @@ sees(of(Object.keys(ROWS), "RETENTION_SECONDS"), "each class keeps its frames fo
 });
 
 sees(of(["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"], "SNAPSHOT_CADENCE_SECONDS"),
-  "each summary topic has its cadence, within which a snapshot serves everybody", async (t) => {
+  "each summary topic has its snapshot cadence", async (t) => {
   for (const row of ["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"]) {
     const { topic, path, event_type } = ROWS[row];
     const watermarks = async (cadence) => {
       const operator = await peopled(t, { [`RUNTIME_KHALA_${row}_SNAPSHOT_CADENCE_SECONDS`]: cadence });
-      const take = () => operator.read(`/v1/topics/${topic}/snapshot`);
+      const take = () => operator.read(snapshotPath(topic));
       const first = await take();
       assert.equal(first.cadence_seconds, Number(cadence));
       await operator.did(path, { event_type });
+      // A snapshot older than the cadence is made anew; until then it is the same.
       let last = await take();
-      // One that is too old is made anew; until then it is the same.
-      while (cadence === "1" && last.watermark === first.watermark) last = await take();
+      if (cadence === "1") await until(async () => (last = await take()).watermark !== first.watermark, "the next snapshot");
       return last.watermark - first.watermark;
     };
     assert.equal(await watermarks("86400"), 0, row);
@@ -455,7 +434,7 @@ sees(of(["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"], "SNAPSHOT_CADENCE_SECONDS")
 
 // ---- all of them ----
 
-test("every key has a test that sees what it does", () => {
+test("every setting has a test of its effect", () => {
   const keys = effective().map(({ name }) => name);
   assert.deepEqual([...HERE, ...Object.keys(ELSEWHERE)].sort(), [...keys].sort());
   for (const [key, [file, title]] of Object.entries(ELSEWHERE)) {
@@ -488,12 +467,12 @@ const SPECIFIED = {
       .map((field, index) => [`RUNTIME_KHALA_${row}_${field}`, values[index]]).filter(([, value]) => value != null))),
 };
 
-test("the defaults are those of the contract", () => {
+test("the defaults equal those of the contract", () => {
   const defaults = Object.fromEntries(effective().map(({ name, value }) => [name, value]));
   for (const [key, value] of Object.entries(SPECIFIED)) assert.equal(defaults[key], String(value), key);
 });
 
-test("a database or a driver that this build has not is refused, and not left aside", () => {
+test("a database or fan-out driver that this build lacks is refused", () => {
   for (const [name, value] of [["DB_URL", "postgres://user:sesame@db/khala"], ["RUNTIME_FANOUT_DRIVER", "nats"]]) {
     const { code, problem } = run(["serve", "--bind", "127.0.0.1:0"], { settings: { [name]: value } });
     assert.equal(code, 2, problem);
@@ -505,7 +484,7 @@ test("a database or a driver that this build has not is refused, and not left as
 
 // ---- secrets ----
 
-test("a secret is shown nowhere: not by config, in an error, a log or the doctor", async (t) => {
+test("a secret is shown neither by config, an error, a log nor the doctor", async (t) => {
   const secrets = { KHALA_OPERATOR_KEY: "sesame-operator", RUNTIME_SYNC_TOKEN_SIGNING_KEY: "sesame-signing-0123456789-0123456789" };
   for (const args of [["config"], ["config", "--json"], ["config", "--check"], ["doctor", "--json", "--data-dir", folder(t)]]) {
     const { out, problem } = run(args, { settings: secrets });
@@ -524,14 +503,13 @@ test("a secret is shown nowhere: not by config, in an error, a log or the doctor
     await fetch(`${server.url}/internal/v1/khala/fanout/hooks?key=sesame`, { headers: { authorization } });
   }
   await server.stop();
-  server.crashed = true; // it has stopped; nothing is left to stop
   assert.match(server.log, /http\.request/);
   assert.doesNotMatch(server.out + server.log, /sesame/);
 });
 
 // ---- slips ----
 
-test("a variable that is nearly a setting is told, by config, the doctor and the server's log", async (t) => {
+test("config, the doctor and the log report a misspelled setting", async (t) => {
   const data = folder(t);
   assert.equal(run(["migrate", "--data-dir", data]).code, 0);
   const slips = {
@@ -540,7 +518,7 @@ test("a variable that is nearly a setting is told, by config, the doctor and the
     RUNTIME_KHALA_FALLBACK_RETENTION_SECOND: "RUNTIME_KHALA_FALLBACK_RETENTION_SECONDS", OA_COMPAT_KHALA_ENFORCE: "OA_COMPAT_KHALA_ENFORCED",
     KHALA_SOMETHING: null,
   };
-  // Kubernetes' for a Service named khala, systemd's, and ours.
+  // Variables of Kubernetes for a service named khala, of systemd, and of our own tools.
   const others = ["KHALA_SERVICE_HOST", "KHALA_PORT", "KHALA_PORT_4100_TCP_ADDR", "RUNTIME_DIRECTORY", "OA_COMPAT_OTHER", "KHALA_URL", "KHALA_CA_FILE"];
   const settings = Object.fromEntries([...Object.keys(slips), ...others].map((name) => [name, "x"]));
   for (const args of [["config"], ["config", "--check"]]) {
@@ -564,7 +542,7 @@ test("a variable that is nearly a setting is told, by config, the doctor and the
   assert.equal(server.log.match(/unknown_variable/g).length, Object.keys(slips).length);
 });
 
-test("a window that no client fits in is refused", () => {
+test("an empty compatibility window is refused", () => {
   for (const settings of [
     { OA_COMPAT_KHALA_MIN_SCHEMA_VERSION: "2" },
     { OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "20260301T000000Z", OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID: "20260228T000000Z" },
@@ -575,7 +553,7 @@ test("a window that no client fits in is refused", () => {
   }
 });
 
-test("the check finds a file of keys that cannot be used, as the server and the doctor do", (t) => {
+test("config --check, the server and the doctor report an unusable key file", (t) => {
   const place = folder(t);
   const junk = join(place, "junk.json");
   writeFileSync(junk, "{}");

@@ -1,4 +1,4 @@
-// What is made from the table of verbs for shells and people: completion, the manual page, and where
+// Files generated from the table of verbs: shell completion and the manual page, and where
 // `make install` puts them.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -10,7 +10,7 @@ import { binary, folder, run } from "../lib/khala.mjs";
 const ROOT = new URL("../..", import.meta.url).pathname;
 const VERBS = [...run(["help"]).out.matchAll(/^ {2}(\w+) +[A-Z]/gm)].map(([, verb]) => verb);
 
-/** What bash would offer for the last of these words. */
+/** The completions of bash for the last of these words. */
 function offered(words, cwd) {
   const script = `${run(["completion", "bash"]).out}
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _khala; printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -35,7 +35,7 @@ test("bash completes verbs, operands, options and their values", (t) => {
   assert.deepEqual(offered(["serve", "--data-dir", "a"], place), [], "a file is no folder");
 });
 
-test("every option of every verb is offered, in both shells and in the manual", () => {
+test("both shells and the manual list every option of every verb", () => {
   const zsh = run(["completion", "zsh"]).out;
   const manual = run(["man"]).out;
   for (const verb of VERBS) {
@@ -51,7 +51,7 @@ test("every option of every verb is offered, in both shells and in the manual", 
   }
 });
 
-/** What zsh offers at the end of each line. */
+/** The completions of zsh at the end of each line. */
 function offeredByZsh(t, lines) {
   const place = folder(t);
   writeFileSync(join(place, "_khala"), run(["completion", "zsh"]).out);
@@ -61,7 +61,7 @@ function offeredByZsh(t, lines) {
   return done.stdout.split("\n\n").slice(0, -1).map((words) => words.split("\n").filter(Boolean).sort());
 }
 
-test("zsh offers every verb, and every option of each", (t) => {
+test("zsh completes every verb and every option", (t) => {
   const [verbs, ...options] = offeredByZsh(t, ["khala ", ...VERBS.map((verb) => `khala ${verb} --`)]);
   assert.deepEqual(verbs, [...VERBS].sort());
   for (const [index, verb] of VERBS.entries()) {
@@ -70,7 +70,7 @@ test("zsh offers every verb, and every option of each", (t) => {
   }
 });
 
-/** What the verb gets when people type these lines, with tabs in them, into a shell at a terminal. */
+/** The arguments of the verb for lines with tabs, typed into a shell at a terminal. */
 function typed(shell, setup, lines, cwd) {
   const done = spawnSync("script", ["-qec", shell, "/dev/null"], {
     input: [`${setup}; khala() { printf '%s\\n' '' --khala-- "$@" --end--; }`, ...lines, "exit", ""].join("\n"),
@@ -83,7 +83,7 @@ for (const [name, shell, setup] of [
   ["bash", "bash --norc --noprofile -i", "source ./khala.bash"],
   ["zsh", "zsh -f -i", "fpath=($PWD $fpath); autoload -Uz compinit; compinit -D -u"],
 ]) {
-  test(`people at a ${name} complete verbs, words, files and folders, behind options and equals signs`, (t) => {
+  test(`an interactive ${name} completes verbs, values, files and folders`, (t) => {
     const cwd = folder(t);
     for (const [file, kind] of [["khala.bash", "bash"], ["_khala", "zsh"]]) writeFileSync(join(cwd, file), run(["completion", kind]).out);
     writeFileSync(join(cwd, "a backup.db"), "");
@@ -101,17 +101,17 @@ for (const [name, shell, setup] of [
   });
 }
 
-test("the manual page is the one the binary writes", () => {
+test("docs/khala.1 equals the page that the binary writes", () => {
   assert.equal(run(["man"]).out, readFileSync(join(ROOT, "docs/khala.1"), "utf8"), "khala man > docs/khala.1");
 });
 
-test("the manual page has no mistake that groff knows", () => {
+test("groff reports no mistake in the manual page", () => {
   const done = spawnSync("groff", ["-man", "-ww", "-Kutf8", "-Tutf8"], { input: run(["man"]).out, encoding: "utf8" });
   assert.deepEqual([done.status, done.stderr], [0, ""]);
   assert.ok(done.stdout.replaceAll(/.\x08/g, "").includes("KHALA_SHUTDOWN_GRACE_MS"));
 });
 
-test("make install puts everything into place", (t) => {
+test("make install installs every file", (t) => {
   const place = folder(t);
   const done = spawnSync("make", ["-C", ROOT, "install-files", `BINARY=${binary}`, `DESTDIR=${place}`, "PREFIX=/usr"], { encoding: "utf8" });
   assert.equal(done.status, 0, done.stderr);

@@ -1,34 +1,23 @@
-// How a server ends: readiness first, then what is under way, within a bound; and who may not begin
-// beside it. How clients come back is tests/chaos/restart.test.mjs.
+// The end of a server: readiness fails first, then requests under way finish within a bound; and a
+// second server is refused. tests/chaos/restart.test.mjs tests how clients reconnect.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assertError, connect, folder, run, serve, within } from "../lib/khala.mjs";
-import { operate } from "../lib/operator.mjs";
+import { assertError, connect, folder, run, serve } from "../lib/khala.mjs";
+import { operate, operateRun } from "../lib/operator.mjs";
+import { socketPath } from "../lib/paths.mjs";
+import { events, TOPIC } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
+import { repeat, within } from "../lib/wait.mjs";
 
 const PATIENT = { KHALA_SHUTDOWN_GRACE_MS: "600000" };
 
-function events(count, payload = {}) {
-  return Array.from({ length: count }, () => ({ run_id: "a", event_type: "run.log", payload }));
-}
-
-async function withRun(t, settings = {}, rest = {}) {
-  const operator = await operate(t, { settings: { ...PATIENT, ...settings }, ...rest });
-  await operator.did("runs", { run_id: "a" }, 201);
-  return operator;
-}
+const withRun = (t, settings = {}, rest = {}) => operateRun(t, { settings: { ...PATIENT, ...settings }, ...rest });
 
 function follow(operator) {
-  return Socket.open(operator, `/internal/v1/khala/topics/run:a:events/ws?after_seq=0&token=${operator.reader}`);
+  return Socket.open(operator, socketPath(TOPIC, `after_seq=0&token=${operator.reader}`));
 }
 
-async function ended(server) {
-  const { code } = await within(server.ended, "the end of the server");
-  assert.equal(code, 0, server.log);
-  server.crashed = true; // it has stopped; nothing is left to stop
-}
-
-test("readiness goes first: for the delay all else is served, also who comes new", async (t) => {
+test("during the shutdown delay only readiness fails, and new clients are served", async (t) => {
   const operator = await withRun(t, { KHALA_SHUTDOWN_DELAY_MS: "600000" });
   const { server } = operator;
   const old = await follow(operator);
@@ -44,27 +33,27 @@ test("readiness goes first: for the delay all else is served, also who comes new
   for (const one of [old, fresh]) await one.until(() => one.of("message").length === 4, "what is live");
   assert.equal(old.closed, null);
   assert.doesNotMatch(server.log, /server\.draining/);
-  // A second signal does not wait for the rest of it, and clients hear when to come back all the same.
+  // A second signal ends the delay, and clients are still told when to reconnect.
   server.kill("SIGTERM");
   for (const one of [old, fresh]) {
     await one.until(() => one.closed, "the close");
     assert.equal(one.closed.code, 1012);
     assert.ok(one.messages.at(-1).reconnect_after_ms >= 400);
   }
-  await ended(server);
+  await server.stopped();
   assert.match(server.log, /server\.ending/);
 });
 
-test("when the delay is over the server ends by itself", async (t) => {
+test("the server ends after the shutdown delay", async (t) => {
   const operator = await withRun(t, { KHALA_SHUTDOWN_DELAY_MS: "50" });
   const socket = await follow(operator);
   operator.server.kill("SIGINT");
   await socket.until(() => socket.closed, "the close");
   assert.equal(socket.closed.code, 1012);
-  await ended(operator.server);
+  await operator.server.stopped();
 });
 
-test("appends that have come as far as the machine are answered, read or not", async (t) => {
+test("appends that arrived before the shutdown are answered", async (t) => {
   const operator = await withRun(t);
   const { server } = operator;
   const body = JSON.stringify({ event_type: "run.log" });
@@ -89,10 +78,10 @@ test("appends that have come as far as the machine are answered, read or not", a
     peer.close();
   }
   assert.equal(await idle.rest(), "");
-  await ended(server);
+  await server.stopped();
 });
 
-test("who has not said what it wants does not keep a server from ending, however it dawdles", async (t) => {
+test("an incomplete request does not delay the end of the server", async (t) => {
   const operator = await withRun(t, { KHALA_REQUEST_TIMEOUT_MS: "3600000" });
   const { server } = operator;
   const [silent, slow] = [await connect(server), await connect(server)];
@@ -102,16 +91,15 @@ test("who has not said what it wants does not keep a server from ending, however
   }
   server.kill("SIGTERM");
   await server.saw("log", /server\.draining/);
-  const timer = setInterval(() => slow.socket.write("x"), 50);
-  t.after(() => clearInterval(timer));
+  const stop = repeat(t, 50, () => slow.socket.write("x"));
   for (const peer of [silent, slow]) assertError(await peer.response(), 408, "request_timeout");
-  clearInterval(timer);
+  stop();
   for (const peer of [silent, slow]) peer.close();
-  await ended(server);
+  await server.stopped();
   assert.doesNotMatch(server.log, /grace_over/);
 });
 
-/** Everything of an answer until it ends or breaks; whole says which. */
+/** Reads an answer until it ends or breaks off; whole says which. */
 async function drainAnswer(response) {
   const pieces = [];
   let whole = true;
@@ -129,26 +117,25 @@ async function begin(operator, path) {
   return within(answer, "the head of the answer");
 }
 
-test("an export under way is finished for who reads it", async (t) => {
+test("an export under way is finished for a client that reads", async (t) => {
   const operator = await withRun(t);
-  await operator.batch(events(30_000, { text: "x".repeat(300) }));
+  await operator.batch(events(2000, { payload: () => ({ text: "x".repeat(10_000) }) }));
   const response = await begin(operator, "/api/events/export");
   operator.server.kill("SIGTERM");
   await operator.server.saw("log", /server\.draining/);
   const { whole, text } = await drainAnswer(response);
   assert.ok(whole);
   const lines = text.trim().split("\n").map((line) => JSON.parse(line));
-  assert.equal(lines.at(-1).manifest.count, 30_001);
-  await ended(operator.server);
+  assert.equal(lines.at(-1).manifest.count, 2001);
+  await operator.server.stopped();
 });
 
-test("who does not read its export is cut off with the grace, sees it, and goes on by cursor", async (t) => {
+test("an unread export is cut off after the grace period and continues by cursor", async (t) => {
   const data = folder(t);
   const operator = await withRun(t, { KHALA_SHUTDOWN_GRACE_MS: "100" }, { data });
-  await operator.batch(events(30_000, { text: "x".repeat(300) }));
+  await operator.batch(events(2000, { payload: () => ({ text: "x".repeat(10_000) }) }));
   const exported = await begin(operator, "/api/events/export");
   await operator.server.stop();
-  operator.server.crashed = true;
   assert.match(operator.server.log, /server\.grace_over/);
   const half = await drainAnswer(exported);
   assert.equal(half.whole, false);
@@ -163,7 +150,7 @@ test("who does not read its export is cut off with the grace, sees it, and goes 
   assert.equal(new Set([...seen, ...rest.slice(0, -1)].map((one) => one.cursor)).size, seen.length + rest.length - 1);
 });
 
-test("a second server on the same data is refused, with the holder's pid, and disturbs nothing", async (t) => {
+test("a second server on the same data is refused with the holder's pid", async (t) => {
   const operator = await withRun(t);
   const socket = await follow(operator);
   const second = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", operator.data]);
@@ -171,7 +158,7 @@ test("a second server on the same data is refused, with the holder's pid, and di
   assert.match(second.problem, new RegExp(`is in use by another process \\(pid ${operator.server.child.pid}\\): end that first`));
   await operator.batch(events(1));
   await socket.until(() => socket.of("message").length === 2, "what is live");
-  // Also while the first one is about to end: it still writes.
+  // The first server still writes while it ends.
   const { request, answer } = operator.begin("POST", "runs/a/events");
   await new Promise((resolve) => request.write(" ", resolve));
   await operator.get("runs/a");
@@ -180,23 +167,20 @@ test("a second server on the same data is refused, with the holder's pid, and di
   assert.equal(run(["serve", "--bind", "127.0.0.1:0", "--data-dir", operator.data]).code, 3);
   request.end(JSON.stringify({ event_type: "run.log" }));
   assert.equal((await answer).statusCode, 200);
-  await ended(operator.server);
+  await operator.server.stopped();
   const next = await serve(t, { args: ["--data-dir", operator.data] });
   assert.match(next.log, /server\.ready/);
 });
 
 for (const signal of ["SIGHUP", "SIGTERM"]) {
-  test(`${signal} again and again until the end changes nothing about it`, async (t) => {
+  test(`repeated ${signal} during the shutdown does not change its outcome`, async (t) => {
     const operator = await withRun(t);
     await operator.batch(events(500));
-    let over = false;
-    operator.server.ended.then(() => { over = true; });
     operator.server.kill("SIGTERM");
-    while (!over) {
+    repeat(t, 1, () => {
       for (let i = 0; i < 20; i++) operator.server.kill(signal);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    assert.deepEqual(await operator.server.ended, { code: 0, signal: null }, operator.server.log);
+    });
+    assert.deepEqual(await operator.server.end(), { code: 0, signal: null }, operator.server.log);
     assert.match(operator.server.log, /server\.ended state=clean/);
   });
 }

@@ -1,13 +1,15 @@
-// Snapshots of summary topics over the real binary: what is in them, what they cost, how they fail.
+// Snapshots of summary topics: their content, their cost and their failures.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { readFileSync, readdirSync, readlinkSync } from "node:fs";
+import { readdirSync, readlinkSync } from "node:fs";
 import http from "node:http";
-import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { assertError, connect, folder, run, within } from "../lib/khala.mjs";
-import { operate, sql } from "../lib/operator.mjs";
+import { assertError, connect, run } from "../lib/khala.mjs";
+import { limitFileSize, MEASURED, memoryBytes } from "../lib/machine.mjs";
+import { operate } from "../lib/operator.mjs";
+import { pollPath, snapshotPath } from "../lib/paths.mjs";
+import { sql, sqlRows, storeWithSummaries } from "../lib/store.mjs";
+import { until } from "../lib/wait.mjs";
 
 const TOPIC = "runtime.run_summaries";
 const WORKERS = "runtime.codex_worker_summaries";
@@ -16,18 +18,11 @@ const QUICK = {
   RUNTIME_KHALA_RUN_SUMMARIES_SNAPSHOT_CADENCE_SECONDS: "1",
 };
 
-// Where the build has AddressSanitizer, memory that was returned shall not be kept for its sake.
-const FRUGAL = { ASAN_OPTIONS: "quarantine_size_mb=1" };
+const snapshot = (operator, topic = TOPIC) => operator.read(snapshotPath(topic));
 
-const path = (topic) => `/v1/topics/${encodeURIComponent(topic)}/snapshot`;
-
-async function snapshot(operator, topic = TOPIC) {
-  return operator.read(path(topic));
-}
-
-/** The answer with its bytes as they came. */
+/** An answer with the bytes of its body. */
 async function raw(operator, method, headers) {
-  const { request, answer } = operator.begin(method, path(TOPIC), headers);
+  const { request, answer } = operator.begin(method, snapshotPath(TOPIC), headers);
   request.end();
   const response = await answer;
   const pieces = [];
@@ -40,55 +35,26 @@ const state = async (operator, topic = TOPIC) => {
   return { ...answer, ...answer.snapshots.find((one) => one.topic === topic) };
 };
 
-/** Asks again until it holds. */
-async function until(holds, what) {
-  const waiting = async () => {
-    while (!await holds()) await new Promise((resolve) => setImmediate(resolve));
-  };
-  await within(waiting(), what);
-}
-
-/** A store of so many run summaries, made without a server. */
-function filled(t, count) {
-  const data = folder(t);
-  assert.equal(run(["migrate", "--data-dir", data]).code, 0);
-  const numbers = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})`;
-  execFileSync("sqlite3", [join(data, "khala.db"), `BEGIN;
-    ${numbers} INSERT INTO entities (ref, kind, id, owner_user_id, status, created_at)
-      SELECT i + 1, 0, 'r' || i, 'u' || (i % 10), 'running', 1 FROM n;
-    ${numbers} INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, payload)
-      SELECT i + 1, 'runtime/run_summary:r' || i, 1, zeroblob(32),
-        '{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"}' FROM n;
-    UPDATE sync_topic_sequences SET head_seq = ${count}, oldest_seq = ${count + 1} WHERE ref = 1;
-    COMMIT;`]);
-  return data;
-}
-
-function memory(operator, name) {
-  const text = readFileSync(`/proc/${operator.server.child.pid}/status`, "utf8");
-  return Number(text.match(new RegExp(`${name}:\\s+(\\d+)`))[1]) * 1024;
-}
-
-test("a poll without a cursor says where the snapshot is, and polling goes on behind it", async (t) => {
-  const operator = await operate(t, { data: filled(t, 5), settings: QUICK });
+test("a poll without a cursor names the snapshot, and polling continues after it", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 5), settings: QUICK });
   const headers = { authorization: `Bearer ${await operator.token()}` };
   const ask = async (url) => {
     const response = await fetch(new URL(url, operator.server.url), { headers });
     assert.equal(response.status, 200, await response.clone().text());
     return response.json();
   };
-  const first = await ask(`/internal/v1/khala/topics/${TOPIC}/messages`);
+  const first = await ask(pollPath(TOPIC));
   assert.deepEqual(first.messages, [], "its journal is pruned");
-  assert.deepEqual(first.bootstrap, { from_seq: 6, truncated: true, snapshot: { url: path(TOPIC), head_watermark: 5 } });
+  assert.deepEqual(first.bootstrap, { from_seq: 6, truncated: true, snapshot: { url: snapshotPath(TOPIC), head_watermark: 5 } });
   const { documents, watermark } = await ask(first.bootstrap.snapshot.url);
   assert.equal(documents.length, 5);
   await operator.did("runs", { run_id: "next" }, 201);
-  const tail = await ask(`/internal/v1/khala/topics/${TOPIC}/messages?after_seq=${watermark}`);
+  const tail = await ask(pollPath(TOPIC, `after_seq=${watermark}`));
   assert.deepEqual(tail.messages.map((one) => [one.sequence, one.payload.run_id]), [[6, "next"]]);
   assert.equal(tail.bootstrap, undefined);
 });
 
-test("a snapshot is every summary as the authority has it, and says what it is", async (t) => {
+test("a snapshot contains every summary and describes itself", async (t) => {
   const operator = await operate(t);
   for (let i = 0; i < 300; i++) await operator.did("runs", { run_id: `r${i}`, owner_user_id: `u${i % 3}` }, 201);
   await operator.batch(Array.from({ length: 500 }, (_, i) => ({ run_id: `r${i % 300}`, event_type: "run.log" })));
@@ -109,8 +75,7 @@ test("a snapshot is every summary as the authority has it, and says what it is",
   for (const document of documents.slice(0, 5)) {
     assert.equal(document.payload_hash, run(["json", "hash"], { input: JSON.stringify(document.payload) }).out.trim());
   }
-  const rows = JSON.parse(execFileSync("sqlite3", ["-json", join(operator.data, "khala.db"),
-    "SELECT doc_key, doc_version, payload FROM sync_run_summaries ORDER BY entity_ref"], { encoding: "utf8" }));
+  const rows = sqlRows(operator.data, "SELECT doc_key, doc_version, payload FROM sync_run_summaries ORDER BY entity_ref");
   assert.deepEqual(documents.map(({ payload_hash, ...document }) => document),
     rows.map((row) => ({ ...row, payload: JSON.parse(row.payload) })));
   const workers = await snapshot(operator, WORKERS);
@@ -126,7 +91,7 @@ test("an empty topic has a snapshot at 0", async (t) => {
   assert.deepEqual(answer.documents, []);
 });
 
-test("a snapshot taken while events come is of one moment, and its tail leads to the end", async (t) => {
+test("a snapshot during appends is consistent, and its tail reaches the head", async (t) => {
   const operator = await operate(t,
     { settings: { ...QUICK, RUNTIME_KHALA_RUN_SUMMARIES_REPLAY_BUDGET_EVENTS: "1000000" } });
   for (let i = 0; i < 60; i++) await operator.did("runs", { run_id: `r${i}` }, 201);
@@ -149,14 +114,13 @@ test("a snapshot taken while events come is of one moment, and its tail leads to
   }
   assert.ok(taken.at(-1).watermark > taken[0].watermark);
   for (const { watermark, documents } of taken) {
-    // What the journal says up to the watermark is what the documents are.
-    const rows = JSON.parse(execFileSync("sqlite3", ["-json", join(operator.data, "khala.db"),
-      `SELECT payload, max(seq) FROM sync_stream_events WHERE topic_ref = 1 AND seq <= ${watermark} GROUP BY entity_ref`],
-      { encoding: "utf8", maxBuffer: 1 << 28 }));
+    // The documents equal the journal up to the watermark.
+    const rows = sqlRows(operator.data,
+      `SELECT payload, max(seq) FROM sync_stream_events WHERE topic_ref = 1 AND seq <= ${watermark} GROUP BY entity_ref`);
     assert.deepEqual(documents.map((document) => document.payload), rows.map((row) => JSON.parse(row.payload)));
     const runs = new Map(documents.map(({ payload }) => [payload.run_id, payload]));
     for (let after = watermark, complete = false; !complete;) {
-      const page = await operator.read(`khala/topics/${TOPIC}/messages?after_seq=${after}&limit=200`);
+      const page = await operator.read(pollPath(TOPIC, `after_seq=${after}&limit=200`));
       for (const message of page.messages) {
         assert.equal(message.sequence, ++after);
         runs.set(message.payload.run_id, message.payload);
@@ -167,10 +131,10 @@ test("a snapshot taken while events come is of one moment, and its tail leads to
   }
 });
 
-test("a client that is stale by the budget gets a snapshot it can follow, also within the cadence", async (t) => {
+test("a client beyond the replay budget gets a newer snapshot, also within the cadence", async (t) => {
   const operator = await operate(t, { settings: {
     RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", RUNTIME_KHALA_RUN_SUMMARIES_REPLAY_BUDGET_EVENTS: "20" } });
-  const poll = (after) => operator.get(`khala/topics/${TOPIC}/messages?after_seq=${after}`);
+  const poll = (after) => operator.poll(TOPIC, `after_seq=${after}`);
   await operator.did("runs", { run_id: "a" }, 201);
   const { watermark } = await snapshot(operator);
   for (let i = 0; i < 30; i++) await operator.did("runs/a/events", { event_type: "run.log" });
@@ -180,8 +144,8 @@ test("a client that is stale by the budget gets a snapshot it can follow, also w
   assert.equal(documents[0].payload.latest_seq, 31);
 });
 
-test("the form: compressed when asked for, nothing when unchanged, a head for HEAD", async (t) => {
-  const operator = await operate(t, { data: filled(t, 3000), settings: QUICK });
+test("a snapshot supports gzip, conditional requests and HEAD", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 3000), settings: QUICK });
   const plain = await raw(operator, "GET");
   assert.equal(plain.status, 200);
   assert.equal(plain.headers["content-type"], "application/json");
@@ -209,25 +173,25 @@ test("the form: compressed when asked for, nothing when unchanged, a head for HE
     assert.equal(head.body.length, 0);
     assert.equal(head.headers.etag, headers["accept-encoding"] ? packed.headers.etag : plain.headers.etag);
   }
-  // The next one is of another watermark.
+  // The next snapshot has another watermark.
   await operator.did("runs", { run_id: "new" }, 201);
   await until(async () => (await raw(operator, "GET", { "if-none-match": plain.headers.etag })).status === 200,
     "a new snapshot");
 });
 
-test("what has no snapshot is refused", async (t) => {
+test("a snapshot of another topic is refused", async (t) => {
   const operator = await operate(t);
   for (const topic of ["run:a:events", "runtime.notifications", "runtime.codex_worker_events", "chat:lobby"]) {
-    const response = await operator.get(path(topic));
+    const response = await operator.get(snapshotPath(topic));
     assertError(response, 404, "no_snapshot");
   }
-  assertError(await operator.get(path("a\nb")), 400, "invalid_topic");
-  assert.equal((await operator.ask("GET", path(TOPIC), undefined, { authorization: "Bearer wrong" })).status, 401);
-  assert.equal((await operator.ask("POST", path(TOPIC), "{}")).status, 405);
+  assertError(await operator.get(snapshotPath("a\nb")), 400, "invalid_topic");
+  assert.equal((await operator.ask("GET", snapshotPath(TOPIC), undefined, { authorization: "Bearer wrong" })).status, 401);
+  assert.equal((await operator.ask("POST", snapshotPath(TOPIC), "{}")).status, 405);
 });
 
-test("many who ask at once are served by one read of the store", async (t) => {
-  const operator = await operate(t, { data: filled(t, 5000) });
+test("concurrent snapshot requests share one read of the store", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 5000) });
   const before = (await state(operator)).store_rows_read;
   const answers = await Promise.all(Array.from({ length: 50 }, () => raw(operator, "GET")));
   for (const answer of answers) assert.ok(answer.body.equals(answers[0].body));
@@ -237,44 +201,43 @@ test("many who ask at once are served by one read of the store", async (t) => {
   assert.ok(after.store_rows_read - before < 5000 * 1.2, `${after.store_rows_read - before} rows`);
 });
 
-test("a hundred thousand documents take the memory of a thousand", { timeout: 240_000 }, async (t) => {
+test("a snapshot of a hundred thousand documents takes the memory of a thousand", { timeout: 240_000 }, async (t) => {
   const peaks = [];
   for (const count of [1000, 100_000]) {
-    const operator = await operate(t, { data: filled(t, count), settings: FRUGAL });
-    const before = memory(operator, "VmRSS");
+    const operator = await operate(t, { data: storeWithSummaries(t, count), settings: MEASURED });
+    const before = memoryBytes(operator.server, "VmRSS");
     for (const headers of [{}, { "accept-encoding": "gzip" }]) {
-      const { request, answer } = operator.begin("GET", path(TOPIC), headers);
+      const { request, answer } = operator.begin("GET", snapshotPath(TOPIC), headers);
       request.end();
       let bytes = 0;
       for await (const piece of await answer) bytes += piece.length;
       assert.ok(bytes > (headers["accept-encoding"] ? count : count * 500));
     }
     assert.equal((await state(operator)).documents, count);
-    peaks.push(memory(operator, "VmHWM") - before);
+    peaks.push(memoryBytes(operator.server, "VmHWM") - before);
     await operator.server.stop();
-    operator.server.crashed = true;
   }
-  // 60 MB of documents; the builder's page cache is 4 MB, its index some kilobytes.
+  // The documents have 60 MB; the builder's page cache has 4 MB and its index some kilobytes.
   assert.ok(peaks[1] < peaks[0] + (24 << 20), `peaks grew by ${peaks}`);
 });
 
-test("a client that does not read costs a page, and its file goes with it", async (t) => {
-  const operator = await operate(t, { data: filled(t, 20_000), settings: { ...QUICK, ...FRUGAL, KHALA_REQUEST_TIMEOUT_MS: "60000" } });
+test("an unread snapshot costs one page of memory, and its file is released with the client", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 20_000), settings: { ...QUICK, ...MEASURED, KHALA_REQUEST_TIMEOUT_MS: "60000" } });
   const peers = [];
   for (let i = 0; i < 20; i++) {
     const peer = await connect(operator.server);
     peer.socket.pause();
-    await peer.send(`GET ${path(TOPIC)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operator.key}\r\n\r\n`);
+    await peer.send(`GET ${snapshotPath(TOPIC)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operator.key}\r\n\r\n`);
     peers.push(peer);
   }
   await until(async () => (await state(operator)).served >= 20, "everybody is served");
   const held = (await state(operator)).bytes;
   assert.ok(held > 10e6);
-  // Its cadence is over, and it is still held by those who read it; others get another.
+  // After the cadence the readers still hold the old snapshot, and others get a new one.
   await until(async () => (await state(operator)).watermark === undefined, "the end of the cadence");
   assert.equal((await operator.read("khala/snapshots")).bytes, held);
   assert.equal((await snapshot(operator)).documents.length, 20_000);
-  assert.ok(memory(operator, "VmRSS") < 200e6);
+  assert.ok(memoryBytes(operator.server, "VmRSS") < 200e6);
   for (const peer of peers) peer.close();
   await until(async () => (await operator.read("khala/snapshots")).bytes === 0, "the files are gone");
   const open = readdirSync(`/proc/${operator.server.child.pid}/fd`)
@@ -283,31 +246,30 @@ test("a client that does not read costs a page, and its file goes with it", asyn
   assert.deepEqual(open, []);
 });
 
-test("a full disk is said to who asks, and the next one tries again", async (t) => {
-  const operator = await operate(t, { data: filled(t, 5000) });
-  const limit = (bytes) => execFileSync("prlimit", ["--pid", `${operator.server.child.pid}`, `--fsize=${bytes}:`]);
-  limit(1_000_000);
-  const answers = await Promise.all(Array.from({ length: 5 }, () => operator.get(path(TOPIC))));
+test("a full disk fails a snapshot, and the next request tries again", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 5000) });
+  limitFileSize(operator.server, 1_000_000);
+  const answers = await Promise.all(Array.from({ length: 5 }, () => operator.get(snapshotPath(TOPIC))));
   for (const answer of answers) {
     assertError(answer, 503, "store_unavailable");
     assert.equal(answer.headers["retry-after"], "1");
   }
   assert.match(operator.server.log, /snapshot\.failed.*File too large/);
-  limit("unlimited");
+  limitFileSize(operator.server, "unlimited");
   assert.equal((await snapshot(operator)).documents.length, 5000);
 });
 
-test("no more disk than the setting allows", async (t) => {
-  const operator = await operate(t, { data: filled(t, 5000), settings: { KHALA_SNAPSHOTS_BYTES_MAX: "1000000" } });
-  assertError(await operator.get(path(TOPIC)), 503, "limit_reached");
+test("snapshots use no more disk than the setting allows", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 5000), settings: { KHALA_SNAPSHOTS_BYTES_MAX: "1000000" } });
+  assertError(await operator.get(snapshotPath(TOPIC)), 503, "limit_reached");
   assert.equal((await state(operator)).bytes, 0);
 });
 
-test("who reads an old one for too long gives way to those who need a new one, and is told", async (t) => {
-  const operator = await operate(t, { data: filled(t, 20_000),
+test("an old snapshot that is read slowly is withdrawn for a new one", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 20_000),
     settings: { ...QUICK, KHALA_SNAPSHOTS_BYTES_MAX: "20000000", KHALA_REQUEST_TIMEOUT_MS: "60000" } });
   const peer = await connect(operator.server);
-  await peer.send(`GET ${path(TOPIC)} HTTP/1.1\r\nHost: x\r\nX-Request-Id: slow\r\nAuthorization: Bearer ${operator.key}\r\n\r\n`);
+  await peer.send(`GET ${snapshotPath(TOPIC)} HTTP/1.1\r\nHost: x\r\nX-Request-Id: slow\r\nAuthorization: Bearer ${operator.key}\r\n\r\n`);
   await peer.head();
   peer.socket.pause();
   await until(async () => (await state(operator)).watermark === undefined, "the end of the cadence");
@@ -321,8 +283,8 @@ test("who reads an old one for too long gives way to those who need a new one, a
   assert.deepEqual([why.decision, why.code, why.topic], ["disconnected", "slow_consumer", TOPIC]);
 });
 
-test("a tag is of the documents its bearer may read: nobody is told that another's are unchanged", async (t) => {
-  const operator = await operate(t, { data: filled(t, 100) });
+test("an ETag depends on the documents that its principal may read", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 100) });
   const of = (claims) => ({ authorization: `Bearer ${operator.sign({ oa_sync_scopes: ["runtime.run_events"], ...claims })}` });
   const claims = [{ oa_user_id: "u1" }, { oa_user_id: "u2" }, { oa_guest_scope: "u1" }, { oa_org_id: "u1" }, { oa_user_id: "u1", oa_org_id: "o" },
     { oa_sync_scopes: ["runtime.read_all"] }, {}];
@@ -340,12 +302,12 @@ test("a tag is of the documents its bearer may read: nobody is told that another
   }
 });
 
-test("a server killed while it builds leaves no file behind", async (t) => {
-  const data = filled(t, 100_000);
+test("a server killed while it builds a snapshot leaves no file behind", async (t) => {
+  const data = storeWithSummaries(t, 100_000);
   const operator = await operate(t, { data, args: ["--log-level", "debug"] });
   const before = readdirSync(data).sort();
   for (let i = 0; i < 8; i++) {
-    const request = http.get({ host: operator.server.host, port: operator.server.port, path: path(TOPIC),
+    const request = http.get({ host: operator.server.host, port: operator.server.port, path: snapshotPath(TOPIC),
       headers: { authorization: `Bearer ${operator.key}` }, agent: false });
     request.on("error", () => {});
     request.on("response", (response) => response.resume().on("error", () => {}));
@@ -358,32 +320,30 @@ test("a server killed while it builds leaves no file behind", async (t) => {
   assert.equal((await snapshot(again)).documents.length, 100_000);
 });
 
-test("a server that ends does not wait for a build", async (t) => {
-  const operator = await operate(t, { data: filled(t, 100_000), args: ["--log-level", "debug"],
+test("a server that ends does not wait for a snapshot build", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 100_000), args: ["--log-level", "debug"],
     settings: { KHALA_SHUTDOWN_GRACE_MS: "0" } });
-  const { request, answer } = operator.begin("GET", path(TOPIC));
+  const { request, answer } = operator.begin("GET", snapshotPath(TOPIC));
   request.end();
   await operator.server.saw("log", /snapshot\.building/);
   await operator.server.stop();
-  operator.server.crashed = true;
   await assert.rejects(answer);
   assert.match(operator.server.log, /snapshot\.(failed.*shutting_down|built)/);
 });
 
-test("a server that ends cuts off who does not read, who sees that it is not whole", async (t) => {
-  const operator = await operate(t, { data: filled(t, 40_000), settings: { KHALA_SHUTDOWN_GRACE_MS: "100" } });
-  const { request, answer } = operator.begin("GET", path(TOPIC));
+test("a server that ends cuts off an unread snapshot visibly", async (t) => {
+  const operator = await operate(t, { data: storeWithSummaries(t, 40_000), settings: { KHALA_SHUTDOWN_GRACE_MS: "100" } });
+  const { request, answer } = operator.begin("GET", snapshotPath(TOPIC));
   request.end();
   const response = await answer;
   await operator.server.stop();
-  operator.server.crashed = true;
   await assert.rejects(async () => {
     for await (const piece of response) assert.ok(piece.length > 0);
   }, { code: "ECONNRESET" });
   assert.equal(response.complete, false);
 });
 
-test("the command line prints it, for people and for programs", async (t) => {
+test("khala snapshot prints text and JSON", async (t) => {
   const operator = await operate(t);
   for (let i = 0; i < 200; i++) await operator.did("runs", { run_id: `r${i}` }, 201);
   const options = { settings: { KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data } };

@@ -1,10 +1,9 @@
-// The unit file, and what a service manager hears from the server.
+// The unit file, and the server's notifications to a service manager.
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { binary, folder, serve, within } from "../lib/khala.mjs";
 
 const UNIT = readFileSync(new URL("../../dist/khala.service", import.meta.url), "utf8");
 
@@ -18,22 +17,16 @@ print("bound", flush=True)
 while True:
     print(listener.recv(4096).decode().replace("\\n", " "), flush=True)
 `;
+import { binary, folder, serve, start } from "../lib/khala.mjs";
 
-/** A service manager's ear: what it heard so far, and a wait for more. */
+/** Listens on the socket of a service manager; each message is a line of the output. */
 async function listen(t, name) {
-  const child = spawn("python3", ["-c", LISTENER, name], { stdio: ["ignore", "pipe", "inherit"] });
-  t.after(() => child.kill("SIGKILL"));
-  const ear = { text: "", wake: () => {} };
-  child.stdout.on("data", (data) => { ear.text += data; ear.wake(); });
-  ear.heard = (pattern) => within(new Promise((resolve) => {
-    ear.wake = () => pattern.test(ear.text) && resolve();
-    ear.wake();
-  }), `${pattern}`);
-  await ear.heard(/^bound$/m);
-  return ear;
+  const listener = start(t, ["python3", "-c", LISTENER, name]);
+  await listener.saw("out", /^bound$/m);
+  return listener;
 }
 
-test("the unit file is one that systemd takes", (t) => {
+test("systemd accepts the unit file", (t) => {
   if (spawnSync("systemd-analyze", ["--version"]).error) return t.skip("systemd-analyze is not installed");
   const path = join(folder(t), "khala.service");
   writeFileSync(path, UNIT.replaceAll("/usr/local/bin/khala", binary));
@@ -41,35 +34,34 @@ test("the unit file is one that systemd takes", (t) => {
   assert.deepEqual([done.status, done.stderr], [0, ""]);
 });
 
-test("the manager hears when the server is ready and when it stops", async (t) => {
+test("the server notifies the manager when it is ready and when it stops", async (t) => {
   for (const name of [join(folder(t), "notify"), `@khala-test-${process.pid}`]) {
-    const ear = await listen(t, name);
-    const server = await serve(t, { settings: { NOTIFY_SOCKET: name, KHALA_SHUTDOWN_DELAY_MS: "1000", KHALA_SHUTDOWN_GRACE_MS: "3000" } });
-    await ear.heard(/^READY=1 STATUS=Serves$/m);
-    assert.doesNotMatch(ear.text, /STOPPING|WATCHDOG/);
-    await server.stop();
-    // The delay, the grace, and some more.
-    await ear.heard(/^STOPPING=1 .* EXTEND_TIMEOUT_USEC=\d+$/m);
-    const [, extended] = ear.text.match(/EXTEND_TIMEOUT_USEC=(\d+)/);
-    assert.ok(Number(extended) > (1 + 3) * 1e6 && Number(extended) < 60e6, extended);
-    server.crashed = true; // it has stopped; nothing is left to stop
+    const listener = await listen(t, name);
+    const server = await serve(t, { settings: { NOTIFY_SOCKET: name, KHALA_SHUTDOWN_DELAY_MS: "600000", KHALA_SHUTDOWN_GRACE_MS: "300000" } });
+    await listener.saw("out", /^READY=1 STATUS=Serves$/m);
+    assert.doesNotMatch(listener.out, /STOPPING|WATCHDOG/);
+    server.kill("SIGTERM");
+    // The manager is asked to wait for the delay, the grace, and some more.
+    const [, extended] = await listener.saw("out", /^STOPPING=1 .* EXTEND_TIMEOUT_USEC=(\d+)$/m);
+    assert.ok(Number(extended) > (600 + 300) * 1e6 && Number(extended) < 960e6, extended);
+    await server.stop(); // a second signal does not wait for the delay
   }
 });
 
-test("the watchdog is kept quiet while the loops answer", async (t) => {
+test("the server sends keep-alives while its loops respond", async (t) => {
   const name = join(folder(t), "notify");
-  const ear = await listen(t, name);
+  const listener = await listen(t, name);
   await serve(t, { settings: { NOTIFY_SOCKET: name, WATCHDOG_USEC: "100000" } });
-  await ear.heard(/(WATCHDOG=1\n[^]*){5}/);
+  await listener.saw("out", /(WATCHDOG=1\n[^]*){5}/);
 });
 
-test("a server that cannot start says nothing, and exits", async (t) => {
+test("a server that cannot start does not notify the manager", async (t) => {
   const name = join(folder(t), "notify");
-  const ear = await listen(t, name);
+  const listener = await listen(t, name);
   const server = await serve(t, { settings: { NOTIFY_SOCKET: name } });
-  await ear.heard(/^READY=1/m);
+  await listener.saw("out", /^READY=1/m);
   const second = spawnSync(binary, ["serve", "--bind", `127.0.0.1:${server.port}`],
     { cwd: folder(t), encoding: "utf8", env: { ...process.env, NOTIFY_SOCKET: name } });
   assert.equal(second.status, 3);
-  assert.equal(ear.text.match(/READY=1/g).length, 1);
+  assert.equal(listener.out.match(/READY=1/g).length, 1);
 });

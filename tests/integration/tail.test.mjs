@@ -1,67 +1,33 @@
-// khala tail: the verb against the real server, across stale cursors, restarts and signals.
+// khala tail over stale cursors, restarts and signals.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import http from "node:http";
 import { test } from "node:test";
-import { binary, environment, folder, run, within } from "../lib/khala.mjs";
+import { folder, run, startVerb } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { events, range, TOPIC } from "../lib/samples.mjs";
+import { until } from "../lib/wait.mjs";
 
-const TOPIC = "run:a:events";
-const events = (count) => Array.from({ length: count }, (_, i) => ({ run_id: "a", event_type: "run.log", payload: { i } }));
-const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
-/** The verb under way: its lines, what it said beside, its end. */
-function tail(t, operator, args, settings = {}) {
-  const child = spawn(binary, ["tail", ...args, "--url", operator.server.url, "--key", operator.key],
-    { env: environment(settings), stdio: ["ignore", "pipe", "pipe"] });
-  const one = { child, out: "", problem: "", over: null };
-  const watchers = new Set();
-  const grew = (which) => (data) => {
-    one[which] += data;
-    for (const watcher of [...watchers]) watcher();
-  };
-  child.stdout.on("data", grew("out"));
-  child.stderr.on("data", grew("problem"));
-  one.ended = new Promise((resolve) => child.on("close", (code, signal) => {
-    one.over = { code, signal };
-    resolve(one.over);
-    grew("out")("");
-  }));
-  one.until = (ready, what) => {
-    let watcher;
-    return within(new Promise((resolve, reject) => {
-      watcher = () => {
-        if (ready(one)) resolve();
-        else if (one.over) reject(new Error(`ended ${JSON.stringify(one.over)} before ${what}: ${one.problem}`));
-      };
-      watchers.add(watcher);
-      watcher();
-    }), what).finally(() => watchers.delete(watcher));
-  };
-  one.stop = async (signal = "SIGINT") => {
-    child.kill(signal);
-    return within(one.ended, "the end of the verb");
-  };
-  t.after(() => { if (!one.over) child.kill("SIGKILL"); });
-  return one;
-}
+/** Starts the verb beside the test. */
+const tail = (t, operator, args) => startVerb(t, ["tail", ...args, "--url", operator.server.url, "--key", operator.key]);
 
-const lines = (one) => one.out.split("\n").slice(0, -1);
-const json = (one) => lines(one).map((line) => JSON.parse(line));
-const seqs = (one) => lines(one).map((line) => Number(line.split("\t")[0]));
+const json = (one) => one.lines.map((line) => JSON.parse(line));
+const seqs = (one) => one.lines.map((line) => Number(line.split("\t")[0]));
 
-test("tail follows a topic from its start, from a position, or from what comes", async (t) => {
+test("khala tail follows a topic from its start, a position or its head", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(300));
   const whole = tail(t, operator, [TOPIC, "--from-start"]);
   const behind = tail(t, operator, [TOPIC, "--after", "290", "--json"]);
-  await whole.until((one) => lines(one).length === 301, "the replay");
-  await behind.until((one) => lines(one).length === 11, "the rest");
+  await whole.until((one) => one.lines.length === 301, "the replay");
+  await behind.until((one) => one.lines.length === 11, "the rest");
   const now = tail(t, operator, [TOPIC]);
-  // Nothing shows that it stands at the head but that it shows what comes from then on.
-  await operator.batch(events(1));
-  while (lines(now).length === 0) await operator.batch(events(1));
+  // Only a new event shows that the verb follows the head.
+  await until(async () => {
+    await operator.batch(events(1));
+    return now.lines.length > 0;
+  }, "the first line");
   const log = await operator.events("a");
   for (const one of [whole, now]) await one.until(() => seqs(one).at(-1) === log.length, "what is live");
   await behind.until(() => json(behind).at(-1).sequence === log.length, "what is live");
@@ -69,14 +35,14 @@ test("tail follows a topic from its start, from a position, or from what comes",
   assert.deepEqual(json(behind).map((one) => one.sequence), range(291, log.length));
   assert.deepEqual(seqs(now), range(seqs(now)[0], log.length));
   assert.ok(seqs(now)[0] > 301, "the past was replayed");
-  assert.match(lines(whole)[1], /^2\t\d{13}\trun\.log\t\{"i":0\}$/);
+  assert.match(whole.lines[1], /^2\t\d{13}\trun\.log\t\{"i":0\}$/);
   for (const one of [whole, behind, now]) {
-    assert.deepEqual(await one.stop(), { code: 0, signal: null });
-    assert.equal(one.problem, "");
+    assert.deepEqual(await one.end("SIGINT"), { code: 0, signal: null });
+    assert.equal(one.log, "");
   }
 });
 
-test("tail comes back behind what it printed, whatever happens to the server", async (t) => {
+test("khala tail resumes after the last printed event over crashes and restarts", async (t) => {
   const data = folder(t);
   let operator = await operate(t, { data });
   const { port } = operator.server;
@@ -85,74 +51,70 @@ test("tail comes back behind what it printed, whatever happens to the server", a
   const topic = tail(t, operator, [TOPIC, "--from-start", "--json"]);
   const audit = tail(t, operator, ["--audit", "--from-start", "--json"]);
   for (let round = 1; round <= 3; round++) {
-    for (const one of [topic, audit]) await one.until(() => lines(one).length >= 51 + round * 50, "the replay");
+    for (const one of [topic, audit]) await one.until(() => one.lines.length >= 51 + round * 50, "the replay");
     if (round === 2) {
       await operator.server.stop();
-      operator.server.crashed = true;
     } else {
       await operator.server.crash();
     }
     operator = await operate(t, { data, args: ["--bind", `127.0.0.1:${port}`] });
     await operator.batch(events(50));
   }
-  for (const one of [topic, audit]) await one.until(() => lines(one).length >= 251, "the end");
+  for (const one of [topic, audit]) await one.until(() => one.lines.length >= 251, "the end");
   const log = await operator.events("a");
   assert.deepEqual(json(topic).map((one) => one.event_id), log.map((one) => one.event_id));
   assert.deepEqual(json(audit), log);
-  assert.match(topic.problem, /comes back\n/);
-  for (const one of [topic, audit]) assert.equal((await one.stop("SIGTERM")).code, 0);
+  assert.match(topic.log, /comes back\n/);
+  for (const one of [topic, audit]) assert.equal((await one.end("SIGTERM")).code, 0);
 });
 
-test("tail of a stale position says so and goes on with what is left", async (t) => {
+test("khala tail reports a stale position and continues with the newest events", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "20" } });
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(99));
   const one = tail(t, operator, [TOPIC, "--after", "5"]);
-  await one.until(() => lines(one).length === 20, "the bootstrap");
+  await one.until(() => one.lines.length === 20, "the bootstrap");
   await operator.batch(events(1));
-  await one.until(() => lines(one).length === 21, "what is live");
+  await one.until(() => one.lines.length === 21, "what is live");
   assert.deepEqual(seqs(one), range(81, 101));
-  assert.match(one.problem, /^khala: the cursor 5 is stale \["replay_budget_exceeded"\]: events were missed/);
+  assert.match(one.log, /^khala: the cursor 5 is stale \["replay_budget_exceeded"\]: events were missed/);
   const start = tail(t, operator, [TOPIC, "--from-start"]);
-  await start.until(() => lines(start).length === 20, "the bootstrap");
-  assert.match(start.problem, /^khala: what came before 82 is not replayed any more\n$/);
+  await start.until(() => start.lines.length === 20, "the bootstrap");
+  assert.match(start.log, /^khala: what came before 82 is not replayed any more\n$/);
 });
 
-test("tail of a summary topic begins with its documents", async (t) => {
+test("khala tail of a summary topic begins with its documents", async (t) => {
   const operator = await operate(t);
   for (const run_id of ["a", "b"]) await operator.did("runs", { run_id }, 201);
   const one = tail(t, operator, ["runtime.run_summaries", "--from-start"]);
-  await one.until(() => lines(one).length === 2, "the documents");
+  await one.until(() => one.lines.length === 2, "the documents");
   await operator.batch(events(1));
-  await one.until(() => lines(one).length === 3, "what is live");
-  assert.deepEqual(lines(one).map((line) => line.split("\t")[0]).slice(0, 2).sort(),
+  await one.until(() => one.lines.length === 3, "what is live");
+  assert.deepEqual(one.lines.map((line) => line.split("\t")[0]).slice(0, 2).sort(),
     ["runtime/run_summary:a", "runtime/run_summary:b"]);
-  assert.match(lines(one)[2], /^3\t\d{13}\trun_summary\t/);
+  assert.match(one.lines[2], /^3\t\d{13}\trun_summary\t/);
 });
 
-test("tail of the log prints what comes, and resumes by its cursor", async (t) => {
+test("khala tail --audit prints new events, or those after a cursor", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(10));
   const { items } = await operator.read("/api/events");
   const one = tail(t, operator, ["--audit", "--after", items[4].cursor]);
-  await one.until(() => lines(one).length === 6, "the rest");
-  assert.match(lines(one)[0], /^\d{13}\trun\ta\t6\trun\.log\t\{"i":4\}$/);
+  await one.until(() => one.lines.length === 6, "the rest");
+  assert.match(one.lines[0], /^\d{13}\trun\ta\t6\trun\.log\t\{"i":4\}$/);
   const now = tail(t, operator, ["--audit", "--json"]);
-  while (lines(now).length === 0) await operator.batch(events(1));
-  const all = [];
-  for (let query = ""; ;) {
-    const page = await operator.read(`/api/events?limit=200${query}`);
-    all.push(...page.items);
-    if (!page.has_more) break;
-    query = `&after_cursor=${page.next_cursor}`;
-  }
+  await until(async () => {
+    await operator.batch(events(1));
+    return now.lines.length > 0;
+  }, "the first line");
+  const all = await operator.log();
   await now.until(() => json(now).at(-1).cursor === all.at(-1).cursor, "the last");
   assert.deepEqual(json(now), all.slice(-json(now).length));
   assert.ok(json(now).length < all.length - 10, "the past was replayed");
 });
 
-test("tail says no to what is wrong, and does not wait for a server that is not there", async (t) => {
+test("khala tail refuses wrong arguments and does not wait for a missing server", async (t) => {
   const operator = await operate(t);
   const remote = ["--url", operator.server.url, "--key", operator.key];
   for (const args of [[], ["a", "b"], ["a", "--after", "x"], ["a", "--after", "1", "--from-start"], ["--audit", "a"]]) {
@@ -167,19 +129,20 @@ test("tail says no to what is wrong, and does not wait for a server that is not 
   assert.match(absent.problem, /cannot connect/);
 });
 
-test("tail ends where nobody reads along", async (t) => {
+test("khala tail ends when its reader closes the pipe", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(10));
   const one = tail(t, operator, [TOPIC, "--from-start"]);
-  await one.until(() => lines(one).length === 11, "the replay");
+  await one.until(() => one.lines.length === 11, "the replay");
   one.child.stdout.destroy();
-  let over = false;
-  one.child.on("exit", () => { over = true; });
-  while (!over) await operator.batch(events(1));
+  await until(async () => {
+    await operator.batch(events(1));
+    return one.child.exitCode !== null || one.child.signalCode !== null;
+  }, "the end of the verb");
 });
 
-/** A server that only plays its part: it hands out numbered tokens and ends its first stream as a token's end does. */
+/** A fake server: it answers numbered tokens and ends its first stream as an expired token does. */
 async function impostor(t) {
   const seen = [];
   const server = http.createServer((request, response) => {
@@ -203,21 +166,21 @@ async function impostor(t) {
   return { seen, url: `http://127.0.0.1:${server.address().port}` };
 }
 
-test("tail asks for a token before each connection, comes back at once when it ends, and shows the key to nobody else", async (t) => {
+test("khala tail gets a token for each connection and sends the key only to the token endpoint", async (t) => {
   const { seen, url } = await impostor(t);
   const one = tail(t, { server: { url }, key: "the-operator-key" }, ["a", "--after", "0", "--client-build-id", "20260101T000000Z"]);
-  await one.until(() => lines(one).length === 2, "both streams");
+  await one.until(() => one.lines.length === 2, "both streams");
   assert.deepEqual(seen.map(({ method, url: { pathname }, authorization }) => [method, pathname, authorization]), [
     ["POST", "/api/sync/token", "Bearer the-operator-key"], ["GET", "/v1/topics/a/sse", "Bearer token-1"],
     ["POST", "/api/sync/token", "Bearer the-operator-key"], ["GET", "/v1/topics/a/sse", "Bearer token-3"]]);
   assert.deepEqual(seen[0].body, { scopes: ["runtime.read_all"] });
   assert.equal(seen[3].url.searchParams.get("after_seq"), "1");
   assert.equal(seen[3].url.searchParams.get("client_build_id"), "20260101T000000Z");
-  assert.equal(one.problem, "");
-  assert.equal((await one.stop()).code, 0);
+  assert.equal(one.log, "");
+  assert.equal((await one.end("SIGINT")).code, 0);
 });
 
-test("tail and snapshot read where operator routes have an address of their own, and pass the compatibility gate", async (t) => {
+test("khala tail and khala snapshot work with a separate operator address and a compatibility gate", async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data, settings: { KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", OA_COMPAT_KHALA_ENFORCED: "true",
     OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "20200101T000000Z" } });
@@ -225,7 +188,7 @@ test("tail and snapshot read where operator routes have an address of their own,
   const append = run(["append", "--run", "a", "--create", "--type", "run.log", "--url", url, "--key", operator.key]);
   assert.equal(append.code, 0, append.problem);
   const one = tail(t, operator, [TOPIC, "--from-start", "--operator-url", url]);
-  await one.until(() => lines(one).length === 2, "both events");
+  await one.until(() => one.lines.length === 2, "both events");
   const remote = ["--url", operator.server.url, "--key", operator.key];
   const snapshot = run(["snapshot", "runtime.run_summaries", ...remote], { settings: { KHALA_OPERATOR_URL: url } });
   assert.equal(snapshot.code, 0, snapshot.problem);

@@ -47,7 +47,7 @@ function findings(t, changes) {
   return found;
 }
 
-test("a tree without fault has no findings", { skip }, (t) => {
+test("tidy has no findings in a correct tree", { skip }, (t) => {
   assert.deepEqual(findings(t, {
     "docs/plan.md": "Who reads this page? The caller knows who waits. `Whose` is a word.\n\n```\nWhoever\n```\n",
     "src/server/config.c": GOOD + lines(700, ""),
@@ -131,7 +131,7 @@ const faults = {
 };
 
 for (const [name, [changes, expected]] of Object.entries(faults)) {
-  test(name, { skip }, (t) => {
+  test(`tidy reports ${name}`, { skip }, (t) => {
     const found = findings(t, changes);
     assert.ok(found.some((line) => expected.test(line)), found.join("\n"));
   });

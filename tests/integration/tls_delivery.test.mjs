@@ -1,4 +1,4 @@
-// The suites of the dialects once more, over TLS.
+// The suites of the dialects over TLS.
 import "../lib/secure.mjs";
 import "./delivery.test.mjs";
 import "./phoenix.test.mjs";

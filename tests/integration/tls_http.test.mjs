@@ -1,4 +1,4 @@
-// The suites of plain HTTP once more, over TLS.
+// The suites of HTTP over TLS.
 import "../lib/secure.mjs";
 import "./http.test.mjs";
 import "./http_lifetime.test.mjs";

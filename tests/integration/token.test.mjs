@@ -1,5 +1,5 @@
-// Tokens: minted with the operator key, over HTTP and from the command line; keys that change
-// under a running server.
+// Tokens minted with the operator key over HTTP and from the command line, and keys that change under
+// a running server.
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ function claimsOf(token) {
   return { header: decode(header), claims: decode(claims) };
 }
 
-test("a token says who it is for, what it opens, and for how long", async (t) => {
+test("a minted token names its principal, grants and lifetime", async (t) => {
   const operator = await operate(t);
   const answer = await operator.did("/api/sync/token", {
     user_id: "u1", org_id: "o1", scopes: ["runtime.run_events"], topics: ["run:a:events"],
@@ -41,7 +41,7 @@ test("a token says who it is for, what it opens, and for how long", async (t) =>
   });
 });
 
-test("a token has an id and a session of its own, and five minutes, when nothing is asked for", async (t) => {
+test("a token has its own id and session and five minutes by default", async (t) => {
   const operator = await operate(t);
   const { body } = await operator.post("/api/sync/token", { guest_scope: "g" });
   assert.match(body, /^[^\n]+\n$/, "one line, as every answer");
@@ -54,7 +54,7 @@ test("a token has an id and a session of its own, and five minutes, when nothing
   assert.notEqual(one.session_id, two.session_id);
 });
 
-/** A token of the most that is minted, and what it opens. */
+/** The largest token that the server mints for a topic. */
 async function largestToken(operator, topic) {
   const first = await operator.did("/api/sync/token", { topics: [topic] });
   const filler = (bytes) => Array.from({ length: Math.ceil(bytes / 400) }, (_, i) =>
@@ -74,7 +74,7 @@ async function largestToken(operator, topic) {
   return most;
 }
 
-test("the largest token that is minted opens what it says, in the query and in a header", async (t) => {
+test("the largest minted token works in the query and in a header", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   const topic = "ü".repeat(256); // the longest name, and each byte of it three in a path
   await operator.did(`topics/${encodeURIComponent(topic)}/events`, { event_type: "e" });
@@ -94,7 +94,7 @@ test("the largest token that is minted opens what it says, in the query and in a
   await client.reached(topic, 1);
 });
 
-test("a token that is too long is refused with a code, wherever it stands", async (t) => {
+test("a token that is too long is refused with a code in the query and in a header", async (t) => {
   const operator = await operate(t);
   const path = "/internal/v1/khala/topics/a/messages";
   for (const [bytes, inQuery, inHeader] of [[8193, [401, "invalid_token"], [401, "invalid_token"]],
@@ -114,7 +114,7 @@ test("a lifetime outside its bounds is 422 with the bounds", async (t) => {
   for (const ttl_seconds of [60, 900]) await operator.did("/api/sync/token", { ttl_seconds });
 });
 
-test("only the operator key mints, and a token is not one", async (t) => {
+test("only the operator key mints tokens", async (t) => {
   const operator = await operate(t);
   const { token } = await operator.did("/api/sync/token", { user_id: "u" });
   for (const authorization of [`Bearer ${token}`, "Bearer x", "Basic x"]) {
@@ -125,7 +125,7 @@ test("only the operator key mints, and a token is not one", async (t) => {
   assertError(response, 401, "invalid_token");
 });
 
-test("the key is made once, for its owner only, and signs after a restart", async (t) => {
+test("the signing key is generated once, readable by its owner only, and kept over a restart", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data });
   const path = join(data, "sync-signing.jwk");
@@ -138,7 +138,7 @@ test("the key is made once, for its owner only, and signs after a restart", asyn
   assert.equal(run(["token", "inspect", token, "--data-dir", data]).code, 0);
 });
 
-test("a given secret signs as everybody knows it", async (t) => {
+test("a given secret signs tokens with HS256", async (t) => {
   const secret = "a-secret-of-more-than-32-characters-in-all";
   const operator = await operate(t, { settings: {
     RUNTIME_SYNC_TOKEN_SIGNING_KEY: secret, RUNTIME_SYNC_TOKEN_ISSUER: "https://issuer.example" } });
@@ -150,7 +150,7 @@ test("a given secret signs as everybody knows it", async (t) => {
   assert.equal(claimsOf(token).claims.iss, issuer);
 });
 
-test("keys change under a running server: the new one signs, a bad file changes nothing", async (t) => {
+test("a changed key file is loaded at run time, and a bad one is ignored", async (t) => {
   const place = folder(t);
   const path = join(place, "keys.json");
   const key = (kid) => ({ kty: "oct", kid, k: Buffer.from(`${kid} secret of thirty-two characters`).toString("base64url") });
@@ -174,7 +174,7 @@ test("keys change under a running server: the new one signs, a bad file changes 
   assert.equal(await kid(), "three");
 });
 
-test("a server without usable keys does not start, and says which file", async (t) => {
+test("a server without usable keys does not start and names the file", async (t) => {
   const path = join(folder(t), "keys.json");
   writeFileSync(path, '{"keys":[]}');
   const { code, problem } = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", folder(t)], { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
@@ -182,7 +182,7 @@ test("a server without usable keys does not start, and says which file", async (
   assert.match(problem, /keys\.json/);
 });
 
-test("keys that only check cannot mint: 501", async (t) => {
+test("minting with public keys only is answered 501", async (t) => {
   const path = join(folder(t), "keys.json");
   writeFileSync(path, JSON.stringify({ kty: "EC", crv: "P-256", kid: "public",
     x: "aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4", y: "1NDYQeI7grkNN5XKTE4_r63YlkBUoykHJ6kMoyqei8I" }));
@@ -190,7 +190,7 @@ test("keys that only check cannot mint: 501", async (t) => {
   assertError(await operator.post("/api/sync/token", {}), 501, "signing_key_missing");
 });
 
-test("khala token mints through the server or without it, and looks into what it gets", async (t) => {
+test("khala token mints with and without a server, and inspects tokens", async (t) => {
   const operator = await operate(t);
   const at = ["--data-dir", operator.data];
   const url = `http://${operator.server.host}:${operator.server.port}`;

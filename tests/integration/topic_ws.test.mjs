@@ -1,22 +1,20 @@
-// A topic as a WebSocket, over the real binary and the npm client.
+// The WebSocket of a topic, with the npm client ws.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { connect } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
-import { Socket, closeCode, frame, handshake } from "../lib/socket.mjs";
+import { socketPath } from "../lib/paths.mjs";
+import { events, range, TOPIC } from "../lib/samples.mjs";
+import { Socket } from "../lib/socket.mjs";
+import { closeCode, frame, handshake, RawSocket, TEXT } from "../lib/websocket.mjs";
 
-const TOPIC = "run:a:events";
 const BUDGET = { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "30" };
 
-const path = (topic, query = "") => `/internal/v1/khala/topics/${encodeURIComponent(topic)}/ws?${query}`;
 const bearer = (operator) => ({ headers: { authorization: `Bearer ${operator.reader}` } });
 const open = (operator, topic, query = "", options = {}) =>
-  Socket.open(operator, path(topic, query), { ...bearer(operator), ...options });
-const range = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
-const events = (count, payload = (i) => ({ i })) =>
-  Array.from({ length: count }, (_, i) => ({ run_id: "a", event_type: "run.log", payload: payload(i) }));
+  Socket.open(operator, socketPath(topic, query), { ...bearer(operator), ...options });
 
-/** Every message and progress joins the one before: nothing is missing. */
+/** Asserts that every message and progress continues the one before; answers the last position. */
 function assertContiguous(socket) {
   let at = null;
   for (const one of socket.messages) {
@@ -28,7 +26,7 @@ function assertContiguous(socket) {
   return at;
 }
 
-test("a socket says hello, replays, follows, and resumes behind its cursor", async (t) => {
+test("a topic socket sends hello, replays, follows, and resumes after its cursor", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
   await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
   await operator.batch(events(999));
@@ -56,12 +54,12 @@ test("a socket says hello, replays, follows, and resumes behind its cursor", asy
   assert.equal(resumed.messages[0].limit_applied, 3);
 });
 
-test("a compressed socket is sent the same, and a key in the address opens it", async (t) => {
+test("a compressed topic socket receives the same messages, and accepts a token in the query", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
-  await operator.batch(events(299, (i) => ({ i, text: "x".repeat(500) })));
+  await operator.batch(events(299, { payload: (i) => ({ i, text: "x".repeat(500) }) }));
   const sockets = await Promise.all([false, true].map((perMessageDeflate) =>
-    Socket.open(operator, path(TOPIC, `after_seq=0&token=${operator.reader}`), { perMessageDeflate })));
+    Socket.open(operator, socketPath(TOPIC, `after_seq=0&token=${operator.reader}`), { perMessageDeflate })));
   for (const socket of sockets) await socket.until((one) => one.of("message").length === 300, "the replay");
   assert.equal(sockets[0].ws.extensions, "");
   assert.equal(sockets[1].ws.extensions, "permessage-deflate");
@@ -70,7 +68,7 @@ test("a compressed socket is sent the same, and a key in the address opens it", 
   assert.ok(bytes[1] < bytes[0] / 2, `${bytes}`);
 });
 
-test("a stale cursor is told, and the same socket ends equal to the authority", async (t) => {
+test("a topic socket with a stale cursor recovers on the same connection", async (t) => {
   const operator = await operate(t, { settings: BUDGET });
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(99));
@@ -88,14 +86,14 @@ test("a stale cursor is told, and the same socket ends equal to the authority", 
     assert.equal(stale.stale_topics[0].topic, TOPIC);
     assert.deepEqual(hello.bootstrap, { from_seq: 71, truncated: true });
     assert.equal(assertContiguous(socket), 100);
-    // What it learned gets it back without a word of staleness: no loop.
+    // The announced cursor resumes without another stale_cursor.
     const again = await open(operator, TOPIC, `after_seq=${hello.after_seq}&epoch=${hello.epoch}`);
     await again.until((one) => one.of("message").length === 30, "the resume");
     assert.deepEqual(again.of("stale_cursor"), []);
   }
 });
 
-test("a socket may begin with what is still to come", async (t) => {
+test("a topic socket may start at the head", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(9));
@@ -112,12 +110,12 @@ test("a socket may begin with what is still to come", async (t) => {
   assert.equal(assertContiguous(socket), 12);
 });
 
-test("what is asked wrongly is refused before the handshake", async (t) => {
+test("an invalid topic socket is refused before the handshake", async (t) => {
   const operator = await operate(t);
   const refused = async (query, status, options = bearer(operator), topic = TOPIC) => {
-    const error = await Socket.open(operator, path(topic, query), options).then(() => assert.fail(query), (one) => one);
-    assert.equal(error.status, status, query);
-    return JSON.parse(error.body).error;
+    const refusal = await Socket.refused(operator, socketPath(topic, query), options);
+    assert.equal(refusal.status, status, query);
+    return JSON.parse(refusal.body).error;
   };
   for (const query of ["after_seq=-1", "after_seq=x", "after_seq=1e3", "after_seq=9007199254740992", "from=tail",
     "from=head&after_seq=1"]) {
@@ -127,20 +125,20 @@ test("what is asked wrongly is refused before the handshake", async (t) => {
   assert.equal(await refused("", 400, bearer(operator), "a\nb"), "invalid_topic");
   assert.equal(await refused("", 401, {}), "missing_authorization");
   assert.equal(await refused("token=wrong", 401, {}), "invalid_token");
-  const plain = await operator.get(path(TOPIC, `token=${operator.reader}`));
+  const plain = await operator.get(socketPath(TOPIC, `token=${operator.reader}`));
   assert.equal(plain.status, 400);
   assert.equal(JSON.parse(plain.body).error, "ws_bad_handshake");
 });
 
-test("a peer that breaks the rules gets the code for it, and others go on", async (t) => {
+test("a peer that breaks the protocol gets its close code, and others continue", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WS_MESSAGE_BYTES_MAX: "4096" } });
   await operator.did("runs", { run_id: "a" }, 201);
   const healthy = await open(operator, TOPIC, "after_seq=0");
-  const target = path(TOPIC, `after_seq=0&token=${operator.reader}`);
+  const target = socketPath(TOPIC, `after_seq=0&token=${operator.reader}`);
   const endless = Buffer.concat([frame(1, "x".repeat(1000), { fin: false }),
     ...Array.from({ length: 5 }, () => frame(0, "x".repeat(1000), { fin: false }))]);
   const cases = [
-    ["an unmasked frame", frame(1, "{}", { masked: false }), 1002],
+    ["an unmasked frame", frame(1, "{}", { mask: false }), 1002],
     ["a reserved opcode", frame(3, ""), 1002],
     ["a reserved bit", Buffer.from([0xf1, 0x80, 0, 0, 0, 0]), 1002],
     ["a continuation of nothing", frame(0, "x"), 1002],
@@ -168,7 +166,7 @@ test("a peer that breaks the rules gets the code for it, and others go on", asyn
   await healthy.until((one) => one.of("message").length === 6, "what is live");
 });
 
-test("what a client says is an error that carries its position", async (t) => {
+test("a message from a client is answered with an error and its position", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
   await operator.batch(events(4));
@@ -181,28 +179,26 @@ test("what a client says is an error that carries its position", async (t) => {
     message: "The message does not have the expected shape.", resume_after: [{ topic: TOPIC, watermark: 5 }] });
 });
 
-test("a socket that never answers is closed, one that answers pings is not", async (t) => {
+test("a socket that answers no pings is closed, and one that does is kept", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "40", KHALA_SILENCE_TIMEOUT_MS: "400" } });
-  const silent = await connect(operator.server);
+  const silent = await RawSocket.open(operator, { path: socketPath(TOPIC, `token=${operator.reader}`), join: false });
   const alive = await open(operator, TOPIC, "after_seq=0");
-  await silent.send(handshake(path(TOPIC, `token=${operator.reader}`)));
-  assert.equal(closeCode(await silent.rest()), 1001);
+  assert.equal((await silent.closed()).code, 1001);
   await alive.until((one) => one.pings >= 25, "twice that time");
   assert.equal(alive.closed, null);
 });
 
-test("a handshake that never ends is closed", async (t) => {
+test("an incomplete WebSocket handshake is answered 408", async (t) => {
   const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "200" } });
   const peer = await connect(operator.server);
-  await peer.send(handshake(path(TOPIC)).slice(0, -2));
+  await peer.send(handshake(socketPath(TOPIC)).slice(0, -2));
   assert.match(await peer.rest(), /^HTTP\/1.1 408 /);
 });
 
-test("a socket that stops reading is closed with 4000 and may resume; one that catches up is not", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "500" } });
+test("a topic socket that stops reading is closed with 4000, and one that catches up is kept", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "250" } });
   await operator.did("runs", { run_id: "a" }, 201);
-  const wide = (i) => ({ i, text: "x".repeat(10000) });
-  for (let i = 0; i < 4; i++) await operator.batch(events(500, wide));
+  for (let i = 0; i < 4; i++) await operator.batch(events(500, { payload: (n) => ({ n, text: "x".repeat(10000) }) }));
   const stuck = await open(operator, TOPIC, "after_seq=0");
   stuck.pause();
   const quick = await open(operator, TOPIC, "after_seq=0");
@@ -225,13 +221,12 @@ test("a socket that stops reading is closed with 4000 and may resume; one that c
   await resumed.until((one) => assertContiguous(one) === 2001, "the rest");
 });
 
-test("a server that ends says so, and when to come back", async (t) => {
+test("a topic socket learns from an ending server when to reconnect", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "a" }, 201);
   const socket = await open(operator, TOPIC, "after_seq=0");
   await socket.until((one) => one.of("message").length === 1, "the replay");
   await operator.server.stop();
-  operator.server.crashed = true;
   await socket.until((one) => one.closed, "the close");
   assert.deepEqual(socket.closed, { code: 1012, reason: "resume_after run:a:events=1" });
   const error = socket.messages.at(-1);
@@ -239,7 +234,7 @@ test("a server that ends says so, and when to come back", async (t) => {
   assert.ok(error.reconnect_after_ms >= 400);
 });
 
-test("a summary topic begins with its snapshot, and goes on behind its watermark", async (t) => {
+test("a summary topic starts with its snapshot and continues after its watermark", async (t) => {
   const operator = await operate(t);
   for (const run_id of ["a", "b", "c"]) await operator.did("runs", { run_id }, 201);
   const socket = await open(operator, "runtime.run_summaries");
@@ -257,12 +252,12 @@ test("a summary topic begins with its snapshot, and goes on behind its watermark
   assert.deepEqual(late.messages[0].bootstrap, { from_seq: 5, truncated: true });
 });
 
-test("what belongs to others is not sent, and its range is announced", async (t) => {
+test("a topic socket hides other tenants' events and announces their range", async (t) => {
   const operator = await operate(t);
   const owners = ["ada", "bob", "ada", "bob", "bob"];
   for (const [i, owner_user_id] of owners.entries()) await operator.did("runs", { run_id: `r${i}`, owner_user_id }, 201);
   const token = await operator.token({ user_id: "ada", scopes: ["runtime.run_events"] });
-  const socket = await Socket.open(operator, path("runtime.run_summaries", `after_seq=0&token=${token}`));
+  const socket = await Socket.open(operator, socketPath("runtime.run_summaries", `after_seq=0&token=${token}`));
   await socket.until((one) => assertContiguous(one) === 5, "all of it");
   assert.deepEqual(socket.of("message").map((one) => [one.after, one.sequence]), [[0, 1], [1, 3]]);
   assert.deepEqual(socket.of("progress"), [{ type: "progress", after: 3, through: 5 }]);
@@ -272,7 +267,7 @@ test("what belongs to others is not sent, and its range is announced", async (t)
   assert.equal(socket.of("message").at(-1).payload.run_id, "mine");
 });
 
-test("sockets that begin anywhere while events come at full speed see no gap", async (t) => {
+test("topic sockets that start at any cursor during appends see no gap", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WINDOW_FRAMES_MAX: "256" } });
   await operator.did("runs", { run_id: "a" }, 201);
   const sockets = [];
@@ -290,13 +285,14 @@ test("sockets that begin anywhere while events come at full speed see no gap", a
   }
 });
 
-test("a socket whose topic's owner had to be looked up hears its peer, from the first byte on", async (t) => {
+test("a topic socket reads its peer's first bytes after an owner lookup", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "own", owner_user_id: "u" }, 201);
   const token = operator.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events"] });
-  const path = `/internal/v1/khala/topics/${encodeURIComponent("run:own:events")}/ws?after_seq=0&token=${token}`;
+  const path = socketPath("run:own:events", `after_seq=0&token=${token}`);
   const early = await connect(operator.server);
-  await early.send(Buffer.concat([Buffer.from(handshake(path)), frame(1, "words")]));
+  await early.send(Buffer.concat([Buffer.from(handshake(path)), frame(TEXT, "words")]));
+  early.finish();
   assert.equal(closeCode(await early.rest()), 4003);
   const late = await Socket.open(operator, path);
   await late.until((one) => one.of("hello").length === 1, "the hello");

@@ -1,6 +1,5 @@
-// The data directory goes away under a running server: moved, deleted, replaced, its disk full. No
-// append is acknowledged into nowhere, everybody is told, and what was acknowledged is there in the
-// end.
+// The data directory disappears under a running server: moved, deleted, replaced, or its disk is
+// full. No append is acknowledged without being stored, and every client is told.
 import assert from "node:assert/strict";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync,
   writeFileSync } from "node:fs";
@@ -8,14 +7,18 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "node:test";
 import { assertError, folder, run, serve } from "../lib/khala.mjs";
-import { Operator, UNHURRIED, operate, sql } from "../lib/operator.mjs";
+import { operate, Operator, UNHURRIED } from "../lib/operator.mjs";
+import { snapshotPath, streamPath } from "../lib/paths.mjs";
+import { range } from "../lib/samples.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { sql } from "../lib/store.mjs";
+import { until } from "../lib/wait.mjs";
 
 const TRIES = 50;
-const SNAPSHOT = "/v1/topics/runtime.run_summaries/snapshot";
+const SNAPSHOT = snapshotPath("runtime.run_summaries");
 const count = (text, pattern) => (text.match(pattern) ?? []).length;
 
-/** A server on a directory inside one of the test's, so that it can be moved. */
+/** Starts a server on a directory that can be moved. */
 async function onMovable(t) {
   const place = folder(t);
   const data = join(place, "data");
@@ -27,7 +30,7 @@ async function onMovable(t) {
 
 const append = (operator) => operator.post("runs/r/events", { event_type: "y" });
 
-/** Everything that would write is refused; everything that is told stays right. */
+/** Asserts that every write is refused, and that health and metrics say so. */
 async function refusesToWrite(operator, reason) {
   for (let i = 0; i < TRIES; i++) assertError(await append(operator), 503, "store_unavailable");
   for (const item of await operator.batch([{ run_id: "r", event_type: "z" }, { topic: "chat", event_type: "z" }])) {
@@ -41,7 +44,7 @@ async function refusesToWrite(operator, reason) {
   assert.match((await operator.get("/metrics")).body, /^openagents_runtime_store_writable 0$/m);
 }
 
-/** What was acknowledged, and nothing else. */
+/** Asserts that the store contains exactly the acknowledged events. */
 function holds(data, events) {
   const verified = run(["verify", "--data-dir", data]);
   assert.equal(verified.code, 0, verified.problem);
@@ -49,10 +52,10 @@ function holds(data, events) {
   assert.equal(sql(data, "SELECT count(*), max(seq) FROM events"), `${events}|${events}`);
 }
 
-test("a directory that is moved away refuses appends, says so, and goes on when it is back", async (t) => {
+test("a server whose directory is moved refuses appends and recovers when it is back", async (t) => {
   const { operator, data, away } = await onMovable(t);
   const { server } = operator;
-  const live = await Stream.open(operator, `/v1/topics/${encodeURIComponent("run:r:events")}/sse?after_seq=0`,
+  const live = await Stream.open(operator, streamPath("run:r:events", "after_seq=0"),
     { authorization: `Bearer ${operator.reader}` });
   await live.until(() => live.messages.length === 21, "what was appended");
   renameSync(data, away);
@@ -60,9 +63,9 @@ test("a directory that is moved away refuses appends, says so, and goes on when 
   await server.saw("log", /store\.moved .*khala\.db was moved or deleted while in use .*put it back/);
   await refusesToWrite(operator, "store_moved");
   for (let i = 0; i < 5; i++) assert.equal((await operator.get(SNAPSHOT)).status, 503);
-  // Nothing new lies where it was, and what is read is what was stored.
+  // No new directory was made, and reads answer the stored events.
   assert.equal(existsSync(data), false);
-  assert.deepEqual((await operator.events("r")).map((event) => event.seq), Array.from({ length: 21 }, (_, i) => i + 1));
+  assert.deepEqual((await operator.events("r")).map((event) => event.seq), range(1, 21));
   assert.equal(count(server.log, /store\.commit_failed/g), 1);
   assert.equal(count(server.log, /store\.moved/g), 1);
   assert.equal(count(server.log, /snapshot\.failed/g), 1);
@@ -76,12 +79,12 @@ test("a directory that is moved away refuses appends, says so, and goes on when 
   assert.equal((await operator.get("/healthz/ready")).status, 200);
   assert.equal((await operator.get(SNAPSHOT)).status, 200);
   await live.until(() => live.messages.length === 22, "the event of after");
-  assert.deepEqual(live.messages.map((message) => message.data.sequence), Array.from({ length: 22 }, (_, i) => i + 1));
+  assert.deepEqual(live.messages.map((message) => message.data.sequence), range(1, 22));
   await server.stop();
   holds(data, 22);
 });
 
-test("a server that nobody appends to says so too", async (t) => {
+test("an idle server also notices that its directory was moved", async (t) => {
   const { operator, data, away } = await onMovable(t);
   renameSync(data, away);
   await operator.server.saw("log", /store\.moved /);
@@ -92,7 +95,7 @@ test("a server that nobody appends to says so too", async (t) => {
   assert.equal((await operator.get("/healthz/ready")).status, 200);
 });
 
-test("a directory that is moved for good holds all, for a server that is started on it", async (t) => {
+test("a moved directory contains every acknowledged event for a new server", async (t) => {
   const { operator, data, away } = await onMovable(t);
   renameSync(data, away);
   assertError(await append(operator), 503, "store_unavailable");
@@ -104,7 +107,7 @@ test("a directory that is moved for good holds all, for a server that is started
   holds(away, 22);
 });
 
-test("another directory in its place is neither written to nor harmed", async (t) => {
+test("another directory in place of a moved one is not written to", async (t) => {
   const { operator, data, away } = await onMovable(t);
   const other = await operate(t);
   await other.did("runs", { run_id: "other" }, 201);
@@ -121,7 +124,7 @@ test("another directory in its place is neither written to nor harmed", async (t
   holds(away, 21);
 });
 
-test("a directory that is deleted can be saved for as long as the server runs", async (t) => {
+test("a deleted directory can be recovered while the server runs", async (t) => {
   const { operator, data, away } = await onMovable(t);
   const { server } = operator;
   rmSync(data, { recursive: true });
@@ -134,7 +137,7 @@ test("a directory that is deleted can be saved for as long as the server runs", 
     const [, name] = readlinkSync(join(fds, fd)).match(/\/(khala\.db(?:-wal)?) \(deleted\)$/) ?? [];
     if (name) copyFileSync(join(fds, fd), join(away, name));
   }
-  // Back, but not the same files: still nothing is acknowledged.
+  // The directory is back with other files, so appends are still refused.
   renameSync(away, data);
   assertError(await append(operator), 503, "store_unavailable");
   await server.stop();
@@ -142,7 +145,7 @@ test("a directory that is deleted can be saved for as long as the server runs", 
 });
 
 for (const suffix of ["-wal", "-shm"]) {
-  test(`without khala.db${suffix} nothing is acknowledged, and the server's end saves what it holds`, async (t) => {
+  test(`without khala.db${suffix} no append is acknowledged, and stopping the server saves the store`, async (t) => {
     const { operator, data } = await onMovable(t);
     rmSync(join(data, `khala.db${suffix}`));
     assertError(await append(operator), 503, "store_unavailable");
@@ -153,7 +156,7 @@ for (const suffix of ["-wal", "-shm"]) {
   });
 }
 
-test("appends that race with the move are acknowledged only where they are found again", async (t) => {
+test("appends during a move are acknowledged only if they are stored", async (t) => {
   const { operator, data, away } = await onMovable(t);
   let acknowledged = 21;
   let moving = true;
@@ -167,7 +170,7 @@ test("appends that race with the move are acknowledged only where they are found
   const appenders = [1, 2, 3, 4].map(appender);
   for (let i = 0; i < 20; i++) {
     const before = acknowledged;
-    while (acknowledged < before + 20) await operator.get("/healthz/live");
+    await until(() => acknowledged >= before + 20, "20 acknowledgements");
     renameSync(data, away);
     assertError(await append(operator), 503, "store_unavailable");
     renameSync(away, data);
@@ -179,11 +182,11 @@ test("appends that race with the move are acknowledged only where they are found
   assert.ok(count(operator.server.log, /store\.commit_failed/g) <= 20);
 });
 
-/** A file system of its own, which only the server and whoever goes through its /proc entry see. */
+/** Runs a command with its own small file system, which is visible through its /proc entry only. */
 const SMALL_DISK = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'];
 const mayMount = spawnSync("unshare", ["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).status === 0;
 
-test("a file system without room refuses appends with the reason until there is room", { skip: !mayMount }, async (t) => {
+test("a full file system refuses appends with the reason until there is room", { skip: !mayMount }, async (t) => {
   const place = folder(t);
   const server = await serve(t, { command: [...SMALL_DISK, place], args: ["--data-dir", place], settings: UNHURRIED });
   const data = `/proc/${server.child.pid}/root${place}`;
@@ -214,7 +217,7 @@ test("a file system without room refuses appends with the reason until there is 
     assert.equal((await operator.get("/healthz/ready")).status, 200);
   }
   assert.ok(count(server.log, /store\.commit_failed .*full/g) >= 1);
-  // Nothing is written any more: copies of the files are a copy of the store.
+  // The server writes no more, so copies of the files are a copy of the store.
   const kept = folder(t);
   for (const name of ["khala.db", "khala.db-wal"]) copyFileSync(join(data, name), join(kept, name));
   await server.stop();

@@ -1,37 +1,28 @@
-// The lines that a server shows when it starts: pasted into a shell, as a person would, twice.
+// The commands that a server prints when it starts, pasted into a shell twice.
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { folder, serve, within } from "../lib/khala.mjs";
+import { folder, serve, start } from "../lib/khala.mjs";
+import { range } from "../lib/samples.mjs";
 import { Authority } from "../lib/tls.mjs";
 
 const LINES = /\n {2}(curl .*)\n {2}(curl .*)\n {2}(curl .*)\n/;
 
-/** A line to its end, anywhere: its answer is JSON. */
+/** Runs a command to its end in another folder; its answer is JSON. */
 function paste(line, settings) {
   const done = spawnSync("sh", ["-c", line], { cwd: "/", encoding: "utf8", env: { ...process.env, ...settings } });
   assert.equal(done.status, 0, `${line}: ${done.stderr}`);
   return JSON.parse(done.stdout);
 }
 
-/** A line that follows, until what it prints has so many messages. */
+/** Runs a line that follows a topic until it has printed so many messages, and answers those. */
 async function follow(t, line, count) {
-  const child = spawn("sh", ["-c", `exec ${line}`], { cwd: "/", stdio: ["ignore", "pipe", "pipe"] });
-  t.after(() => child.kill());
-  let text = "";
-  const messages = () => text.split("\n").filter((one) => one.startsWith("data: {\"topic\":\"demo\",\"sequence\""))
+  const shell = start(t, ["sh", "-c", `exec ${line}`], { cwd: "/" });
+  const messages = () => shell.lines.filter((one) => one.startsWith("data: {\"topic\":\"demo\",\"sequence\""))
     .map((one) => JSON.parse(one.slice(6)));
-  await within(new Promise((resolve, reject) => {
-    child.stderr.on("data", (data) => { text += data; });
-    child.stdout.on("data", (data) => {
-      text += data;
-      if (messages().length >= count) resolve();
-    });
-    child.on("close", (code) => reject(new Error(`ended with ${code}: ${text}`)));
-  }), `${count} messages of ${line}`);
-  child.kill();
+  await shell.until(() => messages().length >= count, `${count} messages of ${line}`);
   return messages();
 }
 
@@ -40,7 +31,7 @@ async function pasteAll(t, server, settings) {
   for (const round of [1, 2]) {
     assert.equal(paste(append, settings).event.seq, round);
     const messages = await follow(t, sse, round);
-    assert.deepEqual(messages.map((one) => one.sequence), Array.from({ length: round }, (_, i) => i + 1));
+    assert.deepEqual(messages.map((one) => one.sequence), range(1, round));
     assert.deepEqual(messages[0].payload, { text: "hello" });
     const minted = paste(mint, settings);
     assert.equal(minted.subject, "user:ada");
@@ -49,12 +40,12 @@ async function pasteAll(t, server, settings) {
   return { append, sse, mint };
 }
 
-test("the lines that the server shows do what they say, in any folder, and again", async (t) => {
+test("the commands that the server prints at start work in any folder, repeatedly", async (t) => {
   const server = await serve(t, { args: ["--data-dir", "it's \"our\" $data"] });
   await pasteAll(t, server);
 });
 
-test("they work with a key that was given, an address for the operator, and a compatibility gate", async (t) => {
+test("the printed commands work with a given key, an operator address and a compatibility gate", async (t) => {
   const settings = { KHALA_OPERATOR_KEY: "given-by-the-test" };
   const server = await serve(t, { settings: { ...settings, KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", OA_COMPAT_KHALA_ENFORCED: "1",
     OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "a & b", RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS: "60" } });
@@ -64,13 +55,13 @@ test("they work with a key that was given, an address for the operator, and a co
   await server.saw("out", /A token that reads the topic demo, for 1 minutes: \S+\n/);
 });
 
-test("they work over TLS, whoever issued the certificate", async (t) => {
+test("the printed commands work over TLS with any certificate", async (t) => {
   const authority = new Authority(folder(t));
   const server = await serve(t, { settings: Authority.settings(authority.issue("it's ours")) });
   assert.match((await pasteAll(t, server)).append, /https:/);
 });
 
-test("the token that is shown reads the topic of the examples and nothing else", async (t) => {
+test("the printed token reads only the topic of the examples", async (t) => {
   const server = await serve(t, { args: ["--data-dir", folder(t)] });
   const [, token] = await server.saw("out", /A token that reads the topic demo, for 15 minutes: (\S+)\n/);
   const ask = (path) => fetch(`${server.url}${path}`, { headers: { authorization: `Bearer ${token}` } });
@@ -80,7 +71,7 @@ test("the token that is shown reads the topic of the examples and nothing else",
   assert.equal((await ask("/internal/v1/topics/demo/events")).status, 401);
 });
 
-test("a server that only knows public keys shows what it can", async (t) => {
+test("a server with public keys only prints commands that work without minting", async (t) => {
   const data = folder(t);
   const file = join(data, "keys.jwks");
   writeFileSync(file, JSON.stringify({ keys: [{ kty: "EC", crv: "P-256", kid: "theirs", alg: "ES256",

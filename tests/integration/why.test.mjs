@@ -1,18 +1,19 @@
-// Why a client was denied or sent away: every kind of it, by who, what and which connection; that
-// nobody can wash others' away; and the log beside it.
+// khala why: every kind of denial and disconnect, by principal, topic and connection; decisions are
+// not displaced by a flood; and the log beside them.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
 import { test } from "node:test";
-import { connect, folder, run, until } from "../lib/khala.mjs";
+import { connect, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
-import { BINARY, RawSocket, TEXT, frame, message } from "../lib/websocket.mjs";
+import { pollPath, socketPath } from "../lib/paths.mjs";
+import { events, TOPIC } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
+import { alter } from "../lib/store.mjs";
+import { until } from "../lib/wait.mjs";
+import { BINARY, frame, message, RawSocket, TEXT } from "../lib/websocket.mjs";
 
-const TOPIC = "run:a:events";
-const POLL = `/internal/v1/khala/topics/${TOPIC}/messages`;
-const TOPIC_WS = `/internal/v1/khala/topics/${TOPIC}/ws`;
+const POLL = pollPath(TOPIC);
+const TOPIC_WS = socketPath(TOPIC);
 const NOW = () => Math.floor(Date.now() / 1000);
 const SCOPES = ["runtime.run_events"];
 
@@ -24,10 +25,10 @@ async function decisions(operator, filter = "") {
   return (await operator.read(`khala/why?limit=1000${filter}`)).decisions;
 }
 
-/** The run a of the user u, with so many events more. */
+/** Creates the run a of the user u, and appends so many events. */
 async function grow(operator, count) {
   await operator.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
-  await operator.batch(Array.from({ length: count }, (_, n) => ({ run_id: "a", event_type: "run.log", payload: { n } })));
+  await operator.batch(events(count));
 }
 
 // ---- every kind ----
@@ -45,7 +46,7 @@ const OF_TOPIC = { topic: TOPIC, topic_class: "run_events" };
 const BEARER = { principal: "user:u", ...OF_TOPIC };
 
 async function raw(operator, id, options = {}) {
-  return RawSocket.open(operator, { ...options, extra: `X-Request-Id: ${id}\r\n` });
+  return RawSocket.open(operator, { ...options, headers: { "X-Request-Id": id } });
 }
 
 async function says(operator, id, bytes, options) {
@@ -55,9 +56,8 @@ async function says(operator, id, bytes, options) {
 }
 
 async function auditSays(operator, id, more) {
-  const socket = await Socket.open(operator, "/api/events/stream", { headers: { "x-request-id": id } });
-  socket.ws.send(JSON.stringify({ type: "init", version: 1, nonce: randomUUID(), ts: Date.now(), ...more }));
-  await until(() => socket.closed, "the close");
+  const socket = await Socket.audit(operator, more.capability, {}, { headers: { "x-request-id": id } });
+  await socket.until((one) => one.closed, "the close");
 }
 
 const PLAIN = {};
@@ -71,7 +71,7 @@ const BEHIND = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", RUNTIME_KHALA_SLOW_CON
   RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: "1", KHALA_SILENCE_TIMEOUT_MS: "200" };
 const WELCOME = "client_build_id=20260201T000000Z&protocol_version=khala.ws.v1&schema_version=1";
 
-// what it is | with which settings | how it comes about | what is remembered
+// name | settings | the action | the expected decision
 const KINDS = [
   ["401 without a token", PLAIN, (o, id) => asked(o, id, null), denied("missing_authorization", { principal: null, ...OF_TOPIC })],
   ["401 by another scheme", PLAIN, (o, id) => asked(o, id, null, { headers: { authorization: "Basic eDp5" } }),
@@ -149,11 +149,10 @@ const KINDS = [
   }, denied("khala_publish_rate_limited", { principal: "operator", topic: "busy", topic_class: "fallback" })],
   ["4000", QUICK, async (o, id) => {
     const socket = await raw(o, id);
-    await socket.send(message(["1", "2", "sync:v1", "sync:subscribe", { topics: [TOPIC], resume_after: { [TOPIC]: 0 } }]));
-    await socket.reply("2");
+    await socket.subscribe(TOPIC);
     socket.peer.socket.pause();
     await until(async () => {
-      await o.batch(Array.from({ length: 100 }, () => ({ run_id: "a", event_type: "run.log", payload: { text: "x".repeat(4000) } })));
+      await o.batch(events(100, { payload: () => ({ text: "x".repeat(4000) }) }));
       return (await decisions(o, `&connection=${id}`)).length > 0;
     }, "the eviction");
   }, ended("slow_consumer", 4000, { dialect: "phoenix", ...OF_TOPIC })],
@@ -165,7 +164,7 @@ const KINDS = [
     await socket.closed();
   }, ended("token_expired", 4002, { dialect: "phoenix", principal: "user:u" })],
   ["4003", PLAIN, (o, id) => says(o, id, frame(TEXT, "no JSON")), ended("invalid_message", 4003, { dialect: "phoenix" })],
-  ["4003 on a topic's socket", PLAIN, (o, id) => says(o, id, frame(TEXT, "hello"), { path: TOPIC_WS, query: "", join: false }),
+  ["4003 on a topic's socket", PLAIN, (o, id) => says(o, id, frame(TEXT, "hello"), { path: `${TOPIC_WS}?token=${o.reader}`, join: false }),
     ended("invalid_message", 4003, { dialect: "topic_ws" })],
   ["4003 for bytes", PLAIN, (o, id) => says(o, id, frame(BINARY, "x")), ended("invalid_message", 4003, { dialect: "phoenix" })],
   ["4005", PLAIN, async (o, id) => {
@@ -177,17 +176,17 @@ const KINDS = [
   ["1002", PLAIN, (o, id) => says(o, id, frame(TEXT, "x", { mask: false })), ended("ws_protocol_error", 1002, { dialect: "phoenix" })],
   ["1007", PLAIN, (o, id) => says(o, id, frame(TEXT, Buffer.from([0xff]))), ended("invalid_utf8", 1007, { dialect: "phoenix" })],
   ["1009", PLAIN, (o, id) => says(o, id, frame(TEXT, "x", { size: 1 << 24 })), ended("ws_message_too_big", 1009, { dialect: "phoenix" })],
-  // The last, since nothing can be read from the store behind it.
+  // This comes last, since the store cannot be read after it.
   ["4004", PLAIN, async (o, id) => {
-    execFileSync("sqlite3", [join(o.data, "khala.db"), "ALTER TABLE events RENAME TO gone"]);
-    await (await raw(o, id, { path: TOPIC_WS, query: "&after_seq=0", join: false })).closed();
+    alter(o.data, "ALTER TABLE events RENAME TO gone");
+    await (await raw(o, id, { path: `${TOPIC_WS}?token=${o.reader}&after_seq=0`, join: false })).closed();
   }, { decision: "disconnected", close_code: 4004, dialect: "topic_ws", principal: "service" }],
 ];
 
 const groups = KINDS.reduce((all, kind) => all.set(kind[1], [...(all.get(kind[1]) ?? []), kind]), new Map());
 
 for (const [settings, kinds] of groups) {
-  test(`every refusal and every disconnect can be asked for (${Object.keys(settings).join(", ") || "no setting"})`, async (t) => {
+  test(`khala why lists every refusal and disconnect (${Object.keys(settings).join(", ") || "no setting"})`, async (t) => {
     const operator = await operate(t, { settings });
     await grow(operator, 9);
     for (const [what, , happens, expected] of kinds) {
@@ -212,7 +211,7 @@ for (const [settings, kinds] of groups) {
   });
 }
 
-test("an answer that breaks off is remembered too, with whose it was", async (t) => {
+test("khala why lists a truncated answer with its principal", async (t) => {
   const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "1000" } });
   const metadata = { text: "x".repeat(30_000) };
   for (let n = 0; n < 400; n++) await operator.did("workers", { worker_id: `w${n}`, owner_user_id: "u", metadata }, 201);
@@ -233,7 +232,7 @@ test("an answer that breaks off is remembered too, with whose it was", async (t)
 
 // ---- a flood ----
 
-test("one peer without a token washes nobody's decisions away, and does not fill the log", async (t) => {
+test("a flood of denials neither displaces other decisions nor fills the log", async (t) => {
   const operator = await operate(t, { settings: { KHALA_LOG: "json" } });
   await asked(operator, "early", mine({ oa_sync_scopes: [] }));
   const FLOOD = 3000;
@@ -251,11 +250,10 @@ test("one peer without a token washes nobody's decisions away, and does not fill
   const { body } = await operator.get("/metrics");
   assert.match(body, new RegExp(`auth_denials_total\\{reason="invalid_token",topic_class="run_events"\\} ${FLOOD}\\n`));
   await operator.server.stop();
-  operator.server.crashed = true;
   const lines = operator.server.log.trim().split("\n").map((line) => JSON.parse(line));
   const sum = (event) => lines.filter((line) => line.event === event).reduce((all, line) => all + line.count, 0);
   const logged = lines.filter((line) => line.event === "client.denied").map((line) => line.code);
-  // What this process did not read in time is lost, and said to be.
+  // Lines that this process did not read in time are lost and counted.
   assert.equal(logged.length + sum("log.lines_lost"), 64 + 2);
   assert.ok(logged.includes("missing_scope"));
   assert.equal(sum("client.decisions_unlogged"), FLOOD - 64);
@@ -263,9 +261,7 @@ test("one peer without a token washes nobody's decisions away, and does not fill
 
 // ---- asking ----
 
-// ---- asking ----
-
-test("why tells who was denied what, by request, principal and topic", async (t) => {
+test("khala why filters by request, principal and topic", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "2" } });
   assert.equal(why(operator).code, 1, "nothing happened yet");
   await grow(operator, 9);
@@ -295,7 +291,7 @@ test("why tells who was denied what, by request, principal and topic", async (t)
   assert.equal((await operator.get("khala/why?limit=0")).status, 400);
 });
 
-test("a hostile topic commands neither the terminal nor the reader of a line", async (t) => {
+test("khala why escapes a hostile topic name", async (t) => {
   const operator = await operate(t);
   const topic = "a\n2026-01-01T00:00:00.000Z  denied x\x1b[2J\u202e principal=operator";
   const path = `/internal/v1/khala/topics/${encodeURIComponent(topic)}/messages`;
@@ -308,7 +304,7 @@ test("a hostile topic commands neither the terminal nor the reader of a line", a
   assert.equal((await decisions(operator, `&topic=${encodeURIComponent(topic)}`)).length, 1);
 });
 
-test("what is no text in a denied request is remembered as text", async (t) => {
+test("khala why replaces invalid UTF-8 in a denied request", async (t) => {
   const operator = await operate(t);
   const denied = await operator.ask("GET", "khala/topics/a%ff%22/messages", undefined, { authorization: "Bearer nonsense" });
   assert.equal(denied.status, 401);
@@ -340,7 +336,7 @@ const HOSTILE = ["/%00%01%1b[2J%0a%0d%22%5c", "/\xff\xfe\x80", "/v1/topics/%ff%f
   `/v1/topics/${"x".repeat(6000)}/sse`, "/v1/topics/%f0%9f%8e%89/sse?token=s3cr3t", "//\"quoted\"", "/a?b\u00e4"];
 
 for (const format of ["json", "text"]) {
-  test(`whatever a peer sends, a line of the log is one line (${format})`, async (t) => {
+  test(`a log entry is one line, whatever a peer sends (${format})`, async (t) => {
     const operator = await operate(t, { settings: { KHALA_LOG: format, KHALA_LOG_LEVEL: "debug" } });
     const evil = "\xff\x9b31m\"\\ INFO  client.denied code=none";
     let denials = 0;
@@ -355,7 +351,6 @@ for (const format of ["json", "text"]) {
       }
     }
     await operator.server.stop();
-    operator.server.crashed = true;
     const lines = operator.server.log.split("\n").slice(0, -1);
     assert.doesNotMatch(operator.server.log.replaceAll("\n", ""), /[\x00-\x1f\x7f-\x9f\u2028\u202e\ufffd]/);
     assert.ok(!operator.server.log.includes("s3cr3t"));
@@ -367,7 +362,7 @@ for (const format of ["json", "text"]) {
   });
 }
 
-test("a request has one id: its own where it is sane, in the answer, the error and the log", async (t) => {
+test("a request has one id in the answer, the error and the log", async (t) => {
   const operator = await operate(t, { settings: { KHALA_LOG: "json", KHALA_LOG_LEVEL: "debug" } });
   for (const [given, kept] of [["abc-DEF_1.2", true], ["x".repeat(64), true], ["x".repeat(65), false], ["a b", false], ['a"b', false], ["", false]]) {
     const response = await operator.ask("GET", "/metrics", undefined, { authorization: "", "x-request-id": given });
@@ -381,19 +376,18 @@ test("a request has one id: its own where it is sane, in the answer, the error a
   }
 });
 
-test("only what is of the level is logged", async (t) => {
+test("the log contains only lines of its level", async (t) => {
   for (const [level, expected] of [["debug", /http\.request[^]*client\.denied|client\.denied[^]*http\.request/], ["warn", /^(?![^]*(server\.ready|client\.denied))/],
     ["off", /^$/]]) {
     const operator = await operate(t, { settings: { KHALA_LOG_LEVEL: level } });
     await operator.ask("GET", "/metrics", undefined, { authorization: "" });
     await operator.server.stop();
-    operator.server.crashed = true;
     assert.match(operator.server.log, expected, level);
     assert.doesNotMatch(operator.server.log, level === "debug" ? /^$/ : / (DEBUG|INFO) /);
   }
 });
 
-test("requests are silent above debug, denials are not", async (t) => {
+test("requests are logged at debug level only, denials also above it", async (t) => {
   const operator = await operate(t);
   await operator.read("khala/fanout/metrics");
   await operator.ask("GET", "/metrics", undefined, { authorization: "" });

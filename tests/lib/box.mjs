@@ -1,14 +1,15 @@
-// A real systemd as the first process of a box: its own processes, mounts and control groups over a
-// copy-on-write view of this machine's files, on this machine's network. Nothing it does stays.
-// Needs root, unshare, overlayfs and cgroup v2; where one is missing open() answers why.
+// A real systemd as the first process of a box. The box has its own processes, mounts and control
+// groups, a copy-on-write view of this machine's files, and this machine's network; nothing in it
+// stays. It needs root, unshare, overlayfs and cgroup v2; open() answers why there is no box.
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, readdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { folder, within } from "./khala.mjs";
+import { folder } from "./khala.mjs";
+import { until } from "./wait.mjs";
 
 const MANAGER = "/usr/lib/systemd/systemd";
 
-// Units are those of the folder only: without the machine's own, nothing else is started.
+// Only units of the folder are known, so that systemd starts no service of this machine.
 const PREPARE = `
 set -e
 exec 2> "$1/log"
@@ -39,7 +40,7 @@ exec 2>&1 env -i container=khala PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_UNIT
   SYSTEMD_LOG_TARGET=journal ${MANAGER} --system --unit=box.target --show-status=no
 `;
 
-/** Where this process' control groups (v2) are; null: nowhere. */
+/** The folder of this process' control groups (v2), or null where there is none. */
 function controlGroup() {
   const own = readFileSync("/proc/self/cgroup", "utf8").match(/^0::(.*)$/m);
   const mount = readFileSync("/proc/self/mounts", "utf8").match(/^\S+ (\S+) cgroup2 /m);
@@ -52,7 +53,7 @@ function removeGroups(path) {
 }
 
 export class Box {
-  /** A box that runs, or text: why there is none. Units by name; settings as in khala.env. */
+  /** Starts a box, or answers a text that says why there is none. Settings go to khala.env. */
   static async open(t, { binary, units, settings = {} }) {
     if (process.getuid() !== 0) return "only root can make one";
     for (const tool of [[MANAGER, "--version"], ["unshare", "--version"], ["nsenter", "--version"], ["systemctl", "--version"]]) {
@@ -98,13 +99,13 @@ export class Box {
     }));
   }
 
-  /** What its processes and its manager had to say. */
+  /** The journal of the manager and of its processes. */
   get journal() {
     this.run("journalctl", "--sync");
     return this.run("journalctl", "--no-pager").out;
   }
 
-  /** The manager's pid, seen from here; null: not yet, or no more. */
+  /** The manager's pid outside the box, or null while there is no manager. */
   get manager() {
     try {
       const pid = Number(readFileSync(`/proc/${this.child.pid}/task/${this.child.pid}/children`, "utf8"));
@@ -114,17 +115,13 @@ export class Box {
     }
   }
 
+  /** Waits for the manager's start, and answers whether it started. */
   isRunning() {
-    const asking = async () => {
-      for (;;) {
-        if (this.over) return false;
-        if (this.manager && this.systemctl("is-system-running").out.trim() === "running") return true;
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
-    };
-    return within(asking(), "the manager's start").catch(() => false);
+    const started = () => this.over || (this.manager && this.systemctl("is-system-running").out.trim() === "running");
+    return until(started, "the manager's start").then(() => !this.over, () => false);
   }
 
+  /** Runs a command inside the box. */
   run(...command) {
     const done = spawnSync("nsenter", ["-t", String(this.manager), "-m", "-p", "-C", ...command], { encoding: "utf8" });
     return { code: done.status, out: done.stdout, problem: done.stderr };
@@ -134,55 +131,50 @@ export class Box {
     return this.run("systemctl", ...command);
   }
 
-  /** What is in /etc/khala/khala.env from now on. */
+  /** Writes the settings to /etc/khala/khala.env. */
   async set(settings) {
     writeFileSync(this.inside("/etc/khala/khala.env"), Object.entries(settings).map(([name, value]) => `${name}=${value}\n`).join(""));
   }
 
-  /** A file of the box, by its name there. */
+  /** The path outside the box of a file inside it. */
   inside(path) {
     return `/proc/${this.manager}/root${path}`;
   }
 
-  /** Properties of a unit, as systemctl shows them. */
+  /** The properties of a unit, as systemctl shows them. */
   show(unit, ...names) {
     const { out } = this.systemctl("show", unit, ...names.map((name) => `--property=${name}`));
     return Object.fromEntries(out.trim().split("\n").map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]));
   }
 
-  /** Waits until the unit's properties are so. */
+  /** Waits until the unit has these properties. */
   async until(unit, wanted) {
     const names = Object.keys(wanted);
     let seen;
-    const asking = async () => {
-      for (;;) {
-        seen = this.show(unit, ...names);
-        if (names.every((name) => seen[name] === wanted[name])) return;
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
+    const isSo = () => {
+      seen = this.show(unit, ...names);
+      return names.every((name) => seen[name] === wanted[name]);
     };
-    await within(asking(), `${unit} ${JSON.stringify(wanted)}`).catch((error) => {
+    await until(isSo, `${unit} ${JSON.stringify(wanted)}`).catch((error) => {
       throw Object.assign(error, { message: `${error.message}: it is ${JSON.stringify(seen)}` });
     });
   }
 
-  /** Everything in it dies with the manager. */
+  /** Kills the manager, and everything in the box with it. */
   async close() {
     if (this.child) {
       this.child.kill("SIGKILL");
       await this.ended;
       this.child = null;
     }
-    const gone = async () => {
-      for (;;) {
-        try {
-          return removeGroups(this.group);
-        } catch (error) {
-          if (error.code === "ENOENT") return undefined;
-          await new Promise((resolve) => setTimeout(resolve, 20));
-        }
+    // A control group can be removed once the kernel has ended its last process.
+    await until(() => {
+      try {
+        removeGroups(this.group);
+        return true;
+      } catch (error) {
+        return error.code === "ENOENT";
       }
-    };
-    await within(gone(), "the end of the box");
+    }, "the end of the box");
   }
 }

@@ -1,5 +1,5 @@
-// A wall clock that a test steps while the server runs; tests/support/stepped_clock.c is loaded
-// before the binary for it.
+// A wall clock that a test steps while the server runs. The library of tests/support/stepped_clock.c
+// is loaded into the server for it.
 import assert from "node:assert/strict";
 import { closeSync, existsSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -17,11 +17,11 @@ export class SteppedClock {
     this.#fd = openSync(path, "w+");
     t.after(() => closeSync(this.#fd));
     this.set(0);
-    /** For the server's environment. */
+    /** The environment of a server under this clock. */
     this.settings = { LD_PRELOAD: library, STEPPED_CLOCK_FILE: path, ASAN_OPTIONS: "verify_asan_link_order=0" };
   }
 
-  /** So far ahead of the system's, or behind it. */
+  /** Sets the clock that far ahead of the system's clock; a negative offset is behind it. */
   set(offsetMs) {
     const bytes = Buffer.alloc(8);
     bytes.writeBigInt64LE(BigInt(offsetMs));
@@ -29,7 +29,7 @@ export class SteppedClock {
     this.offsetMs = offsetMs;
   }
 
-  /** A server under this clock, and an operator whose tokens go by it. */
+  /** Starts a server under this clock; the tokens of its operator go by the same clock. */
   async operate(t, { settings = {}, ...options } = {}) {
     const operator = await operate(t, { ...options, settings: { ...settings, ...this.settings } });
     Object.defineProperty(operator, "offsetMs", { get: () => this.offsetMs });

@@ -1,6 +1,5 @@
-// What tests of the real binary share: run a verb, run a server, speak to it byte by byte.
-// The binary is KHALA_BINARY, as tests/run sets it. Nothing here sleeps: everything waits for
-// what it needs, and gives up after WAIT_MS_MAX with the name of what did not come.
+// The binary under test: runs a verb, runs a server, and speaks to the server byte by byte. The
+// environment variable KHALA_BINARY names the binary; tests/run sets it.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -8,27 +7,28 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import tls from "node:tls";
+import { Watched, within } from "./wait.mjs";
 
-const WAIT_MS_MAX = 30_000;
 const SANITIZER_REPORT = /(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:/;
 
 export const binary = process.env.KHALA_BINARY;
 assert.ok(binary, "KHALA_BINARY names the binary under test; tests/run sets it");
 
+/** The rows of a file of spec/vectors. */
 export function vectors(name) {
   return JSON.parse(readFileSync(new URL(`../../spec/vectors/${name}.json`, import.meta.url), "utf8"));
 }
 
-/** What every process is given besides; tests/lib/secure.mjs puts TLS here. */
+/** Settings that every process gets besides its own; tests/lib/secure.mjs puts TLS here. */
 export const defaults = { settings: {}, authority: null };
 
-/** The environment without any setting of Khala's, plus the given ones. */
+/** The environment without any setting of Khala, plus the given settings. */
 export function environment(settings = {}) {
   const plain = Object.entries(process.env).filter(([name]) => !/^(KHALA|RUNTIME|OA|DB)_/.test(name));
   return { ...Object.fromEntries(plain), ...defaults.settings, ...settings };
 }
 
-/** Runs a verb to its end: its exit code, its answer and what it said beside it. */
+/** Runs a verb to its end and answers its exit code, its output and its error output. */
 export function run(args, { input = "", settings = {}, cwd } = {}) {
   const done = spawnSync(binary, args, { input, cwd, env: environment(settings), maxBuffer: 1 << 26 });
   assert.equal(done.error, undefined);
@@ -38,7 +38,7 @@ export function run(args, { input = "", settings = {}, cwd } = {}) {
   return answer;
 }
 
-/** The one line a verb answers with when all is well. */
+/** Runs a verb that must succeed and answers the one line of its output. */
 export function answer(args, options) {
   const { code, out, problem } = run(args, options);
   assert.equal(code, 0, problem);
@@ -47,99 +47,103 @@ export function answer(args, options) {
   return out.slice(0, -1);
 }
 
-/** A fresh folder that goes with the test. */
+/** A fresh folder that is removed at the end of the test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), "khala-"));
   t.after(() => rmSync(path, { recursive: true, force: true }));
   return path;
 }
 
-export function within(promise, what, milliseconds = WAIT_MS_MAX) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what}: not within ${milliseconds} ms`)), milliseconds);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
+/** A program that runs while the test goes on. Its output is gathered as text in out and log. */
+export class Process extends Watched {
+  out = "";
+  log = "";
+  over = null; // {code, signal} once it has ended
 
-/** Asks again until it answers something, and no longer than one waits. */
-export function until(ask, what) {
-  let isOver = false;
-  const asking = async () => {
-    while (!isOver) {
-      const found = await ask();
-      if (found) return found;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-  };
-  return within(asking(), what).finally(() => { isOver = true; });
-}
-
-/** A process of the binary, its output gathered as text while it runs. */
-class Process {
-  constructor(args, { command = [], settings = {}, cwd } = {}) {
-    this.out = "";
-    this.log = "";
-    this.watchers = new Set();
-    this.settings = settings;
-    const [program, ...rest] = [...command, binary, ...args];
-    this.child = spawn(program, rest, { cwd, env: environment(settings), stdio: ["ignore", "pipe", "pipe"] });
+  constructor([program, ...args], { cwd, env, input = "ignore", detached } = {}) {
+    super();
+    this.child = spawn(program, args, { cwd, env, detached, stdio: [input, "pipe", "pipe"] });
     this.child.stdout.on("data", (data) => this.#grew("out", data));
     this.child.stderr.on("data", (data) => this.#grew("log", data));
-    this.ended = new Promise((resolve) => {
+    this.ended = new Promise((resolve, reject) => {
+      this.child.on("error", reject);
       this.child.on("close", (code, signal) => {
-        this.over = true;
-        resolve({ code, signal });
-        this.#grew("log", "");
+        this.over = { code, signal };
+        resolve(this.over);
+        this.changed();
       });
     });
   }
 
   #grew(which, data) {
     this[which] += data;
-    for (const watcher of [...this.watchers]) watcher();
+    this.changed();
   }
 
-  /** Waits until the output ("out") or the log ("log") matches; answers the match. */
-  saw(which, pattern) {
-    let watcher;
-    const seen = new Promise((resolve, reject) => {
-      watcher = () => {
-        const found = this[which].match(pattern);
-        if (found) resolve(found);
-        else if (this.over) reject(new Error(`ended without ${pattern}: ${this.out}${this.log}`));
-      };
-      this.watchers.add(watcher);
-      watcher();
-    });
-    return within(seen, `${pattern} in ${which}`).finally(() => this.watchers.delete(watcher));
+  failure(what) {
+    return this.over && new Error(`ended with ${JSON.stringify(this.over)} before ${what}: ${this.out}${this.log}`);
+  }
+
+  /** Waits until the output ("out") or the log ("log") matches, and answers the match. */
+  async saw(which, pattern) {
+    let found;
+    await this.until(() => (found = this[which].match(pattern)), `${pattern} in ${which}`);
+    return found;
+  }
+
+  /** The whole lines of the output so far. */
+  get lines() {
+    return this.out.split("\n").slice(0, -1);
   }
 
   kill(signal) {
     this.child.kill(signal);
   }
+
+  /** Waits for the end, after the signal if one is given, and answers {code, signal}. */
+  async end(signal) {
+    if (signal) this.kill(signal);
+    return within(this.ended, "the end of the process");
+  }
+}
+
+/** Starts a program that is killed at the end of the test if it still runs. */
+export function start(t, command, options) {
+  const process = new Process(command, options);
+  t.after(() => { if (!process.over) process.kill("SIGKILL"); });
+  return process;
+}
+
+/** Starts a verb of the binary in the same way. */
+export function startVerb(t, args, { settings = {}, ...options } = {}) {
+  return start(t, [binary, ...args], { env: environment(settings), ...options });
 }
 
 /**
- * A server in a folder of its own, ready. When the test ends it is asked to end too, and must do
- * so cleanly: exit code 0 and no word from a sanitizer. A command goes in front of the binary, and
- * becomes it in the end.
+ * A server in a folder of its own that is ready. The server is stopped at the end of the test and
+ * must exit with code 0 and without a sanitizer's report. A command goes in front of the binary and
+ * executes it in the end.
  */
 export async function serve(t, {
-  args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority, command } = {}) {
-  const server = new Process(["serve", "--bind", bind, ...args], { command, settings, cwd: folder(t) });
-  /** Gone without a word, as by the kernel or a power cut. */
+  args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority, command = [] } = {}) {
+  const server = new Process([...command, binary, "serve", "--bind", bind, ...args], { env: environment(settings), cwd: folder(t) });
+  server.settings = settings;
+  /** Kills the server, as the kernel or a power cut would. */
   server.crash = async () => {
     server.crashed = true;
-    server.kill("SIGKILL");
-    await within(server.ended, "the death of the server");
+    await server.end("SIGKILL");
   };
+  /** Waits for the end of a server that was told to end, which must be clean. */
+  server.stopped = async () => {
+    const { code } = await server.end();
+    assert.doesNotMatch(server.log, SANITIZER_REPORT);
+    assert.equal(code, 0, server.log);
+  };
+  /** Tells the server to end, unless it was killed, and waits for that. */
   server.stop = async (signal = "SIGTERM") => {
     if (server.crashed) return;
     server.kill(signal);
-    const { code } = await within(server.ended, "the end of the server");
-    assert.doesNotMatch(server.log, SANITIZER_REPORT);
-    assert.equal(code, 0, server.log);
+    await server.stopped();
   };
   server.peers = [];
   t.after(() => {
@@ -148,16 +152,15 @@ export async function serve(t, {
   });
   const [, url] = await server.saw("out", /listens on (https?:\S+)\n/);
   server.url = url;
-  server.ca = authority?.pem; // of whoever speaks TLS to it
+  server.ca = authority?.pem; // clients trust this authority
   server.host = new URL(url).hostname.replace(/^\[|\]$/g, "");
   server.port = Number(new URL(url).port);
   return server;
 }
 
-/** A connection as a peer without manners would use it: any bytes out, answers in. */
-export class Peer {
+/** A connection that sends any bytes, also wrong ones, and reads answers. */
+export class Peer extends Watched {
   #received = Buffer.alloc(0);
-  #watchers = new Set();
 
   static async connect(server) {
     const peer = new Peer();
@@ -179,31 +182,21 @@ export class Peer {
 
   #grew(change) {
     change();
-    for (const watcher of [...this.#watchers]) watcher();
+    this.changed();
   }
 
-  #until(ready, what) {
-    let watcher;
-    const done = new Promise((resolve) => {
-      watcher = () => ready() && resolve();
-      this.#watchers.add(watcher);
-      watcher();
-    });
-    return within(done, what).finally(() => this.#watchers.delete(watcher));
-  }
-
-  /** Resolves when the kernel has the bytes, and after what came meanwhile was looked at. */
+  /** Resolves when the kernel has the bytes and this process has read what came meanwhile. */
   send(bytes) {
     const sent = new Promise((resolve) => this.socket.write(bytes, () => setImmediate(resolve)));
     return within(sent, "room for the bytes");
   }
 
-  /** No more bytes from this side. */
+  /** Ends this side of the connection. */
   finish() {
     this.socket.end();
   }
 
-  /** Gone without a word: the server sees a reset. */
+  /** Resets the connection. */
   reset() {
     this.tcp.resetAndDestroy();
   }
@@ -212,49 +205,49 @@ export class Peer {
     this.socket.destroy();
   }
 
-  /** The next whole answer; bodiless for one to HEAD. */
+  /** The next whole answer; an answer to HEAD is bodiless. */
   async response({ bodiless = false } = {}) {
     const ready = () => this.#cut(bodiless) !== null;
-    await this.#until(() => ready() || this.ended, "an answer");
+    await this.until(() => ready() || this.ended, "an answer");
     const cut = this.#cut(bodiless);
     assert.ok(cut, `the connection ended inside an answer: ${this.#received} ${this.error ?? ""}`);
     this.#received = this.#received.subarray(cut.size);
     return cut.response;
   }
 
-  /** The head of an answer whose body is something else. */
+  /** The head of an answer whose body is read otherwise. */
   async head() {
     const end = () => this.#received.indexOf("\r\n\r\n");
-    await this.#until(() => end() >= 0 || this.ended, "the head of an answer");
+    await this.until(() => end() >= 0 || this.ended, "the head of an answer");
     assert.ok(end() >= 0, `the connection ended before an answer: ${this.#received} ${this.error ?? ""}`);
     const head = this.#received.subarray(0, end() + 4).toString("latin1");
     this.#received = this.#received.subarray(end() + 4);
     return head;
   }
 
-  /** What cut({size, …} or null) takes from the front; null when the server ended before it could. */
+  /** Takes from the front what cut finds: {size, …}. Answers null when the server ends before that. */
   async part(cut) {
     let found = null;
-    await this.#until(() => (found = cut(this.#received)) !== null || this.ended, "more bytes");
+    await this.until(() => (found = cut(this.#received)) !== null || this.ended, "more bytes");
     if (found) this.#received = this.#received.subarray(found.size);
     return found;
   }
 
-  /** Whether an answer comes before the end. */
+  /** Whether an answer comes before the end of the connection. */
   async answered() {
-    await this.#until(() => this.#received.length > 0 || this.ended, "an answer or the end");
+    await this.until(() => this.#received.length > 0 || this.ended, "an answer or the end");
     return this.#received.length > 0;
   }
 
-  /** Everything still to come, until the server has closed its side. */
+  /** The bytes until the server has closed its side. */
   async rest() {
-    await this.#until(() => this.ended, "the end of the connection");
+    await this.until(() => this.ended, "the end of the connection");
     const rest = this.#received.toString("latin1");
     this.#received = Buffer.alloc(0);
     return rest;
   }
 
-  /** Bytes received and not yet looked at. */
+  /** How many received bytes no call has taken yet. */
   get pending() {
     return this.#received.length;
   }
@@ -276,14 +269,19 @@ export class Peer {
   }
 }
 
-/** Opens a connection that goes with the server. */
+/** The text of a GET request, with further header lines. */
+export function getRequest(path, ...lines) {
+  return [`GET ${path} HTTP/1.1`, "Host: khala", ...lines, "", ""].join("\r\n");
+}
+
+/** Opens a connection that is closed with the server. */
 export async function connect(server) {
   const peer = await Peer.connect(server);
   server.peers.push(peer);
   return peer;
 }
 
-/** The one shape of every error body. */
+/** Checks an error answer against the one shape of error bodies, and answers the body. */
 export function assertError(response, status, code) {
   assert.equal(response.status, status, response.body);
   assert.equal(response.headers["content-type"], "application/json");

@@ -1,15 +1,16 @@
-// A backend as the tests play it: the operator key, JSON over kept connections, a look into the
-// store behind the server's back.
-import { createHmac, randomUUID } from "node:crypto";
+// The backend of an application: it holds the operator key, appends events and reads them back.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import { join } from "node:path";
 import { folder, serve } from "./khala.mjs";
+import { pollPath } from "./paths.mjs";
+import { events } from "./samples.mjs";
+import { sql } from "./store.mjs";
+import { headerOf, seal, signingKey, usualClaims } from "./token.mjs";
 
-/** No limit that a test would run into by being quick. */
+/** Publish rates that no test reaches. */
 export const UNHURRIED = {
   RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "1000000",
   RUNTIME_KHALA_WORKER_LIFECYCLE_PUBLISH_RATE_PER_SECOND: "1000000",
@@ -26,25 +27,17 @@ export class Operator {
     this.agent = new (server.ca ? https : http).Agent({ keepAlive: true, maxSockets: 64, ca: server.ca });
   }
 
-  /** A token with these claims beside the usual ones, signed here with the server's own key. */
-  sign(claims, key = JSON.parse(readFileSync(join(this.data, "sync-signing.jwk"), "utf8"))) {
-    const now = Math.floor((Date.now() + this.offsetMs) / 1000);
-    const encode = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
-    const head = encode({ alg: "HS256", typ: "JWT", kid: key.kid });
-    const body = encode({
-      aud: "openagents-sync", sub: "service", iat: now, exp: now + 900, jti: randomUUID(),
-      oa_claims_version: "oa_sync_claims_v1", ...claims,
-    });
-    const seal = createHmac("sha256", Buffer.from(key.k, "base64url")).update(`${head}.${body}`).digest("base64url");
-    return `${head}.${body}.${seal}`;
+  /** A token with the usual claims and these, signed here with the server's key. */
+  sign(claims, key = signingKey(this.data)) {
+    return seal(key, headerOf(key), { ...usualClaims(this.offsetMs), ...claims });
   }
 
-  /** A token for whoever reads everything. */
+  /** A token that reads everything. */
   get reader() {
     return this.sign({ oa_sync_scopes: ["runtime.read_all"] });
   }
 
-  /** A request under way: write to it, end it; answer resolves with the head, body still to come. */
+  /** Begins a request; the caller writes its body and ends it. The answer resolves with the head. */
   begin(method, path, headers = {}) {
     const request = (this.server.ca ? https : http).request({
       host: this.server.host,
@@ -62,37 +55,43 @@ export class Operator {
     return { request, answer };
   }
 
+  /** Sends a request and answers its status, headers and body. */
   async ask(method, path, body, headers) {
     const { request, answer } = this.begin(method, path, headers);
     request.end(body);
     const response = await answer;
-    const pieces = [];
-    for await (const piece of response) pieces.push(piece);
-    const text = Buffer.concat(pieces).toString("utf8");
-    return { status: response.statusCode, headers: response.headers, body: text };
+    return { status: response.statusCode, headers: response.headers, body: await textOf(response) };
   }
 
   get(path) {
     return this.ask("GET", path);
   }
 
+  /** The answer to one poll of a topic. */
+  poll(topic, query) {
+    return this.get(pollPath(topic, query));
+  }
+
+  /** Posts a value as JSON, or a text as it is. */
   post(path, value) {
     return this.ask("POST", path, typeof value === "string" ? value : JSON.stringify(value));
   }
 
-  /** The JSON of an answer that must be well. */
+  /** The JSON of an answer that must be 200. */
   async read(path) {
     const response = await this.get(path);
     assert.equal(response.status, 200, response.body);
     return JSON.parse(response.body);
   }
 
+  /** Posts, and answers the JSON of an answer that must have that status. */
   async did(path, value, status = 200) {
     const response = await this.post(path, value);
     assert.equal(response.status, status, response.body);
     return JSON.parse(response.body);
   }
 
+  /** Appends a batch and answers the result of each item. */
   async batch(items) {
     const response = await this.ask("POST", "events:batch", items.map((item) => `${JSON.stringify(item)}\n`).join(""),
       { "content-type": "application/x-ndjson" });
@@ -100,12 +99,12 @@ export class Operator {
     return response.body.trim().split("\n").map((line) => JSON.parse(line));
   }
 
-  /** A subscriber's token: for whatever is asked, or to read everything. */
+  /** A token that the server mints: for what the request names, or to read everything. */
   async token(request = { scopes: ["runtime.read_all"] }) {
     return (await this.did("/api/sync/token", request)).token;
   }
 
-  /** All events of a run, by its pages. */
+  /** All events of a run, read page by page. */
   async events(run) {
     const all = [];
     for (let after = 0; ;) {
@@ -116,7 +115,18 @@ export class Operator {
     }
   }
 
-  /** What the store holds of everything that appending may change. */
+  /** All events of the log, read page by page. */
+  async log() {
+    const all = [];
+    for (let query = ""; ;) {
+      const page = await this.read(`/api/events?limit=200${query}`);
+      all.push(...page.items);
+      if (!page.has_more) return all;
+      query = `&after_cursor=${page.next_cursor}`;
+    }
+  }
+
+  /** The number of rows in each table that an append may change. */
   stored() {
     return sql(this.data, "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM entities), " +
       "(SELECT count(*) FROM sync_stream_events), (SELECT count(*) FROM sync_topic_sequences)");
@@ -127,11 +137,14 @@ export class Operator {
   }
 }
 
-export function sql(data, query) {
-  return execFileSync("sqlite3", ["-readonly", `file:${join(data, "khala.db")}?mode=ro`, query], { encoding: "utf8" }).trim();
+/** The body of an answer as text. */
+export async function textOf(response) {
+  const pieces = [];
+  for await (const piece of response) pieces.push(Buffer.from(piece));
+  return Buffer.concat(pieces).toString("utf8");
 }
 
-/** A server on a data folder, and the operator to go with it. */
+/** Starts a server on a data folder and answers its operator. */
 export async function operate(t, { settings = {}, data = folder(t), args = [], ...rest } = {}) {
   const server = await serve(t, { args: ["--data-dir", data, ...args], settings: { ...UNHURRIED, ...settings }, ...rest });
   const operator = new Operator(server, data);
@@ -139,7 +152,15 @@ export async function operate(t, { settings = {}, data = folder(t), args = [], .
   return operator;
 }
 
-/** The one error body, and nothing stored. */
+/** Starts a server and creates a run on it that has so many events. */
+export async function operateRun(t, { count = 1, run_id = "a", owner_user_id, ...options } = {}) {
+  const operator = await operate(t, options);
+  await operator.did("runs", { run_id, owner_user_id }, 201);
+  if (count > 1) await operator.batch(events(count - 1, { run_id }));
+  return operator;
+}
+
+/** Checks that the request is refused with that error, and that nothing was stored. */
 export async function refused(operator, ask, status, code) {
   const before = operator.stored();
   const response = await ask();

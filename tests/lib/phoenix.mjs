@@ -1,13 +1,13 @@
-// The unmodified Phoenix client over the unmodified ws, wrapped so that a test can wait for what
-// it is pushed; and a follower that checks the one rule of delivery while it reads.
+// The npm Phoenix client over the npm ws, both unmodified. A test can wait for pushes, and every
+// batch is checked while it is read: batches of a topic continue each other.
 import assert from "node:assert/strict";
 import { Socket } from "phoenix";
 import WebSocket from "ws";
-import { within } from "./khala.mjs";
+import { Watched, within } from "./wait.mjs";
 
 export const PUSHES = ["sync:update_batch", "sync:snapshot", "sync:frame", "sync:heartbeat", "sync:error"];
 
-/** What a client of one topic saw: its batches must continue each other. */
+/** The batches that a client received of one topic. Each must begin where the last one ended. */
 export class Run {
   updates = [];
   completes = 0;
@@ -15,7 +15,7 @@ export class Run {
   head = 0;
 
   take(batch) {
-    if (this.at !== null) assert.equal(batch.after, this.at, `a batch of ${batch.topic} begins behind ${batch.after}`);
+    if (this.at !== null) assert.equal(batch.after, this.at, `a batch of ${batch.topic} begins after ${batch.after}`);
     assert.ok(batch.through >= batch.after);
     this.at = batch.through;
     this.head = batch.head_watermarks[0].watermark;
@@ -28,22 +28,23 @@ export class Run {
   }
 }
 
-export class Client {
+/** A client of the channel sync:v1. */
+export class Client extends Watched {
   pushes = [];
   runs = new Map();
   closes = [];
   opened = 0;
-  #watchers = new Set();
   #problem = null;
 
-  /** A socket that is open and has joined. */
+  /** Opens a socket and joins the channel. */
   static async join(operator, options = {}) {
     const client = new Client(operator, options);
     await client.joined(options.payload);
     return client;
   }
 
-  constructor(operator, { transport = WebSocket, heartbeatIntervalMs = 30_000, path = "/socket", channel = "sync:v1" } = {}) {
+  constructor(operator, { transport = WebSocket, heartbeatIntervalMs = 30_000, params = {}, path = "/socket", channel = "sync:v1" } = {}) {
+    super();
     const { host, port, ca } = operator.server;
     const trusting = class extends transport {
       constructor(url, protocols) {
@@ -51,7 +52,7 @@ export class Client {
       }
     };
     this.socket = new Socket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, {
-      transport: ca ? trusting : transport, heartbeatIntervalMs, params: () => ({ token: operator.reader }),
+      transport: ca ? trusting : transport, heartbeatIntervalMs, params: () => ({ token: operator.reader, ...params }),
       reconnectAfterMs: () => 10, rejoinAfterMs: () => 10,
     });
     this.socket.onOpen(() => this.#did(() => { this.opened++; }));
@@ -69,7 +70,7 @@ export class Client {
     } catch (error) {
       this.#problem ??= error;
     }
-    for (const watcher of [...this.#watchers]) watcher();
+    this.changed();
   }
 
   #pushed(event, payload) {
@@ -79,6 +80,7 @@ export class Client {
     this.runs.get(payload.topic).take(payload);
   }
 
+  /** Joins the channel and answers the reply; rejects with its body when the server refuses. */
   async joined(payload) {
     this.payload = payload;
     const answer = new Promise((resolve, reject) => {
@@ -89,7 +91,7 @@ export class Client {
     return this.welcome;
   }
 
-  /** Sends an event and answers {status, response}. */
+  /** Sends an event and answers the reply as {status, response}. */
   ask(event, payload) {
     const answer = new Promise((resolve) => {
       const push = this.channel.push(event, payload);
@@ -98,12 +100,14 @@ export class Client {
     return within(answer, `the reply to ${event}`);
   }
 
+  /** Subscribes, which must succeed. */
   async subscribe(payload) {
     const { status, response } = await this.ask("sync:subscribe", payload);
     assert.equal(status, "ok", JSON.stringify(response));
     return response;
   }
 
+  /** Sends an event that must be refused, and answers the error. */
   async refused(event, payload) {
     const { status, response } = await this.ask(event, payload);
     assert.equal(status, "error", JSON.stringify(response));
@@ -114,32 +118,29 @@ export class Client {
     await within(new Promise((resolve) => this.channel.leave().receive("ok", resolve)), "the reply to a leave");
   }
 
+  /** The batches received of a topic. */
   run(topic) {
     return this.runs.get(topic) ?? new Run();
   }
 
-  /** Forgets what it saw of a topic, as a client that begins anew does. */
+  /** Forgets the batches of a topic, so that the next may begin anywhere. */
   forget(topic) {
     this.runs.delete(topic);
   }
 
+  /** The payloads of the pushes of one event. */
   of(event) {
     return this.pushes.filter((one) => one.event === event).map((one) => one.payload);
   }
 
   until(ready, what) {
-    let watcher;
-    const done = new Promise((resolve, reject) => {
-      watcher = () => {
-        if (this.#problem) reject(this.#problem);
-        else if (ready(this)) resolve();
-      };
-      this.#watchers.add(watcher);
-      watcher();
-    });
-    return within(done, what).finally(() => this.#watchers.delete(watcher));
+    return super.until(() => {
+      if (this.#problem) throw this.#problem;
+      return ready(this);
+    }, what);
   }
 
+  /** Waits until the batches of the topic end at that sequence. */
   reached(topic, seq) {
     return this.until(() => this.run(topic).at === seq, `${topic} at ${seq}`);
   }

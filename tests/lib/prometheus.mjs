@@ -1,5 +1,5 @@
-// Prometheus' text format, read as strictly as promtool does: what is merely tolerated by a scraper
-// is a failure here.
+// A strict reader of Prometheus' text format: it fails on everything that promtool reports, and on
+// some things that a scraper tolerates.
 import assert from "node:assert/strict";
 
 const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
@@ -12,7 +12,7 @@ function number(text) {
   return Number(text);
 }
 
-/** {a="b",c="d"} from its first brace on: the labels, and what follows. */
+/** Reads {a="b",c="d"} and answers the labels and the text after them. */
 function readLabels(text) {
   const labels = new Map();
   let rest = text.slice(1);
@@ -72,7 +72,7 @@ const SMALL_UNITS = /^(milli|micro|nano|kilo|mega|giga|kibi|mebi|gibi)(seconds|b
 const OTHER_UNITS = ["minutes", "minute", "hours", "hour", "days", "day", "weeks", "week", "percent", "bits", "celcius", "fahrenheit",
   "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
 
-/** What promtool says of names: words, units and what belongs to one kind only. */
+/** Checks a name as promtool does: its words, its unit and the suffixes of its kind. */
 function checkName(name, kind) {
   assert.match(name, /^[a-z0-9_]+$/, `${name}: lower case, no colons`);
   assert.equal(name.endsWith("_total"), kind === "counter", `${name} is a ${kind}`);
@@ -100,7 +100,7 @@ function checkFamily(family) {
   }
 }
 
-/** The families by name, each {name, kind, help, samples}; get(name, labels) is one value, or 0. */
+/** Reads an exposition. The families are {name, kind, help, samples}; get(name, labels) is one value, or 0. */
 export function parseMetrics(text) {
   const families = new Map();
   const seen = new Set();
@@ -137,7 +137,7 @@ export function parseMetrics(text) {
   return {
     families,
     series: seen,
-    /** The sum of a sample's series that have these labels. */
+    /** The sum of the series of a sample that have these labels. */
     get(name, wanted = {}) {
       const of = families.get(name) ?? families.get(name.replace(/_(bucket|sum|count)$/, ""));
       assert.ok(of, `there is a family ${name}`);
@@ -146,4 +146,12 @@ export function parseMetrics(text) {
         .reduce((sum, sample) => sum + sample.value, 0);
     },
   };
+}
+
+/** Reads /metrics of a server; text is the exposition itself. */
+export async function scrape(operator) {
+  const { status, headers, body } = await operator.get("/metrics");
+  assert.equal(status, 200, body);
+  assert.equal(headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+  return Object.assign(parseMetrics(body), { text: body });
 }

@@ -1,11 +1,11 @@
-// Prometheus' own opinion of an exposition; scripts/setup fetches the tool.
+// The check of an exposition by Prometheus' own tool, which scripts/setup fetches.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 const FETCHED = fileURLToPath(new URL("../../build/tools", import.meta.url));
 
-/** What promtool finds in it; "" when that is nothing. */
+/** The findings of promtool; "" when there are none. */
 export function promtool(text) {
   const done = spawnSync("promtool", ["check", "metrics"], {
     input: text, encoding: "utf8", env: { PATH: `${process.env.PATH}:${FETCHED}` },

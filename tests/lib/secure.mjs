@@ -1,4 +1,4 @@
-// Imported before a suite: every server it starts speaks TLS, and every client of the tests does.
+// Import this before a suite: every server and every client of that suite then uses TLS.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
-// Chance that can be had again: what one seed gives, it gives each time.
+// Random numbers that repeat: the same seed gives the same sequence.
 
-/** The mulberry32 sequence of a seed, and the questions tests ask of it. */
+/** The mulberry32 sequence of a seed: a fraction, a number below, one of a list, some of a list. */
 export function seeded(seed) {
   let state = seed >>> 0;
   const random = () => {

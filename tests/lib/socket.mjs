@@ -1,14 +1,20 @@
-// A WebSocket by the npm client nobody here wrote: its messages as JSON, its close, and what to
-// wait for.
+// A WebSocket of the npm client ws: its messages as JSON, its pings and its close.
+import { randomUUID } from "node:crypto";
 import WebSocket from "ws";
-import { within } from "./khala.mjs";
+import { AUDIT_SOCKET } from "./paths.mjs";
+import { Watched, within } from "./wait.mjs";
 
-export class Socket {
+/** The first message of an audit socket, which brings its token as the capability. */
+export function auditInit(capability, more = {}) {
+  return { type: "init", version: 1, capability, nonce: randomUUID(), ts: Date.now(), ...more };
+}
+
+export class Socket extends Watched {
   messages = [];
   pings = 0;
   closed = null; // {code, reason}
-  #watchers = new Set();
 
+  /** Opens a socket, which is closed with the server; rejects with the answer of a refusal. */
   static async open(operator, path, options = {}) {
     const socket = new Socket();
     const { host, port, ca } = operator.server;
@@ -34,35 +40,46 @@ export class Socket {
     return socket;
   }
 
+  /** Opens a socket that the server must refuse, and answers {status, headers, body}. */
+  static async refused(operator, path, options) {
+    let socket;
+    try {
+      socket = await Socket.open(operator, path, options);
+    } catch (error) {
+      if (error.status === undefined) throw error;
+      return error;
+    }
+    socket.close();
+    throw new Error(`${path} is open to a client that the server should refuse`);
+  }
+
+  /** Opens an audit socket and sends its first message. */
+  static async audit(operator, capability = operator.reader, more = {}, { path = AUDIT_SOCKET, ...options } = {}) {
+    const socket = await Socket.open(operator, path, options);
+    socket.say(auditInit(capability, more));
+    return socket;
+  }
+
   #grew(change) {
     change();
-    for (const watcher of [...this.#watchers]) watcher();
+    this.changed();
   }
 
-  until(ready, what) {
-    let watcher;
-    const done = new Promise((resolve, reject) => {
-      watcher = () => {
-        if (ready(this)) resolve();
-        else if (this.closed) {
-          reject(new Error(`closed ${JSON.stringify(this.closed)} before ${what}: ${JSON.stringify(this.messages.slice(-3)).slice(0, 400)}`));
-        }
-      };
-      this.#watchers.add(watcher);
-      watcher();
-    });
-    return within(done, what).finally(() => this.#watchers.delete(watcher));
+  failure(what) {
+    return this.closed && new Error(`closed ${JSON.stringify(this.closed)} before ${what}: ${JSON.stringify(this.messages.slice(-3)).slice(0, 400)}`);
   }
 
+  /** The messages of one type. */
   of(type) {
     return this.messages.filter((one) => one.type === type);
   }
 
+  /** Sends a value as JSON, or a text as it is. */
   say(message) {
     this.ws.send(typeof message === "string" ? message : JSON.stringify(message));
   }
 
-  /** Stops reading, as a peer that hangs does. */
+  /** Stops reading, as a client that hangs does. */
   pause() {
     this.ws.pause();
   }
@@ -74,41 +91,4 @@ export class Socket {
   close() {
     this.ws.terminate();
   }
-}
-
-/** The handshake as bytes, for peers without manners. */
-export function handshake(path, headers = {}) {
-  const lines = Object.entries({ Host: "x", Upgrade: "websocket", Connection: "Upgrade",
-    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13", ...headers });
-  return `GET ${path} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`;
-}
-
-/** A client's frame; masked unless told otherwise. */
-export function frame(opcode, payload, { fin = true, masked = true, size = null } = {}) {
-  const data = Buffer.from(payload);
-  const claimed = size ?? data.length;
-  const head = claimed < 126 ? [claimed] : claimed < 65536 ? [126, claimed >> 8, claimed & 255]
-    : [127, ...new Uint8Array(new BigUint64Array([BigInt(claimed)]).buffer).reverse()];
-  head[0] |= masked ? 128 : 0;
-  const mask = masked ? Buffer.from([1, 2, 3, 4]) : Buffer.alloc(0);
-  if (masked) for (let i = 0; i < data.length; i++) data[i] ^= mask[i % 4];
-  return Buffer.concat([Buffer.from([(fin ? 128 : 0) | opcode, ...head]), mask, data]);
-}
-
-/** The close code at the end of the server's bytes, which may hold other frames before. */
-export function closeCode(bytes) {
-  let data = Buffer.from(bytes, "latin1");
-  const head = data.indexOf("\r\n\r\n");
-  if (data.subarray(0, 4).toString() === "HTTP") data = data.subarray(head + 4);
-  let code = null;
-  for (let at = 0; at + 2 <= data.length;) {
-    const opcode = data[at] & 15;
-    let size = data[at + 1] & 127;
-    let body = at + 2;
-    if (size === 126) [size, body] = [data.readUInt16BE(at + 2), at + 4];
-    else if (size === 127) [size, body] = [Number(data.readBigUInt64BE(at + 2)), at + 10];
-    if (opcode === 8) code = size >= 2 ? data.readUInt16BE(body) : 1005;
-    at = body + size;
-  }
-  return code;
 }

@@ -1,25 +1,25 @@
-// An event stream as the WHATWG rules read it, over a raw HTTP response: events, ids, retry,
-// comments. It can stop reading, as a peer that hangs does.
+// A client of event streams that follows the WHATWG rules over a plain HTTP response: events, ids,
+// retry times and comments.
 import http from "node:http";
 import https from "node:https";
-import { within } from "./khala.mjs";
+import { Watched, within } from "./wait.mjs";
 
-export class Stream {
+export class Stream extends Watched {
   events = [];
   comments = 0;
   retry = null;
-  retries = 0; // how often that was said
+  retries = 0; // how many retry fields came
   lastId = "";
-
-  // The position an id names: "seq@epoch".
-  get lastSeq() {
-    return Number(this.lastId.split("@")[0]);
-  }
   ended = false;
   #rest = "";
   #event = { type: "", data: [] };
-  #watchers = new Set();
 
+  /** The sequence in the last id, which is "seq@epoch". */
+  get lastSeq() {
+    return Number(this.lastId.split("@")[0]);
+  }
+
+  /** Opens a stream, which is closed with the server; status tells whether the server accepted it. */
   static async open(operator, path, headers = {}) {
     const stream = new Stream();
     const { host, port, ca } = operator.server;
@@ -32,6 +32,7 @@ export class Stream {
     stream.status = stream.response.statusCode;
     stream.headers = stream.response.headers;
     stream.response.setEncoding("utf8");
+    if (stream.status !== 200) stream.refusal = "";
     stream.response.on("data", (text) => stream.#take(text));
     stream.response.on("end", () => stream.#end());
     stream.response.on("error", () => stream.#end());
@@ -42,18 +43,18 @@ export class Stream {
 
   #end() {
     this.ended = true;
-    this.#tell();
-  }
-
-  #tell() {
-    for (const watcher of [...this.#watchers]) watcher();
+    this.changed();
   }
 
   #take(text) {
+    if (this.refusal !== undefined) {
+      this.refusal += text;
+      return;
+    }
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop();
     for (const line of lines) this.#line(line);
-    this.#tell();
+    this.changed();
   }
 
   #line(line) {
@@ -77,19 +78,17 @@ export class Stream {
     else if (field === "retry") [this.retry, this.retries] = [Number(value), this.retries + 1];
   }
 
-  until(ready, what) {
-    let watcher;
-    const done = new Promise((resolve, reject) => {
-      watcher = () => {
-        if (ready(this)) resolve();
-        else if (this.ended) reject(new Error(`the stream ended before ${what}`));
-      };
-      this.#watchers.add(watcher);
-      watcher();
-    });
-    return within(done, what).finally(() => this.#watchers.delete(watcher));
+  failure(what) {
+    return this.ended && new Error(`the stream ended before ${what}`);
   }
 
+  /** The status of a stream that was refused, and the reason code of its error. */
+  async refused() {
+    await this.until((one) => one.ended, "the end of a refusal");
+    return [this.status, JSON.parse(this.refusal).reason_code];
+  }
+
+  /** The events without a type of their own. */
   get messages() {
     return this.events.filter((event) => event.type === "message");
   }

@@ -1,4 +1,4 @@
-// Certificates made by openssl for one test run: an authority and what it issues.
+// Certificates that openssl makes for one test: an authority and the certificates it issues.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -26,19 +26,19 @@ export class Authority {
       "-keyout", this.#path(name, "key"), "-out", this.#path(name, "pem"), ...args);
   }
 
-  /** A certificate for this machine; the paths of it and of its key. */
+  /** Issues a certificate for this machine, and answers the paths of the certificate and its key. */
   issue(name, { days = 30, names = NAMES } = {}) {
     this.#make(name, ["-subj", `/CN=${name}`, "-days", String(days), "-addext", names,
       "-addext", "basicConstraints=critical,CA:FALSE", "-CA", this.file, "-CAkey", this.#path("authority", "key")]);
     return { certificate: this.#path(name, "pem"), key: this.#path(name, "key") };
   }
 
-  /** The settings of a server that uses it. */
+  /** The settings of a server with that certificate. */
   static settings({ certificate, key }) {
     return { KHALA_TLS_CERT_FILE: certificate, KHALA_TLS_KEY_FILE: key };
   }
 
-  /** Puts one pair in the other's place. */
+  /** Overwrites one pair of files with another. */
   static replace(pair, by) {
     writeFileSync(pair.certificate, readFileSync(by.certificate));
     writeFileSync(pair.key, readFileSync(by.key));

@@ -1,0 +1,64 @@
+// The SQLite store behind the server: what tests read from it and change in it directly.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { join } from "node:path";
+import { folder, run } from "./khala.mjs";
+import { once, within } from "./wait.mjs";
+
+const file = (data) => join(data, "khala.db");
+
+/** The answer of a query, as the sqlite3 shell prints it. */
+export function sql(data, query) {
+  return execFileSync("sqlite3", ["-readonly", `file:${file(data)}?mode=ro`, query], { encoding: "utf8", maxBuffer: 1 << 28 }).trim();
+}
+
+/** The rows of a query as objects. */
+export function sqlRows(data, query) {
+  const text = execFileSync("sqlite3", ["-readonly", "-json", file(data), query], { encoding: "utf8", maxBuffer: 1 << 28 });
+  return text ? JSON.parse(text) : [];
+}
+
+/** Runs statements that change the store; a server may be running on it. */
+export function alter(data, statements) {
+  execFileSync("sqlite3", ["-cmd", ".timeout 10000", file(data), statements]);
+}
+
+/** A data folder with so many run summaries, made without a server; ten users own them in turn. */
+export function storeWithSummaries(t, count, owner = "'u' || (i % 10)") {
+  const data = folder(t);
+  assert.equal(run(["migrate", "--data-dir", data]).code, 0);
+  const numbers = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})`;
+  alter(data, `BEGIN;
+    ${numbers} INSERT INTO entities (ref, kind, id, owner_user_id, status, created_at)
+      SELECT i + 1, 0, 'r' || i, ${owner}, 'running', 1 FROM n;
+    ${numbers} INSERT INTO sync_run_summaries (entity_ref, doc_key, doc_version, payload_hash, payload)
+      SELECT i + 1, 'runtime/run_summary:r' || i, 1, zeroblob(32),
+        '{"run_id":"r' || i || '","text":"' || hex(zeroblob(250)) || '"}' FROM n;
+    UPDATE sync_topic_sequences SET head_seq = ${count}, oldest_seq = ${count + 1} WHERE ref = 1;
+    COMMIT;`);
+  return data;
+}
+
+/** Opens a transaction in another process with these statements; the answer ends it. */
+async function transaction(t, data, statements) {
+  const shell = spawn("sqlite3", [file(data)], { stdio: ["pipe", "pipe", "inherit"] });
+  t.after(() => shell.kill("SIGKILL"));
+  const ended = new Promise((resolve) => shell.once("close", resolve));
+  const opened = once(shell.stdout, "data", "the transaction");
+  shell.stdin.write(`.bail on\n.timeout 10000\n${statements}\n`);
+  await opened;
+  return async () => {
+    shell.stdin.end("ROLLBACK;\n");
+    await within(ended, "the end of the transaction");
+  };
+}
+
+/** Keeps the server's writer waiting until the answer is called. */
+export function holdWriter(t, data) {
+  return transaction(t, data, "BEGIN IMMEDIATE; SELECT 'held';");
+}
+
+/** Keeps a read of the store open until the answer is called. */
+export function holdReader(t, data) {
+  return transaction(t, data, "BEGIN; SELECT count(*) FROM events;");
+}
