@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "authority/apply.h"
 #include "authority/projection.h"
+#include "authority/rules/apply.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "authority/topics.h"
 #include "base/limits.h"
 #include "base/map.h"
 #include "topic/topic_name.h"

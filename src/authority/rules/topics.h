@@ -2,8 +2,8 @@
  * Writer's thread. Texts are the group's. The statuses of the specification.
  * A topic comes to be with its first event, together with its stream id, which no other topic has.
  */
-#ifndef AUTHORITY_TOPICS_H
-#define AUTHORITY_TOPICS_H
+#ifndef AUTHORITY_RULES_TOPICS_H
+#define AUTHORITY_RULES_TOPICS_H
 
 #include "authority/ledger.h"
 

@@ -1,4 +1,4 @@
-#include "authority/conditions.h"
+#include "authority/rules/conditions.h"
 
 #include "wire/json.h"
 

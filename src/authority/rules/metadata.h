@@ -3,8 +3,8 @@
  * Any thread. The result goes to the caller's buffer, all or nothing.
  * STATUS_INTERNAL_ERROR when the base is not what it should be; the buffer's own errors.
  * Canonical in, canonical out; the cost is the size of both. */
-#ifndef AUTHORITY_METADATA_H
-#define AUTHORITY_METADATA_H
+#ifndef AUTHORITY_RULES_METADATA_H
+#define AUTHORITY_RULES_METADATA_H
 
 #include "base/buffer.h"
 

@@ -1,10 +1,10 @@
-#include "authority/apply.h"
+#include "authority/rules/apply.h"
 
 #include <assert.h>
 
-#include "authority/runs.h"
-#include "authority/topics.h"
-#include "authority/workers.h"
+#include "authority/rules/runs.h"
+#include "authority/rules/topics.h"
+#include "authority/rules/workers.h"
 
 static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
     assert((unsigned)draft->request->kind < APPEND_KIND_COUNT);

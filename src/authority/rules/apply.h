@@ -3,8 +3,8 @@
  * The status of the request is the answer: a request that is refused does not fail the others.
  * Requests are applied in the order in which ledger_gather got them, each exactly once.
  * Makes no call to the store. */
-#ifndef AUTHORITY_APPLY_H
-#define AUTHORITY_APPLY_H
+#ifndef AUTHORITY_RULES_APPLY_H
+#define AUTHORITY_RULES_APPLY_H
 
 #include "authority/ledger.h"
 

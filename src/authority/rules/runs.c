@@ -1,8 +1,8 @@
-#include "authority/runs.h"
+#include "authority/rules/runs.h"
 
 #include <assert.h>
 
-#include "authority/conditions.h"
+#include "authority/rules/conditions.h"
 #include "authority/run_state.h"
 #include "wire/object_writer.h"
 

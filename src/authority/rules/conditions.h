@@ -3,8 +3,8 @@
  * The statuses of the specification; the store's for a lookup that failed.
  * Events of the batch under way count before those that the prefetch found.
  * A repeated request is answered with the event that the first one appended. */
-#ifndef AUTHORITY_CONDITIONS_H
-#define AUTHORITY_CONDITIONS_H
+#ifndef AUTHORITY_RULES_CONDITIONS_H
+#define AUTHORITY_RULES_CONDITIONS_H
 
 #include "authority/ledger.h"
 

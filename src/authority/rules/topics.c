@@ -1,8 +1,8 @@
-#include "authority/topics.h"
+#include "authority/rules/topics.h"
 
 #include <assert.h>
 
-#include "authority/conditions.h"
+#include "authority/rules/conditions.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 

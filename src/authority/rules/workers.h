@@ -2,8 +2,8 @@
  * Writer's thread. Texts are the group's. The statuses of the specification.
  * worker.registered, worker.heartbeat and worker.status_changed hold all that changes a worker, so
  * that the log alone rebuilds it. */
-#ifndef AUTHORITY_WORKERS_H
-#define AUTHORITY_WORKERS_H
+#ifndef AUTHORITY_RULES_WORKERS_H
+#define AUTHORITY_RULES_WORKERS_H
 
 #include "authority/ledger.h"
 

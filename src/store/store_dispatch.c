@@ -1,3 +1,4 @@
+/* Each call of store.h, passed on to the engine of its store or session. */
 #include "store/store.h"
 
 #include <assert.h>

@@ -1,9 +1,9 @@
-#include "authority/workers.h"
+#include "authority/rules/workers.h"
 
 #include <assert.h>
 
-#include "authority/conditions.h"
-#include "authority/metadata.h"
+#include "authority/rules/conditions.h"
+#include "authority/rules/metadata.h"
 #include "authority/worker_state.h"
 #include "wire/object_writer.h"
 
