@@ -357,9 +357,11 @@ MUST_CHECK enum status store_load_checkpoint(struct store_session *session, enum
                                              uint64_t entity_ref, struct arena *arena,
                                              struct store_checkpoint *checkpoint);
 
-/* Walks: rows in order until the limit or until the callback answers other than STATUS_OK, which
- * the walk then answers too. A walk shows the store as it was when it began; a callback may use the
- * session, but not for the same walk. */
+/* Walks: rows in order until the limit, or until the callback returns a status other than
+ * STATUS_OK, which the walk then returns. All rows show the store as it was when the walk began.
+ * The engine fetches a page of rows, of bounded memory, before the callback sees the first of them.
+ * So a callback may read with the session; it may not begin the same kind of walk, and not write.
+ * Rows before one that is damaged are still delivered. */
 typedef enum status store_event_cb(void *user, const struct store_event *event);
 typedef enum status store_entity_cb(void *user, const struct store_entity *entity);
 typedef enum status store_topic_cb(void *user, const struct store_topic *topic);

@@ -212,6 +212,13 @@ MUST_CHECK bool sqlite_row_checkpoint(sqlite3_stmt *statement, enum document_kin
 MUST_CHECK bool sqlite_row_journal(sqlite3_stmt *statement, struct store_journal_row *row);
 MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *drift);
 
+/* Copies of texts, in the arena; false when there is no room. Absent texts stay absent. */
+MUST_CHECK bool sqlite_keep(struct arena *arena, struct slice *text);
+MUST_CHECK bool sqlite_keep_owner(struct arena *arena, struct owner *owner);
+MUST_CHECK bool sqlite_keep_entity(struct arena *arena, struct store_entity *entity);
+/* Without the entity's id. */
+MUST_CHECK bool sqlite_keep_event(struct arena *arena, struct store_event *event);
+
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
 /* sqlite_commit.c */
@@ -262,8 +269,6 @@ enum status sqlite_put_revocations(struct store_session *base,
                                    uint64_t now_ms);
 enum status sqlite_use_once(struct store_session *base, enum single_use_kind kind, struct slice id,
                             uint64_t expires_at_ms, uint64_t now_ms);
-enum status sqlite_walk_revocations(struct store_session *base, uint64_t now_ms, void *user,
-                                    store_revocation_cb *callback);
 
 /* sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);
@@ -318,5 +323,7 @@ enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_re
                                 store_journal_cb *callback);
 enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                                store_drift_cb *callback);
+enum status sqlite_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
+                                    store_revocation_cb *callback);
 
 #endif

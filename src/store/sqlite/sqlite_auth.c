@@ -1,7 +1,5 @@
-/* Revocations, and what may be used once. Each write takes rows away that have expired, so that
- * the tables stay as small as what is in force; a few at a time, so that none has to wait long. */
-#include <assert.h>
-
+/* Revocations, and tokens and nonces that may be used once. Each write removes a bounded number of
+ * expired rows, so that the tables stay small and no write takes long. */
 #include "store/sqlite/sqlite.h"
 
 static enum status drop_expired(struct sqlite_session *session, enum statement_id id,
@@ -56,29 +54,4 @@ enum status sqlite_use_once(struct store_session *base, enum single_use_kind kin
         status = sqlite_run(session, statement);
     }
     return sqlite_end(session, status);
-}
-
-enum status sqlite_walk_revocations(struct store_session *base, uint64_t now_ms, void *user,
-                                    store_revocation_cb *callback) {
-    struct sqlite_session *session = sqlite_session_of(base);
-    sqlite3_stmt *statement = NULL;
-    enum status status = sqlite_statement(session, STATEMENT_WALK_REVOCATIONS, &statement);
-    if (status != STATUS_OK)
-        return status;
-    sqlite_bind_bound(statement, 1, now_ms);
-    while (status == STATUS_OK) {
-        status = sqlite_next(session, statement);
-        if (status != STATUS_OK)
-            break;
-        const struct store_revocation revocation = {
-            .kind = (enum revocation_kind)sqlite_number(statement, 0),
-            .id = sqlite_text(statement, 1),
-            .reason = sqlite_text(statement, 2),
-            .revoked_at_ms = sqlite_number(statement, 3),
-            .expires_at_ms = sqlite_number(statement, 4),
-        };
-        status = callback(user, &revocation);
-    }
-    sqlite3_reset(statement);
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }

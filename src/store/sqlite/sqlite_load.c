@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-/* Single rows: read, copied into the caller's arena, and the statement left at rest. */
+/* One row: read, copied into the caller's arena, and the statement reset. */
 struct load {
     struct sqlite_session *session;
     sqlite3_stmt *statement;
@@ -20,20 +20,8 @@ static enum status load_end(struct load *load, enum status status) {
     sqlite3_reset(load->statement);
     if (status == STATUS_OUT_OF_MEMORY)
         snprintf(load->session->error, sizeof(load->session->error),
-                 "a row does not fit into the memory set aside for it");
+                 "a row is larger than the memory reserved for it");
     return status;
-}
-
-static bool keep(struct arena *arena, struct slice *text) {
-    if (text->data == NULL)
-        return true;
-    *text = arena_copy(arena, *text);
-    return text->data != NULL;
-}
-
-static bool keep_owner(struct arena *arena, struct owner *owner) {
-    return keep(arena, &owner->user_id) && keep(arena, &owner->guest_scope) &&
-           keep(arena, &owner->org_id);
 }
 
 static enum status load_entity(struct load *load, struct store_entity *entity) {
@@ -42,12 +30,7 @@ static enum status load_entity(struct load *load, struct store_entity *entity) {
         return load_end(load, status);
     if (!sqlite_row_entity(load->statement, entity))
         return load_end(load, sqlite_damaged(load->session, "entity", entity->ref));
-    struct arena *arena = load->arena;
-    bool kept = keep(arena, &entity->id) && keep_owner(arena, &entity->owner) &&
-                keep(arena, &entity->status) && keep(arena, &entity->worker_id) &&
-                keep(arena, &entity->thread_id) && keep(arena, &entity->workspace_ref) &&
-                keep(arena, &entity->codex_home_ref) && keep(arena, &entity->adapter) &&
-                keep(arena, &entity->metadata);
+    bool kept = sqlite_keep_entity(load->arena, entity);
     return load_end(load, kept ? STATUS_OK : STATUS_OUT_OF_MEMORY);
 }
 
@@ -84,8 +67,7 @@ enum status sqlite_load_event(struct store_session *session, uint64_t log_id, st
         return load_end(&load, status);
     if (!sqlite_row_event(load.statement, 0, NULL, event))
         return load_end(&load, sqlite_damaged(load.session, "event", log_id));
-    bool kept = keep(arena, &event->entity_id) && keep(arena, &event->type) &&
-                keep(arena, &event->payload) && keep_owner(arena, &event->owner);
+    bool kept = sqlite_keep(arena, &event->entity_id) && sqlite_keep_event(arena, event);
     return load_end(&load, kept ? STATUS_OK : STATUS_OUT_OF_MEMORY);
 }
 
@@ -95,7 +77,8 @@ static enum status load_topic(struct load *load, struct slice text, struct store
     if (status != STATUS_OK)
         return load_end(load, status);
     sqlite_row_topic(load->statement, topic);
-    bool kept = keep(load->arena, &topic->name) && keep(load->arena, &topic->stream_id);
+    bool kept =
+        sqlite_keep(load->arena, &topic->name) && sqlite_keep(load->arena, &topic->stream_id);
     return load_end(load, kept ? STATUS_OK : STATUS_OUT_OF_MEMORY);
 }
 
@@ -127,7 +110,7 @@ enum status sqlite_load_document(struct store_session *session, enum document_ki
         return load_end(&load, status);
     if (!sqlite_row_document(load.statement, kind, document))
         return load_end(&load, sqlite_damaged(load.session, "the document of entity", entity_ref));
-    bool kept = keep(arena, &document->key) && keep(arena, &document->payload);
+    bool kept = sqlite_keep(arena, &document->key) && sqlite_keep(arena, &document->payload);
     return load_end(&load, kept ? STATUS_OK : STATUS_OUT_OF_MEMORY);
 }
 
@@ -146,7 +129,7 @@ enum status sqlite_load_checkpoint(struct store_session *session, enum document_
     if (!sqlite_row_checkpoint(load.statement, kind, checkpoint))
         return load_end(&load,
                         sqlite_damaged(load.session, "the checkpoint of entity", entity_ref));
-    bool kept =
-        keep(arena, &checkpoint->document_id) && keep(arena, &checkpoint->projection_version);
+    bool kept = sqlite_keep(arena, &checkpoint->document_id) &&
+                sqlite_keep(arena, &checkpoint->projection_version);
     return load_end(&load, kept ? STATUS_OK : STATUS_OUT_OF_MEMORY);
 }

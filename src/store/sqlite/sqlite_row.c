@@ -156,3 +156,30 @@ bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *drift) {
     };
     return row_projection(statement, 0, &drift->kind) && row_reason(statement, 3, &drift->reason);
 }
+
+/* ---- copies ---- */
+
+bool sqlite_keep(struct arena *arena, struct slice *text) {
+    if (text->data == NULL)
+        return true;
+    *text = arena_copy(arena, *text);
+    return text->data != NULL;
+}
+
+bool sqlite_keep_owner(struct arena *arena, struct owner *owner) {
+    return sqlite_keep(arena, &owner->user_id) && sqlite_keep(arena, &owner->guest_scope) &&
+           sqlite_keep(arena, &owner->org_id);
+}
+
+bool sqlite_keep_entity(struct arena *arena, struct store_entity *entity) {
+    return sqlite_keep(arena, &entity->id) && sqlite_keep_owner(arena, &entity->owner) &&
+           sqlite_keep(arena, &entity->status) && sqlite_keep(arena, &entity->worker_id) &&
+           sqlite_keep(arena, &entity->thread_id) && sqlite_keep(arena, &entity->workspace_ref) &&
+           sqlite_keep(arena, &entity->codex_home_ref) && sqlite_keep(arena, &entity->adapter) &&
+           sqlite_keep(arena, &entity->metadata);
+}
+
+bool sqlite_keep_event(struct arena *arena, struct store_event *event) {
+    return sqlite_keep(arena, &event->type) && sqlite_keep(arena, &event->payload) &&
+           sqlite_keep_owner(arena, &event->owner);
+}

@@ -1,9 +1,37 @@
+/* A walk fetches a page of rows, copies it, and then calls the callback for each row. So a callback
+ * may use the session, and sees rows that no later step of a statement can change. Between pages
+ * the statement stays active: all pages show the store as it was when the walk began. */
 #include "store/sqlite/sqlite.h"
 
-/* One walk: the rows of a statement, each read and handed to the caller by its kind's function. */
+#include <stdio.h>
+
+/* The first pages are small, since many callbacks stop early. */
+#define PAGE_ROWS_FIRST 4
+#define PAGE_ROWS_MAX   64
+/* A page ends with the row that exceeds this. */
+#define PAGE_BYTES_MAX ((size_t)256 << 10)
+/* One row alone may be larger than a page; no row is larger than this. */
+#define ARENA_BYTES_MAX ((size_t)64 << 20)
+
+struct journal_pair {
+    struct store_journal_row row;
+    struct store_event event;
+};
+
+union walk_row {
+    struct store_event event;
+    struct store_entity entity;
+    struct store_topic topic;
+    struct store_document document;
+    struct journal_pair journal;
+    struct store_drift drift;
+    struct store_revocation revocation;
+};
+
 struct walk {
     struct sqlite_session *session;
     sqlite3_stmt *statement;
+    struct arena page;
     enum document_kind document_kind;
     uint64_t last_seq; /* of an entity's events */
     struct sqlite_entity_name entity_name;
@@ -15,81 +43,157 @@ struct walk {
         store_document_cb *document;
         store_journal_cb *journal;
         store_drift_cb *drift;
+        store_revocation_cb *revocation;
     } callback;
 };
 
-typedef enum status walk_row_cb(struct walk *walk);
+/* Reads the statement's current row and copies its texts into the page. */
+typedef enum status walk_read_cb(struct walk *walk, union walk_row *row);
+typedef enum status walk_call_cb(struct walk *walk, const union walk_row *row);
 
-static enum status walk_rows(struct walk *walk, walk_row_cb *each) {
+static enum status kept(struct walk *walk, bool is_kept) {
+    if (is_kept)
+        return STATUS_OK;
+    snprintf(walk->session->error, sizeof(walk->session->error),
+             "a row is larger than the memory reserved for it");
+    return STATUS_OUT_OF_MEMORY;
+}
+
+/* Fills rows up to count_max. STATUS_NOT_FOUND: the walk is at its end. After any answer the first
+ * *count rows are good. */
+static enum status fetch_page(struct walk *walk, walk_read_cb *read, union walk_row *rows,
+                              size_t count_max, size_t *count) {
     enum status status = STATUS_OK;
-    while (status == STATUS_OK) {
+    *count = 0;
+    while (status == STATUS_OK && *count < count_max && walk->page.bytes_held < PAGE_BYTES_MAX) {
         status = sqlite_next(walk->session, walk->statement);
-        if (status == STATUS_NOT_FOUND) {
-            sqlite3_reset(walk->statement);
-            return STATUS_OK;
-        }
         if (status == STATUS_OK)
-            status = each(walk);
+            status = read(walk, &rows[*count]);
+        if (status == STATUS_OK)
+            (*count)++;
     }
-    sqlite3_reset(walk->statement);
     return status;
 }
 
-static enum status each_event(struct walk *walk) {
-    struct store_event event;
-    if (!sqlite_row_event(walk->statement, 0, NULL, &event))
-        return sqlite_damaged(walk->session, "event", event.log_id);
-    return walk->callback.event(walk->user, &event);
+static enum status walk_rows(struct walk *walk, walk_read_cb *read, walk_call_cb *call) {
+    union walk_row *rows = NULL;
+    size_t count_max = PAGE_ROWS_FIRST;
+    enum status fetched = STATUS_OK;
+    enum status status = STATUS_OK;
+    arena_init(&walk->page, ARENA_BYTES_MAX);
+    while (status == STATUS_OK && fetched == STATUS_OK) {
+        size_t count = 0;
+        arena_reset(&walk->page);
+        rows = arena_alloc(&walk->page, count_max * sizeof(*rows));
+        fetched = rows ? fetch_page(walk, read, rows, count_max, &count) : STATUS_OUT_OF_MEMORY;
+        for (size_t i = 0; status == STATUS_OK && i < count; i++)
+            status = call(walk, &rows[i]);
+        count_max = count_max < PAGE_ROWS_MAX ? count_max * 4 : PAGE_ROWS_MAX;
+    }
+    sqlite3_reset(walk->statement);
+    arena_release(&walk->page);
+    if (status != STATUS_OK)
+        return status;
+    return fetched == STATUS_NOT_FOUND ? STATUS_OK : fetched;
 }
 
-/* An entity's sequence has no gap: one in the rows is damage. */
-static enum status each_entity_event(struct walk *walk) {
-    struct store_event event;
-    if (!sqlite_row_event(walk->statement, 0, &walk->entity_name, &event) ||
-        !event.entity_id.data || event.seq != walk->last_seq + 1)
+static enum status read_event(struct walk *walk, union walk_row *row) {
+    struct store_event *event = &row->event;
+    if (!sqlite_row_event(walk->statement, 0, NULL, event))
+        return sqlite_damaged(walk->session, "event", event->log_id);
+    return kept(walk, sqlite_keep(&walk->page, &event->entity_id) &&
+                          sqlite_keep_event(&walk->page, event));
+}
+
+/* An entity's sequence has no gap: a gap in the rows is damage. */
+static enum status read_entity_event(struct walk *walk, union walk_row *row) {
+    struct store_event *event = &row->event;
+    if (!sqlite_row_event(walk->statement, 0, &walk->entity_name, event) ||
+        !event->entity_id.data || event->seq != walk->last_seq + 1)
         return sqlite_damaged(walk->session, "the entity's event", walk->last_seq + 1);
-    walk->last_seq = event.seq;
-    return walk->callback.event(walk->user, &event);
+    walk->last_seq = event->seq;
+    return kept(walk, sqlite_keep_event(&walk->page, event));
 }
 
-static enum status each_entity(struct walk *walk) {
-    struct store_entity entity;
-    if (!sqlite_row_entity(walk->statement, &entity))
-        return sqlite_damaged(walk->session, "entity", entity.ref);
-    return walk->callback.entity(walk->user, &entity);
+static enum status call_event(struct walk *walk, const union walk_row *row) {
+    return walk->callback.event(walk->user, &row->event);
 }
 
-static enum status each_topic(struct walk *walk) {
-    struct store_topic topic;
-    sqlite_row_topic(walk->statement, &topic);
-    return walk->callback.topic(walk->user, &topic);
+static enum status read_entity(struct walk *walk, union walk_row *row) {
+    if (!sqlite_row_entity(walk->statement, &row->entity))
+        return sqlite_damaged(walk->session, "entity", row->entity.ref);
+    return kept(walk, sqlite_keep_entity(&walk->page, &row->entity));
 }
 
-static enum status each_document(struct walk *walk) {
-    struct store_document document;
-    if (!sqlite_row_document(walk->statement, walk->document_kind, &document))
-        return sqlite_damaged(walk->session, "the document of entity", document.entity_ref);
-    document.owner = (struct owner){.user_id = sqlite_text(walk->statement, 5),
-                                    .guest_scope = sqlite_text(walk->statement, 6),
-                                    .org_id = sqlite_text(walk->statement, 7)};
-    return walk->callback.document(walk->user, &document);
+static enum status call_entity(struct walk *walk, const union walk_row *row) {
+    return walk->callback.entity(walk->user, &row->entity);
 }
 
-static enum status each_journal(struct walk *walk) {
-    struct store_journal_row row;
-    struct store_event event;
-    if (!sqlite_row_journal(walk->statement, &row))
-        return sqlite_damaged(walk->session, "journal row", row.seq);
-    if (!sqlite_row_event(walk->statement, SQLITE_STORE_JOURNAL_COLUMNS, NULL, &event))
-        return sqlite_damaged(walk->session, "event", row.log_id);
-    return walk->callback.journal(walk->user, &row, &event);
+static enum status read_topic(struct walk *walk, union walk_row *row) {
+    sqlite_row_topic(walk->statement, &row->topic);
+    return kept(walk, sqlite_keep(&walk->page, &row->topic.name) &&
+                          sqlite_keep(&walk->page, &row->topic.stream_id));
 }
 
-static enum status each_drift(struct walk *walk) {
-    struct store_drift drift;
-    if (!sqlite_row_drift(walk->statement, &drift))
-        return sqlite_damaged(walk->session, "the drift of entity", drift.entity_ref);
-    return walk->callback.drift(walk->user, &drift);
+static enum status call_topic(struct walk *walk, const union walk_row *row) {
+    return walk->callback.topic(walk->user, &row->topic);
+}
+
+static enum status read_document(struct walk *walk, union walk_row *row) {
+    struct store_document *document = &row->document;
+    if (!sqlite_row_document(walk->statement, walk->document_kind, document))
+        return sqlite_damaged(walk->session, "the document of entity", document->entity_ref);
+    document->owner = (struct owner){.user_id = sqlite_text(walk->statement, 5),
+                                     .guest_scope = sqlite_text(walk->statement, 6),
+                                     .org_id = sqlite_text(walk->statement, 7)};
+    return kept(walk, sqlite_keep(&walk->page, &document->key) &&
+                          sqlite_keep(&walk->page, &document->payload) &&
+                          sqlite_keep_owner(&walk->page, &document->owner));
+}
+
+static enum status call_document(struct walk *walk, const union walk_row *row) {
+    return walk->callback.document(walk->user, &row->document);
+}
+
+static enum status read_journal(struct walk *walk, union walk_row *row) {
+    struct journal_pair *pair = &row->journal;
+    if (!sqlite_row_journal(walk->statement, &pair->row))
+        return sqlite_damaged(walk->session, "journal row", pair->row.seq);
+    if (!sqlite_row_event(walk->statement, SQLITE_STORE_JOURNAL_COLUMNS, NULL, &pair->event))
+        return sqlite_damaged(walk->session, "event", pair->row.log_id);
+    return kept(walk, sqlite_keep(&walk->page, &pair->row.payload) &&
+                          sqlite_keep(&walk->page, &pair->event.entity_id) &&
+                          sqlite_keep_event(&walk->page, &pair->event));
+}
+
+static enum status call_journal(struct walk *walk, const union walk_row *row) {
+    return walk->callback.journal(walk->user, &row->journal.row, &row->journal.event);
+}
+
+static enum status read_drift(struct walk *walk, union walk_row *row) {
+    if (!sqlite_row_drift(walk->statement, &row->drift))
+        return sqlite_damaged(walk->session, "the drift of entity", row->drift.entity_ref);
+    return kept(walk, sqlite_keep(&walk->page, &row->drift.entity_id));
+}
+
+static enum status call_drift(struct walk *walk, const union walk_row *row) {
+    return walk->callback.drift(walk->user, &row->drift);
+}
+
+static enum status read_revocation(struct walk *walk, union walk_row *row) {
+    row->revocation = (struct store_revocation){
+        .kind = (enum revocation_kind)sqlite_number(walk->statement, 0),
+        .id = sqlite_text(walk->statement, 1),
+        .reason = sqlite_text(walk->statement, 2),
+        .revoked_at_ms = sqlite_number(walk->statement, 3),
+        .expires_at_ms = sqlite_number(walk->statement, 4),
+    };
+    return kept(walk, sqlite_keep(&walk->page, &row->revocation.id) &&
+                          sqlite_keep(&walk->page, &row->revocation.reason));
+}
+
+static enum status call_revocation(struct walk *walk, const union walk_row *row) {
+    return walk->callback.revocation(walk->user, &row->revocation);
 }
 
 static enum status walk_begin(struct walk *walk, struct store_session *session,
@@ -109,18 +213,18 @@ enum status sqlite_walk_entity_events(struct store_session *session, uint64_t en
         status = sqlite_statement(walk.session, STATEMENT_ENTITY_NAME, &name);
     if (status != STATUS_OK)
         return status;
-    /* The same for all rows: joined to each it would be a fifth of the walk. Its row is there, and
-     * the store as it was then, until the statement is reset. */
+    /* The same for all rows: a join with each row would be a fifth of the walk's cost. The name
+     * stays valid, and the store as it was, until this statement is reset. */
     sqlite_bind_bound(name, 1, entity_ref);
     status = sqlite_next(walk.session, name);
     if (status == STATUS_OK && !sqlite_row_entity_name(name, 0, &walk.entity_name))
         status = sqlite_damaged(walk.session, "entity", entity_ref);
-    /* Events of an entity that is not there are damage; without any, it is only not there. */
+    /* Events of an entity that does not exist are damage. Without events it just does not exist. */
     if (status == STATUS_OK || status == STATUS_NOT_FOUND) {
         sqlite_bind_bound(walk.statement, 1, entity_ref);
         sqlite_bind_bound(walk.statement, 2, after_seq);
         sqlite_bind_bound(walk.statement, 3, limit);
-        status = walk_rows(&walk, each_entity_event);
+        status = walk_rows(&walk, read_entity_event, call_event);
     }
     sqlite3_reset(name);
     return status;
@@ -134,7 +238,7 @@ enum status sqlite_walk_log(struct store_session *session, uint64_t after_log_id
         return status;
     sqlite_bind_bound(walk.statement, 1, after_log_id);
     sqlite_bind_bound(walk.statement, 2, limit);
-    return walk_rows(&walk, each_event);
+    return walk_rows(&walk, read_event, call_event);
 }
 
 enum status sqlite_walk_entities(struct store_session *session, enum entity_kind kind,
@@ -147,7 +251,7 @@ enum status sqlite_walk_entities(struct store_session *session, enum entity_kind
     sqlite_bind_number(walk.statement, 1, kind);
     sqlite_bind_bound(walk.statement, 2, after_ref);
     sqlite_bind_bound(walk.statement, 3, limit);
-    return walk_rows(&walk, each_entity);
+    return walk_rows(&walk, read_entity, call_entity);
 }
 
 enum status sqlite_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
@@ -158,7 +262,7 @@ enum status sqlite_walk_topics(struct store_session *session, uint64_t after_ref
         return status;
     sqlite_bind_bound(walk.statement, 1, after_ref);
     sqlite_bind_bound(walk.statement, 2, limit);
-    return walk_rows(&walk, each_topic);
+    return walk_rows(&walk, read_topic, call_topic);
 }
 
 enum status sqlite_walk_documents(struct store_session *session, enum document_kind kind,
@@ -171,7 +275,7 @@ enum status sqlite_walk_documents(struct store_session *session, enum document_k
         return status;
     sqlite_bind_bound(walk.statement, 1, after_ref);
     sqlite_bind_bound(walk.statement, 2, limit);
-    return walk_rows(&walk, each_document);
+    return walk_rows(&walk, read_document, call_document);
 }
 
 enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_ref,
@@ -184,7 +288,7 @@ enum status sqlite_walk_journal(struct store_session *session, uint64_t topic_re
     sqlite_bind_bound(walk.statement, 1, topic_ref);
     sqlite_bind_bound(walk.statement, 2, after_seq);
     sqlite_bind_bound(walk.statement, 3, limit);
-    return walk_rows(&walk, each_journal);
+    return walk_rows(&walk, read_journal, call_journal);
 }
 
 enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, void *user,
@@ -194,5 +298,15 @@ enum status sqlite_walk_drifts(struct store_session *session, uint64_t limit, vo
     if (status != STATUS_OK)
         return status;
     sqlite_bind_bound(walk.statement, 1, limit);
-    return walk_rows(&walk, each_drift);
+    return walk_rows(&walk, read_drift, call_drift);
+}
+
+enum status sqlite_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
+                                    store_revocation_cb *callback) {
+    struct walk walk = {.callback.revocation = callback};
+    enum status status = walk_begin(&walk, session, STATEMENT_WALK_REVOCATIONS, user);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_bound(walk.statement, 1, now_ms);
+    return walk_rows(&walk, read_revocation, call_revocation);
 }
