@@ -6,12 +6,14 @@
  * a run in one commit make one summary, so the bare loop writes as many summaries per event as the
  * server did. Both use WAL and synchronous=FULL on the same file system. Payloads have 256 bytes,
  * over 1000 runs. KHALA_BENCH_MEMORY_EVENTS=10000000 sets the length of the memory run (default
- * 1000000). */
+ * 1000000). --ids measures only batches with and without event ids of the client. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/uuid7.h"
 #include "harness.h"
 
 #define RUNS          1000
@@ -32,6 +34,7 @@ struct load {
     uint64_t left;  /* remaining requests */
     uint64_t run;   /* the next run, round robin, or a fixed one */
     bool one_run;
+    struct uuid7_generator *ids;  /* NULL: the server mints the event ids */
     struct buffer requests[1024]; /* one for each connection */
 };
 
@@ -41,6 +44,15 @@ static void payload_write(struct buffer *out) {
     /* {"pad":"…"} is PAYLOAD_BYTES long in all. */
     if (buffer_printf(out, "{\"pad\":\"%.*s\"}", PAYLOAD_BYTES - 10, pad) != STATUS_OK)
         bench_fail("out of memory");
+}
+
+/* As a client library mints it, with the time of its clock. */
+static void event_id_write(struct load *load, struct buffer *out) {
+    char text[UUID_TEXT_SIZE];
+    struct uuid id = uuid7_next(load->ids, clock_now().wall_ms);
+    uuid_format(&id, text);
+    if (buffer_printf(out, ",\"event_id\":\"%.*s\"", UUID_TEXT_SIZE, text) != STATUS_OK)
+        bench_fail("no memory");
 }
 
 static void body_write(struct load *load, struct buffer *body) {
@@ -54,6 +66,8 @@ static void body_write(struct load *load, struct buffer *body) {
             buffer_printf(body, "{\"event_type\":\"bench.step\",\"payload\":") != STATUS_OK)
             bench_fail("out of memory");
         payload_write(body);
+        if (load->ids)
+            event_id_write(load, body);
         if (buffer_append(body, "}\n", 2) != STATUS_OK)
             bench_fail("out of memory");
         load->run += !load->one_run;
@@ -100,13 +114,14 @@ static bool next_run(void *user, unsigned connection, struct slice *request) {
 
 /* Returns events per second. */
 static double append(const struct bench_server *server, unsigned connections, unsigned batch,
-                     uint64_t events, bool one_run) {
+                     uint64_t events, bool one_run, struct uuid7_generator *ids) {
     static struct load load;
     load.server = server;
     load.batch = batch;
     load.left = events / batch;
     load.one_run = one_run;
     load.run = 0;
+    load.ids = ids;
     double seconds = bench_drive(server, connections, &load, next_append);
     return (double)(events / batch * batch) / seconds;
 }
@@ -311,7 +326,7 @@ static void batches(const struct bench_server *server) {
         for (int round = 0; round < ROUNDS; round++) {
             uint64_t before = summaries_written(server);
             khala[round] =
-                append(server, rows[i].connections, rows[i].batch, rows[i].events, false);
+                append(server, rows[i].connections, rows[i].batch, rows[i].events, false, NULL);
             share = (double)(summaries_written(server) - before) / (double)rows[i].events;
             straight[round] = bare_append(&bare, rows[i].batch, rows[i].bare_events, share);
         }
@@ -325,8 +340,8 @@ static void batches(const struct bench_server *server) {
 static void group_commit(const struct bench_server *server) {
     double one[ROUNDS], many[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        one[round] = append(server, 1, 1, 2000, false);
-        many[round] = append(server, 64, 1, 20000, false);
+        one[round] = append(server, 1, 1, 2000, false, NULL);
+        many[round] = append(server, 64, 1, 20000, false, NULL);
     }
     printf("one append per request: 1 connection %.0f/s, 64 connections %.0f/s, ratio %.1f\n",
            median(one), median(many), median(many) / median(one));
@@ -336,16 +351,41 @@ static void group_commit(const struct bench_server *server) {
 static double tenth(const struct bench_server *server) {
     double rates[ROUNDS];
     for (int round = 0; round < ROUNDS; round++)
-        rates[round] = append(server, 1, 100, 3400, true);
+        rates[round] = append(server, 1, 100, 3400, true, NULL);
     return median(rates);
 }
 
 static void long_run(const struct bench_server *server) {
     double first = tenth(server);
-    append(server, 1, 100, 80000, true);
+    append(server, 1, 100, 80000, true, NULL);
     double last = tenth(server);
     printf("100000 events in one run: last tenth takes %.2f times the time of the first\n",
            first / last);
+}
+
+/* The same batches with and without event ids of the client, in turns. */
+static void supplied_ids(const struct bench_server *server) {
+    static const unsigned sizes[] = {64, 1024};
+    struct uuid7_generator generator;
+    if (uuid7_generator_init(&generator, NULL) != STATUS_OK)
+        bench_fail("no random bytes");
+    printf("batch  event_id  events/s  server CPU us/event\n");
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        double rates[2][ROUNDS], cpu_us[2][ROUNDS];
+        uint64_t events = sizes[i] == 64 ? 64000 : 204800;
+        for (int round = 0; round < 2 * ROUNDS; round++) {
+            bool is_supplied = round % 2 == 1;
+            double before = bench_cpu_seconds(server->pid);
+            rates[is_supplied][round / 2] =
+                append(server, 2, sizes[i], events, false, is_supplied ? &generator : NULL);
+            cpu_us[is_supplied][round / 2] =
+                (bench_cpu_seconds(server->pid) - before) * 1e6 / (double)events;
+        }
+        for (int supplied = 0; supplied < 2; supplied++)
+            printf("%5u  %8s  %8.0f  %19.1f\n", sizes[i], supplied ? "supplied" : "minted",
+                   median(rates[supplied]), median(cpu_us[supplied]));
+        fflush(stdout);
+    }
 }
 
 static void memory(const struct bench_server *server) {
@@ -353,7 +393,7 @@ static void memory(const struct bench_server *server) {
     uint64_t events = text ? strtoull(text, NULL, 10) : 1000000;
     uint64_t step_events = events / 10 / 1024 * 1024;
     for (int tenth = 1; tenth <= 10; tenth++) {
-        append(server, 4, 1024, step_events, false);
+        append(server, 4, 1024, step_events, false, NULL);
         if (tenth == 1 || tenth == 5 || tenth == 10)
             printf("resident memory after %llu more events: %.1f MiB\n",
                    (unsigned long long)step_events * (unsigned)tenth,
@@ -362,12 +402,19 @@ static void memory(const struct bench_server *server) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static struct bench_server server;
+    (void)argc;
     bench_server_start(&server);
     runs_create(&server);
-    append(&server, 1, 64, 6400, false);
+    if (bench_option(argv, "ids", 0)) {
+        supplied_ids(&server);
+        bench_server_stop(&server);
+        return 0;
+    }
+    append(&server, 1, 64, 6400, false, NULL);
     batches(&server);
+    supplied_ids(&server);
     group_commit(&server);
     long_run(&server);
     memory(&server);
