@@ -34,34 +34,12 @@ static struct {
 
 static const char *const level_names[] = {"debug", "info", "warn", "error", "off"};
 static const char *const level_columns[] = {"DEBUG", "INFO ", "WARN ", "ERROR"};
-static const char *const format_names[] = {"text", "json"};
-
 void log_configure(enum log_level level, enum log_format format, int fd) {
     sink.level = level;
     sink.format = format;
     sink.fd = fd;
     sink.lost_count = 0;
     sink.torn = false;
-}
-
-enum status log_level_parse(struct slice text, enum log_level *level) {
-    for (size_t i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
-        if (slice_equal(text, slice_of(level_names[i]))) {
-            *level = (enum log_level)i;
-            return STATUS_OK;
-        }
-    }
-    return STATUS_INVALID_CONFIG;
-}
-
-enum status log_format_parse(struct slice text, enum log_format *format) {
-    for (size_t i = 0; i < sizeof(format_names) / sizeof(format_names[0]); i++) {
-        if (slice_equal(text, slice_of(format_names[i]))) {
-            *format = (enum log_format)i;
-            return STATUS_OK;
-        }
-    }
-    return STATUS_INVALID_CONFIG;
 }
 
 /* All or nothing; what does not fit cuts the line there for good. */

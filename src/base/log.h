@@ -30,9 +30,6 @@ struct log_field {
 /* Call once, before threads start; until then: LOG_INFO, LOG_TEXT, standard error. A process
  * that logs into a pipe or socket ignores SIGPIPE, as any server does. */
 void log_configure(enum log_level level, enum log_format format, int fd);
-/* debug info warn error off, text json; anything else: STATUS_INVALID_CONFIG. */
-MUST_CHECK enum status log_level_parse(struct slice text, enum log_level *level);
-MUST_CHECK enum status log_format_parse(struct slice text, enum log_format *format);
 /* Whether a line of the level would be written: for fields that cost something to make. */
 bool log_wants(enum log_level level);
 /* Keeps errno, so that an error can be logged before it is looked at. Never log a secret: a

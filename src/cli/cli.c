@@ -18,6 +18,8 @@
 #define NUMBER_MAX  9007199254740991u
 #define HELP_COLUMN 28
 
+static int cli_help(int argc, char **argv);
+
 /* clang-format off */
 #define OPTIONS(...) (const struct cli_option_row[]){__VA_ARGS__, {NULL, NULL, NULL}}
 #define JSON_ROW     {"--json", NULL, "print JSON"}
@@ -404,7 +406,7 @@ static void print_options(const struct cli_command *command) {
     }
 }
 
-int cli_help(int argc, char **argv) {
+static int cli_help(int argc, char **argv) {
     if (!cli_options(&argc, argv, NULL, 0))
         return EXIT_CODE_USAGE;
     if (argc == 0) {

@@ -67,7 +67,6 @@ int cli_cursor(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_get(int argc, char **argv);
-int cli_help(int argc, char **argv);
 int cli_json(int argc, char **argv);
 int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);

@@ -18,13 +18,6 @@ struct remote_options {
     const char *ca_file;
 };
 
-/* Rows for cli_options. */
-#define REMOTE_OPTIONS(options)                                                                    \
-    {"--url", NULL, &(options)->url}, {"--key", NULL, &(options)->key},                            \
-        {"--data-dir", NULL, &(options)->data_dir}, {                                              \
-        "--ca", NULL, &(options)->ca_file                                                          \
-    }
-
 #define REMOTE_URL_BYTES_MAX 512
 /* --url, KHALA_URL, or the server that these very settings would start; bound is memory for it. */
 const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]);

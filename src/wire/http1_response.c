@@ -72,11 +72,7 @@ enum status http1_chunk_end(struct buffer *buffer) {
     return buffer_append_slice(buffer, SLICE("0\r\n\r\n"));
 }
 
-enum status http1_response_continue(struct buffer *buffer) {
-    return buffer_append_slice(buffer, SLICE("HTTP/1.1 100 Continue\r\n\r\n"));
-}
-
-bool http1_status_has_body(unsigned http_status) {
+static bool status_has_body(unsigned http_status) {
     return http_status >= 200 && http_status != 204 && http_status != 304;
 }
 
@@ -89,7 +85,7 @@ static enum status write_head(struct buffer *buffer, const struct http1_response
             http1_response_header(buffer, response->headers[i].name, response->headers[i].value);
     if (status != STATUS_OK)
         return status;
-    if (!http1_status_has_body(response->http_status))
+    if (!status_has_body(response->http_status))
         return http1_response_end_bare(buffer);
     if (response->content_type.size > 0)
         status = http1_response_header(buffer, SLICE("Content-Type"), response->content_type);
@@ -101,7 +97,7 @@ static enum status write_head(struct buffer *buffer, const struct http1_response
 enum status http1_response_write(struct buffer *buffer, const struct http1_response *response) {
     size_t size_before = buffer->size;
     enum status status = write_head(buffer, response);
-    if (status == STATUS_OK && http1_status_has_body(response->http_status) && !response->to_head)
+    if (status == STATUS_OK && status_has_body(response->http_status) && !response->to_head)
         status = buffer_append_slice(buffer, response->body);
     if (status != STATUS_OK)
         buffer->size = size_before;

@@ -34,10 +34,6 @@ MUST_CHECK enum status http1_response_end_bare(struct buffer *buffer);
 /* Nothing for an empty piece, which would end the body. */
 MUST_CHECK enum status http1_chunk(struct buffer *buffer, struct slice piece);
 MUST_CHECK enum status http1_chunk_end(struct buffer *buffer);
-/* The interim answer to expect_continue. */
-MUST_CHECK enum status http1_response_continue(struct buffer *buffer);
-/* Whether a response of that status may have a body. */
-bool http1_status_has_body(unsigned http_status);
 /* A whole response. Statuses without body get none, whatever is given. */
 MUST_CHECK enum status http1_response_write(struct buffer *buffer,
                                             const struct http1_response *response);

@@ -258,27 +258,6 @@ static void lower_levels_are_silent(void **state) {
     }
 }
 
-static void settings_parse_strictly(void **state) {
-    (void)state;
-    enum log_level level = LOG_OFF;
-    enum log_format format = LOG_JSON;
-    assert_ok(log_level_parse(SLICE("debug"), &level));
-    assert_int_equal(level, LOG_DEBUG);
-    assert_ok(log_level_parse(SLICE("warn"), &level));
-    assert_int_equal(level, LOG_WARN);
-    assert_ok(log_level_parse(SLICE("off"), &level));
-    assert_int_equal(level, LOG_OFF);
-    assert_int_equal(log_level_parse(SLICE("INFO"), &level), STATUS_INVALID_CONFIG);
-    assert_int_equal(log_level_parse(SLICE(""), &level), STATUS_INVALID_CONFIG);
-    assert_int_equal(log_level_parse(SLICE("infos"), &level), STATUS_INVALID_CONFIG);
-    assert_int_equal(level, LOG_OFF);
-    assert_ok(log_format_parse(SLICE("text"), &format));
-    assert_int_equal(format, LOG_TEXT);
-    assert_ok(log_format_parse(SLICE("json"), &format));
-    assert_int_equal(format, LOG_JSON);
-    assert_int_equal(log_format_parse(SLICE("xml"), &format), STATUS_INVALID_CONFIG);
-}
-
 static void errno_is_kept(void **state) {
     (void)state;
     int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
@@ -395,7 +374,6 @@ int main(void) {
         piped(names_and_events_cannot_forge_either),
         piped(random_bytes_never_break_a_line),
         piped(lower_levels_are_silent),
-        piped(settings_parse_strictly),
         piped(errno_is_kept),
         piped(a_full_pipe_loses_lines_and_tells),
         piped(a_gone_reader_kills_nobody),

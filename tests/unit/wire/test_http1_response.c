@@ -71,13 +71,10 @@ static void a_response_can_be_chunked(void **state) {
     buffer_release(&buffer);
 }
 
-static void interim_and_upgrade_answers_are_bare(void **state) {
+static void an_upgrade_answer_is_bare(void **state) {
     (void)state;
     struct buffer buffer;
     buffer_init(&buffer, 1000);
-    assert_ok(http1_response_continue(&buffer));
-    assert_slice(buffer_slice(&buffer), "HTTP/1.1 100 Continue\r\n\r\n");
-    buffer_clear(&buffer);
     assert_ok(http1_response_begin(&buffer, 101, true));
     assert_ok(http1_response_header(&buffer, SLICE("Connection"), SLICE("Upgrade")));
     assert_ok(http1_response_end_bare(&buffer));
@@ -146,7 +143,7 @@ int main(void) {
         cmocka_unit_test(a_whole_response_is_written),
         cmocka_unit_test(statuses_without_body_get_none),
         cmocka_unit_test(a_response_can_be_chunked),
-        cmocka_unit_test(interim_and_upgrade_answers_are_bare),
+        cmocka_unit_test(an_upgrade_answer_is_bare),
         cmocka_unit_test(every_status_of_the_table_has_a_phrase),
         cmocka_unit_test(no_value_can_add_a_line),
         cmocka_unit_test(a_full_buffer_is_left_as_it_was),

@@ -156,7 +156,10 @@ static int ask(struct remote *remote, const char *target, bool json) {
 
 int cli_why(int argc, char **argv) {
     struct why_options options = {.json = false};
-    const struct cli_option table[] = {REMOTE_OPTIONS(&options.remote),
+    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
+                                       {"--key", NULL, &options.remote.key},
+                                       {"--data-dir", NULL, &options.remote.data_dir},
+                                       {"--ca", NULL, &options.remote.ca_file},
                                        {"--connection", NULL, &options.connection},
                                        {"--principal", NULL, &options.principal},
                                        {"--topic", NULL, &options.topic},

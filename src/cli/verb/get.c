@@ -167,11 +167,16 @@ static int get(struct remote *remote, const char *target, bool passes) {
 
 int cli_get(int argc, char **argv) {
     struct get_options options = {.json = false};
-    const struct cli_option table[] = {
-        REMOTE_OPTIONS(&options.remote),     {"--run", NULL, &options.run},
-        {"--worker", NULL, &options.worker}, {"--topic", NULL, &options.topic},
-        {"--after", NULL, &options.after},   {"--limit", NULL, &options.limit},
-        {"--json", &options.json, NULL}};
+    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
+                                       {"--key", NULL, &options.remote.key},
+                                       {"--data-dir", NULL, &options.remote.data_dir},
+                                       {"--ca", NULL, &options.remote.ca_file},
+                                       {"--run", NULL, &options.run},
+                                       {"--worker", NULL, &options.worker},
+                                       {"--topic", NULL, &options.topic},
+                                       {"--after", NULL, &options.after},
+                                       {"--limit", NULL, &options.limit},
+                                       {"--json", &options.json, NULL}};
     struct remote remote;
     uint64_t number;
     int word_count = 0;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/reader.h"
+#include "cli/token_client.h"
 #include "wire/json.h"
 #include "wire/sse_decoder.h"
 
@@ -30,7 +30,7 @@ enum tail_start {
 
 struct tail {
     struct remote remote;
-    struct reader reader;
+    struct token_client token_client;
     const char *topic; /* NULL: the whole log */
     bool json;
     enum tail_start start;
@@ -288,7 +288,7 @@ static enum status write_target(struct tail *tail) {
     if (status == STATUS_OK && tail->start == TAIL_RESUME)
         status = write_resume(tail);
     if (status == STATUS_OK)
-        status = reader_versions(&tail->reader, &tail->target);
+        status = token_client_append_versions(&tail->token_client, &tail->target);
     return status == STATUS_OK ? buffer_append_byte(&tail->target, '\0') : status;
 }
 
@@ -320,14 +320,14 @@ static int follow_once(struct tail *tail) {
     unsigned http_status = 0;
     tail->is_connected = tail->is_expired = false;
     sse_decoder_restart(&tail->decoder);
-    enum status status = reader_exchange(&tail->reader, &request, &http_status);
+    enum status status = token_client_exchange(&tail->token_client, &request, &http_status);
     if (!pause_ms(tail, 0))
         return EXIT_CODE_DONE;
     if (ferror(stdout))
         return cli_fail(EXIT_CODE_NO, "cannot write to standard output");
     const char *reason = status == STATUS_OK ? "the stream ended" : status_message(status);
-    if (status != STATUS_OK && *tail->reader.error)
-        reason = tail->reader.error;
+    if (status != STATUS_OK && *tail->token_client.error)
+        reason = tail->token_client.error;
     bool is_refused = status == STATUS_OK && http_status != 200;
     if (is_refused && (!tail->was_connected || !may_retry(http_status)))
         return remote_refused(&tail->remote, http_status);
@@ -356,7 +356,7 @@ static int follow(struct tail *tail) {
 
 struct tail_options {
     struct remote_options remote;
-    struct reader_options reader;
+    struct token_client_options token_client;
     const char *after;
     bool from_start;
     bool audit;
@@ -364,7 +364,8 @@ struct tail_options {
 };
 
 static int tail_run(struct tail *tail, const struct tail_options *options) {
-    int code = reader_open(&tail->reader, &tail->remote, &options->remote, &options->reader);
+    int code = token_client_open(&tail->token_client, &tail->remote, &options->remote,
+                                 &options->token_client);
     if (code == EXIT_CODE_DONE && !signals_watch())
         code = cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
     tail->stop_fd = stop_pipe[0];
@@ -380,16 +381,23 @@ static int tail_run(struct tail *tail, const struct tail_options *options) {
     sse_decoder_release(&tail->decoder);
     buffer_release(&tail->target);
     buffer_release(&tail->position);
-    reader_close(&tail->reader);
+    token_client_close(&tail->token_client);
     return code;
 }
 
 int cli_tail(int argc, char **argv) {
     struct tail_options options = {.after = NULL};
     const struct cli_option table[] = {
-        REMOTE_OPTIONS(&options.remote),   READER_OPTIONS(&options.reader),
-        {"--after", NULL, &options.after}, {"--from-start", &options.from_start, NULL},
-        {"--audit", &options.audit, NULL}, {"--json", &options.json, NULL}};
+        {"--url", NULL, &options.remote.url},
+        {"--key", NULL, &options.remote.key},
+        {"--data-dir", NULL, &options.remote.data_dir},
+        {"--ca", NULL, &options.remote.ca_file},
+        {"--operator-url", NULL, &options.token_client.operator_url},
+        {"--client-build-id", NULL, &options.token_client.client_build_id},
+        {"--after", NULL, &options.after},
+        {"--from-start", &options.from_start, NULL},
+        {"--audit", &options.audit, NULL},
+        {"--json", &options.json, NULL}};
     uint64_t number;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;

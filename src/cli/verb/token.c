@@ -199,13 +199,23 @@ static int token_server_verb(int argc, char **argv) {
     struct mint_options mint = {.user = NULL};
     struct token_revocation revocation = {.reason = NULL};
     const struct cli_option rows[] = {
-        REMOTE_OPTIONS(&mint.remote),          {"--user", NULL, &mint.user},
-        {"--guest", NULL, &mint.guest},        {"--org", NULL, &mint.org},
-        {"--scopes", NULL, &mint.scopes},      {"--topics", NULL, &mint.topics},
-        {"--streams", NULL, &mint.streams},    {"--ttl", NULL, &mint.ttl},
-        {"--device", NULL, &mint.device},      {"--session", NULL, &mint.session},
-        {"--jti", NULL, &revocation.token_id}, {"--reason", NULL, &revocation.reason},
-        {"--offline", &mint.offline, NULL},    {"--json", &mint.json, NULL},
+        {"--url", NULL, &mint.remote.url},
+        {"--key", NULL, &mint.remote.key},
+        {"--data-dir", NULL, &mint.remote.data_dir},
+        {"--ca", NULL, &mint.remote.ca_file},
+        {"--user", NULL, &mint.user},
+        {"--guest", NULL, &mint.guest},
+        {"--org", NULL, &mint.org},
+        {"--scopes", NULL, &mint.scopes},
+        {"--topics", NULL, &mint.topics},
+        {"--streams", NULL, &mint.streams},
+        {"--ttl", NULL, &mint.ttl},
+        {"--device", NULL, &mint.device},
+        {"--session", NULL, &mint.session},
+        {"--jti", NULL, &revocation.token_id},
+        {"--reason", NULL, &revocation.reason},
+        {"--offline", &mint.offline, NULL},
+        {"--json", &mint.json, NULL},
     };
     if (!cli_options(&argc, argv, rows, sizeof(rows) / sizeof(rows[0])))
         return EXIT_CODE_USAGE;

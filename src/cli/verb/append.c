@@ -285,7 +285,10 @@ static bool options_fit(const struct append_options *options) {
 
 int cli_append(int argc, char **argv) {
     struct append_options options = {.json = false};
-    const struct cli_option table[] = {REMOTE_OPTIONS(&options.remote),
+    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
+                                       {"--key", NULL, &options.remote.key},
+                                       {"--data-dir", NULL, &options.remote.data_dir},
+                                       {"--ca", NULL, &options.remote.ca_file},
                                        {"--run", NULL, &options.run},
                                        {"--worker", NULL, &options.worker},
                                        {"--topic", NULL, &options.topic},

@@ -56,7 +56,10 @@ static int export_all(struct remote *remote, const char *target) {
 
 int cli_export(int argc, char **argv) {
     struct export_options options = {.after = NULL};
-    const struct cli_option table[] = {REMOTE_OPTIONS(&options.remote),
+    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
+                                       {"--key", NULL, &options.remote.key},
+                                       {"--data-dir", NULL, &options.remote.data_dir},
+                                       {"--ca", NULL, &options.remote.ca_file},
                                        {"--after", NULL, &options.after},
                                        {"--until", NULL, &options.until},
                                        {"--format", NULL, &options.format},

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/reader.h"
+#include "cli/token_client.h"
 #include "wire/json.h"
 
 #define TARGET_BYTES_MAX 4096
@@ -118,26 +118,26 @@ static enum status snapshot_body(void *user, unsigned http_status, struct slice 
                                                                    : STATUS_SYSTEM_ERROR;
 }
 
-static int print_snapshot(struct reader *reader, const char *target, bool passes) {
-    struct printing printing = {.remote = reader->remote, .passes = passes};
+static int print_snapshot(struct token_client *token_client, const char *target, bool passes) {
+    struct printing printing = {.remote = token_client->remote, .passes = passes};
     struct http_client_request request = {
         .method = "GET", .target = target, .user = &printing, .on_body = snapshot_body};
     unsigned http_status = 0;
     int code = EXIT_CODE_DONE;
     buffer_init(&printing.text, PIECE_BYTES_MAX);
-    enum status status = reader_exchange(reader, &request, &http_status);
+    enum status status = token_client_exchange(token_client, &request, &http_status);
     if (status != STATUS_OK)
         code = cli_fail(EXIT_CODE_UNREACHABLE, "%s",
-                        *reader->error ? reader->error : status_message(status));
+                        *token_client->error ? token_client->error : status_message(status));
     else if (http_status != 200)
-        code = remote_refused(reader->remote, http_status);
+        code = remote_refused(token_client->remote, http_status);
     else if (!passes && printing.state != PRINT_END)
         code = cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is no snapshot");
     buffer_release(&printing.text);
     return code;
 }
 
-static enum status snapshot_target(const struct reader *reader, const char *topic,
+static enum status snapshot_target(const struct token_client *token_client, const char *topic,
                                    struct buffer *target) {
     enum status status = buffer_append_slice(target, SLICE("/v1/topics/"));
     if (status == STATUS_OK)
@@ -145,15 +145,15 @@ static enum status snapshot_target(const struct reader *reader, const char *topi
     if (status == STATUS_OK)
         status = buffer_append_slice(target, SLICE("/snapshot"));
     if (status == STATUS_OK)
-        status = reader_versions(reader, target);
+        status = token_client_append_versions(token_client, target);
     return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
 }
 
-static int snapshot_run(struct reader *reader, const char *topic, bool json) {
+static int snapshot_run(struct token_client *token_client, const char *topic, bool json) {
     struct buffer target;
     buffer_init(&target, TARGET_BYTES_MAX);
-    enum status status = snapshot_target(reader, topic, &target);
-    int code = status == STATUS_OK ? print_snapshot(reader, target.data, json)
+    enum status status = snapshot_target(token_client, topic, &target);
+    int code = status == STATUS_OK ? print_snapshot(token_client, target.data, json)
                                    : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
     buffer_release(&target);
     return code;
@@ -161,22 +161,27 @@ static int snapshot_run(struct reader *reader, const char *topic, bool json) {
 
 int cli_snapshot(int argc, char **argv) {
     struct remote_options options = {.url = NULL};
-    struct reader_options as_reader = {.operator_url = NULL};
+    struct token_client_options token_options = {.operator_url = NULL};
     bool json = false;
-    const struct cli_option table[] = {
-        REMOTE_OPTIONS(&options), READER_OPTIONS(&as_reader), {"--json", &json, NULL}};
+    const struct cli_option table[] = {{"--url", NULL, &options.url},
+                                       {"--key", NULL, &options.key},
+                                       {"--data-dir", NULL, &options.data_dir},
+                                       {"--ca", NULL, &options.ca_file},
+                                       {"--operator-url", NULL, &token_options.operator_url},
+                                       {"--client-build-id", NULL, &token_options.client_build_id},
+                                       {"--json", &json, NULL}};
     struct remote remote;
-    struct reader reader;
+    struct token_client token_client;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 1)
         return cli_usage("snapshot");
     int code = remote_open(&remote, &options);
     if (code == EXIT_CODE_DONE) {
-        code = reader_open(&reader, &remote, &options, &as_reader);
+        code = token_client_open(&token_client, &remote, &options, &token_options);
         if (code == EXIT_CODE_DONE)
-            code = snapshot_run(&reader, argv[0], json);
-        reader_close(&reader);
+            code = snapshot_run(&token_client, argv[0], json);
+        token_client_close(&token_client);
     }
     remote_close(&remote);
     return code;
