@@ -256,5 +256,5 @@ void handle_snapshot(struct exchange *exchange) {
     exchange->stream = &page_stream;
     exchange_ref(exchange);
     exchange_watch_end(exchange);
-    snapshot_wait_begin(&work->wait, exchange->loop, row);
+    snapshot_wait_begin(&work->wait, api_of(exchange)->snapshot_service, exchange->loop, row);
 }

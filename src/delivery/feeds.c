@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "io/loop.h"
+#include "base/list.h"
 
 struct feed {
     struct hub_watch watch;
@@ -19,13 +19,16 @@ struct feed {
 static void wake(void *user) {
     struct feeds *feeds = user;
     /* A loop that ended has no members left to tell. */
-    enum status status = io_loop_post(feeds->loop, &feeds->loop->advanced);
+    enum status status = io_loop_post(feeds->loop, &feeds->advanced);
     assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
     (void)status;
 }
 
+static void run_advanced(struct loop_task *task);
+
 void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub) {
     feeds->loop = loop;
+    feeds->advanced.run = run_advanced;
     map_init(&feeds->by_name, MAP_COUNT_MAX);
     hub_listen(hub, &feeds->listener, wake, feeds);
 }
@@ -57,7 +60,8 @@ static void feed_advanced(struct feed *feed) {
     }
 }
 
-void feeds_run(struct feeds *feeds) {
+static void run_advanced(struct loop_task *task) {
+    struct feeds *feeds = container_of(task, struct feeds, advanced);
     for (size_t count = hub_listener_begin(&feeds->listener); count > 0; count--) {
         struct hub_watch *watch = hub_listener_next(&feeds->listener);
         if (!watch)

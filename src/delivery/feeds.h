@@ -10,10 +10,9 @@
 #include "base/map.h"
 #include "delivery/page.h"
 #include "hub/hub.h"
-#include "io/deadline.h"
+#include "io/loop.h"
 
 struct feed;
-struct io_loop;
 
 /* Somebody who reads a topic. */
 struct feed_member {
@@ -26,6 +25,7 @@ struct feed_member {
 
 struct feeds {
     struct io_loop *loop;
+    struct loop_task advanced; /* posted by the hub when topics advanced */
     struct hub_listener listener;
     struct map by_name;
     struct feed *paged; /* those that have a page */
@@ -34,8 +34,6 @@ struct feeds {
 void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub);
 /* When no member is left. */
 void feeds_close(struct feeds *feeds);
-/* The loop's task: looks after the topics that advanced. */
-void feeds_run(struct feeds *feeds);
 
 MUST_CHECK enum status feed_join(struct feeds *feeds, struct slice topic,
                                  struct feed_member *member);

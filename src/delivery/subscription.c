@@ -1,13 +1,40 @@
 #include "delivery/subscription.h"
+#include "base/limits.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/limits.h"
-
-/* So many more like the last are in memory when the next page is asked for: reading a page takes as
- * long as sending some small batches. */
+/* The next page is asked for when this many batches are left in memory: reading a page takes as
+ * long as sending a few small batches. */
 #define AHEAD_BATCHES 2
+
+void subscription_set_state(struct subscription *subscription, enum subscription_state state) {
+    /* Which state may follow which, one row for each state. */
+    static const unsigned allowed[SUBSCRIPTION_STATE_COUNT] = {
+        [SUBSCRIPTION_UNPLACED] =
+            1u << SUBSCRIPTION_PLACING | 1u << SUBSCRIPTION_OPEN | 1u << SUBSCRIPTION_FAILED,
+        [SUBSCRIPTION_PLACING] =
+            1u << SUBSCRIPTION_OPEN | 1u << SUBSCRIPTION_STALE | 1u << SUBSCRIPTION_FAILED,
+        [SUBSCRIPTION_OPEN] =
+            1u << SUBSCRIPTION_READING | 1u << SUBSCRIPTION_OPEN | 1u << SUBSCRIPTION_FAILED,
+        [SUBSCRIPTION_READING] =
+            1u << SUBSCRIPTION_OPEN | 1u << SUBSCRIPTION_STALE | 1u << SUBSCRIPTION_FAILED,
+        [SUBSCRIPTION_STALE] = 1u << SUBSCRIPTION_UNPLACED | 1u << SUBSCRIPTION_FAILED,
+        [SUBSCRIPTION_FAILED] = 1u << SUBSCRIPTION_FAILED,
+    };
+    assert(state < SUBSCRIPTION_STATE_COUNT && allowed[subscription->state] & 1u << state);
+    subscription->state = state;
+}
+
+bool subscription_is_reading(const struct subscription *subscription) {
+    return subscription->state == SUBSCRIPTION_PLACING ||
+           subscription->state == SUBSCRIPTION_READING;
+}
+
+void subscription_fail(struct subscription *subscription, enum status status) {
+    subscription_set_state(subscription, SUBSCRIPTION_FAILED);
+    subscription->status = status;
+}
 
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options) {
@@ -23,7 +50,7 @@ static void drop_read(struct subscription *subscription) {
     subscription->read = NULL;
 }
 
-/* Whoever replays keeps the hub from forgetting what was read. */
+/* While a subscription replays, the hub keeps what was read. */
 static void set_replaying(struct subscription *subscription, bool is_replaying) {
     struct hub_watch *watch = subscription->options.watch;
     if (subscription->is_replaying == is_replaying)
@@ -40,28 +67,28 @@ static bool is_behind(const struct subscription *subscription) {
 }
 
 void subscription_release(struct subscription *subscription) {
-    assert(!subscription->is_reading && !subscription->ahead);
+    assert(!subscription_is_reading(subscription) && !subscription->ahead);
     drop_read(subscription);
     set_replaying(subscription, false);
 }
 
-void subscription_rest(struct subscription *subscription) {
-    if (subscription->is_reading || subscription->is_stale)
+void subscription_idle(struct subscription *subscription) {
+    if (subscription_is_reading(subscription) || subscription->state == SUBSCRIPTION_STALE)
         return;
     drop_read(subscription);
     set_replaying(subscription, false);
 }
 
 void subscription_restart(struct subscription *subscription) {
-    assert(subscription->is_stale);
+    assert(subscription->state == SUBSCRIPTION_STALE);
     drop_read(subscription);
-    subscription->is_stale = subscription->is_open = false;
+    subscription_set_state(subscription, SUBSCRIPTION_UNPLACED);
     subscription->options.has_cursor = subscription->options.has_event_cursor = false;
     subscription->options.from_head = false;
 }
 
 static enum journal_read_mode read_mode(const struct subscription *subscription) {
-    if (subscription->is_open)
+    if (subscription->state == SUBSCRIPTION_OPEN)
         return JOURNAL_READ_CONTINUE;
     if (subscription->options.has_event_cursor)
         return JOURNAL_READ_RESUME_CURSOR;
@@ -94,17 +121,19 @@ static enum subscription_step ask_read(struct subscription *subscription,
     set_replaying(subscription, true);
     subscription->read = make_read(subscription, subscription->next_seq - 1, batch->count_max);
     if (!subscription->read) {
-        subscription->status = STATUS_OUT_OF_MEMORY;
-        return SUBSCRIPTION_FAILED;
+        subscription_fail(subscription, STATUS_OUT_OF_MEMORY);
+        return STEP_FAILED;
     }
-    subscription->is_reading = true;
-    return SUBSCRIPTION_READ;
+    subscription_set_state(subscription, subscription->state == SUBSCRIPTION_OPEN
+                                             ? SUBSCRIPTION_READING
+                                             : SUBSCRIPTION_PLACING);
+    return STEP_READ;
 }
 
-enum status subscription_ask_place(struct subscription *subscription) {
-    assert(!subscription->is_open && !subscription->is_reading);
-    subscription->is_reading = true;
+enum status subscription_ask_position(struct subscription *subscription) {
+    assert(subscription->state == SUBSCRIPTION_UNPLACED);
     subscription->read = make_read(subscription, subscription->next_seq - 1, 0);
+    subscription_set_state(subscription, SUBSCRIPTION_PLACING);
     return subscription->read ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
@@ -121,16 +150,14 @@ bool subscription_ask_ahead(struct subscription *subscription, const struct deli
     return subscription->ahead;
 }
 
-bool subscription_stands_at(const struct subscription *subscription, uint64_t after_seq) {
-    return subscription->is_open && !subscription->read &&
-           subscription->next_seq == after_seq + 1 && subscription->status == STATUS_OK;
+bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq) {
+    return subscription->state == SUBSCRIPTION_OPEN && !subscription->read &&
+           subscription->next_seq == after_seq + 1;
 }
 
 void subscription_place(struct subscription *subscription, uint64_t after_seq) {
-    assert(!subscription->is_reading);
     drop_read(subscription);
-    subscription->is_open = true;
-    subscription->is_stale = false;
+    subscription_set_state(subscription, SUBSCRIPTION_OPEN);
     subscription->next_seq = after_seq + 1;
 }
 
@@ -153,8 +180,8 @@ static bool is_wanted(const struct subscription_options *options, const struct f
     return !options->wants || options->wants(options->wants_user, &frame->content);
 }
 
-/* A position behind everything that was passed, but not the id of an event that is somebody
- * else's: its millisecond, unless what came before lies in there. */
+/* A position behind everything that was passed, without the id of an event that the principal may
+ * not read: the start of its millisecond, unless the position is already behind that. */
 static struct uuid hidden_cursor(const struct subscription *subscription,
                                  const struct frame *frame) {
     struct uuid first = uuid7_first(uuid7_timestamp_ms(&frame->content.cursor));
@@ -176,10 +203,10 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
         frame_unref(frame);
 }
 
-/* From the page that was read: whoever read gets something, whatever became of the rows. What does
- * not fit stays for the next ask, where the hub does not have it. What was committed since the read
- * was announced, once, to a reader that was at work or in line: whoever gets its last frame must
- * know that there is more, or would wait for the announcement after that. */
+/* Gives frames of the page that was read. Frames that do not fit stay for the next ask, unless the
+ * hub has them too. Frames that were committed during the read were announced once, while the
+ * subscription was busy. So the newest head is asked for here; otherwise a client that gets the
+ * last frame of the page would wait for the next announcement. */
 static void give_page(struct subscription *subscription, struct delivery_batch *batch) {
     struct journal_read *read = subscription->read;
     size_t bytes = 0;
@@ -216,35 +243,35 @@ static enum hub_place give_window(struct subscription *subscription, struct deli
 
 enum subscription_step subscription_next(struct subscription *subscription,
                                          struct delivery_batch *batch) {
-    assert(!subscription->is_reading);
+    assert(!subscription_is_reading(subscription));
     assert(batch->count_max > 0 && batch->count_max <= DELIVERY_FRAMES_MAX);
     batch->count = 0;
     batch->after_seq = batch->through_seq = subscription->next_seq - 1;
-    if (subscription->status != STATUS_OK)
-        return SUBSCRIPTION_FAILED;
-    if (subscription->is_stale)
-        return SUBSCRIPTION_STALE;
-    if (!subscription->is_open)
+    if (subscription->state == SUBSCRIPTION_FAILED)
+        return STEP_FAILED;
+    if (subscription->state == SUBSCRIPTION_STALE)
+        return STEP_STALE;
+    if (subscription->state == SUBSCRIPTION_UNPLACED)
         return ask_read(subscription, batch);
     if (subscription->read) {
         give_page(subscription, batch);
         set_replaying(subscription, is_behind(subscription));
-        return SUBSCRIPTION_FRAMES;
+        return STEP_FRAMES;
     }
     switch (give_window(subscription, batch)) {
     case HUB_FRAMES:
-        return SUBSCRIPTION_FRAMES;
+        return STEP_FRAMES;
     case HUB_AT_HEAD:
-        return SUBSCRIPTION_WAIT;
+        return STEP_WAIT;
     case HUB_BELOW:
         break;
     }
     if (subscription->ahead && subscription->ahead->after_seq + 1 == subscription->next_seq)
-        return SUBSCRIPTION_AHEAD;
+        return STEP_AHEAD;
     return ask_read(subscription, batch);
 }
 
-/* A bootstrap that leaves out all there is. */
+/* A bootstrap that skips everything there is. */
 static void begin_at_head(struct subscription *subscription) {
     uint64_t head_seq = subscription->window.head_seq;
     journal_read_release(subscription->read);
@@ -252,36 +279,40 @@ static void begin_at_head(struct subscription *subscription) {
     subscription->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
 }
 
-void subscription_read_done(struct subscription *subscription) {
+/* The read answered where the position is. */
+static void take_position(struct subscription *subscription, const struct journal_read *read) {
     const struct subscription_options *options = &subscription->options;
-    struct journal_read *read = subscription->read;
-    assert(subscription->is_reading);
-    subscription->is_reading = false;
-    if (read->is_in_memory) {
-        drop_read(subscription);
-        return;
-    }
-    subscription->status = read->status;
-    if (read->status == STATUS_OK) {
-        hub_learn_head(subscription->options.watch, read->window.head_seq);
-        subscription->window = read->window;
-        if (!read->exists)
-            subscription->window.replay_budget_events =
-                subscription->options.policy->replay_budget_events;
-        subscription->is_stale = read->is_stale;
-        subscription->is_open = !read->is_stale;
-    }
-    if (read->status == STATUS_OK && read->mode == JOURNAL_READ_BOOTSTRAP) {
+    hub_learn_head(options->watch, read->window.head_seq);
+    subscription->window = read->window;
+    if (!read->exists)
+        subscription->window.replay_budget_events = options->policy->replay_budget_events;
+    subscription_set_state(subscription, read->is_stale ? SUBSCRIPTION_STALE : SUBSCRIPTION_OPEN);
+    if (read->mode == JOURNAL_READ_BOOTSTRAP) {
         subscription->is_bootstrap = true;
         subscription->bootstrap = read->bootstrap;
     }
-    if (read->status == STATUS_OK && subscription->is_open)
-        subscription->next_seq = read->next_seq;
-    if (subscription->is_open && options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
+    if (read->is_stale)
+        return;
+    subscription->next_seq = read->next_seq;
+    if (options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
         begin_at_head(subscription);
+}
+
+void subscription_read_done(struct subscription *subscription) {
+    struct journal_read *read = subscription->read;
+    assert(subscription_is_reading(subscription));
+    if (read->is_in_memory) {
+        subscription_set_state(subscription, SUBSCRIPTION_OPEN);
+        drop_read(subscription);
+        return;
+    }
+    if (read->status == STATUS_OK)
+        take_position(subscription, read);
+    else
+        subscription_fail(subscription, read->status);
     if (read->count > 0)
-        read->is_kept = hub_refill(options->watch, read->frames, read->count);
-    else if (!subscription->is_stale)
+        read->is_kept = hub_refill(subscription->options.watch, read->frames, read->count);
+    else if (subscription->state != SUBSCRIPTION_STALE)
         drop_read(subscription);
 }
 
@@ -290,11 +321,10 @@ void subscription_ahead_done(struct subscription *subscription) {
     struct journal_read *ahead = subscription->ahead;
     subscription->ahead = NULL;
     hub_ahead_end(watch);
-    /* Whatever was wrong is told when its place is reached. */
+    /* A failed read is repeated, and reported, when the position gets there. */
     bool is_kept = ahead->count == 0 || hub_refill(watch, ahead->frames, ahead->count);
-    bool is_awaited = subscription->is_replaying && subscription->is_open &&
-                      !subscription->is_reading && !subscription->read &&
-                      subscription->next_seq == ahead->after_seq + 1;
+    bool is_awaited =
+        subscription->is_replaying && subscription_is_at(subscription, ahead->after_seq);
     if (!is_kept && is_awaited) {
         subscription->read = ahead;
         return;
@@ -304,14 +334,13 @@ void subscription_ahead_done(struct subscription *subscription) {
 }
 
 const struct continuity *subscription_continuity(const struct subscription *subscription) {
-    assert(subscription->is_stale && subscription->read);
+    assert(subscription->state == SUBSCRIPTION_STALE && subscription->read);
     return &subscription->read->continuity;
 }
 
 void subscription_read_failed(struct subscription *subscription, enum status status) {
-    assert(subscription->is_reading);
-    subscription->is_reading = false;
-    subscription->status = status;
+    assert(subscription_is_reading(subscription));
+    subscription_fail(subscription, status);
     drop_read(subscription);
 }
 

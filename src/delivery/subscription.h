@@ -1,12 +1,12 @@
-/* A subscription: one reader of one topic, held as a position. There is no queue: whoever writes
- * asks for the next frames when there is room for them.
- * Belongs to its watch's thread, which also runs no reads: those are handed to readers, one at a
- * time and one ahead. Memory: itself; a page of frames between a read and the next ask, and after
- * it only where the hub, which keeps what was read within its budget, has no room.
- * A subscription that failed says why in status, and stays so.
- * Each batch covers (after_seq, through_seq] and begins where the one before ended; what is missing
- * from it was not the principal's to read, or not asked for. A position that retention overtook is
- * told, never moved silently. */
+/* A subscription: a position in one topic. There is no queue: its owner asks for the next frames
+ * when the connection has room for them.
+ * Belongs to its watch's thread. Reads run on the store pool, one at a time and one ahead.
+ * Memory: itself, and a page of frames between a read and the next ask. The page stays longer only
+ * where the hub has no room for it.
+ * Errors: a failed subscription says why in status, and stays failed.
+ * Each batch covers (after_seq, through_seq] and begins where the one before ended. Frames that the
+ * principal may not read, or did not ask for, are missing from it. A position that retention
+ * overtook is reported, never moved silently. */
 #ifndef DELIVERY_SUBSCRIPTION_H
 #define DELIVERY_SUBSCRIPTION_H
 
@@ -18,46 +18,54 @@
 #define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
 
 struct subscription_options {
-    struct hub_watch *watch; /* opened before; outlives the subscription, as do the next three */
+    struct hub_watch *watch; /* outlives the subscription, as do the next three */
     struct slice topic;
     const struct policy *policy;
     const struct principal *principal;
     enum grant_view view; /* which frames it gets */
-    bool has_cursor;      /* without any it begins with a bootstrap; the log at its first event */
+    bool has_cursor;      /* false: a bootstrap; on the log (LOG_TOPIC), from the first event */
     uint64_t after_seq;
     bool epoch_differs;    /* the cursor is of another epoch */
     bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */
     struct event_cursor event_cursor;
-    bool from_head; /* a bootstrap that begins with what is still to come */
-    /* Which frames the reader asked for; NULL: all it may read. */
+    bool from_head; /* a bootstrap that skips everything there is */
+    /* Which frames the client asked for; NULL: all that the principal may read. */
     bool (*wants)(const void *user, const struct frame_content *content);
     const void *wants_user;
+};
+
+enum subscription_state {
+    SUBSCRIPTION_UNPLACED, /* its position has not been compared with the store */
+    SUBSCRIPTION_PLACING,  /* the read that does so is asked for or under way */
+    SUBSCRIPTION_OPEN,     /* it has a position, and takes frames from memory */
+    SUBSCRIPTION_READING,  /* a read of older frames is asked for or under way */
+    SUBSCRIPTION_STALE,    /* retention overtook the position */
+    SUBSCRIPTION_FAILED,   /* it cannot go on */
+    SUBSCRIPTION_STATE_COUNT,
 };
 
 struct subscription {
     struct subscription_options options;
     uint64_t next_seq;
-    struct topic_window window; /* as last seen in the store, with the newest head known */
-    struct uuid cursor;         /* a position behind the last frame passed; 0: none yet */
+    struct topic_window window; /* as last read from the store, with the newest head known */
+    struct uuid cursor;         /* the event cursor of the position; 0: none yet */
     struct continuity_bootstrap bootstrap;
-    /* Asked for, under way, or with frames to be taken; while it is stale, what says why. */
+    /* PLACING and READING: the read. OPEN: frames to be taken, or NULL. STALE: the reasons. */
     struct journal_read *read;
-    struct journal_read *ahead; /* under way, of frames that will be asked for */
-    enum status status;
-    bool is_open;
-    bool is_reading;
-    bool is_replaying; /* and counted as such in the hub */
-    bool is_stale;
-    bool is_bootstrap; /* it began with one */
+    struct journal_read *ahead; /* under way: frames that will be asked for later */
+    enum status status;         /* with SUBSCRIPTION_FAILED: why */
+    enum subscription_state state;
+    bool is_replaying; /* the hub counts it as a replay */
+    bool is_bootstrap; /* it began with a bootstrap */
 };
 
 enum subscription_step {
-    SUBSCRIPTION_FRAMES, /* the batch has them, or covers a range without any for this principal */
-    SUBSCRIPTION_WAIT,   /* at the head: ask again when the watch has advanced */
-    SUBSCRIPTION_READ,   /* have a reader run subscription->read, then subscription_read_done */
-    SUBSCRIPTION_AHEAD,  /* what it needs is under way: ask again after subscription_ahead_done */
-    SUBSCRIPTION_STALE,  /* tell the client why; subscription_restart bootstraps */
-    SUBSCRIPTION_FAILED, /* see status */
+    STEP_FRAMES, /* the batch has frames, or covers a range without any for this principal */
+    STEP_WAIT,   /* at the head: ask again when the watch has advanced */
+    STEP_READ,   /* have subscription->read run on the store pool, then subscription_read_done */
+    STEP_AHEAD,  /* the frames are being read: ask again after subscription_ahead_done */
+    STEP_STALE,  /* tell the client why; subscription_restart bootstraps */
+    STEP_FAILED, /* see status */
 };
 
 struct delivery_batch {
@@ -72,7 +80,7 @@ struct delivery_batch {
 
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options);
-/* Not while a read is under way, nor one ahead. */
+/* Not while a read is under way, or one ahead. */
 void subscription_release(struct subscription *subscription);
 MUST_CHECK enum subscription_step subscription_next(struct subscription *subscription,
                                                     struct delivery_batch *batch);
@@ -80,27 +88,35 @@ MUST_CHECK enum subscription_step subscription_next(struct subscription *subscri
 void subscription_read_done(struct subscription *subscription);
 /* The read could not be run. */
 void subscription_read_failed(struct subscription *subscription, enum status status);
-/* After frames: true when those behind what is in memory are to be read meanwhile. Have a reader
- * run subscription->ahead, then subscription_ahead_done, also when it could not be run. */
+/* After frames. True: the frames behind those in memory are to be read now. Have
+ * subscription->ahead run on the store pool, then call subscription_ahead_done, also when it could
+ * not be run. */
 MUST_CHECK bool subscription_ask_ahead(struct subscription *subscription,
                                        const struct delivery_batch *batch);
 void subscription_ahead_done(struct subscription *subscription);
-/* It will not be asked for a while: holds no frames until it is. */
-void subscription_rest(struct subscription *subscription);
-/* Asks for a read that only looks where it would begin, so that a subscription can be refused
- * before it began: STATUS_OUT_OF_MEMORY, and then subscription_read_failed is due all the same. */
-MUST_CHECK enum status subscription_ask_place(struct subscription *subscription);
+/* Releases the frames it holds: it will not be asked for a while. */
+void subscription_idle(struct subscription *subscription);
+/* Asks for a read that only compares the position with the store, so that a client can be refused
+ * before anything is sent. STATUS_OUT_OF_MEMORY: subscription_read_failed must follow. */
+MUST_CHECK enum status subscription_ask_position(struct subscription *subscription);
 /* Whether the next frame it would take from memory is the one behind after_seq. */
-bool subscription_stands_at(const struct subscription *subscription, uint64_t after_seq);
-/* It was sent that batch, which somebody else took. */
+bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq);
+/* The client was sent that batch, which another subscription took. */
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq);
-/* It has everything up to after_seq from elsewhere, and goes on behind it. */
+/* The client has everything up to after_seq from a snapshot: continues behind it. */
 void subscription_place(struct subscription *subscription, uint64_t after_seq);
-/* Why it is stale. */
+/* Stale: the reasons. */
 const struct continuity *subscription_continuity(const struct subscription *subscription);
-/* After SUBSCRIPTION_STALE: begins anew with a bootstrap. */
+/* Stale: starts again with a bootstrap. */
 void subscription_restart(struct subscription *subscription);
+
+/* It cannot go on, for that reason. */
+void subscription_fail(struct subscription *subscription, enum status status);
+/* A read is asked for or under way. */
+bool subscription_is_reading(const struct subscription *subscription);
+/* One of the legal edges; any other asserts. For subscription.c and its test. */
+void subscription_set_state(struct subscription *subscription, enum subscription_state state);
 
 void delivery_batch_release(struct delivery_batch *batch);
 

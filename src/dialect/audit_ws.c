@@ -5,13 +5,18 @@
 
 #include "api/handlers.h"
 #include "base/limits.h"
-#include "delivery/dialect.h"
-#include "delivery/session_token.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/session_token.h"
+#include "delivery/session/subscriber.h"
 #include "dialect/audit_init.h"
+#include "dialect/dialect_settings.h"
 #include "dialect/log_position.h"
 #include "dialect/tagged_message.h"
+#include "http/admit/single_use.h"
 #include "hub/frame_row.h"
-#include "server/server.h"
 #include "wire/object_writer.h"
 #include "wire/websocket/ws_frame.h"
 
@@ -21,13 +26,22 @@
 /* How far a client's clock may be off. */
 #define NONCE_SKEW_MS_MAX UINT64_C(300000)
 
+/* A use that must be the first of its kind and id. */
+struct single_use_request {
+    enum single_use_kind kind;
+    struct slice id; /* of the init, or of the principal */
+    uint64_t expires_at_ms;
+    uint64_t forget_ms;
+    enum status status;
+};
+
 struct audit {
     struct log_place place;
     struct audit_init init; /* the filters are in use as long as the session */
     bool is_told;           /* the init was taken */
     bool has_begun;         /* init_ack is out */
-    struct session_lookup call;
-    struct session_use use; /* of the nonce, then of the token */
+    struct session_lookup lookup;
+    struct single_use_request use; /* of the nonce, then of the token */
 };
 
 static void audit_free(void *state) {
@@ -40,8 +54,8 @@ static void audit_free(void *state) {
 /* ---- forms ---- */
 
 /* The time is the page's, so that its bytes are the same for all. */
-static enum status put_event(struct io_loop *loop, const struct frame *frame, bool compress,
-                             struct buffer *out) {
+static enum status put_event(struct delivery_loop *delivery, const struct frame *frame,
+                             bool compress, struct buffer *out) {
     char cursor_text[EVENT_CURSOR_SIZE_MAX];
     struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
     int size = (int)event_cursor_encode(&cursor, cursor_text);
@@ -52,15 +66,15 @@ static enum status put_event(struct io_loop *loop, const struct frame *frame, bo
         status = buffer_append_slice(out, event);
     if (status == STATUS_OK)
         status = buffer_printf(out, ",\"cursor\":\"%.*s\",\"server_time\":%" PRIu64 "}", size,
-                               cursor_text, clock_wall_ms(&loop->clock));
-    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
+                               cursor_text, clock_wall_ms(&delivery->io->clock));
+    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
 }
 
-static enum status encode(const struct page *page, struct io_loop *loop, bool compress,
+static enum status encode(const struct page *page, struct delivery_loop *delivery, bool compress,
                           struct buffer *out) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
-        status = put_event(loop, page->batch.frames[i], compress, out);
+        status = put_event(delivery, page->batch.frames[i], compress, out);
     return status;
 }
 
@@ -101,7 +115,7 @@ static const char *error_code(enum status status) {
 /* details: an object, or empty. */
 static enum status tell_error(struct session *session, enum status why, struct slice details,
                               struct buffer *out) {
-    const struct audit *audit = session->state;
+    const struct audit *audit = session->dialect_state;
     char reason[124];
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
@@ -122,7 +136,7 @@ static enum status tell_error(struct session *session, enum status why, struct s
 /* {"name":text,"resume_after":cursor}; the cursor is null where it has none yet. */
 static enum status write_details(const struct session *session, const char *name, const char *text,
                                  struct buffer *out) {
-    const struct audit *audit = session->state;
+    const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_place_now(&audit->place, session);
     struct buffer cursor;
     buffer_init(&cursor, SMALL_BYTES_MAX);
@@ -157,7 +171,7 @@ static enum status refuse(struct session *session, enum status why, const char *
 }
 
 static enum status tell_slow(struct session *session, struct buffer *out) {
-    const struct audit *audit = session->state;
+    const struct audit *audit = session->dialect_state;
     struct buffer details;
     buffer_init(&details, SMALL_BYTES_MAX);
     enum status status = log_place_slow(&audit->place, session, &details);
@@ -170,7 +184,7 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
 /* Nothing is wrong with the session but its connection. */
 static enum status tell_reconnect(struct session *session, uint64_t retry_after_ms,
                                   enum close_code code, struct buffer *out) {
-    const struct audit *audit = session->state;
+    const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_place_now(&audit->place, session);
     char reason[124];
     struct buffer body;
@@ -190,7 +204,8 @@ static enum status tell_reconnect(struct session *session, uint64_t retry_after_
 
 static enum status tell_failed(struct session *session, enum status why, struct buffer *out) {
     if (why == STATUS_WS_SILENT)
-        return tell_reconnect(session, io_loop_backoff_ms(session->loop), ws_close_code(why), out);
+        return tell_reconnect(session, io_loop_backoff_ms(session->delivery->io),
+                              ws_close_code(why), out);
     return tell_detail(session, why, "reason", status_code(why), out);
 }
 
@@ -204,7 +219,7 @@ static enum status tell_leaving(struct session *session, uint64_t retry_after_ms
 /* {"name":cursor and what follows}. */
 static enum status tell_cursor(struct session *session, const char *tag, const char *name,
                                const char *rest, struct buffer *out) {
-    const struct audit *audit = session->state;
+    const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_place_now(&audit->place, session);
     struct buffer body;
     buffer_init(&body, SMALL_BYTES_MAX);
@@ -226,33 +241,34 @@ static enum status tell_caught_up(struct subscriber *subscriber, struct buffer *
 /* Before the init this is its time running out. A ping goes with each heartbeat, since a peer that
  * has nothing to say answers it, and is heard. */
 static enum status heartbeat(struct session *session, struct buffer *out) {
-    const struct audit *audit = session->state;
+    const struct audit *audit = session->dialect_state;
     char rest[64];
     if (!audit->is_told)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
     if (!audit->has_begun)
         return STATUS_OK;
     (void)snprintf(rest, sizeof(rest), ",\"interval_ms\":%" PRIu64 "}",
-                   session->server->config.heartbeat_ms);
+                   session->delivery->shared->options.heartbeat_ms);
     enum status status = tell_cursor(session, "heartbeat", "last_cursor", rest, out);
     return status == STATUS_OK ? websocket_ping(session, out) : status;
 }
 
 static enum status tell_begin(struct session *session) {
-    struct uuid session_id = uuid7_next(&session->loop->ids, clock_wall_ms(&session->loop->clock));
+    struct uuid session_id =
+        uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
     char id[UUID_TEXT_SIZE];
     char body[160];
     uuid_format(&session_id, id);
     int size = snprintf(body, sizeof(body),
                         "{\"session_id\":\"%.*s\",\"heartbeat_interval_ms\":%" PRIu64 "}",
-                        UUID_TEXT_SIZE, id, session->server->config.heartbeat_ms);
+                        UUID_TEXT_SIZE, id, session->delivery->shared->options.heartbeat_ms);
     return tagged_say(session, &session->replies, "init_ack", (struct slice){body, (size_t)size});
 }
 
 static void opened(struct session *session, struct session_opening *opening) {
-    struct audit *audit = session->state;
+    struct audit *audit = session->dialect_state;
     struct subscriber *subscriber = opening->subscribers[0];
-    if (subscriber->subscription.is_open) {
+    if (subscriber->driver.subscription.state == SUBSCRIPTION_OPEN) {
         if (tell_begin(session) != STATUS_OK) {
             outlet_close(session->outlet);
             return;
@@ -271,7 +287,7 @@ static bool wants(const void *user, const struct frame_content *content) {
 }
 
 static enum status begin(struct session *session) {
-    struct audit *audit = session->state;
+    struct audit *audit = session->dialect_state;
     bool is_choosy = audit->place.is_future || audit_init_filters(&audit->init);
     const struct subscription_options options = {
         .view = grant_check(session->principal, topic_name(TOPIC_AUDIT), NULL).view,
@@ -292,21 +308,37 @@ static enum status begin(struct session *session) {
 static enum status deny(struct session *session, enum status why, const char *reason) {
     if (status_http(why) == 401 || status_http(why) == 403)
         session_log_refused(session, (struct slice){NULL, 0}, why);
-    session->close_code = (unsigned)ws_close_code(why);
+    session->close_code = (uint16_t)ws_close_code(why);
     return refuse(session, why, "reason", reason);
 }
 
-static void call_free(struct session_lookup *call) {
-    (void)call;
+/* The lookup is a member of the session's state, and freed with it. */
+static void lookup_free(struct session_lookup *lookup) {
+    (void)lookup;
 }
 
-static void
-call_use(struct session *session, enum single_use_kind kind, struct slice id, uint64_t until_ms,
-         void (*done)(struct session *session, struct session_lookup *call, enum status status)) {
-    struct audit *audit = session->state;
-    audit->use = (struct session_use){.use = {.kind = kind, .expires_at_ms = until_ms}, .id = id};
-    audit->call = (struct session_lookup){NULL, done, call_free, &audit->use};
-    session_look_up(session, &audit->call);
+static void use_run(struct session_lookup *lookup, struct store_session *store) {
+    struct single_use_request *use = &container_of(lookup, struct audit, lookup)->use;
+    use->status = store_use_once(store, use->kind, use->id, use->expires_at_ms, use->forget_ms);
+}
+
+static void use_once(struct session *session, const struct single_use_request *use,
+                     void (*done)(struct session *session, struct session_lookup *lookup,
+                                  enum status status)) {
+    struct audit *audit = session->dialect_state;
+    audit->use = *use;
+    audit->use.forget_ms = io_loop_forget_ms(session->delivery->io);
+    audit->lookup = (struct session_lookup){
+        .run = use_run, .done = done, .free = lookup_free, .is_write = true};
+    session_look_up(session, &audit->lookup);
+}
+
+/* What became of the use. status: whether the lookup was run. */
+static enum status use_result(const struct session *session, enum status status) {
+    const struct audit *audit = session->dialect_state;
+    if (status == STATUS_OK)
+        status = audit->use.status;
+    return status == STATUS_ALREADY_EXISTS ? STATUS_TOKEN_REPLAYED : status;
 }
 
 static void admitted(struct session *session, enum status status, const char *reason) {
@@ -318,22 +350,38 @@ static void admitted(struct session *session, enum status status, const char *re
         outlet_close(session->outlet);
 }
 
-static void token_used(struct session *session, struct session_lookup *call, enum status status) {
-    (void)call;
+static void token_used(struct session *session, struct session_lookup *lookup, enum status status) {
+    (void)lookup;
+    status = use_result(session, status);
     admitted(session, status, status_code(status));
 }
 
-static void nonce_used(struct session *session, struct session_lookup *call, enum status status) {
+static void use_token(struct session *session) {
     struct slice id = session->principal->token_id;
-    (void)call;
-    if (status != STATUS_OK || !session->loop->config->token_single_use)
+    enum status status = STATUS_OK;
+    if (!id.data)
+        status = STATUS_MISSING_JTI;
+    else if (id.size == 0 || id.size > SINGLE_USE_ID_BYTES_MAX)
+        status = STATUS_INVALID_TOKEN;
+    if (status != STATUS_OK)
+        admitted(session, status, status_code(status));
+    else
+        use_once(session,
+                 &(struct single_use_request){.kind = SINGLE_USE_TOKEN,
+                                              .id = id,
+                                              .expires_at_ms =
+                                                  single_use_token_until_ms(session->principal)},
+                 token_used);
+}
+
+static void nonce_used(struct session *session, struct session_lookup *lookup, enum status status) {
+    (void)lookup;
+    status = use_result(session, status);
+    if (status == STATUS_OK && settings_of(session)->token_single_use)
+        use_token(session);
+    else
         admitted(session, status,
                  status == STATUS_TOKEN_REPLAYED ? "nonce_used" : status_code(status));
-    else if (!id.data)
-        admitted(session, STATUS_MISSING_JTI, status_code(STATUS_MISSING_JTI));
-    else
-        call_use(session, SINGLE_USE_TOKEN, id, single_use_token_until_ms(session->principal),
-                 token_used);
 }
 
 static enum status check_capability(struct session *session, struct slice capability,
@@ -341,7 +389,7 @@ static enum status check_capability(struct session *session, struct slice capabi
     const struct principal *principal = NULL;
     struct token_bearer bearer = {0};
     enum status status =
-        gate_admit_token(&session->server->http.gate, capability, now_ms, &principal, &bearer);
+        gate_admit_token(settings_of(session)->gate, capability, now_ms, &principal, &bearer);
     if (bearer.size > 0)
         session->bearer = strndup(bearer.name, bearer.size);
     if (status != STATUS_OK)
@@ -355,9 +403,9 @@ static enum status check_capability(struct session *session, struct slice capabi
 /* The capability first: who has none cannot use up nonces. A nonce is no token: what is wrong with
  * it is a failed authentication, whatever it is. */
 static enum status admit(struct session *session) {
-    struct audit *audit = session->state;
+    struct audit *audit = session->dialect_state;
     const struct audit_init *init = &audit->init;
-    uint64_t now_ms = clock_wall_ms(&session->loop->clock);
+    uint64_t now_ms = clock_wall_ms(&session->delivery->io->clock);
     enum status status = check_capability(session, init->capability, now_ms);
     if (status != STATUS_OK)
         return deny(session, status, status_code(status));
@@ -365,14 +413,17 @@ static enum status admit(struct session *session) {
         return deny(session, STATUS_INVALID_TOKEN, "ts_out_of_skew");
     if (init->has_cursor)
         log_place_set(&audit->place, &init->cursor, now_ms);
-    io_loop_deadline(session->loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
-    call_use(session, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1,
+    io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
+    use_once(session,
+             &(struct single_use_request){.kind = SINGLE_USE_NONCE,
+                                          .id = init->nonce,
+                                          .expires_at_ms = init->at_ms + NONCE_SKEW_MS_MAX + 1},
              nonce_used);
     return STATUS_OK;
 }
 
 static enum status receive(struct session *session, struct slice text) {
-    struct audit *audit = session->state;
+    struct audit *audit = session->dialect_state;
     const char *problem = "";
     if (audit->is_told)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
@@ -416,7 +467,7 @@ void handle_audit_ws(struct exchange *exchange) {
     if (after.given)
         log_place_set(&audit->place, &after.cursor, clock_wall_ms(&loop->clock));
     struct session *session = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
-    if (session && session->outlet)
+    if (session && session_is_connected(session))
         io_loop_deadline_in(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,
-                            loop->config->audit_init_timeout_ms);
+                            settings_of(session)->audit_init_timeout_ms);
 }

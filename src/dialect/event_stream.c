@@ -4,8 +4,12 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/dialect.h"
-#include "delivery/notices.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/notices.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/subscriber.h"
 #include "dialect/upgrade.h"
 #include "wire/http1_response.h"
 #include "wire/sse.h"
@@ -16,17 +20,19 @@
 
 static enum status put_piece(const struct session *session, struct buffer *out,
                              struct slice piece) {
-    const struct event_stream *state = session->state;
+    const struct event_stream *state = session->dialect_state;
     return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
 /* Nothing is hidden between frames that follow each other. */
-static enum status pass(const struct event_stream_writer *writer, const struct io_loop *loop,
-                        uint64_t after, uint64_t through, struct buffer *out) {
-    return writer->pass && through > after ? writer->pass(loop, after, through, out) : STATUS_OK;
+static enum status pass(const struct event_stream_writer *writer,
+                        const struct delivery_loop *delivery, uint64_t after, uint64_t through,
+                        struct buffer *out) {
+    return writer->pass && through > after ? writer->pass(delivery, after, through, out)
+                                           : STATUS_OK;
 }
 
-enum status event_stream_encode(const struct page *page, const struct io_loop *loop,
+enum status event_stream_encode(const struct page *page, const struct delivery_loop *delivery,
                                 bool is_chunked, const struct event_stream_writer *writer,
                                 struct buffer *out) {
     struct buffer piece;
@@ -36,13 +42,13 @@ enum status event_stream_encode(const struct page *page, const struct io_loop *l
     buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
         struct frame *frame = page->batch.frames[i];
-        status = pass(writer, loop, after, frame->content.seq - 1, target);
+        status = pass(writer, delivery, after, frame->content.seq - 1, target);
         if (status == STATUS_OK)
-            status = writer->put(loop, frame, target);
+            status = writer->put(delivery, frame, target);
         after = frame->content.seq;
     }
     if (status == STATUS_OK)
-        status = pass(writer, loop, after, page->batch.through_seq, target);
+        status = pass(writer, delivery, after, page->batch.through_seq, target);
     /* Of a page without a word for its subscriber nothing is sent. */
     if (status == STATUS_OK && piece.size > 0)
         status = http1_chunk(out, buffer_slice(&piece));
@@ -80,7 +86,7 @@ enum status event_stream_heartbeat(struct session *session, struct buffer *out) 
 }
 
 enum status event_stream_end(struct session *session, struct buffer *out) {
-    const struct event_stream *state = session->state;
+    const struct event_stream *state = session->dialect_state;
     return state->is_chunked ? http1_chunk_end(out) : STATUS_OK;
 }
 
@@ -158,7 +164,7 @@ struct session *event_stream_make(struct exchange *exchange, const struct dialec
         session =
             upgrade_to_session(exchange, (struct session_options){.dialect = dialect,
                                                                   .principal = exchange->principal,
-                                                                  .state = state,
+                                                                  .dialect_state = state,
                                                                   .head = buffer_slice(&head)});
     } else {
         dialect->state_free(state);

@@ -5,7 +5,7 @@
 #ifndef DIALECT_EVENT_STREAM_H
 #define DIALECT_EVENT_STREAM_H
 
-#include "delivery/session.h"
+#include "delivery/session/session.h"
 #include "http/exchange.h"
 
 /* The beginning of the state. */
@@ -26,14 +26,15 @@ void event_stream_answer_head(struct exchange *exchange);
 /* How a page is written: its frames, and the ranges in which all is hidden; NULL: those are not
  * told. */
 struct event_stream_writer {
-    enum status (*put)(const struct io_loop *loop, struct frame *frame, struct buffer *out);
-    enum status (*pass)(const struct io_loop *loop, uint64_t after, uint64_t through,
+    enum status (*put)(const struct delivery_loop *delivery, struct frame *frame,
+                       struct buffer *out);
+    enum status (*pass)(const struct delivery_loop *delivery, uint64_t after, uint64_t through,
                         struct buffer *out);
 };
 
 /* For encoders. */
-MUST_CHECK enum status event_stream_encode(const struct page *page, const struct io_loop *loop,
-                                           bool is_chunked,
+MUST_CHECK enum status event_stream_encode(const struct page *page,
+                                           const struct delivery_loop *delivery, bool is_chunked,
                                            const struct event_stream_writer *writer,
                                            struct buffer *out);
 

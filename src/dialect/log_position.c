@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "server/server.h"
 #include "wire/object_writer.h"
 
 void log_place_set(struct log_place *place, const struct event_cursor *cursor, uint64_t now_ms) {
@@ -23,10 +22,10 @@ bool log_place_is_before(const struct log_place *place, const struct frame_conte
 
 struct query_cursor log_place_now(const struct log_place *place, const struct session *session) {
     static const struct uuid none;
-    const struct subscriber *subscriber = session->subscribers;
-    if (!subscriber || uuid_compare(&subscriber->subscription.cursor, &none) == 0)
+    const struct subscriber *subscriber = session_first(session);
+    if (!subscriber || uuid_compare(&subscriber->driver.subscription.cursor, &none) == 0)
         return place->asked;
-    struct event_cursor at = event_cursor_of(&subscriber->subscription.cursor);
+    struct event_cursor at = event_cursor_of(&subscriber->driver.subscription.cursor);
     /* What it stepped over does not take it back: on the way to a place in the future, or what is
      * hidden in the millisecond of the place. */
     if (place->asked.given && event_cursor_compare(&at, &place->asked.cursor) < 0)
@@ -36,23 +35,19 @@ struct query_cursor log_place_now(const struct log_place *place, const struct se
 
 enum status log_place_slow(const struct log_place *place, const struct session *session,
                            struct buffer *out) {
-    const struct config *config = &session->server->config;
-    const struct subscription *subscription =
-        session->subscribers ? &session->subscribers->subscription : NULL;
+    const struct subscriber *subscriber = session_first(session);
+    const struct delivery_options *options = &session->delivery->shared->options;
     struct query_cursor now = log_place_now(place, session);
     struct buffer cursor;
     buffer_init(&cursor, 2 + EVENT_CURSOR_SIZE_MAX);
     enum status status = query_cursor_write(&cursor, &now);
     struct object_writer object = object_begin(out);
-    if (subscription)
-        object_number(&object, SLICE("lag"),
-                      subscription->window.head_seq + 1 > subscription->next_seq
-                          ? subscription->window.head_seq + 1 - subscription->next_seq
-                          : 0);
+    if (subscriber)
+        object_number(&object, SLICE("lag"), driver_lag(&subscriber->driver));
     object_number(&object, SLICE("strikes"), session->strikes.count);
-    object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
+    object_number(&object, SLICE("max_strikes"), options->strikes_max);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
-    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->loop));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->delivery->io));
     enum status ended = object_end(&object);
     buffer_release(&cursor);
     return status == STATUS_OK ? ended : status;

@@ -5,7 +5,7 @@
 #ifndef DIALECT_LOG_POSITION_H
 #define DIALECT_LOG_POSITION_H
 
-#include "delivery/session.h"
+#include "delivery/session/session.h"
 #include "http/query_cursor.h"
 
 /* Before anything was sent the subscriber stands where it was asked to begin. */

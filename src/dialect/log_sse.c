@@ -3,11 +3,12 @@
 
 #include "api/handlers.h"
 #include "base/limits.h"
-#include "delivery/dialect.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_log.h"
 #include "dialect/event_stream.h"
 #include "dialect/log_position.h"
 #include "hub/frame_row.h"
-#include "server/server.h"
 #include "wire/sse.h"
 
 struct log_stream {
@@ -17,11 +18,12 @@ struct log_stream {
 
 /* ---- forms ---- */
 
-static enum status put_frame(const struct io_loop *loop, struct frame *frame, struct buffer *out) {
+static enum status put_frame(const struct delivery_loop *delivery, struct frame *frame,
+                             struct buffer *out) {
     char id[EVENT_CURSOR_SIZE_MAX];
     struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
     size_t size = event_cursor_encode(&cursor, id);
-    (void)loop;
+    (void)delivery;
     return sse_event(out, &(struct sse_event){.id = {id, size}, .data = frame->content.payload});
 }
 
@@ -43,7 +45,7 @@ static const struct page_form bare_form = {PAGE_FORM_LOG_SSE_BARE, EVENT_STREAM_
 /* ---- notices ---- */
 
 static enum status tell_slow(struct session *session, struct buffer *out) {
-    const struct log_stream *state = session->state;
+    const struct log_stream *state = session->dialect_state;
     struct buffer details, body;
     buffer_init(&details, 1024);
     buffer_init(&body, 2048);
@@ -65,7 +67,7 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
 /* Where it begins, for clients that did not say so: without an id they would begin at the head
  * again, and miss what came between. */
 static enum status tell_begin(struct session *session) {
-    const struct log_stream *state = session->state;
+    const struct log_stream *state = session->dialect_state;
     char id[EVENT_CURSOR_SIZE_MAX];
     size_t id_size = event_cursor_encode(&state->place.asked.cursor, id);
     struct buffer body;
@@ -127,7 +129,7 @@ static bool read_place(struct exchange *exchange, struct log_place *place, bool 
 }
 
 static void begin(struct session *session, bool from_head, enum grant_view view) {
-    struct log_stream *state = session->state;
+    struct log_stream *state = session->dialect_state;
     struct subscription_options options = {
         .view = view,
         .has_event_cursor = state->place.asked.given,
@@ -164,6 +166,6 @@ void handle_log_sse(struct exchange *exchange) {
     }
     state->place = place;
     struct session *session = event_stream_make(exchange, &log_sse_dialect, &state->stream);
-    if (session && session->outlet)
+    if (session && session_is_connected(session))
         begin(session, from_head, view);
 }

@@ -1,16 +1,19 @@
-/* A topic by polling: a page of messages behind a position, at once or when there is one. */
+#include "dialect/poll.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "api/handlers.h"
 #include "base/limits.h"
+#include "delivery/driver.h"
 #include "delivery/stale.h"
 #include "delivery/telemetry.h"
-#include "delivery/topic_reader.h"
+#include "dialect/dialect_settings.h"
+#include "dialect/message_form.h"
 #include "http/store_read.h"
+#include "io/call.h"
 #include "io/transport.h"
-#include "server/server.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
@@ -19,13 +22,18 @@
 #define DRIVER      SLICE("memory")
 
 struct poll {
-    struct topic_reader reader; /* first: the work of the exchange */
-    struct buffer messages;     /* between the brackets */
+    struct driver driver;
+    struct call call; /* of a read */
+    struct exchange *exchange;
+    struct deadline deadline; /* of a poll that waits */
+    struct buffer messages;   /* between the brackets */
     size_t count;
     uint64_t limit;
     bool limit_capped;
     bool fairness_applied;
     uint64_t wait_ms;
+    bool is_open;     /* the driver is */
+    bool *wants_more; /* of the step under way: another must follow */
     struct consumer_state consumer;
 };
 
@@ -38,7 +46,9 @@ struct poller {
 
 static void poll_free(void *work) {
     struct poll *poll = work;
-    topic_reader_release(&poll->reader);
+    deadline_drop(&poll->deadline);
+    if (poll->is_open)
+        driver_close(&poll->driver);
     buffer_release(&poll->messages);
     free(poll);
 }
@@ -64,6 +74,19 @@ static struct consumer_key consumer_key(const struct exchange *exchange, struct 
     return (struct consumer_key){poller_name(exchange, poller), exchange->match.parameters[0]};
 }
 
+static struct delivery_loop *delivery_loop_of(const struct exchange *exchange) {
+    const struct http_loop *loop = exchange->loop->owner;
+    return loop->delivery;
+}
+
+static const struct delivery *delivery_of(const struct exchange *exchange) {
+    return delivery_loop_of(exchange)->shared;
+}
+
+static const struct dialect_settings *exchange_settings(const struct exchange *exchange) {
+    return delivery_of(exchange)->dialects;
+}
+
 static void count_poll(enum metric metric) {
     metrics_add(metric, METRIC_LABELS(LABEL_DIALECT_POLL), 1);
 }
@@ -76,14 +99,17 @@ static struct cause cause_of(struct exchange *exchange, struct poller *poller) {
                           .dialect = LABEL_DIALECT_POLL};
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
 /* ---- answers ---- */
 
 static void answer_stale(struct poll *poll) {
-    const struct subscription *subscription = &poll->reader.subscription;
+    const struct subscription *subscription = &poll->driver.subscription;
     struct buffer details;
     struct poller poller;
-    telemetry_stale(poll->reader.exchange->http->telemetry,
-                    cause_of(poll->reader.exchange, &poller),
+    telemetry_stale(delivery_of(poll->exchange)->telemetry, cause_of(poll->exchange, &poller),
                     subscription_continuity(subscription));
     buffer_init(&details, 32768);
     enum status status = stale_write_json(
@@ -96,25 +122,25 @@ static void answer_stale(struct poll *poll) {
         .reason_code = reason_code(subscription_continuity(subscription)->reasons[0]),
         .details = buffer_slice(&details)};
     if (status == STATUS_OK)
-        exchange_answer_error(poll->reader.exchange, &error);
+        exchange_answer_error(poll->exchange, &error);
     else
-        exchange_answer_status(poll->reader.exchange, status);
+        exchange_answer_status(poll->exchange, status);
     buffer_release(&details);
 }
 
 static void answer_evicted(struct poll *poll, uint64_t lag) {
-    struct exchange *exchange = poll->reader.exchange;
+    struct exchange *exchange = poll->exchange;
     struct buffer details;
     struct poller poller;
     struct cause cause = cause_of(exchange, &poller);
     cause.status = STATUS_SLOW_CONSUMER_EVICTED;
-    telemetry_evicted(exchange->http->telemetry, cause);
+    telemetry_evicted(delivery_of(exchange)->telemetry, cause);
     buffer_init(&details, 4096);
     struct object_writer object = object_begin(&details);
-    object_text(&object, SLICE("topic"), poll->reader.subscription.options.topic);
+    object_text(&object, SLICE("topic"), poll->driver.subscription.options.topic);
     object_number(&object, SLICE("lag"), lag);
     object_number(&object, SLICE("strikes"), poll->consumer.strikes);
-    object_number(&object, SLICE("resume_after"), poll->reader.subscription.options.after_seq);
+    object_number(&object, SLICE("resume_after"), poll->driver.subscription.options.after_seq);
     object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(exchange->loop));
     enum status status = object_end(&object);
     exchange_answer_error(exchange, &(struct exchange_error){
@@ -142,16 +168,17 @@ static void put_position(struct object_writer *object, const struct subscription
 }
 
 static void put_consumer(struct object_writer *object, const struct poll *poll, uint64_t lag) {
-    struct exchange *exchange = poll->reader.exchange;
-    const struct config *config = &exchange->http->server->config;
+    struct exchange *exchange = poll->exchange;
+    const struct delivery_options *options = &delivery_of(exchange)->options;
     object_number(object, SLICE("limit_applied"), poll->limit);
     object_flag(object, SLICE("limit_capped"), poll->limit_capped);
     object_flag(object, SLICE("fairness_applied"), poll->fairness_applied);
     object_number(object, SLICE("active_topic_count"), poll->consumer.active_topics);
-    object_number(object, SLICE("outbound_queue_limit"), config->outbound_queue_limit);
+    object_number(object, SLICE("outbound_queue_limit"),
+                  exchange_settings(exchange)->outbound_queue_limit);
     object_number(object, SLICE("consumer_lag"), lag);
     object_number(object, SLICE("slow_consumer_strikes"), poll->consumer.strikes);
-    object_number(object, SLICE("slow_consumer_max_strikes"), config->slow_consumer_max_strikes);
+    object_number(object, SLICE("slow_consumer_max_strikes"), options->strikes_max);
     object_number(object, SLICE("recommended_reconnect_backoff_ms"),
                   io_loop_backoff_ms(exchange->loop));
 }
@@ -179,7 +206,7 @@ static void put_bootstrap(struct object_writer *object, const struct subscriptio
 }
 
 static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *out) {
-    const struct subscription *subscription = &poll->reader.subscription;
+    const struct subscription *subscription = &poll->driver.subscription;
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), subscription->options.topic);
     object_text(&object, SLICE("driver"), DRIVER);
@@ -190,18 +217,15 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
         object.status = buffer_append_byte(out, ']');
     put_position(&object, subscription);
     put_consumer(&object, poll, lag);
-    object_text(&object, SLICE("epoch"), slice_of(poll->reader.exchange->http->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(delivery_of(poll->exchange)->epoch));
     put_bootstrap(&object, subscription);
     enum status status = object_end(&object);
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
 }
 
 static void answer_page(struct poll *poll) {
-    struct exchange *exchange = poll->reader.exchange;
-    const struct subscription *subscription = &poll->reader.subscription;
-    uint64_t next = subscription->next_seq - 1;
-    uint64_t head = subscription->window.head_seq;
-    uint64_t lag = head > next ? head - next : 0;
+    struct exchange *exchange = poll->exchange;
+    uint64_t lag = driver_lag(&poll->driver);
     struct poller poller;
     struct consumer_key key = consumer_key(exchange, &poller);
     struct buffer out;
@@ -211,7 +235,7 @@ static void answer_page(struct poll *poll) {
     }
     buffer_init(&out, POLL_PAGE_BYTES_MAX + 65536);
     enum status status =
-        consumers_served(exchange->http->server->consumers, &key, lag, &poll->consumer);
+        consumers_served(delivery_of(exchange)->consumers, &key, lag, &poll->consumer);
     if (status == STATUS_SLOW_CONSUMER_EVICTED) {
         answer_evicted(poll, lag);
         return;
@@ -236,7 +260,7 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
             status = frame_append(batch->frames[i], &message_form, &poll->messages);
         poll->count++;
     }
-    telemetry_handed(LABEL_DIALECT_POLL, poll->reader.subscription.options.policy, batch->frames,
+    telemetry_handed(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy, batch->frames,
                      batch->count, clock_now().mono_ns);
     delivery_batch_release(batch);
     return status;
@@ -248,7 +272,7 @@ static bool is_full(const struct poll *poll) {
 
 /* No longer than the token lasts. */
 static uint64_t wait_of(const struct poll *poll) {
-    const struct exchange *exchange = poll->reader.exchange;
+    const struct exchange *exchange = poll->exchange;
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
     uint64_t end_ms = exchange->principal->expires_at_ms;
     if (end_ms == 0 || end_ms > now_ms + poll->wait_ms)
@@ -257,83 +281,133 @@ static uint64_t wait_of(const struct poll *poll) {
 }
 
 static void await_news(struct poll *poll) {
-    struct exchange *exchange = poll->reader.exchange;
-    if (poll->reader.deadline.at_ms != 0)
+    if (poll->deadline.at_ms != 0)
         return;
-    exchange_watch_end(exchange);
-    io_loop_deadline_in(exchange->loop, &poll->reader.deadline, DEADLINE_WAIT, wait_of(poll));
+    exchange_watch_end(poll->exchange);
+    io_loop_deadline_in(poll->exchange->loop, &poll->deadline, DEADLINE_WAIT, wait_of(poll));
 }
 
-/* A bootstrap is never stale: one whose first frames were pruned from under it, before anybody was
- * told of them, begins where the topic does by now. */
-static bool begins_again(struct poll *poll) {
-    struct subscription *subscription = &poll->reader.subscription;
-    if (poll->count > 0 || !subscription->is_bootstrap)
-        return false;
-    subscription_restart(subscription);
-    return true;
+static struct poll *poll_of(struct driver *driver) {
+    return container_of(driver, struct poll, driver);
 }
 
-static void gather(struct topic_reader *reader) {
-    struct poll *poll = (struct poll *)reader;
-    struct delivery_batch batch;
-    enum subscription_step step = SUBSCRIPTION_FRAMES;
-    enum status status = STATUS_OK;
-    /* News that come while the answer is on its way. */
-    if (reader->exchange->answered)
-        return;
-    while (status == STATUS_OK && step == SUBSCRIPTION_FRAMES && !is_full(poll)) {
-        uint64_t room = poll->limit - poll->count;
-        batch.count_max = room < DELIVERY_FRAMES_MAX ? (size_t)room : DELIVERY_FRAMES_MAX;
-        batch.bytes_max = POLL_PAGE_BYTES;
-        step = subscription_next(&reader->subscription, &batch);
-        if (step == SUBSCRIPTION_STALE && begins_again(poll))
-            step = subscription_next(&reader->subscription, &batch);
-        if (step == SUBSCRIPTION_FRAMES)
-            status = add_messages(poll, &batch);
-    }
-    if (step == SUBSCRIPTION_FAILED)
-        status = reader->subscription.status;
+static void on_frames(struct driver *driver, struct delivery_batch *batch) {
+    struct poll *poll = poll_of(driver);
+    enum status status = add_messages(poll, batch);
     if (status != STATUS_OK)
-        exchange_answer_status(reader->exchange, status);
-    else if (step == SUBSCRIPTION_READ)
-        topic_reader_read(reader);
-    else if (step == SUBSCRIPTION_STALE && poll->count == 0)
-        answer_stale(poll);
-    else if (step == SUBSCRIPTION_WAIT && poll->count == 0 && poll->wait_ms > 0)
+        exchange_answer_status(poll->exchange, status);
+    else if (is_full(poll))
+        answer_page(poll);
+    else
+        *poll->wants_more = true;
+}
+
+static void on_head(struct driver *driver) {
+    struct poll *poll = poll_of(driver);
+    if (poll->count == 0 && poll->wait_ms > 0)
         await_news(poll);
     else
         answer_page(poll);
 }
 
-static void poll_over(struct topic_reader *reader) {
-    if (!reader->exchange->answered)
-        answer_page((struct poll *)reader);
+static void gather(struct poll *poll);
+
+static void read_run(struct call *call, struct store_session *store) {
+    driver_read_run(&container_of(call, struct poll, call)->driver, store);
 }
 
-/* What waits is answered with what there is; what reads is about to be answered. */
+static void read_done(struct call *call) {
+    struct poll *poll = container_of(call, struct poll, call);
+    driver_read_done(&poll->driver, call->status);
+    if (exchange_unref(poll->exchange))
+        gather(poll);
+}
+
+static void on_read(struct driver *driver) {
+    struct poll *poll = poll_of(driver);
+    struct exchange *exchange = poll->exchange;
+    exchange_ref(exchange);
+    poll->call.run = read_run;
+    poll->call.done = read_done;
+    call_store(&poll->call, exchange->loop, delivery_of(exchange)->store_pool);
+}
+
+/* A bootstrap is never stale: if its first frames were pruned before the client got any, it begins
+ * again where the topic begins by now. */
+static void on_stale(struct driver *driver) {
+    struct poll *poll = poll_of(driver);
+    if (poll->count > 0) {
+        answer_page(poll);
+    } else if (driver->subscription.is_bootstrap) {
+        subscription_restart(&driver->subscription);
+        *poll->wants_more = true;
+    } else {
+        answer_stale(poll);
+    }
+}
+
+static void on_failed(struct driver *driver) {
+    exchange_answer_status(poll_of(driver)->exchange, driver->subscription.status);
+}
+
+static const struct driver_sink poll_sink = {
+    .frames = on_frames,
+    .at_head = on_head,
+    .read = on_read,
+    .stale = on_stale,
+    .failed = on_failed,
+};
+
+/* Steps until the poll is answered, waits, or reads; the poll may be gone then. */
+static void gather(struct poll *poll) {
+    bool wants_more;
+    /* The topic may advance while the answer is being written. */
+    if (poll->exchange->answered)
+        return;
+    do {
+        uint64_t room = poll->limit - poll->count;
+        wants_more = false;
+        poll->wants_more = &wants_more;
+        driver_step(&poll->driver, (size_t)smaller(room, DELIVERY_FRAMES_MAX), POLL_PAGE_BYTES,
+                    &poll_sink);
+    } while (wants_more);
+}
+
+static void member_advanced(struct feed_member *member) {
+    struct poll *poll = container_of(member, struct poll, driver.member);
+    if (poll->exchange->conn && !subscription_is_reading(&poll->driver.subscription))
+        gather(poll);
+}
+
+static void answer_waiting(struct poll *poll) {
+    bool is_waiting = poll->exchange->conn && !subscription_is_reading(&poll->driver.subscription);
+    if (is_waiting && !poll->exchange->answered)
+        answer_page(poll);
+}
+
+void poll_expired(struct deadline *deadline) {
+    answer_waiting(container_of(deadline, struct poll, deadline));
+}
+
+/* A poll that waits is answered with what there is; a poll that reads is answered soon. */
 static void poll_drain(struct exchange *exchange) {
     struct poll *poll = exchange->work;
     poll->wait_ms = 0;
-    if (poll->reader.deadline.at_ms != 0 && !poll->reader.subscription.is_reading)
-        poll_over(&poll->reader);
+    if (poll->deadline.at_ms != 0)
+        answer_waiting(poll);
 }
 
 /* ---- asking ---- */
 
-static uint64_t smaller(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 static void limit_apply(struct poll *poll, uint64_t wanted) {
-    const struct config *config = &poll->reader.exchange->http->server->config;
-    uint64_t most = smaller(config->poll_max_limit, config->outbound_queue_limit);
+    const struct dialect_settings *settings = exchange_settings(poll->exchange);
+    uint64_t slice_frames = delivery_of(poll->exchange)->options.slice_frames;
+    uint64_t most = smaller(settings->poll_max_limit, settings->outbound_queue_limit);
     poll->limit = smaller(wanted, most);
     poll->limit_capped = wanted > most;
-    poll->fairness_applied =
-        poll->consumer.active_topics > 1 && poll->limit > config->fair_topic_slice_limit;
+    poll->fairness_applied = poll->consumer.active_topics > 1 && poll->limit > slice_frames;
     if (poll->fairness_applied)
-        poll->limit = config->fair_topic_slice_limit;
+        poll->limit = slice_frames;
     if (poll->limit_capped)
         count_poll(METRIC_KHALA_FANOUT_LIMITED_POLLS);
     if (poll->fairness_applied)
@@ -353,32 +427,32 @@ static void answer_limited(struct exchange *exchange, uint64_t retry_after_ms) {
                                                              .header_count = 1});
 }
 
-struct question {
+/* The query of a poll. */
+struct poll_query {
     uint64_t after_seq; /* UINT64_MAX: none, so that it is a bootstrap */
     uint64_t limit;
     uint64_t wait_ms;
     bool epoch_differs;
 };
 
-static enum status question_read(const struct exchange *exchange, struct question *question) {
-    *question =
-        (struct question){UINT64_MAX, exchange->http->server->config.poll_default_limit, 0, false};
+static enum status poll_query_read(const struct exchange *exchange, struct poll_query *query) {
+    *query =
+        (struct poll_query){UINT64_MAX, exchange_settings(exchange)->poll_default_limit, 0, false};
     enum status status = topic_name_check(exchange->match.parameters[0]);
     if (status == STATUS_OK)
-        status =
-            query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &question->after_seq);
+        status = query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &query->after_seq);
     if (status == STATUS_OK)
-        status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &question->limit);
+        status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &query->limit);
     if (status == STATUS_OK)
-        status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &question->wait_ms);
+        status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &query->wait_ms);
     if (status == STATUS_OK)
-        status = query_epoch(exchange, &question->epoch_differs);
+        status = query_epoch(exchange, &query->epoch_differs);
     if (atomic_load(&exchange->http->is_draining))
-        question->wait_ms = 0;
+        query->wait_ms = 0;
     return status;
 }
 
-static enum status poll_begin(struct exchange *exchange, const struct question *question,
+static enum status poll_begin(struct exchange *exchange, const struct poll_query *query,
                               const struct consumer_state *consumer) {
     struct poll *poll = calloc(1, sizeof(*poll));
     if (!poll)
@@ -387,31 +461,39 @@ static enum status poll_begin(struct exchange *exchange, const struct question *
     exchange->work = poll;
     exchange->work_free = poll_free;
     exchange->drain = poll_drain;
-    poll->reader.go_on = gather;
-    poll->reader.timed_out = poll_over;
+    poll->exchange = exchange;
+    poll->driver.member.advanced = member_advanced;
     poll->consumer = *consumer;
-    poll->wait_ms = question->wait_ms;
-    enum status status = topic_reader_open(&poll->reader, exchange,
-                                           question->after_seq != UINT64_MAX, question->after_seq);
+    poll->wait_ms = query->wait_ms;
+    bool has_cursor = query->after_seq != UINT64_MAX;
+    const struct subscription_options options = {
+        .principal = exchange->principal,
+        .view = exchange->view,
+        .has_cursor = has_cursor,
+        .after_seq = query->after_seq,
+        .epoch_differs = query->epoch_differs,
+    };
+    enum status status =
+        driver_open(&poll->driver, &delivery_loop_of(exchange)->feeds,
+                    exchange->match.parameters[0], delivery_of(exchange)->policies, &options);
     if (status != STATUS_OK)
         return status;
-    poll->reader.subscription.options.epoch_differs = question->epoch_differs;
+    poll->is_open = true;
     metrics_add(
-        question->after_seq != UINT64_MAX ? METRIC_SYNC_REPLAY_STARTED
-                                          : METRIC_SYNC_REPLAY_BOOTSTRAP,
-        METRIC_LABELS(LABEL_DIALECT_POLL, poll->reader.subscription.options.policy->topic_class),
+        query->after_seq != UINT64_MAX ? METRIC_SYNC_REPLAY_STARTED : METRIC_SYNC_REPLAY_BOOTSTRAP,
+        METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy->topic_class),
         1);
-    limit_apply(poll, question->limit);
-    gather(&poll->reader);
+    limit_apply(poll, query->limit);
+    gather(poll);
     return STATUS_OK;
 }
 
 void handle_messages(struct exchange *exchange) {
-    struct question question;
+    struct poll_query query;
     struct consumer_state consumer = {0};
     struct poller poller;
     struct consumer_key key = consumer_key(exchange, &poller);
-    enum status status = question_read(exchange, &question);
+    enum status status = poll_query_read(exchange, &query);
     if (status == STATUS_INVALID_REQUEST) {
         exchange_answer_error(
             exchange, &(struct exchange_error){
@@ -423,7 +505,7 @@ void handle_messages(struct exchange *exchange) {
     if (status == STATUS_OK)
         count_poll(METRIC_KHALA_FANOUT_POLLS);
     if (status == STATUS_OK)
-        status = consumers_admit(exchange->http->server->consumers, &key,
+        status = consumers_admit(delivery_of(exchange)->consumers, &key,
                                  clock_mono_ms(&exchange->loop->clock), &consumer);
     if (status == STATUS_RATE_LIMITED) {
         count_poll(METRIC_KHALA_FANOUT_THROTTLED_POLLS);
@@ -431,7 +513,7 @@ void handle_messages(struct exchange *exchange) {
         return;
     }
     if (status == STATUS_OK)
-        status = poll_begin(exchange, &question, &consumer);
+        status = poll_begin(exchange, &query, &consumer);
     if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
 }

@@ -4,13 +4,13 @@
 
 #include "api/handlers.h"
 #include "base/limits.h"
-#include "delivery/dialect.h"
-#include "delivery/notices.h"
-#include "delivery/session_snapshot.h"
-#include "delivery/topic_reader.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/notices.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/subscriber_snapshot.h"
 #include "dialect/event_stream.h"
+#include "dialect/message_form.h"
 #include "http/query_cursor.h"
-#include "server/server.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/sse.h"
@@ -29,22 +29,24 @@ static struct slice position_write(uint64_t seq, const char *epoch, char text[PO
 }
 
 /* Of the default type, so that onmessage sees it, and a kind cannot pose as one of our own. */
-static enum status put_frame(const struct io_loop *loop, struct frame *frame, struct buffer *out) {
+static enum status put_frame(const struct delivery_loop *delivery, struct frame *frame,
+                             struct buffer *out) {
     char text[POSITION_BYTES_MAX];
-    struct sse_event event = {.id = position_write(frame->content.seq, loop->server->epoch, text)};
+    struct sse_event event = {
+        .id = position_write(frame->content.seq, delivery->shared->epoch, text)};
     enum status status = frame_encoded(frame, &message_form, &event.data);
     return status == STATUS_OK ? sse_event(out, &event) : status;
 }
 
 /* What is hidden from the subscriber is covered all the same, and need not be looked at again. */
-static enum status put_progress(const struct io_loop *loop, uint64_t after, uint64_t through,
-                                struct buffer *out) {
+static enum status put_progress(const struct delivery_loop *delivery, uint64_t after,
+                                uint64_t through, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
     char data[80];
     int data_size = snprintf(data, sizeof(data), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
                              after, through);
     return sse_event(out,
-                     &(struct sse_event){.id = position_write(through, loop->server->epoch, id),
+                     &(struct sse_event){.id = position_write(through, delivery->shared->epoch, id),
                                          .event = SLICE("progress"),
                                          .data = {data, (size_t)data_size}});
 }
@@ -70,15 +72,16 @@ static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTE
  * end. */
 static enum status tell_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
-    struct slice position = position_write(subscriber->subscription.bootstrap.from_seq - 1,
-                                           subscriber->session->server->epoch, id);
+    struct slice position = position_write(subscriber->driver.subscription.bootstrap.from_seq - 1,
+                                           subscriber->session->delivery->shared->epoch, id);
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(&body, subscriber->subscription.options.topic);
+        status = json_write_string(&body, subscriber->driver.subscription.options.topic);
     if (status == STATUS_OK)
-        status = buffer_printf(&body, ",\"epoch\":\"%s\",", subscriber->session->server->epoch);
+        status = buffer_printf(&body, ",\"epoch\":\"%s\",",
+                               subscriber->session->delivery->shared->epoch);
     size_t begin = body.size;
     if (status == STATUS_OK)
         status = notice_bootstrap(subscriber, &body);
@@ -201,6 +204,6 @@ void handle_sse(struct exchange *exchange) {
         return;
     }
     struct session *session = event_stream_make(exchange, &sse_dialect, state);
-    if (session && session->outlet)
+    if (session && session_is_connected(session))
         event_stream_begin(session, name, &options, state->is_chunked ? &chunked_form : &bare_form);
 }

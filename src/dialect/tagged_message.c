@@ -20,8 +20,8 @@ enum status tagged_say(struct session *session, struct buffer *out, const char *
     buffer_init(&text, body.size + TAG_BYTES_MAX);
     enum status status = tagged_write(&text, tag, body);
     if (status == STATUS_OK)
-        status =
-            websocket_text(session->loop, out, buffer_slice(&text), websocket_deflates(session));
+        status = websocket_text(session->delivery, out, buffer_slice(&text),
+                                websocket_deflates(session));
     buffer_release(&text);
     return status;
 }

@@ -3,14 +3,17 @@
 
 #include "api/handlers.h"
 #include "base/limits.h"
-#include "delivery/dialect.h"
-#include "delivery/notices.h"
-#include "delivery/session_snapshot.h"
-#include "delivery/topic_reader.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/notices.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/subscriber.h"
+#include "delivery/session/subscriber_snapshot.h"
+#include "dialect/message_form.h"
 #include "dialect/tagged_message.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
-#include "server/server.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
@@ -22,7 +25,7 @@
 /* ---- forms ---- */
 
 /* after: what comes between it and the message's own sequence is hidden from the subscriber. */
-static enum status put_message(struct io_loop *loop, struct frame *frame, uint64_t after,
+static enum status put_message(struct delivery_loop *delivery, struct frame *frame, uint64_t after,
                                bool compress, struct buffer *out) {
     size_t begin = out->size;
     struct slice text;
@@ -31,7 +34,7 @@ static enum status put_message(struct io_loop *loop, struct frame *frame, uint64
         status = buffer_printf(out, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
     if (status == STATUS_OK)
         status = buffer_append_slice(out, slice_from(text, 1));
-    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
+    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
 }
 
 static enum status put_progress(struct buffer *out, uint64_t after, uint64_t through) {
@@ -42,13 +45,13 @@ static enum status put_progress(struct buffer *out, uint64_t after, uint64_t thr
     return ws_frame_write(out, WS_TEXT, false, (struct slice){text, (size_t)size});
 }
 
-static enum status encode(const struct page *page, struct io_loop *loop, bool compress,
+static enum status encode(const struct page *page, struct delivery_loop *delivery, bool compress,
                           struct buffer *out) {
     uint64_t after = page->batch.after_seq;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
         struct frame *frame = page->batch.frames[i];
-        status = put_message(loop, frame, after, compress, out);
+        status = put_message(delivery, frame, after, compress, out);
         after = frame->content.seq;
     }
     if (status == STATUS_OK && after < page->batch.through_seq)
@@ -80,9 +83,9 @@ static void put_stream_id(struct object_writer *object, struct slice topic) {
 }
 
 static enum status write_hello(const struct subscriber *subscriber, struct buffer *body) {
-    const struct subscription *subscription = &subscriber->subscription;
+    const struct subscription *subscription = &subscriber->driver.subscription;
     const struct topic_window *window = &subscription->window;
-    const struct server *server = subscriber->session->server;
+    const struct delivery *shared = subscriber->session->delivery->shared;
     struct buffer bootstrap;
     buffer_init(&bootstrap, 128);
     bool is_bootstrap = subscription->is_bootstrap || subscriber->snapshot;
@@ -90,7 +93,7 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     struct object_writer object = object_begin(body);
     object_text(&object, SLICE("topic"), subscription->options.topic);
     put_stream_id(&object, subscription->options.topic);
-    object_text(&object, SLICE("epoch"), slice_of(server->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(shared->epoch));
     /* Behind a snapshot it goes on from that one's watermark. */
     if (!subscriber->snapshot)
         object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
@@ -99,7 +102,7 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     object_number(&object, SLICE("head_cursor"), window->head_seq);
     object_number(&object, SLICE("replay_budget_events"), window->replay_budget_events);
     object_number(&object, SLICE("limit_applied"), subscriber->frames_max);
-    object_number(&object, SLICE("heartbeat_interval_ms"), server->config.heartbeat_ms);
+    object_number(&object, SLICE("heartbeat_interval_ms"), shared->options.heartbeat_ms);
     object_json_given(&object, SLICE("bootstrap"), buffer_slice(&bootstrap));
     enum status ended = object_end(&object);
     buffer_release(&bootstrap);
@@ -201,8 +204,8 @@ static enum status receive(struct session *session, struct slice text) {
 /* A bootstrap says hello when its turn comes, and so does what begins anew after it was stale. */
 static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
-    const struct subscription *subscription = &subscriber->subscription;
-    bool resumes = subscription->is_open && !subscription->is_bootstrap;
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    bool resumes = subscription->state == SUBSCRIPTION_OPEN && !subscription->is_bootstrap;
     if (resumes && tell_hello(subscriber, &session->replies) != STATUS_OK) {
         outlet_close(session->outlet);
         return;
@@ -259,6 +262,6 @@ void handle_topic_ws(struct exchange *exchange) {
     memcpy(topic, exchange->match.parameters[0].data, name.size);
     struct session *session =
         websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
-    if (session && session->outlet)
+    if (session && session_is_connected(session))
         begin(session, name, &options, limit);
 }

@@ -5,10 +5,10 @@
 #ifndef DIALECT_UPGRADE_H
 #define DIALECT_UPGRADE_H
 
-#include "delivery/session.h"
+#include "delivery/session/session_events.h"
 #include "http/exchange.h"
 
-/* Fills in loop, outlet and name of the options. NULL: the exchange has been answered. */
+/* Fills in delivery, outlet and name of the options. NULL: the exchange has been answered. */
 struct session *upgrade_to_session(struct exchange *exchange, struct session_options options);
 
 #endif

@@ -5,9 +5,11 @@
 
 #include "base/limits.h"
 #include "base/metrics.h"
-#include "delivery/dialect.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_jobs.h"
+#include "dialect/dialect_settings.h"
 #include "dialect/upgrade.h"
-#include "server/server.h"
 #include "wire/websocket/ws_handshake.h"
 
 #define HEAD_BYTES_MAX    2048
@@ -95,16 +97,8 @@ static void refuse(struct exchange *exchange, enum status status) {
                                                              .header_count = is_version ? 1 : 0});
 }
 
-/* Who has not said who it is has no more room for that than elsewhere, in the head. */
-static size_t room_for(const struct config *config, const struct principal *principal) {
-    bool is_less = !principal && config->request_head_bytes_max < config->message_bytes_max;
-    return is_less ? config->request_head_bytes_max : config->message_bytes_max;
-}
-
 struct session *websocket_open(struct exchange *exchange, const struct dialect *dialect,
                                const struct principal *principal, void *state) {
-    struct io_loop *loop = exchange->loop;
-    const struct config *config = loop->config;
     struct ws_agreement agreement = {0};
     struct buffer head;
     struct session *session = NULL;
@@ -120,7 +114,7 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
         session =
             upgrade_to_session(exchange, (struct session_options){.dialect = dialect,
                                                                   .principal = principal,
-                                                                  .state = state,
+                                                                  .dialect_state = state,
                                                                   .head = buffer_slice(&head)});
     }
     buffer_release(&head);
@@ -131,11 +125,13 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     }
     websocket->deflate = agreement.deflate;
     websocket->credit_us = CREDIT_US_MAX;
-    websocket->credited_at_ms = clock_mono_ms(&loop->clock);
-    size_t message_bytes_max = room_for(config, principal);
+    websocket->credited_at_ms = clock_mono_ms(&session->delivery->io->clock);
+    const struct dialect_settings *settings = settings_of(session);
+    size_t message_bytes_max =
+        principal ? settings->message_bytes_max : settings->first_message_bytes_max;
     buffer_init(&websocket->waiting, LOOP_READ_BYTES + message_bytes_max * 2 + 1024);
-    ws_decoder_init(&websocket->decoder, &loop->websockets, &handlers, session, message_bytes_max,
-                    agreement.deflate);
+    ws_decoder_init(&websocket->decoder, &session->delivery->websockets, &handlers, session,
+                    message_bytes_max, agreement.deflate);
     websocket->framing.table = &framing_table;
     session->framing = &websocket->framing;
     heard(session);
@@ -162,9 +158,9 @@ static unsigned weight_of(size_t message_bytes) {
 
 bool websocket_is_flooding(struct session *session, size_t message_bytes) {
     struct websocket *websocket = websocket_of(session);
-    uint64_t now_ms = clock_mono_ms(&session->loop->clock);
+    uint64_t now_ms = clock_mono_ms(&session->delivery->io->clock);
     uint64_t cost_us =
-        weight_of(message_bytes) * UINT64_C(1000000) / session->loop->config->messages_per_second;
+        weight_of(message_bytes) * UINT64_C(1000000) / settings_of(session)->messages_per_second;
     if (cost_us > CREDIT_US_MAX)
         cost_us = CREDIT_US_MAX;
     websocket->credit_us += (now_ms - websocket->credited_at_ms) * 1000;
@@ -181,26 +177,27 @@ bool websocket_is_flooding(struct session *session, size_t message_bytes) {
 
 /* ---- out ---- */
 
-static enum status deflate_text(struct io_loop *loop, struct buffer *packed, struct slice text) {
+static enum status deflate_text(struct delivery_loop *delivery, struct buffer *packed,
+                                struct slice text) {
     enum status status = STATUS_OK;
-    if (!loop->deflater) {
-        loop->deflater = calloc(1, sizeof(*loop->deflater));
-        status =
-            loop->deflater ? ws_deflater_init(loop->deflater, DEFLATE_LEVEL) : STATUS_OUT_OF_MEMORY;
+    if (!delivery->deflater) {
+        delivery->deflater = calloc(1, sizeof(*delivery->deflater));
+        status = delivery->deflater ? ws_deflater_init(delivery->deflater, DEFLATE_LEVEL)
+                                    : STATUS_OUT_OF_MEMORY;
         if (status != STATUS_OK) {
-            free(loop->deflater);
-            loop->deflater = NULL;
+            free(delivery->deflater);
+            delivery->deflater = NULL;
             return status;
         }
     }
-    return ws_deflate(loop->deflater, packed, text);
+    return ws_deflate(delivery->deflater, packed, text);
 }
 
-static enum status wrap_deflated(struct io_loop *loop, struct buffer *out, size_t begin) {
+static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *out, size_t begin) {
     struct slice text = slice_from(buffer_slice(out), begin);
     struct buffer packed;
     buffer_init(&packed, text.size + 1024);
-    enum status status = deflate_text(loop, &packed, text);
+    enum status status = deflate_text(delivery, &packed, text);
     if (status == STATUS_OK) {
         out->size = begin;
         status = ws_frame_write(out, WS_TEXT, true, buffer_slice(&packed));
@@ -212,18 +209,19 @@ static enum status wrap_deflated(struct io_loop *loop, struct buffer *out, size_
     return status;
 }
 
-enum status websocket_wrap(struct io_loop *loop, struct buffer *out, size_t begin, bool compress) {
+enum status websocket_wrap(struct delivery_loop *delivery, struct buffer *out, size_t begin,
+                           bool compress) {
     if (compress && out->size - begin >= DEFLATE_BYTES_MIN)
-        return wrap_deflated(loop, out, begin);
+        return wrap_deflated(delivery, out, begin);
     return ws_frame_wrap(out, begin, WS_TEXT);
 }
 
-enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
+enum status websocket_text(struct delivery_loop *delivery, struct buffer *out, struct slice text,
                            bool compress) {
     size_t begin = out->size;
     enum status status = buffer_append_slice(out, text);
     if (status == STATUS_OK)
-        status = websocket_wrap(loop, out, begin, compress);
+        status = websocket_wrap(delivery, out, begin, compress);
     if (status != STATUS_OK)
         out->size = begin;
     return status;
@@ -231,7 +229,7 @@ enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slic
 
 enum status websocket_say(struct session *session, struct slice text) {
     bool compress = websocket_of(session)->deflate && text.size >= DEFLATE_OWN_BYTES_MIN;
-    return websocket_text(session->loop, &session->replies, text, compress);
+    return websocket_text(session->delivery, &session->replies, text, compress);
 }
 
 enum status websocket_ping(struct session *session, struct buffer *out) {
@@ -242,7 +240,7 @@ enum status websocket_ping(struct session *session, struct buffer *out) {
 /* ---- in ---- */
 
 static void fail(struct session *session, enum status status) {
-    if (!session->is_closing)
+    if (session_is_open(session))
         session_end(session, status);
 }
 
@@ -263,7 +261,7 @@ static enum status on_message(void *user, enum ws_opcode opcode, struct slice me
     struct session *session = user;
     struct buffer *waiting = &websocket_of(session)->waiting;
     uint32_t size = (uint32_t)message.size;
-    if (!session->outlet || session->is_closing)
+    if (!session_is_open(session))
         return STATUS_OK;
     heard(session);
     if (opcode != WS_TEXT)
@@ -278,7 +276,7 @@ static enum status on_message(void *user, enum ws_opcode opcode, struct slice me
 
 static enum status on_ping(void *user, struct slice payload) {
     struct session *session = user;
-    if (!session->outlet || session->is_closing)
+    if (!session_is_open(session))
         return STATUS_OK;
     heard(session);
     /* Of pings faster than they can be answered, the last ones are not. */
@@ -290,7 +288,7 @@ static enum status on_ping(void *user, struct slice payload) {
 static enum status on_pong(void *user, struct slice payload) {
     struct session *session = user;
     (void)payload;
-    if (session->outlet && !session->is_closing)
+    if (session_is_open(session))
         heard(session);
     return STATUS_OK;
 }
@@ -299,9 +297,9 @@ static enum status on_close(void *user, unsigned code, struct slice reason) {
     struct session *session = user;
     (void)reason;
     websocket_of(session)->peer_closed = true;
-    if (!session->outlet)
+    if (!session_is_connected(session))
         return STATUS_OK;
-    if (session->is_closing) {
+    if (!session_is_open(session)) {
         outlet_close(session->outlet);
         return STATUS_OK;
     }
@@ -339,7 +337,7 @@ static enum status hand_on_waiting(struct session *session) {
     struct buffer *waiting = &websocket_of(session)->waiting;
     size_t at = 0;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && at < waiting->size && session->outlet && !session->is_closing &&
+    while (status == STATUS_OK && at < waiting->size && session_is_open(session) &&
            !must_wait(session)) {
         uint32_t size;
         memcpy(&size, waiting->data + at, sizeof(size));
@@ -356,18 +354,18 @@ static enum status hand_on_waiting(struct session *session) {
 /* What the socket took at once makes room for what waits, and nobody else would say so. */
 static void settle(struct session *session, enum status status) {
     const struct buffer *waiting = &websocket_of(session)->waiting;
-    if (!session->outlet)
+    if (!session_is_connected(session))
         return;
     for (;;) {
         if (status != STATUS_OK)
             fail(session, status);
         session_flush(session);
-        if (!session->outlet || session->is_closing)
+        if (!session_is_open(session))
             return;
         if (waiting->size == 0 || must_wait(session))
             break;
         status = hand_on_waiting(session);
-        if (!session->outlet)
+        if (!session_is_connected(session))
             return;
     }
     if (must_wait(session))

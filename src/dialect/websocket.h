@@ -7,7 +7,7 @@
 #ifndef DIALECT_WEBSOCKET_H
 #define DIALECT_WEBSOCKET_H
 
-#include "delivery/session.h"
+#include "delivery/session/session.h"
 #include "http/exchange.h"
 
 /* The handshake, and a session of that dialect over it. NULL: the exchange has been answered. The
@@ -20,11 +20,11 @@ bool websocket_is_flooding(struct session *session, size_t message_bytes);
 
 /* For encoders: makes a text message, as it goes to the socket, of what stands in out from begin
  * on. compress: for all who agreed on it. */
-MUST_CHECK enum status websocket_wrap(struct io_loop *loop, struct buffer *out, size_t begin,
-                                      bool compress);
+MUST_CHECK enum status websocket_wrap(struct delivery_loop *delivery, struct buffer *out,
+                                      size_t begin, bool compress);
 /* The same for a text that is elsewhere. */
-MUST_CHECK enum status websocket_text(struct io_loop *loop, struct buffer *out, struct slice text,
-                                      bool compress);
+MUST_CHECK enum status websocket_text(struct delivery_loop *delivery, struct buffer *out,
+                                      struct slice text, bool compress);
 /* A text message to this peer. */
 MUST_CHECK enum status websocket_say(struct session *session, struct slice text);
 /* A ping, for dialects without heartbeats of their own. */

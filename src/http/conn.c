@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "delivery/session.h"
+#include "delivery/session/session_events.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* Long enough for an answer to cross the world, short enough for a shutdown to wait for. */

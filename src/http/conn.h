@@ -8,7 +8,7 @@
 #ifndef HTTP_CONN_H
 #define HTTP_CONN_H
 
-#include "delivery/outlet.h"
+#include "delivery/session/outlet.h"
 #include "http/http.h"
 
 struct conn;

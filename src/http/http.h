@@ -22,8 +22,7 @@
 
 struct api;
 struct conn_events;
-struct delivery;
-struct server;
+struct delivery_loop;
 struct writer;
 
 #define HTTP_LOOPS_MAX LISTEN_SOCKETS_MAX
@@ -50,9 +49,7 @@ struct http {
     struct telemetry *telemetry;
     struct store_pool *store_pool;
     struct writer *writer;
-    struct delivery *delivery; /* for the dialects */
-    struct api *api;           /* for the handlers of api/ */
-    struct server *server;
+    struct api *api;   /* for the handlers of api/ */
     const char *epoch; /* of the log */
     struct io_loop **loops;
     size_t loop_count;
@@ -64,6 +61,7 @@ struct http {
 struct http_loop {
     struct http *http;
     struct io_loop *io;
+    struct delivery_loop *delivery; /* for the dialects */
     struct http1_limits limits;
     struct http_date date;
     struct list conns;

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "delivery/session_token.h"
+#include "delivery/session/session_token.h"
 #include "http/exchange.h"
 
 static bool is_revoked(const struct sweep *sweep, const struct principal *principal) {
@@ -29,7 +29,7 @@ static void sweep_conn(struct sweep *sweep, struct conn *conn) {
         end_exchange(conn);
         atomic_fetch_add(&sweep->request_count, 1);
     } else if (conn->session && is_revoked(sweep, conn->session->principal)) {
-        if (!conn->session->is_closing)
+        if (session_is_open(conn->session))
             atomic_fetch_add(&sweep->session_count, 1);
         session_reset(conn->session, STATUS_TOKEN_REVOKED);
     }

@@ -15,16 +15,10 @@
 #include "base/mailbox.h"
 #include "base/step_guard.h"
 #include "base/uuid7.h"
-#include "delivery/feeds.h"
-#include "delivery/scheduler.h"
 #include "io/deadline.h"
 #include "io/transport.h"
-#include "server/config.h"
-#include "wire/websocket/ws_decoder.h"
 
 struct io_loop;
-struct server;
-struct http_loop;
 
 /* Work that another thread posts to the loop. */
 struct loop_task {
@@ -104,15 +98,6 @@ struct io_loop {
     struct loop_task end;
     bool drain_posted; /* these two belong to the thread that posts them */
     bool end_posted;
-    /* Of delivery, until its own per-loop struct holds them. */
-    struct server *server;
-    const struct config *config;
-    struct feeds feeds;
-    struct scheduler scheduler;
-    struct page_tools page_tools;
-    struct ws_shared websockets;
-    struct ws_deflater *deflater; /* NULL until a peer wants it */
-    struct loop_task advanced;
     char read_memory[LOOP_READ_BYTES];
     char plain_memory[LOOP_READ_BYTES]; /* decrypted input */
 };

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "delivery/session.h"
-#include "delivery/topic_reader.h"
+#include "delivery/session/session_events.h"
+#include "delivery/session/session_serve.h"
+#include "dialect/poll.h"
 #include "http/conn.h"
 #include "io/descriptors.h"
 #include "server/limits_report.h"
@@ -30,6 +31,7 @@ struct run;
 struct run_loop {
     struct io_loop io;
     struct http_loop http;
+    struct delivery_loop delivery;
     struct run *run;
 };
 
@@ -184,11 +186,15 @@ static void loop_ended(struct io_loop *io) {
     uv_async_send(&run->loop_ended);
 }
 
+static bool loop_before_sleep(struct io_loop *io) {
+    return sessions_serve(&container_of(io, struct run_loop, io)->delivery);
+}
+
 static const struct io_loop_hooks loop_hooks = {
     .accept = conn_accept,
     .drain = conn_drain_all,
     .close_all = conn_close_all,
-    .before_sleep = sessions_serve,
+    .before_sleep = loop_before_sleep,
     .ended = loop_ended,
 };
 
@@ -238,7 +244,10 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
     if (status != STATUS_OK)
         return status;
     http_loop_open(&loop->http, &server->http, &loop->io);
-    sessions_open_loop(&loop->io, server);
+    delivery_loop_open(&loop->delivery, &server->delivery, &loop->io);
+    sessions_define_deadlines(&loop->delivery);
+    deadline_queue_define(&loop->io.deadlines, DEADLINE_WAIT, 0, poll_expired);
+    loop->http.delivery = &loop->delivery;
     server->http.loops[index] = &loop->io;
     return STATUS_OK;
 }
@@ -309,7 +318,7 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
     uv_run(&run->control, UV_RUN_DEFAULT);
     for (size_t i = 0; i < started; i++) {
         io_loop_join(&run->loops[i].io);
-        sessions_close_loop(&run->loops[i].io);
+        delivery_loop_release(&run->loops[i].delivery);
     }
     free(run->loops);
     return status;

@@ -189,8 +189,16 @@ static enum status writer_and_pool_start(struct server *server) {
     if (status == STATUS_OK)
         status = store_pool_start(&server->store_pool, server->store, server->config.readers,
                                   STORE_POOL_TASKS_MAX);
+    const struct snapshot_service_options snapshots = {
+        .policies = &server->config.policies,
+        .folder = server->config.data_dir,
+        .bytes_max = server->config.snapshots_bytes_max,
+        .store = server->store,
+        .store_pool = server->store_pool,
+        .retention = server->retention,
+    };
     if (status == STATUS_OK)
-        status = snapshot_service_start(&server->snapshot_service, server);
+        status = snapshot_service_start(&server->snapshot_service, &snapshots);
     return status;
 }
 
@@ -273,9 +281,42 @@ static void http_fill(struct server *server, size_t loop_count) {
     http->store_pool = server->store_pool;
     http->writer = server->writer;
     http->api = &server->api;
-    http->server = server;
     http->epoch = server->epoch;
     http->loop_count = loop_count;
+}
+
+static void delivery_fill(struct server *server) {
+    const struct config *config = &server->config;
+    server->dialects = (struct dialect_settings){
+        .gate = &server->http.gate,
+        .message_bytes_max = config->message_bytes_max,
+        .first_message_bytes_max = config->request_head_bytes_max < config->message_bytes_max
+                                       ? config->request_head_bytes_max
+                                       : config->message_bytes_max,
+        .messages_per_second = config->messages_per_second,
+        .subscriptions_max = config->subscriptions_max,
+        .audit_init_timeout_ms = config->audit_init_timeout_ms,
+        .token_single_use = config->token_single_use,
+        .poll_default_limit = config->poll_default_limit,
+        .poll_max_limit = config->poll_max_limit,
+        .outbound_queue_limit = config->outbound_queue_limit,
+    };
+    server->delivery = (struct delivery){
+        .options = {.heartbeat_ms = config->heartbeat_ms,
+                    .strike_check_ms = config->slow_consumer_check_ms,
+                    .lag_max = config->slow_consumer_lag_threshold,
+                    .strikes_max = config->slow_consumer_max_strikes,
+                    .slice_frames = config->fair_topic_slice_limit},
+        .policies = &config->policies,
+        .epoch = server->epoch,
+        .hub = server->hub,
+        .store_pool = server->store_pool,
+        .writer = server->writer,
+        .snapshots = &server->snapshot_service,
+        .telemetry = &server->telemetry,
+        .consumers = server->consumers,
+        .dialects = &server->dialects,
+    };
 }
 
 static enum status api_fill(struct server *server, size_t loop_count) {
@@ -310,6 +351,7 @@ enum status server_open(struct server *server, size_t loop_count) {
     if (status != STATUS_OK)
         return status;
     http_fill(server, loop_count);
+    delivery_fill(server);
     return api_fill(server, loop_count);
 }
 

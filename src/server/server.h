@@ -8,7 +8,9 @@
 #define SERVER_SERVER_H
 
 #include "api/api.h"
+#include "delivery/delivery.h"
 #include "delivery/telemetry.h"
+#include "dialect/dialect_settings.h"
 #include "http/http.h"
 #include "server/config.h"
 
@@ -19,6 +21,8 @@ struct server {
     struct http http;
     struct api api;
     struct telemetry telemetry;
+    struct delivery delivery;
+    struct dialect_settings dialects;
     struct io_backoff backoff;
     uint16_t port;          /* the one in force, also when 0 was asked for */
     uint16_t operator_port; /* of the operator's listener; 0: there is none */

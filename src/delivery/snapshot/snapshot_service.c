@@ -2,9 +2,7 @@
 
 #include <stdlib.h>
 
-#include <assert.h>
-
-#include "server/server.h"
+#include "base/list.h"
 
 #define TICK_MS 1000
 
@@ -57,24 +55,26 @@ static void unpin(void *user, struct slice topic, uint64_t seq) {
     free(found);
 }
 
-enum status snapshot_service_start(struct snapshot_service *service, const struct server *server) {
-    const struct snapshots_options options = {.policies = &server->config.policies,
-                                              .folder = server->config.data_dir,
-                                              .bytes_max = server->config.snapshots_bytes_max,
-                                              .builder = service,
-                                              .start = build_start,
-                                              .keeper = service,
-                                              .pin = pin,
-                                              .unpin = unpin};
-    service->retention = server->retention;
+enum status snapshot_service_start(struct snapshot_service *service,
+                                   const struct snapshot_service_options *options) {
+    const struct snapshots_options snapshots = {.policies = options->policies,
+                                                .folder = options->folder,
+                                                .bytes_max = options->bytes_max,
+                                                .builder = service,
+                                                .start = build_start,
+                                                .keeper = service,
+                                                .pin = pin,
+                                                .unpin = unpin};
+    service->retention = options->retention;
+    service->store_pool = options->store_pool;
     pthread_mutex_init(&service->pins_lock, NULL);
-    enum status status = snapshots_open(&service->snapshots, &options);
+    enum status status = snapshots_open(&service->snapshots, &snapshots);
     if (status != STATUS_OK)
         return status;
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
         service->tasks[i] = (struct snapshot_build_task){
             .task.run = build_run, .snapshots = service->snapshots, .row = (enum policy_row)i};
-    return store_pool_start(&service->builder, server->store, 1, POLICY_ROW_COUNT);
+    return store_pool_start(&service->builder, options->store, 1, POLICY_ROW_COUNT);
 }
 
 void snapshot_service_cancel(struct snapshot_service *service) {
@@ -104,46 +104,38 @@ void snapshot_service_timer(struct snapshot_service *service, uv_loop_t *control
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-static void wait_back(struct loop_task *task) {
-    struct snapshot_wait *wait =
-        (struct snapshot_wait *)((char *)task - offsetof(struct snapshot_wait, back));
-    struct io_loop *loop = wait->loop;
+static void wait_done(struct call *call) {
+    struct snapshot_wait *wait = container_of(call, struct snapshot_wait, call);
     wait->done(wait);
-    io_loop_release(loop);
 }
 
-/* On a reader's thread, or the builder's. The loop waits for what is owed to it, so it takes the
- * task. */
+/* On a thread of the store pool, or on the builder's. */
 static void wait_answered(struct snapshot_asker *asker) {
-    struct snapshot_wait *wait =
-        (struct snapshot_wait *)((char *)asker - offsetof(struct snapshot_wait, asker));
+    struct snapshot_wait *wait = container_of(asker, struct snapshot_wait, asker);
     wait->status = asker->status;
     wait->snapshot = asker->snapshot;
-    enum status status = io_loop_post(wait->loop, &wait->back);
-    assert(status == STATUS_OK);
-    (void)status;
+    call_return_post(&wait->call);
 }
 
 static void wait_ask(struct store_task *task, struct store_session *session) {
-    struct snapshot_wait *wait = (struct snapshot_wait *)task;
-    snapshots_ask(wait->loop->server->snapshot_service.snapshots, session, wait->row,
-                  wait->asked_at_ms, &wait->asker);
+    struct snapshot_wait *wait = container_of(task, struct snapshot_wait, task);
+    snapshots_ask(wait->snapshots, session, wait->row, wait->asked_at_ms, &wait->asker);
 }
 
-void snapshot_wait_begin(struct snapshot_wait *wait, struct io_loop *loop, enum policy_row row) {
+void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *service,
+                         struct io_loop *loop, enum policy_row row) {
     wait->task.run = wait_ask;
-    wait->back.run = wait_back;
+    wait->call.done = wait_done;
     wait->asker.answered = wait_answered;
-    wait->loop = loop;
+    wait->snapshots = service->snapshots;
     wait->row = row;
     wait->asked_at_ms = clock_mono_ms(&loop->clock);
     wait->snapshot = NULL;
-    io_loop_hold(loop);
-    enum status status = store_pool_post(loop->server->store_pool, &wait->task);
-    /* Once posted it is the reader's, and may even be answered by now. */
+    call_begin(&wait->call, loop);
+    enum status status = store_pool_post(service->store_pool, &wait->task);
+    /* Once posted, the wait belongs to the pool's thread, and may even be answered by now. */
     if (status == STATUS_OK)
         return;
     wait->status = status;
-    wait->done(wait);
-    io_loop_release(loop);
+    call_return_post(&wait->call);
 }

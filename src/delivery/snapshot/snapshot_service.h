@@ -8,11 +8,11 @@
 #define DELIVERY_SNAPSHOT_SNAPSHOT_SERVICE_H
 
 #include "delivery/snapshot/snapshots.h"
+#include "io/call.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
 #include "retention/retention.h"
 
-struct server;
 struct snapshot_pin;
 
 struct snapshot_build_task {
@@ -23,7 +23,8 @@ struct snapshot_build_task {
 
 struct snapshot_service {
     struct snapshots *snapshots;
-    struct store_pool *builder; /* of one thread */
+    struct store_pool *builder;    /* of one thread */
+    struct store_pool *store_pool; /* which asks */
     struct retention *retention;
     pthread_mutex_t pins_lock;
     struct snapshot_pin *pins;
@@ -31,8 +32,17 @@ struct snapshot_service {
     uv_timer_t timer; /* of the control loop */
 };
 
+struct snapshot_service_options {
+    const struct policy_table *policies; /* outlives the service, as all of these */
+    const char *folder;
+    uint64_t bytes_max;
+    struct store *store;
+    struct store_pool *store_pool;
+    struct retention *retention;
+};
+
 MUST_CHECK enum status snapshot_service_start(struct snapshot_service *service,
-                                              const struct server *server);
+                                              const struct snapshot_service_options *options);
 /* Builds under way end soon: for a server that ends. */
 void snapshot_service_cancel(struct snapshot_service *service);
 /* After the loops. */
@@ -42,9 +52,9 @@ void snapshot_service_timer(struct snapshot_service *service, uv_loop_t *control
 
 struct snapshot_wait {
     struct store_task task;
-    struct loop_task back;
+    struct call call;
     struct snapshot_asker asker;
-    struct io_loop *loop;
+    struct snapshots *snapshots;
     enum policy_row row;
     uint64_t asked_at_ms;
     void (*done)(struct snapshot_wait *wait);
@@ -53,7 +63,8 @@ struct snapshot_wait {
     struct snapshot *snapshot;
 };
 
-/* Sets everything but done. done may be called inside, when there is no reader to ask. */
-void snapshot_wait_begin(struct snapshot_wait *wait, struct io_loop *loop, enum policy_row row);
+/* Sets everything but done, which always runs later. */
+void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *service,
+                         struct io_loop *loop, enum policy_row row);
 
 #endif

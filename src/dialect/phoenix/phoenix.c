@@ -4,16 +4,19 @@
 
 #include "api/handlers.h"
 #include "base/limits.h"
-#include "delivery/dialect.h"
-#include "delivery/notices.h"
-#include "delivery/session_snapshot.h"
-#include "delivery/session_token.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/notices.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/session_token.h"
+#include "delivery/session/subscriber.h"
+#include "delivery/session/subscriber_snapshot.h"
+#include "dialect/dialect_settings.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/phoenix/phoenix_session.h"
 #include "dialect/phoenix/phoenix_subscribe.h"
 #include "dialect/phoenix/welcome.h"
 #include "dialect/websocket.h"
-#include "server/server.h"
 #include "wire/object_writer.h"
 
 #define DEPTH_MAX 16
@@ -39,27 +42,20 @@ static void join_free(struct session_lookup *call) {
     free(request);
 }
 
-static void drop_all(struct session *session) {
-    for (struct subscriber *subscriber = session->subscribers, *next; subscriber;
-         subscriber = next) {
-        next = subscriber->next;
-        subscriber_drop(subscriber);
-    }
-}
-
 static void put_server(struct object_writer *object, const struct session *session) {
     char text[128];
     int size = snprintf(text, sizeof(text),
                         "{\"version\":\"" KHALA_VERSION "\",\"heartbeat_interval_ms\":%" PRIu64 "}",
-                        session->server->config.heartbeat_ms);
+                        session->delivery->shared->options.heartbeat_ms);
     object_json(object, SLICE("server"), (struct slice){text, (size_t)size});
 }
 
 /* The reply, once what may be read was looked up. */
 static enum status say_joined(struct session *session, const struct join_request *request) {
     struct phoenix_address to = phoenix_request_address(&request->base);
-    struct phoenix *phoenix = session->state;
-    struct uuid id = uuid7_next(&session->loop->ids, clock_wall_ms(&session->loop->clock));
+    struct phoenix *phoenix = session->dialect_state;
+    struct uuid id =
+        uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
     struct buffer body;
     phoenix->is_joined = true;
     phoenix->join_ref_size = to.join_ref.size;
@@ -70,7 +66,7 @@ static enum status say_joined(struct session *session, const struct join_request
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("subscription_id"),
                 (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
-    object_text(&object, SLICE("epoch"), slice_of(session->server->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
     object_json(&object, SLICE("allowed_topics"), buffer_slice(&request->topics));
     object_json(&object, SLICE("current_watermarks"), buffer_slice(&request->watermarks));
     put_server(&object, session);
@@ -107,7 +103,7 @@ static enum status join(struct session *session, const struct phoenix_address *t
     phoenix_request_init(&request->base, session, to);
     buffer_init(&request->topics, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&request->watermarks, PHOENIX_REPLY_BYTES_MAX);
-    drop_all(session);
+    subscriber_drop_all(session);
     request->base.call =
         (struct session_lookup){.run = join_run, .done = join_done, .free = join_free};
     session_look_up(session, &request->base.call);
@@ -117,13 +113,13 @@ static enum status join(struct session *session, const struct phoenix_address *t
 /* What the join says of its client wins over what the socket's query said. */
 static enum status check_client(const struct session *session,
                                 const struct phoenix_message *message) {
-    const struct phoenix *phoenix = session->state;
+    const struct phoenix *phoenix = session->dialect_state;
     if (!phoenix->claim)
         return STATUS_OK;
     struct compatibility_claim claim = *phoenix->claim;
     compatibility_claim_json(&claim, message->payload);
     struct compatibility_client client = compatibility_claim_client(&claim);
-    return compatibility_check(&session->server->http.gate.compatibility, &client);
+    return compatibility_check(&settings_of(session)->gate->compatibility, &client);
 }
 
 static enum status refuse_client(struct session *session, const struct phoenix_address *to,
@@ -132,7 +128,7 @@ static enum status refuse_client(struct session *session, const struct phoenix_a
     buffer_init(&body, 4096);
     session_log_refused(session, (struct slice){NULL, 0}, refusal);
     enum status status =
-        compatibility_write_json(&session->server->http.gate.compatibility, refusal, &body);
+        compatibility_write_json(&settings_of(session)->gate->compatibility, refusal, &body);
     if (status == STATUS_OK)
         status = phoenix_say_refused(session, to, refusal, buffer_slice(&body));
     buffer_release(&body);
@@ -146,9 +142,9 @@ static enum status ask_to_join(struct session *session, const struct phoenix_mes
 }
 
 static enum status leave(struct session *session, const struct phoenix_address *to) {
-    struct phoenix *phoenix = session->state;
+    struct phoenix *phoenix = session->dialect_state;
     struct buffer text;
-    drop_all(session);
+    subscriber_drop_all(session);
     phoenix->is_joined = false;
     enum status status = phoenix_say_reply(session, to, true, SLICE("{}"));
     buffer_init(&text, 4096);
@@ -197,8 +193,8 @@ static enum status refresh(struct session *session, const struct phoenix_message
     if (status != STATUS_OK || !field.present)
         status = STATUS_INVALID_MESSAGE;
     if (status == STATUS_OK)
-        status = gate_admit_token(&session->server->http.gate, buffer_slice(&token),
-                                  clock_wall_ms(&session->loop->clock), &principal, NULL);
+        status = gate_admit_token(settings_of(session)->gate, buffer_slice(&token),
+                                  clock_wall_ms(&session->delivery->io->clock), &principal, NULL);
     buffer_release(&token);
     if (status == STATUS_OK)
         status = session_refresh(session, principal);
@@ -236,8 +232,8 @@ static enum status on_channel(struct session *session, const struct phoenix_mess
 }
 
 static enum status receive(struct session *session, struct slice text) {
-    const struct phoenix *phoenix = session->state;
-    const struct json_limits limits = {session->server->config.message_bytes_max, DEPTH_MAX};
+    const struct phoenix *phoenix = session->dialect_state;
+    const struct json_limits limits = {settings_of(session)->message_bytes_max, DEPTH_MAX};
     struct phoenix_message message;
     enum status status = phoenix_decode(text, &limits, &message);
     if (status != STATUS_OK)
@@ -269,7 +265,7 @@ static enum status say_error(struct session *session, enum status error, struct 
 }
 
 static enum status tell_caught_up(struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->subscription;
+    const struct subscription *subscription = &subscriber->driver.subscription;
     struct buffer body;
     (void)out;
     buffer_init(&body, 4096);
@@ -306,7 +302,7 @@ static enum status tell_stale(struct subscriber *subscriber, struct buffer *out)
 }
 
 static enum status heartbeat(struct session *session, struct buffer *out) {
-    const struct phoenix *phoenix = session->state;
+    const struct phoenix *phoenix = session->dialect_state;
     struct buffer body;
     (void)out;
     if (!phoenix->is_joined)

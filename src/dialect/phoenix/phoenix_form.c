@@ -4,7 +4,7 @@
 #include <openssl/evp.h>
 
 #include "base/limits.h"
-#include "delivery/dialect.h"
+#include "delivery/session/dialect.h"
 #include "dialect/websocket.h"
 #include "topic/event_cursor.h"
 #include "wire/json.h"
@@ -81,18 +81,19 @@ static enum status begin_push(struct buffer *out, struct slice event) {
 }
 
 /* Makes a message of the push that stands in out from begin on. */
-static enum status end_push(struct io_loop *loop, struct buffer *out, size_t begin, bool compress) {
+static enum status end_push(struct delivery_loop *delivery, struct buffer *out, size_t begin,
+                            bool compress) {
     enum status status = phoenix_push_end(out);
-    return status == STATUS_OK ? websocket_wrap(loop, out, begin, compress) : status;
+    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
 }
 
-static enum status put_batch(const struct page *page, struct io_loop *loop, bool with_updates,
-                             bool compress, struct buffer *out) {
+static enum status put_batch(const struct page *page, struct delivery_loop *delivery,
+                             bool with_updates, bool compress, struct buffer *out) {
     size_t begin = out->size;
     enum status status = begin_push(out, SLICE("sync:update_batch"));
     if (status == STATUS_OK)
         status = write_batch(page, with_updates, out);
-    return status == STATUS_OK ? end_push(loop, out, begin, compress) : status;
+    return status == STATUS_OK ? end_push(delivery, out, begin, compress) : status;
 }
 
 /* ---- sync:frame ---- */
@@ -111,7 +112,7 @@ static enum status write_bytes(struct slice payload, struct buffer *out) {
     return buffer_append_byte(out, '"');
 }
 
-static enum status put_frame(const struct frame_content *content, struct io_loop *loop,
+static enum status put_frame(const struct frame_content *content, struct delivery_loop *delivery,
                              bool compress, struct buffer *out) {
     struct buffer bytes;
     size_t begin = out->size;
@@ -129,34 +130,36 @@ static enum status put_frame(const struct frame_content *content, struct io_loop
     if (status == STATUS_OK)
         status = ended;
     buffer_release(&bytes);
-    return status == STATUS_OK ? end_push(loop, out, begin, compress) : status;
+    return status == STATUS_OK ? end_push(delivery, out, begin, compress) : status;
 }
 
 /* The frames, then the range they cover. */
-static enum status put_frames(const struct page *page, struct io_loop *loop, bool compress,
-                              struct buffer *out) {
+static enum status put_frames(const struct page *page, struct delivery_loop *delivery,
+                              bool compress, struct buffer *out) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
-        status = put_frame(&page->batch.frames[i]->content, loop, compress, out);
-    return status == STATUS_OK ? put_batch(page, loop, false, compress, out) : status;
+        status = put_frame(&page->batch.frames[i]->content, delivery, compress, out);
+    return status == STATUS_OK ? put_batch(page, delivery, false, compress, out) : status;
 }
 
 /* ---- the table ---- */
 
-static enum status encode_batch(const struct page *page, void *loop, struct buffer *out) {
-    return put_batch(page, loop, true, false, out);
+static enum status encode_batch(const struct page *page, void *delivery, struct buffer *out) {
+    return put_batch(page, delivery, true, false, out);
 }
 
-static enum status encode_batch_deflate(const struct page *page, void *loop, struct buffer *out) {
-    return put_batch(page, loop, true, true, out);
+static enum status encode_batch_deflate(const struct page *page, void *delivery,
+                                        struct buffer *out) {
+    return put_batch(page, delivery, true, true, out);
 }
 
-static enum status encode_frames(const struct page *page, void *loop, struct buffer *out) {
-    return put_frames(page, loop, false, out);
+static enum status encode_frames(const struct page *page, void *delivery, struct buffer *out) {
+    return put_frames(page, delivery, false, out);
 }
 
-static enum status encode_frames_deflate(const struct page *page, void *loop, struct buffer *out) {
-    return put_frames(page, loop, true, out);
+static enum status encode_frames_deflate(const struct page *page, void *delivery,
+                                         struct buffer *out) {
+    return put_frames(page, delivery, true, out);
 }
 
 const struct page_form *phoenix_form(bool frames, bool compress) {

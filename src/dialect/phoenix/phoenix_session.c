@@ -1,6 +1,8 @@
 #include "dialect/phoenix/phoenix_session.h"
 
 #include "base/limits.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_log.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/websocket.h"
 #include "wire/object_writer.h"

@@ -7,7 +7,7 @@
 #define DIALECT_PHOENIX_PHOENIX_SESSION_H
 
 #include "auth/compatibility_claim.h"
-#include "delivery/session.h"
+#include "delivery/session/session.h"
 #include "wire/phoenix.h"
 
 struct phoenix {

@@ -6,13 +6,16 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/notices.h"
+#include "delivery/session/notices.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/subscriber.h"
 #include "delivery/stale.h"
+#include "dialect/dialect_settings.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/phoenix/phoenix_session.h"
 #include "dialect/phoenix/subscribe_request.h"
 #include "dialect/websocket.h"
-#include "server/server.h"
 #include "topic/stream_id.h"
 #include "wire/object_writer.h"
 
@@ -74,10 +77,10 @@ static void drop_opening(struct session_opening *opening) {
 /* Subscriptions that stay beside those asked for, which take the place of their like. */
 static size_t count_others(const struct session *session, const struct subscribe *subscribe) {
     size_t count = 0;
-    for (const struct subscriber *subscriber = session->subscribers; subscriber;
-         subscriber = subscriber->next)
-        if (!subscriber->is_leaving &&
-            !subscribe_has_topic(subscribe, subscriber->subscription.options.topic))
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        if (subscriber->state != SUBSCRIBER_LEAVING &&
+            !subscribe_has_topic(subscribe, subscriber->driver.subscription.options.topic))
             count++;
     return count;
 }
@@ -144,7 +147,7 @@ static void call_done(struct session *session, struct session_lookup *call, enum
         return;
     }
     if (status == STATUS_OK && count_others(session, &request->subscribe) + count >
-                                   session->server->config.subscriptions_max)
+                                   settings_of(session)->subscriptions_max)
         status = STATUS_LIMIT_REACHED;
     if (status == STATUS_OK) {
         opening = malloc(sizeof(*opening) + count * sizeof(struct subscriber *));
@@ -163,7 +166,7 @@ static void call_done(struct session *session, struct session_lookup *call, enum
 }
 
 static enum status write_window(const struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->subscription;
+    const struct subscription *subscription = &subscriber->driver.subscription;
     const struct policy *policy = subscription->options.policy;
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
@@ -191,15 +194,15 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
 static enum status write_names(const struct session *session, struct buffer *out) {
     bool has_one = false;
     enum status status = buffer_append_byte(out, '[');
-    for (const struct subscriber *subscriber = session->subscribers;
-         status == STATUS_OK && subscriber; subscriber = subscriber->next) {
-        if (!subscriber->is_open)
+    for (const struct subscriber *subscriber = session_first(session);
+         status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
+        if (!subscriber_is_started(subscriber))
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
         has_one = true;
         if (status == STATUS_OK)
-            status = json_write_string(out, subscriber->subscription.options.topic);
+            status = json_write_string(out, subscriber->driver.subscription.options.topic);
     }
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
@@ -217,7 +220,7 @@ static enum status write_windows(const struct session_opening *opening, struct b
 
 static enum status say_subscribed(struct session *session, const struct session_opening *opening,
                                   const struct phoenix_address *to) {
-    const struct phoenix *phoenix = session->state;
+    const struct phoenix *phoenix = session->dialect_state;
     struct buffer names;
     struct buffer watermarks;
     struct buffer windows;
@@ -234,7 +237,7 @@ static enum status say_subscribed(struct session *session, const struct session_
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("subscription_id"),
                 (struct slice){phoenix->subscription_id, UUID_TEXT_SIZE});
-    object_text(&object, SLICE("epoch"), slice_of(session->server->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
     object_json(&object, SLICE("topics"), buffer_slice(&names));
     object_json(&object, SLICE("current_watermarks"), buffer_slice(&watermarks));
     object_json(&object, SLICE("windows"), buffer_slice(&windows));
@@ -258,8 +261,8 @@ static enum status say_stale(struct session *session, const struct session_openi
     if (!stale)
         return STATUS_OUT_OF_MEMORY;
     for (size_t i = 0; i < opening->count; i++) {
-        const struct subscription *subscription = &opening->subscribers[i]->subscription;
-        if (!subscription->is_stale)
+        const struct subscription *subscription = &opening->subscribers[i]->driver.subscription;
+        if (subscription->state != SUBSCRIPTION_STALE)
             continue;
         session_log_stale(opening->subscribers[i]);
         stale[count++] =
@@ -278,8 +281,9 @@ static enum status say_stale(struct session *session, const struct session_openi
 static enum status look_at(const struct session_opening *opening) {
     enum status status = opening->status;
     for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
-        const struct subscription *subscription = &opening->subscribers[i]->subscription;
-        status = subscription->is_stale ? STATUS_STALE_CURSOR : subscription->status;
+        const struct subscription *subscription = &opening->subscribers[i]->driver.subscription;
+        status =
+            subscription->state == SUBSCRIPTION_STALE ? STATUS_STALE_CURSOR : subscription->status;
     }
     return status;
 }
@@ -287,12 +291,12 @@ static enum status look_at(const struct session_opening *opening) {
 /* Whoever subscribes again begins where it says now. */
 static void start_all(struct session *session, const struct subscribe *subscribe,
                       const struct session_opening *opening) {
-    for (struct subscriber *subscriber = session->subscribers, *next; subscriber;
+    for (struct subscriber *subscriber = session_first(session), *next; subscriber;
          subscriber = next) {
-        next = subscriber->next;
+        next = subscriber_next(subscriber);
         /* Those that are to begin are not open yet. */
-        if (subscriber->is_open &&
-            subscribe_has_topic(subscribe, subscriber->subscription.options.topic))
+        if (subscriber_is_started(subscriber) &&
+            subscribe_has_topic(subscribe, subscriber->driver.subscription.options.topic))
             subscriber_drop(subscriber);
     }
     /* Before the reply, which says what it begins with; nothing is sent before that is. */
@@ -327,10 +331,11 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
     if (!request)
         return phoenix_say_refusal(session, to, STATUS_OUT_OF_MEMORY);
     phoenix_request_init(&request->base, session, to);
-    request->base.call = (struct session_lookup){call_run, call_done, call_free, NULL};
-    enum status status =
-        subscribe_read(&request->subscribe, message->payload, slice_of(session->server->epoch),
-                       session->server->config.subscriptions_max);
+    request->base.call =
+        (struct session_lookup){.run = call_run, .done = call_done, .free = call_free};
+    enum status status = subscribe_read(&request->subscribe, message->payload,
+                                        slice_of(session->delivery->shared->epoch),
+                                        settings_of(session)->subscriptions_max);
     if (status != STATUS_OK) {
         request_free(request);
         return phoenix_say_refusal(session, to, status);
@@ -344,13 +349,13 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
 /* Of one that is subscribed to, the stream's name follows from the topic's: once for each, since
  * once for each that is asked about would hold up the loop. */
 static void drop_named(struct session *session, const struct subscribe *wanted) {
-    for (struct subscriber *subscriber = session->subscribers, *next; subscriber;
+    for (struct subscriber *subscriber = session_first(session), *next; subscriber;
          subscriber = next) {
         char text[STREAM_ID_BYTES_MAX];
         struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-        struct slice topic = subscriber->subscription.options.topic;
-        next = subscriber->next;
-        if (subscriber->is_leaving || topic_to_stream(topic, &stream) != STATUS_OK)
+        struct slice topic = subscriber->driver.subscription.options.topic;
+        next = subscriber_next(subscriber);
+        if (subscriber->state == SUBSCRIBER_LEAVING || topic_to_stream(topic, &stream) != STATUS_OK)
             continue;
         if (subscribe_has_topic(wanted, topic) ||
             subscribe_has_stream(wanted, buffer_slice(&stream)))
@@ -362,8 +367,9 @@ enum status phoenix_unsubscribe(struct session *session, const struct phoenix_me
                                 const struct phoenix_address *to) {
     struct subscribe wanted;
     struct buffer body;
-    enum status status = subscribe_read(&wanted, message->payload, slice_of(session->server->epoch),
-                                        session->server->config.subscriptions_max);
+    enum status status =
+        subscribe_read(&wanted, message->payload, slice_of(session->delivery->shared->epoch),
+                       settings_of(session)->subscriptions_max);
     if (status == STATUS_OK)
         drop_named(session, &wanted);
     subscribe_release(&wanted);

@@ -5,7 +5,7 @@
 #ifndef DIALECT_PHOENIX_PHOENIX_SUBSCRIBE_H
 #define DIALECT_PHOENIX_PHOENIX_SUBSCRIBE_H
 
-#include "delivery/session.h"
+#include "delivery/session/session.h"
 #include "wire/phoenix.h"
 
 MUST_CHECK enum status phoenix_subscribe(struct session *session,

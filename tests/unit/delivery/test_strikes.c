@@ -1,4 +1,4 @@
-#include "delivery/strikes.h"
+#include "delivery/session/strikes.h"
 
 #include "test.h"
 

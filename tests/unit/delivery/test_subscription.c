@@ -49,7 +49,7 @@ static void reader_close(struct reader *reader) {
 static enum subscription_step reader_next(struct reader *reader) {
     for (;;) {
         enum subscription_step step = subscription_next(&reader->subscription, &reader->batch);
-        if (step != SUBSCRIPTION_READ)
+        if (step != STEP_READ)
             return step;
         journal_read_run(reader->subscription.read, reader->session);
         subscription_read_done(&reader->subscription);
@@ -61,14 +61,14 @@ static uint64_t drain(struct reader *reader, size_t *given) {
     uint64_t through = reader->subscription.next_seq - 1;
     enum subscription_step step;
     *given = 0;
-    while ((step = reader_next(reader)) == SUBSCRIPTION_FRAMES) {
+    while ((step = reader_next(reader)) == STEP_FRAMES) {
         if (reader->batch.through_seq == reader->batch.after_seq)
             continue;
         through = reader->batch.through_seq;
         *given += reader->batch.count;
         delivery_batch_release(&reader->batch);
     }
-    assert_int_equal(step, SUBSCRIPTION_WAIT);
+    assert_int_equal(step, STEP_WAIT);
     return through;
 }
 
@@ -127,14 +127,14 @@ static void what_is_committed_while_a_page_is_on_its_way_counts_as_more(void **s
         reader_open(&bench.reader, bench.publisher,
                     &(struct subscription_options){.topic = SLICE(SUMMARIES), .has_cursor = true});
         struct subscription *subscription = &bench.reader.subscription;
-        assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_READ);
+        assert_int_equal(subscription_next(subscription, &bench.reader.batch), STEP_READ);
         journal_read_run(subscription->read, bench.reader.session);
         if (!after_read)
             publisher_commit(bench.publisher, 2);
         subscription_read_done(subscription);
         if (after_read)
             publisher_commit(bench.publisher, 2);
-        assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_FRAMES);
+        assert_int_equal(subscription_next(subscription, &bench.reader.batch), STEP_FRAMES);
         assert_int_equal(bench.reader.batch.through_seq, 10);
         assert_int_equal(subscription->window.head_seq, 12);
         delivery_batch_release(&bench.reader.batch);
@@ -180,7 +180,7 @@ static void a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart(void *
     reader_open(&bench.reader, bench.publisher,
                 &(struct subscription_options){
                     .topic = SLICE(SUMMARIES), .policy = &frugal, .has_cursor = true});
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+    assert_int_equal(reader_next(&bench.reader), STEP_STALE);
     const struct continuity *why = subscription_continuity(&bench.reader.subscription);
     assert_int_equal(why->reason_count, 2);
     assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
@@ -202,8 +202,7 @@ static void the_floor_is_told_to_the_cursor_right_below_it_and_not_to_the_one_at
         reader_open(&bench.reader, bench.publisher,
                     &(struct subscription_options){
                         .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after});
-        assert_int_equal(reader_next(&bench.reader),
-                         after == 48 ? SUBSCRIPTION_STALE : SUBSCRIPTION_FRAMES);
+        assert_int_equal(reader_next(&bench.reader), after == 48 ? STEP_STALE : STEP_FRAMES);
         delivery_batch_release(&bench.reader.batch);
         bench_close(&bench);
     }
@@ -218,12 +217,12 @@ static void a_reader_that_retention_overtakes_is_told(void **state) {
         reader_open(
             &bench.reader, bench.publisher,
             &(struct subscription_options){.topic = slice_of(topics[i]), .has_cursor = true});
-        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+        assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
         assert_int_equal(bench.reader.batch.through_seq, 16);
         delivery_batch_release(&bench.reader.batch);
         publisher_prune(bench.publisher, i == 0 ? bench.publisher->summaries_ref : RUN_TOPIC_REF,
                         18);
-        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+        assert_int_equal(reader_next(&bench.reader), STEP_STALE);
         const struct continuity *why = subscription_continuity(&bench.reader.subscription);
         assert_int_equal(why->after_seq, 16);
         assert_int_equal(why->reasons[0], REASON_RETENTION_FLOOR_BREACH);
@@ -325,13 +324,13 @@ static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state)
         bench_open(&bench, 0);
         const struct subscription_options options = {.topic = slice_of(topics[i])};
         reader_open(&warm, bench.publisher, &options);
-        assert_int_equal(reader_next(&warm), SUBSCRIPTION_WAIT);
+        assert_int_equal(reader_next(&warm), STEP_WAIT);
         publisher_commit(bench.publisher, 1);
-        assert_int_equal(reader_next(&warm), SUBSCRIPTION_FRAMES);
+        assert_int_equal(reader_next(&warm), STEP_FRAMES);
         for (int j = 0; j < 2; j++) /* pushes the first frame out of the window */
             publisher_commit(bench.publisher, 64);
         reader_open(&bench.reader, bench.publisher, &options);
-        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+        assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
         struct frame *a = warm.batch.frames[0];
         struct frame *b = bench.reader.batch.frames[0];
         assert_ptr_not_equal(a, b);
@@ -385,10 +384,10 @@ static void the_log_by_event_cursor_opens_with_one_read(void **state) {
                                                .event_cursor = cursor_behind(90)});
     struct subscription *subscription = &bench.reader.subscription;
     bench.reader.batch.bytes_max = 65536;
-    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_READ);
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), STEP_READ);
     journal_read_run(subscription->read, bench.reader.session);
     subscription_read_done(subscription);
-    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_FRAMES);
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), STEP_FRAMES);
     assert_int_equal(bench.reader.batch.after_seq, 90);
     assert_int_equal(bench.reader.batch.count, 10);
     assert_false(subscription->is_bootstrap);
@@ -407,7 +406,7 @@ static void a_cursor_at_the_head_waits_for_the_next_event(void **state) {
                 &(struct subscription_options){.topic = SLICE(LOG_TOPIC),
                                                .has_event_cursor = true,
                                                .event_cursor = cursor_behind(100)});
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_WAIT);
+    assert_int_equal(reader_next(&bench.reader), STEP_WAIT);
     assert_int_equal(bench.reader.subscription.next_seq, 101);
     publisher_commit(bench.publisher, 1);
     assert_int_equal(drain(&bench.reader, &given), 101);
@@ -450,7 +449,7 @@ static void a_cursor_of_another_epoch_is_told_and_a_restart_forgets_it(void **st
                                                    .epoch_differs = true,
                                                    .has_event_cursor = i == 2,
                                                    .event_cursor = cursor_behind(7)});
-        assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+        assert_int_equal(reader_next(&bench.reader), STEP_STALE);
         assert_int_equal(subscription_continuity(&bench.reader.subscription)->reasons[0],
                          REASON_EPOCH_MISMATCH);
         subscription_restart(&bench.reader.subscription);
@@ -469,7 +468,7 @@ static void replayer_open(struct reader *reader, struct publisher *publisher, ui
     reader_open(reader, publisher,
                 &(struct subscription_options){
                     .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after_seq});
-    assert_ok(subscription_ask_place(&reader->subscription));
+    assert_ok(subscription_ask_position(&reader->subscription));
     journal_read_run(reader->subscription.read, reader->session);
     subscription_read_done(&reader->subscription);
 }
@@ -485,12 +484,12 @@ static size_t replay(struct reader *reader, size_t *aheads) {
     *aheads = 0;
     for (;;) {
         enum subscription_step step = reader_next(reader);
-        if (step == SUBSCRIPTION_AHEAD) {
+        if (step == STEP_AHEAD) {
             ahead_finish(reader);
             continue;
         }
-        if (step != SUBSCRIPTION_FRAMES) {
-            assert_int_equal(step, SUBSCRIPTION_WAIT);
+        if (step != STEP_FRAMES) {
+            assert_int_equal(step, STEP_WAIT);
             return given;
         }
         given += reader->batch.count;
@@ -510,17 +509,17 @@ static void frames_are_read_ahead_once_for_all_who_replay_there(void **state) {
     replayer_open(first, bench.publisher, 0);
     replayer_open(&other, bench.publisher, 8);
     size_t bytes = hub_stats(bench.hub).bytes;
-    assert_int_equal(reader_next(first), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(first), STEP_FRAMES);
     assert_int_equal(first->batch.through_seq, 16);
     assert_true(subscription_ask_ahead(&first->subscription, &first->batch));
     delivery_batch_release(&first->batch);
     /* One at a time, and only behind what is in memory. */
     uint64_t rows = store_session_rows_read(other.session);
-    assert_int_equal(reader_next(&other), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(&other), STEP_FRAMES);
     assert_int_equal(other.batch.through_seq, 16);
     assert_false(subscription_ask_ahead(&other.subscription, &other.batch));
     delivery_batch_release(&other.batch);
-    assert_int_equal(reader_next(first), SUBSCRIPTION_AHEAD);
+    assert_int_equal(reader_next(first), STEP_AHEAD);
     ahead_finish(first);
     size_t aheads;
     assert_int_equal(replay(&other, &aheads), 400 - 16);
@@ -541,14 +540,14 @@ static void who_asks_for_frames_that_came_meanwhile_reads_nothing(void **state) 
     bench_open_hub(&bench, 400, &roomy);
     replayer_open(&bench.reader, bench.publisher, 0);
     replayer_open(&other, bench.publisher, 0);
-    assert_int_equal(subscription_next(&other.subscription, &other.batch), SUBSCRIPTION_READ);
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), STEP_READ);
+    assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
     delivery_batch_release(&bench.reader.batch);
     uint64_t rows = store_session_rows_read(other.session);
     journal_read_run(other.subscription.read, other.session);
     subscription_read_done(&other.subscription);
     assert_int_equal(store_session_rows_read(other.session), rows);
-    assert_int_equal(subscription_next(&other.subscription, &other.batch), SUBSCRIPTION_FRAMES);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), STEP_FRAMES);
     assert_int_equal(other.batch.count, 16);
     assert_int_equal(other.batch.frames[0]->content.seq, 1);
     delivery_batch_release(&other.batch);
@@ -596,10 +595,10 @@ static void of_two_replays_apart_each_gets_its_own_frames(void **state) {
         for (size_t i = 0; i < 2; i++) {
             struct reader *reader = i == 0 ? &bench.reader : &other;
             enum subscription_step step = reader_next(reader);
-            if (step == SUBSCRIPTION_AHEAD)
+            if (step == STEP_AHEAD)
                 ahead_finish(reader);
-            goes_on = goes_on || step != SUBSCRIPTION_WAIT;
-            if (step != SUBSCRIPTION_FRAMES)
+            goes_on = goes_on || step != STEP_WAIT;
+            if (step != STEP_FRAMES)
                 continue;
             aheads += subscription_ask_ahead(&reader->subscription, &reader->batch) ? 1 : 0;
             for (size_t j = 0; j < reader->batch.count; j++)
@@ -622,11 +621,11 @@ static void one_that_rests_holds_no_frames_and_goes_on_where_it_was(void **state
     replayer_open(&bench.reader, bench.publisher, 0);
     struct subscription *subscription = &bench.reader.subscription;
     size_t bytes = hub_stats(bench.hub).bytes;
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
     assert_true(subscription_ask_ahead(subscription, &bench.reader.batch));
     delivery_batch_release(&bench.reader.batch);
     assert_true(hub_stats(bench.hub).bytes > bytes);
-    subscription_rest(subscription);
+    subscription_idle(subscription);
     assert_int_equal(hub_stats(bench.hub).bytes, bytes);
     /* What was under way finds nobody who waits for it. */
     ahead_finish(&bench.reader);
@@ -644,13 +643,13 @@ static void who_reaches_the_head_by_the_pages_of_others_replays_no_more(void **s
     replayer_open(&bench.reader, bench.publisher, 0);
     replayer_open(&other, bench.publisher, 0);
     size_t bytes = hub_stats(bench.hub).bytes;
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
     delivery_batch_release(&bench.reader.batch);
-    assert_int_equal(reader_next(&other), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(&other), STEP_FRAMES);
     delivery_batch_release(&other.batch);
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
     assert_true(hub_stats(bench.hub).bytes > bytes);
-    assert_true(subscription_stands_at(&other.subscription, bench.reader.batch.after_seq));
+    assert_true(subscription_is_at(&other.subscription, bench.reader.batch.after_seq));
     subscription_pass(&other.subscription, &bench.reader.batch, 32);
     assert_int_equal(hub_stats(bench.hub).bytes, bytes);
     delivery_batch_release(&bench.reader.batch);
@@ -665,9 +664,9 @@ static void pages_that_overlap_are_kept_as_one(void **state) {
     bench_open_hub(&bench, 400, &roomy);
     replayer_open(&bench.reader, bench.publisher, 0);
     replayer_open(&other, bench.publisher, 8);
-    assert_int_equal(subscription_next(&other.subscription, &other.batch), SUBSCRIPTION_READ);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), STEP_READ);
     journal_read_run(other.subscription.read, other.session);
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
     delivery_batch_release(&bench.reader.batch);
     subscription_read_done(&other.subscription);
     for (uint64_t seq = 1; seq <= 24; seq++)
@@ -682,13 +681,13 @@ static void what_was_read_again_is_pruned_too(void **state) {
     struct bench bench;
     bench_open_hub(&bench, 400, &roomy);
     replayer_open(&bench.reader, bench.publisher, 0);
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_FRAMES);
+    assert_int_equal(reader_next(&bench.reader), STEP_FRAMES);
     assert_true(subscription_ask_ahead(&bench.reader.subscription, &bench.reader.batch));
     delivery_batch_release(&bench.reader.batch);
     ahead_finish(&bench.reader);
     publisher_prune(bench.publisher, bench.publisher->summaries_ref, 100);
     hub_prune(bench.hub, SLICE(SUMMARIES), 100);
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+    assert_int_equal(reader_next(&bench.reader), STEP_STALE);
     assert_int_equal(subscription_continuity(&bench.reader.subscription)->after_seq, 16);
     bench_close(&bench);
 }
@@ -700,16 +699,16 @@ static void what_was_read_is_given_whatever_retention_does_meanwhile(void **stat
     reader_open(&bench.reader, bench.publisher,
                 &(struct subscription_options){.topic = SLICE(SUMMARIES)});
     struct subscription *subscription = &bench.reader.subscription;
-    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_READ);
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), STEP_READ);
     journal_read_run(subscription->read, bench.reader.session);
     subscription_read_done(subscription);
     publisher_prune(bench.publisher, bench.publisher->summaries_ref, 100);
     hub_prune(bench.hub, SLICE(SUMMARIES), 100);
     /* A bootstrap is never stale. */
-    assert_int_equal(subscription_next(subscription, &bench.reader.batch), SUBSCRIPTION_FRAMES);
+    assert_int_equal(subscription_next(subscription, &bench.reader.batch), STEP_FRAMES);
     assert_int_equal(bench.reader.batch.count, 16);
     delivery_batch_release(&bench.reader.batch);
-    assert_int_equal(reader_next(&bench.reader), SUBSCRIPTION_STALE);
+    assert_int_equal(reader_next(&bench.reader), STEP_STALE);
     bench_close(&bench);
 }
 
@@ -770,13 +769,13 @@ static void seam_round(struct seam_reader *me) {
     while (last < goal) {
         enum subscription_step step = reader_next(&reader);
         bool is_late = test_random(&me->seed) % 2 == 0;
-        if (reader.subscription.ahead && (step == SUBSCRIPTION_AHEAD || !is_late))
+        if (reader.subscription.ahead && (step == STEP_AHEAD || !is_late))
             ahead_finish(&reader);
-        if (step == SUBSCRIPTION_AHEAD)
+        if (step == STEP_AHEAD)
             continue;
         if (test_random(&me->seed) % 64 == 0)
-            subscription_rest(&reader.subscription);
-        if (step == SUBSCRIPTION_STALE) {
+            subscription_idle(&reader.subscription);
+        if (step == STEP_STALE) {
             assert_true(topic < SEAM_LOG);
             me->stale++;
             assert_true(subscription_continuity(&reader.subscription)->reason_count > 0);
@@ -784,24 +783,23 @@ static void seam_round(struct seam_reader *me) {
             is_placed = false;
             continue;
         }
-        assert_true(step == SUBSCRIPTION_FRAMES || step == SUBSCRIPTION_WAIT);
+        assert_true(step == STEP_FRAMES || step == STEP_WAIT);
         if (!is_placed) {
             assert_true(reader.subscription.is_bootstrap);
             last = reader.subscription.bootstrap.from_seq - 1;
             is_placed = true;
         }
         assert_int_equal(reader.batch.after_seq, last);
-        for (size_t i = 0; step == SUBSCRIPTION_FRAMES && i < reader.batch.count; i++) {
+        for (size_t i = 0; step == STEP_FRAMES && i < reader.batch.count; i++) {
             assert_int_equal(reader.batch.frames[i]->content.seq, last + 1);
             if (topic < SEAM_LOG)
                 assert_int_equal(frame_number(reader.batch.frames[i]), last + 1);
             last++;
         }
         me->frames += reader.batch.count;
-        if (step == SUBSCRIPTION_FRAMES &&
-            subscription_ask_ahead(&reader.subscription, &reader.batch))
+        if (step == STEP_FRAMES && subscription_ask_ahead(&reader.subscription, &reader.batch))
             me->aheads++;
-        if (step == SUBSCRIPTION_FRAMES)
+        if (step == STEP_FRAMES)
             delivery_batch_release(&reader.batch);
         assert_int_equal(reader.batch.through_seq, last);
     }

@@ -41,7 +41,7 @@ static void no_wake(void *user) {
 static enum subscription_step next(struct reader *me) {
     for (;;) {
         enum subscription_step step = subscription_next(&me->subscription, &me->batch);
-        if (step != SUBSCRIPTION_READ)
+        if (step != STEP_READ)
             return step;
         journal_read_run(me->subscription.read, me->session);
         subscription_read_done(&me->subscription);
@@ -69,7 +69,7 @@ static void check_batch(struct reader *me, bool is_run) {
 static void read_on(struct reader *me, uint64_t goal, bool is_run) {
     while (me->last < goal) {
         enum subscription_step step = next(me);
-        if (step == SUBSCRIPTION_STALE) {
+        if (step == STEP_STALE) {
             assert_true(subscription_continuity(&me->subscription)->reason_count > 0);
             assert_true(me->subscription.window.oldest_seq > me->last + 1);
             subscription_restart(&me->subscription);
@@ -77,14 +77,14 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
             me->is_placed = false;
             continue;
         }
-        assert_true(step == SUBSCRIPTION_FRAMES || step == SUBSCRIPTION_WAIT);
+        assert_true(step == STEP_FRAMES || step == STEP_WAIT);
         if (!me->is_placed) {
             assert_true(me->subscription.is_bootstrap);
             assert_true(me->subscription.bootstrap.from_seq > 0);
             me->last = me->subscription.bootstrap.from_seq - 1;
             me->is_placed = true;
         }
-        if (step == SUBSCRIPTION_FRAMES)
+        if (step == STEP_FRAMES)
             check_batch(me, is_run);
         else
             sched_yield();
@@ -196,13 +196,13 @@ static void a_reader_in_memory_is_told_like_one_of_the_store(void **state) {
                                                                        .has_cursor = true});
     me.batch.count_max = 4;
     me.batch.bytes_max = 4096;
-    assert_int_equal(next(&me), SUBSCRIPTION_FRAMES); /* 1 to 4: in the middle of the window */
+    assert_int_equal(next(&me), STEP_FRAMES); /* 1 to 4: in the middle of the window */
     check_batch(&me, true);
     assert_int_equal(hub_first_seq(&me.watch), 1);
     keeper_advance(keeper, DAY_MS - 999);
     assert_true(run_deleted(keeper) >= 10);
     assert_int_equal(hub_first_seq(&me.watch), 11);
-    assert_int_equal(next(&me), SUBSCRIPTION_STALE);
+    assert_int_equal(next(&me), STEP_STALE);
     assert_int_equal(subscription_continuity(&me.subscription)->reasons[0],
                      REASON_RETENTION_FLOOR_BREACH);
     assert_int_equal(me.subscription.window.oldest_seq, 11);

@@ -1,8 +1,6 @@
-#include "delivery/session_log.h"
+#include "delivery/session/session_log.h"
 
-#include "server/server.h"
-
-#include "delivery/dialect.h"
+#include "delivery/session/dialect.h"
 #include "hub/frame_row.h"
 
 struct cause session_cause(const struct session *session, const struct subscriber *subscriber,
@@ -10,19 +8,19 @@ struct cause session_cause(const struct session *session, const struct subscribe
     struct slice who = {NULL, 0};
     struct slice peer = {NULL, 0};
     struct slice topic =
-        subscriber ? subscriber->subscription.options.topic : (struct slice){NULL, 0};
+        subscriber ? subscriber->driver.subscription.options.topic : (struct slice){NULL, 0};
     if (session->principal)
         who =
             (struct slice){names->principal, principal_name(session->principal, names->principal)};
     else if (session->bearer)
         who = slice_of(session->bearer);
-    if (session->outlet)
+    if (session_is_connected(session))
         peer = session->outlet->table->peer(session->outlet, names->peer);
     return (struct cause){
         .connection = slice_of(session->name),
         .principal = who,
         .peer = peer,
-        /* People know the whole log by its address. */
+        /* Operators know the whole log by its URL. */
         .topic = subscriber && topic_is_log(topic) ? SLICE("/api/events") : topic,
         .dialect = session->dialect->label,
     };
@@ -31,24 +29,24 @@ struct cause session_cause(const struct session *session, const struct subscribe
 void session_log_end(struct session *session, enum status status, unsigned close_code) {
     struct cause_names names;
     struct cause cause = session_cause(session, NULL, &names);
-    session->close_code = close_code;
+    session->close_code = (uint16_t)close_code;
     cause.status = status;
     cause.close_code = close_code;
-    telemetry_disconnected(&session->server->telemetry, cause);
+    telemetry_disconnected(session->delivery->shared->telemetry, cause);
 }
 
 void session_log_stale(const struct subscriber *subscriber) {
     struct cause_names names;
-    telemetry_stale(&subscriber->session->server->telemetry,
+    telemetry_stale(subscriber->session->delivery->shared->telemetry,
                     session_cause(subscriber->session, subscriber, &names),
-                    subscription_continuity(&subscriber->subscription));
+                    subscription_continuity(&subscriber->driver.subscription));
 }
 
 void session_log_refused(struct session *session, struct slice topic, enum status status) {
     struct cause_names names;
     struct cause cause = session_cause(session, NULL, &names);
     cause.topic = topic;
-    telemetry_refused(&session->server->telemetry, cause, status);
+    telemetry_refused(session->delivery->shared->telemetry, cause, status);
 }
 
 void session_log_error(const struct session *session, enum status status) {

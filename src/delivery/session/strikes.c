@@ -1,4 +1,4 @@
-#include "delivery/strikes.h"
+#include "delivery/session/strikes.h"
 
 static bool is_strike(const struct strikes *strikes, const struct strikes_look *look) {
     bool took_nothing = look->sent_bytes == strikes->sent_bytes;

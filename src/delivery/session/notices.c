@@ -1,43 +1,38 @@
-#include "delivery/notices.h"
+#include "delivery/session/notices.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/limits.h"
-#include "delivery/dialect.h"
+#include "delivery/session/subscriber.h"
 #include "delivery/stale.h"
-#include "server/server.h"
 #include "wire/object_writer.h"
 
-static uint64_t at(const struct subscriber *subscriber) {
-    return subscriber->subscription.next_seq - 1;
+static uint64_t position(const struct subscriber *subscriber) {
+    return subscriber->driver.subscription.next_seq - 1;
 }
 
-static uint64_t lag(const struct subscriber *subscriber) {
-    uint64_t head = subscriber->subscription.window.head_seq;
-    return head > at(subscriber) ? head - at(subscriber) : 0;
-}
-
-/* Who has not got its whole snapshot has none yet. */
+/* A subscriber that has not got its whole snapshot has no position yet. */
 static bool has_position(const struct subscriber *subscriber) {
-    return subscriber->is_open && !subscriber->snapshot;
+    return subscriber_is_started(subscriber) && !subscriber->snapshot;
 }
 
-/* [{"topic":…,"watermark":…}] of the subscribers that have begun. */
+/* [{"topic":…,"watermark":…}] of the subscribers that have started. */
 static enum status write_list(const struct session *session, bool heads, struct buffer *out) {
     bool has_one = false;
     enum status status = buffer_append_byte(out, '[');
-    for (const struct subscriber *subscriber = session->subscribers;
-         status == STATUS_OK && subscriber; subscriber = subscriber->next) {
-        if (heads ? !subscriber->is_open : !has_position(subscriber))
+    for (const struct subscriber *subscriber = session_first(session);
+         status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
+        if (heads ? !subscriber_is_started(subscriber) : !has_position(subscriber))
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
         has_one = true;
         struct object_writer object = object_begin(out);
-        object_text(&object, SLICE("topic"), subscriber->subscription.options.topic);
+        object_text(&object, SLICE("topic"), subscriber->driver.subscription.options.topic);
         object_number(&object, SLICE("watermark"),
-                      heads ? subscriber->subscription.window.head_seq : at(subscriber));
+                      heads ? subscriber->driver.subscription.window.head_seq
+                            : position(subscriber));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;
     }
@@ -53,13 +48,14 @@ enum status notice_positions(const struct session *session, struct buffer *out) 
 }
 
 enum status notice_slow(const struct session *session, struct buffer *out) {
-    const struct config *config = &session->server->config;
+    const struct delivery_options *options = &session->delivery->shared->options;
     const struct subscriber *worst = NULL;
     struct buffer cursors;
     buffer_init(&cursors, NOTICE_POSITIONS_BYTES_MAX);
-    for (const struct subscriber *subscriber = session->subscribers; subscriber;
-         subscriber = subscriber->next)
-        if (subscriber->is_open && (!worst || lag(subscriber) > lag(worst)))
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        if (subscriber_is_started(subscriber) &&
+            (!worst || driver_lag(&subscriber->driver) > driver_lag(&worst->driver)))
             worst = subscriber;
     enum status status = notice_positions(session, &cursors);
     struct object_writer object = object_begin(out);
@@ -67,13 +63,13 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
     object_text(&object, SLICE("message"),
                 SLICE("The connection does not read what it is sent; come back and resume."));
     if (worst) {
-        object_text(&object, SLICE("topic"), worst->subscription.options.topic);
-        object_number(&object, SLICE("lag"), lag(worst));
+        object_text(&object, SLICE("topic"), worst->driver.subscription.options.topic);
+        object_number(&object, SLICE("lag"), driver_lag(&worst->driver));
     }
     object_number(&object, SLICE("strikes"), session->strikes.count);
-    object_number(&object, SLICE("max_strikes"), config->slow_consumer_max_strikes);
+    object_number(&object, SLICE("max_strikes"), options->strikes_max);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
-    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->loop));
+    object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(session->delivery->io));
     enum status ended = object_end(&object);
     buffer_release(&cursors);
     return status == STATUS_OK ? ended : status;
@@ -96,7 +92,7 @@ enum status notice_end(const struct session *session, enum status why, uint64_t 
 }
 
 enum status notice_stale(const struct subscriber *subscriber, struct buffer *out) {
-    const struct subscription *subscription = &subscriber->subscription;
+    const struct subscription *subscription = &subscriber->driver.subscription;
     return stale_write_json(out,
                             &(struct stale_topic){subscription->options.topic,
                                                   subscription->options.policy,
@@ -105,7 +101,7 @@ enum status notice_stale(const struct subscriber *subscriber, struct buffer *out
 }
 
 enum status notice_bootstrap(const struct subscriber *subscriber, struct buffer *out) {
-    const struct continuity_bootstrap *bootstrap = &subscriber->subscription.bootstrap;
+    const struct continuity_bootstrap *bootstrap = &subscriber->driver.subscription.bootstrap;
     if (subscriber->snapshot)
         return buffer_append_slice(out, SLICE("{\"snapshot\":true,\"truncated\":false}"));
     return buffer_printf(out, "{\"from_seq\":%" PRIu64 ",\"truncated\":%s}", bootstrap->from_seq,
@@ -123,13 +119,13 @@ enum status notice_reauth(uint64_t left_ms, struct buffer *out) {
 void notice_resume(const struct session *session, char text[124]) {
     struct buffer reason = {.data = text, .capacity = 124, .size_max = 124};
     enum status status = STATUS_OK;
-    for (const struct subscriber *subscriber = session->subscribers;
-         status == STATUS_OK && subscriber; subscriber = subscriber->next) {
-        struct slice topic = subscriber->subscription.options.topic;
+    for (const struct subscriber *subscriber = session_first(session);
+         status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
+        struct slice topic = subscriber->driver.subscription.options.topic;
         if (!has_position(subscriber))
             continue;
         status = buffer_printf(&reason, "%s%.*s=%" PRIu64, reason.size > 0 ? ", " : "resume_after ",
-                               (int)topic.size, topic.data, at(subscriber));
+                               (int)topic.size, topic.data, position(subscriber));
     }
     text[status == STATUS_OK ? reason.size : 0] = '\0';
 }

@@ -3,8 +3,8 @@
  * table; session_disconnected is the last moment a session may use it.
  * A write that fails closes the connection: OUTLET_CLOSED, and session_disconnected has run.
  * At most one push is being written at a time; session_writable follows when it is written. */
-#ifndef DELIVERY_OUTLET_H
-#define DELIVERY_OUTLET_H
+#ifndef DELIVERY_SESSION_OUTLET_H
+#define DELIVERY_SESSION_OUTLET_H
 
 #include "delivery/push.h"
 #include "io/deadline.h"

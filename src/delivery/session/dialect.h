@@ -1,12 +1,13 @@
-/* A dialect: how what is delivered looks on the wire, and what a peer may say. Only encoders and
- * decoders; positions, fairness, strikes and time are the session's.
- * Belongs to the session's loop. Encoders append whole messages to a buffer, all or nothing.
- * A decoder answers the status the session is closed with, after what it wrote to own.
- * NULL where a dialect has no such thing. */
-#ifndef DELIVERY_DIALECT_H
-#define DELIVERY_DIALECT_H
+/* A dialect: how a session's messages look on the wire. Only encoders and decoders; positions,
+ * fairness, strikes and time belong to the session.
+ * Belongs to the session's loop.
+ * Memory: encoders append whole messages to a buffer, all or nothing.
+ * Errors: a decoder answers the status that the session is closed with, after its replies.
+ * A function is NULL where the dialect has no such message. */
+#ifndef DELIVERY_SESSION_DIALECT_H
+#define DELIVERY_SESSION_DIALECT_H
 
-#include "delivery/session.h"
+#include "delivery/session/session.h"
 #include "spec/metrics.h"
 
 enum page_form_index {
@@ -30,26 +31,23 @@ struct dialect {
     enum label_dialect label; /* what it is counted as */
     /* A message of the peer, from a WebSocket. */
     enum status (*receive)(struct session *session, struct slice text);
-    /* The opening was looked at. The dialect starts its subscribers, or drops them. */
+    /* The positions of the opening are known. The dialect starts its subscribers, or drops them. */
     void (*opened)(struct session *session, struct session_opening *opening);
-    /* In place of opened, when the session is gone: takes back the opening's user. */
+    /* In place of opened, when the session has ended: frees the opening's user. */
     void (*opening_gone)(struct session_opening *opening);
-    /* A subscriber began anew where its topic allows. */
+    /* A subscriber begins with a bootstrap. */
     enum status (*bootstrap)(struct subscriber *subscriber, struct buffer *out);
-    /* A part of the snapshot the subscriber begins with; NULL: it begins with what the journal has.
-     */
+    /* A part of the snapshot that the subscriber begins with; NULL: it begins with the journal. */
     enum status (*snapshot)(struct subscriber *subscriber, struct buffer *out);
-    /* Nothing is left to replay; said once, where a page does not say it. */
+    /* Nothing is left to replay; sent once, where a page does not say so. */
     enum status (*caught_up)(struct subscriber *subscriber, struct buffer *out);
-    /* Retention overtook the subscriber. True: it goes on with a bootstrap; false: it is dropped.
-     */
+    /* Retention overtook the subscriber. */
     enum status (*stale)(struct subscriber *subscriber, struct buffer *out);
-    bool restarts_stale;
-    bool page_says_caught_up;
-    /* Why it ends: a subscriber that cannot go on, a token that expired or was revoked. The session
-     * is closed afterwards. */
+    bool restarts_stale;      /* a stale subscriber bootstraps; false: it is dropped */
+    bool page_says_caught_up; /* a page says whether it is the last one of the replay */
+    /* Why the session ends: a subscriber that failed, a token that expired or was revoked. */
     enum status (*failed)(struct session *session, enum status status, struct buffer *out);
-    /* The token ends in so long, and nothing is delivered after it. */
+    /* The token ends in left_ms, and nothing is delivered after that. */
     enum status (*reauth)(struct session *session, uint64_t left_ms, struct buffer *out);
     enum status (*heartbeat)(struct session *session, struct buffer *out);
     /* The last strike: the error, before the close. */

@@ -1,48 +1,51 @@
-#include "delivery/session_snapshot.h"
+#include "delivery/session/subscriber_snapshot.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "delivery/session.h"
 #include "delivery/stale.h"
 #include "wire/json.h"
-
-static void part_release(struct subscriber_snapshot *snapshot) {
-    buffer_release(&snapshot->documents);
-    snapshot->has_part = false;
-}
 
 static void snapshot_free(struct subscriber_snapshot *snapshot) {
     if (snapshot->snapshot)
         snapshot_unref(snapshot->snapshot);
-    part_release(snapshot);
+    buffer_release(&snapshot->documents);
     free(snapshot);
 }
 
+static void fail(struct subscriber_snapshot *snapshot, enum status status) {
+    snapshot->state = SUBSCRIBER_SNAPSHOT_FAILED;
+    snapshot->status = status;
+}
+
 static void wait_done(struct snapshot_wait *wait) {
-    struct subscriber_snapshot *snapshot = (struct subscriber_snapshot *)wait;
-    snapshot->is_waiting = false;
-    snapshot->status = wait->status;
-    snapshot->snapshot = wait->status == STATUS_OK ? wait->snapshot : NULL;
-    if (snapshot->subscriber)
-        subscriber_ready(snapshot->subscriber);
+    struct subscriber_snapshot *snapshot = container_of(wait, struct subscriber_snapshot, wait);
+    struct subscriber *subscriber = snapshot->subscriber;
+    assert(snapshot->state == SUBSCRIBER_SNAPSHOT_WAITING);
+    snapshot->state = SUBSCRIBER_SNAPSHOT_READY;
+    if (wait->status == STATUS_OK)
+        snapshot->snapshot = wait->snapshot;
+    else
+        fail(snapshot, wait->status);
+    if (subscriber)
+        scheduler_add(&subscriber->session->delivery->scheduler, &subscriber->turn);
     else
         snapshot_free(snapshot);
 }
 
 enum status subscriber_snapshot_begin(struct subscriber *subscriber, enum policy_row row) {
+    struct delivery_loop *delivery = subscriber->session->delivery;
     struct subscriber_snapshot *snapshot = calloc(1, sizeof(*snapshot));
     assert(!subscriber->snapshot);
     if (!snapshot)
         return STATUS_OUT_OF_MEMORY;
     subscriber->snapshot = snapshot;
     snapshot->subscriber = subscriber;
-    snapshot->is_waiting = true;
     buffer_init(&snapshot->documents, SESSION_PART_BYTES_MAX);
     snapshot->wait.done = wait_done;
-    snapshot_wait_begin(&snapshot->wait, subscriber->session->loop, row);
+    snapshot_wait_begin(&snapshot->wait, delivery->shared->snapshots, delivery->io, row);
     return STATUS_OK;
 }
 
@@ -50,22 +53,36 @@ void subscriber_snapshot_drop(struct subscriber *subscriber) {
     struct subscriber_snapshot *snapshot = subscriber->snapshot;
     if (!snapshot)
         return;
-    assert(!snapshot->is_reading);
+    assert(snapshot->state != SUBSCRIBER_SNAPSHOT_READING);
     subscriber->snapshot = NULL;
     snapshot->subscriber = NULL;
-    if (!snapshot->is_waiting)
+    if (snapshot->state != SUBSCRIBER_SNAPSHOT_WAITING)
         snapshot_free(snapshot);
+}
+
+void subscriber_snapshot_ask(struct subscriber_snapshot *snapshot) {
+    assert(snapshot->state == SUBSCRIBER_SNAPSHOT_READY);
+    snapshot->state = SUBSCRIBER_SNAPSHOT_READING;
+}
+
+void subscriber_snapshot_cancel(struct subscriber_snapshot *snapshot) {
+    assert(snapshot->state == SUBSCRIBER_SNAPSHOT_READING && !snapshot->principal);
+    snapshot->state = SUBSCRIBER_SNAPSHOT_READY;
 }
 
 void subscriber_snapshot_read_begin(struct subscriber_snapshot *snapshot,
                                     const struct principal *principal) {
-    snapshot->is_reading = true;
+    assert(snapshot->state == SUBSCRIBER_SNAPSHOT_READING);
     snapshot->principal = principal_ref(principal);
 }
 
-void subscriber_snapshot_read_end(struct subscriber_snapshot *snapshot) {
-    snapshot->is_reading = false;
-    snapshot->has_part = true;
+void subscriber_snapshot_read_end(struct subscriber_snapshot *snapshot, enum status status) {
+    assert(snapshot->state == SUBSCRIBER_SNAPSHOT_READING);
+    snapshot->state = SUBSCRIBER_SNAPSHOT_PART;
+    if (status == STATUS_OK)
+        status = snapshot->status;
+    if (status != STATUS_OK)
+        fail(snapshot, status);
     principal_unref(snapshot->principal);
     snapshot->principal = NULL;
 }
@@ -76,6 +93,17 @@ void subscriber_snapshot_read(struct subscriber_snapshot *snapshot) {
     if (snapshot->snapshot->part_count > 0)
         snapshot->status = snapshot_part_read(snapshot->snapshot, snapshot->part,
                                               snapshot->principal, &snapshot->documents, &count);
+}
+
+void subscriber_snapshot_next(struct subscriber_snapshot *snapshot) {
+    assert(snapshot->state == SUBSCRIBER_SNAPSHOT_PART);
+    buffer_clear(&snapshot->documents);
+    snapshot->state = SUBSCRIBER_SNAPSHOT_READY;
+    snapshot->part++;
+}
+
+bool subscriber_snapshot_is_reading(const struct subscriber_snapshot *snapshot) {
+    return snapshot->state == SUBSCRIBER_SNAPSHOT_READING;
 }
 
 bool subscriber_snapshot_is_last(const struct subscriber_snapshot *snapshot) {
@@ -94,7 +122,7 @@ enum status subscriber_snapshot_write(const struct subscriber_snapshot *snapshot
                                "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
                                ",\"part\":%zu,\"last\":%s,\"documents\":[",
                                SNAPSHOT_SCHEMA_VERSION, source->epoch, source->watermark,
-                               snapshot->parts_told,
+                               snapshot->parts_sent,
                                subscriber_snapshot_is_last(snapshot) ? "true" : "false");
     if (status == STATUS_OK)
         status = buffer_append_slice(out, buffer_slice(&snapshot->documents));

@@ -1,65 +1,65 @@
-#include "delivery/session_token.h"
+#include "delivery/session/session_token.h"
 
 #include <assert.h>
 
-#include "delivery/dialect.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_log.h"
 #include "hub/frame_row.h"
-#include "server/server.h"
 
-/* How long before its token ends a session is told. */
+/* How long before the end of its token a client is told. */
 #define REAUTH_MS 30000
 
 bool session_is_expired(const struct session *session) {
     return session->principal &&
-           principal_is_expired(session->principal, clock_wall_ms(&session->loop->clock));
+           principal_is_expired(session->principal, clock_wall_ms(&session->delivery->io->clock));
 }
 
-void session_reset(struct session *session, enum status status) {
+void session_reset(struct session *session, enum status reason) {
     if (!session->outlet->table->has_unsent(session->outlet)) {
-        if (!session->is_closing)
-            session_end(session, status);
+        if (session_is_open(session))
+            session_end(session, reason);
         return;
     }
-    if (!session->is_closing)
-        session_log_end(session, status, (unsigned)ws_close_code(status));
+    if (session_is_open(session))
+        session_log_end(session, reason, (unsigned)ws_close_code(reason));
     session->outlet->table->reset(session->outlet);
 }
 
 bool session_ends_with_token(struct session *session) {
-    if (!session->outlet || session->is_closing || !session_is_expired(session))
+    if (!session_is_open(session) || !session_is_expired(session))
         return false;
     session_reset(session, STATUS_TOKEN_EXPIRED);
     return true;
 }
 
-/* Only what comes before the next heartbeat gets a deadline: those with many different delays would
- * otherwise be many. */
+/* Only an end before the next heartbeat gets a deadline: the queue searches its place from the
+ * back, so deadlines of different delays must be few. */
 void session_arm_expiry(struct session *session) {
-    uint64_t now_ms = clock_wall_ms(&session->loop->clock);
+    uint64_t now_ms = clock_wall_ms(&session->delivery->io->clock);
     uint64_t end_ms = session->principal ? session->principal->expires_at_ms : 0;
     if (end_ms == 0)
         return;
     uint64_t next_ms = end_ms;
-    if (!session->is_reauth_told && session->dialect->reauth)
+    if (!session->has_reauth_notice && session->dialect->reauth)
         next_ms = end_ms > REAUTH_MS ? end_ms - REAUTH_MS : 0;
     uint64_t delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
-    if (delay_ms <= session->loop->config->heartbeat_ms)
-        io_loop_deadline_in(session->loop, &session->expiry_deadline, DEADLINE_EXPIRY, delay_ms);
+    if (delay_ms <= session->delivery->shared->options.heartbeat_ms)
+        io_loop_deadline_in(session->delivery->io, &session->expiry_deadline, DEADLINE_EXPIRY,
+                            delay_ms);
 }
 
 void session_expiry_near(struct session *session) {
-    uint64_t now_ms = clock_wall_ms(&session->loop->clock);
+    uint64_t now_ms = clock_wall_ms(&session->delivery->io->clock);
     if (session_ends_with_token(session))
         return;
-    if (!session->is_reauth_told && session->dialect->reauth) {
-        session->is_reauth_told = true;
-        if (session->dialect->reauth(session, session->principal->expires_at_ms - now_ms,
-                                     &session->replies) == STATUS_OK)
-            session_flush(session);
-        else
-            outlet_close(session->outlet);
+    if (!session->has_reauth_notice && session->dialect->reauth) {
+        session->has_reauth_notice = true;
+        session_send(session,
+                     session->dialect->reauth(session, session->principal->expires_at_ms - now_ms,
+                                              &session->replies));
     }
-    if (session->outlet && !session->is_closing)
+    if (session_is_open(session))
         session_arm_expiry(session);
 }
 
@@ -69,7 +69,7 @@ void session_admit(struct session *session, const struct principal *principal) {
     session_arm_expiry(session);
 }
 
-/* ---- a fresh one ---- */
+/* ---- a fresh token ---- */
 
 static bool same_text(struct slice a, struct slice b) {
     return a.data && b.data ? slice_equal(a, b) : a.data == b.data;
@@ -81,9 +81,9 @@ static bool is_same(const struct principal *a, const struct principal *b) {
            same_text(a->who.org_id, b->who.org_id) && a->read_all == b->read_all;
 }
 
-/* Owners of runs and workers were looked up when the subscriber began, and do not change. */
+/* Owners of runs and workers were read when the subscriber began, and do not change. */
 static bool still_may_read(const struct subscriber *subscriber, const struct principal *principal) {
-    const struct subscription_options *options = &subscriber->subscription.options;
+    const struct subscription_options *options = &subscriber->driver.subscription.options;
     struct slice topic = topic_is_log(options->topic) ? topic_name(TOPIC_AUDIT) : options->topic;
     struct grant before = grant_check(options->principal, topic, NULL);
     struct grant after = grant_check(principal, topic, NULL);
@@ -94,18 +94,18 @@ static bool still_may_read(const struct subscriber *subscriber, const struct pri
 enum status session_refresh(struct session *session, const struct principal *principal) {
     if (!is_same(session->principal, principal))
         return STATUS_OWNER_MISMATCH;
-    if (principal_is_expired(principal, clock_wall_ms(&session->loop->clock)))
+    if (principal_is_expired(principal, clock_wall_ms(&session->delivery->io->clock)))
         return STATUS_TOKEN_EXPIRED;
-    for (const struct subscriber *subscriber = session->subscribers; subscriber;
-         subscriber = subscriber->next)
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
         if (!still_may_read(subscriber, principal))
             return STATUS_FORBIDDEN_TOPIC;
-    for (struct subscriber *subscriber = session->subscribers; subscriber;
-         subscriber = subscriber->next)
-        subscriber->subscription.options.principal = principal;
+    for (struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        subscriber->driver.subscription.options.principal = principal;
     principal_unref(session->principal);
     session->principal = principal_ref(principal);
-    session->is_reauth_told = false;
+    session->has_reauth_notice = false;
     deadline_drop(&session->expiry_deadline);
     session_arm_expiry(session);
     return STATUS_OK;

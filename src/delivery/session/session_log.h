@@ -1,28 +1,25 @@
-/* What is said of a session, to the counters, the log and `khala why`.
+/* What is counted, logged and kept for `khala why` of a session.
  * Belongs to the session's loop.
  * Allocates nothing.
  * Cannot fail.
- * Each call is one decision, made by the caller: nothing here is sent to the peer. */
-#ifndef DELIVERY_SESSION_LOG_H
-#define DELIVERY_SESSION_LOG_H
+ * Each call is one decision of the caller; nothing here is sent to the peer. */
+#ifndef DELIVERY_SESSION_SESSION_LOG_H
+#define DELIVERY_SESSION_SESSION_LOG_H
 
-#include "auth/principal.h"
+#include "delivery/session/session.h"
 #include "delivery/telemetry.h"
 
-struct session;
-struct subscriber;
-
-/* Whose it is and which topic, where there is a subscriber. */
+/* The session as a cause; with its topic, if there is a subscriber. */
 struct cause session_cause(const struct session *session, const struct subscriber *subscriber,
                            struct cause_names *names);
-/* The server is about to end it. */
+/* The server is about to end the session. */
 void session_log_end(struct session *session, enum status status, unsigned close_code);
-/* It asked for what it may not have, or its client is not one this server speaks with; topic data
- * NULL: none. */
+/* The client may not have what it asked for, or its version is not served; topic data NULL: none.
+ */
 void session_log_refused(struct session *session, struct slice topic, enum status status);
 /* A subscriber's cursor is stale. */
 void session_log_stale(const struct subscriber *subscriber);
-/* An error message is on its way to the peer. */
+/* An error message is about to be sent. */
 void session_log_error(const struct session *session, enum status status);
 
 #endif

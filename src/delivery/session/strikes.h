@@ -4,8 +4,8 @@
  * Cannot fail.
  * Who catches up, however far behind, never has a strike; nor has one that the server keeps
  * waiting. Lag alone is no fault: memory does not depend on it. */
-#ifndef DELIVERY_STRIKES_H
-#define DELIVERY_STRIKES_H
+#ifndef DELIVERY_SESSION_STRIKES_H
+#define DELIVERY_SESSION_STRIKES_H
 
 #include <stdbool.h>
 #include <stdint.h>

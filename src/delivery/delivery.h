@@ -1,0 +1,57 @@
+/* Delivery: what every session and poll of the server needs, and what each io loop adds.
+ * struct delivery is filled before the loops start and read-only afterwards. struct delivery_loop
+ * belongs to its loop's thread; delivery_loop_release belongs to the main thread.
+ * Memory: both outlive every session. The compressor is made when a peer first agrees on it.
+ * Errors: none of its own.
+ * Subscribers that have something to send are served before the loop sleeps. */
+#ifndef DELIVERY_DELIVERY_H
+#define DELIVERY_DELIVERY_H
+
+#include "authority/writer.h"
+#include "delivery/consumers.h"
+#include "delivery/feeds.h"
+#include "delivery/scheduler.h"
+#include "delivery/snapshot/snapshot_service.h"
+#include "delivery/telemetry.h"
+#include "io/loop.h"
+#include "io/store_pool.h"
+#include "wire/websocket/ws_decoder.h"
+
+struct delivery_options {
+    uint64_t heartbeat_ms;
+    uint64_t strike_check_ms; /* between two checks of a session that is behind */
+    uint64_t lag_max;         /* frames; beyond it a blocked session gets strikes */
+    uint64_t strikes_max;
+    size_t slice_frames; /* of one turn of a cold topic, where a principal has several */
+};
+
+struct delivery {
+    struct delivery_options options;
+    const struct policy_table *policies;
+    const char *epoch; /* of the log */
+    struct hub *hub;
+    struct store_pool *store_pool;
+    struct writer *writer;
+    struct snapshot_service *snapshots;
+    struct telemetry *telemetry;
+    struct consumers *consumers;
+    const void *dialects; /* struct dialect_settings, which delivery does not read */
+};
+
+struct delivery_loop {
+    struct delivery *shared;
+    struct io_loop *io;
+    struct feeds feeds;         /* the topics that its connections read */
+    struct scheduler scheduler; /* which subscriber is served next */
+    struct page_tools page_tools;
+    struct ws_shared websockets;  /* memory that all WebSockets of the loop decode with */
+    struct ws_deflater *deflater; /* NULL until a peer agrees on compression */
+};
+
+/* After io_loop_open, before io_loop_start. */
+void delivery_loop_open(struct delivery_loop *delivery, struct delivery *shared,
+                        struct io_loop *io);
+/* After the loop's thread has ended. */
+void delivery_loop_release(struct delivery_loop *delivery);
+
+#endif

@@ -1,0 +1,48 @@
+/* A driver: one subscription with its feed, and what happens with each answer of the subscription.
+ * Push sessions and polls drive their subscriptions with it; they differ in their sinks.
+ * Belongs to its loop's thread, except driver_read_run, which runs on a thread of the store pool.
+ * Memory: a member of the sink's own object. The topic's name is the feed's.
+ * STATUS_OUT_OF_MEMORY for a topic that cannot be watched.
+ * Each step ends in exactly one call of the sink. */
+#ifndef DELIVERY_DRIVER_H
+#define DELIVERY_DRIVER_H
+
+#include "delivery/feeds.h"
+#include "delivery/subscription.h"
+
+struct driver {
+    struct feed_member member;
+    struct subscription subscription;
+};
+
+struct driver_sink {
+    /* Frames, or a range without any for this principal. The sink releases the batch. */
+    void (*frames)(struct driver *driver, struct delivery_batch *batch);
+    /* There is nothing more for now. The driver's member is told when the topic advances. */
+    void (*at_head)(struct driver *driver);
+    /* The subscription needs a read: have driver_read_run run, then call driver_read_done. */
+    void (*read)(struct driver *driver);
+    /* The frames are being read ahead. NULL for a sink that does not read ahead. */
+    void (*ahead)(struct driver *driver);
+    /* Retention overtook the position: see subscription_continuity. */
+    void (*stale)(struct driver *driver);
+    /* See the subscription's status. */
+    void (*failed)(struct driver *driver);
+};
+
+/* watch, topic and policy of the options are filled in. */
+MUST_CHECK enum status driver_open(struct driver *driver, struct feeds *feeds, struct slice topic,
+                                   const struct policy_table *policies,
+                                   const struct subscription_options *options);
+/* Not while a read is under way. */
+void driver_close(struct driver *driver);
+/* Asks the subscription once, not while a read is under way. */
+void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
+                 const struct driver_sink *sink);
+void driver_read_run(struct driver *driver, struct store_session *store);
+/* status: STATUS_OK, or why the read could not be run. */
+void driver_read_done(struct driver *driver, enum status status);
+/* How many frames the subscription is behind. */
+uint64_t driver_lag(const struct driver *driver);
+
+#endif

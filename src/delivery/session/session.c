@@ -1,0 +1,80 @@
+#include "delivery/session/session.h"
+
+#include <assert.h>
+
+#include "delivery/session/dialect.h"
+
+void session_set_state(struct session *session, enum session_state state) {
+    /* Which state may follow which, one row for each state. */
+    static const unsigned allowed[SESSION_STATE_COUNT] = {
+        [SESSION_OPEN] = 1u << SESSION_CLOSING | 1u << SESSION_DISCONNECTED,
+        [SESSION_CLOSING] = 1u << SESSION_ENDED | 1u << SESSION_DISCONNECTED,
+        [SESSION_ENDED] = 1u << SESSION_DISCONNECTED,
+        [SESSION_DISCONNECTED] = 1u << SESSION_RELEASED,
+        [SESSION_RELEASED] = 0,
+    };
+    assert(state < SESSION_STATE_COUNT && allowed[session->state] & 1u << state);
+    session->state = state;
+}
+
+static struct subscriber *subscriber_of(struct hlist_node *node) {
+    return node ? container_of(node, struct subscriber, node) : NULL;
+}
+
+struct subscriber *session_first(const struct session *session) {
+    return subscriber_of(session->subscribers.first);
+}
+
+struct subscriber *subscriber_next(const struct subscriber *subscriber) {
+    return subscriber_of(subscriber->node.next);
+}
+
+void session_count(const struct session *session, enum metric metric) {
+    metrics_add(metric, METRIC_LABELS(session->dialect->label), 1);
+}
+
+void session_pushed(struct session *session, enum outlet_result result, size_t size) {
+    if (result == OUTLET_CLOSED)
+        return;
+    session->sent_bytes += size;
+    if (result == OUTLET_SENT)
+        return;
+    session->was_blocked = true;
+    if (session->strike_deadline.at_ms == 0 && session_is_open(session))
+        io_loop_deadline(session->delivery->io, &session->strike_deadline, DEADLINE_STRIKE_CHECK);
+}
+
+/* Once: a peer that keeps sending must not get new time with each message. */
+static void end(struct session *session) {
+    if (session->state == SESSION_ENDED)
+        return;
+    session_set_state(session, SESSION_ENDED);
+    if (session->framing)
+        session->framing->table->ended(session);
+    else
+        session->outlet->table->linger(session->outlet);
+}
+
+void session_flush(struct session *session) {
+    if (!session_is_connected(session) || session_is_blocked(session))
+        return;
+    if (session->replies.size > 0) {
+        struct buffer replies = session->replies;
+        buffer_init(&session->replies, replies.size_max);
+        enum outlet_result result =
+            session->outlet->table->push_bytes(session->outlet, buffer_slice(&replies));
+        session_pushed(session, result, replies.size);
+        buffer_release(&replies);
+        if (result != OUTLET_SENT)
+            return;
+    }
+    if (!session_is_open(session))
+        end(session);
+}
+
+void session_send(struct session *session, enum status status) {
+    if (status == STATUS_OK)
+        session_flush(session);
+    else if (session_is_connected(session))
+        outlet_close(session->outlet);
+}

@@ -1,0 +1,156 @@
+/* A session: a connection that is pushed to, as a WebSocket or an event stream. It has subscribers,
+ * each one topic and one position, and a dialect that encodes what they are sent.
+ * Belongs to its connection's loop.
+ * Memory: itself, its subscribers and replies that wait. Of the frames it is sent, only the push
+ * that its socket has not taken whole.
+ * Errors: a mistake of the peer closes the session with the dialect's code; strikes close a session
+ * whose peer does not read.
+ * Frames of a subscriber leave in order, each once, and none after session_close. */
+#ifndef DELIVERY_SESSION_SESSION_H
+#define DELIVERY_SESSION_SESSION_H
+
+#include "auth/principal.h"
+#include "base/list.h"
+#include "delivery/delivery.h"
+#include "delivery/driver.h"
+#include "delivery/session/outlet.h"
+#include "delivery/session/strikes.h"
+#include "io/call.h"
+
+#define SESSION_NAME_BYTES_MAX 64
+
+struct dialect;
+struct framing;
+struct session;
+struct subscriber_snapshot;
+
+enum subscriber_state {
+    SUBSCRIBER_NEW,       /* its dialect has not started it: nothing is sent */
+    SUBSCRIBER_BOOTSTRAP, /* the notice that it bootstraps is due */
+    SUBSCRIBER_SNAPSHOT,  /* it is sent the parts of a snapshot */
+    SUBSCRIBER_REPLAY,    /* it is sent frames, and the notice that it caught up is due */
+    SUBSCRIBER_LIVE,      /* it is sent frames as they are committed */
+    SUBSCRIBER_LEAVING,   /* it was dropped, and is freed when its read is back */
+    SUBSCRIBER_STATE_COUNT,
+};
+
+struct subscriber {
+    struct driver driver;
+    struct turn turn;
+    struct session *session;
+    struct hlist_node node;               /* in the session's subscribers */
+    struct subscriber_snapshot *snapshot; /* that it begins with; NULL: none */
+    const struct page_form *form;
+    size_t frames_max; /* of a push */
+    enum subscriber_state state;
+};
+
+/* Subscribers whose positions are compared with the store in one read: all begin, or none. */
+struct session_opening {
+    size_t count;
+    enum status status; /* of the read; the subscriptions say which of them are stale */
+    void *user;         /* the dialect's */
+    struct subscriber *subscribers[];
+};
+
+/* Something else that the dialect does with the store; the beginning of its own object. */
+struct session_lookup {
+    /* On a thread of the store pool, or on the writer. */
+    void (*run)(struct session_lookup *lookup, struct store_session *store);
+    /* On the loop. status: whether it was run. */
+    void (*done)(struct session *session, struct session_lookup *lookup, enum status status);
+    /* In place of done, when the session has ended. */
+    void (*free)(struct session_lookup *lookup);
+    bool is_write; /* run on the writer */
+};
+
+/* Work of the session that runs on another thread, one at a time. */
+enum session_job {
+    SESSION_JOB_NONE,
+    SESSION_JOB_OPEN,   /* compares the positions of an opening with the store */
+    SESSION_JOB_READ,   /* reads frames */
+    SESSION_JOB_AHEAD,  /* reads frames that will be needed later */
+    SESSION_JOB_PART,   /* reads a part of a snapshot */
+    SESSION_JOB_LOOKUP, /* runs a lookup of the dialect */
+};
+
+enum session_state {
+    SESSION_OPEN,         /* messages go both ways */
+    SESSION_CLOSING,      /* its last messages are being written; it has no subscribers */
+    SESSION_ENDED,        /* its last messages are written; the peer may still close */
+    SESSION_DISCONNECTED, /* the connection is closing, and the outlet must not be used */
+    SESSION_RELEASED,     /* the connection is gone; the memory returns with the last job */
+    SESSION_STATE_COUNT,
+};
+
+/* How messages stand in the bytes of a connection that also receives. */
+struct framing_table {
+    /* Bytes of the peer. */
+    void (*received)(struct session *session, struct slice bytes);
+    /* Messages that had to wait may be handled now. */
+    void (*resume)(struct session *session);
+    /* Everything is sent, the close too. */
+    void (*ended)(struct session *session);
+    void (*free)(struct framing *framing);
+};
+
+/* The beginning of the framing's own object. */
+struct framing {
+    const struct framing_table *table;
+};
+
+struct session {
+    struct outlet *outlet; /* until SESSION_DISCONNECTED */
+    struct delivery_loop *delivery;
+    const struct dialect *dialect;
+    struct framing *framing; /* NULL: an event stream, which takes nothing from its peer */
+    void *dialect_state;
+    const struct principal *principal; /* NULL: the peer has not authenticated yet */
+    char *bearer;                      /* named by a token that was refused; NULL: not known */
+    struct hlist subscribers;
+    struct buffer replies; /* replies and notices, behind the push that the socket is taking */
+    struct call call;      /* of the job */
+    struct session_opening *opening; /* waits, or under way */
+    struct session_lookup *lookup;   /* waits, or under way */
+    struct subscriber *reading;      /* whose read or part the job is */
+    struct deadline heartbeat_deadline;
+    struct deadline strike_deadline;
+    struct deadline expiry_deadline; /* of the token, when it is near */
+    struct strikes strikes;
+    uint64_t sent_bytes;
+    enum session_job job;
+    enum session_state state;
+    uint16_t close_code;                   /* that the server gave; 0: none yet */
+    bool has_reauth_notice;                /* the peer knows that its token ends soon */
+    bool was_blocked;                      /* since the last check for strikes */
+    char name[SESSION_NAME_BYTES_MAX + 1]; /* of the connection, in the log: its request's id */
+};
+
+/* One of the legal edges; any other asserts. */
+void session_set_state(struct session *session, enum session_state state);
+static inline bool session_is_open(const struct session *session) {
+    return session->state == SESSION_OPEN;
+}
+static inline bool session_is_connected(const struct session *session) {
+    return session->state < SESSION_DISCONNECTED;
+}
+static inline bool session_is_blocked(const struct session *session) {
+    return outlet_is_blocked(session->outlet);
+}
+
+/* The first subscriber, or NULL; the one after another. A walk may drop the one it stands on if it
+ * has asked for the next one before. */
+struct subscriber *session_first(const struct session *session);
+struct subscriber *subscriber_next(const struct subscriber *subscriber);
+
+/* Counts one of the dialect's metric. */
+void session_count(const struct session *session, enum metric metric);
+/* Bytes were pushed with that result. */
+void session_pushed(struct session *session, enum outlet_result result, size_t size);
+/* Sends the replies as far as the socket takes them now. */
+void session_flush(struct session *session);
+/* Sends the replies that were written with that status; any but STATUS_OK closes the connection,
+ * since the peer would wait for what could not be written. */
+void session_send(struct session *session, enum status status);
+
+#endif

@@ -1,0 +1,170 @@
+#include "delivery/session/session_events.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/limits.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/session_token.h"
+#include "delivery/session/subscriber.h"
+
+struct session *session_new(const struct session_options *options) {
+    struct session *session = calloc(1, sizeof(*session));
+    if (!session) {
+        if (options->dialect->state_free)
+            options->dialect->state_free(options->dialect_state);
+        return NULL;
+    }
+    session->outlet = options->outlet;
+    session->delivery = options->delivery;
+    session->dialect = options->dialect;
+    session->dialect_state = options->dialect_state;
+    session->principal = options->principal ? principal_ref(options->principal) : NULL;
+    assert(options->name.size < sizeof(session->name));
+    memcpy(session->name, options->name.data, options->name.size);
+    buffer_init(&session->replies, SESSION_REPLIES_BYTES_MAX);
+    session_count(session, METRIC_SYNC_SOCKET_CONNECTIONS);
+    session_count(session, METRIC_SYNC_SOCKET_OPENED);
+    if (buffer_append_slice(&session->replies, options->head) != STATUS_OK) {
+        session_disconnected(session);
+        session_free(session);
+        return NULL;
+    }
+    if (session->dialect->heartbeat)
+        io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
+    session_arm_expiry(session);
+    return session;
+}
+
+/* ---- the connection ---- */
+
+void session_received(struct session *session, struct slice bytes) {
+    (void)session_ends_with_token(session);
+    if (session_is_connected(session) && session->framing)
+        session->framing->table->received(session, bytes);
+}
+
+void session_writable(struct session *session) {
+    session_flush(session);
+    if (!session_is_open(session) || session_is_blocked(session))
+        return;
+    for (struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        subscriber_ready(subscriber);
+    session_next_job(session);
+    if (session->framing)
+        session->framing->table->resume(session);
+}
+
+void session_drain(struct session *session) {
+    if (!session_is_open(session))
+        return;
+    enum status status = STATUS_OK;
+    session->close_code = CLOSE_RESTARTING;
+    if (session->dialect->leaving)
+        status = session->dialect->leaving(session, io_loop_backoff_ms(session->delivery->io),
+                                           &session->replies);
+    session_close_with(session, status);
+}
+
+/* ---- heartbeats and strikes ---- */
+
+static void heartbeat(struct session *session) {
+    if (session_ends_with_token(session))
+        return;
+    io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
+    session_arm_expiry(session);
+    /* Frames that fill the socket are a sign of life too. */
+    if (!session_is_blocked(session))
+        session_send(session, session->dialect->heartbeat(session, &session->replies));
+}
+
+static uint64_t total_lag(const struct session *session) {
+    uint64_t lag = 0;
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        lag += subscriber_is_started(subscriber) ? driver_lag(&subscriber->driver) : 0;
+    return lag;
+}
+
+static const struct subscriber *furthest_behind(const struct session *session) {
+    const struct subscriber *worst = NULL;
+    for (const struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        if (subscriber_is_started(subscriber) &&
+            (!worst || driver_lag(&subscriber->driver) > driver_lag(&worst->driver)))
+            worst = subscriber;
+    return worst;
+}
+
+static void evict(struct session *session) {
+    struct cause_names names;
+    struct cause cause = session_cause(session, furthest_behind(session), &names);
+    enum status status = STATUS_OK;
+    cause.close_code = session->close_code = CLOSE_SLOW_CONSUMER;
+    telemetry_evicted(session->delivery->shared->telemetry, cause);
+    if (session->dialect->slow)
+        status = session->dialect->slow(session, &session->replies);
+    session_close_with(session, status);
+}
+
+/* A session whose peer does not read holds nothing but its push. */
+static void release_frames(struct session *session) {
+    for (struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        subscription_idle(&subscriber->driver.subscription);
+}
+
+static void check_strikes(struct session *session) {
+    const struct delivery_options *options = &session->delivery->shared->options;
+    bool is_blocked = session_is_blocked(session);
+    uint64_t strikes_before = session->strikes.count;
+    const struct strikes_look seen = {
+        .was_blocked = session->was_blocked,
+        .is_blocked = is_blocked,
+        .sent_bytes = session->sent_bytes - session->outlet->table->unsent_bytes(session->outlet),
+        .lag = total_lag(session),
+        .lag_max = options->lag_max,
+        .strikes_max = options->strikes_max,
+    };
+    session->was_blocked = is_blocked;
+    bool is_over = strikes_look(&session->strikes, &seen);
+    if (session->strikes.count > strikes_before)
+        session_count(session, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
+    if (is_blocked)
+        release_frames(session);
+    if (is_over)
+        evict(session);
+    else if (is_blocked || seen.was_blocked || session->strikes.count > 0)
+        io_loop_deadline(session->delivery->io, &session->strike_deadline, DEADLINE_STRIKE_CHECK);
+}
+
+void session_expired(struct session *session, enum deadline_kind kind) {
+    if (kind == DEADLINE_SILENCE && session_is_open(session))
+        session_end(session, STATUS_WS_SILENT);
+    else
+        outlet_close(session->outlet);
+}
+
+static void heartbeat_expired(struct deadline *deadline) {
+    heartbeat(container_of(deadline, struct session, heartbeat_deadline));
+}
+
+static void strike_check_expired(struct deadline *deadline) {
+    check_strikes(container_of(deadline, struct session, strike_deadline));
+}
+
+static void expiry_expired(struct deadline *deadline) {
+    session_expiry_near(container_of(deadline, struct session, expiry_deadline));
+}
+
+void sessions_define_deadlines(struct delivery_loop *delivery) {
+    struct deadline_queue *deadlines = &delivery->io->deadlines;
+    const struct delivery_options *options = &delivery->shared->options;
+    deadline_queue_define(deadlines, DEADLINE_HEARTBEAT, options->heartbeat_ms, heartbeat_expired);
+    deadline_queue_define(deadlines, DEADLINE_STRIKE_CHECK, options->strike_check_ms,
+                          strike_check_expired);
+    deadline_queue_define(deadlines, DEADLINE_EXPIRY, 0, expiry_expired);
+}

@@ -1,0 +1,176 @@
+#include "delivery/session/session_jobs.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "delivery/session/dialect.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_token.h"
+#include "delivery/session/subscriber.h"
+#include "delivery/session/subscriber_snapshot.h"
+
+static void job_run(struct call *call, struct store_session *store);
+static void job_done(struct call *call);
+
+static void begin(struct session *session, enum session_job job) {
+    const struct delivery *shared = session->delivery->shared;
+    session->job = job;
+    session->call.run = job_run;
+    session->call.done = job_done;
+    if (job == SESSION_JOB_LOOKUP && session->lookup->is_write)
+        call_writer(&session->call, session->delivery->io, shared->writer);
+    else
+        call_store(&session->call, session->delivery->io, shared->store_pool);
+}
+
+static void begin_opening(struct session *session) {
+    struct session_opening *opening = session->opening;
+    for (size_t i = 0; i < opening->count; i++)
+        if (subscription_ask_position(&opening->subscribers[i]->driver.subscription) != STATUS_OK)
+            opening->status = STATUS_OUT_OF_MEMORY;
+    begin(session, SESSION_JOB_OPEN);
+}
+
+void session_next_job(struct session *session) {
+    if (session->job != SESSION_JOB_NONE || !session_is_open(session))
+        return;
+    if (session->lookup) {
+        begin(session, SESSION_JOB_LOOKUP);
+        return;
+    }
+    if (session->opening) {
+        begin_opening(session);
+        return;
+    }
+    /* A page for each topic of a peer that does not read would be a queue. */
+    if (session_is_blocked(session))
+        return;
+    struct subscriber *subscriber = session_first(session);
+    while (subscriber && !subscriber_wants_job(subscriber))
+        subscriber = subscriber_next(subscriber);
+    if (!subscriber)
+        return;
+    session->reading = subscriber;
+    if (subscriber->snapshot)
+        subscriber_snapshot_read_begin(subscriber->snapshot, session->principal);
+    begin(session, subscriber->snapshot ? SESSION_JOB_PART : SESSION_JOB_READ);
+}
+
+bool session_is_opening(const struct session *session) {
+    return session->opening || session->lookup;
+}
+
+void session_look_up(struct session *session, struct session_lookup *lookup) {
+    assert(!session_is_opening(session));
+    session->lookup = lookup;
+    session_next_job(session);
+}
+
+void session_open(struct session *session, struct session_opening *opening) {
+    assert(!session_is_opening(session));
+    opening->status = STATUS_OK;
+    session->opening = opening;
+    session_next_job(session);
+}
+
+enum status session_open_one(struct session *session, struct subscriber *subscriber) {
+    struct session_opening *opening = malloc(sizeof(*opening) + sizeof(struct subscriber *));
+    if (!opening)
+        return STATUS_OUT_OF_MEMORY;
+    opening->count = 1;
+    opening->user = NULL;
+    opening->subscribers[0] = subscriber;
+    session_open(session, opening);
+    return STATUS_OK;
+}
+
+void session_read_ahead(struct subscriber *subscriber, const struct delivery_batch *batch) {
+    struct session *session = subscriber->session;
+    if (session->job != SESSION_JOB_NONE ||
+        !subscription_ask_ahead(&subscriber->driver.subscription, batch))
+        return;
+    session->reading = subscriber;
+    begin(session, SESSION_JOB_AHEAD);
+}
+
+/* ---- on another thread ---- */
+
+static void open_run(const struct session_opening *opening, struct store_session *store) {
+    for (size_t i = 0; i < opening->count; i++)
+        if (opening->subscribers[i]->driver.subscription.read)
+            driver_read_run(&opening->subscribers[i]->driver, store);
+}
+
+static void job_run(struct call *call, struct store_session *store) {
+    struct session *session = container_of(call, struct session, call);
+    switch (session->job) {
+    case SESSION_JOB_OPEN:
+        open_run(session->opening, store);
+        return;
+    case SESSION_JOB_READ:
+        driver_read_run(&session->reading->driver, store);
+        return;
+    case SESSION_JOB_AHEAD:
+        journal_read_run(session->reading->driver.subscription.ahead, store);
+        return;
+    case SESSION_JOB_PART:
+        subscriber_snapshot_read(session->reading->snapshot);
+        return;
+    case SESSION_JOB_LOOKUP:
+        session->lookup->run(session->lookup, store);
+        return;
+    case SESSION_JOB_NONE:
+        break;
+    }
+    assert(!"a job is under way");
+}
+
+/* ---- back on the loop ---- */
+
+static void open_done(struct session *session, enum status status) {
+    struct session_opening *opening = session->opening;
+    session->opening = NULL;
+    if (opening->status == STATUS_OK)
+        opening->status = status;
+    for (size_t i = 0; i < opening->count; i++)
+        subscriber_read_back(opening->subscribers[i], opening->status);
+    if (session_is_open(session))
+        session->dialect->opened(session, opening);
+    else if (session->dialect->opening_gone)
+        session->dialect->opening_gone(opening);
+    free(opening);
+}
+
+static void lookup_done(struct session *session, enum status status) {
+    struct session_lookup *lookup = session->lookup;
+    session->lookup = NULL;
+    if (session_is_open(session))
+        lookup->done(session, lookup, status);
+    else
+        lookup->free(lookup);
+}
+
+static void job_done(struct call *call) {
+    struct session *session = container_of(call, struct session, call);
+    enum status status = call->status;
+    /* While the job still counts as under way, so that its results are taken back below. */
+    (void)session_ends_with_token(session);
+    enum session_job job = session->job;
+    struct subscriber *reading = session->reading;
+    session->job = SESSION_JOB_NONE;
+    session->reading = NULL;
+    if (job == SESSION_JOB_OPEN)
+        open_done(session, status);
+    else if (job == SESSION_JOB_LOOKUP)
+        lookup_done(session, status);
+    else if (job == SESSION_JOB_AHEAD)
+        subscriber_ahead_back(reading);
+    else
+        subscriber_read_back(reading, status);
+    if (session_is_connected(session) && session->framing)
+        session->framing->table->resume(session);
+    if (session_is_connected(session))
+        session_next_job(session);
+    else if (session->state == SESSION_RELEASED)
+        session_free(session);
+}

@@ -1,0 +1,26 @@
+/* The jobs of a session: its work on the store pool and on the writer, one at a time.
+ * Belongs to the session's loop.
+ * Memory: openings are taken over; lookups are the dialect's and come back with done or free.
+ * Errors: a job that cannot be run comes back with its status, in a later turn.
+ * While an opening or a lookup waits, the messages of the peer wait too. */
+#ifndef DELIVERY_SESSION_SESSION_JOBS_H
+#define DELIVERY_SESSION_SESSION_JOBS_H
+
+#include "delivery/session/session.h"
+
+/* Compares the positions of the subscribers with the store; the dialect's opened follows. Takes
+ * over the opening. Not while session_is_opening. */
+void session_open(struct session *session, struct session_opening *opening);
+/* The same for one subscriber. */
+MUST_CHECK enum status session_open_one(struct session *session, struct subscriber *subscriber);
+/* Has the lookup run; its done follows. Not while session_is_opening. */
+void session_look_up(struct session *session, struct session_lookup *lookup);
+/* An opening or a lookup waits or is under way. */
+bool session_is_opening(const struct session *session);
+/* Begins the next job, if there is one and none is under way. */
+void session_next_job(struct session *session);
+/* After frames: reads the ones behind them meanwhile, if the hub asks for it and no job is under
+ * way. */
+void session_read_ahead(struct subscriber *subscriber, const struct delivery_batch *batch);
+
+#endif

@@ -1,0 +1,246 @@
+#include "delivery/session/session_serve.h"
+
+#include "base/limits.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/session_close.h"
+#include "delivery/session/session_jobs.h"
+#include "delivery/session/session_log.h"
+#include "delivery/session/session_token.h"
+#include "delivery/session/subscriber.h"
+#include "delivery/session/subscriber_snapshot.h"
+
+static struct scheduler *scheduler_of(const struct subscriber *subscriber) {
+    return &subscriber->session->delivery->scheduler;
+}
+
+static struct subscriber *subscriber_of(struct driver *driver) {
+    return container_of(driver, struct subscriber, driver);
+}
+
+/* The turn sent no frames. */
+static void end_turn(struct subscriber *subscriber) {
+    (void)scheduler_served(scheduler_of(subscriber), &subscriber->turn, 0, false);
+}
+
+/* ---- pages ---- */
+
+/* The page that another subscriber at the same position was sent. */
+static struct page *shared_page(struct subscriber *subscriber, size_t frames_max) {
+    struct page *page = feed_page(subscriber->driver.member.feed);
+    struct subscription *subscription = &subscriber->driver.subscription;
+    /* Frames that one client did not ask for would be missing for the others. */
+    if (!page || subscription->options.wants || page->batch.count > frames_max ||
+        !subscription_is_at(subscription, page->batch.after_seq) ||
+        !page_suits(page, subscription->options.principal, subscription->options.view))
+        return NULL;
+    subscription_pass(subscription, &page->batch, page->head_seq);
+    return page;
+}
+
+/* The page that was pushed is the last one before the head. */
+static void page_caught_up(struct subscriber *subscriber) {
+    const struct dialect *dialect = subscriber->session->dialect;
+    if (subscriber->state != SUBSCRIBER_REPLAY)
+        return;
+    if (dialect->page_says_caught_up)
+        subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
+    else if (dialect->caught_up)
+        scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+}
+
+static void send_page(struct subscriber *subscriber, struct page *page, bool is_shared) {
+    struct session *session = subscriber->session;
+    struct push *push = NULL;
+    size_t frames = page->batch.count;
+    bool is_last = page->batch.through_seq >= page->head_seq;
+    bool has_more = driver_lag(&subscriber->driver) > 0;
+    enum status status = page_push(page, subscriber->form, &session->delivery->page_tools, &push);
+    if (status == STATUS_OK)
+        telemetry_handed(session->dialect->label, subscriber->driver.subscription.options.policy,
+                         page->batch.frames, frames, clock_now().mono_ns);
+    if (!is_shared)
+        page_free(page);
+    session_count(session, METRIC_KHALA_FANOUT_POLLS);
+    if (scheduler_served(scheduler_of(subscriber), &subscriber->turn, frames, has_more))
+        session_count(session, METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
+    if (status != STATUS_OK) {
+        outlet_close(session->outlet);
+        return;
+    }
+    if (is_last)
+        page_caught_up(subscriber);
+    size_t size = push->size;
+    if (size == 0)
+        push_unref(push);
+    else
+        session_pushed(session, session->outlet->table->push(session->outlet, push), size);
+}
+
+/* ---- answers of the subscription ---- */
+
+static void on_frames(struct driver *driver, struct delivery_batch *batch) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct page *page = NULL;
+    bool is_whole = batch->count == batch->through_seq - batch->after_seq;
+    /* Before the frames are encoded: that takes about as long as reading the next ones. */
+    session_read_ahead(subscriber, batch);
+    enum status status = page_make(&page, driver->subscription.options.topic,
+                                   driver->subscription.window.head_seq, batch);
+    delivery_batch_release(batch);
+    if (status != STATUS_OK) {
+        end_turn(subscriber);
+        outlet_close(subscriber->session->outlet);
+        return;
+    }
+    if (is_whole)
+        feed_page_set(driver->member.feed, page);
+    send_page(subscriber, page, is_whole);
+}
+
+static void on_head(struct driver *driver) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct session *session = subscriber->session;
+    end_turn(subscriber);
+    if (subscriber->state != SUBSCRIBER_REPLAY)
+        return;
+    subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
+    if (session->dialect->caught_up)
+        session_send(session, session->dialect->caught_up(subscriber, &session->replies));
+}
+
+static void on_read(struct driver *driver) {
+    end_turn(subscriber_of(driver));
+    session_next_job(subscriber_of(driver)->session);
+}
+
+static void on_ahead(struct driver *driver) {
+    end_turn(subscriber_of(driver));
+}
+
+static void on_stale(struct driver *driver) {
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct session *session = subscriber->session;
+    end_turn(subscriber);
+    enum status status = session->dialect->stale(subscriber, &session->replies);
+    session_log_stale(subscriber);
+    if (session->dialect->restarts_stale)
+        subscriber_restart(subscriber);
+    else
+        subscriber_drop(subscriber);
+    session_send(session, status);
+}
+
+static void on_failed(struct driver *driver) {
+    end_turn(subscriber_of(driver));
+    session_end(subscriber_of(driver)->session, driver->subscription.status);
+}
+
+static const struct driver_sink push_sink = {
+    .frames = on_frames,
+    .at_head = on_head,
+    .read = on_read,
+    .ahead = on_ahead,
+    .stale = on_stale,
+    .failed = on_failed,
+};
+
+/* ---- turns ---- */
+
+static void send_bootstrap(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    subscriber_set_state(subscriber,
+                         subscriber->snapshot ? SUBSCRIBER_SNAPSHOT : SUBSCRIBER_REPLAY);
+    scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+    if (session->dialect->bootstrap)
+        session_send(session, session->dialect->bootstrap(subscriber, &session->replies));
+}
+
+static void send_part(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    struct subscriber_snapshot *snapshot = subscriber->snapshot;
+    bool is_last = subscriber_snapshot_is_last(snapshot);
+    enum status status = STATUS_OK;
+    /* Empty parts are not sent: their number would say how many documents others have. */
+    if (snapshot->documents.size > 0 || is_last) {
+        status = session->dialect->snapshot(subscriber, &session->replies);
+        snapshot->parts_sent++;
+    }
+    subscriber_snapshot_next(snapshot);
+    if (is_last) {
+        subscription_place(&subscriber->driver.subscription, snapshot->snapshot->watermark);
+        subscriber_snapshot_drop(subscriber);
+        subscriber_set_state(subscriber, SUBSCRIBER_REPLAY);
+    }
+    scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+    session_send(session, status);
+}
+
+static void serve_snapshot(struct subscriber *subscriber) {
+    struct session *session = subscriber->session;
+    struct subscriber_snapshot *snapshot = subscriber->snapshot;
+    switch (snapshot->state) {
+    case SUBSCRIBER_SNAPSHOT_WAITING:
+    case SUBSCRIBER_SNAPSHOT_READING:
+        return;
+    case SUBSCRIBER_SNAPSHOT_READY:
+        subscriber_snapshot_ask(snapshot);
+        session_next_job(session);
+        return;
+    case SUBSCRIBER_SNAPSHOT_PART:
+        send_part(subscriber);
+        return;
+    case SUBSCRIBER_SNAPSHOT_FAILED:
+        session_end(session, snapshot->status);
+        return;
+    }
+}
+
+static void serve_frames(struct subscriber *subscriber, size_t frames_max) {
+    if (frames_max > subscriber->frames_max)
+        frames_max = subscriber->frames_max;
+    struct page *page = shared_page(subscriber, frames_max);
+    if (page)
+        send_page(subscriber, page, true);
+    else
+        driver_step(&subscriber->driver, frames_max, SESSION_PUSH_BYTES, &push_sink);
+}
+
+/* The bootstrap notice says where it begins, so it waits until that is known. */
+static bool is_bootstrap_due(const struct subscriber *subscriber) {
+    return subscriber->state == SUBSCRIBER_BOOTSTRAP &&
+           (subscriber->snapshot || subscriber->driver.subscription.state == SUBSCRIPTION_OPEN);
+}
+
+static void serve(struct subscriber *subscriber, size_t frames_max) {
+    struct session *session = subscriber->session;
+    if (!session_is_open(session) || session_is_blocked(session) ||
+        !subscriber_is_started(subscriber) || subscriber_is_reading(subscriber)) {
+        end_turn(subscriber);
+    } else if (session_is_expired(session)) {
+        end_turn(subscriber);
+        session_reset(session, STATUS_TOKEN_EXPIRED);
+    } else if (is_bootstrap_due(subscriber)) {
+        end_turn(subscriber);
+        send_bootstrap(subscriber);
+    } else if (subscriber->state == SUBSCRIBER_SNAPSHOT) {
+        end_turn(subscriber);
+        serve_snapshot(subscriber);
+    } else {
+        serve_frames(subscriber, frames_max);
+    }
+}
+
+bool sessions_serve(struct delivery_loop *delivery) {
+    struct scheduler *scheduler = &delivery->scheduler;
+    size_t frames_max;
+    for (unsigned turns = 0; turns < SESSION_TURNS_MAX; turns++) {
+        struct turn *turn = scheduler_next(scheduler, &frames_max);
+        if (!turn)
+            break;
+        serve(container_of(turn, struct subscriber, turn), frames_max);
+    }
+    /* No subscriber is at the position of a page any more. */
+    if (scheduler->line_count == 0)
+        feeds_forget_pages(&delivery->feeds);
+    return scheduler->line_count > 0;
+}

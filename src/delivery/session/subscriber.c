@@ -1,0 +1,178 @@
+#include "delivery/session/subscriber.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "delivery/session/dialect.h"
+#include "delivery/session/subscriber_snapshot.h"
+
+void subscriber_set_state(struct subscriber *subscriber, enum subscriber_state state) {
+    /* Which state may follow which, one row for each state. */
+    static const unsigned allowed[SUBSCRIBER_STATE_COUNT] = {
+        [SUBSCRIBER_NEW] =
+            1u << SUBSCRIBER_BOOTSTRAP | 1u << SUBSCRIBER_REPLAY | 1u << SUBSCRIBER_LEAVING,
+        [SUBSCRIBER_BOOTSTRAP] =
+            1u << SUBSCRIBER_SNAPSHOT | 1u << SUBSCRIBER_REPLAY | 1u << SUBSCRIBER_LEAVING,
+        [SUBSCRIBER_SNAPSHOT] = 1u << SUBSCRIBER_REPLAY | 1u << SUBSCRIBER_LEAVING,
+        [SUBSCRIBER_REPLAY] =
+            1u << SUBSCRIBER_LIVE | 1u << SUBSCRIBER_BOOTSTRAP | 1u << SUBSCRIBER_LEAVING,
+        [SUBSCRIBER_LIVE] = 1u << SUBSCRIBER_BOOTSTRAP | 1u << SUBSCRIBER_LEAVING,
+        [SUBSCRIBER_LEAVING] = 1u << SUBSCRIBER_LEAVING,
+    };
+    assert(state < SUBSCRIBER_STATE_COUNT && allowed[subscriber->state] & 1u << state);
+    subscriber->state = state;
+}
+
+bool subscriber_is_started(const struct subscriber *subscriber) {
+    return subscriber->state != SUBSCRIBER_NEW && subscriber->state != SUBSCRIBER_LEAVING;
+}
+
+bool subscriber_is_reading(const struct subscriber *subscriber) {
+    return subscription_is_reading(&subscriber->driver.subscription) ||
+           (subscriber->snapshot && subscriber_snapshot_is_reading(subscriber->snapshot));
+}
+
+bool subscriber_wants_job(const struct subscriber *subscriber) {
+    const struct session *session = subscriber->session;
+    bool is_under_way = session->reading == subscriber &&
+                        (session->job == SESSION_JOB_READ || session->job == SESSION_JOB_PART);
+    /* The positions of new subscribers are read by their opening. */
+    return subscriber_is_started(subscriber) && subscriber_is_reading(subscriber) && !is_under_way;
+}
+
+/* Another thread uses something of it. */
+static bool is_lent(const struct subscriber *subscriber) {
+    return subscriber_is_reading(subscriber) || subscriber->driver.subscription.ahead;
+}
+
+static struct scheduler *scheduler_of(const struct subscriber *subscriber) {
+    return &subscriber->session->delivery->scheduler;
+}
+
+static void subscriber_free(struct subscriber *subscriber) {
+    assert(!is_lent(subscriber));
+    hlist_remove(&subscriber->node);
+    metrics_sub(METRIC_SYNC_SOCKET_SUBSCRIPTIONS,
+                METRIC_LABELS(subscriber->driver.subscription.options.policy->topic_class), 1);
+    scheduler_leave(scheduler_of(subscriber), &subscriber->turn);
+    subscriber_snapshot_drop(subscriber);
+    driver_close(&subscriber->driver);
+    free(subscriber);
+}
+
+void subscriber_drop(struct subscriber *subscriber) {
+    /* A read that still waits for the session's job would never come back. */
+    if (subscriber_wants_job(subscriber)) {
+        if (subscriber->snapshot)
+            subscriber_snapshot_cancel(subscriber->snapshot);
+        else
+            driver_read_done(&subscriber->driver, STATUS_SHUTTING_DOWN);
+    }
+    subscriber_set_state(subscriber, SUBSCRIBER_LEAVING);
+    if (!is_lent(subscriber))
+        subscriber_free(subscriber);
+}
+
+void subscriber_drop_all(struct session *session) {
+    for (struct subscriber *subscriber = session_first(session), *next; subscriber;
+         subscriber = next) {
+        next = subscriber_next(subscriber);
+        subscriber_drop(subscriber);
+    }
+}
+
+void subscriber_ready(struct subscriber *subscriber) {
+    if (subscriber_is_started(subscriber) && !subscriber_is_reading(subscriber))
+        scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+}
+
+static void member_advanced(struct feed_member *member) {
+    subscriber_ready(container_of(member, struct subscriber, driver.member));
+}
+
+enum status subscriber_new(struct session *session, struct slice topic,
+                           const struct subscription_options *options, struct subscriber **made) {
+    struct delivery_loop *delivery = session->delivery;
+    char text[PRINCIPAL_NAME_BYTES_MAX];
+    struct subscription_options filled = *options;
+    struct subscriber *subscriber = calloc(1, sizeof(*subscriber));
+    if (!subscriber)
+        return STATUS_OUT_OF_MEMORY;
+    subscriber->session = session;
+    subscriber->driver.member.advanced = member_advanced;
+    subscriber->frames_max = DELIVERY_FRAMES_MAX;
+    filled.principal = session->principal;
+    enum status status = driver_open(&subscriber->driver, &delivery->feeds, topic,
+                                     delivery->shared->policies, &filled);
+    if (status != STATUS_OK) {
+        free(subscriber);
+        return status;
+    }
+    const struct policy *policy = subscriber->driver.subscription.options.policy;
+    struct slice name = {text, principal_name(session->principal, text)};
+    subscriber->turn.topic = subscriber->driver.member.feed;
+    subscriber->turn.tier = policy->qos_tier;
+    status = scheduler_join(&delivery->scheduler, name, &subscriber->turn);
+    if (status != STATUS_OK) {
+        driver_close(&subscriber->driver);
+        free(subscriber);
+        return status;
+    }
+    hlist_push_front(&session->subscribers, &subscriber->node);
+    metrics_add(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(policy->topic_class), 1);
+    *made = subscriber;
+    return STATUS_OK;
+}
+
+/* A bootstrap of a summary topic is its snapshot, and then the frames behind the snapshot. */
+static void bootstrap(struct subscriber *subscriber) {
+    struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscription_options *options = &subscription->options;
+    subscriber_set_state(subscriber, SUBSCRIBER_BOOTSTRAP);
+    if (!policy_has_snapshot(options->policy) || !subscriber->session->dialect->snapshot ||
+        options->from_head)
+        return;
+    enum status status = subscriber_snapshot_begin(subscriber, policy_row_of(options->topic));
+    if (status != STATUS_OK)
+        subscription_fail(subscription, status);
+}
+
+void subscriber_start(struct subscriber *subscriber) {
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    metrics_add(subscription->is_bootstrap ? METRIC_SYNC_REPLAY_BOOTSTRAP
+                                           : METRIC_SYNC_REPLAY_STARTED,
+                METRIC_LABELS(subscriber->session->dialect->label,
+                              subscription->options.policy->topic_class),
+                1);
+    if (subscription->is_bootstrap)
+        bootstrap(subscriber);
+    else
+        subscriber_set_state(subscriber, SUBSCRIBER_REPLAY);
+    scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+}
+
+void subscriber_restart(struct subscriber *subscriber) {
+    subscription_restart(&subscriber->driver.subscription);
+    bootstrap(subscriber);
+    scheduler_add(scheduler_of(subscriber), &subscriber->turn);
+}
+
+static void settle(struct subscriber *subscriber) {
+    if (subscriber->state != SUBSCRIBER_LEAVING)
+        subscriber_ready(subscriber);
+    else if (!is_lent(subscriber))
+        subscriber_free(subscriber);
+}
+
+void subscriber_read_back(struct subscriber *subscriber, enum status status) {
+    if (subscriber->snapshot && subscriber_snapshot_is_reading(subscriber->snapshot))
+        subscriber_snapshot_read_end(subscriber->snapshot, status);
+    else
+        driver_read_done(&subscriber->driver, status);
+    settle(subscriber);
+}
+
+void subscriber_ahead_back(struct subscriber *subscriber) {
+    subscription_ahead_done(&subscriber->driver.subscription);
+    settle(subscriber);
+}
