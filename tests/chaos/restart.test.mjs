@@ -37,8 +37,8 @@ const cutsOff = (round) => round === RESTARTS && RESTARTS > 1;
 
 /** The settings of the server that a round ends. The first has a delay to observe readiness; the last cuts off a request. */
 const settingsOf = (round) => ({
-  KHALA_SHUTDOWN_DELAY_MS: round === 1 ? "3000" : "0",
-  KHALA_SHUTDOWN_GRACE_MS: cutsOff(round) ? "3000" : "600000",
+  KHALA_SHUTDOWN_DELAY_MS: round === 1 ? "2000" : "0",
+  KHALA_SHUTDOWN_GRACE_MS: cutsOff(round) ? "1500" : "600000",
   KHALA_REQUEST_TIMEOUT_MS: "600000",
   KHALA_SLOW_CONSUMER_CHECK_MS: "3600000", // those that never read shall be there when it ends
   RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",

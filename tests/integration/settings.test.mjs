@@ -414,7 +414,7 @@ sees(of(Object.keys(ROWS), "RETENTION_SECONDS"), "each topic class has its reten
 
 sees(of(["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"], "SNAPSHOT_CADENCE_SECONDS"),
   "each summary topic has its snapshot cadence", async (t) => {
-  for (const row of ["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"]) {
+  await Promise.all(["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"].map(async (row) => {
     const { topic, path, event_type } = ROWS[row];
     const watermarks = async (cadence) => {
       const operator = await peopled(t, { [`RUNTIME_KHALA_${row}_SNAPSHOT_CADENCE_SECONDS`]: cadence });
@@ -429,7 +429,7 @@ sees(of(["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"], "SNAPSHOT_CADENCE_SECONDS")
     };
     assert.equal(await watermarks("86400"), 0, row);
     assert.equal(await watermarks("1"), 1, row);
-  }
+  }));
 });
 
 // ---- all of them ----

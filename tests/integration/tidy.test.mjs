@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { folder } from "../lib/khala.mjs";
+import { folder, start } from "../lib/khala.mjs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const tools = ["clang-tidy", "clang-format", "git"].every((tool) => spawnSync(tool, ["--version"]).status === 0);
@@ -23,7 +23,7 @@ function functionOf(count, signature = "int thing(int number) {") {
 }
 
 /** Writes the tree with the changes, runs tools/tidy in it, returns its findings. */
-function findings(t, changes) {
+async function findings(t, changes) {
   const tree = folder(t);
   for (const path of ["tools", "spec", ".clang-format", ".clang-tidy", "docs/codes.md", "docs/metrics.md"]) {
     cpSync(join(root, path), join(tree, path), { recursive: true });
@@ -39,26 +39,14 @@ function findings(t, changes) {
   }
   if (changes["build/compile_commands.json"] === "") rmSync(join(tree, "build/compile_commands.json"));
   spawnSync("git", ["init", "-q"], { cwd: tree });
-  const done = spawnSync(join(tree, "tools/tidy"), ["build"], { cwd: tree, encoding: "utf8" });
-  const [order, ...found] = done.stdout.trim().split("\n").slice(0, -1);
+  const tidy = start(t, [join(tree, "tools/tidy"), "build"], { cwd: tree });
+  const { code } = await tidy.end();
+  const [order, ...found] = tidy.out.trim().split("\n").slice(0, -1);
   assert.match(order, /^folders: spec base wire topic .* api server cli$/);
-  assert.match(done.stdout, new RegExp(`^tidy: ${found.length} findings in \\d+ files$`, "m"), done.stderr);
-  assert.equal(done.status, found.length ? 1 : 0);
+  assert.match(tidy.out, new RegExp(`^tidy: ${found.length} findings in \\d+ files$`, "m"), tidy.log);
+  assert.equal(code, found.length ? 1 : 0);
   return found;
 }
-
-test("tidy has no findings in a correct tree", { skip }, (t) => {
-  assert.deepEqual(findings(t, {
-    "docs/plan.md": "Who reads this page? The caller knows who waits. `Whose` is a word.\n\n```\nWhoever\n```\n",
-    "src/server/config.c": GOOD + lines(700, ""),
-  }).filter((line) => !line.includes("clang-format")), []);
-  assert.deepEqual(findings(t, {}), []);
-  assert.deepEqual(findings(t, { "src/base/thing.c": functionOf(70) }), []);
-  assert.deepEqual(findings(t, {
-    "src/base/thing.h": "int thing(int number);\n",
-    "src/wire/other.c": '#include "base/thing.h"\n\nint other(void);\n\nint other(void) {\n    return thing(1);\n}\n',
-  }), []);
-});
 
 const LONG_SIGNATURE = "int thing(int number_with_a_long_name, int another_with_a_long_name, int third_with_a_long_name,\n" +
   "          int number) {";
@@ -130,9 +118,25 @@ const faults = {
     { "build/compile_commands.json": "" }, /^src\/base\/thing\.c: has no compile command/],
 };
 
-for (const [name, [changes, expected]] of Object.entries(faults)) {
-  test(`tidy reports ${name}`, { skip }, (t) => {
-    const found = findings(t, changes);
-    assert.ok(found.some((line) => expected.test(line)), found.join("\n"));
+// clang-tidy takes most of the time, so a few trees are checked at once.
+describe("tools/tidy", { concurrency: 3, skip }, () => {
+  test("tidy has no findings in a correct tree", async (t) => {
+    assert.deepEqual((await findings(t, {
+      "docs/plan.md": "Who reads this page? The caller knows who waits. `Whose` is a word.\n\n```\nWhoever\n```\n",
+      "src/server/config.c": GOOD + lines(700, ""),
+    })).filter((line) => !line.includes("clang-format")), []);
+    assert.deepEqual(await findings(t, {}), []);
+    assert.deepEqual(await findings(t, { "src/base/thing.c": functionOf(70) }), []);
+    assert.deepEqual(await findings(t, {
+      "src/base/thing.h": "int thing(int number);\n",
+      "src/wire/other.c": '#include "base/thing.h"\n\nint other(void);\n\nint other(void) {\n    return thing(1);\n}\n',
+    }), []);
   });
-}
+
+  for (const [name, [changes, expected]] of Object.entries(faults)) {
+    test(`tidy reports ${name}`, async (t) => {
+      const found = await findings(t, changes);
+      assert.ok(found.some((line) => expected.test(line)), found.join("\n"));
+    });
+  }
+});

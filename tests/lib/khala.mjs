@@ -38,6 +38,24 @@ export function run(args, { input = "", settings = {}, cwd } = {}) {
   return answer;
 }
 
+/** Runs several verbs to their end, a few at a time; the answers have the order of the arguments. */
+export async function runAll(calls) {
+  const answers = [];
+  let next = 0;
+  const work = async () => {
+    for (let i = next++; i < calls.length; i = next++) {
+      const { args, settings } = calls[i];
+      const verb = new Process([binary, ...args], { env: environment(settings) });
+      const { code, signal } = await verb.end();
+      assert.equal(signal, null, `khala ${args.join(" ")} died: ${verb.log}`);
+      assert.doesNotMatch(verb.log, SANITIZER_REPORT);
+      answers[i] = { code, out: verb.out, problem: verb.log };
+    }
+  };
+  await Promise.all(Array.from({ length: 4 }, work));
+  return answers;
+}
+
 /** Runs a verb that must succeed and answers the one line of its output. */
 export function answer(args, options) {
   const { code, out, problem } = run(args, options);
@@ -153,6 +171,7 @@ export async function serve(t, {
   const [, url] = await server.saw("out", /listens on (https?:\S+)\n/);
   server.url = url;
   server.ca = authority?.pem; // clients trust this authority
+  server.trust = trustOf(server); // parsed once, since a thousand connections may use it
   server.host = new URL(url).hostname.replace(/^\[|\]$/g, "");
   server.port = Number(new URL(url).port);
   return server;
@@ -165,7 +184,7 @@ export class Peer extends Watched {
   static async connect(server) {
     const peer = new Peer();
     peer.tcp = net.connect({ port: server.port, host: server.host, allowHalfOpen: true, noDelay: true });
-    peer.socket = server.ca ? tls.connect({ socket: peer.tcp, ca: server.ca, host: server.host }) : peer.tcp;
+    peer.socket = server.ca ? tls.connect({ socket: peer.tcp, host: server.host, ...server.trust }) : peer.tcp;
     peer.ended = false; // the server sends no more
     peer.error = null;
     peer.socket.on("data", (data) => peer.#grew(() => { peer.#received = Buffer.concat([peer.#received, data]); }));
@@ -279,6 +298,11 @@ export async function connect(server) {
   const peer = await Peer.connect(server);
   server.peers.push(peer);
   return peer;
+}
+
+/** The TLS options of a client that trusts the server's authority; none without TLS. */
+export function trustOf(server) {
+  return server.ca ? { secureContext: tls.createSecureContext({ ca: server.ca }) } : {};
 }
 
 /** Checks an error answer against the one shape of error bodies, and answers the body. */

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import { join } from "node:path";
-import { folder, serve } from "./khala.mjs";
+import { folder, serve, trustOf } from "./khala.mjs";
 import { pollPath } from "./paths.mjs";
 import { events } from "./samples.mjs";
 import { sql } from "./store.mjs";
@@ -24,7 +24,7 @@ export class Operator {
     this.data = data;
     this.key = readFileSync(join(data, "operator.key"), "utf8").trim();
     this.offsetMs = Number(server.settings?.KHALA_CLOCK_OFFSET_MS ?? 0);
-    this.agent = new (server.ca ? https : http).Agent({ keepAlive: true, maxSockets: 64, ca: server.ca });
+    this.agent = new (server.ca ? https : http).Agent({ keepAlive: true, maxSockets: 64, ...(server.trust ?? trustOf(server)) });
   }
 
   /** A token with the usual claims and these, signed here with the server's key. */

@@ -45,10 +45,10 @@ export class Client extends Watched {
 
   constructor(operator, { transport = WebSocket, heartbeatIntervalMs = 30_000, params = {}, path = "/socket", channel = "sync:v1" } = {}) {
     super();
-    const { host, port, ca } = operator.server;
+    const { host, port, ca, trust } = operator.server;
     const trusting = class extends transport {
       constructor(url, protocols) {
-        super(url, protocols, { ca });
+        super(url, protocols, trust);
       }
     };
     this.socket = new Socket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, {

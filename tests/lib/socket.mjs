@@ -17,8 +17,8 @@ export class Socket extends Watched {
   /** Opens a socket, which is closed with the server; rejects with the answer of a refusal. */
   static async open(operator, path, options = {}) {
     const socket = new Socket();
-    const { host, port, ca } = operator.server;
-    socket.ws = new WebSocket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, { ca, ...options });
+    const { host, port, ca, trust } = operator.server;
+    socket.ws = new WebSocket(`${ca ? "wss" : "ws"}://${host}:${port}${path}`, { ...trust, ...options });
     operator.server.peers.push(socket);
     socket.ws.on("message", (data, binary) => socket.#grew(() => {
       if (binary) throw new Error("a binary message");

@@ -22,8 +22,8 @@ export class Stream extends Watched {
   /** Opens a stream, which is closed with the server; status tells whether the server accepted it. */
   static async open(operator, path, headers = {}) {
     const stream = new Stream();
-    const { host, port, ca } = operator.server;
-    stream.request = (ca ? https : http).get({ host, port, ca, path, agent: false, headers });
+    const { host, port, ca, trust } = operator.server;
+    stream.request = (ca ? https : http).get({ host, port, path, agent: false, headers, ...trust });
     stream.request.on("error", () => stream.#end());
     stream.response = await within(new Promise((resolve, reject) => {
       stream.request.once("response", resolve);

@@ -1,6 +1,8 @@
 // The SQLite store behind the server: what tests read from it and change in it directly.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { folder, run } from "./khala.mjs";
 import { once, within } from "./wait.mjs";
@@ -23,9 +25,23 @@ export function alter(data, statements) {
   execFileSync("sqlite3", ["-cmd", ".timeout 10000", file(data), statements]);
 }
 
+const made = new Map(); // stores that were made once and are copied, by their content
+
+process.on("exit", () => {
+  for (const path of made.values()) rmSync(path, { recursive: true, force: true });
+});
+
 /** A data folder with so many run summaries, made without a server; ten users own them in turn. */
 export function storeWithSummaries(t, count, owner = "'u' || (i % 10)") {
+  const key = `${count} ${owner}`;
+  if (!made.has(key)) made.set(key, makeSummaries(count, owner));
   const data = folder(t);
+  cpSync(made.get(key), data, { recursive: true });
+  return data;
+}
+
+function makeSummaries(count, owner) {
+  const data = mkdtempSync(join(tmpdir(), "khala-store-"));
   assert.equal(run(["migrate", "--data-dir", data]).code, 0);
   const numbers = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})`;
   alter(data, `BEGIN;
