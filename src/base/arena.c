@@ -44,7 +44,7 @@ void arena_release(struct arena *arena) {
     arena_init(arena, arena->bytes_max);
 }
 
-/* The largest block worth keeping is one that saves the next turn its growing. */
+/* Keeps the largest block within ARENA_KEEP_BYTES, so that the next turn need not grow again. */
 void arena_reset(struct arena *arena) {
     struct arena_block *kept = NULL;
     struct arena_block *block = arena->block;

@@ -1,8 +1,8 @@
 /* A bump allocator with a maximum, for memory that lives one turn or one request.
- * Owned by one thread at a time. Blocks double; nothing returns one by one: arena_reset ends
- * everything at once and keeps at most ARENA_KEEP_BYTES for the next turn.
- * Answers NULL past the maximum or when the system has no memory; the arena stays usable.
- * bytes_held, which is all that was taken from the system, headers included, <= bytes_max. */
+ * Owned by one thread at a time. Blocks double in size. arena_reset frees all allocations at once
+ * and keeps at most ARENA_KEEP_BYTES for the next turn; single allocations are not freed.
+ * Returns NULL past the maximum or when the system has no memory; the arena stays usable.
+ * bytes_held counts all memory taken from the system, headers included, and is <= bytes_max. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -14,7 +14,7 @@
 struct arena_block;
 
 struct arena {
-    struct arena_block *block; /* the one being filled; the full ones hang behind it */
+    struct arena_block *block; /* the block being filled; full blocks follow it */
     size_t block_used;
     size_t bytes_held;
     size_t bytes_max;
@@ -24,7 +24,7 @@ struct arena {
 void arena_init(struct arena *arena, size_t bytes_max);
 void arena_release(struct arena *arena);
 void arena_reset(struct arena *arena);
-/* Aligned to ARENA_ALIGNMENT, not cleared. A size of 0 is a valid, distinct pointer. */
+/* Aligned to ARENA_ALIGNMENT, not cleared. A size of 0 returns a valid, distinct pointer. */
 void *arena_alloc(struct arena *arena, size_t size);
 /* A copy that lives as long as the arena's turn; data is NULL when there was no room. An empty
  * slice has non-NULL data. */

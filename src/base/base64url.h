@@ -1,6 +1,6 @@
 /* Base64url without padding (RFC 4648 section 5), strict in both directions.
  * Any thread. Writes into the caller's memory, sized by the macros; allocates nothing.
- * Decoding answers STATUS_INVALID_BASE64URL for a character outside the alphabet ('=' too), a
+ * Decoding returns STATUS_INVALID_BASE64URL for a character outside the alphabet ('=' too), a
  * length of 1 mod 4, or unused bits that are not zero. One value has exactly one text. */
 #ifndef BASE_BASE64URL_H
 #define BASE_BASE64URL_H
@@ -8,14 +8,14 @@
 #include "base/slice.h"
 #include "spec/codes.h"
 
-/* What size bytes become as text, and what a text of size characters holds. */
+/* The text size of size bytes, and the byte size of a text of size characters. */
 #define BASE64URL_SIZE(size)         ((size) / 3 * 4 + ((size) % 3 * 4 + 2) / 3)
 #define BASE64URL_DECODED_SIZE(size) ((size) / 4 * 3 + (size) % 4 * 3 / 4)
 
 /* Writes BASE64URL_SIZE(size) characters, no NUL, and returns how many. */
 size_t base64url_encode(const void *data, size_t size, char *text);
 /* Writes BASE64URL_DECODED_SIZE(text.size) bytes; more than size_max is STATUS_PAYLOAD_TOO_LARGE
- * before anything is written. After a refusal the memory may hold part of the bytes. */
+ * before anything is written. After an error the memory may hold part of the bytes. */
 MUST_CHECK enum status base64url_decode(struct slice text, void *data, size_t size_max,
                                         size_t *size);
 

@@ -1,6 +1,6 @@
 /* A growing byte buffer that cannot exist without a maximum.
- * Owned by one thread at a time. Memory is taken on first use, doubles up to size_max, and
- * returns with buffer_release. Appending past size_max answers STATUS_PAYLOAD_TOO_LARGE and
+ * Owned by one thread at a time. Memory is allocated on first use, doubles up to size_max,
+ * and is freed by buffer_release. Appending past size_max returns STATUS_PAYLOAD_TOO_LARGE and
  * changes nothing; a failed append never leaves part of its bytes. size <= capacity <= size_max. */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
@@ -19,7 +19,7 @@ struct buffer {
 
 void buffer_init(struct buffer *buffer, size_t size_max);
 void buffer_release(struct buffer *buffer);
-/* Forgets the content, keeps the memory. */
+/* Drops the content, keeps the memory. */
 void buffer_clear(struct buffer *buffer);
 /* Drops the first size bytes. */
 void buffer_consume(struct buffer *buffer, size_t size);

@@ -8,7 +8,7 @@ static uint64_t read_ns(clockid_t id) {
     struct timespec now;
     int failed = clock_gettime(id, &now);
     assert(!failed);
-    /* A machine that believes to be before 1970 gets 0 rather than a date far ahead. */
+    /* A clock before 1970 reads as 0 instead of wrapping to a date far ahead. */
     if (now.tv_sec < 0)
         return 0;
     return (uint64_t)now.tv_sec * 1000u * CLOCK_NS_PER_MS + (uint64_t)now.tv_nsec;

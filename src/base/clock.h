@@ -1,8 +1,8 @@
-/* One clock reading per turn: clock_tick reads, everybody else asks what was read.
- * Owned by one thread, like the loop it serves; there is one clock a thread.
+/* One clock reading per turn: clock_tick reads the clocks, all other functions return that reading.
+ * Owned by one thread, like the loop it serves; each thread has one clock.
  * Allocates nothing. Cannot fail: a clock holds a reading from its init on.
- * Within a turn time stands still, so that two decisions of one turn cannot disagree.
- * Monotonic time never goes back, whatever the source says; wall time may step either way. */
+ * Time does not change within a turn, so that two decisions of one turn cannot disagree.
+ * Monotonic time never goes back, even if its source does; wall time may step either way. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -25,13 +25,13 @@ struct clock {
 
 /* The system's clocks. */
 void clock_init(struct clock *clock);
-/* Call once, before threads start: every system clock's wall time is so much ahead. For tests that
+/* Moves the wall time of every system clock ahead. Call once, before threads start. For tests that
  * cannot wait for days to pass. */
 void clock_move_wall_ms(uint64_t ahead_ms);
-/* Time from elsewhere: tests and simulations. Without read, the system's. */
+/* A clock with another source, for tests and simulations. read NULL: the system's clocks. */
 void clock_init_source(struct clock *clock, void *user, clock_read_cb *read);
 void clock_tick(struct clock *clock);
-/* The system's clocks this moment: to measure how long something took, never to decide by. */
+/* The system's clocks at this moment: for measuring durations, not for decisions. */
 struct clock_reading clock_now(void);
 
 static inline uint64_t clock_wall_ms(const struct clock *clock) {
@@ -46,7 +46,7 @@ static inline uint64_t clock_mono_ms(const struct clock *clock) {
     return clock->reading.mono_ns / CLOCK_NS_PER_MS;
 }
 
-/* Time that moves only when told to: set or advance it, then tick the clock it feeds. */
+/* Time that the caller moves: set or advance it, then tick the clock that reads it. */
 struct clock_manual {
     struct clock_reading reading;
 };

@@ -1,7 +1,7 @@
 /* Unsigned decimal text: ASCII digits only, no sign, no space, no leading zero except "0" itself.
- * Any thread. Allocates nothing. A text that is not canonical, or above what 64 bits hold,
- * is false and leaves the number as it was.
- * One number has one text: what parses, printed again, is the same bytes. */
+ * Any thread. Allocates nothing. A text that is not canonical, or does not fit into
+ * 64 bits, returns false and leaves the number unchanged.
+ * One number has one text: printing a parsed number gives the same bytes. */
 #ifndef BASE_DECIMAL_H
 #define BASE_DECIMAL_H
 

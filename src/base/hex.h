@@ -1,4 +1,4 @@
-/* Bytes as lower-case hexadecimal text: ids and hashes, several of which stand in every frame.
+/* Bytes as lower-case hexadecimal text, for the ids and hashes in every frame.
  * Any thread; a pure function.
  * Writes into the caller's memory, two characters a byte and no NUL.
  * Cannot fail.

@@ -99,7 +99,7 @@ struct hlist_node {
 
 /* A head of zeroes is an empty list. It may not move while it holds nodes. */
 struct hlist {
-    struct hlist_node *first; /* newest first; read it directly */
+    struct hlist_node *first; /* the newest node; callers read it directly */
 };
 
 static inline bool hlist_node_is_linked(const struct hlist_node *node) {

@@ -146,7 +146,7 @@ static void line_compose(struct line *line, enum log_level level, const char *ev
     line_close(line, line->format == LOG_JSON ? "}\n" : "\n");
 }
 
-/* Asking first keeps a stalled reader from stalling us, and mostly spares us SIGPIPE. */
+/* Polling first keeps a stalled log reader from blocking the server. */
 static bool sink_is_ready(void) {
     struct pollfd ready = {.fd = sink.fd, .events = POLLOUT};
     int count;
@@ -172,7 +172,7 @@ static bool sink_write(const struct line *line) {
     return done == line->size;
 }
 
-/* With the lock held. True when nothing lost is left unsaid. */
+/* With the lock held. True when all lost lines have been reported. */
 static bool sink_confess(void) {
     if (sink.lost_count == 0)
         return true;

@@ -1,8 +1,9 @@
-/* Structured log: one line an event, on standard error; text for people, JSON when asked.
+/* Structured log: one line per event, on standard error, as text or as JSON.
  * Any thread; a line is one write(2) under one lock, so lines never mix. Allocates nothing: a
- * line longer than LOG_LINE_MAX is cut and says so (put the field that matters first). Never
- * waits and never fails: a line the descriptor cannot take at once is lost, and the next one
- * that goes through follows a log.lines_lost line. Values are escaped: no input can forge a line.
+ * line longer than LOG_LINE_MAX is truncated and marked (put the important field first). Never
+ * blocks and never fails: a line that the descriptor cannot take at once is lost, and a
+ * log.lines_lost line precedes the next one that is written. Values are escaped: no input can forge
+ * a line.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -12,7 +13,7 @@
 #include "base/slice.h"
 #include "spec/codes.h"
 
-/* No more than PIPE_BUF: a pipe that is ready takes so much at once or not at all. */
+/* At most PIPE_BUF: a pipe takes a write of that size completely or not at all. */
 #define LOG_LINE_MAX 4096
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
@@ -30,10 +31,9 @@ struct log_field {
 /* Call once, before threads start; until then: LOG_INFO, LOG_TEXT, standard error. A process
  * that logs into a pipe or socket ignores SIGPIPE, as any server does. */
 void log_configure(enum log_level level, enum log_format format, int fd);
-/* Whether a line of the level would be written: for fields that cost something to make. */
+/* Whether a line of that level would be written. Ask before computing expensive fields. */
 bool log_wants(enum log_level level);
-/* Keeps errno, so that an error can be logged before it is looked at. Never log a secret: a
- * value may be read by whoever reads logs. */
+/* Keeps errno, so that an error can be logged before it is handled. Never log a secret. */
 void log_emit(enum log_level level, const char *event, const struct log_field *fields,
               size_t field_count);
 

@@ -1,8 +1,8 @@
-/* Many senders, one owner: the only door between threads. An intrusive list behind one lock.
- * mailbox_post and mailbox_close from any thread; everything else by the owner. Allocates
- * nothing: an item is a member of the sender's object, which the owner owns from a successful
- * post on; after a refused post it stays the sender's. Answers STATUS_LIMIT_REACHED when full,
- * STATUS_SHUTTING_DOWN once closed. Items arrive once each, in the order they were posted. */
+/* A queue with many senders and one owner, the only way from thread to thread. An intrusive list
+ * under one lock. mailbox_post and mailbox_close: any thread; all others: the owner. Allocates
+ * nothing: an item is a member of the sender's object. A successful post moves ownership to the
+ * owner; a refused post does not. Returns STATUS_LIMIT_REACHED when full, STATUS_SHUTTING_DOWN
+ * once closed. Items arrive once each, in the order they were posted. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 
@@ -19,16 +19,16 @@ struct mailbox_item {
     struct mailbox_item *next;
 };
 
-/* Tells the owner's event loop to come and take. Called by the sender, only when the mailbox was
- * empty, with the lock held: so that none is under way once mailbox_close has returned, and what
- * it wakes may be destroyed. It must neither wait nor call the mailbox; uv_async_send fits. */
+/* Wakes up the owner's event loop. The sender calls it, only when the mailbox was empty, with the
+ * lock held. So no call is in progress once mailbox_close has returned, and the loop may be
+ * destroyed. It must neither block nor call the mailbox; uv_async_send is suitable. */
 typedef void mailbox_wake_cb(void *user);
 
 struct mailbox {
     pthread_mutex_t lock;
     pthread_cond_t filled;
     struct mailbox_item *first;
-    struct mailbox_item **end; /* where the next item hangs */
+    struct mailbox_item **end; /* the pointer that the next item goes to */
     size_t count;
     size_t count_max;
     bool closed;
@@ -36,18 +36,18 @@ struct mailbox {
     mailbox_wake_cb *wake;
 };
 
-/* wake may be NULL, for an owner that sleeps in mailbox_wait. The mailbox may not move. */
+/* wake may be NULL for an owner that blocks in mailbox_wait. The mailbox may not move. */
 void mailbox_init(struct mailbox *mailbox, size_t count_max, void *user, mailbox_wake_cb *wake);
-/* When no sender can reach it any more, and everything was taken. */
+/* Call when no sender can reach it any more and all items were taken. */
 void mailbox_release(struct mailbox *mailbox);
 MUST_CHECK enum status mailbox_post(struct mailbox *mailbox, struct mailbox_item *item);
-/* Refuses posts from now on, and ends the owner's wait; what is inside can still be taken. Closing
- * again does nothing. */
+/* Refuses later posts and ends the owner's wait. Items inside can still be taken. Closing again
+ * does nothing. */
 void mailbox_close(struct mailbox *mailbox);
-/* Everything inside, first posted first, or NULL; never waits. */
+/* All items, oldest first, or NULL; never blocks. */
 struct mailbox_item *mailbox_take_all(struct mailbox *mailbox);
-/* The same, waiting for the first item: STATUS_OK with items, which is NULL after timeout_ms (or
- * a wait of 0); STATUS_SHUTTING_DOWN when closed and empty, which it will stay. */
+/* The same, but blocks until there is an item. STATUS_OK with items, which is NULL after the
+ * timeout; STATUS_SHUTTING_DOWN when the mailbox is closed and empty, now and for good. */
 MUST_CHECK enum status mailbox_wait(struct mailbox *mailbox, int64_t timeout_ms,
                                     struct mailbox_item **items);
 

@@ -1,8 +1,8 @@
 /* The hash table used everywhere: byte strings to pointers, with a maximum count.
  * Owned by one thread at a time. Holds slices of keys, not copies: the bytes (mostly a member of
- * the value) must stay as they are while the entry is in. Memory grows with the count, amortised,
- * and returns with map_release. A refused insert changes nothing. Keys are hashed with a secret
- * of the process, so that hostile ones cannot crowd; walks go by age, which no secret changes. */
+ * the value) must not change while the entry is in the map. Memory grows with the count, amortised,
+ * and is freed by map_release. A refused insert changes nothing. Keys are hashed with a secret of
+ * the process, so that hostile keys cannot force collisions; walks go in order of insertion. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 
@@ -24,8 +24,8 @@ struct map_slot;
 
 struct map {
     struct siphash_key secret;
-    struct map_entry *entries; /* in order of insertion, removed ones between */
-    struct map_slot *slots;    /* where an entry is, by its hash */
+    struct map_entry *entries; /* in order of insertion, with removed ones in between */
+    struct map_slot *slots;    /* index of an entry by its hash */
     size_t entry_count;        /* used entries, removed ones included */
     size_t capacity;           /* of entries; there are twice as many slots; a power of two */
     size_t count;
@@ -37,12 +37,12 @@ struct map {
 void map_init(struct map *map, size_t count_max);
 /* The values are not touched. */
 void map_release(struct map *map);
-/* value is not NULL. STATUS_ALREADY_EXISTS for a key that is in (there is no replacing: the key
+/* value is not NULL. STATUS_ALREADY_EXISTS for a present key (a value is never replaced: the key
  * may be part of the old value), STATUS_LIMIT_REACHED at the maximum, STATUS_OUT_OF_MEMORY. */
 MUST_CHECK enum status map_insert(struct map *map, struct slice key, void *value);
 /* The value, or NULL. */
 void *map_find(const struct map *map, struct slice key);
-/* The value that was in, or NULL. The key may be part of it. */
+/* Returns the removed value, or NULL. The key may be part of it. */
 void *map_remove(struct map *map, struct slice key);
 
 /* Every entry once, oldest insert first:

@@ -70,7 +70,7 @@ __attribute__((noinline)) static struct shard *shard_take(void) {
         shard = shard_make();
     if (!shard)
         return &common;
-    /* Without the word of its end the shard would be lost to the next thread, not to the sum. */
+    /* Without this the next thread could not reuse the shard; its counts would still be summed. */
     (void)pthread_setspecific(thread_end, shard);
     own = shard;
     return shard;

@@ -1,9 +1,9 @@
-/* Counters, gauges and histograms: what the process counts of itself, by the table spec/metrics.
+/* Counters, gauges and histograms of the process, by the table spec/metrics.
  * Any thread. Each thread counts in memory of its own, so that counting never moves a cache line
- * between processors; reading adds the threads up. That memory is kept for the next thread when
- * one ends, so its amount follows the threads there are at once. Cannot fail: a thread that gets no
- * memory shares some. Labels are places in the family's sets, so that the number of series is fixed
- * at compile time; a label out of its set is our mistake and asserts. */
+ * between processors; reading adds up all threads. When a thread ends, its memory is kept for the
+ * next one. Cannot fail: a thread that gets no memory uses a shared part. Labels are indexes into
+ * the family's sets, so that the number of series is fixed at compile time; an index outside its
+ * set asserts. */
 #ifndef BASE_METRICS_H
 #define BASE_METRICS_H
 
@@ -24,9 +24,9 @@ struct metric_labels {
 
 /* metrics_add(METRIC_APPENDS, METRIC_LABELS(ENTITY_RUN, STATUS_OK), 1); */
 void metrics_add(enum metric metric, struct metric_labels labels, uint64_t more);
-/* Takes back from a gauge what was added to it, on whatever thread. */
+/* Subtracts from a gauge what was added to it, on any thread. */
 void metrics_sub(enum metric metric, struct metric_labels labels, uint64_t less);
-/* For what is measured when somebody asks; not for a series that is also added to. */
+/* For values measured at the time of reading; not for a series that is also added to. */
 void metrics_set(enum metric metric, struct metric_labels labels, uint64_t value);
 /* times observations of one value, in the unit the family is kept in. */
 void metrics_observe(enum metric metric, struct metric_labels labels, uint64_t value,
@@ -35,7 +35,7 @@ void metrics_observe(enum metric metric, struct metric_labels labels, uint64_t v
 /* A series of a counter or gauge, over all threads; and all series of the family together. */
 uint64_t metrics_get(enum metric metric, struct metric_labels labels);
 uint64_t metrics_get_all(enum metric metric);
-/* Every number there is, in the places the table gives them. */
+/* All numbers, in the slots that the table assigns. */
 void metrics_read(uint64_t numbers[METRIC_SLOT_COUNT]);
 
 #endif

@@ -41,7 +41,7 @@ static bool next_word(struct slice *rest, struct slice *word) {
     return size > 0;
 }
 
-/* What the words of a differ from those of b that are most like them. */
+/* The sum of the distances from each word of a to the closest word of b. */
 static size_t words_apart(struct slice a, struct slice b) {
     struct slice word, other;
     size_t sum = 0;
@@ -70,7 +70,7 @@ void nearest_try(struct nearest *nearest, const char *name) {
     struct slice tried = bounded(name);
     size_t distance =
         least(edits(written, tried), words_apart(written, tried) + words_apart(tried, written));
-    /* Only the very name is no distance away. */
+    /* Only an equal name has distance 0. */
     if (distance == 0 && !slice_equal(written, tried))
         distance = 1;
     if (distance <= distance_max(written, tried) &&

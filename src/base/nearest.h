@@ -1,7 +1,7 @@
-/* Which of some names somebody may have meant who wrote another.
- * Any thread. Allocates nothing; looks at NEAREST_BYTES_MAX bytes of a name at most.
- * Cannot fail: where nothing is near enough, nothing is named.
- * Names of the same words in another order are near; only the very name is no distance away. */
+/* Suggests the known name closest to a misspelled one.
+ * Any thread. Allocates nothing; compares at most NEAREST_BYTES_MAX bytes of a name.
+ * Cannot fail: without a close name it suggests none.
+ * Names of the same words in another order are close; only an equal name has distance 0. */
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 
@@ -9,14 +9,14 @@
 
 #define NEAREST_BYTES_MAX 96
 
-/* The nearest so far; begins zeroed, with the name that was written. */
+/* The nearest so far; starts zeroed, with the name that was written. */
 struct nearest {
     const char *written;
-    const char *name; /* NULL: none is near */
+    const char *name; /* NULL: no name is close */
     size_t distance;
 };
 
-/* Takes another name into account, which must outlive the answer. */
+/* Considers another name, which must outlive the result. */
 void nearest_try(struct nearest *nearest, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
-/* Tells AddressSanitizer which of our own memory nobody may touch, so that allocators written
- * here are watched like malloc. Any thread; allocates nothing; cannot fail.
- * In other builds both are nothing. */
+/* Tells AddressSanitizer which memory of our allocators is free, so that it detects access to it as
+ * it does for malloc. Any thread; allocates nothing; cannot fail.
+ * In other builds both functions do nothing. */
 #ifndef BASE_POISON_H
 #define BASE_POISON_H
 

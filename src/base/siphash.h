@@ -1,6 +1,6 @@
-/* SipHash-1-3: a keyed hash of 64 bits. Who does not know the key cannot choose texts that
- * collide. Any thread; allocates nothing; siphash_process_key aborts if the system has no
- * randomness to give. Not for signatures or anything that is stored: one compression round. */
+/* SipHash-1-3: a keyed hash of 64 bits. Without the key an attacker cannot choose texts that
+ * collide. Any thread; allocates nothing; siphash_process_key aborts if the system has no random
+ * bytes. Not for signatures or stored values: it has one compression round only. */
 #ifndef BASE_SIPHASH_H
 #define BASE_SIPHASH_H
 

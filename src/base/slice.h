@@ -1,5 +1,5 @@
-/* A slice: bytes somebody else owns. It lives as long as what it points into; it is never
- * NUL-terminated by promise. Any thread; allocates nothing; cannot fail. */
+/* A slice: a pointer and a size, for bytes that another object owns. It is valid as long as that
+ * object, and need not be NUL-terminated. Any thread; allocates nothing; cannot fail. */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 

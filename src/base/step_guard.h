@@ -1,9 +1,9 @@
-/* Which time frames are judged by: the wall clock's, unless it has just jumped ahead.
+/* Guards expiry against jumps of the wall clock.
  * Owned by one thread. Allocates nothing. Cannot fail.
- * A clock that steps back is followed at once: frames then stay longer. One that steps forward is
- * believed only after it has said so for a while by the monotonic clock, so that a wrong date does
- * not throw away what everybody still reads.
- * The time judged by is never ahead of the wall clock. */
+ * A step back is followed at once: frames then stay longer. A step forward is accepted only after
+ * it has lasted for STEP_GUARD_HOLD_MS by the monotonic clock, so that a wrong date does not expire
+ * frames that clients still read.
+ * The guarded time is never ahead of the wall clock. */
 #ifndef BASE_STEP_GUARD_H
 #define BASE_STEP_GUARD_H
 
@@ -11,16 +11,16 @@
 
 #include "base/clock.h"
 
-/* Less is what slewing and a busy machine do. */
+/* Smaller steps come from slewing and from a busy machine. */
 #define STEP_GUARD_TOLERANCE_MS 60000
 #define STEP_GUARD_HOLD_MS      3600000
 
 enum step_event {
     STEP_NONE,
     STEP_BACK,
-    STEP_FORWARD,  /* held from now on */
-    STEP_BELIEVED, /* the hold is over */
-    STEP_RETURNED, /* the clock went back to where it was before the hold was over */
+    STEP_FORWARD,  /* the guard holds from now on */
+    STEP_BELIEVED, /* the hold is over, the step is accepted */
+    STEP_RETURNED, /* the clock went back during the hold */
     STEP_EVENT_COUNT,
 };
 
@@ -34,7 +34,7 @@ struct step_guard {
 
 struct step {
     enum step_event event;
-    uint64_t now_ms;  /* to judge by */
+    uint64_t now_ms;  /* the guarded time */
     uint64_t step_ms; /* how far the wall clock is from where it should be */
 };
 

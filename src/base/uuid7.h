@@ -1,8 +1,8 @@
 /* UUIDv7 (RFC 9562) in canonical lower-case text, and a strictly monotonic generator of them.
  * Values: any thread. A generator belongs to one thread. Allocates nothing.
- * A text or value that is not a UUIDv7 is STATUS_INVALID_UUID; only the generator's start asks
- * the operating system for something it may refuse (STATUS_SYSTEM_ERROR).
- * Each id of a generator is greater than the one before, whatever the clock does. */
+ * A text or value that is not a UUIDv7 is STATUS_INVALID_UUID; only starting a generator
+ * can fail in the operating system (STATUS_SYSTEM_ERROR).
+ * Each id of a generator is greater than the one before, even if the clock steps back. */
 #ifndef BASE_UUID7_H
 #define BASE_UUID7_H
 
@@ -19,7 +19,8 @@ struct uuid {
     uint8_t bytes[16];
 };
 
-/* Below, at or above zero, in byte order: for ids of one generator that is order of birth. */
+/* Below, at or above zero, in byte order: for ids of one generator this is the order of creation.
+ */
 int uuid_compare(const struct uuid *a, const struct uuid *b);
 /* Writes UUID_TEXT_SIZE characters, no NUL. */
 void uuid_format(const struct uuid *uuid, char *text);
@@ -28,7 +29,7 @@ void uuid_format(const struct uuid *uuid, char *text);
 bool uuid7_valid(const struct uuid *uuid);
 MUST_CHECK enum status uuid7_parse(struct slice text, struct uuid *uuid);
 uint64_t uuid7_timestamp_ms(const struct uuid *uuid);
-/* The least there can be of a millisecond, at most UUID7_TIMESTAMP_MS_MAX. */
+/* The smallest id of a millisecond, which is at most UUID7_TIMESTAMP_MS_MAX. */
 struct uuid uuid7_first(uint64_t timestamp_ms);
 
 struct uuid7_generator {
@@ -36,13 +37,13 @@ struct uuid7_generator {
     /* The 74 random bits of the last id: 12 beside the version, 62 beside the variant. */
     uint64_t random_high;
     uint64_t random_low;
-    /* Random bytes are fetched in bulk: a system call an id would be slower than the id. */
+    /* Random bytes are fetched in bulk: one system call per id would cost more than the id. */
     uint8_t pool[UUID7_POOL_BYTES];
     size_t pool_used;
 };
 
-/* Every id will be greater than last (NULL: there is none), however far behind the clock is.
- * A last of the final millisecond leaves no room above it: STATUS_LIMIT_REACHED. */
+/* Every id will be greater than last (NULL: no last id), however far behind the clock is.
+ * STATUS_LIMIT_REACHED when last is of the final millisecond. */
 MUST_CHECK enum status uuid7_generator_init(struct uuid7_generator *generator,
                                             const struct uuid *last);
 /* now_ms is at most UUID7_TIMESTAMP_MS_MAX. */

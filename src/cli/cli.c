@@ -28,7 +28,7 @@ static int cli_help(int argc, char **argv);
 #define KEY_ROW      {"--key", "KEY", "operator key; prefer KHALA_OPERATOR_KEY, which ps does not show, or the data folder's key"}
 #define CA_ROW       {"--ca", "FILE", "trusted authorities for https in PEM; also KHALA_CA_FILE; default: the system's"}
 #define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
-#define READER_ROWS  {"--operator-url", "URL", "operator address that mints the token; also KHALA_OPERATOR_URL; default: --url"}, \
+#define TOKEN_ROWS  {"--operator-url", "URL", "operator address that mints the token; also KHALA_OPERATOR_URL; default: --url"}, \
                      {"--client-build-id", "ID", "build id for the compatibility gate; default: the time of the last source change"}
 /* clang-format on */
 
@@ -87,7 +87,7 @@ const struct cli_command cli_commands[] = {
      "khala tail run:demo:events --from-start\nkhala tail --audit --json", cli_tail, "TOPIC",
      OPTIONS({"--after", "SEQ|CURSOR", "start after this position; default: new events only"},
              {"--from-start", NULL, "start with the oldest event that can be replayed"},
-             {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, READER_ROWS, JSON_ROW),
+             {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, TOKEN_ROWS, JSON_ROW),
      false},
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
@@ -106,7 +106,7 @@ const struct cli_command cli_commands[] = {
      "Print all documents of a summary topic, and the watermark to follow it from.",
      "khala snapshot runtime.run_summaries\n"
      "khala snapshot runtime.codex_worker_summaries --json > workers.json",
-     cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS, READER_ROWS), false},
+     cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS, TOKEN_ROWS), false},
     {"why",
      "why [--connection ID] [--principal WHO] [--topic TOPIC] [--json]\n"
      "why … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]",

@@ -1,7 +1,7 @@
 /* The command line: one table of verbs and their options, from which dispatch, parsing, help,
  * completion and the manual page follow.
  * Main thread only. Data goes to standard output, everything else to standard error.
- * A verb answers an exit code of spec/exit.json and has printed its own error by then.
+ * A verb returns an exit code of spec/exit.json after it has printed its own error.
  * Options may stand anywhere; `--` ends them. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
@@ -12,8 +12,8 @@
 #include "base/buffer.h"
 #include "spec/codes.h"
 
-/* An option as people know it. takes is what a value is called, and how it is completed: "FILE" and
- * "DIR" as such, "text|json" as one of the words, anything else not at all. */
+/* An option in help and completion. takes names its value and decides the completion: "FILE" and
+ * "DIR" complete paths, "text|json" completes one of the words, other names complete nothing. */
 struct cli_option_row {
     const char *name;  /* "--json" */
     const char *takes; /* NULL: a flag */
@@ -46,12 +46,12 @@ struct cli_option {
 
 int cli_main(int argc, char **argv);
 
-/* Takes the options out of argv and leaves the operands; false after printing what is wrong. Takes
- * those of the table only, and each of them must be given a place here. */
+/* Removes the options from argv and leaves the operands; false after printing the error. Accepts
+ * the options of the table only, and each of them needs a row here. */
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count);
-/* Prints "khala: …" on standard error and answers the code. */
+/* Prints "khala: …" on standard error and returns the code. */
 int cli_fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The usage of the verb on standard error; answers EXIT_CODE_USAGE. */
+/* Prints the usage of the verb on standard error and returns EXIT_CODE_USAGE. */
 int cli_usage(const char *name);
 /* A whole number without sign or leading junk, at most 2^53-1. */
 bool cli_number(const char *text, uint64_t *number);

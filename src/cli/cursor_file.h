@@ -1,8 +1,8 @@
-/* `khala cursor migrate`: a file of topic cursors in, their stream cursors and what resuming from
- * them would do out. Main thread; reads the whole file, at most CURSOR_FILE_BYTES_MAX.
- * The file is a list of topic/cursor_list.h, as one JSON text or one cursor a line; each may bring
- * the window to judge it by. A bad one is named by its number; the others are still answered, and
- * the exit code is 1. */
+/* `khala cursor migrate`: reads a file of topic cursors, prints their stream cursors and the result
+ * of resuming from them. Main thread; reads the whole file, at most CURSOR_FILE_BYTES_MAX.
+ * The file is a list of topic/cursor_list.h, as one JSON text or one cursor a line; each may
+ * include the window to compare it with. A bad cursor is reported by its number; the others are
+ * still printed, and the exit code is 1. */
 #ifndef CLI_CURSOR_FILE_H
 #define CLI_CURSOR_FILE_H
 

@@ -1,7 +1,7 @@
-/* The store of the data directory, for verbs that work on it themselves.
- * Main thread only. The session and the store are returned with cli_store_close, in any case.
- * An answer other than EXIT_CODE_DONE has been explained on standard error.
- * A verb never makes a store that was not there. */
+/* Opens the store of the data directory, for verbs that read or write it directly.
+ * Main thread only. cli_store_close closes both the session and the store, also after an error.
+ * Before it returns another code than EXIT_CODE_DONE it prints the error.
+ * It never creates a store. */
 #ifndef CLI_OPEN_STORE_H
 #define CLI_OPEN_STORE_H
 
@@ -11,7 +11,8 @@
 struct cli_store {
     struct store *store;
     struct store_session *session;
-    /* Not opened for writing: a server has it. Why is in the message, and was not printed. */
+    /* A server has the store, so it was not opened for writing. The message has the reason, which
+     * was not printed. */
     bool is_in_use;
     struct store_message message;
 };

@@ -1,6 +1,6 @@
 /* Progress for people, on standard error: a bar that moves on a terminal, a line at every tenth
- * elsewhere. Main thread only. Allocates nothing; cannot fail; says nothing of work that ends
- * within the first moment. progress_end leaves the terminal's line empty. */
+ * elsewhere. Main thread only. Allocates nothing; cannot fail; prints nothing for work that
+ * ends at once. progress_end clears the terminal's line. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 

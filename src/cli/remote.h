@@ -1,7 +1,7 @@
-/* What the verbs that speak to a running server share: where it is, the key, one request.
+/* The connection of a verb to a running server: its address, the operator key, one request.
  * Main thread only. Owns its client.
- * Opening and asking print what went wrong and answer an exit code; EXIT_CODE_DONE is all well.
- * Exit codes: an answer of 4xx is "no", one of 5xx or none at all is "unreachable". */
+ * Opening and requests print their error and return an exit code; EXIT_CODE_DONE is success.
+ * Exit codes: an answer of 4xx is "no", one of 5xx or no answer is "unreachable". */
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H
 
@@ -19,7 +19,7 @@ struct remote_options {
 };
 
 #define REMOTE_URL_BYTES_MAX 512
-/* --url, KHALA_URL, or the server that these very settings would start; bound is memory for it. */
+/* --url, KHALA_URL, or the address that the settings would bind, which is written to bound. */
 const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]);
 /* --ca, KHALA_CA_FILE, or NULL for the system's authorities. */
 const char *remote_ca_file(const struct remote_options *options);
@@ -27,18 +27,18 @@ const char *remote_ca_file(const struct remote_options *options);
 struct remote {
     struct http_client *client;
     struct operator_key key;
-    struct buffer answer; /* the body of the last one */
+    struct buffer answer; /* the body of the last answer */
 };
 
 MUST_CHECK int remote_open(struct remote *remote, const struct remote_options *options);
 void remote_close(struct remote *remote);
-/* Asks and gathers the answer's body; without body (data NULL) it is a GET. */
+/* Sends a request and collects the answer's body; without body (data NULL) it is a GET. */
 MUST_CHECK int remote_ask(struct remote *remote, const char *target, struct slice body,
                           unsigned *http_status);
 /* The same for any request whose key and on_body are set here when absent. */
 MUST_CHECK int remote_exchange(struct remote *remote, struct http_client_request *request,
                                unsigned *http_status);
-/* Prints the server's error in the answer; the exit code for that HTTP status. */
+/* Prints the server's error from the answer; returns the exit code for that HTTP status. */
 int remote_refused(struct remote *remote, unsigned http_status);
 
 /* Appends a path segment or query value, percent-encoded. */

@@ -1,7 +1,7 @@
-/* khala token revoke: asks the server to take a session, a device or a token no more.
- * Main thread only. Texts are the command line's.
- * Prints what went wrong; answers an exit code.
- * At least one of session, device and token_id is given, or it is wrong usage. */
+/* khala token revoke: asks the server to reject a session, a device or a token from now on.
+ * Main thread only. Texts belong to the command line.
+ * Prints its error and returns an exit code.
+ * Without any of session, device and token_id it prints the usage. */
 #ifndef CLI_TOKEN_REVOKE_H
 #define CLI_TOKEN_REVOKE_H
 

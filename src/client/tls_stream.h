@@ -1,8 +1,8 @@
-/* TLS on a connected socket, for a client: send and recv as the C library has them.
+/* TLS on a connected socket, for a client: send and recv like those of the C library.
  * Belongs to one thread. Owns its session, not the socket, which does not block and outlives it.
  * STATUS_INVALID_CONFIG for authorities that cannot be read, STATUS_SYSTEM_ERROR for a server that
  * cannot be reached or trusted; the reason is in the message.
- * Nothing is sent to a server whose certificate was not verified, for the very host asked for. */
+ * Nothing is sent before the server's certificate was verified for the requested host. */
 #ifndef CLIENT_TLS_STREAM_H
 #define CLIENT_TLS_STREAM_H
 
@@ -31,9 +31,9 @@ struct tls_stream_options {
 MUST_CHECK enum status tls_stream_open(struct tls_stream **stream,
                                        const struct tls_stream_options *options,
                                        struct tls_stream_message *message);
-/* Says so to the server where that goes at once. */
+/* Notifies the server if that is possible without blocking. */
 void tls_stream_close(struct tls_stream *stream);
-/* errno says why not: EAGAIN to ask again when the socket is ready, EPROTO when TLS is broken. */
+/* On error errno is set: EAGAIN to call again when the socket is ready, EPROTO for a TLS error. */
 MUST_CHECK ssize_t tls_stream_recv(struct tls_stream *stream, char *memory, size_t size);
 /* After EAGAIN the same bytes must come again. */
 MUST_CHECK ssize_t tls_stream_send(struct tls_stream *stream, const char *data, size_t size);

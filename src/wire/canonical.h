@@ -18,11 +18,11 @@
 
 struct canonical_scratch {
     struct buffer text;    /* the canonical text that payload_hash made last */
-    struct buffer members; /* a stack: the members of each object under way */
+    struct buffer members; /* a stack: the members of each open object */
 };
 
-/* Enough room for any value of up to value_bytes_max bytes, and never more than six times that
- * in each of its two buffers; memory is only taken as values need it. */
+/* For values of up to value_bytes_max bytes. Each of the two buffers may grow to six times that;
+ * memory is allocated only as values need it. */
 void canonical_scratch_init(struct canonical_scratch *scratch, size_t value_bytes_max);
 void canonical_scratch_release(struct canonical_scratch *scratch);
 

@@ -1,8 +1,8 @@
 /* Comma-separated values (RFC 4180): one field or one line's end at a time.
  * Any thread. Appends to the caller's buffer, all or nothing; allocates nothing else.
- * Errors: the buffer's own. A field is quoted only where a comma, a quote, a line's end or a blank
- * at either end asks for it; quotes inside are doubled. Bytes are otherwise left exactly as they
- * are: what a spreadsheet would take for a formula is not defused. */
+ * Errors: the buffer's own. A field is quoted only if it has a comma, a quote, a line end or a
+ * blank at either end; quotes inside are doubled. Other bytes stay exactly as they are: a text that
+ * a spreadsheet would read as a formula is not escaped. */
 #ifndef WIRE_CSV_H
 #define WIRE_CSV_H
 

@@ -1,9 +1,9 @@
-/* A gzip file out of pieces (RFC 1952), for an answer that is compressed while it is made.
+/* Writes a gzip file in pieces (RFC 1952), for an answer that is compressed while it is produced.
  * Belongs to one thread at a time; does no I/O.
- * Holds about 256 KiB of zlib's from init to release, whatever the length of the file; what is
- * written goes into the caller's buffer.
- * STATUS_OUT_OF_MEMORY, and the buffer's own, after which the file cannot go on.
- * What unpacks is what was written, however it was cut into pieces. */
+ * zlib holds about 256 KiB from init to release, independent of the file's length; output goes
+ * into the caller's buffer.
+ * STATUS_OUT_OF_MEMORY and the buffer's errors; after an error the file cannot be continued.
+ * The unpacked bytes equal the written bytes, however they were split into pieces. */
 #ifndef WIRE_GZIP_H
 #define WIRE_GZIP_H
 
@@ -17,7 +17,8 @@ struct gzip {
 
 MUST_CHECK enum status gzip_init(struct gzip *gzip, int level);
 void gzip_release(struct gzip *gzip);
-/* Appends what is ready: maybe nothing before the last piece, which may be empty. */
+/* Appends the output that is ready, possibly none before the last piece. The last piece may be
+ * empty. */
 MUST_CHECK enum status gzip_write(struct gzip *gzip, struct buffer *out, struct slice piece,
                                   bool is_last);
 

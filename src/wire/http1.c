@@ -245,7 +245,7 @@ static enum status read_method(struct http1_message *message) {
     return STATUS_OK;
 }
 
-/* Two of these would mean two things to two readers: framing, routing, identity. */
+/* Two of these would be read differently by different parsers: framing, routing, identity. */
 static bool single_fields_are_single(const struct http1_request *request) {
     static const struct slice single_fields[] = {
         {"authorization", 13}, {"content-length", 14}, {"content-type", 12},     {"expect", 6},
@@ -384,8 +384,8 @@ static bool is_hex_digit(char byte) {
     return (byte >= '0' && byte <= '9') || (lower >= 'a' && lower <= 'f');
 }
 
-/* Whether the byte may stand here in the framing. Extensions and trailers may not: nobody who
- * speaks to this server sends them, and they are where readers disagree. */
+/* Whether the byte may stand here in the framing. Extensions and trailers may not: no client
+ * of this server sends them, and parsers disagree about them. */
 static bool chunk_byte_fits(struct http1_message *message, char byte) {
     assert(message->chunk_part != CHUNK_DATA);
     switch (message->chunk_part) {

@@ -1,8 +1,8 @@
-/* HTTP/1.1 requests out of a stream of bytes, over http-parser, refusing what it forgives.
+/* Reads HTTP/1.1 requests from a stream of bytes with http-parser, and is stricter than it.
  * Belongs to its connection's thread; does no I/O and knows no time.
  * Holds no memory between requests; during one, a head of at most head_bytes_max and an array of
- * its fields. A peer's mistake has a status, and a failed parser stays failed with that status.
- * The events of a stream do not depend on how the stream was cut into pieces. */
+ * its fields. An error of the peer has a status, and a failed parser stays failed with that status.
+ * The events of a stream do not depend on how the stream was split into pieces. */
 #ifndef WIRE_HTTP1_H
 #define WIRE_HTTP1_H
 
@@ -20,7 +20,7 @@ struct http1_limits {
 
 enum http1_event_kind {
     HTTP1_EVENT_MORE, /* the input is used up and the request is not over */
-    HTTP1_EVENT_HEAD, /* http1_parser_request is there; what is left of the input is not touched */
+    HTTP1_EVENT_HEAD, /* http1_parser_request is set; the rest of the input is not touched */
     HTTP1_EVENT_BODY, /* a piece of the body, inside the input */
     HTTP1_EVENT_DONE, /* the whole request was read */
 };
@@ -52,8 +52,8 @@ void http1_parser_init(struct http1_parser *parser, const struct http1_limits *l
 /* From any state back to that of init. */
 void http1_parser_release(struct http1_parser *parser);
 
-/* Moves on to the next event and takes what that needs off the front of the input. Call until
- * HTTP1_EVENT_MORE; to hold a peer back, do not call. A request without body is DONE with no
+/* Reads the next event and removes its bytes from the front of the input. Call until
+ * HTTP1_EVENT_MORE; for backpressure, do not call. A request without body is DONE with no
  * further input. After HEAD of an upgrade the rest of the input belongs to the next protocol:
  * release the parser instead of calling on. */
 MUST_CHECK enum status http1_next(struct http1_parser *parser, struct slice *input,

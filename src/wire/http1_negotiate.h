@@ -1,8 +1,7 @@
-/* What a request's head says about the form of the answer: compressed or not, or none at all
- * because the client has it.
+/* Content negotiation: whether the client accepts gzip, and whether it already has the answer.
  * Any thread; pure functions; allocates nothing.
- * Cannot fail: what does not follow the grammar (RFC 9110) says nothing.
- * Doubt costs bytes, never correctness: then plain, and whole. */
+ * Cannot fail: a field that does not follow the grammar (RFC 9110) is ignored.
+ * In doubt the answer is complete and not compressed. */
 #ifndef WIRE_HTTP1_NEGOTIATE_H
 #define WIRE_HTTP1_NEGOTIATE_H
 

@@ -1,7 +1,7 @@
-/* An HTTP/1.1 request's head as the parser hands it out, and how to look things up in it.
+/* The head of an HTTP/1.1 request as the parser returns it, and lookups in it.
  * Any thread; pure functions over memory the parser owns.
  * Slices point into the parser's head and live until the request is finished.
- * Lookups cannot fail; decoding answers STATUS_BAD_REQUEST and then leaves its output as it was.
+ * Lookups cannot fail; decoding returns STATUS_BAD_REQUEST and then leaves its output unchanged.
  * Every name is a token, no value holds a control character other than HTAB or outer blanks. */
 #ifndef WIRE_HTTP1_REQUEST_H
 #define WIRE_HTTP1_REQUEST_H

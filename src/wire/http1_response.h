@@ -1,5 +1,5 @@
 /* HTTP/1.1 responses, written into a caller's buffer: begin, fields, one of the ends, the body.
- * Any thread; pure functions; no clock, so the Date is the caller's to give.
+ * Any thread; pure functions; no clock, so the caller gives the Date.
  * Memory is the buffer's, within its maximum.
  * A call that fails has written nothing; only a full buffer, no memory or an unclean value fails.
  * No input can add a line: a value with a control character is refused. */
@@ -29,12 +29,12 @@ MUST_CHECK enum status http1_response_header(struct buffer *buffer, struct slice
 MUST_CHECK enum status http1_response_end_length(struct buffer *buffer, uint64_t content_length);
 /* Ends the head, for a body of http1_chunk and http1_chunk_end. Not for an HTTP/1.0 peer. */
 MUST_CHECK enum status http1_response_end_chunked(struct buffer *buffer);
-/* Ends the head and says nothing of a body: 101, 204, 304, or a body that closing ends. */
+/* Ends the head without a body's length: 101, 204, 304, or a body that ends with the connection. */
 MUST_CHECK enum status http1_response_end_bare(struct buffer *buffer);
 /* Nothing for an empty piece, which would end the body. */
 MUST_CHECK enum status http1_chunk(struct buffer *buffer, struct slice piece);
 MUST_CHECK enum status http1_chunk_end(struct buffer *buffer);
-/* A whole response. Statuses without body get none, whatever is given. */
+/* A whole response. A status without body ignores the given body. */
 MUST_CHECK enum status http1_response_write(struct buffer *buffer,
                                             const struct http1_response *response);
 

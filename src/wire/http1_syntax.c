@@ -167,7 +167,7 @@ enum status http1_check_transfer_encoding(struct slice value) {
     struct slice rest = value;
     do {
         struct slice coding = http1_trim(http1_split(&rest, ','));
-        /* Chunked may only come last, and an empty element is a disguise. */
+        /* Chunked may only come last, and an empty element may hide it from another parser. */
         if (coding.size == 0 || last_is_chunked)
             return STATUS_BAD_REQUEST;
         last_is_chunked = http1_equal_any_case(coding, SLICE("chunked"));

@@ -1,8 +1,8 @@
-/* The texts of HTTP/1.1 (RFC 9110, 9112) as this server takes them: strictly.
+/* The grammar of HTTP/1.1 (RFC 9110, 9112), strictly.
  * Any thread; pure functions; only wire/http1*.c includes this.
  * Allocates nothing.
- * A line that is wrong has a status; a text that is wrong is false.
- * Where a rule is narrower than the RFC it refuses more, never reads differently. */
+ * A bad line returns a status; a bad text returns false.
+ * A rule may refuse more than the RFC does; it never reads a text differently. */
 #ifndef WIRE_HTTP1_SYNTAX_H
 #define WIRE_HTTP1_SYNTAX_H
 
@@ -12,7 +12,7 @@
 bool http1_equal_any_case(struct slice a, struct slice b);
 /* Without the blanks and tabs around it. */
 struct slice http1_trim(struct slice text);
-/* Cuts the text at the separator: answers what is before it, leaves what is behind it. */
+/* Splits the text at the separator: returns the part before it, leaves the part after it. */
 struct slice http1_split(struct slice *text, char separator);
 
 bool http1_is_token(struct slice text);

@@ -254,7 +254,7 @@ static const char *scan_member(struct scanner *scanner, const char *at, struct w
     return status == STATUS_OK ? at : refuse(scanner, status);
 }
 
-/* wanted is NULL for an object nobody reads from. */
+/* wanted is NULL for an object whose members are not needed. */
 static const char *scan_object(struct scanner *scanner, const char *at, struct wanted *wanted) {
     if (!enter(scanner))
         return NULL;

@@ -1,9 +1,9 @@
 /* A bounded JSON scanner (RFC 8259): validates text and hands out slices of it, without a tree.
- * Any thread. Allocates nothing: values point into the text and live as long as it does; only
- * what is decoded or written goes into the caller's buffer. Errors: INVALID_JSON, INVALID_UTF8,
+ * Any thread. Allocates nothing: values point into the text and live as long as it does;
+ * decoded and written text goes into the caller's buffer. Errors: INVALID_JSON, INVALID_UTF8,
  * JSON_TOO_DEEP, PAYLOAD_TOO_LARGE, JSON_DUPLICATE_KEY; INVALID_REQUEST for another kind of value.
- * A struct json_value is always validated text without white space around it. The names keep
- * clear of jansson's (json_string, JSON_STRING), which programs here link as well. */
+ * A struct json_value is always validated text without white space around it. The names avoid
+ * those of jansson (json_string, JSON_STRING), which the tests link as well. */
 #ifndef WIRE_JSON_H
 #define WIRE_JSON_H
 
@@ -58,7 +58,7 @@ MUST_CHECK enum status json_read_object(struct slice text, const struct json_lim
 MUST_CHECK enum status json_read_members(struct json_value object, struct json_field *fields,
                                          size_t count);
 
-/* Walks an array or an object: each step costs the size of what it steps over, once. */
+/* Walks an array or an object. Each step reads the value it passes once. */
 struct json_iterator {
     const char *at;
     const char *end;
@@ -69,7 +69,7 @@ bool json_next_element(struct json_iterator *iterator, struct json_value *value)
 bool json_next_member(struct json_iterator *iterator, struct json_value *name,
                       struct json_value *value);
 
-/* How far the search for a value's end has come; zero at the start of each value. */
+/* Progress of the search for a value's end; zero at the start of each value. */
 struct json_scan {
     size_t offset;
     unsigned depth;
@@ -86,7 +86,7 @@ MUST_CHECK enum status json_scan(struct json_scan *scan, struct slice text,
                                  const struct json_limits *limits, struct json_value *value,
                                  size_t *used);
 
-/* A string without escapes, as it stands in the text; false when it has some, or is no string. */
+/* The text of a string without escapes; false for one with escapes and for other kinds. */
 bool json_string_slice(struct json_value value, struct slice *text);
 /* Appends the decoded string, all or nothing. */
 MUST_CHECK enum status json_string_decode(struct json_value value, struct buffer *out);

@@ -1,10 +1,10 @@
-/* JSON values out of a stream of bytes: one a line (NDJSON), or the elements of one array.
+/* Reads JSON values from a stream of bytes: one per line (NDJSON), or the elements of one array.
  * Belongs to one thread at a time; does no I/O.
- * Holds at most one unfinished value of value_bytes_max bytes, and nothing between values that
- * arrive whole.
- * A line that is wrong is one bad item and the next line is the next item; an array that is wrong
- * is broken for good, since nobody can tell where its next element begins.
- * The items of a stream do not depend on how the stream was cut into pieces. */
+ * Holds at most one incomplete value of value_bytes_max bytes, and nothing between values that
+ * arrive complete.
+ * A bad line is one bad item, and the next line is the next item. A bad array stays broken, since
+ * the start of its next element is unknown.
+ * The items of a stream do not depend on how the stream was split into pieces. */
 #ifndef WIRE_JSON_ITEMS_H
 #define WIRE_JSON_ITEMS_H
 
@@ -17,7 +17,7 @@ enum json_item_kind {
     JSON_ITEM_MORE,   /* the input is used up */
     JSON_ITEM_VALUE,  /* value is set, and lives until the next call */
     JSON_ITEM_BAD,    /* status says what is wrong with this one; others may follow */
-    JSON_ITEM_BROKEN, /* status says what is wrong; it is the last word */
+    JSON_ITEM_BROKEN, /* status says what is wrong; no item follows */
     JSON_ITEM_END,    /* everything was well-formed to the end */
 };
 
@@ -33,13 +33,13 @@ enum json_items_state {
     JSON_ITEMS_ELEMENT,    /* an element */
     JSON_ITEMS_SEPARATOR,  /* a comma or the closing bracket */
     JSON_ITEMS_CLOSED,     /* only white space */
-    JSON_ITEMS_BROKEN_OFF, /* nothing makes sense any more */
+    JSON_ITEMS_BROKEN_OFF, /* the rest cannot be read */
 };
 
 struct json_items {
     enum json_items_format format;
     struct json_limits limits;
-    struct buffer pending; /* the value under way */
+    struct buffer pending; /* the incomplete value */
     struct json_scan scan;
     enum json_items_state state;
     enum status failure;
@@ -50,7 +50,7 @@ struct json_items {
 void json_items_init(struct json_items *items, enum json_items_format format,
                      const struct json_limits *limits);
 void json_items_release(struct json_items *items);
-/* Takes what the next item needs off the front of the input. Call until JSON_ITEM_MORE. */
+/* Removes the next item from the front of the input. Call until JSON_ITEM_MORE. */
 struct json_item json_items_next(struct json_items *items, struct slice *input);
 /* No more bytes come. Call until JSON_ITEM_END or JSON_ITEM_BROKEN. */
 struct json_item json_items_finish(struct json_items *items);

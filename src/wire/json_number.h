@@ -1,5 +1,5 @@
-/* Canonical text of JSON numbers: integers keep their digits, all others are written as
- * ECMAScript writes the double they stand for.
+/* Canonical text of JSON numbers: integers keep their digits, other numbers are written as
+ * ECMAScript writes their double.
  * Any thread, in any locale. Allocates nothing but what it appends to the caller's buffer.
  * Errors: JSON_NUMBER_OUT_OF_RANGE for a fraction or exponent beyond a double; the buffer's own.
  * Writing what was written changes nothing: the canonical text is a fixed point. */

@@ -1,7 +1,7 @@
-/* Steps over JSON text, shared by the scanner and by whoever walks text it has validated.
+/* Steps over JSON text, shared by the scanner and by walks over validated text.
  * Any thread; allocates nothing; cannot fail.
  * Every step stops at end and never reads past it, also when it looks at eight bytes at once.
- * Functions that say "validated" trust the text: what they look for is there. */
+ * Functions marked "validated" trust the text: the byte they look for is there. */
 #ifndef WIRE_JSON_TEXT_H
 #define WIRE_JSON_TEXT_H
 

@@ -1,8 +1,8 @@
 /* Writes a JSON object member by member and remembers the first failure, so that a shape reads as
  * the list of its members.
  * Any thread. Appends to the caller's buffer; allocates nothing else. Names need no escapes.
- * Errors: the buffer's own, answered by object_end, which then leaves the buffer as it was.
- * Members come in the order they are put: who puts them sorted by name writes canonical JSON. */
+ * Errors: the buffer's own; object_end returns them and then leaves the buffer unchanged.
+ * Members are written in the order of the calls: calls sorted by name write canonical JSON. */
 #ifndef WIRE_OBJECT_WRITER_H
 #define WIRE_OBJECT_WRITER_H
 
@@ -18,15 +18,15 @@ struct object_writer {
 struct object_writer object_begin(struct buffer *out);
 MUST_CHECK enum status object_end(struct object_writer *object);
 
-/* null where data is NULL. */
+/* Writes null when data is NULL. */
 void object_text(struct object_writer *object, struct slice name, struct slice text);
-/* JSON as it is. */
+/* Writes JSON unchanged. */
 void object_json(struct object_writer *object, struct slice name, struct slice json);
 void object_number(struct object_writer *object, struct slice name, uint64_t number);
 /* "sha256:" and hex. */
 void object_hash(struct object_writer *object, struct slice name,
                  const uint8_t digest[SHA256_BYTES]);
-/* Nothing at all where data is NULL. */
+/* Write no member when data is NULL. */
 void object_text_given(struct object_writer *object, struct slice name, struct slice text);
 void object_json_given(struct object_writer *object, struct slice name, struct slice json);
 

@@ -1,9 +1,9 @@
 /* Phoenix Channels V2 in text frames: [join_ref, ref, topic, event, payload].
  * Any thread. Allocates nothing but what it appends to the caller's buffer.
- * A decoded message points into the text it came from, or into its own storage where the text
- * had escapes: it lives no longer than the text, and must not be copied.
+ * A decoded message points into its text, or into its own storage for parts with escapes: it
+ * lives no longer than the text, and must not be copied.
  * Errors: INVALID_MESSAGE for another shape or a part that is too long; JSON's and the buffer's
- * own. Whatever is encoded decodes to the same parts. */
+ * own. An encoded message decodes to the same parts. */
 #ifndef WIRE_PHOENIX_H
 #define WIRE_PHOENIX_H
 
@@ -17,7 +17,7 @@
 #define PHOENIX_TOPIC_BYTES_MAX 512
 #define PHOENIX_EVENT_BYTES_MAX 128
 
-/* What a null reference is, as against an empty one. */
+/* A null reference, which differs from an empty one. */
 #define PHOENIX_NULL ((struct slice){NULL, 0})
 
 struct phoenix_message {
@@ -39,19 +39,21 @@ struct phoenix_address {
     struct slice topic;
 };
 
-/* Each appends one message, all or nothing. A payload or response is valid JSON, as it stands. */
+/* Each appends one message, all or nothing. A payload or response is valid JSON and stays
+ * unchanged. */
 MUST_CHECK enum status phoenix_write(struct buffer *out, const struct phoenix_address *address,
                                      struct slice event, struct slice payload);
 /* "phx_reply" with {"status": "ok" or "error", "response": response}. */
 MUST_CHECK enum status phoenix_write_reply(struct buffer *out,
                                            const struct phoenix_address *address, bool ok,
                                            struct slice response);
-/* A message nobody asked for; with join_ref PHOENIX_NULL it is the same bytes for every client. */
+/* A message that is no reply; with join_ref PHOENIX_NULL its bytes are the same for every client.
+ */
 MUST_CHECK enum status phoenix_write_push(struct buffer *out, struct slice join_ref,
                                           struct slice topic, struct slice event,
                                           struct slice payload);
-/* The same with its payload written in place, between the two; what is there of it when one of them
- * fails is the caller's to take back. */
+/* The same with the payload written in place between the two calls. When one of them fails, the
+ * caller truncates the buffer. */
 MUST_CHECK enum status phoenix_push_begin(struct buffer *out, struct slice join_ref,
                                           struct slice topic, struct slice event);
 MUST_CHECK enum status phoenix_push_end(struct buffer *out);

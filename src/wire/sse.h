@@ -17,7 +17,7 @@ struct sse_event {
 };
 
 MUST_CHECK enum status sse_event(struct buffer *out, const struct sse_event *event);
-/* What readers skip: keeps idle connections open. */
+/* A comment, which clients skip: keeps idle connections open. */
 MUST_CHECK enum status sse_comment(struct buffer *out, struct slice text);
 MUST_CHECK enum status sse_retry(struct buffer *out, uint64_t delay_ms);
 

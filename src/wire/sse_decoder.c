@@ -1,6 +1,6 @@
 #include "wire/sse_decoder.h"
 
-/* More than any server means. */
+/* A longer delay is not plausible. */
 #define RETRY_MS_MAX 3600000u
 
 static const char byte_order_mark[] = {'\xef', '\xbb', '\xbf'};

@@ -1,9 +1,9 @@
 /* Reads an event stream (WHATWG HTML, section 9.2) that arrives in pieces of any size.
  * Belongs to one thread. Memory: one line and one event, each at most bytes_max; returned with
  * sse_decoder_release.
- * STATUS_PAYLOAD_TOO_LARGE for a line or an event beyond that, STATUS_OUT_OF_MEMORY, and whatever a
- * handler answers but STATUS_OK; feed it nothing more then.
- * What stands behind the last blank line when a stream breaks off was no event. */
+ * STATUS_PAYLOAD_TOO_LARGE for a line or an event beyond that, STATUS_OUT_OF_MEMORY, and any error
+ * of a handler; do not feed the decoder after an error.
+ * Lines after the last blank line of an interrupted stream are no event. */
 #ifndef WIRE_SSE_DECODER_H
 #define WIRE_SSE_DECODER_H
 
@@ -28,14 +28,14 @@ struct sse_decoder {
     struct buffer event;
     struct buffer data;
     struct buffer id;
-    size_t begun;  /* bytes of the mark that may stand in front of a stream */
-    bool after_cr; /* a LF that follows ends nothing */
+    size_t begun;  /* bytes of the byte order mark read so far */
+    bool after_cr; /* an LF that follows ends no line */
 };
 
 void sse_decoder_init(struct sse_decoder *decoder, const struct sse_handlers *handlers, void *user,
                       size_t bytes_max);
 void sse_decoder_release(struct sse_decoder *decoder);
-/* The stream begins anew, on another connection. */
+/* Starts a new stream, on another connection. */
 void sse_decoder_restart(struct sse_decoder *decoder);
 MUST_CHECK enum status sse_decoder_feed(struct sse_decoder *decoder, struct slice piece);
 

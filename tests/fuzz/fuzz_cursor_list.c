@@ -1,5 +1,5 @@
-/* Any bytes as a list of cursors. Whatever is read has a usable name and number; written down as
- * an array, and one a line, the same cursors are read again. */
+/* Any bytes as a list of cursors. Each cursor read has a valid name and number. Written as an array
+ * or one per line, the cursors are read again unchanged. */
 #include <stdlib.h>
 
 #include "base/utf8.h"

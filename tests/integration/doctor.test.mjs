@@ -58,7 +58,7 @@ test("the doctor finds no fault in a healthy folder, with and without a server",
   const idle = examine(operator.data);
   assert.equal(idle.ok, true);
   assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "limits", "disk", "store", "pages", "chains", "clock"]);
-  assert.equal(idle.found.server[0].message, "none runs on this folder");
+  assert.equal(idle.found.server[0].message, "no server runs on this folder");
   const { code, out } = run(["doctor", "--data-dir", operator.data]);
   assert.equal(code, 0);
   assert.match(out, /^ok {7}pages {8}every page of the store is sound$/m);
@@ -177,8 +177,8 @@ test("the doctor reports a disk that is nearly full, full or read-only", async (
     const { ok, found } = elsewhere(t, data, settings);
     return [ok, found.disk[0].finding, found.disk[0].message];
   };
-  assert.deepEqual(look({ MOVED_FREE_MB: "900" }), [true, "warning", `900 MB are free where ${data} is`]);
-  assert.deepEqual(look({ MOVED_FREE_MB: "100" }), [false, "wrong", `100 MB are free where ${data} is`]);
+  assert.deepEqual(look({ MOVED_FREE_MB: "900" }), [true, "warning", `900 MB are free on the disk of ${data}`]);
+  assert.deepEqual(look({ MOVED_FREE_MB: "100" }), [false, "wrong", `100 MB are free on the disk of ${data}`]);
   assert.deepEqual(look({ MOVED_READ_ONLY: "1" }), [false, "wrong", `${data} is on a read-only file system`]);
 });
 
@@ -221,7 +221,7 @@ test("the doctor reports the leftovers of a restore", async (t) => {
   writeFileSync(join(data, "khala.db.restoring"), "", { mode: 0o600 });
   const { ok, found } = examine(data);
   assert.deepEqual([ok, found.files[0].finding], [true, "warning"]);
-  assert.match(found.files[0].message, /khala\.db\.restoring was left by a restore that did not end$/);
+  assert.match(found.files[0].message, /khala\.db\.restoring was left by an interrupted restore$/);
 });
 
 test("the doctor reports a file in place of the folder", (t) => {

@@ -1,4 +1,4 @@
-/* For tests of assertions: runs a function in a child and tells whether abort() ended it. */
+/* For tests of assertions: runs a function in a child process and returns whether it aborted. */
 #ifndef DEATH_H
 #define DEATH_H
 
@@ -12,7 +12,7 @@
 static inline bool aborts(void (*act)(void *user), void *user) {
     pid_t child = fork();
     if (child == 0) {
-        /* The assertion's text and a core file would only puzzle who reads the results. */
+        /* The assertion's text and a core file would look like a failure in the results. */
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
         dup2(null, STDERR_FILENO);
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});

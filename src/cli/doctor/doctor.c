@@ -16,7 +16,7 @@ static const char *finding_name(enum finding finding) {
     return names[finding];
 }
 
-/* As a string of JSON, also where a path holds what is no UTF-8. */
+/* As a JSON string, also for a path that is not UTF-8. */
 static enum status write_text(struct buffer *out, const char *text) {
     char shown[TEXT_BYTES_MAX];
     if (utf8_valid(slice_of(text)))
@@ -88,7 +88,7 @@ int cli_doctor(int argc, char **argv) {
         return code;
     if (argc != 0)
         return cli_usage("doctor");
-    /* What the parts it asks would log, it says itself. */
+    /* The findings say what the checked modules would log. */
     log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
     if (doctor.json)
         printf("{\"checks\":[");

@@ -1,7 +1,7 @@
-/* What `khala doctor` looks at: each check says what it found and what to do about it.
+/* The checks of `khala doctor`: each reports its findings and what to do about them.
  * Main thread only. Allocates nothing that outlives a check.
- * A check cannot fail: what keeps it from looking is a finding.
- * Nothing is changed by looking. */
+ * A check cannot fail: an obstacle is a finding.
+ * No check changes anything. */
 #ifndef CLI_DOCTOR_DOCTOR_H
 #define CLI_DOCTOR_DOCTOR_H
 
@@ -10,25 +10,25 @@
 #include "cli/remote.h"
 #include "server/config.h"
 
-/* A warning is what may come to harm; what is wrong makes the answer no. */
+/* A warning may become a problem. FINDING_WRONG is a problem and makes the exit code "no". */
 enum finding { FINDING_OK, FINDING_WARNING, FINDING_WRONG };
 
 struct doctor {
     struct config config;
     struct remote_options remote;
     bool json;
-    const char *check; /* the one under way */
+    const char *check; /* the running check */
     uint64_t finding_count;
     uint64_t wrong_count;
     bool has_folder;
-    pid_t server_pid; /* who holds the store; 0: nobody */
+    pid_t server_pid; /* the process that holds the store; 0: none */
 };
 
-/* advice is NULL where there is nothing to do. */
+/* advice is NULL when there is nothing to do. */
 void doctor_say(struct doctor *doctor, enum finding finding, const char *advice, const char *format,
                 ...) __attribute__((format(printf, 4, 5)));
 
-/* doctor_settings.c: what was set, and the keys it names. */
+/* doctor_settings.c: the settings, and the keys they name. */
 void doctor_check_settings(struct doctor *doctor);
 void doctor_check_keys(struct doctor *doctor);
 /* doctor_host.c: the machine and the process. */

@@ -23,10 +23,10 @@
 #define LOCK_FILE            "khala.lock"
 #define LOCK_LOOKS           5
 #define OPEN_TO_OTHERS       0077
-/* A group may read it: a service's user that comes and goes has no other way to. */
+/* A group may read it: a service with a dynamic user needs that. */
 #define KEY_OPEN_TO_OTHERS 0037
 #define DAY_S              86400
-/* Those that renew themselves do so a month before. */
+/* Automatic renewal happens a month before the end. */
 #define CERTIFICATE_DAYS_WARNING 14
 
 /* ---- TLS ------------------------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ void doctor_check_folder(struct doctor *doctor) {
         doctor_say(doctor, FINDING_WARNING, advice, "%s is open to other users (mode %04o)", folder,
                    (unsigned)found.st_mode & 07777);
     } else {
-        doctor_say(doctor, FINDING_OK, NULL, "%s is its owner's alone", folder);
+        doctor_say(doctor, FINDING_OK, NULL, "%s is readable by its owner only", folder);
     }
 }
 
@@ -111,7 +111,7 @@ static bool ends_with(const char *name, const char *suffix) {
     return size > suffix_size && strcmp(name + size - suffix_size, suffix) == 0;
 }
 
-/* True when there is nothing to say about it. */
+/* True without a finding. */
 static bool check_file(struct doctor *doctor, const char *name) {
     char path[PATH_BYTES_MAX];
     char advice[PATH_BYTES_MAX + 128];
@@ -121,8 +121,8 @@ static bool check_file(struct doctor *doctor, const char *name) {
         return true;
     say_owner(doctor, path, &found);
     if (ends_with(name, ".restoring") && doctor->server_pid == 0) {
-        doctor_say(doctor, FINDING_WARNING, "remove it, unless a restore is under way",
-                   "%s was left by a restore that did not end", path);
+        doctor_say(doctor, FINDING_WARNING, "remove it, unless a restore is running",
+                   "%s was left by an interrupted restore", path);
         return false;
     }
     if ((found.st_mode & OPEN_TO_OTHERS) == 0)
@@ -149,7 +149,7 @@ void doctor_check_files(struct doctor *doctor) {
     }
     closedir(folder);
     if (is_well)
-        doctor_say(doctor, FINDING_OK, NULL, "%zu files, each its owner's alone", count);
+        doctor_say(doctor, FINDING_OK, NULL, "%zu files, readable by their owner only", count);
 }
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -168,8 +168,8 @@ static bool is_listed(ino_t inode) {
     return found;
 }
 
-/* Asked of the kernel, because trying the lock would keep a server from starting that moment. Its
- * list is read in pieces, and misses one when another before it goes meanwhile. */
+/* Reads the kernel's list, because trying the lock could keep a server from starting. The list is
+ * read in pieces and can miss a lock while another one is released, hence the attempts. */
 static bool is_locked(ino_t inode) {
     bool found = false;
     for (int i = 0; i < LOCK_LOOKS && !found; i++)
@@ -213,7 +213,7 @@ static void ask_server(struct doctor *doctor, const char *url) {
     }
     if (status != STATUS_OK)
         doctor_say(doctor, FINDING_WRONG,
-                   "give its address with --url; look at its log; it may be another verb at work",
+                   "give its address with --url, or check its log; another verb may hold the store",
                    "process %ld has the store, and %s does not answer: %s",
                    (long)doctor->server_pid, url,
                    client ? http_client_error(client) : status_message(status));
@@ -232,14 +232,14 @@ void doctor_check_server(struct doctor *doctor) {
     char bound[REMOTE_URL_BYTES_MAX];
     doctor->server_pid = doctor->has_folder ? holder_of(doctor->config.data_dir) : 0;
     if (doctor->server_pid == 0)
-        doctor_say(doctor, FINDING_OK, NULL, "none runs on this folder");
+        doctor_say(doctor, FINDING_OK, NULL, "no server runs on this folder");
     else
         ask_server(doctor, remote_url(&doctor->remote, bound));
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* Of the server, where one runs; else what one started from here could have. */
+/* The limit of the running server, or else of a server started from here. */
 static uint64_t descriptors_of(pid_t pid) {
     char path[64];
     char line[256];
@@ -294,8 +294,8 @@ void doctor_check_disk(struct doctor *doctor) {
     if (!doctor->has_folder)
         return;
     if (statvfs(folder, &disk) != 0) {
-        doctor_say(doctor, FINDING_WARNING, "look with 'df' how much room is left",
-                   "how much is free where %s is cannot be read: %s", folder, strerror(errno));
+        doctor_say(doctor, FINDING_WARNING, "check the free space with 'df'",
+                   "the free space on the disk of %s cannot be read: %s", folder, strerror(errno));
         return;
     }
     uint64_t free_mb = (uint64_t)disk.f_bavail * disk.f_frsize / MEGABYTE;
@@ -304,10 +304,11 @@ void doctor_check_disk(struct doctor *doctor) {
         doctor_say(doctor, FINDING_WRONG, "mount it for writing",
                    "%s is on a read-only file system", folder);
     else if (is_full || free_mb < DISK_FREE_WARNING_MB)
-        doctor_say(doctor, is_full ? FINDING_WRONG : FINDING_WARNING,
-                   "make room, or shorten what is kept; appends answer 503 when none is left",
-                   "%llu MB are free where %s is", (unsigned long long)free_mb, folder);
+        doctor_say(
+            doctor, is_full ? FINDING_WRONG : FINDING_WARNING,
+            "free disk space or shorten the retention; appends get 503 when the disk is full",
+            "%llu MB are free on the disk of %s", (unsigned long long)free_mb, folder);
     else
-        doctor_say(doctor, FINDING_OK, NULL, "%llu MB are free where %s is",
+        doctor_say(doctor, FINDING_OK, NULL, "%llu MB are free on the disk of %s",
                    (unsigned long long)free_mb, folder);
 }

@@ -21,7 +21,7 @@ void doctor_check_settings(struct doctor *doctor) {
                    "RUNTIME_KHALA_POLL_DEFAULT_LIMIT is above RUNTIME_KHALA_POLL_MAX_LIMIT, which "
                    "caps it");
     if (doctor->finding_count == before)
-        doctor_say(doctor, FINDING_OK, NULL, "every value is one its key takes");
+        doctor_say(doctor, FINDING_OK, NULL, "every value is valid");
 }
 
 static void check_set(struct doctor *doctor, struct key_set *set) {

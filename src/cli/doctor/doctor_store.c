@@ -12,7 +12,7 @@
 #define CLOCK_MS_LEAST UINT64_C(1704067200000)
 
 #define RESTORE_ADVICE                                                                             \
-    "stop the server, put a copy of the whole folder away, then 'khala restore' the last backup"
+    "stop the server, copy the whole folder elsewhere, then 'khala restore' the last backup"
 
 static void check_pages(struct doctor *doctor, struct store_session *session) {
     struct store_message message = {""};

@@ -225,7 +225,7 @@ static int ask_server(const struct request *request, const struct config *config
 
 static int run(const struct request *request, const struct config *config) {
     struct cli_store opened;
-    /* Whoever names a server does not mean the folder that happens to be here. */
+    /* With --url the verb works on that server, never on the local data folder. */
     if (request->remote.url && request->verify)
         return cli_fail(EXIT_CODE_USAGE, "--verify reads the store itself: name it with "
                                          "--data-dir, not a server with --url");

@@ -142,7 +142,7 @@ int cli_retention(int argc, char **argv) {
         return code;
     if (argc != 1 || strcmp(argv[0], "run-once") != 0)
         return cli_usage("retention");
-    /* Whoever names a server does not mean the folder that happens to be here. */
+    /* With --url the verb works on that server, never on the local data folder. */
     if (request.remote.url)
         return ask_server(&request, &config, NULL);
     code = cli_store_open(&config, STORE_WRITE, &opened);

@@ -73,7 +73,7 @@ static void print_welcome(const struct server *server) {
         printf("Operator routes and /metrics are on %s\n", operator_url);
         examples.operator_url = operator_url;
     }
-    /* Whoever issued the certificate need not be known to this machine. */
+    /* This machine may not know the certificate's authority. */
     buffer_init(&trust, COMMAND_BYTES_MAX);
     if (whole && write_quoted(&trust, " --cacert ", whole, "") == STATUS_OK)
         examples.trust = trust.data;

@@ -249,11 +249,11 @@ static enum status on_body(void *user, unsigned http_status, struct slice piece)
     tail->is_connected = tail->was_connected = true;
     tail->failures = 0;
     enum status status = sse_decoder_feed(&tail->decoder, piece);
-    /* Whoever reads along sees each event when it comes. */
+    /* A reader of the output sees each event as soon as it arrives. */
     return fflush(stdout) == 0 ? status : STATUS_SYSTEM_ERROR;
 }
 
-/* ---- coming back -------------------------------------------------------------------------- */
+/* ---- reconnecting ------------------------------------------------------------------------- */
 
 static enum status write_resume(struct tail *tail) {
     const char *position = tail->position.data;

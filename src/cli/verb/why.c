@@ -140,7 +140,7 @@ static int print_decisions(struct slice answer, bool json) {
     if (json)
         printf("%.*s", (int)answer.size, answer.data);
     if (count == 0 && !json)
-        return cli_fail(EXIT_CODE_NO, "no such decision is remembered");
+        return cli_fail(EXIT_CODE_NO, "no such decision is recorded");
     return count > 0 ? EXIT_CODE_DONE : EXIT_CODE_NO;
 }
 

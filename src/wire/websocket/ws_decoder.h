@@ -1,9 +1,9 @@
-/* WebSocket frames a server receives (RFC 6455, RFC 7692), over wslay: bytes in any cut in, the
- * same whole messages out. Decoders of one thread share a struct ws_shared, which must not move.
- * Between messages a decoder holds no heap; in a frame, a wslay context; in a message, at most
- * twice what has arrived. STATUS_WS_PROTOCOL_ERROR, STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG
- * or what a handler answered, as soon as the bytes say so. A failed decoder stays failed; a closed
- * one delivers no more. */
+/* WebSocket frames a server receives (RFC 6455, RFC 7692), over wslay: takes bytes in
+ * pieces of any size and returns complete messages. Decoders of one thread share a struct
+ * ws_shared, which must not move. Between messages a decoder holds no heap; in a frame, a wslay
+ * context; in a message, at most twice what has arrived. STATUS_WS_PROTOCOL_ERROR,
+ * STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG or the error of a handler, as early as the bytes
+ * allow. A failed decoder stays failed; a closed one delivers no more. */
 #ifndef WIRE_WEBSOCKET_WS_DECODER_H
 #define WIRE_WEBSOCKET_WS_DECODER_H
 
@@ -16,7 +16,7 @@
 
 struct wslay_frame_context;
 
-/* What the decoders of one thread take turns with: zeroed is empty, filled on first use. */
+/* State that the decoders of one thread share: starts zeroed, filled on first use. */
 struct ws_shared {
     struct slice input;
     const struct ws_decoder *feeding;

@@ -2,7 +2,7 @@
  * A deflater or inflater belongs to one thread, which keeps it for all its connections.
  * Each holds zlib's memory (about 256 KiB and 40 KiB), a deflater from init, an inflater from
  * its first message, until release. A full buffer answers STATUS_PAYLOAD_TOO_LARGE, data that
- * is no deflate message STATUS_WS_PROTOCOL_ERROR. No message leaves a trace for the next. */
+ * is no deflate message STATUS_WS_PROTOCOL_ERROR. No message depends on an earlier one. */
 #ifndef WIRE_WEBSOCKET_WS_DEFLATE_H
 #define WIRE_WEBSOCKET_WS_DEFLATE_H
 

@@ -1,6 +1,6 @@
 /* WebSocket frames a server sends (RFC 6455 section 5): single frames, never masked.
  * Any thread; pure functions. Output goes into the caller's memory or buffer, nothing is kept.
- * A buffer that is full answers its own status and is left as it was; nothing else fails.
+ * A full buffer returns its own status and is left unchanged; nothing else fails.
  * A header depends on opcode, compression and size only, so one payload serves many sockets. */
 #ifndef WIRE_WEBSOCKET_WS_FRAME_H
 #define WIRE_WEBSOCKET_WS_FRAME_H
@@ -10,7 +10,7 @@
 #define WS_HEADER_BYTES_MAX       10
 #define WS_CONTROL_BYTES_MAX      125
 #define WS_CLOSE_REASON_BYTES_MAX 123
-/* What a close frame without a code counts as; never on the wire. */
+/* Stands for a close frame without a code; never on the wire. */
 #define WS_CLOSE_CODE_ABSENT 1005
 
 enum ws_opcode {
@@ -28,7 +28,7 @@ size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcod
                        uint64_t payload_bytes);
 MUST_CHECK enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode, bool compressed,
                                       struct slice payload);
-/* Makes a frame of what stands in out from begin on, in its place. */
+/* Turns the bytes of out from begin on into a frame, in place. */
 MUST_CHECK enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode);
 /* The reason is UTF-8 and cut to what fits, between characters. WS_CLOSE_CODE_ABSENT writes a
  * close frame without code and reason, the answer to one of that kind. */

@@ -124,7 +124,7 @@ static void labels_are_called_what_their_enums_are(void **state) {
     assert_string_equal(requests->values[1][label_http_status(299)], "other");
 }
 
-/* Whatever a status is answered with over HTTP has a label of its own. */
+/* Every HTTP status that a status maps to has a label of its own. */
 static void every_http_status_of_the_table_is_known(void **state) {
     (void)state;
     unsigned other = label_http_status(0);
