@@ -460,7 +460,7 @@ int cli_main(int argc, char **argv) {
     const struct cli_command *command = command_find(name);
     if (!command)
         return unknown_verb(name);
-    /* A file that may not grow is a full disk like any other, and has an answer. */
+    /* A file size limit is reported like a full disk, instead of ending the process. */
     signal(SIGXFSZ, SIG_IGN);
     running = command;
     int code = asks_for_help(argc, argv) ? cli_help(1, (char *[]){(char *)command->name, NULL})

@@ -9,11 +9,11 @@
 
 struct migration {
     struct cursor_list list;
-    struct buffer stream; /* what the cursor became */
+    struct buffer stream; /* the stream cursor */
     struct buffer line;
     size_t number;
     bool json;
-    bool is_no; /* one is refused or stale */
+    bool is_no; /* a cursor is refused or stale */
 };
 
 static enum status print_plan(struct migration *migration, const struct topic_cursor *cursor,
@@ -56,7 +56,7 @@ static enum status migrate(struct migration *migration, struct cursor_list_item 
 static void migrate_text(struct migration *migration, struct slice text) {
     static const struct json_limits limits = {CURSOR_FILE_BYTES_MAX, JSON_DEPTH_MAX};
     struct cursor_list_item item;
-    /* What is not one JSON text may be one a line. */
+    /* A file that is not one JSON text may have one cursor per line. */
     if (cursor_list_begin(&migration->list, text, &limits) != STATUS_OK)
         cursor_list_begin_lines(&migration->list, text, &limits);
     while (cursor_list_next(&migration->list, &item)) {

@@ -11,7 +11,7 @@
 #define TARGET_BYTES_MAX 1024
 #define SECONDS_A_MINUTE 60
 
-/* For the examples' topic and nothing else, so that whoever finds it in a log has found little. */
+/* A token for the examples' topic only, so that a copy in a log gives away little. */
 static enum status mint_token(const struct server *server, uint64_t ttl_s, struct buffer *answer) {
     char request[96];
     struct uuid7_generator ids;
@@ -27,7 +27,7 @@ static enum status mint_token(const struct server *server, uint64_t ttl_s, struc
     return mint(&server->http.gate, (struct slice){request, (size_t)size}, &moment, answer, &why);
 }
 
-/* What a client that the compatibility gate welcomes would say. */
+/* The versions of a client that the compatibility gate accepts. */
 static enum status write_query(const struct server *server, struct buffer *target) {
     const struct config *config = &server->config;
     if (!config->compatibility_enforced)

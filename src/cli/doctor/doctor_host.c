@@ -16,7 +16,7 @@
 #include "server/limits_report.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
-/* The write-ahead log may grow to 64 MB before it is cut; less room than twice that is none. */
+/* The write-ahead log may grow to 64 MB before it is truncated; twice that must be free. */
 #define DISK_FREE_WRONG_MB   128
 #define DISK_FREE_WARNING_MB 1024
 #define PATH_BYTES_MAX       1024

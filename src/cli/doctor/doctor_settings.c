@@ -37,7 +37,7 @@ static void check_set(struct doctor *doctor, struct key_set *set) {
     doctor_say(doctor, FINDING_OK, NULL, "%zu that tokens are checked with", set->count);
 }
 
-/* Those of the folder are read where they are, and not made: looking changes nothing. */
+/* Keys of the folder are read but never created: doctor changes nothing. */
 void doctor_check_keys(struct doctor *doctor) {
     const struct config *config = &doctor->config;
     const struct keys_options options = {config->jwks_file, config->token_signing_key,

@@ -11,7 +11,7 @@
 #define TEXT_BYTES_MAX  (1u << 20)
 #define ANSWER_MAX      (8u << 20)
 #define BLOCK_BYTES_MAX (1u << 20)
-/* The server gives up on a body that stalls; an empty line now and then says that we are here. */
+/* The server times out a body that stalls; an empty line now and then prevents that. */
 #define IDLE_MS_MAX 3000
 
 struct append_options {
@@ -127,7 +127,7 @@ static int create_run(struct remote *remote, const struct append_options *option
     buffer_release(&body);
     if (code != EXIT_CODE_DONE)
         return code;
-    /* A run that is there, with whatever it was created with, is what was asked for. */
+    /* An existing run is a success, also when it was created with other values. */
     if (http_status >= 300 && http_status != 409)
         return remote_refused(remote, http_status);
     return EXIT_CODE_DONE;

@@ -28,7 +28,7 @@ static int check_certificate(const struct config *config) {
     return EXIT_CODE_DONE;
 }
 
-/* Those of the data folder are the server's to make. */
+/* The server creates the keys of the data folder itself. */
 static int check_keys(const struct config *config) {
     const struct keys_options options = {config->jwks_file, config->token_signing_key,
                                          config->data_dir};
@@ -77,7 +77,7 @@ int cli_config(int argc, char **argv) {
     if (argc != 0)
         return cli_usage("config");
     if (markdown) {
-        /* The page shows defaults, whatever this machine's environment says. */
+        /* The page shows defaults, independent of this machine's environment. */
         if (config_load(&config, environment_none, NULL, 0, &error) != STATUS_OK)
             return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
         config_print_markdown(stdout);

@@ -14,7 +14,7 @@ struct export_options {
     bool json;
 };
 
-/* Only what was given, so that the server's word on what is wrong is the one people see. */
+/* Only the given options, so that the server reports errors in them. */
 static enum status export_target(struct buffer *target, const struct export_options *options) {
     const struct {
         const char *name;

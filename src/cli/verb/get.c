@@ -18,7 +18,7 @@ struct get_options {
     bool json;
 };
 
-/* What can be asked for: the words, how many ids follow, and where it is. */
+/* The resources: the words that name one, the number of ids that follow, and its path. */
 struct subject {
     const char *words[2];
     int id_count;

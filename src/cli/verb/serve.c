@@ -13,7 +13,7 @@
 #define COMMAND_BYTES_MAX 32768
 #define URL_BYTES_MAX     300
 
-/* BEFORE'PATH'AFTER, as a shell reads it, whatever the path holds. */
+/* BEFORE'PATH'AFTER, quoted for a shell. */
 static enum status write_quoted(struct buffer *out, const char *before, const char *path,
                                 const char *after) {
     enum status status = buffer_printf(out, "%s'", before);
@@ -23,13 +23,13 @@ static enum status write_quoted(struct buffer *out, const char *before, const ch
     return status == STATUS_OK ? buffer_printf(out, "'%s%c", after, '\0') : status;
 }
 
-/* The key's file by its whole name: what is shown here is pasted in another folder's shell. */
+/* The absolute path of the key's file: the commands may be pasted in another folder. */
 static void print_key_file(const struct operator_key *key, struct examples *examples) {
     char *whole = realpath(key->path, NULL);
     const char *path = whole ? whole : key->path;
     struct buffer command;
     buffer_init(&command, COMMAND_BYTES_MAX);
-    /* Shown once, and to a person only: output that is kept somewhere must not hold it. */
+    /* Shown once, and on a terminal only: stored output must not contain it. */
     if (key->source == OPERATOR_KEY_GENERATED && isatty(1))
         printf("The operator key is %s, kept in %s\n", key->text, path);
     else
@@ -80,7 +80,7 @@ static void print_welcome(const struct server *server) {
     print_key(&server->http.operator_key, &examples);
     buffer_release(&trust);
     free(whole);
-    /* A server whose greeting nobody reads is a server all the same. */
+    /* The server also runs when its output is closed. */
     if (fflush(stdout) != 0)
         __fpurge(stdout);
     clearerr(stdout);

@@ -18,7 +18,7 @@ struct printing {
     struct remote *remote;
     bool passes;
     enum print_state state;
-    struct buffer text; /* what is not printed yet */
+    struct buffer text; /* bytes not yet printed */
     struct json_scan scan;
 };
 

@@ -23,9 +23,9 @@
 #define BACKOFF_DOUBLINGS  6
 
 enum tail_start {
-    TAIL_HEAD,   /* with what comes */
-    TAIL_OLDEST, /* with what can still be replayed */
-    TAIL_RESUME, /* behind the position */
+    TAIL_HEAD,   /* with new events */
+    TAIL_OLDEST, /* with the oldest event that can be replayed */
+    TAIL_RESUME, /* after the position */
 };
 
 struct tail {
@@ -39,13 +39,13 @@ struct tail {
     struct buffer target;
     int stop_fd; /* can be read when a signal came */
     uint64_t retry_ms;
-    unsigned failures;  /* one after the other */
-    bool is_expired;    /* the token is over, and nothing else is wrong */
+    unsigned failures;  /* consecutive */
+    bool is_expired;    /* the token expired; there was no other error */
     bool is_connected;  /* an answer of 200 has begun */
     bool was_connected; /* ever */
 };
 
-/* Where the handler says that it is over; the only thing it may touch. */
+/* The signal handler writes to it; it may touch nothing else. */
 static int stop_pipe[2] = {-1, -1};
 
 static void on_signal(int number) {
@@ -62,7 +62,7 @@ static bool signals_watch(void) {
            sigaction(SIGTERM, &action, NULL) == 0;
 }
 
-/* Waits, unless it is over: false then. */
+/* Sleeps; false when a signal ended it. */
 static bool pause_ms(const struct tail *tail, uint64_t delay_ms) {
     struct pollfd wait = {tail->stop_fd, POLLIN, 0};
     return poll(&wait, 1, (int)delay_ms) == 0;
@@ -139,7 +139,7 @@ static bool position_seq(struct slice position, uint64_t *seq) {
     return cli_number(text, seq);
 }
 
-/* What was printed before: a server may send it again, and nobody should read it twice. */
+/* Events printed before: a server may send them again, and they must not be printed twice. */
 static bool is_old(const struct tail *tail, struct slice id) {
     uint64_t had, given;
     if (tail->start != TAIL_RESUME)
@@ -174,7 +174,7 @@ static enum status take_bootstrap(struct tail *tail, struct json_value body) {
     return position_set(tail, (struct slice){text, (size_t)size});
 }
 
-/* Until the bootstrap that follows has said where, it begins anew. */
+/* The position is unknown until the bootstrap that follows. */
 static void take_stale(struct tail *tail, struct json_value body) {
     struct json_field field = {.name = SLICE("reason_codes")};
     struct slice reasons = {"[]", 2};
@@ -198,14 +198,14 @@ static enum status take_snapshot(struct tail *tail, const struct sse_message *me
     return STATUS_OK;
 }
 
-/* Said of the connection, not of an event. */
+/* About the connection, not about an event. */
 static void take_notice(struct tail *tail, const struct sse_message *message,
                         struct json_value body) {
     struct json_field code = {.name = SLICE("code")};
     if (json_read_members(body, &code, 1) == STATUS_OK && code.present &&
         json_string_is(code.value, slice_of(status_code(STATUS_TOKEN_EXPIRED))))
         tail->is_expired = true;
-    /* It has another before anybody needs to know. */
+    /* The next connection has a new token; that needs no message. */
     if (tail->is_expired || slice_equal(message->event, SLICE("reauth_required")))
         return;
     fprintf(stderr, "khala: %.*s: %.*s\n", (int)message->event.size, message->event.data,
@@ -305,12 +305,12 @@ static uint64_t backoff_ms(const struct tail *tail) {
     return delay_ms + chance % (tail->retry_ms / 2 + 1);
 }
 
-/* Whether it is worth coming back after that answer. */
+/* Whether to reconnect after that answer. */
 static bool may_retry(unsigned http_status) {
     return http_status >= 500 || http_status == 429 || http_status == 408;
 }
 
-/* One connection to its end. Answers an exit code when it is over, else -1. */
+/* One connection to its end. Returns an exit code at the end, else -1. */
 static int follow_once(struct tail *tail) {
     struct http_client_request request = {.method = "GET",
                                           .target = tail->target.data,

@@ -123,7 +123,7 @@ static const char *environment(const char *name) {
     return getenv(name);
 }
 
-/* The keys that a server with these settings has; a folder without a key gets none made. */
+/* The keys that a server with these settings has; it creates no key. */
 static int gate_of_settings(const char *data_dir, struct config *config, struct gate *gate) {
     const struct config_flag flag = {"--data-dir", data_dir};
     struct config_error error;
@@ -188,7 +188,7 @@ static int mint_token(const struct mint_options *options) {
     return code;
 }
 
-/* What only the other of the two takes would be ignored without a word. */
+/* Rejects options of the other form, which would be ignored silently. */
 static bool has_mints_own(const struct mint_options *options) {
     return options->user || options->guest || options->org || options->scopes || options->topics ||
            options->streams || options->ttl || options->offline;
@@ -242,7 +242,7 @@ static void print_inspected(struct slice header, struct slice claims, const char
                (int)claims.size, claims.data, verdict);
 }
 
-/* What the server would say to it, by the keys of these settings. */
+/* Whether the server would accept the token, by the keys of these settings. */
 static int check_token(struct slice token, const char *data_dir, enum status *verdict) {
     static struct config config;
     static struct gate gate;

@@ -52,7 +52,7 @@ static void print_time(uint64_t at_ms) {
     printf("%s.%03uZ", text, (unsigned)(at_ms % 1000));
 }
 
-/* As the log shows it: who was denied chose the text, and a terminal would do what it says. */
+/* Escaped as in the log: the denied client chose the text, and it may hold terminal commands. */
 static void print_value(struct json_value value) {
     struct buffer memory;
     buffer_init(&memory, TEXT_BYTES_MAX);
@@ -77,14 +77,14 @@ static void print_named(const char *name, struct json_value value) {
     print_value(value);
 }
 
-/* The server's own words. */
+/* The server's message, unchanged. */
 static void print_sentence(struct json_value value) {
     struct slice text;
     if (json_string_slice(value, &text) && text.size > 0)
         printf("  %.*s", (int)text.size, text.data);
 }
 
-/* One line a decision: when, what, whose, the code's own words and what to do about it. */
+/* One line per decision: time, decision, principal, the code's message and its advice. */
 static bool print_decision(struct json_value decision) {
     enum { AT, DECISION, CODE, MESSAGE, ADVICE, REASON, CLOSE, TOPIC, WHO, PEER, NAME, DIALECT };
     struct json_field fields[] = {

@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-static void time_stands_still_between_ticks(void **state) {
+static void time_does_not_change_between_ticks(void **state) {
     (void)state;
     struct clock_manual manual = {{1700000000123, 5 * CLOCK_NS_PER_MS + 999999}};
     struct clock clock;
@@ -74,7 +74,7 @@ static void the_system_clock_agrees_with_the_system(void **state) {
     }
 }
 
-static void a_moved_clock_is_ahead_by_what_it_was_moved(void **state) {
+static void a_moved_clock_is_ahead_by_the_offset(void **state) {
     (void)state;
     struct clock plain, moved;
     clock_init(&plain);
@@ -88,11 +88,11 @@ static void a_moved_clock_is_ahead_by_what_it_was_moved(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_stands_still_between_ticks),
+        cmocka_unit_test(time_does_not_change_between_ticks),
         cmocka_unit_test(only_a_tick_reads),
         cmocka_unit_test(wall_time_may_step_monotonic_time_may_not),
         cmocka_unit_test(the_system_clock_agrees_with_the_system),
-        cmocka_unit_test(a_moved_clock_is_ahead_by_what_it_was_moved),
+        cmocka_unit_test(a_moved_clock_is_ahead_by_the_offset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void refuses_everything_else_and_keeps_the_number(void **state) {
     assert_false(decimal_parse_u64((struct slice){"1\0", 2}, &number));
 }
 
-static void what_is_printed_is_read_back(void **state) {
+static void a_printed_number_is_read_back(void **state) {
     (void)state;
     uint64_t seed = 11;
     for (int round = 0; round < 200000; round++) {
@@ -68,7 +68,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_canonical_numbers),
         cmocka_unit_test(refuses_everything_else_and_keeps_the_number),
-        cmocka_unit_test(what_is_printed_is_read_back),
+        cmocka_unit_test(a_printed_number_is_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,7 +292,7 @@ static void a_full_pipe_loses_lines_and_tells(void **state) {
 }
 
 /* SIGPIPE has its default here: a write would end the program. */
-static void a_gone_reader_kills_nobody(void **state) {
+static void a_closed_reader_does_not_end_the_process(void **state) {
     (void)state;
     log_configure(LOG_INFO, LOG_TEXT, output.ends[1]);
     close(output.ends[0]);
@@ -376,7 +376,7 @@ int main(void) {
         piped(lower_levels_are_silent),
         piped(errno_is_kept),
         piped(a_full_pipe_loses_lines_and_tells),
-        piped(a_gone_reader_kills_nobody),
+        piped(a_closed_reader_does_not_end_the_process),
         piped(a_torn_line_swallows_no_other),
         piped(lines_of_threads_never_mix),
     };

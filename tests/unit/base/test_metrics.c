@@ -72,7 +72,7 @@ static void a_gauge_may_be_taken_from_on_another_thread(void **state) {
         metrics_get(METRIC_SYNC_SOCKET_CONNECTIONS, METRIC_LABELS(LABEL_DIALECT_PHOENIX)), 2);
 }
 
-static void what_is_set_is_the_last_value(void **state) {
+static void a_set_gauge_has_the_last_value(void **state) {
     (void)state;
     metrics_set(METRIC_STORE_QUEUE_BYTES, METRIC_PLAIN, 9);
     metrics_set(METRIC_STORE_QUEUE_BYTES, METRIC_PLAIN, 4);
@@ -152,7 +152,7 @@ int main(void) {
         cmocka_unit_test(each_series_counts_for_itself),
         cmocka_unit_test(threads_add_up_also_after_they_end),
         cmocka_unit_test(a_gauge_may_be_taken_from_on_another_thread),
-        cmocka_unit_test(what_is_set_is_the_last_value),
+        cmocka_unit_test(a_set_gauge_has_the_last_value),
         cmocka_unit_test(a_bound_is_the_last_value_of_its_bucket),
         cmocka_unit_test(labels_are_called_what_their_enums_are),
         cmocka_unit_test(every_http_status_of_the_table_is_known),

@@ -13,7 +13,7 @@ static const char *meant(const char *written) {
     return nearest.name;
 }
 
-static void a_slip_is_understood(void **state) {
+static void a_misspelled_name_is_found(void **state) {
     (void)state;
     assert_string_equal(meant("serv"), "serve");
     assert_string_equal(meant("retsore"), "restore");
@@ -43,7 +43,7 @@ static void the_nearest_wins_and_the_first_of_equals(void **state) {
     assert_int_equal(nearest.distance, 1);
 }
 
-static void something_else_is_nothing(void **state) {
+static void an_unrelated_name_suggests_none(void **state) {
     (void)state;
     assert_null(meant("frobnicate"));
     assert_null(meant("x"));
@@ -67,10 +67,10 @@ static void a_long_name_is_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slip_is_understood),
+        cmocka_unit_test(a_misspelled_name_is_found),
         cmocka_unit_test(words_may_stand_in_another_order),
         cmocka_unit_test(the_nearest_wins_and_the_first_of_equals),
-        cmocka_unit_test(something_else_is_nothing),
+        cmocka_unit_test(an_unrelated_name_suggests_none),
         cmocka_unit_test(a_long_name_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static void slow_drift_is_never_a_step(void **state) {
     assert_int_equal(guard.judged_ms, begun_ms + (uint64_t)1000 * 65000);
 }
 
-static void a_step_forward_is_held_and_then_believed(void **state) {
+static void a_step_forward_is_held_and_then_accepted(void **state) {
     (void)state;
     (void)pass(1000, 0);
     uint64_t before_ms = at.wall_ms;
@@ -57,7 +57,7 @@ static void a_step_forward_is_held_and_then_believed(void **state) {
     assert_int_equal(pass(60000, 0).event, STEP_NONE);
 }
 
-static void a_step_forward_that_is_taken_back_was_none(void **state) {
+static void a_step_forward_that_is_reverted_is_ignored(void **state) {
     (void)state;
     (void)pass(1000, 0);
     assert_int_equal(pass(1000, (int64_t)HOUR_MS).event, STEP_FORWARD);
@@ -93,8 +93,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_steady_clock_is_followed, setup),
         cmocka_unit_test_setup(slow_drift_is_never_a_step, setup),
-        cmocka_unit_test_setup(a_step_forward_is_held_and_then_believed, setup),
-        cmocka_unit_test_setup(a_step_forward_that_is_taken_back_was_none, setup),
+        cmocka_unit_test_setup(a_step_forward_is_held_and_then_accepted, setup),
+        cmocka_unit_test_setup(a_step_forward_that_is_reverted_is_ignored, setup),
         cmocka_unit_test_setup(a_step_back_is_followed_at_once, setup),
         cmocka_unit_test_setup(a_step_back_during_a_hold_is_followed_too, setup),
     };

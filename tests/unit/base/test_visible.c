@@ -24,7 +24,7 @@ static void text_stays_text(void **state) {
     assert_string_equal(shown(slice_of(plain), VISIBLE_JSON), plain);
 }
 
-static void what_a_line_or_a_terminal_would_obey_is_escaped(void **state) {
+static void line_ends_and_terminal_commands_are_escaped(void **state) {
     (void)state;
     static const struct {
         const char *given;
@@ -49,7 +49,7 @@ static void what_a_line_or_a_terminal_would_obey_is_escaped(void **state) {
     }
 }
 
-static void a_word_is_what_cannot_be_taken_for_two(void **state) {
+static void a_word_cannot_be_read_as_two(void **state) {
     (void)state;
     assert_true(visible_is_word(SLICE("run:a:events")));
     static const char *const others[] = {"", "a b", "a=b", "a\"b", "a\\b", "a\n", "\xc3\xa4"};
@@ -60,8 +60,8 @@ static void a_word_is_what_cannot_be_taken_for_two(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_stays_text),
-        cmocka_unit_test(what_a_line_or_a_terminal_would_obey_is_escaped),
-        cmocka_unit_test(a_word_is_what_cannot_be_taken_for_two),
+        cmocka_unit_test(line_ends_and_terminal_commands_are_escaped),
+        cmocka_unit_test(a_word_cannot_be_read_as_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

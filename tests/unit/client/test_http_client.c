@@ -122,7 +122,7 @@ static void fails(const char *text, const char *reason) {
     canned_stop(&canned);
 }
 
-static void what_is_no_whole_answer_is_said(void **state) {
+static void an_incomplete_answer_is_reported(void **state) {
     (void)state;
     fails("", "closed the connection");
     fails("HTTP/1.1 200 OK\r\nContent-Le", "broke off");
@@ -232,7 +232,7 @@ static void a_url_is_a_host_and_maybe_a_port(void **state) {
             fail_msg("'%s' is taken", bad[i]);
 }
 
-static void nobody_there_is_said(void **state) {
+static void an_unreachable_server_is_reported(void **state) {
     (void)state;
     struct http_client *client;
     unsigned http_status;
@@ -250,12 +250,12 @@ static void nobody_there_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_may_end_in_any_way_http_knows),
-        cmocka_unit_test(what_is_no_whole_answer_is_said),
+        cmocka_unit_test(an_incomplete_answer_is_reported),
         cmocka_unit_test(a_request_carries_its_key_and_its_body),
         cmocka_unit_test(a_body_in_pieces_is_chunked),
         cmocka_unit_test(an_answer_that_comes_before_the_body_is_sent_is_read),
         cmocka_unit_test(a_url_is_a_host_and_maybe_a_port),
-        cmocka_unit_test(nobody_there_is_said),
+        cmocka_unit_test(an_unreachable_server_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static void a_plain_field_stays_as_it_is(void **state) {
     assert_field("h\xc3\xa9llo", "h\xc3\xa9llo");
 }
 
-static void what_would_end_a_field_or_a_line_is_quoted(void **state) {
+static void separators_inside_a_field_are_quoted(void **state) {
     (void)state;
     assert_field("a,b", "\"a,b\"");
     assert_field("a\nb", "\"a\nb\"");
@@ -71,7 +71,7 @@ static void without_room_nothing_is_written(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_field_stays_as_it_is),
-        cmocka_unit_test(what_would_end_a_field_or_a_line_is_quoted),
+        cmocka_unit_test(separators_inside_a_field_are_quoted),
         cmocka_unit_test(quotes_are_doubled),
         cmocka_unit_test(blanks_at_the_ends_are_kept_by_quotes),
         cmocka_unit_test(formulas_are_left_exact),

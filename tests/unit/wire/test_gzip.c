@@ -18,7 +18,7 @@ static void unpack(struct slice packed, struct buffer *out) {
     inflateEnd(&stream);
 }
 
-static void what_was_written_in_pieces_unpacks_to_the_same(void **state) {
+static void pieces_unpack_to_the_written_bytes(void **state) {
     (void)state;
     static char text[1u << 20];
     uint64_t seed = 7;
@@ -66,7 +66,7 @@ static void a_file_may_be_empty_or_one_piece(void **state) {
     }
 }
 
-static void a_buffer_without_room_is_said(void **state) {
+static void a_full_buffer_is_reported(void **state) {
     (void)state;
     struct gzip gzip;
     struct buffer packed;
@@ -79,9 +79,9 @@ static void a_buffer_without_room_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_in_pieces_unpacks_to_the_same),
+        cmocka_unit_test(pieces_unpack_to_the_written_bytes),
         cmocka_unit_test(a_file_may_be_empty_or_one_piece),
-        cmocka_unit_test(a_buffer_without_room_is_said),
+        cmocka_unit_test(a_full_buffer_is_reported),
     };
     return cmocka_run_group_tests_name("wire/gzip", tests, NULL, NULL);
 }

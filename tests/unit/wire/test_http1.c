@@ -265,7 +265,7 @@ static enum status flood(struct http1_parser *parser, const char *start, const c
     return status;
 }
 
-static void what_never_ends_fails_at_its_limit(void **state) {
+static void endless_input_fails_at_its_limit(void **state) {
     (void)state;
     static const struct http1_limits small = {100, 300, 5};
     static const struct {
@@ -356,7 +356,7 @@ int main(void) {
         cmocka_unit_test(three_pipelined_requests_come_one_at_a_time),
         cmocka_unit_test(a_failure_ends_the_stream),
         cmocka_unit_test(a_body_comes_only_where_it_is_allowed),
-        cmocka_unit_test(what_never_ends_fails_at_its_limit),
+        cmocka_unit_test(endless_input_fails_at_its_limit),
         cmocka_unit_test(limits_hold_exactly),
         cmocka_unit_test(an_idle_parser_is_small_and_holds_nothing),
     };

@@ -76,7 +76,7 @@ static void a_tag_that_is_listed_matches(void **state) {
     assert_true(matches("\"\"", "\"\""));
 }
 
-static void what_is_not_listed_or_not_a_list_does_not(void **state) {
+static void an_absent_tag_or_a_bad_list_does_not_match(void **state) {
     (void)state;
     assert_false(matches("", "\"a\""));
     assert_false(matches("a", "\"a\""));
@@ -94,7 +94,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gzip_is_taken_when_named_and_wanted),
         cmocka_unit_test(a_tag_that_is_listed_matches),
-        cmocka_unit_test(what_is_not_listed_or_not_a_list_does_not),
+        cmocka_unit_test(an_absent_tag_or_a_bad_list_does_not_match),
     };
     return cmocka_run_group_tests_name("wire/http1_negotiate", tests, NULL, NULL);
 }

@@ -129,7 +129,7 @@ static const struct slice not_json[] = {
     SLICE("\xff"),
 };
 
-static void refuses_what_is_not_json(void **state) {
+static void refuses_invalid_json(void **state) {
     (void)state;
     for (size_t i = 0; i < COUNT(not_json); i++)
         assert_int_equal(parse(not_json[i]), STATUS_INVALID_JSON);
@@ -438,7 +438,7 @@ static void writes_strings_with_the_fewest_escapes(void **state) {
     }
 }
 
-static void what_is_written_decodes_to_itself(void **state) {
+static void a_written_string_decodes_to_itself(void **state) {
     (void)state;
     uint64_t seed = 11;
     struct buffer out, back;
@@ -539,7 +539,7 @@ static void a_value_ends_where_the_next_thing_begins(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accepts_every_form_of_value),
-        cmocka_unit_test(refuses_what_is_not_json),
+        cmocka_unit_test(refuses_invalid_json),
         cmocka_unit_test(refuses_lone_surrogates),
         cmocka_unit_test(refuses_strings_that_are_not_utf8),
         cmocka_unit_test(sees_a_special_byte_at_every_place),
@@ -556,7 +556,7 @@ int main(void) {
         cmocka_unit_test(reads_plain_integers_up_to_a_maximum),
         cmocka_unit_test(reads_booleans),
         cmocka_unit_test(writes_strings_with_the_fewest_escapes),
-        cmocka_unit_test(what_is_written_decodes_to_itself),
+        cmocka_unit_test(a_written_string_decodes_to_itself),
         cmocka_unit_test(scans_values_that_arrive_in_pieces),
         cmocka_unit_test(a_value_ends_where_the_next_thing_begins),
     };

@@ -135,7 +135,7 @@ static struct slice random_text(uint64_t *seed, char *text, size_t size_max, con
     return (struct slice){text, size};
 }
 
-static void what_is_written_reads_back_the_same(void **state) {
+static void written_events_read_back_unchanged(void **state) {
     (void)state;
     uint64_t seed = 7;
     struct sse_reader reader;
@@ -179,7 +179,7 @@ int main(void) {
         cmocka_unit_test(the_refused_fields_of_the_vectors_are_refused),
         cmocka_unit_test(an_event_is_written_whole_or_not_at_all),
         cmocka_unit_test(comments_and_retry_dispatch_nothing),
-        cmocka_unit_test(what_is_written_reads_back_the_same),
+        cmocka_unit_test(written_events_read_back_unchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

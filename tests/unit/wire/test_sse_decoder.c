@@ -71,7 +71,7 @@ static void a_delay_is_taken_only_from_digits(void **state) {
     sse_decoder_release(&decoder);
 }
 
-static void what_is_too_long_is_refused(void **state) {
+static void a_line_or_event_over_the_limit_is_refused(void **state) {
     (void)state;
     struct seen seen = {.answer = STATUS_OK};
     struct sse_decoder decoder;
@@ -88,7 +88,7 @@ static void what_is_too_long_is_refused(void **state) {
     sse_decoder_release(&decoder);
 }
 
-static void what_a_handler_answers_ends_it(void **state) {
+static void an_error_of_a_handler_ends_the_stream(void **state) {
     (void)state;
     struct seen seen = {.answer = STATUS_INVALID_JSON};
     struct sse_decoder decoder;
@@ -99,7 +99,7 @@ static void what_a_handler_answers_ends_it(void **state) {
     sse_decoder_release(&decoder);
 }
 
-static void a_new_connection_begins_anew(void **state) {
+static void a_restart_begins_a_new_stream(void **state) {
     (void)state;
     struct seen seen = {.answer = STATUS_OK};
     struct sse_decoder decoder;
@@ -116,9 +116,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_read_whatever_the_pieces),
         cmocka_unit_test(a_delay_is_taken_only_from_digits),
-        cmocka_unit_test(what_is_too_long_is_refused),
-        cmocka_unit_test(what_a_handler_answers_ends_it),
-        cmocka_unit_test(a_new_connection_begins_anew),
+        cmocka_unit_test(a_line_or_event_over_the_limit_is_refused),
+        cmocka_unit_test(an_error_of_a_handler_ends_the_stream),
+        cmocka_unit_test(a_restart_begins_a_new_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

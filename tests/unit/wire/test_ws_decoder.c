@@ -91,7 +91,7 @@ static void check_row(json_t *row, enum status expected) {
     buffer_release(&bytes);
 }
 
-static void what_a_client_may_send(void **state) {
+static void valid_frames_are_accepted(void **state) {
     (void)state;
     json_t *vectors = vectors_load("ws_frames");
     size_t index;
@@ -103,7 +103,7 @@ static void what_a_client_may_send(void **state) {
     json_decref(vectors);
 }
 
-static void what_a_client_may_not_send(void **state) {
+static void invalid_frames_are_refused(void **state) {
     (void)state;
     json_t *vectors = vectors_load("ws_frames");
     size_t index;
@@ -265,7 +265,7 @@ static void fragments_count_together(void **state) {
     }
 }
 
-static void an_endless_message_of_nothing_ends(void **state) {
+static void an_endless_message_of_empty_fragments_ends(void **state) {
     (void)state;
     for (int over = 0; over <= 1; over++) {
         struct fixture fixture;
@@ -466,8 +466,8 @@ static void random_messages_in_random_cuts_come_out_equal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_client_may_send),
-        cmocka_unit_test(what_a_client_may_not_send),
+        cmocka_unit_test(valid_frames_are_accepted),
+        cmocka_unit_test(invalid_frames_are_refused),
         cmocka_unit_test(every_close_code_is_judged),
         cmocka_unit_test(a_failed_decoder_stays_failed),
         cmocka_unit_test(a_handler_can_end_it),
@@ -475,7 +475,7 @@ int main(void) {
         cmocka_unit_test(a_declared_size_takes_no_memory_before_it_arrives),
         cmocka_unit_test(a_header_is_judged_before_any_payload_comes),
         cmocka_unit_test(fragments_count_together),
-        cmocka_unit_test(an_endless_message_of_nothing_ends),
+        cmocka_unit_test(an_endless_message_of_empty_fragments_ends),
         cmocka_unit_test(a_compressed_message_counts_inflated),
         cmocka_unit_test(between_messages_no_memory_is_held),
         cmocka_unit_test(decoders_of_a_thread_do_not_mix),

@@ -49,7 +49,7 @@ static void the_example_of_the_rfc_deflates(void **state) {
     buffer_release(&out);
 }
 
-static void what_is_no_whole_message_is_refused(void **state) {
+static void an_incomplete_message_is_refused(void **state) {
     (void)state;
     json_t *vectors = vectors_load("ws_frames");
     size_t index;
@@ -66,7 +66,7 @@ static void what_is_no_whole_message_is_refused(void **state) {
     json_decref(vectors);
 }
 
-static void nothing_of_one_message_reaches_the_next(void **state) {
+static void messages_are_independent(void **state) {
     (void)state;
     struct ws_inflater inflater;
     struct buffer out;
@@ -173,8 +173,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_payloads_of_the_vectors_inflate),
         cmocka_unit_test(the_example_of_the_rfc_deflates),
-        cmocka_unit_test(what_is_no_whole_message_is_refused),
-        cmocka_unit_test(nothing_of_one_message_reaches_the_next),
+        cmocka_unit_test(an_incomplete_message_is_refused),
+        cmocka_unit_test(messages_are_independent),
         cmocka_unit_test(a_bomb_ends_at_the_maximum),
         cmocka_unit_test(a_message_may_fill_the_buffer_exactly),
         cmocka_unit_test(a_deflated_message_fits_or_leaves_no_part),
