@@ -55,19 +55,8 @@ void handle_reproject(struct exchange *exchange);
 /* handle_retention.c; its answer may be long in coming */
 void handle_retention_run(struct exchange *exchange);
 
-/* handle_messages.c */
-void handle_messages(struct exchange *exchange);
-
 /* handle_token.c */
 void handle_token(struct exchange *exchange);
-
-/* dialect_phoenix.c, dialect_sse.c, dialect_log_sse.c, dialect_topic_ws.c, dialect_audit_ws.c; they
- * become links */
-void handle_phoenix(struct exchange *exchange);
-void handle_sse(struct exchange *exchange);
-void handle_log_sse(struct exchange *exchange);
-void handle_topic_ws(struct exchange *exchange);
-void handle_audit_ws(struct exchange *exchange);
 
 /* handle_snapshot.c; its answer comes in pieces */
 void handle_snapshot(struct exchange *exchange);

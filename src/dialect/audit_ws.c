@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "api/handlers.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/session_close.h"
@@ -13,7 +12,9 @@
 #include "delivery/session/subscriber.h"
 #include "dialect/audit_init.h"
 #include "dialect/dialect_settings.h"
+#include "dialect/handlers.h"
 #include "dialect/log_position.h"
+#include "dialect/page_forms.h"
 #include "dialect/tagged_message.h"
 #include "http/admit/single_use.h"
 #include "hub/frame_row.h"
@@ -90,6 +91,10 @@ static const struct page_form plain_form = {PAGE_FORM_AUDIT_WS, AUDIT_WS_PUSH_BY
                                             encode_plain};
 static const struct page_form deflated_form = {PAGE_FORM_AUDIT_WS_DEFLATE, AUDIT_WS_PUSH_BYTES_MAX,
                                                encode_deflated};
+
+const struct page_form *audit_ws_form(bool compress) {
+    return compress ? &deflated_form : &plain_form;
+}
 
 /* ---- errors ---- */
 
@@ -300,7 +305,7 @@ static enum status begin(struct session *session) {
     enum status status = subscriber_new(session, SLICE(LOG_TOPIC), &options, &subscriber);
     if (status != STATUS_OK)
         return status;
-    subscriber->form = websocket_deflates(session) ? &deflated_form : &plain_form;
+    subscriber->form = audit_ws_form(websocket_deflates(session));
     return session_open_one(session, subscriber);
 }
 

@@ -1,13 +1,14 @@
 /* The whole log as an event stream, by event cursor. */
 #include <stdlib.h>
 
-#include "api/handlers.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/session_close.h"
 #include "delivery/session/session_log.h"
 #include "dialect/event_stream.h"
+#include "dialect/handlers.h"
 #include "dialect/log_position.h"
+#include "dialect/page_forms.h"
 #include "hub/frame_row.h"
 #include "wire/sse.h"
 
@@ -41,6 +42,10 @@ static const struct page_form chunked_form = {PAGE_FORM_LOG_SSE, EVENT_STREAM_BY
                                               encode_chunked};
 static const struct page_form bare_form = {PAGE_FORM_LOG_SSE_BARE, EVENT_STREAM_BYTES_MAX,
                                            encode_bare};
+
+const struct page_form *log_sse_form(bool is_chunked) {
+    return is_chunked ? &chunked_form : &bare_form;
+}
 
 /* ---- notices ---- */
 
@@ -141,7 +146,7 @@ static void begin(struct session *session, bool from_head, enum grant_view view)
         session_close(session);
     else
         event_stream_begin(session, SLICE(LOG_TOPIC), &options,
-                           state->stream.is_chunked ? &chunked_form : &bare_form);
+                           log_sse_form(state->stream.is_chunked));
 }
 
 void handle_log_sse(struct exchange *exchange) {

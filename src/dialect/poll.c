@@ -4,12 +4,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "api/handlers.h"
 #include "base/limits.h"
 #include "delivery/driver.h"
 #include "delivery/stale.h"
 #include "delivery/telemetry.h"
 #include "dialect/dialect_settings.h"
+#include "dialect/handlers.h"
 #include "dialect/message_form.h"
 #include "http/store_read.h"
 #include "io/call.h"

@@ -2,7 +2,7 @@
  * Belongs to the exchange's loop.
  * Memory: the poll is the exchange's work, and freed with it.
  * Errors are the exchange's answers.
- * The handler is handle_messages, in api/handlers.h. */
+ * The handler is handle_messages, in dialect/handlers.h. */
 #ifndef DIALECT_POLL_H
 #define DIALECT_POLL_H
 

@@ -2,14 +2,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "api/handlers.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
 #include "delivery/session/session_log.h"
 #include "delivery/session/subscriber_snapshot.h"
 #include "dialect/event_stream.h"
+#include "dialect/handlers.h"
 #include "dialect/message_form.h"
+#include "dialect/page_forms.h"
 #include "http/query_cursor.h"
 #include "topic/topic_name.h"
 #include "wire/json.h"
@@ -64,6 +65,10 @@ static enum status encode_bare(const struct page *page, void *tools, struct buff
 static const struct page_form chunked_form = {PAGE_FORM_SSE, EVENT_STREAM_BYTES_MAX,
                                               encode_chunked};
 static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTES_MAX, encode_bare};
+
+const struct page_form *sse_form(bool is_chunked) {
+    return is_chunked ? &chunked_form : &bare_form;
+}
 
 /* ---- notices ---- */
 
@@ -205,5 +210,5 @@ void handle_sse(struct exchange *exchange) {
     }
     struct session *session = event_stream_make(exchange, &sse_dialect, state);
     if (session && session_is_connected(session))
-        event_stream_begin(session, name, &options, state->is_chunked ? &chunked_form : &bare_form);
+        event_stream_begin(session, name, &options, sse_form(state->is_chunked));
 }

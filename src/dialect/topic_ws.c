@@ -1,7 +1,6 @@
 /* A topic as a WebSocket: tagged JSON messages, one way. */
 #include <inttypes.h>
 
-#include "api/handlers.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
@@ -10,7 +9,9 @@
 #include "delivery/session/session_log.h"
 #include "delivery/session/subscriber.h"
 #include "delivery/session/subscriber_snapshot.h"
+#include "dialect/handlers.h"
 #include "dialect/message_form.h"
+#include "dialect/page_forms.h"
 #include "dialect/tagged_message.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
@@ -71,6 +72,10 @@ static const struct page_form plain_form = {PAGE_FORM_TOPIC_WS, TOPIC_WS_PUSH_BY
                                             encode_plain};
 static const struct page_form deflated_form = {PAGE_FORM_TOPIC_WS_DEFLATE, TOPIC_WS_PUSH_BYTES_MAX,
                                                encode_deflated};
+
+const struct page_form *topic_ws_form(bool compress) {
+    return compress ? &deflated_form : &plain_form;
+}
 
 /* ---- notices ---- */
 
@@ -236,7 +241,7 @@ static void begin(struct session *session, struct slice topic,
     struct subscriber *subscriber = NULL;
     enum status status = subscriber_new(session, topic, options, &subscriber);
     if (status == STATUS_OK) {
-        subscriber->form = websocket_deflates(session) ? &deflated_form : &plain_form;
+        subscriber->form = topic_ws_form(websocket_deflates(session));
         subscriber->frames_max = (size_t)limit;
         status = session_open_one(session, subscriber);
     }

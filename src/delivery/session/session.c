@@ -2,8 +2,6 @@
 
 #include <assert.h>
 
-#include "delivery/session/dialect.h"
-
 void session_set_state(struct session *session, enum session_state state) {
     /* Which state may follow which, one row for each state. */
     static const unsigned allowed[SESSION_STATE_COUNT] = {
@@ -27,10 +25,6 @@ struct subscriber *session_first(const struct session *session) {
 
 struct subscriber *subscriber_next(const struct subscriber *subscriber) {
     return subscriber_of(subscriber->node.next);
-}
-
-void session_count(const struct session *session, enum metric metric) {
-    metrics_add(metric, METRIC_LABELS(session->dialect->label), 1);
 }
 
 void session_pushed(struct session *session, enum outlet_result result, size_t size) {

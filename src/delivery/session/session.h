@@ -143,8 +143,6 @@ static inline bool session_is_blocked(const struct session *session) {
 struct subscriber *session_first(const struct session *session);
 struct subscriber *subscriber_next(const struct subscriber *subscriber);
 
-/* Counts one of the dialect's metric. */
-void session_count(const struct session *session, enum metric metric);
 /* Bytes were pushed with that result. */
 void session_pushed(struct session *session, enum outlet_result result, size_t size);
 /* Sends the replies as far as the socket takes them now. */

@@ -3,6 +3,10 @@
 #include "delivery/session/dialect.h"
 #include "hub/frame_row.h"
 
+void session_count(const struct session *session, enum metric metric) {
+    metrics_add(metric, METRIC_LABELS(session->dialect->label), 1);
+}
+
 struct cause session_cause(const struct session *session, const struct subscriber *subscriber,
                            struct cause_names *names) {
     struct slice who = {NULL, 0};

@@ -9,6 +9,8 @@
 #include "delivery/session/session.h"
 #include "delivery/telemetry.h"
 
+/* Counts one of a metric that has the dialect as its label. */
+void session_count(const struct session *session, enum metric metric);
 /* The session as a cause; with its topic, if there is a subscriber. */
 struct cause session_cause(const struct session *session, const struct subscriber *subscriber,
                            struct cause_names *names);

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "api/handlers.h"
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
@@ -12,6 +11,7 @@
 #include "delivery/session/subscriber.h"
 #include "delivery/session/subscriber_snapshot.h"
 #include "dialect/dialect_settings.h"
+#include "dialect/handlers.h"
 #include "dialect/phoenix/phoenix_form.h"
 #include "dialect/phoenix/phoenix_session.h"
 #include "dialect/phoenix/phoenix_subscribe.h"

@@ -1,0 +1,187 @@
+/* What each dialect makes of known frames, byte by byte. */
+#include "dialect/page_forms.h"
+
+#include "delivery/delivery.h"
+#include "dialect/message_form.h"
+#include "dialect/phoenix/phoenix_form.h"
+#include "test.h"
+#include "wire/websocket/ws_deflate.h"
+
+#define EVENT_ID "018bcfe5-6800-7000-8000-000000000001"
+#define CURSOR   "MTcwMDAwMDAwMDAwMDowMThiY2ZlNS02ODAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDE"
+
+static struct io_loop io;
+static struct delivery shared = {.epoch = "e1"};
+static struct delivery_loop delivery = {.shared = &shared, .io = &io};
+
+static struct frame *make_frame(uint64_t seq) {
+    struct frame *frame;
+    struct frame_content content = {.topic = SLICE("t"),
+                                    .seq = seq,
+                                    .kind = SLICE("k"),
+                                    .payload = SLICE("{\"a\":1}"),
+                                    .published_at_ms = 7};
+    assert_ok(uuid7_parse(SLICE(EVENT_ID), &content.event_id));
+    content.cursor = content.event_id;
+    assert_ok(frame_make(&frame, &content));
+    return frame;
+}
+
+/* Frame 12 of (10, 13]: 11 and 13 are hidden from the client. */
+static struct page *make_page(void) {
+    struct delivery_batch batch = {.count_max = 16, .after_seq = 10, .through_seq = 13, .count = 1};
+    struct page *page;
+    batch.frames[0] = make_frame(12);
+    assert_ok(page_make(&page, SLICE("t"), 13, &batch));
+    return page;
+}
+
+static void encode(const struct page_form *form, struct buffer *out) {
+    struct page *page = make_page();
+    buffer_init(out, 1u << 20);
+    assert_ok(form->encode(page, &delivery, out));
+    page_free(page);
+}
+
+static void check(const struct page_form *form, const char *expected) {
+    struct buffer out;
+    encode(form, &out);
+    assert_slice(buffer_slice(&out), expected);
+    buffer_release(&out);
+}
+
+/* One text frame of a server: a byte of flags, the size in one or three bytes, the text. */
+static struct slice next_text(struct slice *bytes) {
+    assert_true(bytes->size > 4);
+    assert_int_equal((unsigned char)bytes->data[0], 0x81);
+    size_t size = (unsigned char)bytes->data[1];
+    size_t head = 2;
+    if (size == 126) {
+        size = (size_t)(unsigned char)bytes->data[2] << 8 | (unsigned char)bytes->data[3];
+        head = 4;
+    }
+    struct slice text = {bytes->data + head, size};
+    *bytes = slice_from(*bytes, head + size);
+    return text;
+}
+
+#define MESSAGE                                                                                    \
+    "\"topic\":\"t\",\"sequence\":12,\"kind\":\"k\",\"payload\":{\"a\":1},\"published_at\":7,"     \
+    "\"event_id\":\"" EVENT_ID "\",\"cursor\":\"" CURSOR "\"}"
+
+static void a_poll_message_names_topic_sequence_and_cursor(void **state) {
+    (void)state;
+    struct frame *frame = make_frame(12);
+    struct buffer out;
+    buffer_init(&out, 4096);
+    assert_ok(frame_append(frame, &message_form, &out));
+    assert_slice(buffer_slice(&out), "{" MESSAGE);
+    buffer_release(&out);
+    frame_unref(frame);
+}
+
+#define SSE_EVENTS                                                                                 \
+    "id: 11@e1\nevent: progress\ndata: {\"after\":10,\"through\":11}\n\n"                          \
+    "id: 12@e1\ndata: {" MESSAGE "\n\n"                                                            \
+    "id: 13@e1\nevent: progress\ndata: {\"after\":12,\"through\":13}\n\n"
+
+static void an_event_stream_covers_hidden_frames_with_progress(void **state) {
+    (void)state;
+    char chunked[1024];
+    check(sse_form(false), SSE_EVENTS);
+    snprintf(chunked, sizeof(chunked), "%zx\r\n%s\r\n", strlen(SSE_EVENTS), SSE_EVENTS);
+    check(sse_form(true), chunked);
+}
+
+static void the_log_as_an_event_stream_has_event_cursors_as_ids(void **state) {
+    (void)state;
+    const char *events = "id: " CURSOR "\ndata: {\"a\":1}\n\n";
+    char chunked[1024];
+    check(log_sse_form(false), events);
+    snprintf(chunked, sizeof(chunked), "%zx\r\n%s\r\n", strlen(events), events);
+    check(log_sse_form(true), chunked);
+}
+
+static void a_topic_socket_sends_each_message_with_the_position_before_it(void **state) {
+    (void)state;
+    struct buffer out;
+    encode(topic_ws_form(false), &out);
+    struct slice bytes = buffer_slice(&out);
+    assert_slice(next_text(&bytes), "{\"type\":\"message\",\"after\":10," MESSAGE);
+    assert_slice(next_text(&bytes), "{\"type\":\"progress\",\"after\":12,\"through\":13}");
+    assert_int_equal(bytes.size, 0);
+    buffer_release(&out);
+}
+
+static void an_audit_socket_sends_the_event_and_its_cursor(void **state) {
+    (void)state;
+    struct buffer out;
+    clock_init(&io.clock);
+    io.clock.reading.wall_ms = 99;
+    encode(audit_ws_form(false), &out);
+    struct slice bytes = buffer_slice(&out);
+    assert_slice(next_text(&bytes), "{\"type\":\"event\",\"event\":{\"a\":1},\"cursor\":\"" CURSOR
+                                    "\",\"server_time\":99}");
+    assert_int_equal(bytes.size, 0);
+    buffer_release(&out);
+}
+
+static void a_phoenix_batch_covers_its_range(void **state) {
+    (void)state;
+    struct buffer out;
+    encode(phoenix_form(false, false), &out);
+    struct slice bytes = buffer_slice(&out);
+    struct slice text = next_text(&bytes);
+    assert_true(slice_starts(text, SLICE("[null,null,\"sync:v1\",\"sync:update_batch\",{\"topic\":"
+                                         "\"t\",\"after\":10,\"through\":13,\"updates\":[{")));
+    assert_true(slice_ends(text, SLICE("}],\"replay_complete\":true,\"head_watermarks\":[{"
+                                       "\"topic\":\"t\",\"watermark\":13}]}]")));
+    assert_int_equal(bytes.size, 0);
+    buffer_release(&out);
+}
+
+static void phoenix_frames_come_one_by_one_before_their_range(void **state) {
+    (void)state;
+    struct buffer out;
+    encode(phoenix_form(true, false), &out);
+    struct slice bytes = buffer_slice(&out);
+    assert_slice(next_text(&bytes),
+                 "[null,null,\"sync:v1\",\"sync:frame\",{\"topic\":\"t\",\"seq\":12,\"kind\":\"k\","
+                 "\"payload_bytes\":\"eyJhIjoxfQ==\",\"schema_version\":1}]");
+    assert_slice(next_text(&bytes),
+                 "[null,null,\"sync:v1\",\"sync:update_batch\",{\"topic\":\"t\",\"after\":10,"
+                 "\"through\":13,\"updates\":[],\"replay_complete\":true,\"head_watermarks\":[{"
+                 "\"topic\":\"t\",\"watermark\":13}]}]");
+    assert_int_equal(bytes.size, 0);
+    buffer_release(&out);
+}
+
+/* The second bit of a frame says that it is compressed. */
+static void compressed_forms_are_marked_as_compressed(void **state) {
+    (void)state;
+    const struct page_form *forms[] = {topic_ws_form(true), audit_ws_form(true),
+                                       phoenix_form(false, true)};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct buffer out;
+        encode(forms[i], &out);
+        assert_int_equal((unsigned char)out.data[0], 0xc1);
+        buffer_release(&out);
+    }
+    ws_deflater_release(delivery.deflater);
+    free(delivery.deflater);
+    delivery.deflater = NULL;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_poll_message_names_topic_sequence_and_cursor),
+        cmocka_unit_test(an_event_stream_covers_hidden_frames_with_progress),
+        cmocka_unit_test(the_log_as_an_event_stream_has_event_cursors_as_ids),
+        cmocka_unit_test(a_topic_socket_sends_each_message_with_the_position_before_it),
+        cmocka_unit_test(an_audit_socket_sends_the_event_and_its_cursor),
+        cmocka_unit_test(a_phoenix_batch_covers_its_range),
+        cmocka_unit_test(phoenix_frames_come_one_by_one_before_their_range),
+        cmocka_unit_test(compressed_forms_are_marked_as_compressed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
