@@ -10,14 +10,14 @@
 #include "authority/append_read.h"
 #include "authority/body_hash.h"
 #include "base/limits.h"
+#include "http/exchange_call.h"
 
 #define DETAILS_BYTES_MAX 8192
 
 struct append_work {
+    struct exchange_call call; /* first */
     struct append_group group;
     struct append_request request;
-    struct loop_task back;
-    struct exchange *exchange;
 };
 
 static void work_free(void *memory) {
@@ -59,30 +59,26 @@ static void answer_refused(struct exchange *exchange, const struct append_reques
     buffer_release(&details);
 }
 
-static void work_back(struct loop_task *task) {
-    struct append_work *work =
-        (struct append_work *)((char *)task - offsetof(struct append_work, back));
-    struct exchange *exchange = work->exchange;
-    store_health_note(&api_of(exchange)->health, work->request.status,
-                      clock_mono_ms(&exchange->loop->clock));
-    if (!exchange_unref(exchange))
-        return;
+static void work_answer(struct exchange_call *call) {
+    struct append_work *work = container_of(call, struct append_work, call);
+    if (call->call.status != STATUS_OK)
+        append_refuse(&work->request, call->call.status, NULL);
     if (work->request.status == STATUS_OK)
-        answer_done(exchange, &work->request);
+        answer_done(call->exchange, &work->request);
     else
-        answer_refused(exchange, &work->request);
+        answer_refused(call->exchange, &work->request);
 }
 
-/* On the writer's thread. The loop waits for whatever is owed to it, so it takes the task. */
-static void work_done(struct append_group *group) {
+/* On the writer's thread. */
+static void group_done(struct append_group *group) {
     struct append_work *work = group->user;
-    enum status status = io_loop_post(work->exchange->loop, &work->back);
-    assert(status == STATUS_OK);
-    (void)status;
+    struct exchange *exchange = work->call.exchange;
+    store_health_note(&api_of(exchange)->health, work->request.status);
+    call_return_post(&work->call.call);
 }
 
 static enum status check_hash(struct append_work *work, struct json_value body) {
-    enum status status = body_hash_check(api_parser(work->exchange), body);
+    enum status status = body_hash_check(api_parser(work->call.exchange), body);
     const char *message = "event_hash must be 64 hexadecimal digits, with or without sha256:.";
     if (status != STATUS_OK)
         append_refuse(&work->request, status, status == STATUS_INVALID_REQUEST ? message : NULL);
@@ -90,7 +86,7 @@ static enum status check_hash(struct append_work *work, struct json_value body) 
 }
 
 static enum status work_read(struct append_work *work, enum append_kind kind, struct slice id) {
-    struct exchange *exchange = work->exchange;
+    struct exchange *exchange = work->call.exchange;
     const struct json_limits limits = {exchange->http->options.append_bytes_max, JSON_DEPTH_MAX};
     struct slice text = buffer_slice(&exchange->body);
     struct json_value body;
@@ -110,26 +106,22 @@ static void append(struct exchange *exchange, enum append_kind kind, struct slic
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
-    work->exchange = exchange;
-    work->back.run = work_back;
+    work->call = (struct exchange_call){.exchange = exchange, .answer = work_answer};
     work->group.requests = &work->request;
     work->group.request_count = 1;
-    work->group.done = work_done;
+    work->group.done = group_done;
     work->group.user = work;
     arena_init(&work->group.arena, APPEND_ARENA_BYTES_MAX);
     exchange->work = work;
     exchange->work_free = work_free;
-    enum status status = work_read(work, kind, id);
-    if (status == STATUS_OK) {
-        exchange_ref(exchange);
-        status = writer_post(api_of(exchange)->writer, &work->group);
-        if (status == STATUS_OK)
-            return;
-        append_refuse(&work->request, status, NULL);
-        if (!exchange_unref(exchange))
-            return;
+    if (work_read(work, kind, id) != STATUS_OK) {
+        answer_refused(exchange, &work->request);
+        return;
     }
-    answer_refused(exchange, &work->request);
+    exchange_call_begin(&work->call);
+    enum status status = writer_post(api_of(exchange)->writer, &work->group);
+    if (status != STATUS_OK)
+        exchange_call_fail(&work->call, status);
 }
 
 static struct slice none(void) {

@@ -18,13 +18,14 @@
 #include "api/handlers.h"
 #include "authority/append_read.h"
 #include "base/limits.h"
+#include "io/call.h"
 #include "wire/json_items.h"
 
 #define REQUESTS_AT_FIRST 16
 
 struct batch_group {
+    struct call call; /* first */
     struct append_group group;
-    struct loop_task back;
     struct exchange *exchange;
     struct batch_group *next;
     uint64_t index_first;
@@ -98,13 +99,18 @@ static void batch_free(void *memory) {
 
 static void batch_advance(struct batch *batch);
 
-static void group_back(struct loop_task *task) {
-    struct batch_group *group =
-        (struct batch_group *)((char *)task - offsetof(struct batch_group, back));
-    struct exchange *exchange = group->exchange;
+/* The answers follow the requests even when the writer does not take them. */
+static void group_refuse(struct batch_group *group, enum status status) {
     for (size_t i = 0; i < group->group.request_count; i++)
-        store_health_note(&api_of(exchange)->health, group->group.requests[i].status,
-                          clock_mono_ms(&exchange->loop->clock));
+        if (group->group.requests[i].status == STATUS_OK)
+            append_refuse(&group->group.requests[i], status, NULL);
+}
+
+static void group_back(struct call *call) {
+    struct batch_group *group = container_of(call, struct batch_group, call);
+    struct exchange *exchange = group->exchange;
+    if (call->status != STATUS_OK)
+        group_refuse(group, call->status);
     group->is_back = true;
     group_charge(group, group_bytes(group));
     if (exchange_unref(exchange))
@@ -114,9 +120,10 @@ static void group_back(struct loop_task *task) {
 /* On the writer's thread. */
 static void group_done(struct append_group *posted) {
     struct batch_group *group = posted->user;
-    enum status status = io_loop_post(group->exchange->loop, &group->back);
-    assert(status == STATUS_OK);
-    (void)status;
+    struct api *api = api_of(group->exchange);
+    for (size_t i = 0; i < posted->request_count; i++)
+        store_health_note(&api->health, posted->requests[i].status);
+    call_return_post(&group->call);
 }
 
 static struct batch_group *group_new(struct batch *batch) {
@@ -125,7 +132,7 @@ static struct batch_group *group_new(struct batch *batch) {
         return NULL;
     group->exchange = batch->exchange;
     group->index_first = batch->item_count;
-    group->back.run = group_back;
+    group->call.done = group_back;
     group->group.done = group_done;
     group->group.user = group;
     arena_init(&group->group.arena, BATCH_GROUP_ARENA_BYTES_MAX);
@@ -148,14 +155,6 @@ static struct append_request *group_add(struct batch_group *group) {
     return request;
 }
 
-/* The answers follow the requests even when the writer does not take them. */
-static void group_refuse(struct batch_group *group, enum status status) {
-    for (size_t i = 0; i < group->group.request_count; i++)
-        if (group->group.requests[i].status == STATUS_OK)
-            append_refuse(&group->group.requests[i], status, NULL);
-    group->is_back = true;
-}
-
 static void batch_post(struct batch *batch) {
     struct batch_group *group = batch->filling;
     batch->filling = NULL;
@@ -163,13 +162,12 @@ static void batch_post(struct batch *batch) {
     *(batch->first ? &batch->last->next : &batch->first) = group;
     batch->last = group;
     exchange_ref(batch->exchange);
+    call_begin(&group->call, batch->exchange->loop);
     enum status status = writer_post(api_of(batch->exchange)->writer, &group->group);
     if (status == STATUS_OK)
         return;
-    group_refuse(group, status);
-    bool alive = exchange_unref(batch->exchange);
-    assert(alive);
-    (void)alive;
+    group->call.status = status;
+    call_return_post(&group->call);
 }
 
 static bool group_is_full(const struct batch_group *group) {
@@ -352,7 +350,6 @@ static void batch_advance(struct batch *batch) {
             (batch->group_count == 0 ||
              (batch->items_over && batch->group_count < BATCH_GROUPS_MAX)))
             batch_post(batch);
-        /* A group the writer refused can be answered at once, which makes room. */
     } while (batch->first && batch->first->is_back && !exchange_is_sending(exchange));
     bool answered = batch->items_over && !batch->filling && batch->group_count == 0;
     if (answered && !exchange_is_sending(exchange))

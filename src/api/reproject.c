@@ -11,7 +11,7 @@
 #include "authority/append_read.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "http/exchange.h"
+#include "http/exchange_call.h"
 #include "projector/reproject.h"
 #include "wire/json.h"
 
@@ -19,8 +19,7 @@
 #define SILENCE_MS   1000
 
 struct reproject_work {
-    struct writer_job job;
-    struct loop_task back;
+    struct exchange_call call; /* first */
     struct exchange *exchange;
     struct api *api;
     /* What is asked for: one entity, or all. */
@@ -138,16 +137,12 @@ static enum status rebuild_entity(struct reproject_work *work, struct store_sess
     return status == STATUS_OK ? work->out_status : status;
 }
 
-static void run_step(struct writer_job *job, struct store_session *session) {
-    struct reproject_work *work =
-        (struct reproject_work *)((char *)job - offsetof(struct reproject_work, job));
-    work->status = find_entity(work, session);
+static void run_step(struct call *call, struct store_session *store) {
+    struct reproject_work *work = container_of(call, struct reproject_work, call.call);
+    work->status = find_entity(work, store);
     if (work->status == STATUS_OK && work->entity.ref > 0)
-        work->status = rebuild_entity(work, session);
+        work->status = rebuild_entity(work, store);
     work->is_over = !work->all || work->entity.ref == 0;
-    enum status status = io_loop_post(work->exchange->loop, &work->back);
-    assert(status == STATUS_OK);
-    (void)status;
 }
 
 /* ---- on the loop ---------------------------------------------------------------------------- */
@@ -167,15 +162,11 @@ static void fail(struct reproject_work *work, enum status status) {
 
 static void post_step(struct reproject_work *work) {
     struct exchange *exchange = work->exchange;
-    enum status status = STATUS_SHUTTING_DOWN;
     work->now_ms = clock_wall_ms(&exchange->loop->clock);
-    exchange_ref(exchange);
-    if (!atomic_load(&work->api->http->is_draining))
-        status = writer_post_job(work->api->writer, &work->job);
-    if (status == STATUS_OK)
-        return;
-    if (exchange_unref(exchange))
-        fail(work, status);
+    if (atomic_load(&work->api->http->is_draining))
+        fail(work, STATUS_SHUTTING_DOWN);
+    else
+        exchange_call_writer(&work->call);
 }
 
 static enum status write_end(struct reproject_work *work) {
@@ -201,13 +192,10 @@ static void tell(struct reproject_work *work) {
     }
 }
 
-static void step_back(struct loop_task *task) {
-    struct reproject_work *work =
-        (struct reproject_work *)((char *)task - offsetof(struct reproject_work, back));
+static void step_answer(struct exchange_call *call) {
+    struct reproject_work *work = container_of(call, struct reproject_work, call);
     struct exchange *exchange = work->exchange;
-    if (!exchange_unref(exchange))
-        return;
-    enum status status = work->status;
+    enum status status = call->call.status == STATUS_OK ? work->status : call->call.status;
     if (status == STATUS_OK && work->is_over)
         status = write_end(work);
     else if (status == STATUS_OK && work->out.size == 0 &&
@@ -268,8 +256,8 @@ void handle_reproject(struct exchange *exchange) {
     }
     work->exchange = exchange;
     work->api = api_of(exchange);
-    work->job.run = run_step;
-    work->back.run = step_back;
+    work->call =
+        (struct exchange_call){.call.run = run_step, .exchange = exchange, .answer = step_answer};
     work->out_status = STATUS_OK;
     buffer_init(&work->id, ID_BYTES_MAX);
     buffer_init(&work->out, REPROJECT_ANSWER_BYTES_MAX);

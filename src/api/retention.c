@@ -10,11 +10,12 @@
 #include "api/handlers.h"
 #include "base/limits.h"
 #include "http/exchange.h"
+#include "io/call.h"
 #include "wire/json.h"
 
 struct retention_work {
     struct retention_request request;
-    struct loop_task done;
+    struct call done;
     struct loop_task progress;
     atomic_bool is_progress_posted;
     struct exchange *exchange;
@@ -30,25 +31,21 @@ static void work_free(void *memory) {
 /* ---- on the keeper's thread ---- */
 
 static struct retention_work *work_of(struct retention_request *request) {
-    return (struct retention_work *)((char *)request - offsetof(struct retention_work, request));
-}
-
-/* The loop waits for what it is owed, so it takes every post. */
-static void post(struct retention_work *work, struct loop_task *task) {
-    enum status status = io_loop_post(work->exchange->loop, task);
-    assert(status == STATUS_OK);
-    (void)status;
+    return container_of(request, struct retention_work, request);
 }
 
 static void on_done(struct retention_request *request) {
-    struct retention_work *work = work_of(request);
-    post(work, &work->done);
+    call_return_post(&work_of(request)->done);
 }
 
+/* The call under way keeps the loop, so its mailbox is open. */
 static void on_progress(struct retention_request *request) {
     struct retention_work *work = work_of(request);
-    if (!atomic_exchange(&work->is_progress_posted, true))
-        post(work, &work->progress);
+    if (atomic_exchange(&work->is_progress_posted, true))
+        return;
+    enum status status = io_loop_post(work->exchange->loop, &work->progress);
+    assert(status == STATUS_OK);
+    (void)status;
 }
 
 /* ---- on the loop ---- */
@@ -71,10 +68,11 @@ static void answer(struct retention_work *work) {
     buffer_release(&out);
 }
 
-static void done_on_loop(struct loop_task *task) {
-    struct retention_work *work =
-        (struct retention_work *)((char *)task - offsetof(struct retention_work, done));
+static void done_on_loop(struct call *call) {
+    struct retention_work *work = container_of(call, struct retention_work, done);
     struct exchange *exchange = work->exchange;
+    if (call->status != STATUS_OK)
+        work->request.status = call->status;
     if (!exchange_unref(exchange))
         return;
     if (exchange->answered && exchange_is_sending(exchange))
@@ -85,8 +83,7 @@ static void done_on_loop(struct loop_task *task) {
 
 /* Comes before done, which holds the exchange. */
 static void progress_on_loop(struct loop_task *task) {
-    struct retention_work *work =
-        (struct retention_work *)((char *)task - offsetof(struct retention_work, progress));
+    struct retention_work *work = container_of(task, struct retention_work, progress);
     struct exchange *exchange = work->exchange;
     atomic_store(&work->is_progress_posted, false);
     if (!exchange->conn || (exchange->answered && exchange_is_sending(exchange)))
@@ -132,13 +129,16 @@ void handle_retention_run(struct exchange *exchange) {
     work->exchange = exchange;
     work->request.done = on_done;
     work->request.progress = on_progress;
-    work->done.run = done_on_loop;
+    work->done.done = done_on_loop;
     work->progress.run = progress_on_loop;
     exchange->work = work;
     exchange->work_free = work_free;
     exchange->stream = &retention_stream;
     exchange_ref(exchange);
+    call_begin(&work->done, exchange->loop);
     enum status status = retention_run_post(api_of(exchange)->retention, &work->request);
-    if (status != STATUS_OK && exchange_unref(exchange))
-        exchange_answer_status(exchange, status);
+    if (status != STATUS_OK) {
+        work->done.status = status;
+        call_return_post(&work->done);
+    }
 }

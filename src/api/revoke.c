@@ -14,12 +14,13 @@
 #include "base/metrics.h"
 #include "http/exchange.h"
 #include "http/sweep.h"
+#include "io/call.h"
 #include "wire/object_writer.h"
 
 struct revoke_work {
+    struct call call;
     struct writer_job job;
     struct sweep sweep;
-    struct loop_task done;
     struct exchange *exchange;
     uint64_t forget_ms;
     uint64_t expires_at_ms;
@@ -35,15 +36,8 @@ static void work_free(void *memory) {
 
 /* ---- on the writer's thread ---- */
 
-/* The loop waits for what it is owed, so it takes the post. */
-static void post_done(struct revoke_work *work) {
-    enum status status = io_loop_post(work->exchange->loop, &work->done);
-    assert(status == STATUS_OK);
-    (void)status;
-}
-
 static void sweep_done(struct sweep *sweep) {
-    post_done((struct revoke_work *)((char *)sweep - offsetof(struct revoke_work, sweep)));
+    call_return_post(&container_of(sweep, struct revoke_work, sweep)->call);
 }
 
 /* Those that find room hold, also when others do not. */
@@ -71,12 +65,11 @@ static void tell(const struct revoke_work *work) {
 }
 
 static void job_run(struct writer_job *job, struct store_session *session) {
-    struct revoke_work *work =
-        (struct revoke_work *)((char *)job - offsetof(struct revoke_work, job));
+    struct revoke_work *work = container_of(job, struct revoke_work, job);
     work->status = store_put_revocations(session, work->request.revocations, work->request.count,
                                          work->forget_ms);
     if (work->status != STATUS_OK) {
-        post_done(work);
+        call_return_post(&work->call);
         return;
     }
     work->status = remember(work);
@@ -119,25 +112,29 @@ static void answer(struct revoke_work *work) {
     buffer_release(&out);
 }
 
-static void done_on_loop(struct loop_task *task) {
-    struct revoke_work *work =
-        (struct revoke_work *)((char *)task - offsetof(struct revoke_work, done));
-    if (work->status == STATUS_OK)
+/* Runs also when the caller is gone: the revocation holds, and is counted. */
+static void revoke_done(struct call *call) {
+    struct revoke_work *work = container_of(call, struct revoke_work, call);
+    enum status status = call->status == STATUS_OK ? work->status : call->status;
+    if (status == STATUS_OK)
         count(work);
     if (!exchange_unref(work->exchange))
         return;
-    if (work->status == STATUS_OK)
+    if (status == STATUS_OK)
         answer(work);
     else
-        exchange_answer_status(work->exchange, work->status);
+        exchange_answer_status(work->exchange, status);
 }
 
 static void post(struct revoke_work *work) {
     struct exchange *exchange = work->exchange;
     exchange_ref(exchange);
+    call_begin(&work->call, exchange->loop);
     enum status status = writer_post_job(api_of(exchange)->writer, &work->job);
-    if (status != STATUS_OK && exchange_unref(exchange))
-        exchange_answer_status(exchange, status);
+    if (status == STATUS_OK)
+        return;
+    work->call.status = status;
+    call_return_post(&work->call);
 }
 
 void handle_revoke(struct exchange *exchange) {
@@ -165,7 +162,7 @@ void handle_revoke(struct exchange *exchange) {
     work->job.run = job_run;
     work->sweep.http = api->http;
     work->sweep.done = sweep_done;
-    work->done.run = done_on_loop;
+    work->call.done = revoke_done;
     work->forget_ms = io_loop_forget_ms(exchange->loop);
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
     work->expires_at_ms = gate_revocation_expires_at_ms(&exchange->http->gate, now_ms);

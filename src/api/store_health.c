@@ -1,11 +1,17 @@
 #include "api/store_health.h"
 
 #include "authority/writer.h"
+#include "base/clock.h"
 
 /* After this long an append must be tried again, or a server without appends never recovers. */
 #define FAILED_MS 5000
 
-void store_health_note(struct store_health *health, enum status status, uint64_t mono_ms) {
+void store_health_note(struct store_health *health, enum status status) {
+    bool is_failure = status == STATUS_STORE_UNAVAILABLE;
+    store_health_note_at(health, status, is_failure ? clock_now().mono_ns / CLOCK_NS_PER_MS : 0);
+}
+
+void store_health_note_at(struct store_health *health, enum status status, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&health->failed_at_ms);
     if (status == STATUS_STORE_UNAVAILABLE)
         atomic_store(&health->failed_at_ms, mono_ms);

@@ -19,8 +19,10 @@ struct store_health {
     atomic_bool is_moved;              /* its files are not where they were */
 };
 
-/* An append ended with the status. */
-void store_health_note(struct store_health *health, enum status status, uint64_t mono_ms);
+/* An append ended with the status. Reads the clock only for a failure. */
+void store_health_note(struct store_health *health, enum status status);
+/* The same with the time given. */
+void store_health_note_at(struct store_health *health, enum status status, uint64_t mono_ms);
 bool store_health_is_good(const struct store_health *health, uint64_t mono_ms);
 /* Why it is not. */
 enum reason store_health_reason(const struct store_health *health, const struct writer *writer);

@@ -58,17 +58,14 @@ void exchange_handle(struct exchange *exchange, void (*handle)(struct exchange *
 
 void exchange_ref(struct exchange *exchange) {
     exchange->refs++;
-    io_loop_hold(exchange->loop);
 }
 
 bool exchange_unref(struct exchange *exchange) {
-    struct io_loop *loop = exchange->loop;
     bool attached = exchange->conn != NULL;
     bool wanted = attached && !exchange->whole;
     assert(exchange->refs > 0);
     if (--exchange->refs == 0 && !attached)
         exchange_free(exchange);
-    io_loop_release(loop);
     return wanted;
 }
 

@@ -65,7 +65,8 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
 void exchange_detach(struct exchange *exchange);
 /* Runs a handler for an exchange that had to wait for something first. */
 void exchange_handle(struct exchange *exchange, void (*handle)(struct exchange *exchange));
-/* Another thread will come back with something: the exchange and its loop stay until then. */
+/* Keeps the exchange until exchange_unref, also without its connection. A call under way keeps the
+ * loop. */
 void exchange_ref(struct exchange *exchange);
 /* It came back. False: there is nobody to answer any more, or the connection has answered in the
  * handler's place, as it does when a body breaks off; the exchange may be gone. */

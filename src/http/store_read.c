@@ -30,20 +30,17 @@ static void answer_json(struct store_read *read) {
         exchange_answer_status(read->exchange, read->status);
 }
 
-static void read_back(struct loop_task *task) {
-    struct store_read *read =
-        (struct store_read *)((char *)task - offsetof(struct store_read, back));
-    if (exchange_unref(read->exchange))
-        read->answer(read);
+static void read_answer(struct exchange_call *call) {
+    struct store_read *read = container_of(call, struct store_read, call);
+    if (call->call.status != STATUS_OK)
+        read->status = call->call.status;
+    read->answer(read);
 }
 
-/* On a reader's thread. The loop waits for whatever is owed to it, so it takes the task. */
-static void read_run(struct store_task *task, struct store_session *session) {
-    struct store_read *read = (struct store_read *)task;
-    read->read(read, session);
-    enum status status = io_loop_post(read->exchange->loop, &read->back);
-    assert(status == STATUS_OK);
-    (void)status;
+/* On a thread of the pool. */
+static void read_run(struct call *call, struct store_session *store) {
+    struct store_read *read = container_of(call, struct store_read, call.call);
+    read->read(read, store);
 }
 
 static enum status id_check(enum entity_kind kind, struct slice id) {
@@ -71,8 +68,8 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
         return NULL;
     }
     made->exchange = exchange;
-    made->task.run = read_run;
-    made->back.run = read_back;
+    made->call =
+        (struct exchange_call){.call.run = read_run, .exchange = exchange, .answer = read_answer};
     made->read = read;
     made->answer = answer_json;
     made->status = STATUS_OK;
@@ -126,13 +123,7 @@ void store_read_post_pages(struct store_read *read, struct slice content_type) {
 }
 
 void store_read_post(struct store_read *read) {
-    exchange_ref(read->exchange);
-    enum status status = store_pool_post(read->exchange->http->store_pool, &read->task);
-    if (status == STATUS_OK)
-        return;
-    read->status = status;
-    if (exchange_unref(read->exchange))
-        read->answer(read);
+    exchange_call_store(&read->call);
 }
 
 enum status store_read_entity(struct store_read *read, struct store_session *session,

@@ -7,13 +7,12 @@
 #ifndef HTTP_STORE_READ_H
 #define HTTP_STORE_READ_H
 
-#include "http/exchange.h"
+#include "http/exchange_call.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
 
 struct store_read {
-    struct store_task task;
-    struct loop_task back;
+    struct exchange_call call; /* first */
     struct exchange *exchange;
     void (*read)(struct store_read *read, struct store_session *session);
     void (*answer)(struct store_read *read);

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "http/conn.h"
+#include "http/exchange_call.h"
 #include "io/store_pool.h"
 
 enum status entitle_look(struct store_session *session, const struct principal *principal,
@@ -26,71 +27,48 @@ enum status entitle_look(struct store_session *session, const struct principal *
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-struct look {
-    struct store_task task;
-    struct loop_task back;
-    struct exchange *exchange;
+/* An entitlement that depends on the owner, which the store knows. */
+struct owner_check {
+    struct exchange_call call; /* first */
     struct slice topic;
     void (*next)(struct exchange *exchange);
-    enum status status;
     struct arena arena;
     struct grant grant;
 };
 
-static void look_free(void *memory) {
-    struct look *look = memory;
-    arena_release(&look->arena);
-    free(look);
+static void check_free(void *memory) {
+    struct owner_check *check = memory;
+    arena_release(&check->arena);
+    free(check);
 }
 
 static void decide(struct exchange *exchange, const struct grant *grant,
                    void (*next)(struct exchange *exchange)) {
     exchange->view = grant->view;
-    if (grant->status == STATUS_OK) {
+    if (grant->status == STATUS_OK)
         exchange_handle(exchange, next);
-        return;
-    }
-    exchange_answer_status(exchange, grant->status);
+    else
+        exchange_answer_status(exchange, grant->status);
 }
 
-static void look_run(struct store_task *task, struct store_session *session) {
-    struct look *look = (struct look *)task;
-    look->status =
-        entitle_look(session, look->exchange->principal, look->topic, &look->arena, &look->grant);
-    enum status status = io_loop_post(look->exchange->loop, &look->back);
-    assert(status == STATUS_OK);
-    (void)status;
+static void check_run(struct call *call, struct store_session *store) {
+    struct owner_check *check = container_of(call, struct owner_check, call.call);
+    call->status = entitle_look(store, check->call.exchange->principal, check->topic, &check->arena,
+                                &check->grant);
 }
 
-static void look_done(struct look *look) {
-    struct exchange *exchange = look->exchange;
-    enum status status = look->status;
-    struct grant grant = look->grant;
-    void (*next)(struct exchange * exchange) = look->next;
+static void check_answer(struct exchange_call *call) {
+    struct owner_check *check = container_of(call, struct owner_check, call);
+    struct exchange *exchange = call->exchange;
+    enum status status = call->call.status;
+    struct grant grant = check->grant;
+    void (*next)(struct exchange * exchange) = check->next;
     exchange->work = NULL;
-    look_free(look);
+    check_free(check);
     if (status == STATUS_OK)
         decide(exchange, &grant, next);
     else
         exchange_answer_status(exchange, status);
-}
-
-static void look_back(struct loop_task *task) {
-    struct look *look = (struct look *)((char *)task - offsetof(struct look, back));
-    if (exchange_unref(look->exchange))
-        look_done(look);
-}
-
-static void look_post(struct look *look) {
-    struct exchange *exchange = look->exchange;
-    exchange_ref(exchange);
-    /* Once posted it is the reader's: nothing of it is touched here. */
-    enum status status = store_pool_post(exchange->http->store_pool, &look->task);
-    if (status == STATUS_OK)
-        return;
-    look->status = status;
-    if (exchange_unref(exchange))
-        look_done(look);
 }
 
 void entitle(struct exchange *exchange, struct slice topic,
@@ -102,18 +80,17 @@ void entitle(struct exchange *exchange, struct slice topic,
         decide(exchange, &grant, next);
         return;
     }
-    struct look *look = calloc(1, sizeof(*look));
-    if (!look) {
+    struct owner_check *check = calloc(1, sizeof(*check));
+    if (!check) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
-    *look = (struct look){.task.run = look_run,
-                          .back.run = look_back,
-                          .exchange = exchange,
-                          .topic = topic,
-                          .next = next};
-    arena_init(&look->arena, ENTITLE_ARENA_BYTES_MAX);
-    exchange->work = look;
-    exchange->work_free = look_free;
-    look_post(look);
+    check->call =
+        (struct exchange_call){.call.run = check_run, .exchange = exchange, .answer = check_answer};
+    check->topic = topic;
+    check->next = next;
+    arena_init(&check->arena, ENTITLE_ARENA_BYTES_MAX);
+    exchange->work = check;
+    exchange->work_free = check_free;
+    exchange_call_store(&check->call);
 }

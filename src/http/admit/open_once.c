@@ -4,29 +4,27 @@
 
 #include "auth/principal.h"
 #include "http/admit/single_use.h"
-#include "http/conn.h"
-#include "http/route.h"
+#include "http/exchange_call.h"
 
 struct opening {
-    struct single_use use; /* first */
-    struct exchange *exchange;
+    struct exchange_call call; /* first */
+    struct single_use use;
 };
 
-static void opening_done(struct opening *opening) {
-    struct exchange *exchange = opening->exchange;
-    enum status status = opening->use.status;
+static void opening_run(struct call *call, struct store_session *store) {
+    struct opening *opening = container_of(call, struct opening, call.call);
+    call->status = single_use_decide(&opening->use, store);
+}
+
+static void opening_answer(struct exchange_call *call) {
+    struct exchange *exchange = call->exchange;
+    enum status status = call->call.status;
     exchange->work = NULL;
-    free(opening);
+    free(container_of(call, struct opening, call));
     if (status == STATUS_OK)
         exchange_handle(exchange, exchange->match.route->handle);
     else
         exchange_answer_status(exchange, status);
-}
-
-static void use_done(struct single_use *use) {
-    struct opening *opening = (struct opening *)use;
-    if (exchange_unref(opening->exchange))
-        opening_done(opening);
 }
 
 void open_once(struct exchange *exchange) {
@@ -36,22 +34,19 @@ void open_once(struct exchange *exchange) {
         return;
     }
     struct opening *opening = id.data ? calloc(1, sizeof(*opening)) : NULL;
-    if (!opening) {
-        exchange_answer_status(exchange, id.data ? STATUS_OUT_OF_MEMORY : STATUS_MISSING_JTI);
+    enum status status = id.data ? STATUS_OUT_OF_MEMORY : STATUS_MISSING_JTI;
+    if (opening)
+        status = single_use_init(&opening->use, SINGLE_USE_TOKEN, id);
+    if (status != STATUS_OK) {
+        free(opening);
+        exchange_answer_status(exchange, status);
         return;
     }
-    opening->exchange = exchange;
-    opening->use.kind = SINGLE_USE_TOKEN;
     opening->use.expires_at_ms = single_use_token_until_ms(exchange->principal);
-    opening->use.done = use_done;
+    opening->use.forget_ms = io_loop_forget_ms(exchange->loop);
+    opening->call = (struct exchange_call){
+        .call.run = opening_run, .exchange = exchange, .answer = opening_answer};
     exchange->work = opening;
     exchange->work_free = free;
-    exchange_ref(exchange);
-    /* Once posted it is the writer's: nothing of it is touched here. */
-    enum status status = single_use_post(&opening->use, exchange->http->writer, exchange->loop, id);
-    if (status == STATUS_OK)
-        return;
-    opening->use.status = status;
-    if (exchange_unref(exchange))
-        opening_done(opening);
+    exchange_call_writer(&opening->call);
 }

@@ -8,19 +8,19 @@ static struct store_health health;
 static void a_failure_seen_by_a_loop_whose_clock_is_ahead_counts(void **state) {
     (void)state;
     assert_true(store_health_is_good(&health, 1000));
-    store_health_note(&health, STATUS_STORE_UNAVAILABLE, 1000);
+    store_health_note_at(&health, STATUS_STORE_UNAVAILABLE, 1000);
     assert_false(store_health_is_good(&health, 999));
     assert_false(store_health_is_good(&health, 1000));
     assert_false(store_health_is_good(&health, 5999));
     assert_true(store_health_is_good(&health, 100000));
-    store_health_note(&health, STATUS_OK, 1001);
+    store_health_note_at(&health, STATUS_OK, 1001);
     assert_true(store_health_is_good(&health, 999));
 }
 
 /* No append has to fail first. */
 static void a_store_that_was_moved_does_not_work_until_it_is_back(void **state) {
     (void)state;
-    store_health_note(&health, STATUS_OK, 1000);
+    store_health_note_at(&health, STATUS_OK, 1000);
     atomic_store(&health.is_moved, true);
     assert_false(store_health_is_good(&health, 100000));
     assert_int_equal(store_health_reason(&health, NULL), REASON_STORE_MOVED);
