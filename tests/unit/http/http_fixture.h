@@ -20,6 +20,7 @@ struct http_fixture {
     struct io_loop io;
     struct io_backoff backoff;
     struct telemetry telemetry;
+    struct policy_table policies;
     struct io_loop *loops[1];
     struct sockaddr_in address;
     int client;
@@ -70,6 +71,9 @@ static inline void fixture_http_open(struct http_fixture *fixture,
                                                      .backoff = &fixture->backoff,
                                                      .fds = {fd, -1}}));
     fixture->loops[0] = &fixture->io;
+    policy_table_init(&fixture->policies);
+    fixture->telemetry.policies = &fixture->policies;
+    assert_ok(causes_open(&fixture->telemetry.causes, 16));
     fixture->http.options = (struct http_options){.connections_max = 100,
                                                   .request_head_bytes_max = 16384,
                                                   .request_line_bytes_max = 8192,
@@ -100,6 +104,7 @@ static inline int fixture_http_close(struct http_fixture *fixture) {
     assert_int_equal(fixture->io.hold_count, 0);
     assert_true(list_is_empty(&fixture->loop.conns));
     mailbox_release(&fixture->io.mailbox);
+    causes_close(fixture->telemetry.causes);
     return uv_loop_close(&fixture->io.uv);
 }
 

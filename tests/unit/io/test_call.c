@@ -147,36 +147,40 @@ static void a_call_runs_on_the_writer_and_is_done_on_its_loop(void **state) {
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
+static uv_sem_t at_gate;
+
 static void wait_at_gate(struct store_task *task, struct store_session *store) {
     (void)task;
     (void)store;
+    uv_sem_post(&at_gate);
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
 }
 
-/* The pool holds one task that runs and one that waits. */
-static void fill_pool(struct store_pool *pool, struct store_task *tasks, size_t count) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        tasks[i] = (struct store_task){.run = wait_at_gate};
-        status = store_pool_post(pool, &tasks[i]);
-    }
-    assert_int_equal(status, STATUS_LIMIT_REACHED);
+/* One task runs and waits at the gate. While it does, the one thread takes no other, so that the
+ * next task fills the mailbox. */
+static void fill_pool(struct store_pool *pool, struct store_task tasks[2]) {
+    tasks[0] = tasks[1] = (struct store_task){.run = wait_at_gate};
+    assert_ok(store_pool_post(pool, &tasks[0]));
+    uv_sem_wait(&at_gate);
+    assert_ok(store_pool_post(pool, &tasks[1]));
 }
 
 static void a_call_that_the_pool_refuses_is_done_with_the_refusal_and_never_runs(void **state) {
     (void)state;
     struct errand errand = {0};
-    struct store_task tasks[8];
+    struct store_task tasks[2];
+    uv_sem_init(&at_gate, 0);
     pthread_mutex_lock(&gate);
     assert_ok(store_pool_start(&errand.pool, world.store->store, 1, 1));
-    fill_pool(errand.pool, tasks, 8);
+    fill_pool(errand.pool, tasks);
     errand_post(&errand);
     errand_wait(&errand);
     assert_false(errand.has_run);
     assert_int_equal(errand.call.status, STATUS_LIMIT_REACHED);
     pthread_mutex_unlock(&gate);
     store_pool_stop(errand.pool);
+    uv_sem_destroy(&at_gate);
 }
 
 static void a_loop_that_ends_waits_for_its_calls(void **state) {
