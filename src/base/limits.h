@@ -54,6 +54,11 @@
     X(SNAPSHOT_OWNERS_BYTES_MAX,          64 << 20,  BYTES, THREAD,       1, "owners of those documents")                                                    \
     X(SNAPSHOT_BUILD_ARENA_BYTES_MAX,     1 << 20,   BYTES, THREAD,       1, "rows of those documents")                                                      \
     X(JOURNAL_READ_ARENA_BYTES_MAX,       64 << 10,  BYTES, THREAD,       1, "topic rows of one journal read")                                               \
+    X(OWNERS_ARENA_BYTES_MAX,             1280 << 10, BYTES, THREAD,       1, "owners of the entities in one read, and one entity of any size")              \
+    X(OWNERS_KEPT_BYTES,                  256 << 10, BYTES, WITHIN,       1, "owners kept between reads of one page")                                        \
+    X(SQLITE_WALK_ARENA_BYTES_MAX,        64 << 20,  BYTES, THREAD,       2, "the largest row of a walk of the store, which may be inside another")          \
+    X(SQLITE_WALK_PAGE_BYTES,             256 << 10, BYTES, WITHIN,       1, "size at which a page of a walk ends")                                          \
+    X(SQLITE_WALK_PAGE_ROWS_MAX,          64,        ITEMS, WITHIN,       1, "rows in a page of a walk")                                                     \
     /* Turn: for each io loop. */                                                                                                                            \
     X(LOOP_TASKS_MAX,                     1000000,   ITEMS, LOOP,         1, "tasks posted to a loop and not yet run")                                       \
     X(LOOP_READ_BYTES,                    65536,     BYTES, LOOP,         2, "bytes of one read, as received and decrypted")                                 \

@@ -1,13 +1,10 @@
 #include "delivery/owners.h"
 
-/* Of whole entities, most of which is theirs alone to need: beyond it, all are forgotten. */
-#define KEPT_BYTES (256u << 10)
-/* And one more of any size. */
-#define ARENA_BYTES_MAX (KEPT_BYTES + (1u << 20))
+#include "base/limits.h"
 
 void owners_init(struct owners *owners, struct store_session *session) {
     *owners = (struct owners){.session = session};
-    arena_init(&owners->arena, ARENA_BYTES_MAX);
+    arena_init(&owners->arena, OWNERS_ARENA_BYTES_MAX);
 }
 
 void owners_release(struct owners *owners) {
@@ -26,7 +23,7 @@ enum status owners_find(struct owners *owners, uint64_t entity_ref, const struct
     *owner = &slot->owner;
     if (entity_ref > 0 && slot->entity_ref == entity_ref)
         return STATUS_OK;
-    if (owners->arena.bytes_held > KEPT_BYTES)
+    if (owners->arena.bytes_held > OWNERS_KEPT_BYTES)
         forget(owners);
     enum status status =
         store_load_entity_ref(owners->session, entity_ref, &owners->arena, &entity);

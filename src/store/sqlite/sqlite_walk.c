@@ -5,13 +5,10 @@
 
 #include <stdio.h>
 
+#include "base/limits.h"
+
 /* The first pages are small, since many callbacks stop early. */
 #define PAGE_ROWS_FIRST 4
-#define PAGE_ROWS_MAX   64
-/* A page ends with the row that exceeds this. */
-#define PAGE_BYTES_MAX ((size_t)256 << 10)
-/* One row alone may be larger than a page; no row is larger than this. */
-#define ARENA_BYTES_MAX ((size_t)64 << 20)
 
 struct journal_pair {
     struct store_journal_row row;
@@ -65,7 +62,8 @@ static enum status fetch_page(struct walk *walk, walk_read_cb *read, union walk_
                               size_t count_max, size_t *count) {
     enum status status = STATUS_OK;
     *count = 0;
-    while (status == STATUS_OK && *count < count_max && walk->page.bytes_held < PAGE_BYTES_MAX) {
+    while (status == STATUS_OK && *count < count_max &&
+           walk->page.bytes_held < SQLITE_WALK_PAGE_BYTES) {
         status = sqlite_next(walk->session, walk->statement);
         if (status == STATUS_OK)
             status = read(walk, &rows[*count]);
@@ -80,7 +78,7 @@ static enum status walk_rows(struct walk *walk, walk_read_cb *read, walk_call_cb
     size_t count_max = PAGE_ROWS_FIRST;
     enum status fetched = STATUS_OK;
     enum status status = STATUS_OK;
-    arena_init(&walk->page, ARENA_BYTES_MAX);
+    arena_init(&walk->page, SQLITE_WALK_ARENA_BYTES_MAX);
     while (status == STATUS_OK && fetched == STATUS_OK) {
         size_t count = 0;
         arena_reset(&walk->page);
@@ -88,7 +86,8 @@ static enum status walk_rows(struct walk *walk, walk_read_cb *read, walk_call_cb
         fetched = rows ? fetch_page(walk, read, rows, count_max, &count) : STATUS_OUT_OF_MEMORY;
         for (size_t i = 0; status == STATUS_OK && i < count; i++)
             status = call(walk, &rows[i]);
-        count_max = count_max < PAGE_ROWS_MAX ? count_max * 4 : PAGE_ROWS_MAX;
+        count_max =
+            count_max < SQLITE_WALK_PAGE_ROWS_MAX ? count_max * 4 : SQLITE_WALK_PAGE_ROWS_MAX;
     }
     sqlite3_reset(walk->statement);
     arena_release(&walk->page);
