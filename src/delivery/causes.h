@@ -1,10 +1,10 @@
-/* Why clients were denied or disconnected: the latest decisions, for people who ask.
- * Any thread; the lock is held for one look at all places and one copy. Memory: taken at opening,
- * and never more; the oldest decision gives way. STATUS_OUT_OF_MEMORY at opening; adding cannot
- * fail. Texts are copied, cut where they are longer than their room, and always UTF-8. Never a
- * secret: a principal is named by what its token says, not by the token.
- * Nobody pushes out everybody: one principal, or one address where no principal is known, has at
- * most a sixteenth of the places, and all who are known by address only have half of them. */
+/* Why clients were denied or disconnected: the latest decisions, for `khala why`.
+ * Any thread; the lock is held for one walk over all entries and one copy. Memory: allocated at
+ * opening, never more; the oldest decision is evicted. STATUS_OUT_OF_MEMORY at opening; adding
+ * cannot fail. Texts are copied, cut where they are longer than their room, and always UTF-8. Never
+ * a secret: a principal is named by what its token says, not by the token. No client evicts all
+ * others: one principal, or one address without a principal, has at most a sixteenth of the
+ * entries; addresses without a principal have at most half of them in total. */
 #ifndef DELIVERY_CAUSES_H
 #define DELIVERY_CAUSES_H
 
@@ -22,7 +22,7 @@
 #define CAUSE_PACE_MS 10000
 
 enum cause_kind {
-    CAUSE_DENIED,       /* told no: the connection may live on */
+    CAUSE_DENIED,       /* refused: the connection may continue */
     CAUSE_DISCONNECTED, /* the server ended the connection, or an HTTP consumer's turn */
 };
 
@@ -43,11 +43,11 @@ struct causes;
 
 MUST_CHECK enum status causes_open(struct causes **causes, size_t capacity);
 void causes_close(struct causes *causes);
-/* mono_ms: now, by a clock that does not step. False: there are too many of late, of this who or of
- * all, to say so of each; it is kept all the same. */
+/* mono_ms: now, by a monotonic clock. False: too many recent entries, for this principal or in
+ * total, to log each of them. The entry is kept all the same. */
 bool causes_add(struct causes *causes, const struct cause *cause, uint64_t mono_ms);
 
-/* What to look for: all that is given must be equal. */
+/* Which causes to walk: all given fields must be equal. */
 struct cause_filter {
     struct slice connection; /* absent: any */
     struct slice principal;

@@ -1,6 +1,6 @@
-/* The consumers that poll: how often each may, and whether it keeps up.
- * Any thread: one lock, held for a lookup. Memory: at most capacity consumers, the one that was
- * silent longest gives way.
+/* The consumers that poll: how often each may poll, and whether it keeps up.
+ * Any thread: one lock, held for a lookup. Memory: at most capacity consumers; the one that polled
+ * longest ago is evicted.
  * STATUS_RATE_LIMITED, with the time to wait; STATUS_SLOW_CONSUMER_EVICTED, which also forgets the
  * strikes; STATUS_OUT_OF_MEMORY.
  * A poll that is refused changes nothing: it neither prolongs the wait nor counts as a strike. */
@@ -24,7 +24,7 @@ struct consumers_options {
     uint64_t strikes_max;
 };
 
-/* Who polls what. */
+/* A principal and the topic it polls. */
 struct consumer_key {
     struct slice principal; /* without NUL */
     struct slice topic;
@@ -32,7 +32,7 @@ struct consumer_key {
 
 struct consumer_state {
     uint64_t retry_after_ms; /* with STATUS_RATE_LIMITED */
-    size_t active_topics;    /* that the principal polled of late */
+    size_t active_topics;    /* that the principal polled recently */
     uint64_t strikes;
 };
 

@@ -8,10 +8,9 @@
 struct feed {
     struct hub_watch watch;
     struct feeds *feeds;
-    struct feed_member *members;
+    struct hlist members;
     struct page *page;
-    struct feed *paged_previous; /* among those that have a page */
-    struct feed *paged_next;
+    struct hlist_node paged_node; /* among the feeds that have a page */
     size_t name_size;
     char name[];
 };
@@ -42,20 +41,18 @@ void feeds_close(struct feeds *feeds) {
 static void page_drop(struct feed *feed) {
     page_free(feed->page);
     feed->page = NULL;
-    *(feed->paged_previous ? &feed->paged_previous->paged_next : &feed->feeds->paged) =
-        feed->paged_next;
-    if (feed->paged_next)
-        feed->paged_next->paged_previous = feed->paged_previous;
+    hlist_remove(&feed->paged_node);
 }
 
 static void feed_advanced(struct feed *feed) {
-    /* It knows an older head: who is in line already is told of the new one by the next page only,
-     * and would take itself to be done with this one. */
+    /* The page knows an older head. A subscriber that waits for its turn would be sent this page as
+     * the last one, and not learn of the new frames. */
     if (feed->page)
         page_drop(feed);
-    for (struct feed_member *member = feed->members, *next; member; member = next) {
-        /* With its last member the feed goes too. */
-        next = member->next;
+    for (struct hlist_node *node = feed->members.first, *next; node; node = next) {
+        struct feed_member *member = container_of(node, struct feed_member, node);
+        /* The feed may be freed with its last member. */
+        next = node->next;
         member->advanced(member);
     }
 }
@@ -66,7 +63,7 @@ static void run_advanced(struct loop_task *task) {
         struct hub_watch *watch = hub_listener_next(&feeds->listener);
         if (!watch)
             return;
-        feed_advanced((struct feed *)watch);
+        feed_advanced(container_of(watch, struct feed, watch));
     }
 }
 
@@ -97,21 +94,15 @@ enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_membe
     if (!feed)
         return STATUS_OUT_OF_MEMORY;
     member->feed = feed;
-    member->previous = NULL;
-    member->next = feed->members;
-    if (feed->members)
-        feed->members->previous = member;
-    feed->members = member;
+    hlist_push_front(&feed->members, &member->node);
     return STATUS_OK;
 }
 
 void feed_leave(struct feed_member *member) {
     struct feed *feed = member->feed;
-    *(member->previous ? &member->previous->next : &feed->members) = member->next;
-    if (member->next)
-        member->next->previous = member->previous;
+    hlist_remove(&member->node);
     member->feed = NULL;
-    if (feed->members)
+    if (feed->members.first)
         return;
     if (feed->page)
         page_drop(feed);
@@ -133,16 +124,12 @@ void feed_page_set(struct feed *feed, struct page *page) {
     if (feed->page)
         page_drop(feed);
     feed->page = page;
-    feed->paged_previous = NULL;
-    feed->paged_next = feeds->paged;
-    if (feeds->paged)
-        feeds->paged->paged_previous = feed;
-    feeds->paged = feed;
+    hlist_push_front(&feeds->paged, &feed->paged_node);
 }
 
 void feeds_forget_pages(struct feeds *feeds) {
-    while (feeds->paged)
-        page_drop(feeds->paged);
+    while (feeds->paged.first)
+        page_drop(container_of(feeds->paged.first, struct feed, paged_node));
 }
 
 struct hub_watch *feed_watch(struct feed *feed) {

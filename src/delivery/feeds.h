@@ -1,12 +1,13 @@
-/* The feeds of a loop: the topics its connections read, each watched once in the hub, with its
- * members.
- * Belongs to its loop's thread. A feed lives while it has a member; a member is a member of the
- * exchange's work.
+/* The feeds of a loop: the topics that its connections read. Each topic is watched once in the hub,
+ * for all its members.
+ * Belongs to its loop's thread.
+ * Memory: a feed lives while it has a member. A member is part of its subscriber or poll.
  * STATUS_OUT_OF_MEMORY for a topic that cannot be watched.
- * A commit costs the loop one task, whatever the number of topics it advanced. */
+ * A commit costs the loop one task, however many topics it advanced. */
 #ifndef DELIVERY_FEEDS_H
 #define DELIVERY_FEEDS_H
 
+#include "base/list.h"
 #include "base/map.h"
 #include "delivery/page.h"
 #include "hub/hub.h"
@@ -14,12 +15,11 @@
 
 struct feed;
 
-/* Somebody who reads a topic. */
+/* One that reads a topic. */
 struct feed_member {
     struct feed *feed;
-    struct feed_member *previous;
-    struct feed_member *next;
-    /* There is more. May end this member, and no other. */
+    struct hlist_node node; /* in the feed's members */
+    /* The topic advanced. May end this member, and no other. */
     void (*advanced)(struct feed_member *member);
 };
 
@@ -28,7 +28,7 @@ struct feeds {
     struct loop_task advanced; /* posted by the hub when topics advanced */
     struct hub_listener listener;
     struct map by_name;
-    struct feed *paged; /* those that have a page */
+    struct hlist paged; /* the feeds that have a page */
 };
 
 void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub);
@@ -40,8 +40,8 @@ MUST_CHECK enum status feed_join(struct feeds *feeds, struct slice topic,
 void feed_leave(struct feed_member *member);
 struct hub_watch *feed_watch(struct feed *feed);
 struct slice feed_name(const struct feed *feed);
-/* The last page a member of the topic was sent, for those at the same place; NULL: none. Takes
- * over the new one. */
+/* The last page that a member was sent, for members at the same position; NULL: none. Takes over
+ * the new one. */
 struct page *feed_page(const struct feed *feed);
 void feed_page_set(struct feed *feed, struct page *page);
 void feeds_forget_pages(struct feeds *feeds);

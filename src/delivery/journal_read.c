@@ -1,5 +1,5 @@
-/* The rows are walked before the floor is looked at: were it the other way round, pruning between
- * the two could take the first rows away and nobody would know. */
+/* The rows are walked before the floor is read. In the other order, pruning between the two could
+ * remove the first rows unnoticed. */
 #include "delivery/journal_read.h"
 
 #include <assert.h>
@@ -194,7 +194,7 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
     uint64_t begun_ns = clock_now().mono_ns;
     unsigned attempt = 0;
-    /* Many who replay together ask for the same frames before any of them has been read. */
+    /* Subscribers that replay together ask for the same frames before any of them has been read. */
     read->is_in_memory = read->mode == JOURNAL_READ_CONTINUE && read->watch &&
                          hub_holds(read->watch, read->after_seq + 1);
     if (read->is_in_memory)

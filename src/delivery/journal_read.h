@@ -1,10 +1,10 @@
-/* A read of a topic from the store: where a position stands, and a page of frames from there on.
- * Made on one thread, run once on a reader's, looked at on the first again. Frames are the
- * reader's until they are taken; the names asked for are the maker's.
- * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a hole in it.
- * The frames begin at next_seq and have no gap; a floor that rose above next_seq meanwhile is
- * said (is_stale), whether or not rows could still be read. A bootstrap is never stale; nor is the
- * log (LOG_TOPIC), which is never pruned and has no budget, but for a cursor of another epoch. */
+/* A read of a topic from the store: checks a position, and reads a page of frames from there.
+ * Made and used on a loop, run once on a thread of the store pool in between.
+ * Memory: the frames belong to the read until they are taken; the names belong to its maker.
+ * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a gap.
+ * The frames begin at next_seq and have no gap. A floor that rose above next_seq during the read is
+ * reported (is_stale), even if rows could still be read. A bootstrap is never stale. The log
+ * (LOG_TOPIC) is stale only for a cursor of another epoch: it is never pruned and has no budget. */
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
 

@@ -1,8 +1,8 @@
-/* Whose the entities of a read are: of events in turn, each entity is looked up once and not once
- * an event.
- * Belongs to the thread of its session. Memory: itself, and names within a limit.
- * The store's errors.
- * Remembers at most OWNERS_MAX entities; whom it forgets it looks up again. */
+/* Owners of the entities in one read: each entity is read once, not once for each event.
+ * Belongs to the thread of its session.
+ * Memory: itself, and names within a limit.
+ * Errors: the store's.
+ * A cache of at most OWNERS_MAX entities; an evicted entity is read again. */
 #ifndef DELIVERY_OWNERS_H
 #define DELIVERY_OWNERS_H
 
@@ -19,13 +19,13 @@ struct owners_slot {
 struct owners {
     struct store_session *session;
     struct arena arena;
-    struct owners_slot slots[OWNERS_MAX]; /* an entity has one place, by its ref */
+    struct owners_slot slots[OWNERS_MAX]; /* an entity has one slot, by its ref */
 };
 
 /* The session outlives it. */
 void owners_init(struct owners *owners, struct store_session *session);
 void owners_release(struct owners *owners);
-/* The owner lives until the next question. */
+/* The owner is valid until the next call. */
 MUST_CHECK enum status owners_find(struct owners *owners, uint64_t entity_ref,
                                    const struct owner **owner);
 

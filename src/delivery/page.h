@@ -1,10 +1,9 @@
 /* A page: frames of a topic that follow each other, and the bytes they were encoded to, once for
- * all connections of a loop that stand at the same place and speak the same dialect.
+ * all connections of a loop that are at the same position and use the same dialect.
  * Belongs to its loop's thread. A push is reference-counted and outlives its page: what a socket
  * has not taken yet is all that is held for it.
  * STATUS_OUT_OF_MEMORY, and what an encoder answers.
- * It covers (after_seq, through_seq]; hidden frames are missing from it, and then it is nobody
- * else's. */
+ * It covers (after_seq, through_seq]. A page without its hidden frames is not shared. */
 #ifndef DELIVERY_PAGE_H
 #define DELIVERY_PAGE_H
 

@@ -1,11 +1,11 @@
-/* Whose turn it is to be sent something: deficit round robin, first over principals, so that none
- * with many connections crowds out one with few, then over the topics of a principal by their QoS
- * tier, hot before warm before cold and none starved.
- * Belongs to its loop's thread. A turn is a member of the reader that waits for it; a share is one
- * principal's and lives while it has a turn.
+/* Which subscriber is served next: deficit round robin over principals, so that a principal with
+ * many connections does not crowd out one with few; then over the topics of a principal by their
+ * QoS tier, hot before warm before cold, and none is starved.
+ * Belongs to its loop's thread.
+ * Memory: a turn is a member of its subscriber; a share belongs to one principal and lives while it
+ * has a turn.
  * STATUS_OUT_OF_MEMORY for a share that cannot be made.
- * A turn is in line at most once; each who is in line is served after a bounded number of others.
- */
+ * A turn is in line at most once, and is served after a bounded number of others. */
 #ifndef DELIVERY_SCHEDULER_H
 #define DELIVERY_SCHEDULER_H
 
@@ -21,7 +21,7 @@ struct turn {
     struct lane *lane;     /* its principal's turns of that topic */
     struct turn *previous; /* in line */
     struct turn *next;
-    const void *topic; /* which one, told by its address */
+    const void *topic; /* identified by its address */
     enum qos_tier tier;
     bool in_line;
 };
@@ -35,7 +35,7 @@ struct scheduler {
     struct scheduler_options options;
     struct map shares;  /* by the principal's name */
     struct map lanes;   /* by share and topic */
-    struct share *next; /* of those with somebody in line, a ring */
+    struct share *next; /* a ring of the shares with a turn in line */
     size_t line_count;
 };
 
@@ -49,9 +49,9 @@ MUST_CHECK enum status scheduler_join(struct scheduler *scheduler, struct slice 
 /* Also out of the line. A turn that never joined may leave. */
 void scheduler_leave(struct scheduler *scheduler, struct turn *turn);
 
-/* Gets in line, at its end; who is in line stays where it is. */
+/* Adds the turn at the end of the line; a turn in line stays where it is. */
 void scheduler_add(struct scheduler *scheduler, struct turn *turn);
-/* Whose turn it is, out of the line now, and how many frames it may be sent; NULL: nobody's. */
+/* Takes the next turn out of the line, and says how many frames it may be sent; NULL: none. */
 struct turn *scheduler_next(struct scheduler *scheduler, size_t *frames_max);
 /* It was sent that many; nothing to do for one that left meanwhile. has_more: it was cut short by
  * frames_max and gets in line again. Answers whether fairness cut it short: it has more, and others

@@ -1,7 +1,7 @@
-/* The answer to a stale cursor: why it is stale and all that is needed to begin again.
- * Any thread. Written into the caller's buffer, all or nothing.
+/* The answer to a stale cursor: why it is stale, and what the client needs to bootstrap.
+ * Any thread. Memory: written into the caller's buffer, all or nothing.
  * Errors: the buffer's own.
- * The same body in every dialect. */
+ * The body is the same in every dialect. */
 #ifndef DELIVERY_STALE_H
 #define DELIVERY_STALE_H
 
@@ -17,7 +17,7 @@ struct stale_topic {
     const struct continuity *continuity; /* of a rebootstrap */
 };
 
-/* Of one topic or several. */
+/* For one topic or several. */
 MUST_CHECK enum status stale_write_json(struct buffer *out, const struct stale_topic *stale,
                                         size_t count);
 

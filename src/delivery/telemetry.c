@@ -63,7 +63,7 @@ void telemetry_refused(struct telemetry *telemetry, struct cause cause, enum sta
     remember(telemetry, cause, CAUSE_DENIED);
 }
 
-/* A shutdown sends everybody away, which would push out all that is worth remembering. */
+/* A shutdown disconnects all clients, which would evict every other cause. */
 void telemetry_disconnected(struct telemetry *telemetry, struct cause cause) {
     if (cause.status != STATUS_SHUTTING_DOWN)
         remember(telemetry, cause, CAUSE_DISCONNECTED);

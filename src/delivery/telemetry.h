@@ -1,8 +1,8 @@
-/* What the server says of its decisions: each is counted, and where somebody was told no or sent
- * away it is remembered for `khala why`, and logged.
+/* Decisions about clients: each is counted; refusals and disconnects are also kept for `khala why`
+ * and logged.
  * Any thread. Allocates nothing. Cannot fail.
- * Texts given are the caller's; none may be a secret, so never a query string.
- * One call a decision: counters, log and ring cannot disagree. */
+ * The texts belong to the caller. None may be a secret, so never a query string.
+ * One call for each decision, so that counters, log and causes agree. */
 #ifndef DELIVERY_TELEMETRY_H
 #define DELIVERY_TELEMETRY_H
 
@@ -22,22 +22,22 @@ struct telemetry {
     atomic_uint_fast64_t unlogged_count; /* decisions that were not logged since the last tick */
 };
 
-/* The texts of a cause: the caller's, who keeps them as long as it. */
+/* The texts of a cause, which the caller keeps as long as the cause. */
 struct cause_names {
     char principal[CAUSE_PRINCIPAL_BYTES_MAX];
     char peer[CAUSE_PEER_BYTES_MAX];
 };
 
-/* Somebody is told no: for who they are, for what their client is, or for how much they asked for.
- * The topic, where there is one, says the class; the cause's kind, time and status are set here. */
+/* A client is refused: for its principal, for its version, or for asking too much. The class is
+ * that of the topic, where there is one. The cause's kind, time and status are set here. */
 void telemetry_refused(struct telemetry *telemetry, struct cause cause, enum status status);
 /* The server ends a connection. The cause's kind and time are set here. Counting the closed socket
- * is its owner's, who also sees those that went by themselves. */
+ * is the session's, which also sees connections that the peer closed. */
 void telemetry_disconnected(struct telemetry *telemetry, struct cause cause);
 /* A cursor is too old; the cause says whose. An HTTP poll ends with it, a stream bootstraps. */
 void telemetry_stale(struct telemetry *telemetry, struct cause cause,
                      const struct continuity *continuity);
-/* A consumer is too slow, and sent away. */
+/* A consumer is too slow, and is evicted. */
 void telemetry_evicted(struct telemetry *telemetry, struct cause cause);
 /* Frames were handed to a socket. now_ns is the monotonic clock, read for this. */
 void telemetry_handed(enum label_dialect dialect, const struct policy *policy,

@@ -1,8 +1,9 @@
-/* A viewer: which stored events a principal gets, for lists, exports and plans, as a subscription
- * decides for frames.
- * Belongs to the thread of its session. Memory: some entities' owners.
- * The store's errors.
- * Whose an event is, is said in one place (frame_owner), live or read again. */
+/* A viewer: which stored events a principal may read, for lists, exports and plans. A subscription
+ * decides the same for frames.
+ * Belongs to the thread of its session.
+ * Memory: the owners of some entities.
+ * Errors: the store's.
+ * The owner of an event is decided in one function (frame_owner), live or from the store. */
 #ifndef DELIVERY_VIEWER_H
 #define DELIVERY_VIEWER_H
 
@@ -19,7 +20,7 @@ struct viewer {
 void viewer_init(struct viewer *viewer, struct store_session *session,
                  const struct principal *principal, enum grant_view view);
 void viewer_release(struct viewer *viewer);
-/* entity_ref: whose frame it is; of an event of the log, the event's own. */
+/* entity_ref: the entity that the frame belongs to; for an event of the log, the event's own. */
 MUST_CHECK enum status viewer_look(struct viewer *viewer, uint64_t entity_ref,
                                    const struct store_event *event, bool *may_read);
 

@@ -1,4 +1,4 @@
-/* The whole log as a WebSocket: the peer says who it is in its first message, then events go one
+/* The whole log as a WebSocket: the client authenticates in its first message, then events go one
  * way, by event cursor. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "dialect/handlers.h"
 #include "dialect/log_position.h"
 #include "dialect/page_forms.h"
-#include "dialect/tagged_message.h"
+#include "dialect/typed_message.h"
 #include "http/admit/single_use.h"
 #include "hub/frame_row.h"
 #include "wire/object_writer.h"
@@ -37,7 +37,7 @@ struct single_use_request {
 };
 
 struct audit {
-    struct log_place place;
+    struct log_position position;
     struct audit_init init; /* the filters are in use as long as the session */
     bool is_told;           /* the init was taken */
     bool has_begun;         /* init_ack is out */
@@ -124,7 +124,7 @@ static enum status tell_error(struct session *session, enum status why, struct s
     char reason[124];
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
-    log_place_reason(&audit->place, session, reason);
+    log_position_reason(&audit->position, session, reason);
     session_log_error(session, why);
     struct object_writer object = object_begin(&body);
     object_text(&object, SLICE("code"), slice_of(error_code(why)));
@@ -133,7 +133,7 @@ static enum status tell_error(struct session *session, enum status why, struct s
     enum status status = object_end(&object);
     if (status == STATUS_OK)
         status =
-            tagged_last(session, out, "error", buffer_slice(&body), ws_close_code(why), reason);
+            typed_send_last(session, out, "error", buffer_slice(&body), ws_close_code(why), reason);
     buffer_release(&body);
     return status;
 }
@@ -142,7 +142,7 @@ static enum status tell_error(struct session *session, enum status why, struct s
 static enum status write_details(const struct session *session, const char *name, const char *text,
                                  struct buffer *out) {
     const struct audit *audit = session->dialect_state;
-    struct query_cursor now = log_place_now(&audit->place, session);
+    struct query_cursor now = log_position_now(&audit->position, session);
     struct buffer cursor;
     buffer_init(&cursor, SMALL_BYTES_MAX);
     enum status status = query_cursor_write(&cursor, &now);
@@ -179,7 +179,7 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct buffer details;
     buffer_init(&details, SMALL_BYTES_MAX);
-    enum status status = log_place_slow(&audit->place, session, &details);
+    enum status status = log_position_slow(&audit->position, session, &details);
     if (status == STATUS_OK)
         status = tell_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
     buffer_release(&details);
@@ -190,7 +190,7 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
 static enum status tell_reconnect(struct session *session, uint64_t retry_after_ms,
                                   enum close_code code, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
-    struct query_cursor now = log_place_now(&audit->place, session);
+    struct query_cursor now = log_position_now(&audit->position, session);
     char reason[124];
     struct buffer body;
     buffer_init(&body, SMALL_BYTES_MAX);
@@ -200,9 +200,9 @@ static enum status tell_reconnect(struct session *session, uint64_t retry_after_
         status = query_cursor_write(&body, &now);
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
-    log_place_reason(&audit->place, session, reason);
+    log_position_reason(&audit->position, session, reason);
     if (status == STATUS_OK)
-        status = tagged_last(session, out, "reconnect", buffer_slice(&body), code, reason);
+        status = typed_send_last(session, out, "reconnect", buffer_slice(&body), code, reason);
     buffer_release(&body);
     return status;
 }
@@ -225,7 +225,7 @@ static enum status tell_leaving(struct session *session, uint64_t retry_after_ms
 static enum status tell_cursor(struct session *session, const char *tag, const char *name,
                                const char *rest, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
-    struct query_cursor now = log_place_now(&audit->place, session);
+    struct query_cursor now = log_position_now(&audit->position, session);
     struct buffer body;
     buffer_init(&body, SMALL_BYTES_MAX);
     enum status status = buffer_printf(&body, "{\"%s\":", name);
@@ -234,7 +234,7 @@ static enum status tell_cursor(struct session *session, const char *tag, const c
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, slice_of(rest));
     if (status == STATUS_OK)
-        status = tagged_say(session, out, tag, buffer_slice(&body));
+        status = typed_send(session, out, tag, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -267,7 +267,7 @@ static enum status tell_begin(struct session *session) {
     int size = snprintf(body, sizeof(body),
                         "{\"session_id\":\"%.*s\",\"heartbeat_interval_ms\":%" PRIu64 "}",
                         UUID_TEXT_SIZE, id, session->delivery->shared->options.heartbeat_ms);
-    return tagged_say(session, &session->replies, "init_ack", (struct slice){body, (size_t)size});
+    return typed_send(session, &session->replies, "init_ack", (struct slice){body, (size_t)size});
 }
 
 static void opened(struct session *session, struct session_opening *opening) {
@@ -288,16 +288,17 @@ static void opened(struct session *session, struct session_opening *opening) {
 
 static bool wants(const void *user, const struct frame_content *content) {
     const struct audit *audit = user;
-    return log_place_is_before(&audit->place, content) && audit_init_wants(&audit->init, content);
+    return log_position_is_before(&audit->position, content) &&
+           audit_init_wants(&audit->init, content);
 }
 
 static enum status begin(struct session *session) {
     struct audit *audit = session->dialect_state;
-    bool is_choosy = audit->place.is_future || audit_init_filters(&audit->init);
+    bool is_choosy = audit->position.is_future || audit_init_filters(&audit->init);
     const struct subscription_options options = {
         .view = grant_check(session->principal, topic_name(TOPIC_AUDIT), NULL).view,
-        .has_event_cursor = audit->place.asked.given,
-        .event_cursor = audit->place.asked.cursor,
+        .has_event_cursor = audit->position.asked.given,
+        .event_cursor = audit->position.asked.cursor,
         .wants = is_choosy ? wants : NULL,
         .wants_user = audit,
     };
@@ -309,7 +310,7 @@ static enum status begin(struct session *session) {
     return session_open_one(session, subscriber);
 }
 
-/* Who asks is not who it says, or may not: counted, logged, and told. */
+/* The client does not authenticate, or may not read the log: counted, logged and sent. */
 static enum status deny(struct session *session, enum status why, const char *reason) {
     if (status_http(why) == 401 || status_http(why) == 403)
         session_log_refused(session, (struct slice){NULL, 0}, why);
@@ -417,7 +418,7 @@ static enum status admit(struct session *session) {
     if (init->at_ms > now_ms + NONCE_SKEW_MS_MAX || now_ms > init->at_ms + NONCE_SKEW_MS_MAX)
         return deny(session, STATUS_INVALID_TOKEN, "ts_out_of_skew");
     if (init->has_cursor)
-        log_place_set(&audit->place, &init->cursor, now_ms);
+        log_position_set(&audit->position, &init->cursor, now_ms);
     io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
     use_once(session,
              &(struct single_use_request){.kind = SINGLE_USE_NONCE,
@@ -470,7 +471,7 @@ void handle_audit_ws(struct exchange *exchange) {
         return;
     }
     if (after.given)
-        log_place_set(&audit->place, &after.cursor, clock_wall_ms(&loop->clock));
+        log_position_set(&audit->position, &after.cursor, clock_wall_ms(&loop->clock));
     struct session *session = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
     if (session && session_is_connected(session))
         io_loop_deadline_in(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,

@@ -115,7 +115,7 @@ enum status event_stream_reauth(struct session *session, uint64_t left_ms, struc
     return status;
 }
 
-/* Without the end of the chunks, so that nobody takes it for a whole one. */
+/* Without the last chunk, so that no client takes it for a complete answer. */
 enum status event_stream_failed(struct session *session, enum status failed, struct buffer *out) {
     char body[96];
     int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
@@ -123,7 +123,7 @@ enum status event_stream_failed(struct session *session, enum status failed, str
     return event_stream_tell(session, out, "error", (struct slice){body, (size_t)size});
 }
 
-/* What the look found, stale or failed, is told when its turn comes. */
+/* A stale or failed position is reported when the turn of the subscriber comes. */
 void event_stream_opened(struct session *session, struct session_opening *opening) {
     (void)session;
     subscriber_start(opening->subscribers[0]);

@@ -4,40 +4,43 @@
 
 #include "wire/object_writer.h"
 
-void log_place_set(struct log_place *place, const struct event_cursor *cursor, uint64_t now_ms) {
-    place->asked = (struct query_cursor){true, *cursor};
-    place->is_future = cursor->timestamp_ms >= now_ms;
+void log_position_set(struct log_position *position, const struct event_cursor *cursor,
+                      uint64_t now_ms) {
+    position->asked = (struct query_cursor){true, *cursor};
+    position->is_future = cursor->timestamp_ms >= now_ms;
 }
 
-void log_place_set_head(struct log_place *place, uint64_t now_ms) {
+void log_position_set_head(struct log_position *position, uint64_t now_ms) {
     struct uuid first = uuid7_first(now_ms);
     struct event_cursor cursor = event_cursor_of(&first);
-    log_place_set(place, &cursor, now_ms);
+    log_position_set(position, &cursor, now_ms);
 }
 
-bool log_place_is_before(const struct log_place *place, const struct frame_content *content) {
+bool log_position_is_before(const struct log_position *position,
+                            const struct frame_content *content) {
     struct event_cursor cursor = event_cursor_of(&content->cursor);
-    return !place->is_future || event_cursor_compare(&cursor, &place->asked.cursor) > 0;
+    return !position->is_future || event_cursor_compare(&cursor, &position->asked.cursor) > 0;
 }
 
-struct query_cursor log_place_now(const struct log_place *place, const struct session *session) {
+struct query_cursor log_position_now(const struct log_position *position,
+                                     const struct session *session) {
     static const struct uuid none;
     const struct subscriber *subscriber = session_first(session);
     if (!subscriber || uuid_compare(&subscriber->driver.subscription.cursor, &none) == 0)
-        return place->asked;
+        return position->asked;
     struct event_cursor at = event_cursor_of(&subscriber->driver.subscription.cursor);
-    /* What it stepped over does not take it back: on the way to a place in the future, or what is
-     * hidden in the millisecond of the place. */
-    if (place->asked.given && event_cursor_compare(&at, &place->asked.cursor) < 0)
-        return place->asked;
+    /* What it stepped over does not take it back: on the way to a position in the future, or what
+     * is hidden in the millisecond of the position. */
+    if (position->asked.given && event_cursor_compare(&at, &position->asked.cursor) < 0)
+        return position->asked;
     return (struct query_cursor){true, at};
 }
 
-enum status log_place_slow(const struct log_place *place, const struct session *session,
-                           struct buffer *out) {
+enum status log_position_slow(const struct log_position *position, const struct session *session,
+                              struct buffer *out) {
     const struct subscriber *subscriber = session_first(session);
     const struct delivery_options *options = &session->delivery->shared->options;
-    struct query_cursor now = log_place_now(place, session);
+    struct query_cursor now = log_position_now(position, session);
     struct buffer cursor;
     buffer_init(&cursor, 2 + EVENT_CURSOR_SIZE_MAX);
     enum status status = query_cursor_write(&cursor, &now);
@@ -53,10 +56,10 @@ enum status log_place_slow(const struct log_place *place, const struct session *
     return status == STATUS_OK ? ended : status;
 }
 
-void log_place_reason(const struct log_place *place, const struct session *session,
-                      char text[124]) {
+void log_position_reason(const struct log_position *position, const struct session *session,
+                         char text[124]) {
     char cursor[EVENT_CURSOR_SIZE_MAX];
-    struct query_cursor now = log_place_now(place, session);
+    struct query_cursor now = log_position_now(position, session);
     text[0] = '\0';
     if (!now.given)
         return;

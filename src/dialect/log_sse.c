@@ -14,7 +14,7 @@
 
 struct log_stream {
     struct event_stream stream; /* first */
-    struct log_place place;
+    struct log_position position;
 };
 
 /* ---- forms ---- */
@@ -55,7 +55,7 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
     buffer_init(&details, 1024);
     buffer_init(&body, 2048);
     session_log_error(session, STATUS_SLOW_CONSUMER);
-    enum status status = log_place_slow(&state->place, session, &details);
+    enum status status = log_position_slow(&state->position, session, &details);
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, SLICE("{\"code\":\"slow_consumer\","));
     if (status == STATUS_OK)
@@ -74,12 +74,12 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
 static enum status tell_begin(struct session *session) {
     const struct log_stream *state = session->dialect_state;
     char id[EVENT_CURSOR_SIZE_MAX];
-    size_t id_size = event_cursor_encode(&state->place.asked.cursor, id);
+    size_t id_size = event_cursor_encode(&state->position.asked.cursor, id);
     struct buffer body;
     buffer_init(&body, 256);
     enum status status = buffer_append_slice(&body, SLICE("{\"after_cursor\":"));
     if (status == STATUS_OK)
-        status = query_cursor_write(&body, &state->place.asked);
+        status = query_cursor_write(&body, &state->position.asked);
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
@@ -90,7 +90,7 @@ static enum status tell_begin(struct session *session) {
 }
 
 static bool wants(const void *user, const struct frame_content *content) {
-    return log_place_is_before(user, content);
+    return log_position_is_before(user, content);
 }
 
 static const struct dialect log_sse_dialect = {
@@ -109,7 +109,8 @@ static const struct dialect log_sse_dialect = {
 
 /* The header of a client that reconnects wins over the query it first came with. False: the
  * exchange has been answered. */
-static bool read_place(struct exchange *exchange, struct log_place *place, bool *from_head) {
+static bool read_position(struct exchange *exchange, struct log_position *position,
+                          bool *from_head) {
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
     struct query_cursor query;
     struct slice last_id;
@@ -127,9 +128,9 @@ static bool read_place(struct exchange *exchange, struct log_place *place, bool 
         }
     }
     if (query.given)
-        log_place_set(place, &query.cursor, now_ms);
+        log_position_set(position, &query.cursor, now_ms);
     else if (*from_head)
-        log_place_set_head(place, now_ms);
+        log_position_set_head(position, now_ms);
     return true;
 }
 
@@ -137,10 +138,10 @@ static void begin(struct session *session, bool from_head, enum grant_view view)
     struct log_stream *state = session->dialect_state;
     struct subscription_options options = {
         .view = view,
-        .has_event_cursor = state->place.asked.given,
-        .event_cursor = state->place.asked.cursor,
-        .wants = state->place.is_future ? wants : NULL,
-        .wants_user = &state->place,
+        .has_event_cursor = state->position.asked.given,
+        .event_cursor = state->position.asked.cursor,
+        .wants = state->position.is_future ? wants : NULL,
+        .wants_user = &state->position,
     };
     if (from_head && tell_begin(session) != STATUS_OK)
         session_close(session);
@@ -151,10 +152,10 @@ static void begin(struct session *session, bool from_head, enum grant_view view)
 
 void handle_log_sse(struct exchange *exchange) {
     struct log_stream *state;
-    struct log_place place = {0};
+    struct log_position position = {0};
     bool from_head = false;
     enum grant_view view = exchange->view;
-    if (!read_place(exchange, &place, &from_head))
+    if (!read_position(exchange, &position, &from_head))
         return;
     if (atomic_load(&exchange->http->is_draining)) {
         exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
@@ -169,7 +170,7 @@ void handle_log_sse(struct exchange *exchange) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
-    state->place = place;
+    state->position = position;
     struct session *session = event_stream_make(exchange, &log_sse_dialect, &state->stream);
     if (session && session_is_connected(session))
         begin(session, from_head, view);

@@ -37,7 +37,7 @@ struct poll {
     struct consumer_state consumer;
 };
 
-/* Who polls, in the registry and for people. */
+/* The name of the principal that polls, in the registry and in the log. */
 struct poller {
     size_t size;
     char name[PRINCIPAL_NAME_BYTES_MAX];

@@ -1,4 +1,4 @@
-/* A topic as a WebSocket: tagged JSON messages, one way. */
+/* A topic as a WebSocket: typed JSON messages, one way. */
 #include <inttypes.h>
 
 #include "base/limits.h"
@@ -12,7 +12,7 @@
 #include "dialect/handlers.h"
 #include "dialect/message_form.h"
 #include "dialect/page_forms.h"
-#include "dialect/tagged_message.h"
+#include "dialect/typed_message.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "topic/stream_id.h"
@@ -119,7 +119,7 @@ static enum status tell_hello(struct subscriber *subscriber, struct buffer *out)
     buffer_init(&body, BODY_BYTES_MAX);
     enum status status = write_hello(subscriber, &body);
     if (status == STATUS_OK)
-        status = tagged_say(subscriber->session, out, "hello", buffer_slice(&body));
+        status = typed_send(subscriber->session, out, "hello", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -130,7 +130,7 @@ static enum status tell_stale(struct subscriber *subscriber, struct buffer *out)
     session_log_error(subscriber->session, STATUS_STALE_CURSOR);
     enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
-        status = tagged_say(subscriber->session, out, "stale_cursor", buffer_slice(&body));
+        status = typed_send(subscriber->session, out, "stale_cursor", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -140,7 +140,7 @@ static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *o
     buffer_init(&body, TOPIC_WS_PUSH_BYTES_MAX);
     enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
     if (status == STATUS_OK)
-        status = tagged_say(subscriber->session, out, "snapshot", buffer_slice(&body));
+        status = typed_send(subscriber->session, out, "snapshot", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -156,7 +156,7 @@ static enum status tell_error(struct session *session, enum status why, uint64_t
     session_log_error(session, why);
     enum status status = notice_end(session, why, retry_after_ms, &body);
     if (status == STATUS_OK)
-        status = tagged_last(session, out, "error", buffer_slice(&body), code, reason);
+        status = typed_send_last(session, out, "error", buffer_slice(&body), code, reason);
     buffer_release(&body);
     return status;
 }
@@ -169,8 +169,8 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
     session_log_error(session, STATUS_SLOW_CONSUMER);
     enum status status = notice_slow(session, &body);
     if (status == STATUS_OK)
-        status =
-            tagged_last(session, out, "error", buffer_slice(&body), CLOSE_SLOW_CONSUMER, reason);
+        status = typed_send_last(session, out, "error", buffer_slice(&body), CLOSE_SLOW_CONSUMER,
+                                 reason);
     buffer_release(&body);
     return status;
 }
@@ -184,14 +184,14 @@ static enum status tell_failed(struct session *session, enum status why, struct 
     return tell_error(session, why, 0, out);
 }
 
-/* Who has a fresh token comes back with it: nothing can be said here. */
+/* A client with a fresh token must reconnect with it: this socket takes no messages. */
 static enum status tell_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 4096);
     session_log_error(session, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
-        status = tagged_say(session, out, "error", buffer_slice(&body));
+        status = typed_send(session, out, "error", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }

@@ -351,7 +351,8 @@ static enum status hand_on_waiting(struct session *session) {
     return status;
 }
 
-/* What the socket took at once makes room for what waits, and nobody else would say so. */
+/* Replies that the socket took at once make room for the messages that wait, and no event follows
+ * that would resume them. */
 static void settle(struct session *session, enum status status) {
     const struct buffer *waiting = &websocket_of(session)->waiting;
     if (!session_is_connected(session))

@@ -121,7 +121,7 @@ static void check_strikes(struct session *session) {
     const struct delivery_options *options = &session->delivery->shared->options;
     bool is_blocked = session_is_blocked(session);
     uint64_t strikes_before = session->strikes.count;
-    const struct strikes_look seen = {
+    const struct strikes_sample seen = {
         .was_blocked = session->was_blocked,
         .is_blocked = is_blocked,
         .sent_bytes = session->sent_bytes - session->outlet->table->unsent_bytes(session->outlet),
@@ -130,7 +130,7 @@ static void check_strikes(struct session *session) {
         .strikes_max = options->strikes_max,
     };
     session->was_blocked = is_blocked;
-    bool is_over = strikes_look(&session->strikes, &seen);
+    bool is_over = strikes_check(&session->strikes, &seen);
     if (session->strikes.count > strikes_before)
         session_count(session, METRIC_SYNC_SLOW_CONSUMER_STRIKES);
     if (is_blocked)

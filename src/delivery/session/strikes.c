@@ -1,18 +1,19 @@
 #include "delivery/session/strikes.h"
 
-static bool is_strike(const struct strikes *strikes, const struct strikes_look *look) {
-    bool took_nothing = look->sent_bytes == strikes->sent_bytes;
-    /* The first look has nothing to compare a lag with. */
-    bool catches_up = !strikes->has_looked || look->lag < strikes->lag;
-    if (look->is_blocked && took_nothing)
+static bool is_strike(const struct strikes *strikes, const struct strikes_sample *sample) {
+    bool took_nothing = sample->sent_bytes == strikes->sent_bytes;
+    /* The first check has no lag to compare with. */
+    bool catches_up = !strikes->has_sample || sample->lag < strikes->lag;
+    if (sample->is_blocked && took_nothing)
         return true;
-    return look->lag > look->lag_max && !catches_up && (look->was_blocked || look->is_blocked);
+    return sample->lag > sample->lag_max && !catches_up &&
+           (sample->was_blocked || sample->is_blocked);
 }
 
-bool strikes_look(struct strikes *strikes, const struct strikes_look *look) {
-    strikes->count = is_strike(strikes, look) ? strikes->count + 1 : 0;
-    strikes->sent_bytes = look->sent_bytes;
-    strikes->lag = look->lag;
-    strikes->has_looked = true;
-    return strikes->count > 0 && strikes->count >= look->strikes_max;
+bool strikes_check(struct strikes *strikes, const struct strikes_sample *sample) {
+    strikes->count = is_strike(strikes, sample) ? strikes->count + 1 : 0;
+    strikes->sent_bytes = sample->sent_bytes;
+    strikes->lag = sample->lag;
+    strikes->has_sample = true;
+    return strikes->count > 0 && strikes->count >= sample->strikes_max;
 }

@@ -381,7 +381,7 @@ static const struct dialect phoenix_dialect = {
     .state_free = phoenix_free,
 };
 
-/* Only version 2 of the protocol is spoken; who does not say is taken to speak it. */
+/* Only version 2 of the protocol is served; a client that names no version is served too. */
 static enum status check_version(const struct exchange *exchange) {
     struct buffer version;
     bool found;

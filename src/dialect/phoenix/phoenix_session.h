@@ -1,5 +1,5 @@
-/* A session that speaks Phoenix: its state, what it says, and the requests it answers later.
- * Belongs to the session's loop; of a request, its call's run is a subscriber's.
+/* A Phoenix session: its state, its messages, and the requests it answers later.
+ * Belongs to the session's loop; the run of a request's lookup belongs to the store pool.
  * The state is the session's. A request is freed by its call's free, which refusing it does too.
  * Errors: the buffer's own. A reply that cannot be written ends the session.
  * A reply names the join and the message it answers, however late it comes. */

@@ -288,7 +288,7 @@ static enum status look_at(const struct session_opening *opening) {
     return status;
 }
 
-/* Whoever subscribes again begins where it says now. */
+/* A topic that is subscribed to again begins at its new position. */
 static void start_all(struct session *session, const struct subscribe *subscribe,
                       const struct session_opening *opening) {
     for (struct subscriber *subscriber = session_first(session), *next; subscriber;

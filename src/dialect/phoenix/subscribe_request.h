@@ -1,6 +1,6 @@
 /* A subscribe request of the main dialect: which topics, each from where, read from JSON and
  * resolved against the store.
- * Read on the loop, resolved on a subscriber's thread, one after the other. One block of memory
+ * Read on the loop, resolved on the store pool, one after the other. One block of memory
  * with copies of all names. STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there
  * may be topics, STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too
  * many of them; STATUS_OUT_OF_MEMORY. A topic named twice is asked for once; a cursor of a topic

@@ -1,5 +1,5 @@
-/* What a client that joins is told it may read: the names its token opens, and how far those are.
- * Runs on a subscriber's thread, on behalf of a session that waits.
+/* The welcome: what a client that joins may read, and the watermarks of those topics.
+ * Runs on a thread of the store pool, for a session that waits.
  * Appends to the caller's buffers, which are bounded; a token lists a bounded number of names.
  * The status is the store's or the buffers'.
  * Says nothing that the principal may not read: a name that its token lists and its scopes do not

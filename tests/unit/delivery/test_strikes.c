@@ -13,12 +13,12 @@ struct seen {
 };
 
 static bool look(struct strikes *strikes, struct seen seen) {
-    return strikes_look(strikes, &(struct strikes_look){.was_blocked = seen.was_blocked,
-                                                        .is_blocked = seen.is_blocked,
-                                                        .sent_bytes = seen.sent_bytes,
-                                                        .lag = seen.lag,
-                                                        .lag_max = LAG_MAX,
-                                                        .strikes_max = STRIKES_MAX});
+    return strikes_check(strikes, &(struct strikes_sample){.was_blocked = seen.was_blocked,
+                                                           .is_blocked = seen.is_blocked,
+                                                           .sent_bytes = seen.sent_bytes,
+                                                           .lag = seen.lag,
+                                                           .lag_max = LAG_MAX,
+                                                           .strikes_max = STRIKES_MAX});
 }
 
 static void a_stuck_socket_is_over_after_exactly_the_last_look(void **state) {
@@ -100,7 +100,7 @@ static void a_look_without_a_strike_forgives_those_before(void **state) {
         {false, false, 100, LAG_MAX * 9}, /* its socket was free all the time */
     };
     for (size_t i = 0; i < 3; i++) {
-        struct strikes strikes = {.sent_bytes = 100, .lag = 5000, .has_looked = true};
+        struct strikes strikes = {.sent_bytes = 100, .lag = 5000, .has_sample = true};
         assert_false(look(&strikes, (struct seen){true, true, 100, 5000}));
         assert_false(look(&strikes, (struct seen){true, true, 100, 5000}));
         assert_int_equal(strikes.count, 2);
@@ -112,10 +112,10 @@ static void a_look_without_a_strike_forgives_those_before(void **state) {
 static void a_single_strike_can_be_the_last(void **state) {
     (void)state;
     struct strikes strikes = {0};
-    struct strikes_look seen = {.lag_max = LAG_MAX, .strikes_max = 1};
-    assert_false(strikes_look(&strikes, &seen));
+    struct strikes_sample seen = {.lag_max = LAG_MAX, .strikes_max = 1};
+    assert_false(strikes_check(&strikes, &seen));
     seen.is_blocked = true;
-    assert_true(strikes_look(&strikes, &seen));
+    assert_true(strikes_check(&strikes, &seen));
 }
 
 int main(void) {
