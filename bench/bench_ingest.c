@@ -407,7 +407,7 @@ int main(int argc, char **argv) {
     (void)argc;
     bench_server_start(&server);
     runs_create(&server);
-    if (bench_option(argv, "ids", 0)) {
+    if (bench_option(argv, "--ids", 0)) {
         supplied_ids(&server);
         bench_server_stop(&server);
         return 0;

@@ -1,7 +1,6 @@
-/* What can be asked of the authority log, and what it answers: plain structs that travel to the
- * writer thread and back.
- * A group belongs to whoever made it until writer_post, to the writer until done is called, then
- * to its maker again; so do all slices inside. Answers live in the group's arena.
+/* Append requests and their answers: plain structs that travel to the writer thread and back.
+ * A group and all its slices belong to its maker until writer_post, to the writer until done is
+ * called, then to its maker again. Answers live in the group's arena.
  * Every request of a group gets a status of its own; one bad request does not fail the others.
  * Nothing is answered before the commit that holds it is durable. */
 #ifndef AUTHORITY_APPEND_H
@@ -76,7 +75,7 @@ struct append_request {
     struct append_refusal refusal;
 };
 
-/* What waits in the writer's mailbox; filled by posting. */
+/* An item of the writer's mailbox; filled by posting. */
 struct writer_item {
     struct mailbox_item item;
     bool is_job;

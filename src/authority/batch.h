@@ -1,5 +1,5 @@
-/* The batch under way: everything the next commit will write, and what the requests in it must
- * know of each other.
+/* The batch under way: all rows of the next commit, and indexes by which its requests find each
+ * other's rows.
  * Owned by the writer. Memory for BATCH_REQUESTS_MAX requests is taken once and used again.
  * STATUS_OUT_OF_MEMORY, before anything was added.
  * log_ids of its events run from first_log_id on without gaps. */
@@ -35,7 +35,7 @@ MUST_CHECK enum status batch_init(struct batch *batch);
 void batch_release(struct batch *batch);
 void batch_begin(struct batch *batch, uint64_t first_log_id);
 
-/* NULL when it is not this batch's. */
+/* NULL when the event is not in this batch. */
 const struct store_event *batch_event(const struct batch *batch, uint64_t log_id);
 /* 0 when this batch has no such key. */
 uint64_t batch_find_key(const struct batch *batch, uint64_t entity_ref, struct slice key);
@@ -47,7 +47,7 @@ MUST_CHECK enum status batch_add_topic(struct batch *batch, const struct store_t
 void batch_add_changed(struct batch *batch, struct entity_entry *entry);
 void batch_add_pending(struct batch *batch, struct append_request *request);
 
-/* What is to be stored, as the store takes it. */
+/* The rows to store, as store_commit takes them. */
 void batch_fill(struct batch *batch, struct store_batch *rows);
 
 #endif

@@ -1,8 +1,8 @@
 /* The hash chain of an entity's events: event_hash = SHA-256 of prev_hash's 32 bytes (zeros before
  * seq 1) and the canonical JSON of {cursor, entity, event_id, payload_hash, seq, type}.
- * Any thread; the scratch buffer belongs to the caller, who may use it again and again.
+ * Any thread; the scratch buffer belongs to the caller and may be reused.
  * Errors: the buffer's own, when an id or a type is longer than it takes.
- * Who changes, removes or reorders an event breaks every later link of its entity. */
+ * Changing, removing or reordering an event breaks every later link of its entity. */
 #ifndef AUTHORITY_EVENT_HASH_H
 #define AUTHORITY_EVENT_HASH_H
 

@@ -1,8 +1,9 @@
-/* How the writer derives: the interface the projector fills in, so that the authority does not
- * depend on it. Writer's thread only. What collect adds lives in the arena given to it.
- * Folding cannot fail the append: what goes wrong inside is counted, noted as drift and repaired.
- * begin … fold* … collect, then exactly one of committed and abandoned. After abandoned the events
- * themselves may still have been stored: what comes next tells by their sequences. */
+/* The interface by which the writer folds events. The projector implements it, so that the
+ * authority does not depend on the projector. Writer's thread only. Rows that collect adds live in
+ * the arena given to it. Folding cannot fail the append: a failure is counted, recorded as drift
+ * and repaired. begin, fold for each event, collect, then exactly one of committed and abandoned.
+ * After abandoned the events may still have been stored; the next fold finds out by their
+ * sequences. */
 #ifndef AUTHORITY_PROJECTION_H
 #define AUTHORITY_PROJECTION_H
 

@@ -1,6 +1,6 @@
-/* How fast and how large a producer may publish to a topic: a token bucket of a second's worth,
- * refilled continuously, and a largest payload.
- * Owned by whoever owns the bucket; time comes in as an argument. Allocates nothing.
+/* The publish limits of a topic: a token bucket of one second's rate, refilled continuously, and a
+ * largest payload.
+ * The owner of the bucket calls; time is an argument. Allocates nothing.
  * STATUS_KHALA_PUBLISH_RATE_LIMITED and STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE, with the details of
  * the refusal. Checking takes nothing: only publish_bucket_take does, once the append is certain.
  */

@@ -22,7 +22,7 @@ enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor
     }
     memset(recent->ring, 0, RECENT_IDS_COUNT * sizeof(*recent->ring));
     memset(recent->slots, 0, SLOT_COUNT * sizeof(*recent->slots));
-    recent->place = 0;
+    recent->next = 0;
     recent->floor = *floor;
     return STATUS_OK;
 }
@@ -33,7 +33,7 @@ void recent_ids_release(struct recent_ids *recent) {
     *recent = (struct recent_ids){0};
 }
 
-/* Ids may be chosen by clients, so where one goes must not be theirs to choose. */
+/* Clients may supply ids, so a secret decides the slot: no client can crowd one slot. */
 static size_t home_of(const struct recent_ids *recent, const struct uuid *id) {
     struct siphash_key key = {recent->secret, ~recent->secret};
     return siphash(key, (struct slice){(const char *)id->bytes, sizeof(id->bytes)}) & SLOT_MASK;
@@ -61,7 +61,7 @@ void recent_ids_add(struct recent_ids *recent, const struct uuid *id, uint64_t l
     assert(log_id > 0);
     if (recent->slots[slot_of(recent, id)] > 0)
         return;
-    struct recent_id *entry = &recent->ring[recent->place];
+    struct recent_id *entry = &recent->ring[recent->next];
     if (entry->log_id > 0) {
         slot_clear(recent, slot_of(recent, &entry->id));
         if (uuid_compare(&entry->id, &recent->floor) > 0)
@@ -69,8 +69,8 @@ void recent_ids_add(struct recent_ids *recent, const struct uuid *id, uint64_t l
     }
     size_t slot = slot_of(recent, id);
     *entry = (struct recent_id){*id, log_id};
-    recent->slots[slot] = (uint32_t)(recent->place + 1);
-    recent->place = (recent->place + 1) % RECENT_IDS_COUNT;
+    recent->slots[slot] = (uint32_t)(recent->next + 1);
+    recent->next = (recent->next + 1) % RECENT_IDS_COUNT;
 }
 
 enum recent_answer recent_ids_find(const struct recent_ids *recent, const struct uuid *id,

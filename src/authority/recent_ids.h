@@ -1,9 +1,9 @@
-/* The event ids seen last, so that most repeats, and most ids that are new, are told apart
- * without asking the store.
+/* The event ids seen last, so that most repeated ids and most new ids are recognised without asking
+ * the store.
  * Owned by the writer. Memory: a fixed number of ids, taken on first use.
  * STATUS_OUT_OF_MEMORY from recent_ids_reset only; remembering cannot fail.
- * Every id above the floor that is in the log is in the set: one that is above it and not in the
- * set is new. */
+ * The set holds every id of the log that is above the floor: an id above the floor that is not in
+ * the set is new. */
 #ifndef AUTHORITY_RECENT_IDS_H
 #define AUTHORITY_RECENT_IDS_H
 
@@ -18,16 +18,16 @@ struct recent_id {
 };
 
 struct recent_ids {
-    struct recent_id *ring; /* by age: the next one to be forgotten is at place */
-    uint32_t *slots;        /* open addressing, by the id's random bits: place in ring + 1 */
-    size_t place;
+    struct recent_id *ring; /* by age: the next one to be dropped is at index next */
+    uint32_t *slots;        /* open addressing, by the id's random bits: index in ring + 1 */
+    size_t next;
     struct uuid floor;
     uint64_t secret;
 };
 
 enum recent_answer { RECENT_UNKNOWN, RECENT_KNOWN, RECENT_NEW };
 
-/* Forgets everything. No id of the log is above the floor. */
+/* Drops all ids. No id of the log is above the floor. */
 MUST_CHECK enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor);
 void recent_ids_release(struct recent_ids *recent);
 /* log_id > 0. An id that is in it keeps the event it had. */

@@ -1,6 +1,6 @@
-/* One turn: wait, take all that waits, and make batches of whole groups until none is left. A batch
- * is applied, folded, committed, announced and answered, in this order; so the time a commit takes
- * is what gathers the next batch, and nothing ever waits for company. */
+/* One turn: wait, take all items of the mailbox, and form batches of whole groups until none is
+ * left. A batch is prefetched, applied, folded, committed, announced and answered, in this order.
+ * The next batch gathers while a commit runs, so that no request is delayed to fill a batch. */
 #include "authority/writer.h"
 
 #include <assert.h>
@@ -71,8 +71,8 @@ static size_t payload_bytes_of(const struct append_group *group) {
     return bytes;
 }
 
-/* Where the batch that begins with first ends: as many whole groups as the limits take, and one at
- * least. A job ends it too. */
+/* The end of the batch that begins with first: as many whole groups as the limits allow, at least
+ * one. A job ends a batch too. */
 static struct mailbox_item *batch_end(struct mailbox_item *first) {
     size_t requests = 0;
     size_t bytes = 0;
@@ -144,7 +144,7 @@ static bool has_derived(const struct batch *batch, const struct store_batch *row
            rows->drift_count > 0 || rows->topic_count > batch->topic_count;
 }
 
-/* Trying again later would not help: what is stored stands in the way. */
+/* A retry would not help: the batch contradicts rows that are stored. */
 static bool is_contradiction(enum status status) {
     return status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT;
 }
@@ -164,8 +164,8 @@ static void note_derived(struct writer *writer, bool is_underived) {
     writer->is_underived = is_underived;
 }
 
-/* Derived tables that are damaged do not keep events from being stored: the projection then finds
- * its checkpoints behind the log, and folds what it missed from there. */
+/* Damaged derived tables do not prevent events from being stored. The projection then finds its
+ * checkpoints behind the log, and folds the missed events from there. */
 static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
     batch_fill(&writer->ledger.batch, rows);
     enum status status = commit_rows(writer, rows);
@@ -197,8 +197,8 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
     return commit_underived(writer, rows);
 }
 
-/* The batch failed: every answer that rests on it says so. A lost writer role is final. The batch
- * may have been committed by another node's rules, so nothing in memory can be trusted after it. */
+/* Every answer that rests on the batch becomes a failure. A lost writer role is final: another node
+ * may write now, so that nothing in memory can be trusted. */
 static void fail_batch(struct writer *writer, enum status status) {
     bool is_lost = status == STATUS_WRITER_LOST;
     ledger_forget(&writer->ledger, is_lost ? STATUS_WRITER_LOST : STATUS_STORE_UNAVAILABLE);
@@ -324,7 +324,7 @@ static void *writer_main(void *argument) {
     while (mailbox_wait(&writer->mailbox, MAILBOX_FOREVER, &items) == STATUS_OK) {
         while (items) {
             struct writer_job *job = job_of(items);
-            /* Whatever is run or answered may be gone then. */
+            /* A job or group may be freed once it was run or answered. */
             struct mailbox_item *end = job ? items->next : batch_end(items);
             if (job)
                 run_job(writer, job);

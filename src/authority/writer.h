@@ -1,11 +1,12 @@
 /* The writer: the one thread that sequences, folds and commits.
- * Posting may be done from any thread; everything else belongs to the main thread.
+ * Any thread may post; all other functions belong to the main thread.
  * Memory: a bounded cache of entities, and one batch. The mailbox is bounded.
- * STATUS_LIMIT_REACHED when too much waits, STATUS_SHUTTING_DOWN after writer_stop: the group then
- * stays the caller's. While the store cannot be written every group is answered with
- * STATUS_STORE_UNAVAILABLE, and the writer recovers by itself when the cause is gone.
- * Order: sequences, cursors and answers follow the order of posting. Damage to what is derived
- * refuses nothing. */
+ * STATUS_LIMIT_REACHED when the mailbox is full, STATUS_SHUTTING_DOWN after writer_stop: the group
+ * then stays the caller's. While the store cannot be written, groups are answered with
+ * STATUS_STORE_UNAVAILABLE, and the writer recovers when the cause is gone. After
+ * STATUS_WRITER_LOST from the store every group is answered with it, and the store is not used.
+ * Sequences, cursors and answers follow the order of posting. Damaged derived rows refuse nothing.
+ */
 #ifndef AUTHORITY_WRITER_H
 #define AUTHORITY_WRITER_H
 
@@ -16,8 +17,8 @@
 struct projection; /* authority/projection.h: how the writer folds, without knowing the projector */
 struct writer;
 
-/* Other work with the write session. It must not touch the log or its entities. The job's memory is
- * its maker's again as soon as run says so, in whatever way. */
+/* Other work with the write session. It must not change the log or its entities. The writer does
+ * not touch the job after run. */
 struct writer_job {
     struct writer_item posted;
     void (*run)(struct writer_job *job, struct store_session *session);
@@ -48,20 +49,20 @@ struct writer_stats {
     uint64_t refused;
     uint64_t deduplicated;
     uint64_t commit_failures;
-    uint64_t underived; /* commits whose derived rows the store refused; made without */
+    uint64_t underived; /* commits without their derived rows, which the store refused */
 };
 
 MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);
 MUST_CHECK enum status writer_post(struct writer *writer, struct append_group *group);
-/* In turn, between two batches. Appends wait as long as it runs, so long work is posted in pieces.
- */
+/* Runs between two batches, in order of posting. Appends wait while it runs, so long work is posted
+ * in pieces. */
 MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job *job);
-/* For jobs: what they committed goes where commits of the writer go. */
+/* For jobs: announces their commits as the writer announces its own. */
 void writer_announce(struct writer *writer, const struct store_batch *batch,
                      const struct store_entity *states);
-/* Finishes what was posted, then ends the thread. */
+/* Finishes all posted items, then ends the thread. */
 void writer_stop(struct writer *writer);
-/* Any thread: why the last commit failed; false: it did not. */
+/* Any thread: false when the last commit succeeded; otherwise the reason why it failed. */
 bool writer_is_failing(const struct writer *writer, enum reason *reason);
 /* Any thread. */
 struct writer_stats writer_stats(const struct writer *writer);

@@ -1,9 +1,11 @@
-/* The store: what is durable, behind one small table of functions that every backend implements.
- * A session belongs to one thread at a time; one session of a store may write. Rows handed to a
- * callback point into the session and live until it returns; rows loaded live in the caller's
- * arena. STATUS_STORE_UNAVAILABLE: the world is wrong (disk full, locked, gone) and trying again
- * later may help; STATUS_NOT_FOUND where a row is absent; STATUS_INTERNAL_ERROR for a damaged
- * store. store_commit is all or nothing, and durable when it returns STATUS_OK. */
+/* The store: all durable data, behind one small table of functions that every engine implements.
+ * A session belongs to one thread at a time; one session of a store may write. Rows given to a
+ * callback live until it returns; rows that are loaded live in the caller's arena.
+ * STATUS_STORE_UNAVAILABLE: disk full, locked or gone; a retry may succeed. STATUS_NOT_FOUND: no
+ * such row. STATUS_INTERNAL_ERROR: the store is damaged. STATUS_WRITER_LOST, from a write session:
+ * this session may never write again, because another node has the writer role; the caller drops
+ * all it knows of the store. store_commit is all or nothing, and durable when it returns STATUS_OK.
+ */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -121,7 +123,7 @@ struct store_checkpoint {
     uint64_t last_projected_at_ms;
 };
 
-/* A drift that was seen and what was done about it. */
+/* A drift that was found. */
 struct store_drift {
     enum document_kind kind;
     uint64_t entity_ref;
@@ -140,20 +142,20 @@ struct store_revocation {
     uint64_t expires_at_ms;
 };
 
-/* What may be used once: a token that opens a connection, a nonce of the audit stream. */
+/* Things that may be used once: a token that opens a connection, a nonce of the audit stream. */
 enum single_use_kind { SINGLE_USE_TOKEN, SINGLE_USE_NONCE };
 
-/* What replaying frames would cost. */
+/* The cost of a replay. */
 struct store_replay {
     uint64_t frame_count;
     uint64_t payload_bytes;
 };
 
-/* One topic's part of a pruning, asked and answered. */
+/* One topic of a pruning: request and result. */
 struct store_prune {
     uint64_t topic_ref;
     uint64_t below_seq; /* frames from here on stay */
-    uint64_t limit;     /* frames that may go */
+    uint64_t limit;     /* most frames to remove */
     uint64_t pruned;
     uint64_t oldest_seq; /* afterwards */
     uint64_t head_seq;
@@ -166,9 +168,9 @@ struct store_expiry {
 };
 
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
- * same ref (kind and ref); events, keys, journal rows and drifts are new. What an entity or a topic
- * is called never changes with its ref, and a topic's oldest_seq never falls. Of the drifts only
- * some thousands of the latest are kept. */
+ * same ref (kind and ref); events, keys, journal rows and drifts are new. The name of a ref never
+ * changes, and a topic's oldest_seq never falls. Only the latest drifts, some thousands, are kept.
+ */
 struct store_batch {
     const struct store_entity *entities;
     size_t entity_count;
@@ -234,7 +236,7 @@ struct store_prefetch {
     void *user;
 };
 
-/* Where the writer goes on after a restart. */
+/* The state from which the writer continues after a restart. */
 struct store_state {
     char epoch[STORE_EPOCH_SIZE + 1];
     uint64_t log_id;     /* of the last event; 0: none */
@@ -252,7 +254,7 @@ struct store_session;
 
 enum store_mode { STORE_READ, STORE_WRITE };
 
-/* Says for people what went wrong and what to do about it. */
+/* A sentence for people: the failure and its remedy. */
 struct store_message {
     char text[STORE_MESSAGE_MAX];
 };
@@ -276,13 +278,13 @@ void store_close(struct store *store);
 MUST_CHECK enum status store_check_location(const struct store *store,
                                             struct store_message *message);
 
-/* A second write session, or one without the lock, is our mistake: asserted. */
+/* A second write session, or one without the lock, is a bug and asserts. */
 MUST_CHECK enum status store_session_open(struct store *store, enum store_mode mode,
                                           struct store_session **session);
 void store_session_close(struct store_session *session);
-/* What the last failure of this session was, for logs. */
+/* The last failure of this session, for logs. */
 const char *store_session_error(const struct store_session *session);
-/* Which of the store's reasons that was. */
+/* The reason code of that failure. */
 enum reason store_session_reason(const struct store_session *session);
 /* Any thread: how many rows this session has read since it was opened. */
 uint64_t store_session_rows_read(const struct store_session *session);
@@ -319,9 +321,9 @@ MUST_CHECK enum status store_use_once(struct store_session *session, enum single
 
 /* ---- reading (any session) ---------------------------------------------------------------- */
 
-/* Between these two a read session sees the store as it was at the first, whatever is committed
- * meanwhile. Not for long: what was replaced since then cannot be cleared away before the end. The
- * end cannot fail, and is owed even when a read in between did. */
+/* Between these two calls a read session sees the store as it was at the first call. Keep it short:
+ * rows replaced meanwhile cannot be removed before the end. The end cannot fail, and is required
+ * even when a read in between failed. */
 MUST_CHECK enum status store_read_begin(struct store_session *session);
 void store_read_end(struct store_session *session);
 

@@ -426,7 +426,7 @@ static void a_long_log_keeps_every_position(void **state) {
                                                                   .journal = &row,
                                                                   .journal_count = 1}));
     for (uint64_t first = 1; first <= LONG_EVENTS; first += LONG_BATCH) {
-        /* Whatever a commit does besides is undone with it. */
+        /* Everything else that a commit does is undone with it. */
         assert_int_equal(long_commit(fixture, first, &row), STATUS_ALREADY_EXISTS);
         assert_ok(long_commit(fixture, first, NULL));
         assert_long_log(fixture, first + LONG_BATCH - 1);

@@ -302,7 +302,7 @@ test("a restore is refused while a server or a reader uses the store", async (t)
   const before = epoch(operator.data);
   const beside = run(["restore", file, "--data-dir", operator.data]);
   assert.equal(beside.code, 3);
-  assert.match(beside.problem, /somebody reads the store/);
+  assert.match(beside.problem, /another process reads the store/);
   assert.equal(epoch(operator.data), before);
 });
 

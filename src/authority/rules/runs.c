@@ -53,14 +53,15 @@ enum status runs_create(struct ledger *ledger, struct draft *draft) {
         return written;
     draft->answers_entity = true;
     draft->type = SLICE(RUN_EVENT_STARTED);
-    /* The same request again is answered with what it did; the same id for something else not. */
+    /* A repeated request is answered with the first event. The same id with another payload is
+     * refused. */
     if (status == STATUS_OK)
         return ledger_answer_first(ledger, draft, true);
     draft->entity = new_run(draft);
     return ledger_append(ledger, draft);
 }
 
-/* What the event does to the state, or why it cannot. */
+/* The state after the event, or the refusal. */
 static enum status apply_transition(struct draft *draft) {
     const struct append_request *request = draft->request;
     enum run_state state;

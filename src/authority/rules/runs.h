@@ -1,6 +1,6 @@
-/* The rules of runs: what creating one and appending to one asks, and what it changes.
+/* The rules of runs: creating a run and appending to it.
  * Writer's thread. Texts are the group's. The statuses of the specification.
- * run.started holds all there is to know of a new run, so that the log alone rebuilds it. */
+ * run.started holds every attribute of a new run, so that the log alone rebuilds it. */
 #ifndef AUTHORITY_RULES_RUNS_H
 #define AUTHORITY_RULES_RUNS_H
 

@@ -1,7 +1,6 @@
 /* The rules of application topics, notifications and the audit log: all three take any event.
  * Writer's thread. Texts are the group's. The statuses of the specification.
- * A topic comes to be with its first event, together with its stream id, which no other topic has.
- */
+ * The first event of a topic creates the topic and its stream id, which no other topic has. */
 #ifndef AUTHORITY_RULES_TOPICS_H
 #define AUTHORITY_RULES_TOPICS_H
 

@@ -33,7 +33,7 @@ static void replace_given(struct slice *text, struct slice given) {
         *text = given;
 }
 
-/* The same for a new worker and a revived one: what the request leaves out stays. */
+/* For a new worker and for a revived one: attributes that the request leaves out stay. */
 static enum status append_registration(struct ledger *ledger, struct draft *draft) {
     const struct append_request *request = draft->request;
     struct store_entity *worker = &draft->entity;
@@ -87,7 +87,7 @@ enum status workers_create(struct ledger *ledger, struct draft *draft) {
     return append_registration(ledger, draft);
 }
 
-/* ---- what a known worker reports ---- */
+/* ---- reports of a known worker ---- */
 
 static enum status find_worker(struct ledger *ledger, struct draft *draft) {
     enum status status = ledger_find(draft);
@@ -100,7 +100,7 @@ static enum status find_worker(struct ledger *ledger, struct draft *draft) {
     return status;
 }
 
-/* Patches add up, so what they add up to has the limit of a payload. */
+/* Patches accumulate, so the merged metadata has the limit of a payload. */
 static enum status merge_metadata(struct ledger *ledger, struct draft *draft) {
     const struct policy *policy = &ledger->policies->rows[POLICY_WORKER_LIFECYCLE];
     buffer_clear(&ledger->text);

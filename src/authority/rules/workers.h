@@ -1,6 +1,6 @@
 /* The rules of workers: registering, heartbeats, changes of status, events.
  * Writer's thread. Texts are the group's. The statuses of the specification.
- * worker.registered, worker.heartbeat and worker.status_changed hold all that changes a worker, so
+ * worker.registered, worker.heartbeat and worker.status_changed hold every change of a worker, so
  * that the log alone rebuilds it. */
 #ifndef AUTHORITY_RULES_WORKERS_H
 #define AUTHORITY_RULES_WORKERS_H

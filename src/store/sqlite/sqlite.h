@@ -13,7 +13,7 @@
 
 #include "store/sqlite/sqlite_engine.h"
 
-/* "Khal": tells our databases from everybody else's. */
+/* "Khal": marks the databases of Khala. */
 #define SQLITE_STORE_APPLICATION_ID 0x4b68616c
 #define SQLITE_STORE_FILE           "khala.db"
 #define SQLITE_STORE_LOCK_FILE      "khala.lock"
@@ -171,7 +171,7 @@ MUST_CHECK enum status sqlite_run(struct sqlite_session *session, sqlite3_stmt *
 MUST_CHECK enum status sqlite_execute(struct sqlite_session *session, enum statement_id id);
 /* Steps to the next row, or STATUS_NOT_FOUND at the end. */
 MUST_CHECK enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement);
-/* Notes what went wrong, and answers its status. */
+/* Records the failure, and returns its status. */
 enum status sqlite_fault(struct sqlite_session *session);
 enum status sqlite_damaged(struct sqlite_session *session, const char *what, uint64_t number);
 

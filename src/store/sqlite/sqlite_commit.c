@@ -5,7 +5,7 @@
  * back: no session sees it, and the next commit overwrites what reached the file. Only if the
  * process ends before that, the next start may find the transaction whole and keep it, as if its
  * acknowledgement had been lost on the way. The caller therefore answers "not stored, try again";
- * who tries again with the same event id or key gets one event either way. */
+ * a retry with the same event id or key leads to one event either way. */
 #include "store/sqlite/sqlite.h"
 
 #include <assert.h>
@@ -296,7 +296,7 @@ enum status sqlite_begin(struct sqlite_session *session) {
     assert(sqlite3_get_autocommit(session->database));
     sqlite3_stmt *rollback = NULL;
     session->reason = REASON_STORE_FAILED;
-    /* What undoes must be at hand before there is anything to undo. */
+    /* The rollback is prepared before there is anything to undo. */
     enum status status = sqlite_statement(session, STATEMENT_ROLLBACK, &rollback);
     if (status == STATUS_OK)
         status = sqlite_execute(session, STATEMENT_BEGIN);

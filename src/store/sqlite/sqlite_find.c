@@ -1,8 +1,8 @@
-/* Positions. Cursors rise with log_id and log_id has no gaps, so a cursor is searched for, like a
- * word in a dictionary, by its timestamp; and no index has to be kept for it. */
+/* Positions. Cursors rise with log_id, and log_id has no gaps. So a cursor is found by an
+ * interpolation search over its timestamp, and needs no index. */
 #include "store/sqlite/sqlite.h"
 
-/* A place in the log that has been looked at. */
+/* An event of the log that the search has read. */
 struct probe {
     uint64_t log_id;
     struct event_cursor cursor;

@@ -1,5 +1,5 @@
-/* Copies go through SQLite's backup API, from inside one read transaction of the source: without
- * it a copy would begin anew whenever another process writes, and under load never end.
+/* Copies use SQLite's backup API inside one read transaction of the source. Without it a copy would
+ * restart whenever another process writes, and never finish under load.
  *
  * A restore makes the copy in the data folder under a name of its own. Before that takes the
  * store's place by one rename, the store in force is sealed: turned into a single file without
@@ -49,7 +49,7 @@ static int step_all(sqlite3_backup *backup, const struct store_copy_options *opt
     return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
-/* The target is empty, and nobody's until it is synced: it needs no journal of its own. */
+/* The target is empty and unused until it is synced: it needs no journal of its own. */
 static int copy_pages(sqlite3 *source, sqlite3 *target, const struct store_copy_options *options) {
     int code = sqlite_pragma(target, "PRAGMA journal_mode = OFF", "off");
     if (code == SQLITE_OK)
@@ -403,8 +403,8 @@ struct store *sqlite_restore_copy(struct store_restore *restore) {
 /* ---- putting a copy in force ------------------------------------------------------------------
  */
 
-/* Nobody else may have the store open, and it must be one file. Of a store that is damaged so that
- * SQLite does not open it, *database stays NULL. */
+/* No other process may have the store open, and it must become one file. Of a store that is damaged
+ * so that SQLite does not open it, *database stays NULL. */
 static enum status seal_store(const char *path, sqlite3 **database, struct store_message *message) {
     int code = sqlite3_open_v2(path, database, SQLITE_OPEN_READWRITE, NULL);
     if (code == SQLITE_OK)
@@ -420,9 +420,10 @@ static enum status seal_store(const char *path, sqlite3 **database, struct store
     if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB)
         return STATUS_OK;
     if (kind == SQLITE_BUSY || kind == SQLITE_LOCKED)
-        snprintf(message->text, sizeof(message->text),
-                 "%s: somebody reads the store; end 'khala verify', sqlite3 and the like first",
-                 path);
+        snprintf(
+            message->text, sizeof(message->text),
+            "%s: another process reads the store; end 'khala verify', sqlite3 and the like first",
+            path);
     return status;
 }
 

@@ -196,7 +196,7 @@ enum status sqlite_connect(const char *path, enum store_mode mode, bool create, 
  */
 
 struct schema {
-    bool empty; /* a database nobody has put anything into yet */
+    bool empty; /* a database without any table */
     int64_t application_id;
     int64_t version;
 };
@@ -221,7 +221,7 @@ static int read_schema(sqlite3 *database, struct schema *schema) {
     return ended == SQLITE_OK ? code : ended;
 }
 
-/* Whose database it is, and whether this binary is new enough for it. */
+/* The database must be one of Khala, with a schema that this binary knows. */
 static enum status check_schema(sqlite3 *database, const char *path, struct schema *schema,
                                 struct store_message *message) {
     int code = read_schema(database, schema);

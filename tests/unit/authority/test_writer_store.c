@@ -148,7 +148,7 @@ static void assert_lost(struct fixture *fixture) {
     assert_true(writer_is_failing(fixture->writer, &reason));
     assert_int_equal(reason, REASON_WRITER_LOST);
     assert_int_equal(status_http(STATUS_WRITER_LOST), 503);
-    /* The store is not asked again, whatever it would answer now. */
+    /* The store is not asked again, although it would answer now. */
     hooks.commit_answer = hooks.prefetch_answer = STATUS_OK;
     uint64_t calls = hooks.commits + hooks.prefetches + hooks.other_reads;
     refused(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"a\"}", STATUS_WRITER_LOST);
@@ -162,7 +162,7 @@ static void a_commit_that_loses_the_role_acknowledges_nothing(void **state) {
     uint64_t events = checked_log(fixture);
     gate_shut(fixture);
     hooks.commit_answer = STATUS_WRITER_LOST;
-    /* The first is stored by nobody; the second would be answered with it; the third is refused
+    /* The first is not stored; the second would be answered with it; the third is refused
      * because of it; the fourth was answered before. */
     struct asked *first = post(fixture, APPEND_RUN_EVENT, "r1",
                                "{\"event_type\":\"a\",\"event_id\":\"" OLD_ID "21\"}");
