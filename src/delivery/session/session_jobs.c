@@ -103,6 +103,7 @@ static void open_run(const struct session_opening *opening, struct store_session
 
 static void job_run(struct call *call, struct store_session *store) {
     struct session *session = container_of(call, struct session, call);
+    assert(session->job != SESSION_JOB_NONE);
     switch (session->job) {
     case SESSION_JOB_OPEN:
         open_run(session->opening, store);
@@ -120,9 +121,8 @@ static void job_run(struct call *call, struct store_session *store) {
         session->lookup->run(session->lookup, store);
         return;
     case SESSION_JOB_NONE:
-        break;
+        return;
     }
-    assert(!"a job is under way");
 }
 
 /* ---- back on the loop ---- */
