@@ -37,14 +37,14 @@ static bool read_texts(struct minting *minting) {
     const struct json_field *fields = minting->fields;
     struct token_request *request = &minting->request;
     struct buffer *memory = &minting->memory;
-    return claims_id(&fields[FIELD_USER_ID], memory, &request->who.user_id) &&
-           claims_text(&fields[FIELD_GUEST_SCOPE], memory, &request->who.guest_scope) &&
-           claims_id(&fields[FIELD_ORG_ID], memory, &request->who.org_id) &&
+    return claims_id(&fields[FIELD_USER_ID], memory, &request->identity.user_id) &&
+           claims_text(&fields[FIELD_GUEST_SCOPE], memory, &request->identity.guest_scope) &&
+           claims_id(&fields[FIELD_ORG_ID], memory, &request->identity.org_id) &&
            claims_text(&fields[FIELD_DEVICE_ID], memory, &request->device_id) &&
            claims_text(&fields[FIELD_SESSION_ID], memory, &request->session_id) &&
-           request->who.user_id.size <= ID_BYTES_MAX &&
-           request->who.guest_scope.size <= ID_BYTES_MAX &&
-           request->who.org_id.size <= ID_BYTES_MAX;
+           request->identity.user_id.size <= ID_BYTES_MAX &&
+           request->identity.guest_scope.size <= ID_BYTES_MAX &&
+           request->identity.org_id.size <= ID_BYTES_MAX;
 }
 
 static bool read_lists(struct minting *minting) {
@@ -75,7 +75,7 @@ static enum status read_request(struct minting *minting, struct slice text, cons
     if (!read_texts(minting))
         return STATUS_INVALID_REQUEST;
     *why = "user_id and guest_scope exclude each other.";
-    if (request->who.user_id.data && request->who.guest_scope.data)
+    if (request->identity.user_id.data && request->identity.guest_scope.data)
         return STATUS_INVALID_REQUEST;
     *why = "scopes, topics and streams are lists of at most 256 names.";
     if (!read_lists(minting))
@@ -163,7 +163,7 @@ static enum status sign_and_answer(const struct minting *minting, const struct g
     buffer_init(&subject, 2 * ID_BYTES_MAX);
     enum status status = token_mint(&gate->policy, keys, &minting->request, &token);
     if (status == STATUS_OK)
-        status = token_subject(&minting->request.who, &subject);
+        status = token_subject(&minting->request.identity, &subject);
     if (status == STATUS_OK)
         status = write_answer(minting, gate, key_set_signer(keys),
                               (struct slice[]){buffer_slice(&token), buffer_slice(&subject)}, out);

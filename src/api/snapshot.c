@@ -54,8 +54,8 @@ static void work_free(void *memory) {
 
 /* Who sees the same documents has the same view: it is part of the tag, since bodies differ. */
 static void view_text(const struct principal *principal, char text[2 * VIEW_BYTES + 1]) {
-    const struct slice parts[] = {principal->who.user_id, principal->who.guest_scope,
-                                  principal->who.org_id};
+    const struct slice parts[] = {principal->identity.user_id, principal->identity.guest_scope,
+                                  principal->identity.org_id};
     uint8_t digest[SHA256_BYTES];
     struct sha256 hash;
     if (principal->read_all) {

@@ -28,7 +28,7 @@ bool claims_given(const struct json_field *field) {
     return field->present && field->value.kind != JSON_KIND_NULL;
 }
 
-/* Escaped or not. The buffer has room for all of the payload: what it holds never moves. */
+/* Escaped or not. The buffer has room for the whole payload, so decoded texts never move. */
 static bool string_text(struct json_value value, struct buffer *memory, struct slice *text) {
     if (value.kind != JSON_KIND_STRING)
         return false;
@@ -46,7 +46,7 @@ bool claims_text(const struct json_field *field, struct buffer *memory, struct s
     return !claims_given(field) || string_text(field->value, memory, text);
 }
 
-/* Issuers that number their users say so in numbers. */
+/* Some issuers use numbers as ids. */
 bool claims_id(const struct json_field *field, struct buffer *memory, struct slice *text) {
     uint64_t number;
     if (claims_given(field) && json_u64(field->value, JSON_INTEGER_MAX, &number)) {
@@ -88,14 +88,14 @@ static bool read_audiences(const struct json_field *field, struct buffer *memory
     return claims_names(field, memory, list);
 }
 
-static bool read_who(const struct json_field *fields, struct claims *claims,
-                     struct buffer *memory) {
-    return claims_id(&fields[CLAIM_USER_ID], memory, &claims->who.user_id) &&
-           claims_id(&fields[CLAIM_ORG_ID], memory, &claims->who.org_id) &&
-           claims_text(&fields[CLAIM_GUEST_SCOPE], memory, &claims->who.guest_scope) &&
+static bool read_identity(const struct json_field *fields, struct claims *claims,
+                          struct buffer *memory) {
+    return claims_id(&fields[CLAIM_USER_ID], memory, &claims->identity.user_id) &&
+           claims_id(&fields[CLAIM_ORG_ID], memory, &claims->identity.org_id) &&
+           claims_text(&fields[CLAIM_GUEST_SCOPE], memory, &claims->identity.guest_scope) &&
            claims_text(&fields[CLAIM_SESSION_ID], memory, &claims->session_id) &&
            claims_text(&fields[CLAIM_DEVICE_ID], memory, &claims->device_id) &&
-           !(claims->who.user_id.data && claims->who.guest_scope.data);
+           !(claims->identity.user_id.data && claims->identity.guest_scope.data);
 }
 
 static bool read_fields(const struct json_field *fields, struct claims *claims,
@@ -109,7 +109,7 @@ static bool read_fields(const struct json_field *fields, struct claims *claims,
            read_time(&fields[CLAIM_IAT], &claims->issued_at_s, &claims->has_issued_at) &&
            read_time(&fields[CLAIM_NBF], &claims->not_before_s, &has_not_before) &&
            read_time(&fields[CLAIM_EXP], &claims->expires_at_s, &claims->has_expires_at) &&
-           read_who(fields, claims, memory) &&
+           read_identity(fields, claims, memory) &&
            claims_names(&fields[CLAIM_SCOPES], memory, &claims->scopes) &&
            claims_names(&fields[CLAIM_TOPICS], memory, &claims->topics) &&
            claims_names(&fields[CLAIM_STREAMS], memory, &claims->streams);
@@ -118,7 +118,7 @@ static bool read_fields(const struct json_field *fields, struct claims *claims,
 static void clear(struct claims *claims) {
     claims->issuer = claims->subject = claims->token_id = claims->version = (struct slice){0};
     claims->session_id = claims->device_id = (struct slice){0};
-    claims->who = (struct owner){.user_id = {NULL, 0}};
+    claims->identity = (struct owner){.user_id = {NULL, 0}};
     claims->issued_at_s = claims->not_before_s = claims->expires_at_s = 0;
 }
 

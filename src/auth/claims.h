@@ -1,8 +1,8 @@
-/* The claims of a sync token: its payload's members, checked for shape and bounds only.
- * Any thread. Texts point into the payload or, where they were escaped, into the caller's buffer.
- * A codec: no time, no keys, no allocation but the buffer's.
- * Whatever is wrong is STATUS_INVALID_TOKEN: who forges learns nothing from how it is wrong.
- * Every list and text is within its maximum; a claim given twice is refused. */
+/* The claims of a sync token: the members of its payload, checked for shape and bounds only.
+ * Any thread; reads no clock and no keys.
+ * Texts point into the payload, or into the caller's buffer where the payload escapes them.
+ * Every fault is STATUS_INVALID_TOKEN, so that a forger learns nothing about the fault.
+ * Lists and texts are within their maximum; a claim that is given twice is refused. */
 #ifndef AUTH_CLAIMS_H
 #define AUTH_CLAIMS_H
 
@@ -26,7 +26,7 @@ struct claims {
     struct slice subject;
     struct slice token_id;
     struct slice version;
-    struct owner who;
+    struct owner identity;
     struct slice session_id;
     struct slice device_id;
     struct claims_list audiences;
@@ -40,14 +40,14 @@ struct claims {
     uint64_t expires_at_s;
 };
 
-/* memory has room for CLAIMS_BYTES_MAX, is empty, and lives as long as the claims. */
+/* memory is empty, has room for CLAIMS_BYTES_MAX and outlives the claims. */
 MUST_CHECK enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory);
 
-/* The same for one member, for requests that ask for claims: false when it is wrong, and untouched
- * when it is absent. */
+/* For requests that ask for claims: reads one member. False for a wrong member. An absent member
+ * leaves the output unchanged. */
 bool claims_given(const struct json_field *field);
 bool claims_text(const struct json_field *field, struct buffer *memory, struct slice *text);
-/* Text, or a whole number taken as its text. */
+/* Text, or the digits of a whole number. */
 bool claims_id(const struct json_field *field, struct buffer *memory, struct slice *text);
 bool claims_names(const struct json_field *field, struct buffer *memory, struct claims_list *list);
 

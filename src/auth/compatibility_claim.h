@@ -1,10 +1,9 @@
-/* What a client says of itself, in a query or in JSON: client_build_id, protocol_version,
+/* The versions that a client states in a query or in JSON: client_build_id, protocol_version,
  * schema_version.
- * Any thread; pure. Memory: itself, whatever the client sent.
- * Reading cannot fail: what is malformed or too long counts as said wrongly, which the gate refuses
- * by its own code.
- * A reader overwrites what its source names and keeps the rest: first the socket's query, then the
- * join's payload. */
+ * Any thread; pure.
+ * Holds copies of the texts, bounded by COMPATIBILITY_TEXT_BYTES_MAX.
+ * Cannot fail: a malformed or long text becomes an empty one, which the gate refuses.
+ * Members of a later source replace those of an earlier one: first the query, then the join. */
 #ifndef AUTH_COMPATIBILITY_CLAIM_H
 #define AUTH_COMPATIBILITY_CLAIM_H
 
@@ -24,11 +23,11 @@ struct compatibility_claim {
     struct compatibility_text schema_version; /* its digits */
 };
 
-/* The query as it came, still encoded. */
+/* Reads the query, which is still percent-encoded. */
 void compatibility_claim_query(struct compatibility_claim *claim, struct slice query);
-/* The members of an object; null is as good as absent. Any other value names nothing. */
+/* Reads the members of an object; null counts as absent. A value that is no object is ignored. */
 void compatibility_claim_json(struct compatibility_claim *claim, struct json_value object);
-/* For compatibility_check; points into the claim. */
+/* The input of compatibility_check. It points into the claim. */
 struct compatibility_client compatibility_claim_client(const struct compatibility_claim *claim);
 
 #endif

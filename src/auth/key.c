@@ -54,7 +54,7 @@ static enum status set_id(struct key *key, struct slice id) {
     return STATUS_OK;
 }
 
-/* Keyed once: setting a key up costs more than a signature over a short text. */
+/* The context is keyed once: keying costs more than the HMAC of a short text. */
 static enum status hmac_init(struct key *key, const void *secret, size_t size) {
     char digest[] = "SHA256";
     const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0),
@@ -82,7 +82,7 @@ static bool member_is(const json_t *jwk, const char *name, const char *text) {
     return value && strcmp(value, text) == 0;
 }
 
-/* Whether it is a kind of key that we use, and which. */
+/* False for a type of key that is not supported. */
 static bool find_algorithm(const json_t *jwk, enum key_algorithm *algorithm) {
     if (member_is(jwk, "kty", "oct"))
         *algorithm = KEY_HS256;
@@ -97,7 +97,7 @@ static bool find_algorithm(const json_t *jwk, enum key_algorithm *algorithm) {
     return !json_object_get(jwk, "alg") || member_is(jwk, "alg", algorithm_names[*algorithm]);
 }
 
-/* How many bytes a member holds, at most bytes_max of which go to bytes; 0 when it is wrong. */
+/* Decodes a base64url member. Returns its size; 0 for a bad or longer member. */
 static size_t member_bytes(const json_t *jwk, const char *name, void *bytes, size_t bytes_max) {
     const json_t *value = json_object_get(jwk, name);
     size_t size = 0;
@@ -107,36 +107,35 @@ static size_t member_bytes(const json_t *jwk, const char *name, void *bytes, siz
     return base64url_decode(text, bytes, bytes_max, &size) == STATUS_OK ? size : 0;
 }
 
-static enum status init_oct(struct key *key, const json_t *jwk, const char **why) {
+static enum status init_oct(struct key *key, const json_t *jwk, const char **reason) {
     uint8_t secret[KEY_SECRET_BYTES_MAX];
     size_t size = member_bytes(jwk, "k", secret, sizeof(secret));
-    *why = "its 'k' is not base64url of 1 to 1024 bytes";
+    *reason = "its 'k' is not base64url of 1 to 1024 bytes";
     enum status status = size > 0 ? hmac_init(key, secret, size) : STATUS_INVALID_CONFIG;
     OPENSSL_cleanse(secret, sizeof(secret));
     return status;
 }
 
-static bool rsa_is_sound(const json_t *jwk) {
+static bool rsa_is_valid(const json_t *jwk) {
     uint8_t bytes[RSA_MODULUS_BYTES_MAX];
     size_t modulus = member_bytes(jwk, "n", bytes, sizeof(bytes));
     return modulus >= RSA_MODULUS_BYTES_MIN && bytes[0] != 0 &&
            member_bytes(jwk, "e", bytes, sizeof(bytes)) > 0;
 }
 
-static bool ec_is_sound(const json_t *jwk) {
+static bool ec_is_valid(const json_t *jwk) {
     uint8_t bytes[EC_COORDINATE_BYTES];
     return member_bytes(jwk, "x", bytes, sizeof(bytes)) == sizeof(bytes) &&
            member_bytes(jwk, "y", bytes, sizeof(bytes)) == sizeof(bytes);
 }
 
-/* The library writes to standard error unless told otherwise, in words of whoever sent the token.
- */
+/* By default the library prints errors to standard error, with text from the token. */
 static void ignore(void *user, const char *file, int line, uint64_t error, const char *format,
                    va_list arguments) {
     (void)user, (void)file, (void)line, (void)error, (void)format, (void)arguments;
 }
 
-/* One for each use: its count of references is not made for several threads. */
+/* Each use has its own, because the reference count of the library is not atomic. */
 static jose_cfg_t *quiet_new(void) {
     jose_cfg_t *quiet = jose_cfg();
     if (quiet)
@@ -152,14 +151,14 @@ static void quiet_free(jose_cfg_t *quiet) {
 static bool is_importable(const json_t *jwk) {
     jose_cfg_t *quiet = quiet_new();
     EVP_PKEY *imported = quiet ? jose_openssl_jwk_to_EVP_PKEY(quiet, jwk) : NULL;
-    bool is_sound = imported != NULL;
+    bool is_valid = imported != NULL;
     EVP_PKEY_free(imported);
     quiet_free(quiet);
-    return is_sound;
+    return is_valid;
 }
 
-/* Tried once, so that a key that cannot work is found now and not when the first token comes. */
-static bool works(const struct key *key) {
+/* Signs and verifies once, so that an unusable key is found at start. */
+static bool is_usable(const struct key *key) {
     struct buffer out;
     struct jws jws;
     char header[32];
@@ -175,8 +174,8 @@ static bool works(const struct key *key) {
     return verified;
 }
 
-/* Only what the algorithm needs, with the algorithm named: nothing else in the JWK is listened
- * to, and the library will not take the key for anything else either. */
+/* Copies the members that the algorithm needs and names the algorithm. Other members have no
+ * effect, and the library cannot use the key with another algorithm. */
 static json_t *copy_jwk(const json_t *jwk, enum key_algorithm algorithm) {
     static const char *const members[] = {"kty", "crv", "n", "e",  "x",  "y",
                                           "d",   "p",   "q", "dp", "dq", "qi"};
@@ -194,23 +193,23 @@ static json_t *copy_jwk(const json_t *jwk, enum key_algorithm algorithm) {
     return NULL;
 }
 
-static enum status init_pair(struct key *key, const json_t *jwk, const char **why) {
+static enum status init_pair(struct key *key, const json_t *jwk, const char **reason) {
     bool is_rsa = key->algorithm == KEY_RS256;
-    *why = is_rsa ? "it is not an RSA key of 2048 to 8192 bits" : "it is no point of P-256";
-    if (!(is_rsa ? rsa_is_sound(jwk) : ec_is_sound(jwk)))
+    *reason = is_rsa ? "it is not an RSA key of 2048 to 8192 bits" : "it is not a point of P-256";
+    if (!(is_rsa ? rsa_is_valid(jwk) : ec_is_valid(jwk)))
         return STATUS_INVALID_CONFIG;
     key->signs = json_object_get(jwk, "d") != NULL;
     key->jwk = copy_jwk(jwk, key->algorithm);
     if (!key->jwk)
         return STATUS_OUT_OF_MEMORY;
-    if (works(key))
+    if (is_usable(key))
         return STATUS_OK;
     key_release(key);
-    *why = "its numbers do not make a key";
+    *reason = "its numbers are not a valid key";
     return STATUS_INVALID_CONFIG;
 }
 
-/* Its kid, or its thumbprint where it has none. */
+/* The kid of the JWK, or its thumbprint without a kid. */
 static enum status init_id(struct key *key, const json_t *jwk) {
     const json_t *kid = json_object_get(jwk, "kid");
     if (kid)
@@ -224,18 +223,18 @@ static enum status init_id(struct key *key, const json_t *jwk) {
     return status;
 }
 
-enum status key_init_jwk(struct key *key, const json_t *jwk, const char **why) {
+enum status key_init_jwk(struct key *key, const json_t *jwk, const char **reason) {
     *key = (struct key){.id = ""};
-    *why = "it is not an object";
+    *reason = "it is not an object";
     if (!json_is_object(jwk))
         return STATUS_INVALID_CONFIG;
     if (!find_algorithm(jwk, &key->algorithm))
         return STATUS_NOT_FOUND;
-    *why = "its 'kid' is not 1 to 256 bytes of text";
+    *reason = "its 'kid' is not 1 to 256 bytes of text";
     enum status status = init_id(key, jwk);
     if (status != STATUS_OK)
         return status;
-    return key->algorithm == KEY_HS256 ? init_oct(key, jwk, why) : init_pair(key, jwk, why);
+    return key->algorithm == KEY_HS256 ? init_oct(key, jwk, reason) : init_pair(key, jwk, reason);
 }
 
 void key_release(struct key *key) {
@@ -245,7 +244,7 @@ void key_release(struct key *key) {
     key->jwk = NULL;
 }
 
-/* ---- HS256: OpenSSL itself, which takes a seventh of the time the library needs ---- */
+/* ---- HS256: OpenSSL, which takes a seventh of the time of libjose ---- */
 
 static bool hmac_sum(const struct key *key, struct slice text, uint8_t sum[SHA256_BYTES]) {
     EVP_MAC_CTX *hmac = EVP_MAC_CTX_dup(key->hmac);
@@ -297,7 +296,7 @@ static enum status pair_sign(const struct key *key, struct slice header, size_t 
     size_t header_size = BASE64URL_SIZE(header.size);
     enum status status = STATUS_OUT_OF_MEMORY;
     jose_cfg_t *quiet = quiet_new();
-    /* A protected header that is text already is signed as it stands. */
+    /* libjose signs a protected header that is a string without encoding it again. */
     json_t *object =
         json_pack("{s:o*}", "payload", text_new(slice_from(signed_text, header_size + 1)));
     json_t *signature =
@@ -314,7 +313,7 @@ static enum status pair_sign(const struct key *key, struct slice header, size_t 
     return status;
 }
 
-/* ---- both ---- */
+/* ---- all algorithms ---- */
 
 bool key_verify(const struct key *key, const struct jws *jws) {
     return key->algorithm == KEY_HS256 ? hmac_verify(key, jws) : pair_verify(key, jws);
@@ -322,7 +321,7 @@ bool key_verify(const struct key *key, const struct jws *jws) {
 
 static enum status append_encoded(struct buffer *out, struct slice json) {
     enum status status = buffer_reserve(out, BASE64URL_SIZE(json.size));
-    /* Nothing needs no memory, and then there may be none. */
+    /* The buffer may have no memory yet when nothing is appended. */
     if (status == STATUS_OK && json.size > 0)
         out->size += base64url_encode(json.data, json.size, out->data + out->size);
     return status;

@@ -26,7 +26,7 @@ void key_set_unref(struct key_set *set) {
     free(set);
 }
 
-/* Takes the key, or releases it. */
+/* Moves the key into the set, or releases it. */
 static enum status add(struct key_set *set, struct key *key, struct key_message *message) {
     if (set->count < KEY_SET_COUNT_MAX && !key_set_find(set, slice_of(key->id))) {
         set->keys[set->count++] = *key;
@@ -53,12 +53,12 @@ enum status key_set_add_secret(struct key_set *set, struct slice id, struct slic
 static enum status add_jwk(struct key_set *set, const json_t *jwk, size_t index,
                            struct key_message *message) {
     struct key key;
-    const char *why = "";
-    enum status status = key_init_jwk(&key, jwk, &why);
+    const char *reason = "";
+    enum status status = key_init_jwk(&key, jwk, &reason);
     if (status == STATUS_OK)
         return add(set, &key, message);
     if (status == STATUS_INVALID_CONFIG)
-        snprintf(message->text, sizeof(message->text), "key %zu cannot be used: %s", index, why);
+        snprintf(message->text, sizeof(message->text), "key %zu cannot be used: %s", index, reason);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
@@ -73,8 +73,7 @@ static enum status add_all(struct key_set *set, const json_t *root, struct key_m
         status = add_jwk(set, json_array_get(keys, i), i, message);
     if (status != STATUS_OK || set->count > before)
         return status;
-    snprintf(message->text, sizeof(message->text),
-             "there is no key for HS256, RS256 or ES256 in it");
+    snprintf(message->text, sizeof(message->text), "it holds no key for HS256, RS256 or ES256");
     return STATUS_INVALID_CONFIG;
 }
 
@@ -88,7 +87,7 @@ enum status key_set_add_jwks(struct key_set *set, struct slice text, struct key_
     json_t *root =
         json_loadb(text.data ? text.data : "", text.size, JSON_REJECT_DUPLICATES, &error);
     if (!root) {
-        /* Not the parser's own words: they quote what they stumble over. */
+        /* The message of the parser is not used: it quotes the text, which holds secrets. */
         snprintf(message->text, sizeof(message->text), "it is not JSON (line %d, column %d)",
                  error.line, error.column);
         return STATUS_INVALID_CONFIG;

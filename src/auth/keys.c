@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 
-/* By which a file is known to be the one that was read. */
+/* Identifies the version of a file that was read. */
 struct file_mark {
     dev_t device;
     ino_t inode;
@@ -23,7 +23,7 @@ struct file_mark {
 };
 
 struct keys {
-    pthread_mutex_t lock; /* of set, for as long as taking a reference takes */
+    pthread_mutex_t lock; /* guards set while a reference is taken */
     struct key_set *set;
     char *secret;
     char path[KEYS_PATH_MAX]; /* empty: no file */
@@ -81,7 +81,7 @@ static bool write_new(const char *path, const char *text) {
     return close(file) == 0 && written;
 }
 
-/* Under another name first: a key cut short by a crash would keep the next start from working. */
+/* Writes another file and renames it: a key truncated by a crash would make the next start fail. */
 static enum status write_file(const char *path, const char *text) {
     char fresh[KEYS_PATH_MAX + 8];
     snprintf(fresh, sizeof(fresh), "%s.new", path);
@@ -96,8 +96,8 @@ static enum status write_file(const char *path, const char *text) {
 
 /* ---- sets ---- */
 
-static enum status say_errno(const struct keys *keys, enum status status,
-                             struct key_message *message) {
+static enum status explain(const struct keys *keys, enum status status,
+                           struct key_message *message) {
     if (status == STATUS_SYSTEM_ERROR || status == STATUS_NOT_FOUND)
         snprintf(message->text, sizeof(message->text), "cannot read %s: %s", keys->path,
                  strerror(status == STATUS_NOT_FOUND ? ENOENT : errno));
@@ -115,7 +115,7 @@ static enum status add_file(struct keys *keys, struct key_set *set, struct key_m
     buffer_init(&text, KEY_SET_BYTES_MAX);
     enum status status = read_file(keys->path, &text, &keys->mark);
     if (status != STATUS_OK) {
-        status = say_errno(keys, status, message);
+        status = explain(keys, status, message);
     } else {
         status = key_set_add_jwks(set, buffer_slice(&text), &reason);
         if (status != STATUS_OK)
@@ -138,7 +138,7 @@ static void warn_if_short(const struct key_set *set) {
 static enum status load(struct keys *keys, struct key_set **loaded, struct key_message *message) {
     struct key_set *set = key_set_new();
     if (!set)
-        return say_errno(keys, STATUS_OUT_OF_MEMORY, message);
+        return explain(keys, STATUS_OUT_OF_MEMORY, message);
     enum status status = STATUS_OK;
     if (*keys->secret)
         status = key_set_add_secret(set, SLICE(KEYS_SECRET_ID), slice_of(keys->secret), message);
@@ -214,10 +214,10 @@ void keys_close(struct keys *keys) {
     free(keys);
 }
 
-/* What was seen is noted, whatever becomes of it: a bad file is complained about once. */
+/* Remembers the version even if it cannot be loaded, so that a bad file is logged once. */
 static bool has_changed(struct keys *keys) {
     struct stat about;
-    /* A file that is gone for a moment is a file being replaced: the next look finds it. */
+    /* A missing file is being replaced. The next call finds it. */
     if (!*keys->path || stat(keys->path, &about) != 0)
         return false;
     struct file_mark now = mark_of(&about);

@@ -1,10 +1,9 @@
-/* The keys in force: read from where the settings say, and again when that changes.
+/* The current keys: read from the place that the settings name, and read again when it changes.
  * keys_open, keys_reload and keys_close belong to the main thread; keys_current to any.
- * Holds one set; whoever asks gets a reference of its own, so a reload pulls nothing from under a
- * check that is under way.
- * What cannot be used is STATUS_INVALID_CONFIG, what the file system refuses STATUS_SYSTEM_ERROR;
- * the message says it. A reload that fails is logged and changes nothing.
- * There is always a set in force, from keys_open to keys_close. */
+ * Holds one set. Each caller gets its own reference, so a reload does not disturb a running check.
+ * STATUS_INVALID_CONFIG for unusable keys, STATUS_SYSTEM_ERROR from the file system; the message
+ * has the reason. A reload that fails is logged and keeps the old set. From keys_open to keys_close
+ * there is always a current set. */
 #ifndef AUTH_KEYS_H
 #define AUTH_KEYS_H
 
@@ -14,8 +13,8 @@
 #define KEYS_FILE      "sync-signing.jwk"
 #define KEYS_PATH_MAX  1024
 
-/* A given secret signs; keys of the file check beside it, and sign where there is no secret. With
- * neither, the key of the folder is used, and made when there is none. Absent texts are "". */
+/* A secret signs. Keys of the file verify, and sign when there is no secret. With neither, the key
+ * in the folder is used, and generated if it is missing. Absent texts are "". */
 struct keys_options {
     const char *jwks_file;
     const char *secret;
@@ -29,14 +28,14 @@ struct keys;
 MUST_CHECK enum status keys_open(struct keys **keys, const struct keys_options *options,
                                  struct key_message *message);
 void keys_close(struct keys *keys);
-/* Reads the file again: always, or only if it is not as it was. True: another set is in force. */
+/* Reads the file again: always, or only if it has changed. True: there is a new set. */
 bool keys_reload(struct keys *keys, bool always);
 
-/* Any thread. A reference for the caller. */
+/* Any thread. The caller owns the reference. */
 struct key_set *keys_current(struct keys *keys);
-/* Where they came from at the start. */
+/* The source at start. */
 enum keys_source keys_source(const struct keys *keys);
-/* The file they come from; empty where a secret alone was given. */
+/* The file of the keys; empty where there is only a secret. */
 const char *keys_path(const struct keys *keys);
 
 #endif

@@ -6,14 +6,14 @@
 struct origin {
     struct slice scheme;
     struct slice host;
-    struct slice port; /* empty: the scheme's own */
+    struct slice port; /* empty: the default of the scheme */
 };
 
 static bool equal_any_case(struct slice a, struct slice b) {
     return a.size == b.size && strncasecmp(a.data, b.data, a.size) == 0;
 }
 
-static bool all_of(struct slice text, const char *characters) {
+static bool is_alnum_or(struct slice text, const char *characters) {
     for (size_t i = 0; i < text.size; i++)
         if (!isalnum((unsigned char)text.data[i]) && !strchr(characters, text.data[i]))
             return false;
@@ -27,13 +27,13 @@ static bool is_digits(struct slice text) {
     return text.size > 0 && text.size <= 5;
 }
 
-static bool host_is_sound(struct slice host) {
+static bool host_is_valid(struct slice host) {
     if (host.size > 2 && host.data[0] == '[' && host.data[host.size - 1] == ']')
-        return all_of((struct slice){host.data + 1, host.size - 2}, ":.");
-    return all_of(host, "-._");
+        return is_alnum_or((struct slice){host.data + 1, host.size - 2}, ":.");
+    return is_alnum_or(host, "-._");
 }
 
-/* The host keeps the "*." it may begin with. */
+/* The host keeps a leading "*.". */
 static bool origin_read(struct slice text, struct origin *origin) {
     const char *mark = memmem(text.data, text.size, "://", 3);
     if (!mark)
@@ -53,14 +53,14 @@ static bool origin_read(struct slice text, struct origin *origin) {
         (equal_any_case(origin->scheme, SLICE("http")) && slice_equal(origin->port, SLICE("80")));
     if (is_default)
         origin->port = (struct slice){"", 0};
-    return all_of(origin->scheme, "+-.");
+    return is_alnum_or(origin->scheme, "+-.");
 }
 
 static bool has_wildcard(const struct origin *origin) {
     return slice_starts(origin->host, SLICE("*."));
 }
 
-/* Cuts an entry off the front, without the spaces around it. */
+/* Takes the first entry off the list, without the spaces around it. */
 static struct slice next_entry(struct slice *list) {
     const char *comma = memchr(list->data, ',', list->size);
     struct slice entry = {list->data, comma ? (size_t)(comma - list->data) : list->size};
@@ -72,20 +72,20 @@ static struct slice next_entry(struct slice *list) {
     return entry;
 }
 
-static bool entry_is_sound(struct slice entry) {
+static bool entry_is_valid(struct slice entry) {
     struct origin origin;
     if (slice_equal(entry, SLICE("*")) || slice_equal(entry, SLICE("null")))
         return true;
     if (!origin_read(entry, &origin))
         return false;
-    return host_is_sound(has_wildcard(&origin) ? slice_from(origin.host, 2) : origin.host);
+    return host_is_valid(has_wildcard(&origin) ? slice_from(origin.host, 2) : origin.host);
 }
 
 bool origin_list_check(struct slice list) {
-    bool sound = true;
-    while (sound && list.size > 0)
-        sound = entry_is_sound(next_entry(&list));
-    return sound;
+    bool is_valid = true;
+    while (is_valid && list.size > 0)
+        is_valid = entry_is_valid(next_entry(&list));
+    return is_valid;
 }
 
 static bool host_matches(const struct origin *entry, struct slice host) {
@@ -100,7 +100,7 @@ bool origin_is_allowed(struct slice list, struct slice origin) {
     struct origin given = {.scheme = {NULL, 0}};
     bool is_null = slice_equal(origin, SLICE("null"));
     if (!is_null &&
-        (origin.size == 0 || !origin_read(origin, &given) || !host_is_sound(given.host)))
+        (origin.size == 0 || !origin_read(origin, &given) || !host_is_valid(given.host)))
         return false;
     while (list.size > 0) {
         struct slice entry = next_entry(&list);

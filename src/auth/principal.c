@@ -34,18 +34,18 @@ static struct grant_list copy_list(struct slice **names, char **at, const struct
 
 enum status principal_new(const struct principal *from, const struct principal **made) {
     size_t name_count = from->topics.count + from->streams.count;
-    size_t bytes = from->who.user_id.size + from->who.guest_scope.size + from->who.org_id.size +
-                   from->session_id.size + from->device_id.size + from->token_id.size +
-                   list_bytes(&from->topics) + list_bytes(&from->streams);
+    size_t bytes = from->identity.user_id.size + from->identity.guest_scope.size +
+                   from->identity.org_id.size + from->session_id.size + from->device_id.size +
+                   from->token_id.size + list_bytes(&from->topics) + list_bytes(&from->streams);
     struct principal *copy = malloc(sizeof(*copy) + name_count * sizeof(struct slice) + bytes);
     if (!copy)
         return STATUS_OUT_OF_MEMORY;
     struct slice *names = (struct slice *)(copy + 1);
     char *at = (char *)(names + name_count);
     *copy = (struct principal){
-        .who.user_id = copy_text(&at, from->who.user_id),
-        .who.guest_scope = copy_text(&at, from->who.guest_scope),
-        .who.org_id = copy_text(&at, from->who.org_id),
+        .identity.user_id = copy_text(&at, from->identity.user_id),
+        .identity.guest_scope = copy_text(&at, from->identity.guest_scope),
+        .identity.org_id = copy_text(&at, from->identity.org_id),
         .session_id = copy_text(&at, from->session_id),
         .device_id = copy_text(&at, from->device_id),
         .token_id = copy_text(&at, from->token_id),
@@ -60,7 +60,7 @@ enum status principal_new(const struct principal *from, const struct principal *
     return STATUS_OK;
 }
 
-/* Only the count of a heap object is written, never a constant's. */
+/* The counter of a heap object; NULL for a constant, which may lie in read-only memory. */
 static atomic_uint *counted(const struct principal *principal) {
     atomic_uint *count = (atomic_uint *)&principal->ref_count;
     return atomic_load_explicit(count, memory_order_relaxed) == 0 ? NULL : count;
@@ -86,20 +86,23 @@ static bool same(struct slice a, struct slice b) {
 }
 
 bool principal_may_read(const struct principal *principal, const struct owner *owner) {
-    const struct owner *who = &principal->who;
+    const struct owner *identity = &principal->identity;
     if (principal->read_all)
         return true;
     if (owner->user_id.data || owner->guest_scope.data)
-        return same(who->user_id, owner->user_id) || same(who->guest_scope, owner->guest_scope);
-    return same(who->org_id, owner->org_id);
+        return same(identity->user_id, owner->user_id) ||
+               same(identity->guest_scope, owner->guest_scope);
+    return same(identity->org_id, owner->org_id);
 }
 
 size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]) {
-    const struct owner *who = &principal->who;
-    const char *kind = who->user_id.data ? "user:" : who->guest_scope.data ? "guest:" : "org:";
-    struct slice id = who->user_id.data       ? who->user_id
-                      : who->guest_scope.data ? who->guest_scope
-                                              : who->org_id;
+    const struct owner *identity = &principal->identity;
+    const char *kind = identity->user_id.data       ? "user:"
+                       : identity->guest_scope.data ? "guest:"
+                                                    : "org:";
+    struct slice id = identity->user_id.data       ? identity->user_id
+                      : identity->guest_scope.data ? identity->guest_scope
+                                                   : identity->org_id;
     if (!id.data) {
         kind = principal == &principal_operator ? "operator" : "service";
         id = SLICE("");

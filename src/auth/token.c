@@ -15,7 +15,7 @@ struct header {
     struct slice key_id; /* data NULL: none */
 };
 
-/* Names without escapes only: nobody who means well writes them otherwise. */
+/* Escaped names are refused: no known issuer writes them. */
 static bool header_read(struct slice json, struct header *header) {
     const struct json_limits limits = {HEADER_BYTES_MAX, 4};
     struct json_field fields[] = {{.name = SLICE("alg")},
@@ -25,7 +25,7 @@ static bool header_read(struct slice json, struct header *header) {
     header->key_id = (struct slice){NULL, 0};
     if (json_read_object(json, &limits, fields, 4) != STATUS_OK || !fields[0].present)
         return false;
-    /* Extensions that must be understood (RFC 7515 section 4.1.11): none is. */
+    /* Critical extensions (RFC 7515 section 4.1.11) are not supported. */
     if (fields[2].present || fields[3].present)
         return false;
     if (fields[1].present && !json_string_slice(fields[1].value, &header->key_id))
@@ -64,7 +64,7 @@ static bool list_has(const struct claims_list *list, struct slice name) {
 
 static enum status check_times(const struct token_policy *policy, const struct claims *claims,
                                uint64_t now_s) {
-    /* Times are at most 2^53 - 1 and so is the maximum age: no sum here can overflow. */
+    /* Times and the maximum age are at most 2^53 - 1, so no sum overflows. */
     if (now_s >= claims->expires_at_s + TOKEN_SKEW_S)
         return STATUS_TOKEN_EXPIRED;
     if (claims->not_before_s > now_s + TOKEN_SKEW_S || claims->issued_at_s > now_s + TOKEN_SKEW_S)
@@ -92,7 +92,7 @@ static enum status make_principal(const struct token_policy *policy, const struc
                                   const struct principal **made) {
     uint64_t oldest_s = claims->issued_at_s + policy->max_age_s;
     struct principal principal = {
-        .who = claims->who,
+        .identity = claims->identity,
         .session_id = claims->session_id,
         .device_id = claims->device_id,
         .token_id = claims->token_id,
@@ -129,7 +129,8 @@ enum status token_verify(const struct token_policy *policy, const struct key_set
         if (status == STATUS_OK)
             status = make_principal(policy, &claims, principal);
         else if (status != STATUS_INVALID_TOKEN && bearer)
-            bearer->size = principal_name(&(struct principal){.who = claims.who}, bearer->name);
+            bearer->size =
+                principal_name(&(struct principal){.identity = claims.identity}, bearer->name);
     }
     buffer_release(&memory);
     return status;
@@ -157,18 +158,18 @@ enum status token_peek(struct slice token, struct buffer *header, struct buffer 
 
 /* ---- minting ---- */
 
-enum status token_subject(const struct owner *who, struct buffer *out) {
+enum status token_subject(const struct owner *identity, struct buffer *out) {
     struct slice id = {"", 0};
     struct slice kind = SLICE("service");
-    if (who->user_id.data) {
+    if (identity->user_id.data) {
         kind = SLICE("user:");
-        id = who->user_id;
-    } else if (who->guest_scope.data) {
+        id = identity->user_id;
+    } else if (identity->guest_scope.data) {
         kind = SLICE("guest:");
-        id = who->guest_scope;
-    } else if (who->org_id.data) {
+        id = identity->guest_scope;
+    } else if (identity->org_id.data) {
         kind = SLICE("org:");
-        id = who->org_id;
+        id = identity->org_id;
     }
     enum status status = buffer_append_slice(out, kind);
     return status == STATUS_OK ? buffer_append_slice(out, id) : status;
@@ -201,9 +202,9 @@ static char *claims_json(const struct token_policy *policy, const struct token_r
                  put_number(object, "nbf", request->issued_at_s) &&
                  put_number(object, "exp", request->issued_at_s + request->ttl_s) &&
                  put_text(object, "jti", request->token_id) &&
-                 put_text(object, "oa_user_id", request->who.user_id) &&
-                 put_text(object, "oa_org_id", request->who.org_id) &&
-                 put_text(object, "oa_guest_scope", request->who.guest_scope) &&
+                 put_text(object, "oa_user_id", request->identity.user_id) &&
+                 put_text(object, "oa_org_id", request->identity.org_id) &&
+                 put_text(object, "oa_guest_scope", request->identity.guest_scope) &&
                  put_text(object, "oa_session_id", request->session_id) &&
                  put_text(object, "oa_device_id", request->device_id) &&
                  put_list(object, "oa_sync_scopes", &request->scopes) &&
@@ -246,7 +247,7 @@ enum status token_mint(const struct token_policy *policy, const struct key_set *
     if (!key)
         return STATUS_SIGNING_KEY_MISSING;
     buffer_init(&subject, 2 * CLAIMS_TEXT_BYTES_MAX);
-    enum status status = token_subject(&request->who, &subject);
+    enum status status = token_subject(&request->identity, &subject);
     char *claims =
         status == STATUS_OK ? claims_json(policy, request, buffer_slice(&subject)) : NULL;
     if (status == STATUS_OK)

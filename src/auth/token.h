@@ -1,9 +1,9 @@
-/* Sync tokens: checked into a principal, and made from a request.
- * Any thread; pure but for the keys' library.
- * A principal that comes out is the caller's reference; nothing of the token is kept.
- * Refusals are the 401s of spec/status.json. Before the signature holds there is one:
- * STATUS_INVALID_TOKEN; what is wrong with a claim is only told to who could sign it.
- * Sizes are checked before work is done: at most TOKEN_BYTES_MAX, lists of CLAIMS_LIST_MAX. */
+/* Sync tokens: verified into a principal, and minted from a request.
+ * Any thread; pure but for the libraries of the keys.
+ * The caller owns the reference to the principal; nothing of the token is kept.
+ * Refusals are the 401s of spec/status.json. Without a valid signature every fault is
+ * STATUS_INVALID_TOKEN: details of claims go only to callers whose token a known key signed.
+ * Sizes are checked first: at most TOKEN_BYTES_MAX, lists of CLAIMS_LIST_MAX. */
 #ifndef AUTH_TOKEN_H
 #define AUTH_TOKEN_H
 
@@ -17,33 +17,33 @@
 #define TOKEN_TTL_S_MIN 60
 #define TOKEN_TTL_S_MAX 900
 
-/* What every token of this server must hold to. */
+/* The rules for every token of this server. */
 struct token_policy {
-    struct slice issuer; /* empty: any, and none is written */
+    struct slice issuer; /* empty: any issuer is accepted and none is written */
     struct slice audience;
     uint64_t max_age_s;
     bool require_token_id;
 };
 
-/* Whose a token was that is one of ours and is refused all the same, as principal_name says it: for
- * people, and nothing is opened by it. */
+/* The principal_name of a token with a valid signature that is refused. For logs only; it grants
+ * nothing. */
 struct token_bearer {
     size_t size; /* 0: not known */
     char name[PRINCIPAL_NAME_BYTES_MAX];
 };
 
-/* The principal expires with the token or when that reaches its maximum age, whichever is first,
- * and without skew: clocks may differ, but nothing is delivered after the moment the token names.
- * The bearer may be NULL; it is set where a token is refused for its time or its id. */
+/* The principal expires with the token or at its maximum age, whichever is first. No skew is added
+ * there: nothing is delivered after the expiry of the token.
+ * bearer may be NULL. It is set where a token is refused for its times or its id. */
 MUST_CHECK enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
                                     struct slice token, uint64_t now_ms,
                                     const struct principal **principal,
                                     struct token_bearer *bearer);
-/* The claims of any token, unchecked: for people who look at one. The JSON goes to out. */
+/* Header and claims of any token as JSON, unverified: for display only. */
 MUST_CHECK enum status token_peek(struct slice token, struct buffer *header, struct buffer *claims);
 
 struct token_request {
-    struct owner who;
+    struct owner identity;
     struct slice token_id;
     struct slice session_id;
     struct slice device_id; /* may be absent */
@@ -54,13 +54,13 @@ struct token_request {
     uint64_t ttl_s;
 };
 
-/* "user:ID", "guest:SCOPE", "org:ID", or "service" for nobody in particular. */
-MUST_CHECK enum status token_subject(const struct owner *who, struct buffer *out);
-/* Appends the token. STATUS_INVALID_TTL, STATUS_PAYLOAD_TOO_LARGE for one that would not be taken
- * back, STATUS_SIGNING_KEY_MISSING when no key of the set signs. */
+/* "user:ID", "guest:SCOPE", "org:ID", or "service" without an identity. */
+MUST_CHECK enum status token_subject(const struct owner *identity, struct buffer *out);
+/* Appends the token. STATUS_INVALID_TTL; STATUS_PAYLOAD_TOO_LARGE for a token that token_verify
+ * would refuse; STATUS_SIGNING_KEY_MISSING when no key of the set signs. */
 MUST_CHECK enum status token_mint(const struct token_policy *policy, const struct key_set *keys,
                                   const struct token_request *request, struct buffer *out);
-/* The most that a token may be asked to live. */
+/* The longest lifetime that a request may ask for. */
 uint64_t token_ttl_s_max(const struct token_policy *policy);
 
 #endif

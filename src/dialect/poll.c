@@ -57,7 +57,7 @@ static void poll_free(void *work) {
  * hold up the others. */
 static struct slice poller_name(const struct exchange *exchange, struct poller *poller) {
     const struct principal *principal = exchange->principal;
-    const struct owner *who = &principal->who;
+    const struct owner *who = &principal->identity;
     struct slice id = principal->session_id.data ? principal->session_id : principal->token_id;
     poller->size = principal_name(principal, poller->name);
     if (principal != &principal_operator && id.data && !who->user_id.data &&

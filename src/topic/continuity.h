@@ -1,7 +1,7 @@
-/* Whether a cursor can continue where it is, and where to begin when it cannot.
- * Any thread. Values in, values out; only the texts go to the caller's buffer.
- * Deciding cannot fail; a buffer that is full is left as it was.
- * Resuming after a bootstrap's start is never stale, so a client cannot loop. */
+/* Continuity: whether a cursor can resume, and where a client starts when it cannot.
+ * Any thread. Takes and returns values; texts go to the caller's buffer.
+ * A decision cannot fail. A buffer that is full keeps its old content.
+ * Resuming from the start of a bootstrap is never stale, so a client cannot loop. */
 #ifndef TOPIC_CONTINUITY_H
 #define TOPIC_CONTINUITY_H
 
@@ -9,8 +9,8 @@
 
 #include "base/buffer.h"
 
-/* What the journal of a topic holds. Pruned to nothing, its oldest_seq is head_seq + 1; a topic
- * that never had an event has head_seq 0. */
+/* The range of events in the journal of a topic. An empty journal has oldest_seq = head_seq + 1. A
+ * topic without any event so far has head_seq 0. */
 struct topic_window {
     uint64_t oldest_seq;
     uint64_t head_seq;
@@ -27,28 +27,28 @@ struct continuity {
     /* In this order: epoch_mismatch, retention_floor_breach, replay_budget_exceeded. */
     enum reason reasons[CONTINUITY_REASONS_MAX];
     size_t reason_count;
-    /* Of the window; all 0 without one. */
+    /* From the window; all are 0 without a window. */
     uint64_t oldest_available_cursor;
     uint64_t head_cursor;
     uint64_t replay_lag;
     uint64_t replay_budget_events;
 };
 
-/* No window (NULL) resumes. A cursor ahead of the head resumes too, with a lag of 0.
- * epoch_differs: the client named an epoch, and it is not the store's. */
+/* A cursor without a window (NULL) resumes. A cursor ahead of the head resumes too, with a lag of
+ * 0. epoch_differs: the client named another epoch than the epoch of the store. */
 struct continuity continuity_plan(const struct topic_window *window, uint64_t after_seq,
                                   bool epoch_differs);
 /* {"decision":"resume","after_seq":5}, or the rebootstrap with its reasons and numbers. */
 MUST_CHECK enum status continuity_write_json(struct buffer *out,
                                              const struct continuity *continuity);
-/* The same for people: "resume", or "rebootstrap" and its reasons with commas between. */
+/* The same as text: "resume", or "rebootstrap" and its reasons with commas between. */
 MUST_CHECK enum status continuity_write_text(struct buffer *out,
                                              const struct continuity *continuity);
 
-/* Where a topic without snapshots begins for a client that has nothing. */
+/* The first event that a client without a cursor gets from a topic without snapshots. */
 struct continuity_bootstrap {
     uint64_t from_seq;
-    /* Events before from_seq existed and will not be sent. */
+    /* Events before from_seq existed and are not sent. */
     bool truncated;
 };
 

@@ -26,7 +26,7 @@ static enum status read_name(struct cursor_list *list, struct json_value text,
                              struct topic_cursor *cursor) {
     buffer_clear(&list->name);
     enum status status = json_string_decode(text, &list->name);
-    /* The name is too long for any topic, which is not the text's size. */
+    /* The name is longer than any topic. The text as a whole may still be small. */
     if (status == STATUS_PAYLOAD_TOO_LARGE)
         return cursor->kind == TOPIC_CURSOR_TOPIC ? STATUS_INVALID_TOPIC : STATUS_INVALID_CURSOR;
     if (status != STATUS_OK)
@@ -80,7 +80,7 @@ static enum status read_member(struct cursor_list *list, struct json_value name,
 
 /* ---- a list ------------------------------------------------------------------------------- */
 
-/* An object is one cursor when it names a topic or stream, else a map of topics. */
+/* An object that names a topic or a stream is one cursor. Any other object maps topics. */
 static bool is_cursor(struct json_value object) {
     struct json_field fields[] = {{.name = SLICE("topic")}, {.name = SLICE("stream_id")}};
     return json_read_members(object, fields, 2) == STATUS_OK &&
@@ -99,7 +99,7 @@ static void begin_value(struct cursor_list *list, struct json_value value) {
         list->iterator = json_iterate(value);
 }
 
-/* A topic may be called "cursors", but its position is a number. */
+/* In a map, "cursors" may be a topic. Its value is a number then. */
 static bool is_container(const struct json_field *field) {
     return field->present &&
            (field->value.kind == JSON_KIND_ARRAY || field->value.kind == JSON_KIND_OBJECT);

@@ -1,8 +1,9 @@
-/* Lists of topic cursors as clients keep them: JSON in, one cursor after the other out.
- * Any thread; a list belongs to one at a time. Reads the caller's text, which must stay as long as
- * the list is read; one cursor's name is kept at a time, in at most STREAM_ID_BYTES_MAX bytes.
- * A text that is not JSON is refused as a whole; a bad cursor by its own status, and the next ones
- * still come. Names are checked: what comes out may be looked up, and fits on a line. */
+/* Lists of topic cursors as clients store them: reads JSON, yields one cursor after the other.
+ * Any thread; a list belongs to one thread at a time.
+ * Reads the caller's text, which must outlive the list. Holds the name of one cursor at a time.
+ * A text that is not JSON is refused as a whole. A bad cursor has its own status; later ones
+ * follow. Names are checked: a name that comes out may be looked up and has no control character.
+ */
 #ifndef TOPIC_CURSOR_LIST_H
 #define TOPIC_CURSOR_LIST_H
 
@@ -33,7 +34,7 @@ struct cursor_list {
     struct buffer name;
 };
 
-/* With a status other than STATUS_OK nothing else is set. The name lives until the next one. */
+/* Only status is set unless it is STATUS_OK. The name lives until the next item. */
 struct cursor_list_item {
     enum status status;
     struct topic_cursor cursor;
@@ -43,14 +44,14 @@ struct cursor_list_item {
 
 void cursor_list_init(struct cursor_list *list);
 void cursor_list_release(struct cursor_list *list);
-/* Begins anew with a text that is one JSON value; refused, the list is over. */
+/* Starts over with a text that is one JSON value. A refused text leaves an empty list. */
 MUST_CHECK enum status cursor_list_begin(struct cursor_list *list, struct slice text,
                                          const struct json_limits *limits);
-/* Begins anew with a text of one cursor a line; blank lines are skipped. */
+/* Starts over with a text of one cursor a line. Blank lines are skipped. */
 void cursor_list_begin_lines(struct cursor_list *list, struct slice text,
                              const struct json_limits *limits);
 bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item);
-/* The list names an epoch, and it is another one. */
+/* Whether the list names another epoch. */
 bool cursor_list_epoch_differs(const struct cursor_list *list, struct slice epoch);
 
 #endif

@@ -30,7 +30,7 @@ size_t event_cursor_encode(const struct event_cursor *cursor, char *text) {
     return base64url_encode(decoded + first, sizeof(decoded) - first, text);
 }
 
-/* NULL where the text is a timestamp, else why it is not. */
+/* NULL for a timestamp, else the reason why the text is none. */
 static const char *parse_timestamp(struct slice text, uint64_t *timestamp_ms) {
     if (text.size == 0)
         return "the timestamp is missing";

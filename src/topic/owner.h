@@ -1,7 +1,8 @@
-/* An owner: to whom an entity, an event or a frame belongs.
- * Any thread. Texts are the maker's.
+/* An owner: the user, guest or organisation to which an entity, an event or a frame belongs.
+ * Any thread.
+ * Borrows its texts.
  * Cannot fail.
- * Absent parts have data NULL; a user and a guest exclude each other. */
+ * Absent parts have data NULL. An owner has a user or a guest, never both. */
 #ifndef TOPIC_OWNER_H
 #define TOPIC_OWNER_H
 

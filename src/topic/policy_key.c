@@ -4,7 +4,7 @@
 
 #include "base/decimal.h"
 
-/* The names are written out, so that a search for a setting finds the line that defines it. */
+/* Names are written in full, so that a search for a setting finds its definition. */
 static const struct {
     const char *name;
     enum policy_row row;
@@ -60,7 +60,7 @@ static const struct {
 
 #define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
 
-/* No bound admits zero: a topic nobody may publish to or replay would be a silent outage. */
+/* No value may be zero: a topic without publishers or without replay would be a silent outage. */
 static const struct {
     const char *about;
     size_t offset;

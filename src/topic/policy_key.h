@@ -1,8 +1,8 @@
-/* The settings that override the policy table: one key a number, named as in the environment.
- * Used before threads start. Allocates nothing; texts are static.
- * A name that is no key is STATUS_NOT_FOUND, a value that is no number within the key's bounds
- * STATUS_INVALID_CONFIG; neither changes the table.
- * Config, help and documentation all follow from this one list; defaults are policy.c's. */
+/* The settings that override the policy table: one key for each number.
+ * Used before threads start.
+ * Allocates nothing; texts are static.
+ * An unknown name is STATUS_NOT_FOUND, a value out of bounds STATUS_INVALID_CONFIG.
+ * A refused value leaves the table unchanged. Defaults come from policy.c. */
 #ifndef TOPIC_POLICY_KEY_H
 #define TOPIC_POLICY_KEY_H
 
@@ -30,10 +30,10 @@ struct policy_key {
 
 size_t policy_key_count(void);
 struct policy_key policy_key_at(size_t index);
-/* Publish limits of the fallback also set those of the rows that publish under it. */
+/* A publish limit applies to all rows of the same publish class. */
 MUST_CHECK enum status policy_table_set(struct policy_table *table, struct slice name,
                                         struct slice value);
-/* The value in force. */
+/* The current value. */
 uint64_t policy_table_get(const struct policy_table *table, const struct policy_key *key);
 
 #endif

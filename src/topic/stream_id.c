@@ -72,8 +72,8 @@ static bool is_built_in(struct slice topic) {
     return !strchr(pattern, '*') && slice_equal(topic, slice_of(pattern));
 }
 
-/* A topic of the retained streams is no answer here: its numbers belong to another stream. Nor
- * is a name with a colon, which no stream id of this form has. */
+/* A topic with a retained stream is not returned: its sequence belongs to that stream. A name with
+ * a colon is refused, because no stream id of this form has a colon. */
 static enum status other_to_topic(struct slice name, struct buffer *out) {
     if (is_blank(name) || memchr(name.data, ':', name.size))
         return STATUS_NOT_FOUND;

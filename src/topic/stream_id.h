@@ -1,7 +1,7 @@
-/* Stream ids: the canonical runtime.* names of topics, and the way back.
- * Any thread. Appends to the caller's buffer; a failure leaves it as it was.
- * No topic behind a stream id is STATUS_NOT_FOUND; a full buffer says so in its own words.
- * Every topic has one stream id, and a topic that a stream id leads to has that stream id. */
+/* Stream ids: the canonical runtime.* names of topics, and the topics of stream ids.
+ * Any thread. Appends to the caller's buffer or uses the caller's arena.
+ * STATUS_NOT_FOUND for a stream id without a topic. A failure leaves the buffer unchanged.
+ * Every topic has one stream id. A topic found by a stream id has that stream id. */
 #ifndef TOPIC_STREAM_ID_H
 #define TOPIC_STREAM_ID_H
 
@@ -11,13 +11,13 @@
 /* The longest prefix, "runtime.topic.", before the longest topic. */
 #define STREAM_ID_BYTES_MAX (TOPIC_NAME_BYTES_MAX + 14)
 
-/* Any bytes map; whether they may name a topic is topic_name_check's to say. */
+/* Every byte string has a stream id. topic_name_check says whether it may be a topic. */
 MUST_CHECK enum status topic_to_stream(struct slice topic, struct buffer *out);
 /* The stream id in the arena. STATUS_OUT_OF_MEMORY. */
 MUST_CHECK enum status topic_stream(struct arena *arena, struct slice topic,
                                     struct slice *stream_id);
-/* Exact for the retained streams and the fixed runtime.* topics. For others ask the store first:
- * both a.b and a:b are runtime.topic.a.b, and of those this rule knows only the colons. */
+/* Exact for the retained streams and the built-in topics. For other stream ids ask the store first:
+ * a.b and a:b are both runtime.topic.a.b, and this rule returns a:b. */
 MUST_CHECK enum status stream_to_topic(struct slice stream_id, struct buffer *out);
 
 #endif

@@ -1,7 +1,8 @@
-/* The words of the policy table: what kind of topic it is, how urgently it is served, which
- * publish limits it falls under, and how its journal is kept short.
- * Any thread. Names are static text. Cannot fail.
- * The names are what metrics, logs and answers show: they change with the protocol only. */
+/* The words of the policy table: classes of topics, tiers of service, publish classes, compaction.
+ * Any thread.
+ * Names are static text.
+ * Cannot fail.
+ * Metrics, logs and answers show these names; they change with the protocol only. */
 #ifndef TOPIC_TOPIC_CLASS_H
 #define TOPIC_TOPIC_CLASS_H
 
@@ -15,8 +16,8 @@ enum topic_class {
     TOPIC_CLASS_COUNT,
 };
 
-/* Publish limits are shared by more topics than a class has: summaries and notifications are
- * published under the fallback's. */
+/* Topics of one publish class share their limits. Summaries and notifications use the fallback's.
+ */
 enum publish_class {
     PUBLISH_CLASS_RUN_EVENTS,
     PUBLISH_CLASS_WORKER_LIFECYCLE,

@@ -1,7 +1,8 @@
 /* Topic cursors: how far a client has read one topic, named by the topic or by its stream id.
  * Any thread. A cursor borrows its name; migration writes the new name into the caller's buffer.
- * A full buffer is the only failure, and leaves cursor and buffer as they were.
- * Exclusive: after_seq is the last one applied, 0 before the first. Migration never changes it. */
+ * A full buffer is the only failure. It leaves cursor and buffer unchanged.
+ * after_seq is exclusive: the last seq that the client applied, 0 before the first.
+ * Migration never changes after_seq. */
 #ifndef TOPIC_TOPIC_CURSOR_H
 #define TOPIC_TOPIC_CURSOR_H
 
@@ -17,8 +18,8 @@ struct topic_cursor {
     uint64_t after_seq;
 };
 
-/* Turns a topic's cursor into its stream's; a stream's stays what it is. The name then lives in
- * memory, which must not change while the cursor is used. */
+/* Turns a cursor of a topic into a cursor of its stream. A stream cursor is unchanged. The name
+ * then lives in memory, which must not change while the cursor is used. */
 MUST_CHECK enum status topic_cursor_migrate(struct topic_cursor *cursor, struct buffer *memory);
 
 #endif

@@ -17,10 +17,10 @@ static void check_grant(struct slice name, struct slice topic) {
     static const struct owner other = {.user_id = {"v", 1}};
     struct slice id;
     const struct principal with = {
-        .who.user_id = SLICE("u"), .scopes = (1u << SCOPE_COUNT) - 1, .topics = {&name, 1}};
+        .identity.user_id = SLICE("u"), .scopes = (1u << SCOPE_COUNT) - 1, .topics = {&name, 1}};
     const struct principal streams = {
-        .who.user_id = SLICE("u"), .scopes = (1u << SCOPE_COUNT) - 1, .streams = {&name, 1}};
-    const struct principal without = {.who.user_id = SLICE("u"), .scopes = with.scopes};
+        .identity.user_id = SLICE("u"), .scopes = (1u << SCOPE_COUNT) - 1, .streams = {&name, 1}};
+    const struct principal without = {.identity.user_id = SLICE("u"), .scopes = with.scopes};
     struct grant one = grant_check(&with, topic, &other);
     struct grant two = grant_check(&streams, topic, &other);
     struct grant none = grant_check(&without, topic, &other);

@@ -35,15 +35,15 @@ static void check_text(struct slice text) {
 }
 
 static void check_principal(const struct principal *who) {
-    check_text(who->who.user_id);
-    check_text(who->who.guest_scope);
-    check_text(who->who.org_id);
+    check_text(who->identity.user_id);
+    check_text(who->identity.guest_scope);
+    check_text(who->identity.org_id);
     check_text(who->session_id);
     check_text(who->device_id);
     check_text(who->token_id);
     check_list(&who->topics);
     check_list(&who->streams);
-    require(!(who->who.user_id.data && who->who.guest_scope.data));
+    require(!(who->identity.user_id.data && who->identity.guest_scope.data));
     require(who->expires_at_ms > (NOW_S - TOKEN_SKEW_S) * 1000);
     require(who->expires_at_ms <= (NOW_S + policy.max_age_s + TOKEN_SKEW_S) * 1000);
 }

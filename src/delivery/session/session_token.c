@@ -76,9 +76,9 @@ static bool same_text(struct slice a, struct slice b) {
 }
 
 static bool is_same(const struct principal *a, const struct principal *b) {
-    return same_text(a->who.user_id, b->who.user_id) &&
-           same_text(a->who.guest_scope, b->who.guest_scope) &&
-           same_text(a->who.org_id, b->who.org_id) && a->read_all == b->read_all;
+    return same_text(a->identity.user_id, b->identity.user_id) &&
+           same_text(a->identity.guest_scope, b->identity.guest_scope) &&
+           same_text(a->identity.org_id, b->identity.org_id) && a->read_all == b->read_all;
 }
 
 /* Owners of runs and workers were read when the subscriber began, and do not change. */

@@ -98,10 +98,10 @@ static enum status put_built_in(struct welcome *welcome) {
                                          : put_if_open(welcome, topic_name(kind));
             break;
         case TOPIC_OWNED_BY_NAMED_USER:
-            status = put_named(welcome, kind, principal->who.user_id);
+            status = put_named(welcome, kind, principal->identity.user_id);
             break;
         case TOPIC_OWNED_BY_NAMED_GUEST:
-            status = put_named(welcome, kind, principal->who.guest_scope);
+            status = put_named(welcome, kind, principal->identity.guest_scope);
             break;
         case TOPIC_OWNED_BY_ENTITY:
         case TOPIC_GRANTED:

@@ -94,7 +94,7 @@ static void every_kind_of_topic_principal_scope_and_grant_has_its_answer(void **
                 for (int grants = 0; grants < GRANTS_COUNT; grants++)
                     for (int read_all = 0; read_all < 2; read_all++)
                         check_row(&topics[i],
-                                  (struct principal){.who = people[j],
+                                  (struct principal){.identity = people[j],
                                                      .scopes = scopes,
                                                      .read_all = read_all == 1},
                                   (enum grants)grants);
@@ -102,7 +102,7 @@ static void every_kind_of_topic_principal_scope_and_grant_has_its_answer(void **
 
 static void an_unknown_run_answers_like_somebody_elses(void **state) {
     (void)state;
-    const struct principal who = {.who = owner_u, .scopes = ALL_SCOPES};
+    const struct principal who = {.identity = owner_u, .scopes = ALL_SCOPES};
     struct grant unknown = grant_check(&who, SLICE("run:none:events"), NULL);
     struct grant foreign = grant_check(&who, SLICE("run:none:events"), &owner_v);
     assert_int_equal(unknown.status, foreign.status);
@@ -111,8 +111,8 @@ static void an_unknown_run_answers_like_somebody_elses(void **state) {
 
 static void fleets_belong_to_whom_they_name(void **state) {
     (void)state;
-    const struct principal user = {.who.user_id = SLICE("a:b"), .scopes = ALL_SCOPES};
-    const struct principal guest = {.who.guest_scope = SLICE("a:b"), .scopes = ALL_SCOPES};
+    const struct principal user = {.identity.user_id = SLICE("a:b"), .scopes = ALL_SCOPES};
+    const struct principal guest = {.identity.guest_scope = SLICE("a:b"), .scopes = ALL_SCOPES};
     assert_ok(grant_check(&user, SLICE("fleet:user:a:b:workers"), NULL).status);
     assert_ok(grant_check(&guest, SLICE("fleet:guest:a:b:workers"), NULL).status);
     assert_int_equal(grant_check(&user, SLICE("fleet:guest:a:b:workers"), NULL).status,
@@ -128,7 +128,7 @@ static void streams_grant_as_topics_do(void **state) {
     struct slice exact = SLICE("runtime.run.r.events");
     struct slice pattern = SLICE("runtime.run.*.events");
     struct slice other = SLICE("runtime.topic.room.1");
-    struct principal who = {.who = owner_u, .scopes = ALL_SCOPES, .streams = {&exact, 1}};
+    struct principal who = {.identity = owner_u, .scopes = ALL_SCOPES, .streams = {&exact, 1}};
     assert_int_equal(grant_check(&who, SLICE("run:r:events"), &owner_v).view, GRANT_VIEW_ALL);
     assert_int_equal(grant_check(&who, SLICE("run:s:events"), &owner_u).status,
                      STATUS_FORBIDDEN_TOPIC);
@@ -190,7 +190,7 @@ static void names_that_cannot_be_topics_are_forbidden(void **state) {
 
 static void frames_are_filtered_by_view(void **state) {
     (void)state;
-    const struct principal who = {.who = owner_u};
+    const struct principal who = {.identity = owner_u};
     static const struct {
         enum grant_view view;
         bool own, other, unowned;

@@ -9,7 +9,7 @@ static void a_copy_keeps_everything_and_outlives_its_source(void **state) {
     struct slice topics[] = {slice_of(topic), SLICE("")};
     struct slice streams[] = {SLICE("runtime.run.a.events")};
     const struct principal from = {
-        .who = {.user_id = slice_of(user), .org_id = SLICE("org")},
+        .identity = {.user_id = slice_of(user), .org_id = SLICE("org")},
         .session_id = SLICE("s"),
         .token_id = SLICE("t"),
         .expires_at_ms = 77,
@@ -21,9 +21,9 @@ static void a_copy_keeps_everything_and_outlives_its_source(void **state) {
     assert_ok(principal_new(&from, &copy));
     memset(user, 'x', sizeof(user));
     memset(topic, 'x', sizeof(topic));
-    assert_true(slice_equal(copy->who.user_id, SLICE("user-1")));
-    assert_true(slice_equal(copy->who.org_id, SLICE("org")));
-    assert_null(copy->who.guest_scope.data);
+    assert_true(slice_equal(copy->identity.user_id, SLICE("user-1")));
+    assert_true(slice_equal(copy->identity.org_id, SLICE("org")));
+    assert_null(copy->identity.guest_scope.data);
     assert_null(copy->device_id.data);
     assert_true(slice_equal(copy->session_id, SLICE("s")));
     assert_true(slice_equal(copy->token_id, SLICE("t")));
@@ -34,7 +34,7 @@ static void a_copy_keeps_everything_and_outlives_its_source(void **state) {
     assert_true(slice_equal(copy->streams.names[0], SLICE("runtime.run.a.events")));
     assert_ptr_equal(principal_ref(copy), copy);
     principal_unref(copy);
-    assert_true(slice_equal(copy->who.user_id, SLICE("user-1")));
+    assert_true(slice_equal(copy->identity.user_id, SLICE("user-1")));
     principal_unref(copy);
 }
 
@@ -96,7 +96,7 @@ static void ownership_follows_the_table(void **state) {
         {NOBODY, USER("u"), false},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const struct principal one = {.who = rows[i].who};
+        const struct principal one = {.identity = rows[i].who};
         if (principal_may_read(&one, &rows[i].owner) != rows[i].readable)
             fail_msg("row %zu", i);
         assert_true(principal_may_read(&principal_operator, &rows[i].owner));

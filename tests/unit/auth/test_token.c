@@ -88,9 +88,9 @@ static void a_good_token_becomes_its_principal(void **state) {
     sign("{\"alg\":\"HS256\",\"kid\":\"hs\",\"typ\":\"JWT\"}", plain, &token);
     assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who, NULL));
     buffer_release(&token);
-    assert_slice(who->who.user_id, "u1");
-    assert_slice(who->who.org_id, "o1");
-    assert_null(who->who.guest_scope.data);
+    assert_slice(who->identity.user_id, "u1");
+    assert_slice(who->identity.org_id, "o1");
+    assert_null(who->identity.guest_scope.data);
     assert_slice(who->session_id, "s1");
     assert_slice(who->device_id, "d1");
     assert_slice(who->token_id, "j1");
@@ -302,7 +302,7 @@ static void what_is_minted_is_taken_back_whole(void **state) {
     struct slice topics[] = {SLICE("room:\"1\"")};
     struct slice streams[] = {SLICE("runtime.run.a.events"), SLICE("runtime.topic.x")};
     struct token_request request = {
-        .who = {.guest_scope = SLICE("g"), .org_id = SLICE("o")},
+        .identity = {.guest_scope = SLICE("g"), .org_id = SLICE("o")},
         .token_id = SLICE("t"),
         .session_id = SLICE("s"),
         .scopes = {scopes, 2},
@@ -316,8 +316,8 @@ static void what_is_minted_is_taken_back_whole(void **state) {
     buffer_init(&token, 16384);
     assert_ok(token_mint(&policy, keys, &request, &token));
     assert_ok(token_verify(&policy, keys, buffer_slice(&token), NOW_S * 1000, &who, NULL));
-    assert_slice(who->who.guest_scope, "g");
-    assert_slice(who->who.org_id, "o");
+    assert_slice(who->identity.guest_scope, "g");
+    assert_slice(who->identity.org_id, "o");
     assert_slice(who->token_id, "t");
     assert_slice(who->session_id, "s");
     assert_null(who->device_id.data);

@@ -3,8 +3,8 @@
 #include "test.h"
 
 static const struct principal operator_all = {.read_all = true};
-static const struct principal user = {.who.user_id = SLICE("u")};
-static const struct principal guest = {.who.guest_scope = SLICE("g")};
+static const struct principal user = {.identity.user_id = SLICE("u")};
+static const struct principal guest = {.identity.guest_scope = SLICE("g")};
 
 /* Frames 11 to 10 + count, the even ones the user's. */
 static void fill(struct delivery_batch *batch, size_t count) {

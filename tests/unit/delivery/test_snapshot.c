@@ -139,10 +139,10 @@ static void who_may_not_read_all_gets_its_own_and_nothing_of_others(void **state
     struct documents *documents = documents_open();
     documents_put_many(documents, 700);
     struct snapshot *snapshot = built(documents);
-    const struct principal user = {.who = {.user_id = SLICE("u")}};
-    const struct principal guest = {.who = {.guest_scope = SLICE("g"), .org_id = SLICE("p")}};
-    const struct principal member = {.who = {.user_id = SLICE("v"), .org_id = SLICE("o")}};
-    const struct principal nobody = {.who = {.user_id = SLICE("v")}};
+    const struct principal user = {.identity = {.user_id = SLICE("u")}};
+    const struct principal guest = {.identity = {.guest_scope = SLICE("g"), .org_id = SLICE("p")}};
+    const struct principal member = {.identity = {.user_id = SLICE("v"), .org_id = SLICE("o")}};
+    const struct principal nobody = {.identity = {.user_id = SLICE("v")}};
     const struct principal nothing = {.read_all = false};
     assert_view(documents, snapshot, &user, 0, 3);
     assert_view(documents, snapshot, &guest, 1, 3);
@@ -256,7 +256,7 @@ static void a_folder_that_is_gone_fails_the_build(void **state) {
 static void a_part_too_large_for_the_buffer_changes_nothing(void **state) {
     (void)state;
     struct documents *documents = documents_open();
-    const struct principal user = {.who = {.user_id = SLICE("u")}};
+    const struct principal user = {.identity = {.user_id = SLICE("u")}};
     documents_put_many(documents, 100);
     struct snapshot *snapshot = built(documents);
     struct buffer out;

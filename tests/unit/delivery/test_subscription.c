@@ -232,9 +232,9 @@ static void a_reader_that_retention_overtakes_is_told(void **state) {
 
 static void frames_of_others_are_covered_and_not_given(void **state) {
     (void)state;
-    const struct principal user = {.who.user_id = SLICE("u")};
-    const struct principal guest = {.who.guest_scope = SLICE("g")};
-    const struct principal nobody = {.who.user_id = SLICE("g"), .who.org_id = SLICE("u")};
+    const struct principal user = {.identity.user_id = SLICE("u")};
+    const struct principal guest = {.identity.guest_scope = SLICE("g")};
+    const struct principal nobody = {.identity.user_id = SLICE("g"), .identity.org_id = SLICE("u")};
     const struct principal *const who[] = {&user, &guest, &nobody};
     const size_t expected[] = {50, 50, 0};
     for (size_t i = 0; i < 3; i++) {
@@ -284,7 +284,7 @@ static void what_was_not_asked_for_is_covered_and_the_cursor_goes_with_it(void *
 
 static void a_position_behind_others_events_names_none_of_them(void **state) {
     (void)state;
-    const struct principal user = {.who.user_id = SLICE("u")};
+    const struct principal user = {.identity.user_id = SLICE("u")};
     struct bench bench;
     size_t given;
     bench_open(&bench, 100); /* the last is g's, a millisecond after u's last */
@@ -416,8 +416,8 @@ static void a_cursor_at_the_head_waits_for_the_next_event(void **state) {
 
 static void on_the_log_too_everybody_sees_their_own(void **state) {
     (void)state;
-    const struct principal user = {.who.user_id = SLICE("u")};
-    const struct principal nobody = {.who.user_id = SLICE("g")};
+    const struct principal user = {.identity.user_id = SLICE("u")};
+    const struct principal nobody = {.identity.user_id = SLICE("g")};
     const struct principal *const who[] = {&user, &nobody};
     for (size_t i = 0; i < 2; i++) {
         struct bench bench;

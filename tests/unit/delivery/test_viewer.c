@@ -30,9 +30,9 @@ static enum status count_row(void *user, const struct store_journal_row *row,
 
 static void each_sees_the_events_and_rows_of_its_own_entities(void **state) {
     (void)state;
-    static const struct principal user = {.who.user_id = SLICE("u")};
-    static const struct principal guest = {.who.guest_scope = SLICE("g")};
-    static const struct principal stranger = {.who.user_id = SLICE("g")};
+    static const struct principal user = {.identity.user_id = SLICE("u")};
+    static const struct principal guest = {.identity.guest_scope = SLICE("g")};
+    static const struct principal stranger = {.identity.user_id = SLICE("g")};
     static const struct {
         const struct principal *principal;
         enum grant_view view;
@@ -67,8 +67,8 @@ static void each_sees_the_events_and_rows_of_its_own_entities(void **state) {
 
 static void an_events_own_owner_comes_before_its_entitys(void **state) {
     (void)state;
-    static const struct principal user = {.who.user_id = SLICE("u")};
-    static const struct principal guest = {.who.guest_scope = SLICE("g")};
+    static const struct principal user = {.identity.user_id = SLICE("u")};
+    static const struct principal guest = {.identity.guest_scope = SLICE("g")};
     static const struct store_event of_guest = {.owner.guest_scope = SLICE("g")};
     struct publisher *publisher = publisher_open(NULL);
     struct viewer viewer;
