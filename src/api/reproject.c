@@ -64,7 +64,7 @@ static void saw_drift(void *user, const struct reproject_drift *drift) {
         status = buffer_printf(out,
                                ",\"reason\":\"%s\",\"message\":\"%s\",\"expected_seq\":%llu,"
                                "\"actual_seq\":%llu}",
-                               reason_code(drift->reason), drift->what,
+                               reason_code(drift->reason), drift->message,
                                (unsigned long long)drift->expected_seq,
                                (unsigned long long)drift->actual_seq);
     work->out_status = status;

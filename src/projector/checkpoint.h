@@ -1,5 +1,5 @@
-/* The checkpoint decision: what to do with a summary that comes in, given how far the last one
- * that was written came. A pure function. Any thread; allocates nothing; cannot fail.
+/* The checkpoint decision: what to do with a new summary, given the checkpoint of the last one.
+ * A pure function. Any thread; allocates nothing; cannot fail.
  *
  *   checkpoint            incoming                       action   drift
  *   none                  from the first event           write    -
@@ -10,9 +10,9 @@
  *   same seq              other version                  write    projection_version_changed
  *   behind                other version                  repair   projection_version_changed
  *   behind                events between are missing     repair   sequence_gap
- *   behind                goes on where it ends          write    -
+ *   behind                continues at the next seq      write    -
  *
- * To repair is to fold the missing events from the log, or all of them for another version. */
+ * To repair is to fold the missing events from the log, or all events for another version. */
 #ifndef PROJECTOR_CHECKPOINT_H
 #define PROJECTOR_CHECKPOINT_H
 
@@ -21,7 +21,7 @@
 enum checkpoint_action { CHECKPOINT_WRITE, CHECKPOINT_SKIP, CHECKPOINT_REPAIR };
 
 struct checkpoint_incoming {
-    uint64_t first_seq; /* of the events folded since the last summary */
+    uint64_t first_seq; /* of the events since the last summary */
     uint64_t last_seq;
     struct slice projection_version;
     const uint8_t *summary_hash;
@@ -33,7 +33,7 @@ struct checkpoint_decision {
     enum reason drift;
 };
 
-/* checkpoint NULL: there is none. */
+/* checkpoint may be NULL. */
 struct checkpoint_decision checkpoint_decide(const struct store_checkpoint *checkpoint,
                                              const struct checkpoint_incoming *incoming);
 

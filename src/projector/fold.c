@@ -4,7 +4,7 @@
 
 #include "base/limits.h"
 
-/* What the events may leave behind before the summary is moved. */
+/* The arena may grow to this size before the summary is moved. */
 #define MOVE_BYTES ((size_t)1 << 20)
 
 const struct summary_layout *fold_layout(enum document_kind kind) {

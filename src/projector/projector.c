@@ -5,25 +5,25 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "projector/checkpoint.h"
 #include "projector/summary_cache.h"
 #include "projector/update.h"
 
-/* What a commit does to one entity. In the order of their last events. */
+/* The change of one entity in a commit. */
 struct change {
-    struct change *previous;
-    struct change *next;
+    struct list_node node; /* in projector.changes */
     struct cache_entry *entry;
     const struct store_entity *entity;
     union any_summary summary;
     struct slice document;
-    uint64_t version; /* of the document as committed; 0: none */
+    uint64_t version; /* of the committed document; 0: none */
     bool has_checkpoint;
     struct store_checkpoint checkpoint;
-    uint64_t first_seq; /* the first event that came in */
-    uint64_t log_id;    /* the last */
+    uint64_t first_seq; /* of the first event of this commit */
+    uint64_t log_id;    /* of the last event */
     bool has_drift;
     enum reason drift;
     unsigned attempts;
@@ -62,36 +62,35 @@ struct projector {
     struct retry retries[PROJECTOR_RETRY_MAX];
     size_t retry_count;
     struct counters counters;
-    /* The commit under way. */
+    /* The current commit. */
     struct store_session *session;
     uint64_t now_ms;
     struct arena arena;
     struct buffer shared_events; /* of struct shared_event */
-    struct change *first;
-    struct change *last;
+    struct list changes;         /* in the order of their last events */
     size_t change_count;
-    bool is_sunk; /* the sink has to be told how it ended */
+    bool is_sunk; /* the sink has the commit and waits for settle */
 };
 
-static void bump(atomic_uint_fast64_t *counter) {
+static void count(atomic_uint_fast64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-static void change_unlink(struct projector *projector, struct change *change) {
-    *(change->previous ? &change->previous->next : &projector->first) = change->next;
-    *(change->next ? &change->next->previous : &projector->last) = change->previous;
+static struct change *change_at(struct list_node *node) {
+    return node ? container_of(node, struct change, node) : NULL;
 }
 
-static void change_append(struct projector *projector, struct change *change) {
-    change->next = NULL;
-    change->previous = projector->last;
-    *(projector->last ? &projector->last->next : &projector->first) = change;
-    projector->last = change;
+static struct change *change_first(const struct projector *projector) {
+    return change_at(list_first(&projector->changes));
+}
+
+static struct change *change_next(const struct projector *projector, const struct change *change) {
+    return change_at(list_next(&projector->changes, &change->node));
 }
 
 static void change_fail(struct projector *projector, struct change *change, enum status status) {
     change->has_failed = true;
-    bump(&projector->counters.failures);
+    count(&projector->counters.failures);
     log_event(LOG_WARN, "projector.entity_failed", log_slice("entity_id", change->entity->id),
               log_str("entity", entity_kind_name(change->entity->kind)),
               log_str("status", status_code(status)),
@@ -104,7 +103,7 @@ static void change_drift(struct change *change, enum reason reason) {
     change->has_drift = true;
 }
 
-/* ---- the summary a change goes on from ---------------------------------------------------- */
+/* ---- the summary a change starts from ---------------------------------------------------- */
 
 static void start_empty(struct change *change) {
     summary_init(fold_layout(change->entry->kind), &change->summary.common, change->entity->id);
@@ -121,7 +120,7 @@ static void start_cached(struct projector *projector, struct change *change) {
     memcpy(change->checkpoint.summary_hash, now->checkpoint_hash, SHA256_BYTES);
 }
 
-/* Takes the stored document if it is what the checkpoint says it is. */
+/* Takes the stored document if it has the hash and the seq of the checkpoint. */
 static bool start_document(struct change *change, const struct store_document *document) {
     uint8_t hash[SHA256_BYTES];
     return summary_hash(document->payload, hash) == STATUS_OK &&
@@ -135,7 +134,7 @@ static enum status start_stored(struct projector *projector, struct change *chan
     enum document_kind kind = change->entry->kind;
     uint64_t ref = change->entry->ref;
     struct store_document document;
-    bump(&projector->counters.cache_misses);
+    count(&projector->counters.cache_misses);
     enum status found = store_load_checkpoint(projector->session, kind, ref, &projector->arena,
                                               &change->checkpoint);
     if (found != STATUS_OK && found != STATUS_NOT_FOUND)
@@ -144,13 +143,14 @@ static enum status start_stored(struct projector *projector, struct change *chan
     found = store_load_document(projector->session, kind, ref, &projector->arena, &document);
     if (found != STATUS_OK && found != STATUS_NOT_FOUND)
         return found;
-    /* No document had more versions than events, so that of a lost one can be passed safely. */
+    /* A document has at most one version for each event, so the seq of the checkpoint is a safe
+     * version where the document is lost. */
     if (found == STATUS_OK)
         change->version = document.version;
     else if (change->has_checkpoint)
         change->version = change->checkpoint.last_runtime_seq;
     start_empty(change);
-    /* Another version's summary may have been folded by other rules. */
+    /* Another projection version may fold by other rules. */
     if (!change->has_checkpoint ||
         !slice_equal(change->checkpoint.projection_version, projector->version))
         return STATUS_OK;
@@ -176,11 +176,11 @@ static enum status add_shared_event(struct projector *projector, const struct ch
 struct catch_up {
     struct projector *projector;
     struct change *change;
-    uint64_t sent_seq; /* events up to here have had their frames */
+    uint64_t sent_seq; /* frames exist for the events up to here */
     enum status status;
 };
 
-static void saw_missed_event(void *user, const struct store_event *event) {
+static void on_missed_event(void *user, const struct store_event *event) {
     struct catch_up *catch_up = user;
     struct change *change = catch_up->change;
     change->log_id = event->log_id;
@@ -188,7 +188,7 @@ static void saw_missed_event(void *user, const struct store_event *event) {
         catch_up->status = add_shared_event(catch_up->projector, change, event);
 }
 
-/* Folds the committed events up to until_seq that the summary has not seen. */
+/* Folds the committed events up to until_seq that the summary misses. */
 static enum status change_catch_up(struct projector *projector, struct change *change,
                                    uint64_t until_seq) {
     struct catch_up catch_up = {.projector = projector, .change = change};
@@ -199,7 +199,7 @@ static enum status change_catch_up(struct projector *projector, struct change *c
     fold_init(&fold, change->entry->kind, change->entity->id);
     fold.summary = change->summary;
     enum status status = fold_from_log(&fold, projector->session, change->entry->ref, until_seq,
-                                       &catch_up, saw_missed_event);
+                                       &catch_up, on_missed_event);
     if (status == STATUS_OK)
         status = catch_up.status;
     if (status == STATUS_OK)
@@ -213,18 +213,19 @@ static enum status change_catch_up(struct projector *projector, struct change *c
 
 static void project_begin(void *user, struct store_session *session, uint64_t now_ms) {
     struct projector *projector = user;
-    assert(!projector->first);
+    assert(list_is_empty(&projector->changes));
     projector->session = session;
     projector->now_ms = now_ms;
     arena_reset(&projector->arena);
     buffer_clear(&projector->shared_events);
-    /* Not after the commit: whoever looks at its rows then may still hold what the cache holds. */
+    /* Not at the end of a commit: its rows may still point into the cache then. */
     summary_cache_trim(&projector->cache);
     atomic_store_explicit(&projector->counters.cache_bytes, projector->cache.bytes,
                           memory_order_relaxed);
 }
 
-/* The entity's change in this commit, ready to go on after seq - 1; NULL without memory. */
+/* The change of the entity in this commit, with all events before seq folded; NULL without memory.
+ */
 static struct change *change_of(struct projector *projector, const struct store_entity *entity,
                                 enum document_kind kind, uint64_t seq) {
     struct cache_entry *entry = summary_cache_find(&projector->cache, entity->ref);
@@ -241,16 +242,16 @@ static struct change *change_of(struct projector *projector, const struct store_
     }
     *change = (struct change){.entry = entry, .entity = entity, .first_seq = seq};
     entry->change = change;
-    change_append(projector, change);
+    list_push_back(&projector->changes, &change->node);
     projector->change_count++;
     enum status status = STATUS_OK;
-    /* A commit that failed may have been kept by the store after all: then the log has moved on
-     * without the cache, and the stored rows say how far. */
+    /* The store may have kept a commit that was reported as failed. Then the cache is behind the
+     * log, and the stored rows are used. */
     if (is_cached && entry->now.summary.common.latest_seq + 1 == seq)
         start_cached(projector, change);
     else
         status = start_stored(projector, change);
-    /* A checkpoint ahead of the log cannot be gone on from. */
+    /* A summary ahead of the log cannot be continued. */
     if (status == STATUS_OK && change->summary.common.latest_seq >= seq)
         start_empty(change);
     if (status == STATUS_OK)
@@ -268,16 +269,16 @@ static void project_fold(void *user, const struct store_entity *entity,
         return;
     struct change *change = change_of(projector, entity, kind, event->seq);
     if (!change) {
-        bump(&projector->counters.failures);
-        bump(&projector->counters.given_up);
+        count(&projector->counters.failures);
+        count(&projector->counters.given_up);
         return;
     }
     if (change->has_failed)
         return;
     change->entity = entity;
     change->log_id = event->log_id;
-    change_unlink(projector, change);
-    change_append(projector, change);
+    list_remove(&change->node);
+    list_push_back(&projector->changes, &change->node);
     enum status status = STATUS_INTERNAL_ERROR;
     if (event->seq == change->summary.common.latest_seq + 1)
         status = fold_event(kind, &change->summary, event, &projector->arena);
@@ -287,8 +288,8 @@ static void project_fold(void *user, const struct store_entity *entity,
         change_fail(projector, change, status);
 }
 
-/* What could not be projected before is folded from the log now, if no event of this commit has
- * brought it back already. */
+/* Folds an entity from the log that an earlier commit could not project. An event of this commit
+ * may have done so already. */
 static void retry_entity(struct projector *projector, const struct retry *retry) {
     struct cache_entry *entry = summary_cache_find(&projector->cache, retry->ref);
     if (entry && entry->change) {
@@ -303,7 +304,7 @@ static void retry_entity(struct projector *projector, const struct retry *retry)
     if (status == STATUS_OK && entity->head_seq > 0)
         change = change_of(projector, entity, retry->kind, entity->head_seq + 1);
     if (!change) {
-        bump(&projector->counters.given_up);
+        count(&projector->counters.given_up);
         return;
     }
     change->attempts = retry->attempts;
@@ -337,7 +338,7 @@ static enum status change_build(struct projector *projector, struct change *chan
     struct checkpoint_decision decision =
         checkpoint_decide(change->has_checkpoint ? &change->checkpoint : NULL, &incoming);
     change->is_skipped = decision.action == CHECKPOINT_SKIP;
-    /* The document of a checkpoint that is ahead cannot fit it: that is no reason of its own. */
+    /* The document cannot match a checkpoint that is ahead. That is not a drift of its own. */
     if (decision.has_drift && decision.drift == REASON_CHECKPOINT_AHEAD)
         change->has_drift = false;
     if (decision.has_drift)
@@ -346,8 +347,8 @@ static enum status change_build(struct projector *projector, struct change *chan
                                  update->document.payload, &projector->scratch.marks);
 }
 
-/* What the cache will know of the rows once they are committed. */
-static void change_remember(struct change *change, const struct sink_update *update) {
+/* Prepares the cache entry that becomes valid with the commit. */
+static void change_prepare_cache(struct change *change, const struct sink_update *update) {
     struct cached_document *next = &change->entry->next;
     const struct store_checkpoint *checkpoint =
         change->is_skipped ? &change->checkpoint : &update->checkpoint;
@@ -357,8 +358,8 @@ static void change_remember(struct change *change, const struct sink_update *upd
     memcpy(next->checkpoint_hash, checkpoint->summary_hash, SHA256_BYTES);
 }
 
-static void change_note_drift(const struct projector *projector, const struct change *change,
-                              struct store_drift *drift) {
+static void change_record_drift(const struct projector *projector, const struct change *change,
+                                struct store_drift *drift) {
     *drift = (struct store_drift){
         .kind = change->entry->kind,
         .entity_ref = change->entry->ref,
@@ -375,9 +376,9 @@ static void change_note_drift(const struct projector *projector, const struct ch
 static size_t collect_shared_events(const struct projector *projector,
                                     struct sink_shared_event *rows) {
     const struct shared_event *events = (const void *)projector->shared_events.data;
-    size_t count = projector->shared_events.size / sizeof(*events);
+    size_t event_count = projector->shared_events.size / sizeof(*events);
     size_t kept = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < event_count; i++)
         if (!events[i].change->has_failed)
             rows[kept++] = events[i].event;
     return kept;
@@ -385,7 +386,8 @@ static size_t collect_shared_events(const struct projector *projector,
 
 static void collect_changes(struct projector *projector, struct sink_commit *commit,
                             struct sink_update *updates, struct store_drift *drifts) {
-    for (struct change *change = projector->first; change; change = change->next) {
+    for (struct change *change = change_first(projector); change;
+         change = change_next(projector, change)) {
         struct sink_update *update = &updates[commit->update_count];
         if (change->has_failed)
             continue;
@@ -394,9 +396,9 @@ static void collect_changes(struct projector *projector, struct sink_commit *com
             change_fail(projector, change, status);
             continue;
         }
-        change_remember(change, update);
+        change_prepare_cache(change, update);
         if (change->has_drift)
-            change_note_drift(projector, change, &drifts[commit->drift_count++]);
+            change_record_drift(projector, change, &drifts[commit->drift_count++]);
         commit->update_count += !change->is_skipped;
     }
 }
@@ -423,7 +425,7 @@ static void project_collect(void *user, struct arena *arena, struct store_batch 
     struct projector *projector = user;
     for (size_t i = 0; i < projector->retry_count; i++)
         retry_entity(projector, &projector->retries[i]);
-    if (!projector->first)
+    if (list_is_empty(&projector->changes))
         return;
     struct sink_commit commit = {
         .now_ms = projector->now_ms,
@@ -433,18 +435,19 @@ static void project_collect(void *user, struct arena *arena, struct store_batch 
         .last_topic_ref = last_topic_ref,
     };
     enum status status = collect_into(projector, &commit);
-    for (struct change *change = projector->first; change && status != STATUS_OK;
-         change = change->next)
+    for (struct change *change = change_first(projector); change && status != STATUS_OK;
+         change = change_next(projector, change))
         if (!change->has_failed)
             change_fail(projector, change, status);
 }
 
-/* ---- its end ------------------------------------------------------------------------------ */
+/* ---- the end of a commit
+ * ------------------------------------------------------------------------------ */
 
-static void remember_to_retry(struct projector *projector, const struct change *change) {
+static void schedule_retry(struct projector *projector, const struct change *change) {
     if (change->attempts + 1 >= PROJECTOR_ATTEMPTS_MAX ||
         projector->retry_count == PROJECTOR_RETRY_MAX) {
-        bump(&projector->counters.given_up);
+        count(&projector->counters.given_up);
         return;
     }
     projector->retries[projector->retry_count++] =
@@ -454,14 +457,14 @@ static void remember_to_retry(struct projector *projector, const struct change *
 static void change_settle(struct projector *projector, struct change *change, bool committed) {
     struct cache_entry *entry = change->entry;
     if (committed && change->has_failed) {
-        remember_to_retry(projector, change);
+        schedule_retry(projector, change);
         summary_cache_drop(&projector->cache, entry);
         return;
     }
     if (committed) {
-        bump(change->is_skipped ? &projector->counters.skipped : &projector->counters.updates);
+        count(change->is_skipped ? &projector->counters.skipped : &projector->counters.updates);
         if (change->has_drift) {
-            bump(&projector->counters.drifts);
+            count(&projector->counters.drifts);
             metrics_add(METRIC_KHALA_PROJECTION_DRIFT, METRIC_LABELS(change->drift), 1);
         }
     }
@@ -473,12 +476,8 @@ static void project_settle(struct projector *projector, bool committed) {
         projector->sink->settle(projector->sink->user, committed);
     if (committed)
         projector->retry_count = 0;
-    for (struct change *change = projector->first, *next; change; change = next) {
-        next = change->next;
-        change_settle(projector, change, committed);
-    }
-    projector->first = NULL;
-    projector->last = NULL;
+    for (struct list_node *node; (node = list_pop_front(&projector->changes));)
+        change_settle(projector, change_at(node), committed);
     projector->change_count = 0;
     projector->is_sunk = false;
     projector->session = NULL;
@@ -510,6 +509,7 @@ enum status projector_open(struct projector **projector, const struct projector_
     summary_cache_init(&made->cache, options->cache_bytes_max ? options->cache_bytes_max
                                                               : PROJECTOR_CACHE_BYTES_DEFAULT);
     update_scratch_init(&made->scratch);
+    list_init(&made->changes);
     arena_init(&made->arena, PROJECTOR_TURN_BYTES_MAX);
     buffer_init(&made->shared_events, PROJECTOR_SHARED_EVENTS_BYTES_MAX);
     made->projection = (struct projection){
@@ -522,7 +522,7 @@ enum status projector_open(struct projector **projector, const struct projector_
 void projector_close(struct projector *projector) {
     if (!projector)
         return;
-    assert(!projector->first);
+    assert(list_is_empty(&projector->changes));
     summary_cache_release(&projector->cache);
     update_scratch_release(&projector->scratch);
     arena_release(&projector->arena);
@@ -536,7 +536,7 @@ const struct projection *projector_projection(const struct projector *projector)
 }
 
 void projector_forget(struct projector *projector, uint64_t entity_ref) {
-    assert(!projector->first);
+    assert(list_is_empty(&projector->changes));
     struct cache_entry *entry = summary_cache_find(&projector->cache, entity_ref);
     if (entry)
         summary_cache_drop(&projector->cache, entry);

@@ -1,10 +1,9 @@
-/* The projector: folds each commit's events into documents, checkpoints and journal rows that are
- * written with them. It fills in authority/projection.h.
- * Writer's thread, but for projector_stats, which any thread may ask for.
- * Memory: a cache of summaries bounded in bytes, and what one commit touches. Opening answers
- * STATUS_OUT_OF_MEMORY; afterwards nothing fails the append: an entity that could not be projected
- * is noted, and folded from the log with the next commit.
- * Documents follow from the log alone; nothing that was not committed is remembered. */
+/* The projector: folds the events of each commit into documents, checkpoints and journal rows,
+ * which are written with the events. It implements authority/projection.h. Writer's thread;
+ * projector_stats may be called from any thread. Memory: a cache of summaries bounded in bytes, and
+ * the data of one commit. projector_open may fail with STATUS_OUT_OF_MEMORY. Later failures never
+ * fail the append: the entity is folded from the log with the next commit. Documents follow from
+ * the log alone. The cache holds committed data only. */
 #ifndef PROJECTOR_PROJECTOR_H
 #define PROJECTOR_PROJECTOR_H
 
@@ -23,10 +22,10 @@ struct projector_options {
 
 struct projector_stats {
     uint64_t updates;  /* summaries written */
-    uint64_t skipped;  /* by the checkpoint's decision */
-    uint64_t drifts;   /* seen */
+    uint64_t skipped;  /* because of their checkpoint */
+    uint64_t drifts;   /* found */
     uint64_t failures; /* entities that a commit could not project */
-    uint64_t given_up; /* left for their next event or a reprojection */
+    uint64_t given_up; /* not retried until their next event or a reprojection */
     uint64_t cache_misses;
     uint64_t cache_bytes;
 };
@@ -36,7 +35,7 @@ MUST_CHECK enum status projector_open(struct projector **projector,
 void projector_close(struct projector *projector);
 /* Lives as long as the projector. */
 const struct projection *projector_projection(const struct projector *projector);
-/* Between commits: the entity's rows were written by somebody else. */
+/* Between commits, after another module wrote the rows of the entity. */
 void projector_forget(struct projector *projector, uint64_t entity_ref);
 struct projector_stats projector_stats(const struct projector *projector);
 

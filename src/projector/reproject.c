@@ -9,11 +9,11 @@
 #define PAGE_ENTITIES 128
 /* Repairs are written when they reach this size. */
 #define REPAIRS_BYTES ((size_t)8 << 20)
-/* Times that a server may overtake the reading of one entity. */
+/* Attempts to read one entity that a server writes meanwhile. */
 #define ATTEMPTS_MAX    1000
 #define PROGRESS_EVENTS 1024
 
-/* Refs alone: the rows are read again, each with what belongs to it. */
+/* Holds refs only: each row is loaded again with its checkpoint and document. */
 struct page {
     uint64_t refs[PAGE_ENTITIES];
     size_t count;
@@ -26,9 +26,9 @@ struct reprojection {
     struct slice version;
     uint64_t events_total;
     struct page page;
-    struct arena stored; /* the rows of the entity at hand */
+    struct arena stored; /* the rows of the current entity */
     struct update_scratch scratch;
-    /* Repairs not yet written. */
+    /* Repairs that are not written yet. */
     struct arena arena;
     struct sink_update updates[REPROJECT_REPAIRS_MAX];
     struct store_drift drifts[REPROJECT_REPAIRS_MAX];
@@ -36,7 +36,7 @@ struct reprojection {
     struct buffer shared_events; /* of struct sink_shared_event */
 };
 
-/* What the store has of an entity, read so that it belongs together. */
+/* A consistent view of the stored rows of an entity. */
 struct stored {
     struct store_entity entity;
     bool has_checkpoint;
@@ -86,11 +86,11 @@ struct walk {
     struct reprojection *work;
     const struct stored *stored;
     uint64_t log_id;
-    uint64_t sent_seq; /* events up to here have had their frames */
+    uint64_t sent_seq; /* frames exist for the events up to here */
     enum status status;
 };
 
-static void saw_event(void *user, const struct store_event *event) {
+static void on_event(void *user, const struct store_event *event) {
     struct walk *walk = user;
     struct reprojection *work = walk->work;
     walk->log_id = event->log_id;
@@ -108,11 +108,12 @@ static void saw_event(void *user, const struct store_event *event) {
 static uint64_t sent_seq_of(const struct stored *stored) {
     if (stored->has_checkpoint)
         return stored->checkpoint.last_runtime_seq;
-    /* Without a checkpoint it cannot be known; a document says there have been frames. */
+    /* Unknown without a checkpoint. A document shows that there were frames. */
     return stored->has_document ? UINT64_MAX : 0;
 }
 
-/* No document had more versions than events, so that of a lost one can be passed safely. */
+/* A document has at most one version for each event, so the seq of the checkpoint is a safe version
+ * where the document is lost. */
 static uint64_t last_version_of(const struct stored *stored) {
     if (stored->has_document)
         return stored->document.version;
@@ -127,7 +128,7 @@ static bool same_checkpoint(const struct stored *stored, enum status found,
            memcmp(stored->checkpoint.summary_hash, again->summary_hash, SHA256_BYTES) == 0;
 }
 
-/* The rows as of one moment: a server may write between two reads, which then start over. */
+/* Reads the rows again if a server has written between two reads. */
 static enum status load_stored(struct reprojection *work, uint64_t ref, enum document_kind kind,
                                struct stored *stored) {
     for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
@@ -155,7 +156,7 @@ static enum status load_stored(struct reprojection *work, uint64_t ref, enum doc
     return STATUS_STORE_UNAVAILABLE;
 }
 
-static bool document_holds(const struct stored *stored, const struct sink_update *update) {
+static bool document_agrees(const struct stored *stored, const struct sink_update *update) {
     const struct store_document *document = &stored->document;
     uint8_t hash[SHA256_BYTES];
     if (!stored->has_document || !slice_equal(document->key, update->document.key))
@@ -167,7 +168,7 @@ static bool document_holds(const struct stored *stored, const struct sink_update
            memcmp(hash, update->checkpoint.summary_hash, SHA256_BYTES) == 0;
 }
 
-/* False when all is as the log says. */
+/* False when document and checkpoint agree with the log. */
 static bool compare(const struct stored *stored, struct sink_update *update,
                     struct reproject_drift *drift) {
     const struct store_checkpoint *rebuilt = &update->checkpoint;
@@ -179,8 +180,8 @@ static bool compare(const struct stored *stored, struct sink_update *update,
     };
     struct checkpoint_decision decision =
         checkpoint_decide(stored->has_checkpoint ? &stored->checkpoint : NULL, &incoming);
-    bool is_checkpoint_good = decision.action == CHECKPOINT_SKIP && !decision.has_drift;
-    update->is_checkpoint_only = document_holds(stored, update);
+    bool is_checkpoint_right = decision.action == CHECKPOINT_SKIP && !decision.has_drift;
+    update->is_checkpoint_only = document_agrees(stored, update);
     *drift = (struct reproject_drift){
         .document_key = update->document.key,
         .reason = decision.has_drift ? decision.drift : REASON_SEQUENCE_GAP,
@@ -188,18 +189,18 @@ static bool compare(const struct stored *stored, struct sink_update *update,
         .actual_seq = stored->has_checkpoint ? stored->checkpoint.last_runtime_seq : 0,
     };
     if (!stored->has_document)
-        drift->what = "the document is missing";
+        drift->message = "the document is missing";
     else if (!update->is_checkpoint_only)
-        drift->what = "the document is not what the log says";
+        drift->message = "the document is not what the log says";
     else
-        drift->what = "the checkpoint is not what the log says";
-    if (is_checkpoint_good && !update->is_checkpoint_only)
+        drift->message = "the checkpoint is not what the log says";
+    if (is_checkpoint_right && !update->is_checkpoint_only)
         drift->reason = REASON_SUMMARY_HASH_MISMATCH;
-    return !is_checkpoint_good || !update->is_checkpoint_only;
+    return !is_checkpoint_right || !update->is_checkpoint_only;
 }
 
-static void note(struct reprojection *work, const struct stored *stored,
-                 const struct reproject_drift *drift, size_t shared_events_before) {
+static void record(struct reprojection *work, const struct stored *stored,
+                   const struct reproject_drift *drift, size_t shared_events_before) {
     const struct reproject_options *options = work->options;
     work->result->drifted++;
     if (options->on_drift)
@@ -207,7 +208,8 @@ static void note(struct reprojection *work, const struct stored *stored,
     if (!options->apply)
         return;
     struct sink_update *update = &work->updates[work->update_count];
-    /* The document was written with its events' frames: where it stands, they do. */
+    /* A document is written together with the frames of its events, so a correct document has them.
+     */
     if (update->is_checkpoint_only)
         work->shared_events.size = shared_events_before;
     work->drifts[work->update_count++] = (struct store_drift){
@@ -220,9 +222,8 @@ static void note(struct reprojection *work, const struct stored *stored,
     };
 }
 
-/* After each entity: what was made for it goes, unless repairs wait, which are written before they
- * become many. */
-static enum status tidy_up(struct reprojection *work) {
+/* After each entity: resets the memory, or writes the repairs once there are many. */
+static enum status end_entity(struct reprojection *work) {
     if (work->update_count == 0)
         arena_reset(&work->arena);
     else if (work->update_count == REPROJECT_REPAIRS_MAX ||
@@ -231,7 +232,7 @@ static enum status tidy_up(struct reprojection *work) {
     return STATUS_OK;
 }
 
-/* The owner's texts end with the entity at hand; the repair waits longer. */
+/* A repair outlives the rows of its entity, so the texts of the owner are copied. */
 static bool keep_owner(struct reprojection *work, struct owner *owner) {
     struct slice *texts[] = {&owner->user_id, &owner->guest_scope, &owner->org_id};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -267,10 +268,10 @@ static enum status compare_fold(struct reprojection *work, const struct stored *
     if (!keep_owner(work, &update->owner))
         return STATUS_OUT_OF_MEMORY;
     if (compare(stored, update, &drift))
-        note(work, stored, &drift, shared_events_before);
+        record(work, stored, &drift, shared_events_before);
     else
         work->shared_events.size = shared_events_before;
-    return tidy_up(work);
+    return end_entity(work);
 }
 
 static enum status check_entity(struct reprojection *work, uint64_t ref, enum entity_kind entity) {
@@ -288,8 +289,8 @@ static enum status check_entity(struct reprojection *work, uint64_t ref, enum en
     if (stored.has_checkpoint && stored.checkpoint.last_runtime_seq > until_seq)
         until_seq = stored.checkpoint.last_runtime_seq;
     fold_init(&fold, kind, stored.entity.id);
-    status = fold_from_log(&fold, work->session, ref, until_seq, &walk, saw_event);
-    /* A checkpoint ahead of the log: what the log has is what counts. */
+    status = fold_from_log(&fold, work->session, ref, until_seq, &walk, on_event);
+    /* With a checkpoint ahead of the log, the log decides. */
     if (status == STATUS_NOT_FOUND && fold.summary.common.latest_seq >= stored.entity.head_seq)
         status = STATUS_OK;
     if (status == STATUS_OK)
@@ -298,7 +299,7 @@ static enum status check_entity(struct reprojection *work, uint64_t ref, enum en
         status = compare_fold(work, &stored, &fold, &walk, shared_events_before);
     fold_release(&fold);
     work->result->entities++;
-    /* The entity is there; its events are not. */
+    /* The entity exists, but its events do not. */
     return status == STATUS_NOT_FOUND ? STATUS_INTERNAL_ERROR : status;
 }
 

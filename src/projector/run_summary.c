@@ -1,34 +1,35 @@
 #include "projector/run_summary.h"
 
 #include "authority/run_state.h"
+#include "base/list.h"
 
 #define COMMON(member) offsetof(struct run_summary, common.member)
 
 static const struct summary_field run_fields[] = {
-    {SUMMARY_MEMBER("document_id"), SUMMARY_DOCUMENT_ID, 0},
-    {SUMMARY_MEMBER("event_count"), SUMMARY_COUNT, COMMON(event_count)},
-    {SUMMARY_MEMBER("kind"), SUMMARY_KIND, 0},
-    {SUMMARY_MEMBER("latest_event_at"), SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
-    {SUMMARY_MEMBER("latest_event_type"), SUMMARY_TEXT, COMMON(latest_event_type)},
-    {SUMMARY_MEMBER("latest_seq"), SUMMARY_COUNT, COMMON(latest_seq)},
-    {SUMMARY_MEMBER("org_id"), SUMMARY_TEXT, COMMON(org_id)},
-    {SUMMARY_MEMBER("owner_guest_scope"), SUMMARY_TEXT, COMMON(owner_guest_scope)},
-    {SUMMARY_MEMBER("owner_user_id"), SUMMARY_TEXT, COMMON(owner_user_id)},
-    {SUMMARY_MEMBER("projected_at"), SUMMARY_PROJECTED_AT, 0},
-    {SUMMARY_MEMBER("projection_version"), SUMMARY_VERSION, 0},
-    {SUMMARY_MEMBER("run_id"), SUMMARY_ENTITY_ID, 0},
-    {SUMMARY_MEMBER("runtime_source"), SUMMARY_SOURCE, 0},
-    {SUMMARY_MEMBER("status"), SUMMARY_TEXT, COMMON(status)},
-    {SUMMARY_MEMBER("terminal_at"), SUMMARY_TIME_MS, COMMON(terminal_at_ms)},
-    {SUMMARY_MEMBER("terminal_reason"), SUMMARY_TEXT, COMMON(terminal_reason)},
-    {SUMMARY_MEMBER("terminal_reason_class"), SUMMARY_TEXT, COMMON(terminal_reason_class)},
-    {SUMMARY_MEMBER("thread_id"), SUMMARY_TEXT, offsetof(struct run_summary, thread_id)},
-    /* A summary changes with its events and with nothing else. */
-    {SUMMARY_MEMBER("updated_at"), SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
+    SUMMARY_FIELD("document_id", SUMMARY_DOCUMENT_ID, 0),
+    SUMMARY_FIELD("event_count", SUMMARY_COUNT, COMMON(event_count)),
+    SUMMARY_FIELD("kind", SUMMARY_KIND, 0),
+    SUMMARY_FIELD("latest_event_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
+    SUMMARY_FIELD("latest_event_type", SUMMARY_TEXT, COMMON(latest_event_type)),
+    SUMMARY_FIELD("latest_seq", SUMMARY_COUNT, COMMON(latest_seq)),
+    SUMMARY_FIELD("org_id", SUMMARY_TEXT, COMMON(org_id)),
+    SUMMARY_FIELD("owner_guest_scope", SUMMARY_TEXT, COMMON(owner_guest_scope)),
+    SUMMARY_FIELD("owner_user_id", SUMMARY_TEXT, COMMON(owner_user_id)),
+    SUMMARY_FIELD("projected_at", SUMMARY_PROJECTED_AT, 0),
+    SUMMARY_FIELD("projection_version", SUMMARY_VERSION, 0),
+    SUMMARY_FIELD("run_id", SUMMARY_ENTITY_ID, 0),
+    SUMMARY_FIELD("runtime_source", SUMMARY_SOURCE, 0),
+    SUMMARY_FIELD("status", SUMMARY_TEXT, COMMON(status)),
+    SUMMARY_FIELD("terminal_at", SUMMARY_TIME_MS, COMMON(terminal_at_ms)),
+    SUMMARY_FIELD("terminal_reason", SUMMARY_TEXT, COMMON(terminal_reason)),
+    SUMMARY_FIELD("terminal_reason_class", SUMMARY_TEXT, COMMON(terminal_reason_class)),
+    SUMMARY_FIELD("thread_id", SUMMARY_TEXT, offsetof(struct run_summary, thread_id)),
+    /* Only events change a summary. */
+    SUMMARY_FIELD("updated_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
 };
 
-/* The first event says whose the run is. Later ones of its type are no-ops anybody may append, so
- * what they say does not count. */
+/* The first event names the owner of the run. Later events of the same type are no-ops that any
+ * producer may append, so their owner is ignored. */
 static bool fold_creation(struct run_summary *summary, struct slice payload, struct arena *arena) {
     struct json_field fields[] = {
         {.name = SLICE("thread_id")},
@@ -44,7 +45,7 @@ static bool fold_creation(struct run_summary *summary, struct slice payload, str
 }
 
 static const struct outcome {
-    struct slice named;
+    struct slice name;
     struct slice status;
     struct slice reason_class;
 } outcomes[] = {
@@ -59,7 +60,7 @@ static bool fold_finish(struct run_summary *summary, const struct store_event *e
     struct json_field fields[] = {{.name = SLICE("status")}, {.name = SLICE("reason")}};
     summary_payload_fields(event->payload, fields, 2);
     for (size_t i = 0; fields[0].present && i < sizeof(outcomes) / sizeof(outcomes[0]); i++) {
-        if (!json_string_is(fields[0].value, outcomes[i].named))
+        if (!json_string_is(fields[0].value, outcomes[i].name))
             continue;
         summary->common.status = outcomes[i].status;
         summary->common.terminal_reason_class = outcomes[i].reason_class;
@@ -90,7 +91,7 @@ enum status run_summary_fold(struct run_summary *summary, const struct store_eve
 
 static enum status fold(struct summary *summary, const struct store_event *event,
                         struct arena *arena) {
-    return run_summary_fold((struct run_summary *)summary, event, arena);
+    return run_summary_fold(container_of(summary, struct run_summary, common), event, arena);
 }
 
 const struct summary_layout run_summary_layout = {

@@ -1,7 +1,8 @@
-/* The run summary: what a run's events say of it, folded one event at a time.
- * Any thread; a summary belongs to one at a time. Texts live as summary.h says.
- * STATUS_OUT_OF_MEMORY: the summary is spoilt then, and must be read or folded anew.
- * The log is trusted: the authority let only legal transitions in. */
+/* The run summary: the state of a run, folded from its events one at a time.
+ * Any thread; a summary belongs to one thread at a time.
+ * Texts live as summary.h says.
+ * STATUS_OUT_OF_MEMORY leaves the summary invalid: read it or fold it again.
+ * The log is trusted: the authority accepts only legal transitions. */
 #ifndef PROJECTOR_RUN_SUMMARY_H
 #define PROJECTOR_RUN_SUMMARY_H
 
@@ -14,7 +15,7 @@ struct run_summary {
 
 extern const struct summary_layout run_summary_layout;
 
-/* event is the one after common.latest_seq. */
+/* event->seq is common.latest_seq + 1. */
 MUST_CHECK enum status run_summary_fold(struct run_summary *summary,
                                         const struct store_event *event, struct arena *arena);
 

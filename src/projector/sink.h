@@ -1,22 +1,23 @@
-/* Sinks: where projected summaries go. One small interface; noop, tables and fanout implement it.
- * Writer's thread, or the one that reprojects. What a commit points at lives until settle has
- * returned. A sink that fails has taken nothing of the commit; it never fails the append.
- * write … then exactly one settle: what write was given becomes true only with settle(true), so a
- * sink that reaches outside the store waits for it. */
+/* Sinks: the destinations of projected summaries. Noop, tables and fanout implement the interface.
+ * Writer's thread, or the thread that reprojects.
+ * The data of a commit lives until settle has returned.
+ * A sink that fails has taken nothing of the commit. It never fails the append.
+ * Each write is followed by exactly one settle. The data becomes valid with settle(true) only, so a
+ * sink that writes outside the store must wait for it. */
 #ifndef PROJECTOR_SINK_H
 #define PROJECTOR_SINK_H
 
 #include "store/store.h"
 
-/* One entity's new summary. */
+/* The new summary of one entity. */
 struct sink_update {
     struct store_document document;
     struct store_checkpoint checkpoint;
-    struct slice frame; /* the document, with the range of events where there were several */
+    struct slice frame; /* the document; with the range of seqs if it covers several events */
     uint8_t frame_hash[SHA256_BYTES];
-    uint64_t log_id; /* the last event */
+    uint64_t log_id; /* of the last event */
     struct owner owner;
-    bool is_checkpoint_only; /* the document stands as it should: no frame */
+    bool is_checkpoint_only; /* the stored document is correct: no frame */
 };
 
 /* An event for the topic that carries the events of all entities of its kind. */
@@ -45,17 +46,17 @@ struct sink_commit {
 struct sink {
     const char *name;
     void *user;
-    /* NULL: takes nothing, and nothing needs to be folded for it. */
+    /* NULL: the sink takes nothing, and nothing is folded for it. */
     enum status (*write)(void *user, const struct sink_commit *commit);
     void (*settle)(void *user, bool committed); /* may be NULL */
 };
 
 extern const struct sink sink_noop;
-/* Documents, checkpoints, journal rows, topic counters and drifts, in the batch of the commit. */
+/* Adds documents, checkpoints, journal rows, topic counters and drifts to the batch. */
 extern const struct sink sink_tables;
 
-/* Several sinks at once. One fails: the others are still written; what it missed is kept, in order
- * and up to a bound, and given to it again with the next commit. */
+/* Writes to several sinks. A sink that fails does not affect the others. Its commits are kept in
+ * order, up to a limit, and written again with the next commit. */
 #define SINK_FANOUT_SINKS_MAX      8
 #define SINK_FANOUT_KEPT_MAX       64
 #define SINK_FANOUT_KEPT_BYTES_MAX ((size_t)4 << 20)
@@ -64,8 +65,8 @@ struct sink_fanout;
 
 struct sink_fanout_stats {
     uint64_t failures;
-    uint64_t kept;    /* commits that wait to be given again */
-    uint64_t dropped; /* commits over the bound: a reprojection brings them back */
+    uint64_t kept;    /* commits that wait for a retry */
+    uint64_t dropped; /* commits over the limit; a reprojection restores them */
 };
 
 MUST_CHECK enum status sink_fanout_open(struct sink_fanout **fanout, const struct sink *sinks,
@@ -73,7 +74,7 @@ MUST_CHECK enum status sink_fanout_open(struct sink_fanout **fanout, const struc
 void sink_fanout_close(struct sink_fanout *fanout);
 /* Lives as long as the fanout. */
 const struct sink *sink_fanout_sink(const struct sink_fanout *fanout);
-/* Of one of its sinks. */
+/* The stats of one sink. */
 struct sink_fanout_stats sink_fanout_stats(const struct sink_fanout *fanout, size_t sink_index);
 
 #endif

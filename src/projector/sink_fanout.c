@@ -1,20 +1,21 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "projector/sink.h"
 
-/* A commit that a sink missed: a copy, since the commit's memory ends with it. */
+/* A copy of a commit that a sink failed to take. */
 struct kept {
-    struct kept *next;
+    struct list_node node; /* in branch.kept */
     struct arena arena;
     struct sink_commit commit;
-    bool is_new;   /* of the commit under way: void if that is abandoned */
-    bool is_given; /* taken within the commit under way */
+    bool is_new;     /* of the current commit: dropped if that is abandoned */
+    bool is_written; /* taken by the sink within the current commit */
 };
 
 struct branch {
     struct sink sink;
-    struct kept *first;
+    struct list kept; /* oldest first */
     struct sink_fanout_stats stats;
 };
 
@@ -82,25 +83,17 @@ static bool copy_commit(struct kept *kept, const struct sink_commit *commit) {
     return true;
 }
 
-/* ---- keeping and giving again ------------------------------------------------------------- */
+/* ---- keeping commits and retrying them ---------------------------------------------------- */
 
-static struct kept **branch_end(struct branch *branch) {
-    struct kept **end = &branch->first;
-    while (*end)
-        end = &(*end)->next;
-    return end;
-}
-
-/* The oldest goes first: a later summary of the same entity says what it said. */
+/* Drops the oldest commit. Later summaries of the same entities replace its summaries. */
 static void branch_make_room(struct branch *branch) {
     if (branch->stats.kept < SINK_FANOUT_KEPT_MAX)
         return;
-    struct kept *oldest = branch->first;
+    struct list_node *oldest = list_pop_front(&branch->kept);
     assert(oldest);
-    branch->first = oldest->next;
     branch->stats.kept--;
     branch->stats.dropped++;
-    kept_free(oldest);
+    kept_free(container_of(oldest, struct kept, node));
 }
 
 static void branch_keep(struct branch *branch, const struct sink_commit *commit) {
@@ -117,13 +110,13 @@ static void branch_keep(struct branch *branch, const struct sink_commit *commit)
     }
     branch_make_room(branch);
     kept->is_new = true;
-    *branch_end(branch) = kept;
+    list_push_back(&branch->kept, &kept->node);
     branch->stats.kept++;
 }
 
-/* A kept commit is written with the commit under way: rows, refs and time are those of now. */
-static enum status branch_give(struct branch *branch, struct kept *kept,
-                               const struct sink_commit *now) {
+/* Writes a kept commit as part of the current one, with its time, batch and refs. */
+static enum status branch_retry(struct branch *branch, struct kept *kept,
+                                const struct sink_commit *now) {
     struct sink_commit commit = kept->commit;
     commit.now_ms = now->now_ms;
     commit.session = now->session;
@@ -131,7 +124,7 @@ static enum status branch_give(struct branch *branch, struct kept *kept,
     commit.batch = now->batch;
     commit.last_topic_ref = now->last_topic_ref;
     enum status status = branch->sink.write(branch->sink.user, &commit);
-    kept->is_given = status == STATUS_OK;
+    kept->is_written = status == STATUS_OK;
     return status;
 }
 
@@ -139,8 +132,9 @@ static void branch_write(struct branch *branch, const struct sink_commit *commit
     enum status status = STATUS_OK;
     if (!branch->sink.write)
         return;
-    for (struct kept *kept = branch->first; kept && status == STATUS_OK; kept = kept->next)
-        status = branch_give(branch, kept, commit);
+    for (struct list_node *node = list_first(&branch->kept); node && status == STATUS_OK;
+         node = list_next(&branch->kept, node))
+        status = branch_retry(branch, container_of(node, struct kept, node), commit);
     if (status == STATUS_OK)
         status = branch->sink.write(branch->sink.user, commit);
     if (status == STATUS_OK)
@@ -152,17 +146,17 @@ static void branch_write(struct branch *branch, const struct sink_commit *commit
 static void branch_settle(struct branch *branch, bool committed) {
     if (branch->sink.settle)
         branch->sink.settle(branch->sink.user, committed);
-    for (struct kept **at = &branch->first; *at;) {
-        struct kept *kept = *at;
-        if (committed ? kept->is_given : kept->is_new) {
-            *at = kept->next;
+    for (struct list_node *node = list_first(&branch->kept), *next; node; node = next) {
+        struct kept *kept = container_of(node, struct kept, node);
+        next = list_next(&branch->kept, node);
+        if (committed ? kept->is_written : kept->is_new) {
+            list_remove(node);
             branch->stats.kept--;
             kept_free(kept);
             continue;
         }
         kept->is_new = false;
-        kept->is_given = false;
-        at = &kept->next;
+        kept->is_written = false;
     }
 }
 
@@ -188,8 +182,10 @@ enum status sink_fanout_open(struct sink_fanout **fanout, const struct sink *sin
         return STATUS_OUT_OF_MEMORY;
     made->sink = (struct sink){"fanout", made, fanout_write, fanout_settle};
     made->branch_count = sink_count;
-    for (size_t i = 0; i < sink_count; i++)
+    for (size_t i = 0; i < sink_count; i++) {
         made->branches[i].sink = sinks[i];
+        list_init(&made->branches[i].kept);
+    }
     *fanout = made;
     return STATUS_OK;
 }
@@ -197,12 +193,9 @@ enum status sink_fanout_open(struct sink_fanout **fanout, const struct sink *sin
 void sink_fanout_close(struct sink_fanout *fanout) {
     if (!fanout)
         return;
-    for (size_t i = 0; i < fanout->branch_count; i++) {
-        for (struct kept *kept = fanout->branches[i].first, *next; kept; kept = next) {
-            next = kept->next;
-            kept_free(kept);
-        }
-    }
+    for (size_t i = 0; i < fanout->branch_count; i++)
+        for (struct list_node *node; (node = list_pop_front(&fanout->branches[i].kept));)
+            kept_free(container_of(node, struct kept, node));
     free(fanout);
 }
 

@@ -3,7 +3,7 @@
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 
-/* The batch while it grows: arrays of its own, so that a failure leaves the commit's as it was. */
+/* A copy of the batch that grows, so that a failure leaves the batch of the commit unchanged. */
 struct tables {
     const struct sink_commit *commit;
     struct store_batch batch;
@@ -12,11 +12,11 @@ struct tables {
     struct store_journal_row *journal;
     struct store_drift *drifts;
     struct store_topic *topics;
-    struct map topics_by_name; /* those with journal rows */
+    struct map topics_by_name; /* topics with journal rows */
     uint64_t last_topic_ref;
 };
 
-/* A copy of an array with room for more. */
+/* Copies an array and adds room for more rows. */
 static void *grown(struct arena *arena, const void *rows, size_t count, size_t more, size_t size) {
     void *copy = arena_alloc(arena, (count + more) * size);
     if (copy && count > 0)
@@ -63,7 +63,7 @@ static enum status topic_make(struct tables *tables, struct slice name, struct s
     return topic->name.data ? topic_stream(arena, name, &topic->stream_id) : STATUS_OUT_OF_MEMORY;
 }
 
-/* Counters are read anew in each commit: in between, pruning may have moved a topic's floor. */
+/* Counters are loaded in each commit, because pruning may have moved the floor of the topic. */
 static enum status topic_use(struct tables *tables, struct slice name, struct store_topic **found) {
     *found = map_find(&tables->topics_by_name, name);
     if (*found)

@@ -26,7 +26,7 @@ void summary_init(const struct summary_layout *layout, struct summary *summary,
     summary->entity_id = entity_id;
 }
 
-/* Quotes an event's type. Most events repeat the type before them, and then cost no memory. */
+/* Quotes the type of an event. A type that repeats the previous one costs no memory. */
 static enum status take_type(struct summary *summary, struct slice type, struct arena *arena) {
     struct json_value known = {JSON_KIND_STRING, summary->latest_event_type};
     if (!summary_is_null(known.raw) && json_string_is(known, type))
@@ -67,7 +67,7 @@ enum status summary_document_key(enum document_kind kind, struct slice entity_id
     return status == STATUS_OK ? buffer_append_slice(out, entity_id) : status;
 }
 
-/* The id is written as a string of its own; its opening quote becomes the key's colon. */
+/* The id is written as a separate string. Its opening quote is replaced by the colon of the key. */
 static enum status write_document_id(struct buffer *out, const struct summary_layout *layout,
                                      const struct summary *summary) {
     struct slice prefix = slice_of(document_row(layout->document)->key_prefix);
@@ -182,7 +182,7 @@ enum status summary_write(const struct summary_layout *layout, const struct summ
         status = write_field(&writing, i);
     if (status == STATUS_OK)
         status = buffer_append_byte(out, '}');
-    /* The comma before the first member. */
+    /* Replaces the comma before the first member. */
     if (status == STATUS_OK)
         out->data[0] = '{';
     return status;
@@ -270,7 +270,7 @@ enum status summary_read(const struct summary_layout *layout, struct slice docum
     return STATUS_OK;
 }
 
-/* Where a member and the one comma that goes with it lie in an object's text. */
+/* The text of a member of an object, with one adjacent comma. */
 static struct slice find_member(struct json_value object, struct slice wanted) {
     struct json_iterator iterator = json_iterate(object);
     struct json_value name;

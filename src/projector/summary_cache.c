@@ -3,23 +3,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* An entry with its share of the table. */
+/* An entry and its share of the map. */
 #define ENTRY_BYTES (sizeof(struct cache_entry) + 64)
 
 static struct slice key_of(const struct cache_entry *entry) {
     return (struct slice){(const char *)&entry->ref, sizeof(entry->ref)};
-}
-
-static void unlink_entry(struct summary_cache *cache, struct cache_entry *entry) {
-    *(entry->newer ? &entry->newer->older : &cache->newest) = entry->older;
-    *(entry->older ? &entry->older->newer : &cache->oldest) = entry->newer;
-}
-
-static void link_newest(struct summary_cache *cache, struct cache_entry *entry) {
-    entry->newer = NULL;
-    entry->older = cache->newest;
-    *(cache->newest ? &cache->newest->newer : &cache->oldest) = entry;
-    cache->newest = entry;
 }
 
 static void document_free(struct summary_cache *cache, struct cached_document *document) {
@@ -31,12 +19,13 @@ static void document_free(struct summary_cache *cache, struct cached_document *d
 void summary_cache_init(struct summary_cache *cache, size_t bytes_max) {
     memset(cache, 0, sizeof(*cache));
     map_init(&cache->by_ref, MAP_COUNT_MAX);
+    list_init(&cache->by_age);
     cache->bytes_max = bytes_max;
 }
 
 void summary_cache_release(struct summary_cache *cache) {
-    while (cache->oldest)
-        summary_cache_drop(cache, cache->oldest);
+    for (struct list_node *node; (node = list_first(&cache->by_age));)
+        summary_cache_drop(cache, container_of(node, struct cache_entry, age));
     map_release(&cache->by_ref);
     assert(cache->bytes == 0);
 }
@@ -44,9 +33,9 @@ void summary_cache_release(struct summary_cache *cache) {
 struct cache_entry *summary_cache_find(struct summary_cache *cache, uint64_t ref) {
     struct cache_entry *entry =
         map_find(&cache->by_ref, (struct slice){(const char *)&ref, sizeof(ref)});
-    if (entry && entry != cache->newest) {
-        unlink_entry(cache, entry);
-        link_newest(cache, entry);
+    if (entry) {
+        list_remove(&entry->age);
+        list_push_back(&cache->by_age, &entry->age);
     }
     return entry;
 }
@@ -62,14 +51,14 @@ struct cache_entry *summary_cache_add(struct summary_cache *cache, uint64_t ref,
         free(entry);
         return NULL;
     }
-    link_newest(cache, entry);
+    list_push_back(&cache->by_age, &entry->age);
     cache->bytes += ENTRY_BYTES;
     return entry;
 }
 
 void summary_cache_drop(struct summary_cache *cache, struct cache_entry *entry) {
     map_remove(&cache->by_ref, key_of(entry));
-    unlink_entry(cache, entry);
+    list_remove(&entry->age);
     document_free(cache, &entry->now);
     document_free(cache, &entry->next);
     cache->bytes -= ENTRY_BYTES;
@@ -87,7 +76,7 @@ enum status summary_cache_prepare(struct summary_cache *cache, struct cache_entr
     entry->next.text = text;
     entry->next.text_bytes = document.size;
     entry->next.summary = *summary;
-    /* Whoever goes on from the entry has the entity at hand, and its id. */
+    /* The next change has the entity and sets its id. */
     entry->next.summary.common.entity_id = (struct slice){NULL, 0};
     summary_settle(fold_layout(entry->kind), marks, text, &entry->next.summary.common);
     cache->bytes += document.size;
@@ -108,11 +97,11 @@ void summary_cache_settle(struct summary_cache *cache, struct cache_entry *entry
 }
 
 void summary_cache_trim(struct summary_cache *cache) {
-    struct cache_entry *entry = cache->oldest;
-    while (entry && cache->bytes > cache->bytes_max) {
-        struct cache_entry *newer = entry->newer;
+    struct list_node *node = list_first(&cache->by_age);
+    while (node && cache->bytes > cache->bytes_max) {
+        struct cache_entry *entry = container_of(node, struct cache_entry, age);
+        node = list_next(&cache->by_age, node);
         if (!entry->change)
             summary_cache_drop(cache, entry);
-        entry = newer;
     }
 }

@@ -1,11 +1,13 @@
-/* The summaries the projector worked on last, so that an event costs no read of its document.
- * Writer's thread. Each entry owns its document, in which the summary's texts lie, and one more
- * while a commit is under way. Bounded in bytes by summary_cache_trim, which spares entries in use.
- * STATUS_OUT_OF_MEMORY; then the entry is as before.
- * An entry says what is committed; what a commit under way would make of it is apart. */
+/* A cache of recent summaries, so that an event does not cost a read of its document.
+ * Writer's thread.
+ * Each entry owns its document, which holds the texts of the summary, and during a commit a second
+ * one. summary_cache_trim bounds the bytes; it keeps entries that the current commit uses.
+ * STATUS_OUT_OF_MEMORY leaves the entry unchanged.
+ * `now` of an entry is committed; `next` is the result of the current commit. */
 #ifndef PROJECTOR_SUMMARY_CACHE_H
 #define PROJECTOR_SUMMARY_CACHE_H
 
+#include "base/list.h"
 #include "base/map.h"
 #include "projector/fold.h"
 
@@ -27,35 +29,33 @@ struct cache_entry {
     enum document_kind kind;
     struct cached_document now;
     struct cached_document next;
-    struct change *change; /* the commit under way; NULL: not part of it */
-    struct cache_entry *newer;
-    struct cache_entry *older;
+    struct change *change; /* in the current commit; NULL: none */
+    struct list_node age;  /* in summary_cache.by_age */
 };
 
 struct summary_cache {
     struct map by_ref;
-    struct cache_entry *newest;
-    struct cache_entry *oldest;
+    struct list by_age; /* least recently used first */
     size_t bytes;
     size_t bytes_max;
 };
 
 void summary_cache_init(struct summary_cache *cache, size_t bytes_max);
 void summary_cache_release(struct summary_cache *cache);
-/* The entry, now the newest; NULL when it is not in. */
+/* The entry, which becomes the most recent; NULL: not cached. */
 struct cache_entry *summary_cache_find(struct summary_cache *cache, uint64_t ref);
 /* A new entry without a document; NULL without memory. */
 struct cache_entry *summary_cache_add(struct summary_cache *cache, uint64_t ref,
                                       enum document_kind kind);
 void summary_cache_drop(struct summary_cache *cache, struct cache_entry *entry);
-/* Sets what becomes of the entry if the commit succeeds: the summary, with its document copied. */
+/* Sets `next`: the summary and a copy of its document. */
 MUST_CHECK enum status summary_cache_prepare(struct summary_cache *cache, struct cache_entry *entry,
                                              const union any_summary *summary,
                                              struct slice document,
                                              const struct summary_marks *marks);
-/* next becomes now, or is forgotten; an entry that then has no document is dropped. */
+/* `next` becomes `now`, or is dropped. An entry without a document is dropped. */
 void summary_cache_settle(struct summary_cache *cache, struct cache_entry *entry, bool committed);
-/* Drops the oldest until the bound holds. */
+/* Drops the least recently used entries until the limit holds. */
 void summary_cache_trim(struct summary_cache *cache);
 
 #endif

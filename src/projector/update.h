@@ -1,7 +1,8 @@
-/* From a summary to the rows that carry it: the document, its hashes, its checkpoint, its frame.
- * Any thread. Everything made lives in the arena given.
- * STATUS_OUT_OF_MEMORY, or STATUS_PAYLOAD_TOO_LARGE for a summary over SUMMARY_BYTES_MAX.
- * The commit path and the reprojection make their rows here, so that they cannot disagree. */
+/* Builds the rows of a summary: the document, its hashes, its checkpoint, its frame.
+ * Any thread.
+ * Everything made lives in the caller's arena.
+ * STATUS_OUT_OF_MEMORY; STATUS_PAYLOAD_TOO_LARGE for a summary over SUMMARY_BYTES_MAX.
+ * Commits and reprojection build their rows here, so that they cannot differ. */
 #ifndef PROJECTOR_UPDATE_H
 #define PROJECTOR_UPDATE_H
 
@@ -13,18 +14,18 @@ struct update_source {
     const union any_summary *summary;
     uint64_t entity_ref;
     struct owner owner;
-    uint64_t version; /* the document's new one */
+    uint64_t version; /* of the new document */
     uint64_t log_id;
-    uint64_t range_first_seq; /* the first of the events since the last frame; 0: unknown */
+    uint64_t range_first_seq; /* of the first event since the last frame; 0: unknown */
     struct slice projection_version;
     uint64_t now_ms;
 };
 
-/* Memory that is used again for every update. */
+/* Buffers that all updates reuse. */
 struct update_scratch {
     struct buffer document;
     struct buffer text;
-    struct summary_marks marks; /* of the document built last */
+    struct summary_marks marks; /* of the last document */
 };
 
 void update_scratch_init(struct update_scratch *scratch);

@@ -9,7 +9,7 @@
 #define PAGE_ENTITIES   256
 #define PROGRESS_EVENTS 1024
 
-/* Stops a walk; never leaves this file. */
+/* Stops a walk. Callers of this module never see it. */
 #define STOPPED STATUS_EVENT_HASH_MISMATCH
 
 struct verification {
@@ -32,10 +32,10 @@ struct verification {
 };
 
 static enum status broken(struct verification *work, const struct store_event *event,
-                          const char *what) {
+                          const char *message) {
     struct verify_break *link = &work->result->broken;
     work->result->is_broken = true;
-    link->what = what;
+    link->message = message;
     link->seq = event->seq;
     link->log_id = event->log_id;
     snprintf(link->entity, sizeof(link->entity), "%s:%.*s", entity_kind_name(event->entity_kind),
@@ -108,7 +108,7 @@ static enum status check_link(void *user, const struct store_event *event) {
     return STATUS_OK;
 }
 
-/* What the entity's row says of its head; only when nothing was appended meanwhile. */
+/* Compares the head in the row of the entity, unless events were appended meanwhile. */
 static enum status check_head(struct verification *work, const struct store_entity *entity) {
     struct store_event head = {
         .entity_kind = entity->kind, .entity_id = entity->id, .seq = entity->head_seq};
@@ -244,7 +244,7 @@ static enum status check_stretch(struct verification *work, uint64_t after, uint
     return status;
 }
 
-/* Somewhere in the part of the log that is this stretch's, the last at its end. */
+/* A position in the part of the log for this stretch. The last stretch is at the end. */
 static uint64_t stretch_begin(const struct verify_sample *sample, uint64_t index, uint64_t room) {
     if (index + 1 == sample->stretch_count)
         return room;

@@ -1,9 +1,9 @@
-/* Verification of the whole log: every payload against its hash, every hash against its event,
- * every link against the event before, every sequence for gaps, every cursor for order.
- * The thread of the session, which may be beside a running server: the log is checked up to where
- * it ended at the start. Memory is constant: two walks, one by log order, one by entity.
- * The store's own errors when it cannot be read. A broken log is not an error: it is the answer.
- * Nothing is changed. */
+/* Verification of the whole log: payload hashes, event hashes, links to the previous event, gaps in
+ * sequences, order of cursors.
+ * The thread of the session, also beside a running server: events after the start are not checked.
+ * Memory is constant: one walk in log order and one by entity.
+ * Errors of the store when it cannot be read. A broken log is a result, not an error.
+ * Changes nothing. */
 #ifndef PROJECTOR_VERIFY_H
 #define PROJECTOR_VERIFY_H
 
@@ -11,12 +11,12 @@
 
 #define VERIFY_ID_MAX 512
 
-/* The first broken link. */
+/* The first fault. */
 struct verify_break {
-    char entity[VERIFY_ID_MAX]; /* "run:abc"; empty when it is not one entity's */
+    char entity[VERIFY_ID_MAX]; /* "run:abc"; empty for a fault of no single entity */
     uint64_t seq;
     uint64_t log_id;
-    const char *what; /* a sentence */
+    const char *message; /* static text */
 };
 
 struct verify_options {
@@ -35,10 +35,9 @@ struct verify_result {
 MUST_CHECK enum status verify(struct store_session *session, const struct verify_options *options,
                               struct verify_result *result);
 
-/* The same of some stretches of the log, however long it is: of each event its hashes, its place
- * after the one before, and its link to the one before of its entity. The last stretch is always
- * the end of the log, which is what a crash or a disk that lies about syncing harms first, and what
- * the writer builds on. The others are spread over the rest, by the seed. */
+/* Checks some stretches of the log: for each event its hashes, its position and its link to the
+ * previous event of its entity. The last stretch is always the end of the log, because a crash or a
+ * disk without a working sync harms it first. The seed spreads the others over the rest. */
 struct verify_sample {
     uint64_t stretch_count; /* at least 1 */
     uint64_t stretch_events;

@@ -3,40 +3,41 @@
 #include "authority/rules/metadata.h"
 #include "authority/worker_state.h"
 #include "base/limits.h"
+#include "base/list.h"
 
 #define COMMON(member) offsetof(struct worker_summary, common.member)
-#define OWN(member)    offsetof(struct worker_summary, member)
+#define WORKER(member) offsetof(struct worker_summary, member)
 
 static const struct summary_field worker_fields[] = {
-    {SUMMARY_MEMBER("adapter"), SUMMARY_TEXT, OWN(adapter)},
-    {SUMMARY_MEMBER("codex_home_ref"), SUMMARY_TEXT, OWN(codex_home_ref)},
-    {SUMMARY_MEMBER("document_id"), SUMMARY_DOCUMENT_ID, 0},
-    {SUMMARY_MEMBER("event_count"), SUMMARY_COUNT, COMMON(event_count)},
-    {SUMMARY_MEMBER("kind"), SUMMARY_KIND, 0},
-    {SUMMARY_MEMBER("last_heartbeat_at"), SUMMARY_TIME_MS, OWN(last_heartbeat_at_ms)},
-    {SUMMARY_MEMBER("latest_event_at"), SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
-    {SUMMARY_MEMBER("latest_event_type"), SUMMARY_TEXT, COMMON(latest_event_type)},
-    {SUMMARY_MEMBER("latest_seq"), SUMMARY_COUNT, COMMON(latest_seq)},
-    {SUMMARY_MEMBER("metadata"), SUMMARY_OBJECT, OWN(metadata)},
-    {SUMMARY_MEMBER("org_id"), SUMMARY_TEXT, COMMON(org_id)},
-    {SUMMARY_MEMBER("owner_guest_scope"), SUMMARY_TEXT, COMMON(owner_guest_scope)},
-    {SUMMARY_MEMBER("owner_user_id"), SUMMARY_TEXT, COMMON(owner_user_id)},
-    {SUMMARY_MEMBER("projected_at"), SUMMARY_PROJECTED_AT, 0},
-    {SUMMARY_MEMBER("projection_version"), SUMMARY_VERSION, 0},
-    {SUMMARY_MEMBER("runtime_source"), SUMMARY_SOURCE, 0},
-    {SUMMARY_MEMBER("started_at"), SUMMARY_TIME_MS, OWN(started_at_ms)},
-    {SUMMARY_MEMBER("status"), SUMMARY_TEXT, COMMON(status)},
-    {SUMMARY_MEMBER("stopped_at"), SUMMARY_TIME_MS, OWN(stopped_at_ms)},
-    {SUMMARY_MEMBER("terminal_at"), SUMMARY_TIME_MS, COMMON(terminal_at_ms)},
-    {SUMMARY_MEMBER("terminal_reason"), SUMMARY_TEXT, COMMON(terminal_reason)},
-    {SUMMARY_MEMBER("terminal_reason_class"), SUMMARY_TEXT, COMMON(terminal_reason_class)},
-    /* A summary changes with its events and with nothing else. */
-    {SUMMARY_MEMBER("updated_at"), SUMMARY_TIME_MS, COMMON(latest_event_at_ms)},
-    {SUMMARY_MEMBER("worker_id"), SUMMARY_ENTITY_ID, 0},
-    {SUMMARY_MEMBER("workspace_ref"), SUMMARY_TEXT, OWN(workspace_ref)},
+    SUMMARY_FIELD("adapter", SUMMARY_TEXT, WORKER(adapter)),
+    SUMMARY_FIELD("codex_home_ref", SUMMARY_TEXT, WORKER(codex_home_ref)),
+    SUMMARY_FIELD("document_id", SUMMARY_DOCUMENT_ID, 0),
+    SUMMARY_FIELD("event_count", SUMMARY_COUNT, COMMON(event_count)),
+    SUMMARY_FIELD("kind", SUMMARY_KIND, 0),
+    SUMMARY_FIELD("last_heartbeat_at", SUMMARY_TIME_MS, WORKER(last_heartbeat_at_ms)),
+    SUMMARY_FIELD("latest_event_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
+    SUMMARY_FIELD("latest_event_type", SUMMARY_TEXT, COMMON(latest_event_type)),
+    SUMMARY_FIELD("latest_seq", SUMMARY_COUNT, COMMON(latest_seq)),
+    SUMMARY_FIELD("metadata", SUMMARY_OBJECT, WORKER(metadata)),
+    SUMMARY_FIELD("org_id", SUMMARY_TEXT, COMMON(org_id)),
+    SUMMARY_FIELD("owner_guest_scope", SUMMARY_TEXT, COMMON(owner_guest_scope)),
+    SUMMARY_FIELD("owner_user_id", SUMMARY_TEXT, COMMON(owner_user_id)),
+    SUMMARY_FIELD("projected_at", SUMMARY_PROJECTED_AT, 0),
+    SUMMARY_FIELD("projection_version", SUMMARY_VERSION, 0),
+    SUMMARY_FIELD("runtime_source", SUMMARY_SOURCE, 0),
+    SUMMARY_FIELD("started_at", SUMMARY_TIME_MS, WORKER(started_at_ms)),
+    SUMMARY_FIELD("status", SUMMARY_TEXT, COMMON(status)),
+    SUMMARY_FIELD("stopped_at", SUMMARY_TIME_MS, WORKER(stopped_at_ms)),
+    SUMMARY_FIELD("terminal_at", SUMMARY_TIME_MS, COMMON(terminal_at_ms)),
+    SUMMARY_FIELD("terminal_reason", SUMMARY_TEXT, COMMON(terminal_reason)),
+    SUMMARY_FIELD("terminal_reason_class", SUMMARY_TEXT, COMMON(terminal_reason_class)),
+    /* Only events change a summary. */
+    SUMMARY_FIELD("updated_at", SUMMARY_TIME_MS, COMMON(latest_event_at_ms)),
+    SUMMARY_FIELD("worker_id", SUMMARY_ENTITY_ID, 0),
+    SUMMARY_FIELD("workspace_ref", SUMMARY_TEXT, WORKER(workspace_ref)),
 };
 
-/* Takes a member where the payload has it; what it does not say stays. */
+/* An absent member leaves the text unchanged. */
 static bool update_text(const struct json_field *field, struct arena *arena, struct slice *text) {
     return !field->present || summary_take_text(field, arena, text);
 }
@@ -96,8 +97,8 @@ static bool fold_status(struct worker_summary *summary, const struct store_event
     return true;
 }
 
-/* The authority bounds what patches add up to. One that cannot be merged all the same is not
- * taken, each time it is folded: the log alone must determine the summary. */
+/* The authority bounds the merged metadata. A patch that still cannot be merged is ignored in every
+ * fold, because the log alone must determine the summary. */
 static bool fold_patch(struct worker_summary *summary, struct slice patch, struct arena *arena) {
     struct slice base = {NULL, 0};
     if (!summary_is_null(summary->metadata))
@@ -138,7 +139,7 @@ enum status worker_summary_fold(struct worker_summary *summary, const struct sto
 
 static enum status fold(struct summary *summary, const struct store_event *event,
                         struct arena *arena) {
-    return worker_summary_fold((struct worker_summary *)summary, event, arena);
+    return worker_summary_fold(container_of(summary, struct worker_summary, common), event, arena);
 }
 
 const struct summary_layout worker_summary_layout = {

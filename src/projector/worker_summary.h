@@ -1,7 +1,8 @@
-/* The worker summary: what a worker's events say of it, folded one event at a time.
- * Any thread; a summary belongs to one at a time. Texts live as summary.h says.
- * STATUS_OUT_OF_MEMORY: the summary is spoilt then, and must be read or folded anew.
- * The log is trusted: the authority let only legal transitions in. */
+/* The worker summary: the state of a worker, folded from its events one at a time.
+ * Any thread; a summary belongs to one thread at a time.
+ * Texts live as summary.h says.
+ * STATUS_OUT_OF_MEMORY leaves the summary invalid: read it or fold it again.
+ * The log is trusted: the authority accepts only legal transitions. */
 #ifndef PROJECTOR_WORKER_SUMMARY_H
 #define PROJECTOR_WORKER_SUMMARY_H
 
@@ -20,7 +21,7 @@ struct worker_summary {
 
 extern const struct summary_layout worker_summary_layout;
 
-/* event is the one after common.latest_seq. */
+/* event->seq is common.latest_seq + 1. */
 MUST_CHECK enum status worker_summary_fold(struct worker_summary *summary,
                                            const struct store_event *event, struct arena *arena);
 

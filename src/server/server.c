@@ -234,7 +234,7 @@ static enum status tail_check(struct server *server) {
             "the log in %s is damaged at log id %llu (%.200s): %s: 'khala doctor' says "
             "what to do",
             server->config.data_dir, (unsigned long long)result.broken.log_id, result.broken.entity,
-            result.broken.what);
+            result.broken.message);
     return status;
 }
 

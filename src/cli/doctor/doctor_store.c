@@ -35,7 +35,7 @@ static void check_chains(struct doctor *doctor, struct store_session *session, u
     else if (result.is_broken)
         doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "log id %llu (%s seq %llu): %s",
                    (unsigned long long)result.broken.log_id, result.broken.entity,
-                   (unsigned long long)result.broken.seq, result.broken.what);
+                   (unsigned long long)result.broken.seq, result.broken.message);
     else
         doctor_say(doctor, FINDING_OK, NULL,
                    "%llu events looked at: hashes and links hold ('khala verify' looks at all)",

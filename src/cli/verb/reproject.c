@@ -66,7 +66,7 @@ static void show_drift(void *user, const struct reproject_drift *drift) {
     progress_end(&report->progress);
     print_drift(report, &(struct drift_line){.key = drift->document_key,
                                              .reason = slice_of(reason_code(drift->reason)),
-                                             .what = slice_of(drift->what),
+                                             .what = slice_of(drift->message),
                                              .expected_seq = drift->expected_seq,
                                              .actual_seq = drift->actual_seq});
 }

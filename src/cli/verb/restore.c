@@ -32,7 +32,7 @@ static int check_chains(struct store_restore *restore, const char *file) {
     if (result.is_broken)
         return cli_fail(EXIT_CODE_NO, "%s cannot be restored: log id %llu (%s seq %llu): %s", file,
                         (unsigned long long)result.broken.log_id, result.broken.entity,
-                        (unsigned long long)result.broken.seq, result.broken.what);
+                        (unsigned long long)result.broken.seq, result.broken.message);
     return EXIT_CODE_DONE;
 }
 

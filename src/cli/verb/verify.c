@@ -20,10 +20,11 @@ static void print_text(const struct verify_result *result) {
         printf("%llu events of %llu entities: every hash, link, sequence and cursor holds\n",
                (unsigned long long)result->events, (unsigned long long)result->entities);
     else if (broken->entity[0] == '\0')
-        printf("broken: log id %llu: %s\n", (unsigned long long)broken->log_id, broken->what);
+        printf("broken: log id %llu: %s\n", (unsigned long long)broken->log_id, broken->message);
     else
         printf("broken: %s seq %llu (log id %llu): %s\n", broken->entity,
-               (unsigned long long)broken->seq, (unsigned long long)broken->log_id, broken->what);
+               (unsigned long long)broken->seq, (unsigned long long)broken->log_id,
+               broken->message);
 }
 
 static void print_json(const struct verify_result *result) {
@@ -42,7 +43,7 @@ static void print_json(const struct verify_result *result) {
         buffer_clear(&entity);
     printf("{\"entity\":%.*s,\"seq\":%llu,\"log_id\":%llu,\"message\":\"%s\"}}\n",
            entity.size ? (int)entity.size : 4, entity.size ? entity.data : "null",
-           (unsigned long long)broken->seq, (unsigned long long)broken->log_id, broken->what);
+           (unsigned long long)broken->seq, (unsigned long long)broken->log_id, broken->message);
     buffer_release(&entity);
 }
 

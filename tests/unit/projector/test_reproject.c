@@ -17,7 +17,7 @@ static void see_drift(void *user, const struct reproject_drift *drift) {
     seen->reason = drift->reason;
     snprintf(seen->key, sizeof(seen->key), "%.*s", (int)drift->document_key.size,
              drift->document_key.data);
-    snprintf(seen->what, sizeof(seen->what), "%s", drift->what);
+    snprintf(seen->what, sizeof(seen->what), "%s", drift->message);
 }
 
 static void see_progress(void *user, uint64_t done, uint64_t total) {

@@ -28,7 +28,7 @@ static void expect_broken(const char *sql, const char *entity, uint64_t seq, uin
     log_alter(log, sql);
     struct verify_result result = run(log);
     assert_true(result.is_broken);
-    assert_string_equal(result.broken.what, what);
+    assert_string_equal(result.broken.message, what);
     assert_string_equal(result.broken.entity, entity);
     assert_int_equal(result.broken.seq, seq);
     assert_int_equal(result.broken.log_id, log_id);
@@ -115,7 +115,8 @@ static void an_event_forged_whole_breaks_the_next_link(void **state) {
     log_alter(log, sql);
     struct verify_result result = run(log);
     assert_true(result.is_broken);
-    assert_string_equal(result.broken.what, "the link to the entity's event before does not hold");
+    assert_string_equal(result.broken.message,
+                        "the link to the entity's event before does not hold");
     assert_string_equal(result.broken.entity, "run:r1");
     assert_int_equal(result.broken.seq, 3);
     assert_int_equal(result.broken.log_id, 7);
@@ -179,7 +180,7 @@ static void a_sample_sees_what_is_wrong_at_the_end_of_the_log(void **state) {
         log_alter(log, cases[i].sql);
         struct verify_result result = sampled(log, 1, 5);
         assert_true(result.is_broken);
-        assert_string_equal(result.broken.what, cases[i].what);
+        assert_string_equal(result.broken.message, cases[i].what);
         assert_int_equal(result.broken.log_id, cases[i].log_id);
         log_close(log);
     }
