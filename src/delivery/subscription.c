@@ -142,11 +142,11 @@ bool subscription_ask_ahead(struct subscription *subscription, const struct deli
     size_t near_count = (size_t)(batch->through_seq - batch->after_seq) * AHEAD_BATCHES;
     uint64_t after_seq;
     if (!subscription->is_replaying || subscription->ahead ||
-        !hub_ahead_begin(watch, subscription->next_seq, near_count, &after_seq))
+        !hub_read_ahead_begin(watch, subscription->next_seq, near_count, &after_seq))
         return false;
     subscription->ahead = make_read(subscription, after_seq, JOURNAL_READ_FRAMES_MAX);
     if (!subscription->ahead)
-        hub_ahead_end(watch);
+        hub_read_ahead_end(watch);
     return subscription->ahead;
 }
 
@@ -225,7 +225,8 @@ static void give_page(struct subscription *subscription, struct delivery_batch *
     note_head(subscription, hub_head_seq(subscription->options.watch));
 }
 
-static enum hub_place give_window(struct subscription *subscription, struct delivery_batch *batch) {
+static enum hub_take_result give_window(struct subscription *subscription,
+                                        struct delivery_batch *batch) {
     struct frame *frames[DELIVERY_FRAMES_MAX];
     struct hub_take take = {
         .next_seq = subscription->next_seq,
@@ -233,7 +234,7 @@ static enum hub_place give_window(struct subscription *subscription, struct deli
         .bytes_max = batch->bytes_max,
         .frames = frames,
     };
-    enum hub_place place = hub_take(subscription->options.watch, &take);
+    enum hub_take_result place = hub_take(subscription->options.watch, &take);
     note_head(subscription, take.head_seq);
     for (size_t i = 0; i < take.count; i++)
         give(subscription, batch, frames[i]);
@@ -320,7 +321,7 @@ void subscription_ahead_done(struct subscription *subscription) {
     struct hub_watch *watch = subscription->options.watch;
     struct journal_read *ahead = subscription->ahead;
     subscription->ahead = NULL;
-    hub_ahead_end(watch);
+    hub_read_ahead_end(watch);
     /* A failed read is repeated, and reported, when the position gets there. */
     bool is_kept = ahead->count == 0 || hub_refill(watch, ahead->frames, ahead->count);
     bool is_awaited =

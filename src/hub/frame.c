@@ -8,11 +8,11 @@ struct frame_text {
     char data[];
 };
 
-/* In place of a text: it was encoded once, and not kept. */
+/* Marks a form that was encoded once and not stored. */
 static struct frame_text encoded_once;
 
 #define TEXTS_MAX 7
-/* What a form adds to the texts: names, numbers, ids. */
+/* The bytes that a form adds to the texts: names, numbers, ids. */
 #define FORM_FIXED_BYTES 256
 #define FORMS_RESERVED   2
 
@@ -104,7 +104,7 @@ enum status frame_encoded(struct frame *frame, const struct frame_form *form, st
             made = NULL;
         }
     }
-    /* Who comes second throws its own away: all must hold the same bytes. */
+    /* Another thread may have stored its text first. All callers use that one. */
     free(made);
     *text = (struct slice){there->data, there->size};
     return STATUS_OK;

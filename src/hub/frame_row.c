@@ -5,16 +5,16 @@
 #include "authority/event_json.h"
 #include "projector/summary.h"
 
-/* The longest prefix, the longest id and a seq. */
+/* The longest prefix, id and seq together. */
 #define KEY_BYTES_MAX 1024
-/* An event as JSON but for its texts; and what a character becomes when it is escaped. */
+/* An event as JSON without its texts, and the size of one escaped character. */
 #define LOG_FIXED_BYTES   1024
 #define ESCAPED_BYTES_MAX 6
 
 struct owner frame_owner(const struct store_event *event, const struct owner *entity_owner) {
-    const struct owner *own = &event->owner;
-    bool has_own = own->user_id.data || own->guest_scope.data || own->org_id.data;
-    return has_own || !entity_owner ? *own : *entity_owner;
+    const struct owner *owner = &event->owner;
+    bool has_owner = owner->user_id.data || owner->guest_scope.data || owner->org_id.data;
+    return has_owner || !entity_owner ? *owner : *entity_owner;
 }
 
 /* Nothing for entities whose events are no documents. */
@@ -47,7 +47,7 @@ static struct frame_content content_of(struct slice topic, const struct store_ev
     return content;
 }
 
-/* The key is written where the content still misses it; data stays NULL where there is none. */
+/* Adds the key and makes the frame. An empty key has data NULL. */
 static enum status make(struct frame_content *content, enum status status, struct buffer *key,
                         struct frame **frame) {
     content->document_key = buffer_slice(key);

@@ -1,7 +1,7 @@
-/* A topic lives in the part its name hashes to, with the part's lock, its list of topics by the
- * time of their last frame, and its share of the memory. Locks are taken in the order part, then
- * listeners. What a topic's watches point to is valid under its part's lock, since unwatching
- * takes it. */
+/* A topic belongs to the shard that its name hashes to. A shard has a lock, its topics in the order
+ * of their last frames, and its share of the memory. Locks are taken in the order shard, listeners.
+ * A watch in the list of a topic is valid under the lock of the shard, because hub_unwatch takes
+ * it. */
 #include "hub/hub.h"
 
 #include <assert.h>
@@ -19,22 +19,20 @@ struct hub_topic {
     struct slice name;
     uint64_t head_seq;
     struct window window;
-    struct window replay; /* frames read again */
-    size_t replay_count;  /* who reads them */
-    bool is_replay_used;  /* since somebody else wanted its place */
-    bool is_ahead;        /* somebody reads on behind it */
-    struct hub_watch *watches;
-    struct hub_topic *newer;
-    struct hub_topic *older;
-    uint64_t unwatched_frames; /* since the last watch went */
+    struct window replay;      /* frames read again */
+    size_t replay_count;       /* subscribers that replay */
+    bool is_replay_used;       /* since another replay last asked for the window */
+    bool is_read_ahead;        /* a subscriber reads ahead from the store */
+    struct hlist watches;      /* of struct hub_watch */
+    struct list_node age;      /* in shard.by_age */
+    uint64_t unwatched_frames; /* since the last watch was removed */
     char text[];
 };
 
 struct shard {
     pthread_mutex_t lock;
     struct map topics;
-    struct hub_topic *newest;
-    struct hub_topic *oldest;
+    struct list by_age; /* of struct hub_topic, least recent frame first */
     size_t bytes;
 };
 
@@ -43,14 +41,14 @@ struct hub {
     struct window_limits replay_limits;
     size_t shard_bytes_max;
     struct siphash_key secret;
-    atomic_size_t topic_count; /* none: publishing costs nothing */
+    atomic_size_t topic_count; /* 0: publishing costs nothing */
     pthread_mutex_t listeners_lock;
-    struct hub_listener *listeners;
-    struct arena names; /* the writer's */
+    struct list listeners;
+    struct arena names; /* of the writer */
     struct shard shards[HUB_SHARDS];
 };
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 enum status hub_open(struct hub **hub, const struct hub_options *options) {
     struct hub *made = calloc(1, sizeof(*made));
@@ -63,37 +61,30 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     }
     made->options = *options;
     made->shard_bytes_max = options->bytes_max / HUB_SHARDS;
-    /* A topic never needs all of its part's share, or each frame would push out the one before. */
+    /* A topic gets at most half of its shard, or each frame would evict the one before. */
     if (made->options.window.bytes_max > made->shard_bytes_max / 2)
         made->options.window.bytes_max = made->shard_bytes_max / 2;
-    /* Both of its windows together neither. */
+    /* Both windows of a topic together also stay below the share. */
     made->replay_limits = (struct window_limits){SIZE_MAX, made->options.window.bytes_max};
     if (made->replay_limits.bytes_max > made->shard_bytes_max / 4)
         made->replay_limits.bytes_max = made->shard_bytes_max / 4;
     made->secret = siphash_process_key();
     pthread_mutex_init(&made->listeners_lock, NULL);
+    list_init(&made->listeners);
     for (size_t i = 0; i < HUB_SHARDS; i++) {
         pthread_mutex_init(&made->shards[i].lock, NULL);
         map_init(&made->shards[i].topics, MAP_COUNT_MAX);
+        list_init(&made->shards[i].by_age);
     }
     *hub = made;
     return STATUS_OK;
 }
 
-/* ---- topics; under the shard's lock ---- */
+/* ---- topics; under the lock of the shard ---- */
 
-static void list_remove(struct hub_topic *topic) {
-    struct shard *shard = topic->shard;
-    *(topic->newer ? &topic->newer->older : &shard->newest) = topic->older;
-    *(topic->older ? &topic->older->newer : &shard->oldest) = topic->newer;
-}
-
-static void list_add_newest(struct hub_topic *topic) {
-    struct shard *shard = topic->shard;
-    topic->newer = NULL;
-    topic->older = shard->newest;
-    *(shard->newest ? &shard->newest->newer : &shard->oldest) = topic;
-    shard->newest = topic;
+static void touch(struct hub_topic *topic) {
+    list_remove(&topic->age);
+    list_push_back(&topic->shard->by_age, &topic->age);
 }
 
 static size_t fixed_bytes(const struct hub_topic *topic) {
@@ -113,25 +104,26 @@ static void forget_windows(struct hub_topic *topic) {
 
 static void topic_free(struct hub *hub, struct hub_topic *topic) {
     struct shard *shard = topic->shard;
-    assert(!topic->watches && topic->replay_count == 0);
+    assert(!topic->watches.first && topic->replay_count == 0);
     (void)map_remove(&shard->topics, topic->name);
-    list_remove(topic);
+    list_remove(&topic->age);
     forget_windows(topic);
     shard->bytes -= fixed_bytes(topic);
     free(topic);
     atomic_fetch_sub(&hub->topic_count, 1);
 }
 
-/* The coldest first: windows nobody watches go with their topic, watched ones lose their frames. */
+/* Evicts the least recent topics first. An unwatched topic is freed, a watched one loses its
+ * frames. */
 static void make_room(struct hub *hub, struct shard *shard, const struct hub_topic *kept) {
-    struct hub_topic *topic = shard->oldest;
-    while (topic && shard->bytes > hub->shard_bytes_max) {
-        struct hub_topic *newer = topic->newer;
-        if (topic != kept && topic->watches)
+    struct list_node *node = list_first(&shard->by_age);
+    while (node && shard->bytes > hub->shard_bytes_max) {
+        struct hub_topic *topic = container_of(node, struct hub_topic, age);
+        node = list_next(&shard->by_age, node);
+        if (topic != kept && topic->watches.first)
             forget_windows(topic);
         else if (topic != kept)
             topic_free(hub, topic);
-        topic = newer;
     }
 }
 
@@ -152,7 +144,7 @@ static enum status topic_make(struct hub *hub, struct shard *shard, struct slice
         free(made);
         return STATUS_OUT_OF_MEMORY;
     }
-    list_add_newest(made);
+    list_push_back(&shard->by_age, &made->age);
     shard->bytes += fixed_bytes(made);
     atomic_fetch_add(&hub->topic_count, 1);
     *topic = made;
@@ -160,11 +152,11 @@ static enum status topic_make(struct hub *hub, struct shard *shard, struct slice
 }
 
 void hub_close(struct hub *hub) {
-    assert(!hub->listeners);
+    assert(list_is_empty(&hub->listeners));
     for (size_t i = 0; i < HUB_SHARDS; i++) {
         struct shard *shard = &hub->shards[i];
-        while (shard->oldest)
-            topic_free(hub, shard->oldest);
+        for (struct list_node *node; (node = list_first(&shard->by_age));)
+            topic_free(hub, container_of(node, struct hub_topic, age));
         map_release(&shard->topics);
         pthread_mutex_destroy(&shard->lock);
     }
@@ -178,9 +170,9 @@ void hub_close(struct hub *hub) {
 void hub_listen(struct hub *hub, struct hub_listener *listener, void (*wake)(void *user),
                 void *user) {
     *listener = (struct hub_listener){.hub = hub, .wake = wake, .user = user};
+    list_init(&listener->advanced);
     pthread_mutex_lock(&hub->listeners_lock);
-    listener->next = hub->listeners;
-    hub->listeners = listener;
+    list_push_back(&hub->listeners, &listener->node);
     pthread_mutex_unlock(&hub->listeners_lock);
 }
 
@@ -188,34 +180,14 @@ void hub_unlisten(struct hub_listener *listener) {
     struct hub *hub = listener->hub;
     pthread_mutex_lock(&hub->listeners_lock);
     assert(listener->count == 0);
-    struct hub_listener **link = &hub->listeners;
-    while (*link != listener)
-        link = &(*link)->next;
-    *link = listener->next;
+    list_remove(&listener->node);
     pthread_mutex_unlock(&hub->listeners_lock);
 }
 
-/* Under the listeners' lock. */
+/* Under the lock of the listeners. */
 static void advanced_remove(struct hub_watch *watch) {
-    struct hub_listener *listener = watch->listener;
-    *(watch->advanced_previous ? &watch->advanced_previous->advanced_next : &listener->first) =
-        watch->advanced_next;
-    *(watch->advanced_next ? &watch->advanced_next->advanced_previous : &listener->last) =
-        watch->advanced_previous;
-    watch->has_advanced = false;
-    listener->count--;
-}
-
-static void advanced_add(struct hub_watch *watch) {
-    struct hub_listener *listener = watch->listener;
-    if (watch->has_advanced)
-        return;
-    watch->has_advanced = true;
-    watch->advanced_next = NULL;
-    watch->advanced_previous = listener->last;
-    *(listener->last ? &listener->last->advanced_next : &listener->first) = watch;
-    listener->last = watch;
-    listener->count++;
+    list_remove(&watch->advanced);
+    watch->listener->count--;
 }
 
 size_t hub_listener_begin(struct hub_listener *listener) {
@@ -228,7 +200,8 @@ size_t hub_listener_begin(struct hub_listener *listener) {
 
 struct hub_watch *hub_listener_next(struct hub_listener *listener) {
     pthread_mutex_lock(&listener->hub->listeners_lock);
-    struct hub_watch *watch = listener->first;
+    struct list_node *node = list_first(&listener->advanced);
+    struct hub_watch *watch = node ? container_of(node, struct hub_watch, advanced) : NULL;
     if (watch)
         advanced_remove(watch);
     pthread_mutex_unlock(&listener->hub->listeners_lock);
@@ -237,7 +210,9 @@ struct hub_watch *hub_listener_next(struct hub_listener *listener) {
 
 void hub_wake_listeners(struct hub *hub) {
     pthread_mutex_lock(&hub->listeners_lock);
-    for (struct hub_listener *listener = hub->listeners; listener; listener = listener->next) {
+    for (struct list_node *node = list_first(&hub->listeners); node;
+         node = list_next(&hub->listeners, node)) {
+        struct hub_listener *listener = container_of(node, struct hub_listener, node);
         if (listener->count == 0 || listener->is_woken)
             continue;
         listener->is_woken = true;
@@ -257,8 +232,8 @@ enum status hub_watch(struct hub_listener *listener, struct slice name, struct h
     if (!topic)
         status = topic_make(hub, shard, name, &topic);
     if (status == STATUS_OK) {
-        *watch = (struct hub_watch){.topic = topic, .listener = listener, .next = topic->watches};
-        topic->watches = watch;
+        *watch = (struct hub_watch){.topic = topic, .listener = listener};
+        hlist_push_front(&topic->watches, &watch->node);
         topic->unwatched_frames = 0;
         make_room(hub, shard, topic);
     }
@@ -271,16 +246,13 @@ void hub_unwatch(struct hub_watch *watch) {
     struct hub_topic *topic = watch->topic;
     struct shard *shard = topic->shard;
     pthread_mutex_lock(&shard->lock);
-    struct hub_watch **link = &topic->watches;
-    while (*link != watch)
-        link = &(*link)->next;
-    *link = watch->next;
+    hlist_remove(&watch->node);
     pthread_mutex_lock(&hub->listeners_lock);
-    if (watch->has_advanced)
+    if (list_node_is_linked(&watch->advanced))
         advanced_remove(watch);
     pthread_mutex_unlock(&hub->listeners_lock);
-    /* With frames it stays for who comes back, until it is too old or in the way. */
-    if (!topic->watches && topic->window.count == 0)
+    /* A topic with frames stays for clients that come back, until it is evicted. */
+    if (!topic->watches.first && topic->window.count == 0)
         topic_free(hub, topic);
     pthread_mutex_unlock(&shard->lock);
 }
@@ -309,24 +281,24 @@ uint64_t hub_first_seq(struct hub_watch *watch) {
     return first_seq;
 }
 
-enum hub_place hub_take(struct hub_watch *watch, struct hub_take *take) {
+enum hub_take_result hub_take(struct hub_watch *watch, struct hub_take *take) {
     struct hub_topic *topic = watch->topic;
-    enum hub_place place = HUB_FRAMES;
+    enum hub_take_result result = HUB_FRAMES;
     const struct window *window = &topic->window;
     size_t bytes = 0;
     take->count = 0;
     pthread_mutex_lock(&topic->shard->lock);
     take->head_seq = topic->head_seq;
     if (take->next_seq > topic->head_seq)
-        place = HUB_AT_HEAD;
+        result = HUB_AT_HEAD;
     else if (!window_at(window, take->next_seq))
         window = &topic->replay;
-    if (place == HUB_FRAMES && !window_at(window, take->next_seq))
-        place = HUB_BELOW;
-    take->is_replay = place == HUB_FRAMES && window == &topic->replay;
+    if (result == HUB_FRAMES && !window_at(window, take->next_seq))
+        result = HUB_BELOW;
+    take->is_replay = result == HUB_FRAMES && window == &topic->replay;
     if (take->is_replay)
         topic->is_replay_used = true;
-    while (place == HUB_FRAMES && take->count < take->count_max) {
+    while (result == HUB_FRAMES && take->count < take->count_max) {
         struct frame *frame = window_at(window, take->next_seq + take->count);
         if (!frame || (take->count > 0 && bytes + frame->content.payload.size > take->bytes_max))
             break;
@@ -334,7 +306,7 @@ enum hub_place hub_take(struct hub_watch *watch, struct hub_take *take) {
         take->frames[take->count++] = frame_ref(frame);
     }
     pthread_mutex_unlock(&topic->shard->lock);
-    return place;
+    return result;
 }
 
 /* ---- replaying ---- */
@@ -359,8 +331,8 @@ static uint64_t replay_end(const struct hub_topic *topic) {
     return topic->replay.first_seq + topic->replay.count;
 }
 
-/* One replay at a time has the window; another gets it when the first has left it alone between two
- * asks. */
+/* One replay at a time has the window. Another gets it if the first did not use it between two
+ * requests. */
 static bool may_refill(struct hub_topic *topic, uint64_t first_seq) {
     const struct window *replay = &topic->replay;
     if (topic->replay_count == 0)
@@ -387,8 +359,7 @@ bool hub_refill(struct hub_watch *watch, struct frame *const *frames, size_t cou
             if (topic->replay.count == 0 || frames[i]->content.seq >= replay_end(topic))
                 window_push(&topic->replay, frame_ref(frames[i]), &hub->replay_limits);
         shard->bytes += topic->replay.bytes;
-        list_remove(topic);
-        list_add_newest(topic);
+        touch(topic);
         make_room(hub, shard, topic);
         is_kept = shard->bytes <= hub->shard_bytes_max &&
                   window_at(&topic->replay, frames[0]->content.seq);
@@ -407,27 +378,27 @@ bool hub_holds(struct hub_watch *watch, uint64_t seq) {
     return holds;
 }
 
-bool hub_ahead_begin(struct hub_watch *watch, uint64_t next_seq, size_t near_count,
-                     uint64_t *after_seq) {
+bool hub_read_ahead_begin(struct hub_watch *watch, uint64_t next_seq, size_t near_count,
+                          uint64_t *after_seq) {
     struct hub_topic *topic = watch->topic;
     pthread_mutex_lock(&topic->shard->lock);
     uint64_t end_seq = replay_end(topic);
-    bool begins = !topic->is_ahead && window_at(&topic->replay, next_seq - 1) &&
+    bool begins = !topic->is_read_ahead && window_at(&topic->replay, next_seq - 1) &&
                   end_seq - next_seq <= near_count && end_seq <= topic->head_seq &&
                   !window_at(&topic->window, end_seq);
     if (begins) {
-        topic->is_ahead = true;
+        topic->is_read_ahead = true;
         *after_seq = end_seq - 1;
     }
     pthread_mutex_unlock(&topic->shard->lock);
     return begins;
 }
 
-void hub_ahead_end(struct hub_watch *watch) {
+void hub_read_ahead_end(struct hub_watch *watch) {
     struct hub_topic *topic = watch->topic;
     pthread_mutex_lock(&topic->shard->lock);
-    assert(topic->is_ahead);
-    topic->is_ahead = false;
+    assert(topic->is_read_ahead);
+    topic->is_read_ahead = false;
     pthread_mutex_unlock(&topic->shard->lock);
 }
 
@@ -460,24 +431,28 @@ void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struc
     shard->bytes += topic->window.bytes;
     if (seq > topic->head_seq)
         topic->head_seq = seq;
-    if (!topic->watches)
+    if (!topic->watches.first)
         topic->unwatched_frames++;
 }
 
 void hub_topic_unlock(struct hub *hub, struct hub_topic *topic) {
     struct shard *shard = topic->shard;
     pthread_mutex_lock(&hub->listeners_lock);
-    for (struct hub_watch *watch = topic->watches; watch; watch = watch->next)
-        advanced_add(watch);
+    for (struct hlist_node *node = topic->watches.first; node; node = node->next) {
+        struct hub_watch *watch = container_of(node, struct hub_watch, node);
+        if (list_node_is_linked(&watch->advanced))
+            continue;
+        list_push_back(&watch->listener->advanced, &watch->advanced);
+        watch->listener->count++;
+    }
     pthread_mutex_unlock(&hub->listeners_lock);
-    list_remove(topic);
-    list_add_newest(topic);
+    touch(topic);
     if (topic->unwatched_frames > hub->options.window.frames_max) {
         topic_free(hub, topic);
         topic = NULL;
     }
     make_room(hub, shard, topic);
-    /* One topic alone may be more than the share of its part. */
+    /* A single topic may be larger than the share of its shard. */
     if (topic && shard->bytes > hub->shard_bytes_max)
         forget_windows(topic);
     pthread_mutex_unlock(&shard->lock);
@@ -494,7 +469,7 @@ void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq) {
     window_drop_below(&topic->window, oldest_seq);
     window_drop_below(&topic->replay, oldest_seq);
     shard->bytes += topic->window.bytes + topic->replay.bytes;
-    if (!topic->watches && topic->window.count == 0)
+    if (!topic->watches.first && topic->window.count == 0)
         topic_free(hub, topic);
     pthread_mutex_unlock(&shard->lock);
 }

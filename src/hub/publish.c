@@ -1,6 +1,5 @@
-/* From a commit to frames: events go to their entity's topic and to the log, journal rows to
- * theirs.
- */
+/* Publishes a commit: events go to the topic of their entity and to the log, journal rows to their
+ * topics. */
 #include "hub/publish.h"
 
 #include <assert.h>
@@ -9,14 +8,14 @@
 #include "hub/frame_row.h"
 #include "hub/hub.h"
 
-/* A commit as the hub sees it; states[i] is the entity of events[i]. */
+/* states[i] is the entity of events[i]. */
 struct commit {
     const struct store_batch *batch;
     const struct store_entity *states;
-    uint64_t now_ns; /* when it was durable */
+    uint64_t now_ns; /* when the commit was durable */
 };
 
-/* Runs of events of one entity are added under one lock. */
+/* Consecutive events of one entity are added under one lock. */
 static size_t publish_entity(struct hub *hub, const struct commit *commit, size_t begin) {
     const struct store_batch *batch = commit->batch;
     const struct store_event *first = &batch->events[begin];
@@ -27,7 +26,7 @@ static size_t publish_entity(struct hub *hub, const struct commit *commit, size_
     struct arena *arena = hub_names(hub);
     arena_reset(arena);
     enum status status = topic_name_of_entity(arena, first->entity_kind, first->entity_id, &name);
-    /* Its one block was taken at the start: nobody may miss an event for want of memory. */
+    /* hub_open reserved the memory, so that no event is lost for lack of it. */
     assert(status == STATUS_OK);
     (void)status;
     struct hub_topic *topic = hub_topic_lock(hub, name);
@@ -50,7 +49,7 @@ static struct frame *row_frame(const struct commit *commit, struct slice name,
     const struct store_batch *batch = commit->batch;
     struct frame *frame = NULL;
     uint64_t first_log_id = batch->event_count > 0 ? batch->events[0].log_id : UINT64_MAX;
-    /* A row of an event of long ago: the store knows it. */
+    /* The event is of an earlier commit: the frame is read from the store. */
     if (row->log_id < first_log_id || row->log_id - first_log_id >= batch->event_count)
         return NULL;
     size_t index = (size_t)(row->log_id - first_log_id);
@@ -61,8 +60,8 @@ static struct frame *row_frame(const struct commit *commit, struct slice name,
     return frame;
 }
 
-/* Rows of a topic come in order and end with its new head; so each topic somebody wants is one
- * walk over the rows, which needs no memory that could lack. */
+/* Rows of a topic are in order and end with its new head. Each topic takes one walk over the rows,
+ * which needs no memory. */
 static void publish_rows(struct hub *hub, const struct commit *commit,
                          const struct store_topic *advanced) {
     const struct store_batch *batch = commit->batch;

@@ -1,7 +1,8 @@
-/* What publishing does to the hub's topics, one at a time; for hub/publish.c only.
- * The writer's thread. Between lock and unlock a topic is the caller's.
+/* The steps of publishing on one topic of the hub. For hub/publish.c only.
+ * Writer's thread.
+ * The caller owns a topic between lock and unlock.
  * Cannot fail.
- * Whatever is added is durable already. */
+ * All frames that are added are durable. */
 #ifndef HUB_PUBLISH_H
 #define HUB_PUBLISH_H
 
@@ -11,16 +12,15 @@ struct hub;
 struct hub_topic;
 
 bool hub_is_empty(struct hub *hub);
-/* Room for one name at a time. */
+/* Memory for one name at a time. */
 struct arena *hub_names(struct hub *hub);
-/* NULL, and nothing locked, where nobody is interested. */
+/* NULL, with nothing locked, for a topic that is not in the hub. */
 struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name);
-/* Takes over the frame; NULL where there was no memory or not enough known to make one, which only
- * empties the window. */
+/* Takes over the frame. NULL, if the frame could not be made, empties the window. */
 void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame);
-/* Announces it. */
+/* Announces the topic to its listeners. */
 void hub_topic_unlock(struct hub *hub, struct hub_topic *topic);
-/* Those who have something to look at and do not know yet. */
+/* Wakes the listeners that have advanced topics and were not woken yet. */
 void hub_wake_listeners(struct hub *hub);
 
 #endif

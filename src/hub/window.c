@@ -13,10 +13,6 @@ void window_clear(struct window *window) {
     *window = (struct window){0};
 }
 
-void window_release(struct window *window) {
-    window_clear(window);
-}
-
 static void drop_first(struct window *window) {
     struct frame *frame = window->ring[window->begin];
     window->begin = (window->begin + 1) & (window->capacity - 1);

@@ -39,12 +39,12 @@ static void bench_close(struct bench *bench) {
     hub_close(bench->hub);
 }
 
-static enum hub_place take(struct hub_watch *watch, uint64_t next_seq, size_t count_max,
-                           size_t bytes_max, size_t *count) {
+static enum hub_take_result take(struct hub_watch *watch, uint64_t next_seq, size_t count_max,
+                                 size_t bytes_max, size_t *count) {
     struct frame *frames[64];
     struct hub_take taken = {
         .next_seq = next_seq, .count_max = count_max, .bytes_max = bytes_max, .frames = frames};
-    enum hub_place place = hub_take(watch, &taken);
+    enum hub_take_result place = hub_take(watch, &taken);
     for (size_t i = 0; i < taken.count; i++) {
         assert_int_equal(frames[i]->content.seq, next_seq + i);
         assert_int_equal(frame_number(frames[i]), next_seq + i);
