@@ -1,6 +1,6 @@
-/* A page: topics are walked and looked at in one short read, until they are enough for a batch.
- * Then the read is over, the batch is pruned, and the report gets them all. A topic with more rows
- * to go than the batch took is looked at again first. */
+/* A pass goes by pages. A page inspects topics in one short read until they fill a batch. Then the
+ * read ends, the batch is pruned, and the report gets the topics. A topic with more expired rows
+ * than the batch took comes first in the next page. */
 #include "retention/cycle.h"
 
 #include <assert.h>
@@ -12,50 +12,50 @@
 #define MS_PER_SECOND   1000u
 #define NOT_PRUNED      SIZE_MAX
 
-struct looked_at {
+struct inspected {
     struct retention_topic topic;
     uint64_t due_ms;
-    size_t prune; /* its place in the batch */
+    size_t prune; /* its index in the batch, or NOT_PRUNED */
 };
 
 struct cycle {
     const struct cycle_options *options;
     struct retention_report *report;
     uint64_t next_ref;
-    uint64_t last_ref; /* of all topics when the pass began */
-    bool is_full;      /* the page ended for want of room in the batch */
-    bool is_damaged;   /* some topic is: the others are looked at all the same */
+    uint64_t last_ref; /* of all topics at the start of the pass */
+    bool is_full;      /* the page ended because the batch was full */
+    bool is_damaged;   /* a topic is damaged; the others are still inspected */
     struct arena names;
-    struct looked_at page[PAGE_TOPICS_MAX];
+    struct inspected page[PAGE_TOPICS_MAX];
     size_t page_count;
     struct prune_batch batch;
 };
 
-/* ---- looking ---- */
+/* ---- inspecting ---- */
 
 static uint64_t retention_ms(const struct policy *policy) {
     return policy->retention_seconds * MS_PER_SECOND;
 }
 
-static void plan_prune(struct cycle *cycle, struct looked_at *looked, uint64_t first_seq,
+static void plan_prune(struct cycle *cycle, struct inspected *inspected, uint64_t first_seq,
                        bool has_rows) {
     struct prune_batch *batch = &cycle->batch;
-    uint64_t expired = first_seq - looked->topic.oldest_seq;
-    looked->prune = batch->count++;
-    batch->names[looked->prune] = looked->topic.topic;
-    batch->prunes[looked->prune] = (struct store_prune){
-        .topic_ref = looked->topic.ref, .below_seq = first_seq, .limit = expired};
+    uint64_t expired = first_seq - inspected->topic.oldest_seq;
+    inspected->prune = batch->count++;
+    batch->names[inspected->prune] = inspected->topic.topic;
+    batch->prunes[inspected->prune] = (struct store_prune){
+        .topic_ref = inspected->topic.ref, .below_seq = first_seq, .limit = expired};
     batch->work += has_rows ? 1 + expired : 1;
 }
 
-/* What is due next: its first frame, or one that would be born now. */
+/* When the first frame expires, or a frame that were published now. */
 static uint64_t due_ms(const struct cycle *cycle, const struct policy *policy,
                        const struct store_expiry *expiry) {
-    uint64_t born_ms = expiry->first_at_ms > 0 ? expiry->first_at_ms : cycle->options->now_ms;
-    return born_ms + retention_ms(policy) + 1;
+    uint64_t published_ms = expiry->first_at_ms > 0 ? expiry->first_at_ms : cycle->options->now_ms;
+    return published_ms + retention_ms(policy) + 1;
 }
 
-static enum status look(struct cycle *cycle, const struct store_topic *topic) {
+static enum status inspect(struct cycle *cycle, const struct store_topic *topic) {
     const struct cycle_options *options = cycle->options;
     struct prune_batch *batch = &cycle->batch;
     const struct policy *policy = policy_of(options->policies, topic->name);
@@ -66,8 +66,8 @@ static enum status look(struct cycle *cycle, const struct store_topic *topic) {
                                             batch->work_max - batch->work, &expiry);
     if (status != STATUS_OK)
         return status;
-    struct looked_at *looked = &cycle->page[cycle->page_count];
-    *looked = (struct looked_at){
+    struct inspected *inspected = &cycle->page[cycle->page_count];
+    *inspected = (struct inspected){
         .topic = {.ref = topic->ref,
                   .topic = arena_copy(&cycle->names, topic->name),
                   .policy = policy,
@@ -76,10 +76,10 @@ static enum status look(struct cycle *cycle, const struct store_topic *topic) {
         .due_ms = due_ms(cycle, policy, &expiry),
         .prune = NOT_PRUNED,
     };
-    if (!looked->topic.topic.data)
+    if (!inspected->topic.topic.data)
         return STATUS_OUT_OF_MEMORY;
     if (expiry.first_seq > topic->oldest_seq)
-        plan_prune(cycle, looked, expiry.first_seq, topic->entity_ref == 0);
+        plan_prune(cycle, inspected, expiry.first_seq, topic->entity_ref == 0);
     cycle->page_count++;
     return STATUS_OK;
 }
@@ -88,7 +88,7 @@ static enum status walk_topic(void *user, const struct store_topic *topic) {
     struct cycle *cycle = user;
     if (topic->ref > cycle->last_ref)
         return STATUS_LIMIT_REACHED;
-    enum status status = look(cycle, topic);
+    enum status status = inspect(cycle, topic);
     if (status == STATUS_INTERNAL_ERROR)
         cycle->is_damaged = true;
     else if (status != STATUS_OK)
@@ -111,7 +111,7 @@ static enum status read_page(struct cycle *cycle) {
     cycle->is_full = false;
     enum status status =
         store_walk_topics(options->session, first_ref - 1, count, cycle, walk_topic);
-    /* Refs need not be dense; a page without any is the end of them. */
+    /* Refs may have gaps. An empty page is the end. */
     if (cycle->next_ref == first_ref)
         cycle->next_ref = cycle->last_ref + 1;
     return status == STATUS_LIMIT_REACHED ? STATUS_OK : status;
@@ -119,35 +119,35 @@ static enum status read_page(struct cycle *cycle) {
 
 /* ---- pruning ---- */
 
-/* Whether a batch that was full has left some of its last topic. */
-static bool has_more(const struct cycle *cycle, const struct looked_at *looked) {
+/* Whether a full batch left expired rows of its last topic. */
+static bool has_more(const struct cycle *cycle, const struct inspected *inspected) {
     const struct prune_batch *batch = &cycle->batch;
-    return cycle->is_full && looked->prune == batch->count - 1 &&
-           batch->prunes[looked->prune].pruned > 0;
+    return cycle->is_full && inspected->prune == batch->count - 1 &&
+           batch->prunes[inspected->prune].pruned > 0;
 }
 
-static void note_topic(struct cycle *cycle, struct looked_at *looked) {
-    bool is_held = false;
-    if (looked->prune != NOT_PRUNED) {
-        const struct store_prune *prune = &cycle->batch.prunes[looked->prune];
-        looked->topic.deleted = prune->pruned;
-        looked->topic.oldest_seq = prune->oldest_seq;
-        looked->topic.head_seq = prune->head_seq;
-        looked->topic.has_more = has_more(cycle, looked);
-        is_held = prune->pruned < prune->limit;
+static void record_topic(struct cycle *cycle, struct inspected *inspected) {
+    bool is_pinned = false;
+    if (inspected->prune != NOT_PRUNED) {
+        const struct store_prune *prune = &cycle->batch.prunes[inspected->prune];
+        inspected->topic.deleted = prune->pruned;
+        inspected->topic.oldest_seq = prune->oldest_seq;
+        inspected->topic.head_seq = prune->head_seq;
+        inspected->topic.has_more = has_more(cycle, inspected);
+        is_pinned = prune->pruned < prune->limit;
     }
-    retention_report_add(cycle->report, &looked->topic);
-    if (looked->topic.has_more)
-        cycle->next_ref = looked->topic.ref;
-    /* What is pinned is tried again with every pass. */
+    retention_report_add(cycle->report, &inspected->topic);
+    if (inspected->topic.has_more)
+        cycle->next_ref = inspected->topic.ref;
+    /* A pinned topic is tried again in every pass. */
     if (cycle->options->due)
-        due_set(cycle->options->due, looked->topic.ref,
-                is_held || looked->topic.has_more ? 0 : looked->due_ms);
+        due_set(cycle->options->due, inspected->topic.ref,
+                is_pinned || inspected->topic.has_more ? 0 : inspected->due_ms);
 }
 
 static enum status run_page(struct cycle *cycle) {
     const struct cycle_options *options = cycle->options;
-    enum status status = options->may_go_on ? options->may_go_on(options->user) : STATUS_OK;
+    enum status status = options->may_continue ? options->may_continue(options->user) : STATUS_OK;
     if (status == STATUS_OK)
         status = read_page(cycle);
     if (status == STATUS_OK && cycle->batch.count > 0)
@@ -155,7 +155,7 @@ static enum status run_page(struct cycle *cycle) {
     if (status != STATUS_OK)
         return status;
     for (size_t i = 0; i < cycle->page_count; i++)
-        note_topic(cycle, &cycle->page[i]);
+        record_topic(cycle, &cycle->page[i]);
     return STATUS_OK;
 }
 

@@ -1,10 +1,11 @@
-/* One pass of the retention job over the topics: finds what has expired and has it pruned, a
- * bounded batch at a time.
- * Belongs to the thread of its session, which is never the writer's while a server runs; pruning
- * itself is asked of whoever may write. Memory: one batch.
- * The store's errors, and what pruning answers, end the pass; the next one finds what is left.
- * No read of the store is open while pruning is waited for. Only the journal shrinks: a topic of
- * an entity's events only has its floor raised. */
+/* One pass of the retention job: finds expired frames of all topics and prunes them in bounded
+ * batches.
+ * Belongs to the thread of its session, which is not the writer's while a server runs. A callback
+ * does the pruning.
+ * Memory: one batch.
+ * An error of the store or of pruning ends the pass. The next pass continues.
+ * No read of the store is open during pruning. Only the journal shrinks: for the topic of an entity
+ * only the floor rises. */
 #ifndef RETENTION_CYCLE_H
 #define RETENTION_CYCLE_H
 
@@ -14,9 +15,9 @@
 #include "store/store.h"
 
 struct prune_batch {
-    uint64_t work_max; /* of the next batch; whoever prunes may lower it */
+    uint64_t work_max; /* of the next batch; the prune callback may change it */
     uint64_t work;
-    /* Topics to be pruned, with their names. */
+    /* The topics to prune, and their names. */
     struct store_prune prunes[PRUNE_BATCH_TOPICS_MAX];
     struct slice names[PRUNE_BATCH_TOPICS_MAX];
     size_t count;
@@ -27,16 +28,16 @@ struct cycle_options {
     const struct policy_table *policies;
     uint64_t now_ms;
     uint64_t work_max; /* of the first batch */
-    /* Topics that are not due are passed over. NULL: none is. */
+    /* Topics that are not due are skipped. NULL: no topic is skipped. */
     struct due *due;
     void *user;
-    /* Fills in what was pruned. */
+    /* Prunes the batch and fills in the results. */
     enum status (*prune)(void *user, struct prune_batch *batch);
-    /* Asked between pages: STATUS_OK, or why the pass ends here. May be NULL. */
-    enum status (*may_go_on)(void *user);
+    /* Called between pages. A status other than STATUS_OK ends the pass. May be NULL. */
+    enum status (*may_continue)(void *user);
 };
 
-/* Adds to the report, which must be new. */
+/* The report must be new. */
 MUST_CHECK enum status retention_cycle(const struct cycle_options *options,
                                        struct retention_report *report);
 

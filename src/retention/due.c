@@ -6,13 +6,9 @@
 #define REFS_FIRST 1024
 #define REFS_MAX   ((uint64_t)1 << 26)
 
-void due_release(struct due *due) {
+void due_clear(struct due *due) {
     free(due->at_ms);
     *due = (struct due){NULL, 0};
-}
-
-void due_forget(struct due *due) {
-    due_release(due);
 }
 
 static bool make_room(struct due *due, uint64_t ref) {

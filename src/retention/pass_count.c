@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 
-/* The topics of a class either all have a snapshot or none has. */
+/* Either all topics of a class have snapshots or none. */
 static bool has_snapshot(const struct policy_table *policies, size_t topic_class) {
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
         if (policies->rows[i].topic_class == topic_class)

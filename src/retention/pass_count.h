@@ -1,8 +1,9 @@
-/* What a pass of the retention job adds to /metrics.
- * Any thread, one pass at a time. Allocates nothing.
+/* The metrics of a pass of the retention job.
+ * Any thread, one pass at a time.
+ * Allocates nothing.
  * Cannot fail.
- * Each pass that was not ended by a shutdown is counted once, failed or not; its topics and frames
- * with it, under the pass's own outcome. */
+ * Each pass that was not ended by a shutdown is counted once, with its topics and frames, under its
+ * outcome. */
 #ifndef RETENTION_PASS_COUNT_H
 #define RETENTION_PASS_COUNT_H
 
@@ -13,13 +14,13 @@ struct pass_count {
     const struct policy_table *policies;
     enum status status;
     uint64_t duration_ns;
-    uint64_t ended_at_ms; /* since 1970 */
-    /* The longest journal of each class, as it is known now. */
+    uint64_t ended_at_ms; /* wall clock */
+    /* The current maximum of each class. */
     uint64_t stale_risk_max[TOPIC_CLASS_COUNT];
 };
 
 void pass_count_add(const struct pass_count *pass);
-/* A bounded batch was pruned. */
+/* Counts a pruned batch. */
 void pass_count_batch(void);
 
 #endif

@@ -3,30 +3,27 @@
 #include <assert.h>
 
 void pins_init(struct pins *pins) {
-    *pins = (struct pins){.first = NULL};
+    list_init(&pins->list);
+    atomic_init(&pins->count, 0);
     pthread_mutex_init(&pins->lock, NULL);
 }
 
 void pins_release(struct pins *pins) {
-    assert(!pins->first);
+    assert(list_is_empty(&pins->list));
     pthread_mutex_destroy(&pins->lock);
 }
 
 void pins_add(struct pins *pins, struct retention_pin *pin, struct slice topic, uint64_t seq) {
     pthread_mutex_lock(&pins->lock);
-    *pin = (struct retention_pin){.topic = topic, .seq = seq, .next = pins->first};
-    if (pins->first)
-        pins->first->previous = pin;
-    pins->first = pin;
+    *pin = (struct retention_pin){.topic = topic, .seq = seq};
+    list_push_back(&pins->list, &pin->node);
     pins->count++;
     pthread_mutex_unlock(&pins->lock);
 }
 
 void pins_remove(struct pins *pins, struct retention_pin *pin) {
     pthread_mutex_lock(&pins->lock);
-    *(pin->previous ? &pin->previous->next : &pins->first) = pin->next;
-    if (pin->next)
-        pin->next->previous = pin->previous;
+    list_remove(&pin->node);
     pins->count--;
     pthread_mutex_unlock(&pins->lock);
 }
@@ -44,8 +41,11 @@ void pins_unlock(struct pins *pins) {
 }
 
 uint64_t pins_below_seq(const struct pins *pins, struct slice topic, uint64_t below_seq) {
-    for (const struct retention_pin *pin = pins->first; pin; pin = pin->next)
+    for (struct list_node *node = list_first(&pins->list); node;
+         node = list_next(&pins->list, node)) {
+        const struct retention_pin *pin = container_of(node, struct retention_pin, node);
         if (pin->seq < below_seq - 1 && slice_equal(pin->topic, topic))
             below_seq = pin->seq + 1;
+    }
     return below_seq;
 }

@@ -1,9 +1,11 @@
-/* Positions that somebody still reads from, such as a snapshot that promises its tail: pruning
- * stops short of them.
- * Any thread. Memory is the pinner's: a pin is a member of its own object. Cannot fail.
- * From the moment pins_add returns the floor of the topic does not rise above seq + 1. Whether it
- * was above before, the pinner finds by reading the topic afterwards. Adding waits for the one
- * batch that may be under way, which is some milliseconds: not for an io loop. */
+/* Pins: positions that a reader still needs, such as a snapshot that promises the frames after it.
+ * Pruning stops at them.
+ * Any thread.
+ * A pin is embedded in an object of its caller.
+ * Cannot fail.
+ * After pins_add the floor of the topic does not rise above seq + 1. The floor may have been above
+ * it before: read the topic afterwards. pins_add waits for the current batch, which takes
+ * milliseconds, so an io loop must not call it. */
 #ifndef RETENTION_PINS_H
 #define RETENTION_PINS_H
 
@@ -11,32 +13,32 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "base/slice.h"
 
 struct retention_pin {
-    struct slice topic; /* lives as long as the pin */
-    uint64_t seq;       /* frames after it stay */
-    struct retention_pin *previous;
-    struct retention_pin *next;
+    struct slice topic;    /* lives as long as the pin */
+    uint64_t seq;          /* later frames are kept */
+    struct list_node node; /* in pins.list */
 };
 
 struct pins {
     pthread_mutex_t lock;
-    struct retention_pin *first;
-    _Atomic uint64_t count; /* so that telling it waits for nobody */
+    struct list list;
+    _Atomic uint64_t count; /* readable without the lock */
 };
 
 void pins_init(struct pins *pins);
-/* Without pins. */
+/* Only without pins. */
 void pins_release(struct pins *pins);
 void pins_add(struct pins *pins, struct retention_pin *pin, struct slice topic, uint64_t seq);
 void pins_remove(struct pins *pins, struct retention_pin *pin);
 uint64_t pins_count(const struct pins *pins);
 
-/* Around a batch: nothing is pinned or let go between them. */
+/* For the duration of a batch: pins do not change while locked. */
 void pins_lock(struct pins *pins);
 void pins_unlock(struct pins *pins);
-/* How far a topic may be pruned, of below_seq at most. With the lock. */
+/* The seq below which a topic may be pruned, at most below_seq. With the lock. */
 uint64_t pins_below_seq(const struct pins *pins, struct slice topic, uint64_t below_seq);
 
 #endif

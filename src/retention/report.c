@@ -51,10 +51,10 @@ static void list_add(struct retention_report *report, struct retention_list *lis
 }
 
 static void total_add(struct retention_report *report, const struct retention_topic *topic,
-                      bool comes_again) {
+                      bool is_repeated) {
     struct retention_class_totals *class = &report->classes[topic->policy->topic_class];
     uint64_t stale_risk = retention_stale_risk(topic->oldest_seq, topic->head_seq);
-    class->topics += !comes_again;
+    class->topics += !is_repeated;
     class->topics_pruned += topic->deleted > 0 && report->last_deleted == 0;
     class->deleted += topic->deleted;
     if (!topic->has_more && stale_risk > class->stale_risk_max)
@@ -63,17 +63,17 @@ static void total_add(struct retention_report *report, const struct retention_to
 
 void retention_report_add(struct retention_report *report, const struct retention_topic *topic) {
     assert(topic->ref >= report->last_ref);
-    bool comes_again = topic->ref == report->last_ref;
-    if (!comes_again)
+    bool is_repeated = topic->ref == report->last_ref;
+    if (!is_repeated)
         report->last_deleted = 0;
-    total_add(report, topic, comes_again);
+    total_add(report, topic, is_repeated);
     if (is_listed(&report->pruned, topic->ref)) {
         struct retention_topic *listed = &report->pruned.topics[report->pruned.count - 1];
         listed->deleted += topic->deleted;
         listed->oldest_seq = topic->oldest_seq;
         listed->head_seq = topic->head_seq;
-    } else if (!comes_again) {
-        list_add(report, topic->deleted > 0 ? &report->pruned : &report->whole, topic);
+    } else if (!is_repeated) {
+        list_add(report, topic->deleted > 0 ? &report->pruned : &report->unpruned, topic);
     }
     report->last_ref = topic->ref;
     report->last_deleted += topic->deleted;
@@ -115,7 +115,7 @@ static enum status write_topic(const struct retention_topic *topic, bool is_firs
 
 enum status retention_report_write(const struct retention_report *report, struct buffer *out) {
     struct retention_class_totals total = retention_report_total(report);
-    const struct retention_list *lists[] = {&report->pruned, &report->whole};
+    const struct retention_list *lists[] = {&report->pruned, &report->unpruned};
     size_t written = 0;
     uint64_t omitted = report->omitted;
     enum status status = buffer_append_slice(out, SLICE("{\"topic_stats\":["));

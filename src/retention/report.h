@@ -1,9 +1,9 @@
-/* What a run of the retention job did, in all and topic by topic.
- * Filled by one thread, then only read, by any; the last one to let go frees it.
- * Memory: RETENTION_REPORT_TOPICS_MAX topics; those of which frames went come before the others,
- * and what did not fit is counted (omitted).
- * Cannot fail: where memory lacks, topics are omitted.
- * The totals count everything, listed or not. */
+/* The report of a retention pass: totals, and a list of topics.
+ * One thread fills it; then any thread reads it.
+ * Reference-counted. It lists RETENTION_REPORT_TOPICS_MAX topics, pruned ones first, and counts the
+ * others as omitted.
+ * Cannot fail: without memory, topics are omitted.
+ * The totals include all topics, listed or not. */
 #ifndef RETENTION_REPORT_H
 #define RETENTION_REPORT_H
 
@@ -21,11 +21,11 @@ struct retention_topic {
     uint64_t deleted;
     uint64_t oldest_seq;
     uint64_t head_seq;
-    bool has_more; /* it comes again: the batch did not take all that has expired */
+    bool has_more; /* the batch left expired frames: the topic is added again */
 };
 
 struct retention_class_totals {
-    uint64_t topics; /* looked at */
+    uint64_t topics; /* inspected */
     uint64_t topics_pruned;
     uint64_t deleted;
     uint64_t stale_risk_max;
@@ -38,7 +38,7 @@ struct retention_list {
 
 struct retention_report {
     atomic_uint references;
-    uint64_t now_ms; /* the time frames were judged by */
+    uint64_t now_ms; /* frames are compared with this time */
     uint64_t duration_ms;
     struct retention_class_totals classes[TOPIC_CLASS_COUNT];
     uint64_t last_ref;
@@ -47,19 +47,19 @@ struct retention_report {
     uint64_t omitted;
     struct arena names;
     struct retention_list pruned;
-    struct retention_list whole;
+    struct retention_list unpruned;
 };
 
-/* NULL: no memory. Without listing there are only totals. */
+/* NULL: no memory. Without is_listing there are only totals. */
 struct retention_report *retention_report_new(bool is_listing);
 struct retention_report *retention_report_ref(struct retention_report *report);
 void retention_report_unref(struct retention_report *report);
-/* One topic that was looked at, and how much of it went this time. Topics come by ref. */
+/* Adds one inspected topic. Topics come in the order of their refs. */
 void retention_report_add(struct retention_report *report, const struct retention_topic *topic);
 struct retention_class_totals retention_report_total(const struct retention_report *report);
-/* Frames a reader at the oldest one is behind. */
+/* The lag of a subscriber at the oldest frame. */
 uint64_t retention_stale_risk(uint64_t oldest_seq, uint64_t head_seq);
-/* {"topic_stats":[…],…} and a line's end. */
+/* {"topic_stats":[…],…} and a newline. */
 MUST_CHECK enum status retention_report_write(const struct retention_report *report,
                                               struct buffer *out);
 

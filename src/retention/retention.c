@@ -1,6 +1,6 @@
-/* The keeper sleeps until the timer or a request, judges the time, and makes a pass. Batches go to
- * the writer one by one: the next is posted only when the one before has ended, so that it stands
- * behind all appends that came meanwhile, and after the pause that pace.h asks for. */
+/* The keeper waits for the timer or a request, reads the clock and runs a pass. It posts batches to
+ * the writer one by one: each after the end of the previous one and the pause of pace.h, so that it
+ * queues behind all appends that arrived meanwhile. */
 #include "retention/retention.h"
 
 #include <assert.h>
@@ -21,9 +21,9 @@
 #define PROGRESS_NS       NS_PER_SECOND
 #define WRITER_FULL_NS    ((uint64_t)50000000)
 #define WRITER_FULL_TRIES 200
-/* Everything is looked at now and then, whatever the due times say. */
+/* Every topic is inspected once in this time, even if it is not due. */
 #define FULL_PASS_NS (3600 * NS_PER_SECOND)
-/* More than a clock's usual error. */
+/* More than the usual error of a clock. */
 #define LOG_AHEAD_MS 60000
 
 struct class_counters {
@@ -43,7 +43,7 @@ struct counters {
     struct class_counters classes[TOPIC_CLASS_COUNT];
 };
 
-/* One batch on its way through the writer. */
+/* One batch in the queue of the writer. */
 struct prune_job {
     struct writer_job job;
     struct retention *retention;
@@ -60,16 +60,16 @@ struct retention {
     struct counters counters;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* by the monotonic clock */
+    pthread_cond_t changed; /* monotonic clock */
     bool is_ending;
-    struct retention_request *requests; /* that wait for the next pass */
+    struct list requests; /* that wait for the next pass */
     struct prune_job job;
-    /* The keeper's own. */
+    /* Used by the keeper only. */
     struct clock clock;
     struct step_guard guard;
     struct due due;
     struct pace pace;
-    struct retention_request *served; /* by this pass */
+    struct list served; /* requests of this pass */
     uint64_t progress_at_ns;
     uint64_t full_pass_at_ns;
     uint64_t commits_seen;
@@ -120,7 +120,7 @@ static enum status prune_unpinned(struct retention *retention, struct prune_batc
 }
 
 static void run_job(struct writer_job *base, struct store_session *session) {
-    struct prune_job *job = (struct prune_job *)((char *)base - offsetof(struct prune_job, job));
+    struct prune_job *job = container_of(base, struct prune_job, job);
     struct retention *retention = job->retention;
     const struct retention_options *options = &retention->options;
     struct prune_batch *batch = job->batch;
@@ -142,9 +142,9 @@ static void run_job(struct writer_job *base, struct store_session *session) {
     pthread_mutex_unlock(&retention->lock);
 }
 
-/* ---- a pass, on the keeper's ---- */
+/* ---- a pass, on the keeper thread ---- */
 
-/* A writer with too much to do is left alone for a while. */
+/* Retries later while the queue of the writer is full. */
 static enum status post_job(struct retention *retention) {
     enum status status = writer_post_job(retention->options.writer, &retention->job.job);
     for (int i = 0; status == STATUS_LIMIT_REACHED && i < WRITER_FULL_TRIES; i++) {
@@ -175,7 +175,8 @@ static enum status prune(void *user, struct prune_batch *batch) {
     atomic_fetch_add(&retention->counters.batches, 1);
     pass_count_batch();
     uint64_t commits = writer_stats(retention->options.writer).commits;
-    uint64_t pause_ns = pace_note(&retention->pace, &job->pace, commits != retention->commits_seen);
+    uint64_t pause_ns =
+        pace_update(&retention->pace, &job->pace, commits != retention->commits_seen);
     retention->commits_seen = commits;
     batch->work_max = retention->pace.work_next;
     if (pause_ns > 0)
@@ -183,7 +184,7 @@ static enum status prune(void *user, struct prune_batch *batch) {
     return STATUS_OK;
 }
 
-static enum status may_go_on(void *user) {
+static enum status may_continue(void *user) {
     struct retention *retention = user;
     pthread_mutex_lock(&retention->lock);
     bool is_ending = retention->is_ending;
@@ -194,19 +195,22 @@ static enum status may_go_on(void *user) {
     if (now_ns < retention->progress_at_ns)
         return STATUS_OK;
     retention->progress_at_ns = now_ns + PROGRESS_NS;
-    for (struct retention_request *request = retention->served; request; request = request->next)
+    for (struct list_node *node = list_first(&retention->served); node;
+         node = list_next(&retention->served, node)) {
+        struct retention_request *request = container_of(node, struct retention_request, node);
         if (request->progress)
             request->progress(request);
+    }
     return STATUS_OK;
 }
 
-/* The time to judge by. Due times that were set by another clock are forgotten. */
-static uint64_t judge_time(struct retention *retention) {
+/* The time to compare frames with. After a step of the clock the due times are invalid. */
+static uint64_t read_time(struct retention *retention) {
     clock_tick(&retention->clock);
     struct step step = step_guard_read(&retention->guard, retention->clock.reading);
     if (step.event == STEP_NONE)
         return step.now_ms;
-    due_forget(&retention->due);
+    due_clear(&retention->due);
     atomic_fetch_add(&retention->counters.clock_steps, 1);
     log_event(LOG_WARN, "retention.clock_stepped", log_str("step", step_event_name(step.event)),
               log_int("step_ms", (int64_t)step.step_ms),
@@ -215,8 +219,8 @@ static uint64_t judge_time(struct retention *retention) {
     return step.now_ms;
 }
 
-/* A log written by a clock that was ahead keeps its frames until the clock is there again. */
-static void note_log_ahead(struct retention *retention, uint64_t now_ms) {
+/* Frames with times in the future are kept until the clock has caught up. */
+static void check_log_ahead(struct retention *retention, uint64_t now_ms) {
     struct store_state state;
     if (store_read_state(retention->session, &state) != STATUS_OK || state.log_id == 0)
         return;
@@ -225,12 +229,12 @@ static void note_log_ahead(struct retention *retention, uint64_t now_ms) {
     if (is_ahead && !retention->is_log_ahead)
         log_event(LOG_WARN, "retention.log_ahead_of_clock",
                   log_int("ahead_ms", (int64_t)(log_ms - now_ms)),
-                  log_str("effect", "events of that time stay so much longer"));
+                  log_str("effect", "events of that time are kept that much longer"));
     retention->is_log_ahead = is_ahead;
 }
 
-static void note_outcome(struct retention *retention, enum status status,
-                         const struct retention_report *report) {
+static void log_outcome(struct retention *retention, enum status status,
+                        const struct retention_report *report) {
     if (status == STATUS_SHUTTING_DOWN)
         return;
     struct retention_class_totals total = retention_report_total(report);
@@ -241,7 +245,7 @@ static void note_outcome(struct retention *retention, enum status status,
     if (status != STATUS_OK && !retention->is_failing)
         log_event(LOG_ERROR, "retention.failed", log_str("status", status_code(status)),
                   log_str("error", retention->error),
-                  log_str("effect", "frames stay until a later pass"));
+                  log_str("effect", "frames are kept until a later pass"));
     else if (status == STATUS_OK && retention->is_failing)
         log_event(LOG_INFO, "retention.recovered", log_int("deleted", (int64_t)total.deleted));
     retention->is_failing = status != STATUS_OK;
@@ -264,7 +268,7 @@ static void count_classes(struct retention *retention, const struct retention_re
     }
 }
 
-/* A shutdown is no outcome of the job. */
+/* A pass that a shutdown ended is not counted. */
 static void count_pass(const struct retention *retention, enum status status,
                        const struct retention_report *report, uint64_t duration_ns) {
     struct pass_count pass = {.report = report,
@@ -280,11 +284,11 @@ static void count_pass(const struct retention *retention, enum status status,
 
 static enum status make_pass(struct retention *retention, struct retention_report *report) {
     uint64_t begun_ns = mono_ns();
-    uint64_t now_ms = judge_time(retention);
+    uint64_t now_ms = read_time(retention);
     bool is_full = report->is_listing || begun_ns >= retention->full_pass_at_ns;
     if (is_full)
-        due_forget(&retention->due);
-    note_log_ahead(retention, now_ms);
+        due_clear(&retention->due);
+    check_log_ahead(retention, now_ms);
     retention->progress_at_ns = begun_ns + PROGRESS_NS;
     retention->error[0] = '\0';
     const struct cycle_options options = {
@@ -295,7 +299,7 @@ static enum status make_pass(struct retention *retention, struct retention_repor
         .due = &retention->due,
         .user = retention,
         .prune = prune,
-        .may_go_on = may_go_on,
+        .may_continue = may_continue,
     };
     enum status status = retention_cycle(&options, report);
     if (status != STATUS_OK && retention->error[0] == '\0')
@@ -307,37 +311,34 @@ static enum status make_pass(struct retention *retention, struct retention_repor
         retention->full_pass_at_ns = begun_ns + FULL_PASS_NS;
     count_classes(retention, report, is_full && status == STATUS_OK);
     count_pass(retention, status, report, duration_ns);
-    note_outcome(retention, status, report);
+    log_outcome(retention, status, report);
     return status;
 }
 
-static void answer(struct retention_request *requests, enum status status,
-                   struct retention_report *report) {
-    while (requests) {
-        /* The request may be gone once it is done. */
-        struct retention_request *next = requests->next;
-        requests->status = status;
-        requests->report = status == STATUS_OK ? retention_report_ref(report) : NULL;
-        requests->done(requests);
-        requests = next;
+static void answer_served(struct retention *retention, enum status status,
+                          struct retention_report *report) {
+    /* done may free the request. */
+    for (struct list_node *node; (node = list_pop_front(&retention->served));) {
+        struct retention_request *request = container_of(node, struct retention_request, node);
+        request->status = status;
+        request->report = status == STATUS_OK ? retention_report_ref(report) : NULL;
+        request->done(request);
     }
 }
 
-static void run_pass(struct retention *retention, struct retention_request *requests) {
-    struct retention_report *report = retention_report_new(requests != NULL);
+static void run_pass(struct retention *retention) {
+    struct retention_report *report = retention_report_new(!list_is_empty(&retention->served));
     enum status status = STATUS_OUT_OF_MEMORY;
-    retention->served = requests;
     if (report)
         status = make_pass(retention, report);
-    retention->served = NULL;
-    answer(requests, status, report);
+    answer_served(retention, status, report);
     retention_report_unref(report);
 }
 
-static struct retention_request *take_requests(struct retention *retention) {
-    struct retention_request *requests = retention->requests;
-    retention->requests = NULL;
-    return requests;
+/* With the lock. */
+static void take_requests(struct retention *retention) {
+    for (struct list_node *node; (node = list_pop_front(&retention->requests));)
+        list_push_back(&retention->served, node);
 }
 
 static void *keeper_main(void *argument) {
@@ -346,27 +347,27 @@ static void *keeper_main(void *argument) {
     uint64_t pass_at_ns = mono_ns() + interval_ns;
     pthread_mutex_lock(&retention->lock);
     while (!retention->is_ending) {
-        if (!retention->requests && mono_ns() < pass_at_ns) {
+        if (list_is_empty(&retention->requests) && mono_ns() < pass_at_ns) {
             wait_until(retention, pass_at_ns);
             continue;
         }
-        struct retention_request *requests = take_requests(retention);
+        take_requests(retention);
         pass_at_ns = mono_ns() + interval_ns;
         pthread_mutex_unlock(&retention->lock);
-        run_pass(retention, requests);
+        run_pass(retention);
         pthread_mutex_lock(&retention->lock);
     }
-    struct retention_request *requests = take_requests(retention);
+    take_requests(retention);
     pthread_mutex_unlock(&retention->lock);
-    answer(requests, STATUS_SHUTTING_DOWN, NULL);
+    answer_served(retention, STATUS_SHUTTING_DOWN, NULL);
     return NULL;
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static void retention_free(struct retention *retention) {
     store_session_close(retention->session);
-    due_release(&retention->due);
+    due_clear(&retention->due);
     pins_release(&retention->pins);
     pthread_cond_destroy(&retention->changed);
     pthread_mutex_destroy(&retention->lock);
@@ -379,6 +380,8 @@ enum status retention_start(struct retention **retention, const struct retention
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
+    list_init(&made->requests);
+    list_init(&made->served);
     enum status status = store_session_open(options->store, STORE_READ, &made->session);
     if (status != STATUS_OK) {
         free(made);
@@ -393,7 +396,7 @@ enum status retention_start(struct retention **retention, const struct retention
     pthread_mutex_init(&made->lock, NULL);
     pins_init(&made->pins);
     pace_init(&made->pace, BATCH_WORK_MIN, PRUNE_BATCH_WORK_MAX);
-    /* What the clock says at the start is what later steps are measured by. */
+    /* Later steps of the clock are measured from this reading. */
     (void)step_guard_read(&made->guard, made->clock.reading);
     if (pthread_create(&made->thread, NULL, keeper_main, made) != 0) {
         retention_free(made);
@@ -410,8 +413,8 @@ enum status retention_run_post(struct retention *retention, struct retention_req
     if (retention->is_ending) {
         status = STATUS_SHUTTING_DOWN;
     } else {
-        request->next = retention->requests;
-        retention->requests = request;
+        request->node = (struct list_node){0};
+        list_push_back(&retention->requests, &request->node);
         pthread_cond_broadcast(&retention->changed);
     }
     pthread_mutex_unlock(&retention->lock);

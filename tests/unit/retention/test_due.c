@@ -14,7 +14,7 @@ static void what_was_never_set_is_due(void **state) {
     assert_true(due_is(&due, 69999, 0));
     assert_false(due_is(&due, 70000, 8));
     assert_true(due_is(&due, 70000, 9));
-    due_release(&due);
+    due_clear(&due);
 }
 
 static void those_that_are_not_due_are_passed_over(void **state) {
@@ -27,9 +27,9 @@ static void those_that_are_not_due_are_passed_over(void **state) {
     assert_int_equal(due_run(&due, 100, 256, 10), 1);
     assert_int_equal(due_next(&due, 101, 5000, 10), 200);
     assert_int_equal(due_run(&due, 1, 256, 20), 256);
-    due_forget(&due);
+    due_clear(&due);
     assert_int_equal(due_next(&due, 1, 5000, 0), 1);
-    due_release(&due);
+    due_clear(&due);
 }
 
 static void a_ref_beyond_all_measure_is_always_due(void **state) {
@@ -38,7 +38,7 @@ static void a_ref_beyond_all_measure_is_always_due(void **state) {
     due_set(&due, UINT64_MAX, 100);
     assert_true(due_is(&due, UINT64_MAX, 1));
     assert_int_equal(due.capacity, 0);
-    due_release(&due);
+    due_clear(&due);
 }
 
 int main(void) {

@@ -4,7 +4,7 @@
 #include "test.h"
 
 static uint64_t note(struct pace *pace, uint64_t work, uint64_t ns, bool is_busy) {
-    return pace_note(pace, &(struct pace_batch){work, ns, ns}, is_busy);
+    return pace_update(pace, &(struct pace_batch){work, ns, ns}, is_busy);
 }
 
 static void batches_come_to_what_fits_into_their_time(void **state) {
@@ -47,7 +47,7 @@ static void a_slow_sync_lengthens_the_pause_and_not_the_batches(void **state) {
     pace_init(&pace, 250, 5000);
     uint64_t before = pace.work_next;
     const struct pace_batch batch = {before, PACE_BATCH_NS, 10 * PACE_BATCH_NS};
-    assert_int_equal(pace_note(&pace, &batch, true), (PACE_SHARE - 1) * 10 * PACE_BATCH_NS);
+    assert_int_equal(pace_update(&pace, &batch, true), (PACE_SHARE - 1) * 10 * PACE_BATCH_NS);
     assert_int_equal(pace.work_next, before);
 }
 

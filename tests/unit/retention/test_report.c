@@ -35,7 +35,7 @@ static void a_topic_that_comes_in_parts_is_one(void **state) {
     assert_int_equal(report->pruned.count, 1);
     assert_int_equal(report->pruned.topics[0].deleted, 40);
     assert_int_equal(report->pruned.topics[0].oldest_seq, 41);
-    assert_int_equal(report->whole.count, 2);
+    assert_int_equal(report->unpruned.count, 2);
     assert_int_equal(report->omitted, 0);
     retention_report_unref(report);
 }

@@ -115,7 +115,7 @@ static void every_topic_keeps_its_frames_for_the_time_of_its_row(void **state) {
 
 static const struct retention_topic *listed(const struct retention_report *report,
                                             const char *topic) {
-    const struct retention_list *lists[] = {&report->pruned, &report->whole};
+    const struct retention_list *lists[] = {&report->pruned, &report->unpruned};
     for (size_t i = 0; i < 2; i++)
         for (size_t j = 0; j < lists[i]->count; j++)
             if (slice_equal(lists[i]->topics[j].topic, slice_of(topic)))
