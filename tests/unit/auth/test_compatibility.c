@@ -11,7 +11,7 @@ static const struct compatibility_window window = {
     .schema_version_max = 3,
 };
 
-static void clients_follow_the_table(void **state) {
+static void clients_are_accepted_by_the_table(void **state) {
     (void)state;
     static const struct {
         const char *build;
@@ -53,7 +53,7 @@ static void clients_follow_the_table(void **state) {
     }
 }
 
-static void a_refusal_says_which_clients_are_welcome(void **state) {
+static void a_refusal_names_the_accepted_versions(void **state) {
     (void)state;
     struct buffer out;
     buffer_init(&out, 1024);
@@ -75,8 +75,8 @@ static void a_refusal_says_which_clients_are_welcome(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clients_follow_the_table),
-        cmocka_unit_test(a_refusal_says_which_clients_are_welcome),
+        cmocka_unit_test(clients_are_accepted_by_the_table),
+        cmocka_unit_test(a_refusal_names_the_accepted_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

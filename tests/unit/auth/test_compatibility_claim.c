@@ -10,7 +10,7 @@ static struct json_value parse(const char *text) {
     return value;
 }
 
-static void a_query_names_the_three(void **state) {
+static void a_query_has_the_three_members(void **state) {
     (void)state;
     struct compatibility_claim claim = {.schema_version.size = 0};
     compatibility_claim_query(
@@ -23,7 +23,7 @@ static void a_query_names_the_three(void **state) {
     assert_int_equal(client.schema_version, 3);
 }
 
-static void a_payload_wins_over_the_query_where_it_says_something(void **state) {
+static void members_of_the_payload_replace_those_of_the_query(void **state) {
     (void)state;
     struct compatibility_claim claim = {.schema_version.size = 0};
     compatibility_claim_query(&claim,
@@ -41,7 +41,7 @@ static void a_payload_wins_over_the_query_where_it_says_something(void **state) 
     assert_int_equal(compatibility_claim_client(&claim).schema_version, 7);
 }
 
-static void what_is_malformed_is_as_good_as_nothing(void **state) {
+static void a_malformed_member_is_empty(void **state) {
     (void)state;
     static const char *const payloads[] = {
         "{\"client_build_id\":[],\"schema_version\":-1}",
@@ -77,9 +77,9 @@ static void what_is_malformed_is_as_good_as_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_query_names_the_three),
-        cmocka_unit_test(a_payload_wins_over_the_query_where_it_says_something),
-        cmocka_unit_test(what_is_malformed_is_as_good_as_nothing),
+        cmocka_unit_test(a_query_has_the_three_members),
+        cmocka_unit_test(members_of_the_payload_replace_those_of_the_query),
+        cmocka_unit_test(a_malformed_member_is_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

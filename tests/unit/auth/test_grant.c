@@ -10,11 +10,11 @@ static const struct owner owner_nobody = {.user_id = {NULL, 0}};
 
 #define ALL_SCOPES ((1u << SCOPE_COUNT) - 1)
 
-/* ---- the matrix: kind of topic x who asks x scopes x grants ---- */
+/* ---- the matrix: topic kind x principal x scopes x grants ---- */
 
 static const struct topic_case {
     const char *topic;
-    unsigned scopes;   /* any of them opens it */
+    unsigned scopes;   /* one of them is enough */
     const char *other; /* a pattern that matches it */
     enum { ENTITY, FLEET, SHARED, APPLICATION, RESERVED } kind;
 } topics[] = {
@@ -40,7 +40,7 @@ static const struct topic_case {
 
 enum grants { GRANTS_NONE, GRANTS_EXACT, GRANTS_PATTERN, GRANTS_OTHER, GRANTS_COUNT };
 
-/* What should come out, from the row alone. */
+/* The expected answer for a row. */
 static struct grant expected(const struct topic_case *row, const struct principal *who,
                              enum grants grants, const struct owner *owner) {
     const struct grant forbidden = {STATUS_FORBIDDEN_TOPIC, GRANT_VIEW_NONE};
@@ -100,7 +100,7 @@ static void every_kind_of_topic_principal_scope_and_grant_has_its_answer(void **
                                   (enum grants)grants);
 }
 
-static void an_unknown_run_answers_like_somebody_elses(void **state) {
+static void an_unknown_run_is_refused_like_one_of_another_owner(void **state) {
     (void)state;
     const struct principal who = {.identity = owner_u, .scopes = ALL_SCOPES};
     struct grant unknown = grant_check(&who, SLICE("run:none:events"), NULL);
@@ -109,7 +109,7 @@ static void an_unknown_run_answers_like_somebody_elses(void **state) {
     assert_int_equal(unknown.status, STATUS_OWNER_MISMATCH);
 }
 
-static void fleets_belong_to_whom_they_name(void **state) {
+static void fleets_belong_to_the_owner_in_their_name(void **state) {
     (void)state;
     const struct principal user = {.identity.user_id = SLICE("a:b"), .scopes = ALL_SCOPES};
     const struct principal guest = {.identity.guest_scope = SLICE("a:b"), .scopes = ALL_SCOPES};
@@ -220,8 +220,8 @@ static void the_entity_behind_a_topic_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_topic_principal_scope_and_grant_has_its_answer),
-        cmocka_unit_test(an_unknown_run_answers_like_somebody_elses),
-        cmocka_unit_test(fleets_belong_to_whom_they_name),
+        cmocka_unit_test(an_unknown_run_is_refused_like_one_of_another_owner),
+        cmocka_unit_test(fleets_belong_to_the_owner_in_their_name),
         cmocka_unit_test(streams_grant_as_topics_do),
         cmocka_unit_test(patterns_are_whole_parts),
         cmocka_unit_test(names_that_cannot_be_topics_are_forbidden),

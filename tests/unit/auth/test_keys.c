@@ -39,7 +39,7 @@ static void write_file(const char *text) {
     assert_int_equal(rename(fresh, path), 0);
 }
 
-/* A fresh JWK as text, which the caller frees. */
+/* A new JWK as text. The caller frees it. */
 static char *jwk_text(const char *algorithm, const char *kid, bool is_public) {
     json_t *jwk = json_pack("{s:s, s:s*}", "alg", algorithm, "kid", kid);
     assert_true(jose_jwk_gen(NULL, jwk));
@@ -59,7 +59,7 @@ static struct jws signed_by(const struct key *key, struct buffer *out) {
     return jws;
 }
 
-static void every_kind_of_key_checks_its_own_signature_and_no_other(void **state) {
+static void each_key_type_verifies_only_its_own_signature(void **state) {
     (void)state;
     static const char *const algorithms[] = {"HS256", "RS256", "ES256", "HS256"};
     struct key_set *set = key_set_new();
@@ -88,7 +88,7 @@ static void every_kind_of_key_checks_its_own_signature_and_no_other(void **state
     key_set_unref(set);
 }
 
-static void the_public_half_checks_and_does_not_sign(void **state) {
+static void a_public_key_verifies_and_does_not_sign(void **state) {
     (void)state;
     struct key_message message;
     json_t *jwk = json_pack("{s:s, s:s}", "alg", "ES256", "kid", "pair");
@@ -112,7 +112,7 @@ static void the_public_half_checks_and_does_not_sign(void **state) {
     key_set_unref(half);
 }
 
-static void keys_are_found_by_id_and_without_one_only_when_alone(void **state) {
+static void keys_are_found_by_id_or_as_the_only_key(void **state) {
     (void)state;
     struct key_message message;
     struct key_set *set = key_set_new();
@@ -132,7 +132,7 @@ static void keys_are_found_by_id_and_without_one_only_when_alone(void **state) {
     key_set_unref(set);
 }
 
-static void a_key_without_id_is_known_by_its_thumbprint(void **state) {
+static void a_key_without_an_id_uses_its_thumbprint(void **state) {
     (void)state;
     struct key_message message;
     struct key_set *set = key_set_new();
@@ -142,7 +142,7 @@ static void a_key_without_id_is_known_by_its_thumbprint(void **state) {
     key_set_unref(set);
 }
 
-static void texts_that_are_no_key_set_are_refused_in_words(void **state) {
+static void a_text_that_is_no_key_set_is_refused_with_a_reason(void **state) {
     (void)state;
     static const char off_curve[] = "{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"a\","
                                     "\"x\":\"aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4\","
@@ -183,7 +183,7 @@ static void texts_that_are_no_key_set_are_refused_in_words(void **state) {
     }
 }
 
-static void keys_that_nobody_can_use_are_skipped(void **state) {
+static void unsupported_keys_are_skipped(void **state) {
     (void)state;
     struct key_set *set = key_set_new();
     struct key_message message;
@@ -197,7 +197,7 @@ static void keys_that_nobody_can_use_are_skipped(void **state) {
     key_set_unref(set);
 }
 
-static void more_keys_than_the_most_are_refused(void **state) {
+static void too_many_keys_are_refused(void **state) {
     (void)state;
     struct key_set *set = key_set_new();
     struct key_message message;
@@ -211,9 +211,9 @@ static void more_keys_than_the_most_are_refused(void **state) {
     key_set_unref(set);
 }
 
-/* ---- where they come from ---- */
+/* ---- sources of keys ---- */
 
-static void a_key_is_made_once_and_only_its_owner_reads_it(void **state) {
+static void a_key_is_generated_once_and_readable_only_for_its_owner(void **state) {
     (void)state;
     struct keys *keys;
     struct key_message message;
@@ -239,7 +239,7 @@ static void a_key_is_made_once_and_only_its_owner_reads_it(void **state) {
     buffer_release(&out);
 }
 
-static void a_given_secret_signs_and_the_file_checks_beside_it(void **state) {
+static void a_secret_signs_and_the_keys_of_the_file_verify(void **state) {
     (void)state;
     struct keys *keys;
     struct key_message message;
@@ -255,7 +255,7 @@ static void a_given_secret_signs_and_the_file_checks_beside_it(void **state) {
     keys_close(keys);
 }
 
-static void a_file_that_is_not_there_or_wrong_is_named(void **state) {
+static void a_missing_or_bad_file_is_named(void **state) {
     (void)state;
     struct keys *keys;
     struct key_message message;
@@ -300,19 +300,18 @@ static void a_changed_file_replaces_the_set_and_a_bad_one_does_not(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_key_checks_its_own_signature_and_no_other),
-        cmocka_unit_test(the_public_half_checks_and_does_not_sign),
-        cmocka_unit_test(keys_are_found_by_id_and_without_one_only_when_alone),
-        cmocka_unit_test(a_key_without_id_is_known_by_its_thumbprint),
-        cmocka_unit_test(texts_that_are_no_key_set_are_refused_in_words),
-        cmocka_unit_test(keys_that_nobody_can_use_are_skipped),
-        cmocka_unit_test(more_keys_than_the_most_are_refused),
-        cmocka_unit_test_setup_teardown(a_key_is_made_once_and_only_its_owner_reads_it, setup,
+        cmocka_unit_test(each_key_type_verifies_only_its_own_signature),
+        cmocka_unit_test(a_public_key_verifies_and_does_not_sign),
+        cmocka_unit_test(keys_are_found_by_id_or_as_the_only_key),
+        cmocka_unit_test(a_key_without_an_id_uses_its_thumbprint),
+        cmocka_unit_test(a_text_that_is_no_key_set_is_refused_with_a_reason),
+        cmocka_unit_test(unsupported_keys_are_skipped),
+        cmocka_unit_test(too_many_keys_are_refused),
+        cmocka_unit_test_setup_teardown(a_key_is_generated_once_and_readable_only_for_its_owner,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_secret_signs_and_the_keys_of_the_file_verify, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_given_secret_signs_and_the_file_checks_beside_it, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_is_not_there_or_wrong_is_named, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_missing_or_bad_file_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(a_changed_file_replaces_the_set_and_a_bad_one_does_not,
                                         setup, teardown),
     };

@@ -50,7 +50,7 @@ static void origins_follow_the_table(void **state) {
             fail_msg("row %zu: %s in %s", i, rows[i].origin, rows[i].list);
 }
 
-static void lists_that_cannot_be_meant_are_found(void **state) {
+static void malformed_lists_are_found(void **state) {
     (void)state;
     static const char *const good[] = {
         "", "*", "null", "https://a", "https://*.a:99, http://b", "http://[::1]:3000"};
@@ -69,7 +69,7 @@ static void lists_that_cannot_be_meant_are_found(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(origins_follow_the_table),
-        cmocka_unit_test(lists_that_cannot_be_meant_are_found),
+        cmocka_unit_test(malformed_lists_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

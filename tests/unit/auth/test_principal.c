@@ -38,7 +38,7 @@ static void a_copy_keeps_everything_and_outlives_its_source(void **state) {
     principal_unref(copy);
 }
 
-static void a_constant_may_be_referenced_and_let_go_any_number_of_times(void **state) {
+static void references_to_a_constant_have_no_effect(void **state) {
     (void)state;
     principal_unref(&principal_operator);
     assert_ptr_equal(principal_ref(&principal_operator), &principal_operator);
@@ -48,7 +48,7 @@ static void a_constant_may_be_referenced_and_let_go_any_number_of_times(void **s
     assert_false(principal_is_expired(&principal_operator, UINT64_MAX));
 }
 
-static void it_expires_at_its_moment_not_before(void **state) {
+static void a_principal_expires_at_its_expiry_time(void **state) {
     (void)state;
     const struct principal one = {.expires_at_ms = 1000};
     assert_false(principal_is_expired(&one, 999));
@@ -82,7 +82,7 @@ static void ownership_follows_the_table(void **state) {
         {ORG("o"), ORG("o"), true},
         {ORG("o"), ORG("p"), false},
         {ORG("o"), USER("o"), false},
-        /* A user's own stays that user's, also inside an organisation, and in whichever. */
+        /* Data of a user is not readable for others of the organisation. */
         {{.user_id = SLICE("v"), .org_id = SLICE("o")},
          {.user_id = SLICE("u"), .org_id = SLICE("o")},
          false},
@@ -90,7 +90,7 @@ static void ownership_follows_the_table(void **state) {
          {.user_id = SLICE("u"), .org_id = SLICE("o")},
          true},
         {{.user_id = SLICE("v"), .org_id = SLICE("o")}, ORG("o"), true},
-        /* What belongs to nobody is nobody's. */
+        /* Data without an owner is not readable. */
         {USER("u"), NOBODY, false},
         {NOBODY, NOBODY, false},
         {NOBODY, USER("u"), false},
@@ -120,8 +120,8 @@ static void scopes_have_one_bit_and_one_name_each(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_keeps_everything_and_outlives_its_source),
-        cmocka_unit_test(a_constant_may_be_referenced_and_let_go_any_number_of_times),
-        cmocka_unit_test(it_expires_at_its_moment_not_before),
+        cmocka_unit_test(references_to_a_constant_have_no_effect),
+        cmocka_unit_test(a_principal_expires_at_its_expiry_time),
         cmocka_unit_test(ownership_follows_the_table),
         cmocka_unit_test(scopes_have_one_bit_and_one_name_each),
     };

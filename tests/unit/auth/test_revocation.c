@@ -123,7 +123,7 @@ static void *look_until_over(void *user) {
     return NULL;
 }
 
-/* A full set of eight: each ninth entry removes the expired ones under the lookups' feet. */
+/* A set of eight: each addition to a full set removes the expired entries while lookups run. */
 static void lookups_run_while_expired_entries_are_removed(void **state) {
     (void)state;
     struct churn churn = {.lookups = 0};

@@ -46,7 +46,7 @@ static const char *const plain =
     "\"oa_sync_topics\":[\"run:a:events\"],\"oa_sync_streams\":[],"
     "\"oa_claims_version\":\"oa_sync_claims_v1\"}";
 
-/* The plain claims with one text replaced by another. */
+/* The default claims with one text replaced. */
 static const char *with(const char *from, const char *to) {
     static char text[65536];
     const char *at = strstr(plain, from);
@@ -60,7 +60,7 @@ static enum status verify_as(const struct token_policy *rules, struct slice toke
     struct token_bearer bearer = {0};
     enum status status = token_verify(rules, keys, token, now_s * 1000, &principal, &bearer);
     assert_int_equal(principal != NULL, status == STATUS_OK);
-    /* Who is refused for the time or the id of a token that is ours can be named. */
+    /* The bearer is known when a signed token is refused for its times or its id. */
     assert_int_equal(bearer.size > 0, status != STATUS_OK && status != STATUS_INVALID_TOKEN);
     if (bearer.size > 0)
         assert_slice(((struct slice){bearer.name, bearer.size}), "user:u1");
@@ -81,7 +81,7 @@ static enum status verify_claims(const char *claims, uint64_t now_s) {
     return status;
 }
 
-static void a_good_token_becomes_its_principal(void **state) {
+static void a_valid_token_becomes_a_principal(void **state) {
     (void)state;
     struct buffer token;
     const struct principal *who;
@@ -222,7 +222,7 @@ static void long_lists_and_long_tokens_are_refused(void **state) {
     }
 }
 
-static void only_the_keys_own_algorithm_is_taken(void **state) {
+static void only_the_algorithm_of_the_key_is_accepted(void **state) {
     (void)state;
     static const char *const headers[] = {
         "{\"alg\":\"none\",\"kid\":\"hs\"}",
@@ -251,8 +251,8 @@ static void only_the_keys_own_algorithm_is_taken(void **state) {
     }
 }
 
-/* The classic: the public key's own text as the secret of an HMAC. */
-static void a_public_key_is_no_secret(void **state) {
+/* The known attack: the text of the public key as the secret of an HMAC. */
+static void a_public_key_is_not_accepted_as_a_secret(void **state) {
     (void)state;
     struct key_message message;
     struct key_set *confused = key_set_new();
@@ -270,7 +270,7 @@ static void a_public_key_is_no_secret(void **state) {
     key_set_unref(confused);
 }
 
-static void a_token_that_was_touched_anywhere_is_refused(void **state) {
+static void a_token_changed_anywhere_is_refused(void **state) {
     (void)state;
     struct buffer token;
     sign("{\"alg\":\"HS256\",\"kid\":\"hs\"}", plain, &token);
@@ -296,7 +296,7 @@ static void texts_that_are_no_tokens_are_refused(void **state) {
         assert_int_equal(verify_as(&policy, slice_of(texts[i]), NOW_S), STATUS_INVALID_TOKEN);
 }
 
-static void what_is_minted_is_taken_back_whole(void **state) {
+static void a_minted_token_is_verified_with_all_its_claims(void **state) {
     (void)state;
     struct slice scopes[] = {SLICE("runtime.run_events"), SLICE("runtime.read_all")};
     struct slice topics[] = {SLICE("room:\"1\"")};
@@ -355,7 +355,7 @@ static void a_lifetime_outside_its_bounds_is_not_minted(void **state) {
     buffer_release(&token);
 }
 
-static void a_token_that_would_not_be_taken_back_is_not_minted(void **state) {
+static void a_token_that_would_be_refused_is_not_minted(void **state) {
     (void)state;
     static char name[600];
     struct slice topics[16];
@@ -376,18 +376,18 @@ static void a_token_that_would_not_be_taken_back_is_not_minted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_token_becomes_its_principal),
+        cmocka_unit_test(a_valid_token_becomes_a_principal),
         cmocka_unit_test(claims_follow_the_table),
         cmocka_unit_test(settings_decide_about_issuer_and_token_id),
         cmocka_unit_test(a_principal_expires_with_its_token_or_its_maximum_age),
         cmocka_unit_test(long_lists_and_long_tokens_are_refused),
-        cmocka_unit_test(only_the_keys_own_algorithm_is_taken),
-        cmocka_unit_test(a_public_key_is_no_secret),
-        cmocka_unit_test(a_token_that_was_touched_anywhere_is_refused),
+        cmocka_unit_test(only_the_algorithm_of_the_key_is_accepted),
+        cmocka_unit_test(a_public_key_is_not_accepted_as_a_secret),
+        cmocka_unit_test(a_token_changed_anywhere_is_refused),
         cmocka_unit_test(texts_that_are_no_tokens_are_refused),
-        cmocka_unit_test(what_is_minted_is_taken_back_whole),
+        cmocka_unit_test(a_minted_token_is_verified_with_all_its_claims),
         cmocka_unit_test(a_lifetime_outside_its_bounds_is_not_minted),
-        cmocka_unit_test(a_token_that_would_not_be_taken_back_is_not_minted),
+        cmocka_unit_test(a_token_that_would_be_refused_is_not_minted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,4 +1,4 @@
-/* The hub: windows and their bounds, watches, announcements, and many threads at once. */
+/* The hub: windows and their limits, watches, announcements, concurrency. */
 #include "hub/hub.h"
 
 #include <pthread.h>
@@ -63,7 +63,7 @@ static void pruned_frames_leave_the_window_and_their_memory(void **state) {
     hub_prune(bench.hub, SLICE(RUN_TOPIC), 5);
     assert_ok(hub_watch(&bench.ear.listener, SLICE(RUN_TOPIC), &watch));
     size_t bytes = hub_stats(bench.hub).bytes;
-    publisher_commit(bench.publisher, 20); /* ten of them of this run */
+    publisher_commit(bench.publisher, 20); /* ten events of this run */
     hub_prune(bench.hub, SLICE(OTHER_TOPIC), 8);
     assert_int_equal(take(&watch, 1, 16, 4096, &count), HUB_FRAMES);
     assert_int_equal(count, 10);
@@ -82,12 +82,12 @@ static void pruned_frames_leave_the_window_and_their_memory(void **state) {
     assert_int_equal(take(&watch, 11, 16, 4096, &count), HUB_FRAMES);
     assert_int_equal(count, 1);
     hub_unwatch(&watch);
-    hub_prune(bench.hub, SLICE(RUN_TOPIC), 12); /* nobody watches, nothing is left */
+    hub_prune(bench.hub, SLICE(RUN_TOPIC), 12); /* unwatched and empty: the topic is freed */
     assert_int_equal(hub_stats(bench.hub).topics, 0);
     bench_close(&bench);
 }
 
-static void a_topic_nobody_watches_costs_nothing(void **state) {
+static void an_unwatched_topic_costs_nothing(void **state) {
     (void)state;
     struct bench bench;
     bench_open(&bench, &roomy);
@@ -105,7 +105,7 @@ static void a_watched_topic_gets_its_frames_and_one_announcement(void **state) {
     struct hub_watch summaries;
     size_t count;
     bench_open(&bench, &roomy);
-    publisher_commit(bench.publisher, 4); /* before anybody watched */
+    publisher_commit(bench.publisher, 4); /* before the first watch */
     assert_ok(hub_watch(&bench.ear.listener, SLICE(RUN_TOPIC), &run));
     assert_ok(hub_watch(&bench.ear.listener, SLICE(SUMMARIES), &summaries));
     assert_int_equal(take(&run, 1, 16, 4096, &count), HUB_AT_HEAD);
@@ -114,7 +114,7 @@ static void a_watched_topic_gets_its_frames_and_one_announcement(void **state) {
     assert_int_equal(take(&run, 3, 16, 4096, &count), HUB_AT_HEAD);
     publisher_commit(bench.publisher, 6);
     publisher_commit(bench.publisher, 6);
-    /* Two commits before it came to look: one wake, each topic once. */
+    /* Two commits before the listener begins: one wake, and each topic once. */
     assert_int_equal(bench.ear.wakes, 1);
     assert_int_equal(hub_listener_begin(&bench.ear.listener), 2);
     struct hub_watch *first = hub_listener_next(&bench.ear.listener);
@@ -133,7 +133,7 @@ static void a_watched_topic_gets_its_frames_and_one_announcement(void **state) {
     bench_close(&bench);
 }
 
-static void the_log_gets_each_event_whole_when_somebody_watches_it(void **state) {
+static void a_watched_log_gets_each_whole_event(void **state) {
     (void)state;
     struct bench bench;
     struct hub_watch watch;
@@ -175,7 +175,7 @@ static void the_log_gets_each_event_whole_when_somebody_watches_it(void **state)
     bench_close(&bench);
 }
 
-static void a_take_is_bounded_in_frames_and_bytes_but_gives_one(void **state) {
+static void a_take_is_bounded_but_returns_at_least_one_frame(void **state) {
     (void)state;
     struct bench bench;
     struct hub_watch watch;
@@ -210,7 +210,7 @@ static void a_window_keeps_the_newest_frames(void **state) {
     bench_close(&bench);
 }
 
-static void memory_stays_within_its_budget_and_watched_topics_stay_right(void **state) {
+static void memory_stays_within_its_budget_and_watched_topics_stay_correct(void **state) {
     (void)state;
     struct bench bench;
     struct hub_watch watches[3];
@@ -232,7 +232,7 @@ static void memory_stays_within_its_budget_and_watched_topics_stay_right(void **
     bench_close(&bench);
 }
 
-static void an_unwatched_topic_leaves_after_a_window_of_frames(void **state) {
+static void an_unwatched_topic_is_freed_after_a_window_of_frames(void **state) {
     (void)state;
     struct bench bench;
     struct hub_watch watch;
@@ -254,7 +254,7 @@ static void an_unwatched_topic_leaves_after_a_window_of_frames(void **state) {
     bench_close(&bench);
 }
 
-static void a_watch_that_goes_is_announced_no_more(void **state) {
+static void a_removed_watch_is_not_announced(void **state) {
     (void)state;
     struct bench bench;
     struct hub_watch one;
@@ -310,7 +310,7 @@ static void a_form_is_made_once_and_shared_by_all_threads(void **state) {
     frame_unref(frame);
 }
 
-static void what_is_appended_twice_is_kept_and_the_same(void **state) {
+static void a_form_appended_twice_is_stored_and_identical(void **state) {
     (void)state;
     struct frame *frame;
     struct buffer out;
@@ -327,7 +327,7 @@ static void what_is_appended_twice_is_kept_and_the_same(void **state) {
     assert_slice(text, "7");
     assert_int_equal(encodings, 2);
     frame_unref(frame);
-    /* Encoded once and not kept: nothing to give back. */
+    /* Encoded once and not stored: nothing to free. */
     assert_ok(frame_make(&frame, &content));
     assert_ok(frame_append(frame, &form, &out));
     frame_unref(frame);
@@ -394,17 +394,17 @@ static void watchers_come_and_go_while_the_writer_publishes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_topic_nobody_watches_costs_nothing),
+        cmocka_unit_test(an_unwatched_topic_costs_nothing),
         cmocka_unit_test(pruned_frames_leave_the_window_and_their_memory),
         cmocka_unit_test(a_watched_topic_gets_its_frames_and_one_announcement),
-        cmocka_unit_test(the_log_gets_each_event_whole_when_somebody_watches_it),
-        cmocka_unit_test(a_take_is_bounded_in_frames_and_bytes_but_gives_one),
+        cmocka_unit_test(a_watched_log_gets_each_whole_event),
+        cmocka_unit_test(a_take_is_bounded_but_returns_at_least_one_frame),
         cmocka_unit_test(a_window_keeps_the_newest_frames),
-        cmocka_unit_test(memory_stays_within_its_budget_and_watched_topics_stay_right),
-        cmocka_unit_test(an_unwatched_topic_leaves_after_a_window_of_frames),
-        cmocka_unit_test(a_watch_that_goes_is_announced_no_more),
+        cmocka_unit_test(memory_stays_within_its_budget_and_watched_topics_stay_correct),
+        cmocka_unit_test(an_unwatched_topic_is_freed_after_a_window_of_frames),
+        cmocka_unit_test(a_removed_watch_is_not_announced),
         cmocka_unit_test(a_form_is_made_once_and_shared_by_all_threads),
-        cmocka_unit_test(what_is_appended_twice_is_kept_and_the_same),
+        cmocka_unit_test(a_form_appended_twice_is_stored_and_identical),
         cmocka_unit_test(watchers_come_and_go_while_the_writer_publishes),
     };
     return cmocka_run_group_tests_name("hub", tests, NULL, NULL);

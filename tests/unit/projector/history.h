@@ -1,4 +1,4 @@
-/* Events made by hand, for folding without a store: times and sequences follow by themselves. */
+/* Events for folding without a store. Times and seqs are assigned in order. */
 #ifndef HISTORY_H
 #define HISTORY_H
 
@@ -43,7 +43,7 @@ static inline void history_add(struct history *history, const char *type, const 
     assert_ok(fold_event(history->kind, &history->summary, &event, &history->arena));
 }
 
-/* The document, projected at 1; end with free. */
+/* The document with projected_at 1. The caller frees it. */
 static inline char *history_document(const struct history *history) {
     const struct summary_stamp stamp = {
         .projection_version = SLICE(PROJECTION_VERSION_DEFAULT),

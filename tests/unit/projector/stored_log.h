@@ -1,6 +1,5 @@
-/* A journal of facts in a real store with the projector behind it: what the writer does, without
- * its rules. Entities are made by their first event. A commit is what was appended since the last.
- */
+/* A log in a real store with the projector: the work of the writer without its rules. The first
+ * event of an entity creates it. A commit holds the events since the last commit. */
 #ifndef STORED_LOG_H
 #define STORED_LOG_H
 
@@ -127,7 +126,7 @@ static inline void log_append(struct stored_log *log, enum entity_kind kind, con
     log->owners[log->event_count++] = entity;
 }
 
-/* Folds and collects what was appended; the batch lives in the arena. */
+/* Folds and collects the appended events. The batch lives in the arena. */
 static inline struct store_batch log_collect(struct stored_log *log, struct arena *arena) {
     const struct projection *projection = projector_projection(log->projector);
     struct store_batch batch = {
@@ -157,7 +156,7 @@ static inline void log_commit(struct stored_log *log) {
     arena_reset(&log->payload);
 }
 
-/* Writes the events alone: as if the projector had not been there. */
+/* Writes the events without projecting them. */
 static inline void log_commit_unprojected(struct stored_log *log) {
     struct store_batch batch = {
         .entities = log->entities,
@@ -170,7 +169,7 @@ static inline void log_commit_unprojected(struct stored_log *log) {
     arena_reset(&log->payload);
 }
 
-/* Changes the database behind everybody's back. */
+/* Changes the database directly. */
 static inline void log_alter(struct stored_log *log, const char *sql) {
     char path[96];
     sqlite3 *database;

@@ -1,4 +1,4 @@
-/* The projector behind the real writer: what the documents say is what the authority knows. */
+/* The projector behind the real writer: documents agree with the authority. */
 #include <jansson.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -172,7 +172,7 @@ static void revive(struct world *world, unsigned number) {
     (void)ask(world->fixture, APPEND_WORKER_CREATE, NULL, body);
 }
 
-static void documents_say_what_the_authority_knows(void **state) {
+static void documents_agree_with_the_authority(void **state) {
     struct world *world = *state;
     uint64_t chance = 7;
     for (unsigned i = 0; i < 6; i++)
@@ -219,7 +219,7 @@ static void *append_until_over(void *argument) {
     return NULL;
 }
 
-static void checking_beside_a_writer_finds_nothing(void **state) {
+static void a_check_beside_a_running_writer_finds_no_drift(void **state) {
     struct world *world = *state;
     struct checker checker = {.world = world};
     create(world, 0);
@@ -236,7 +236,7 @@ static void checking_beside_a_writer_finds_nothing(void **state) {
 
 /* ---- derived tables that are damaged --------------------------------------------------------- */
 
-/* Behind everybody's back. */
+/* Changes the database directly. */
 static void alter(struct world *world, const char *sql) {
     char path[96];
     sqlite3 *database;
@@ -249,7 +249,7 @@ static void alter(struct world *world, const char *sql) {
     sqlite3_close(database);
 }
 
-/* Frames ahead of their topics' heads: the next ones cannot be written. */
+/* Moves frames ahead of the heads of their topics, so that the next ones cannot be written. */
 static void damage(struct world *world) {
     alter(world, "INSERT INTO sync_stream_events SELECT NULL, ref, head_seq + 1, 1, 2, 7, 0, x'00',"
                  " '{}' FROM sync_topic_sequences WHERE entity_ref IS NULL AND ref <= 2");
@@ -282,7 +282,7 @@ static void reproject_all(struct world *world) {
     assert_ok(writer_start(&world->fixture->writer, &world->fixture->options));
 }
 
-static void damaged_frames_refuse_no_append(void **state) {
+static void damaged_frames_do_not_fail_an_append(void **state) {
     struct world *world = *state;
     create(world, 0);
     damage(world);
@@ -305,7 +305,7 @@ static void damaged_frames_refuse_no_append(void **state) {
     check_log(world);
 }
 
-static void what_was_missed_is_folded_once_the_damage_is_gone(void **state) {
+static void missed_events_are_folded_after_the_damage_is_repaired(void **state) {
     struct world *world = *state;
     create(world, 0);
     damage(world);
@@ -325,11 +325,12 @@ static void what_was_missed_is_folded_once_the_damage_is_gone(void **state) {
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(documents_say_what_the_authority_knows, setup, teardown),
-        cmocka_unit_test_setup_teardown(checking_beside_a_writer_finds_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(damaged_frames_refuse_no_append, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_was_missed_is_folded_once_the_damage_is_gone, setup,
+        cmocka_unit_test_setup_teardown(documents_agree_with_the_authority, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_check_beside_a_running_writer_finds_no_drift, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(damaged_frames_do_not_fail_an_append, setup, teardown),
+        cmocka_unit_test_setup_teardown(missed_events_are_folded_after_the_damage_is_repaired,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

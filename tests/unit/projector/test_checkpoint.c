@@ -29,7 +29,7 @@ static void expect_drift(struct checkpoint_decision decision, enum checkpoint_ac
     assert_int_equal(decision.drift, drift);
 }
 
-static void without_a_checkpoint_it_is_written(void **state) {
+static void without_a_checkpoint_the_summary_is_written(void **state) {
     (void)state;
     struct checkpoint_incoming incoming = incoming_of(1, 1);
     expect(checkpoint_decide(NULL, &incoming), CHECKPOINT_WRITE);
@@ -54,7 +54,7 @@ static void a_checkpoint_ahead_skips(void **state) {
                  REASON_CHECKPOINT_AHEAD);
 }
 
-static void the_same_again_is_idempotent(void **state) {
+static void the_same_summary_again_is_skipped(void **state) {
     (void)state;
     struct store_checkpoint checkpoint = checkpoint_at(5);
     struct checkpoint_incoming incoming = incoming_of(5, 5);
@@ -84,7 +84,7 @@ static void the_same_sequence_of_another_version_is_written(void **state) {
                  REASON_PROJECTION_VERSION_CHANGED);
 }
 
-static void going_on_from_another_version_repairs(void **state) {
+static void a_checkpoint_of_another_version_repairs(void **state) {
     (void)state;
     struct store_checkpoint checkpoint = checkpoint_at(5);
     struct checkpoint_incoming incoming = incoming_of(6, 6);
@@ -100,7 +100,7 @@ static void a_gap_after_the_checkpoint_repairs(void **state) {
     expect_drift(checkpoint_decide(&checkpoint, &incoming), CHECKPOINT_REPAIR, REASON_SEQUENCE_GAP);
 }
 
-static void going_on_where_the_checkpoint_ends_is_written(void **state) {
+static void a_summary_that_continues_the_checkpoint_is_written(void **state) {
     (void)state;
     struct store_checkpoint checkpoint = checkpoint_at(5);
     struct checkpoint_incoming incoming = incoming_of(6, 6);
@@ -114,15 +114,15 @@ static void going_on_where_the_checkpoint_ends_is_written(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_checkpoint_it_is_written),
+        cmocka_unit_test(without_a_checkpoint_the_summary_is_written),
         cmocka_unit_test(without_a_checkpoint_a_later_event_is_a_gap),
         cmocka_unit_test(a_checkpoint_ahead_skips),
-        cmocka_unit_test(the_same_again_is_idempotent),
+        cmocka_unit_test(the_same_summary_again_is_skipped),
         cmocka_unit_test(the_same_sequence_with_another_hash_is_written),
         cmocka_unit_test(the_same_sequence_of_another_version_is_written),
-        cmocka_unit_test(going_on_from_another_version_repairs),
+        cmocka_unit_test(a_checkpoint_of_another_version_repairs),
         cmocka_unit_test(a_gap_after_the_checkpoint_repairs),
-        cmocka_unit_test(going_on_where_the_checkpoint_ends_is_written),
+        cmocka_unit_test(a_summary_that_continues_the_checkpoint_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

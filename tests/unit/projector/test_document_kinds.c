@@ -1,4 +1,4 @@
-/* Every document kind of the table goes the whole way: fold, document, store, frames. */
+/* Every document kind of the table works from the fold to the stored document and its frames. */
 #include "stored_log.h"
 
 #include "projector/fold.h"
@@ -31,7 +31,7 @@ static void expect_canonical(struct slice document) {
     canonical_scratch_release(&scratch);
 }
 
-/* The document says which entity it is of, in the words of the table. */
+/* The document names its entity with the names of the table. */
 static void expect_names(enum document_kind kind, struct slice document) {
     const struct document_row *row = document_row(kind);
     const struct json_limits limits = {document.size, JSON_DEPTH_MAX};

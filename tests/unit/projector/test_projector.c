@@ -5,14 +5,14 @@
 
 #define CREATED "{\"owner_user_id\":\"u1\",\"run_id\":\"r1\"}"
 
-/* ---- looking at what was written ----------------------------------------------------------- */
+/* ---- reading the stored rows --------------------------------------------------------------- */
 
 struct frames {
     size_t count;
     uint64_t seq;
     uint64_t log_ids[64];
     uint64_t versions[64];
-    char payload[4096]; /* of the last */
+    char payload[4096]; /* of the last frame */
 };
 
 static enum status see_frame(void *user, const struct store_journal_row *row,
@@ -142,7 +142,7 @@ static void other_entities_have_no_summaries(void **state) {
     log_close(log);
 }
 
-static void a_restart_goes_on_from_the_stored_document(void **state) {
+static void a_restart_continues_from_the_stored_document(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
@@ -172,7 +172,7 @@ static void an_abandoned_commit_leaves_no_trace(void **state) {
     projection->abandoned(projection->user);
     arena_release(&arena);
     log->state = before;
-    /* The writer tries the same again, or something else: here, the same. */
+    /* The writer tries the same batch again. */
     log_commit(log);
     assert_int_equal(log_document(log, ENTITY_RUN, "r1").version, 2);
     assert_int_equal(log_document(log, ENTITY_WORKER, "w1").version, 1);
@@ -182,7 +182,7 @@ static void an_abandoned_commit_leaves_no_trace(void **state) {
     log_close(log);
 }
 
-static void a_cache_that_holds_nothing_changes_nothing(void **state) {
+static void an_empty_cache_gives_the_same_documents(void **state) {
     (void)state;
     const struct projector_options options = {.cache_bytes_max = 1};
     struct stored_log *log = log_open(&options);
@@ -218,7 +218,7 @@ static void append_after_restart(struct stored_log *log) {
     log_commit(log);
 }
 
-static void an_altered_document_is_found_when_loaded_and_folded_anew(void **state) {
+static void an_altered_document_is_detected_and_folded_again(void **state) {
     (void)state;
     struct stored_log *log = log_of_three();
     log_alter(log, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
@@ -230,7 +230,7 @@ static void an_altered_document_is_found_when_loaded_and_folded_anew(void **stat
     log_close(log);
 }
 
-static void a_document_that_is_gone_or_garbage_is_folded_anew(void **state) {
+static void a_missing_or_invalid_document_is_folded_again(void **state) {
     (void)state;
     const char *alterations[] = {
         "DELETE FROM sync_run_summaries",
@@ -264,7 +264,7 @@ static void a_gap_is_filled_from_the_log(void **state) {
     log_close(log);
 }
 
-static void a_gap_of_a_worker_sends_the_events_that_were_missed(void **state) {
+static void a_gap_of_a_worker_publishes_the_missed_events(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
@@ -282,7 +282,7 @@ static void a_gap_of_a_worker_sends_the_events_that_were_missed(void **state) {
     log_close(log);
 }
 
-/* Every event of the log is a worker's: each has had its frame once. */
+/* All events of the log are of workers. Each has exactly one frame. */
 static void expect_each_event_once(struct stored_log *log, uint64_t count) {
     struct frames frames = frames_of(log, "runtime.codex_worker_events");
     assert_int_equal(frames.count, count);
@@ -290,7 +290,7 @@ static void expect_each_event_once(struct stored_log *log, uint64_t count) {
         assert_int_equal(frames.log_ids[i], i + 1);
 }
 
-static void folding_a_worker_anew_sends_no_event_twice(void **state) {
+static void folding_a_worker_again_publishes_no_event_twice(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     log_append(log, ENTITY_WORKER, "w1", "worker.registered", "{}");
@@ -306,7 +306,7 @@ static void folding_a_worker_anew_sends_no_event_twice(void **state) {
     log_close(log);
 }
 
-static void a_commit_that_was_kept_though_it_failed_is_gone_on_from(void **state) {
+static void a_commit_that_failed_but_was_stored_is_continued(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     const struct projection *projection = projector_projection(log->projector);
@@ -329,7 +329,7 @@ static void a_commit_that_was_kept_though_it_failed_is_gone_on_from(void **state
     log_close(log);
 }
 
-static void an_entity_that_fails_half_way_is_projected_whole_later(void **state) {
+static void an_entity_that_failed_is_projected_completely_later(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     const struct projection *projection = projector_projection(log->projector);
@@ -353,7 +353,7 @@ static void an_entity_that_fails_half_way_is_projected_whole_later(void **state)
     log_close(log);
 }
 
-static void without_a_checkpoint_all_is_folded_anew(void **state) {
+static void without_a_checkpoint_all_events_are_folded_again(void **state) {
     (void)state;
     struct stored_log *log = log_of_three();
     log_alter(log, "DELETE FROM khala_projection_checkpoints");
@@ -382,7 +382,7 @@ static void a_checkpoint_ahead_skips_until_the_log_has_passed_it(void **state) {
     log_close(log);
 }
 
-static void another_version_rewrites(void **state) {
+static void another_projection_version_rewrites_the_document(void **state) {
     (void)state;
     struct stored_log *log = log_of_three();
     log->options.projection_version = SLICE("v2");
@@ -395,7 +395,7 @@ static void another_version_rewrites(void **state) {
 
 /* ---- sinks --------------------------------------------------------------------------------- */
 
-/* The tables, or a refusal, as told. */
+/* Writes to the tables, or fails on demand. */
 struct fickle {
     struct sink sink;
     bool is_failing;
@@ -408,7 +408,7 @@ static enum status fickle_write(void *user, const struct sink_commit *commit) {
     return fickle->is_failing ? STATUS_STORE_UNAVAILABLE : sink_tables.write(NULL, commit);
 }
 
-static void what_a_sink_refused_comes_with_the_next_commit(void **state) {
+static void updates_that_a_sink_refused_come_with_the_next_commit(void **state) {
     (void)state;
     struct fickle fickle = {.is_failing = true};
     fickle.sink = (struct sink){"fickle", &fickle, fickle_write, NULL};
@@ -434,7 +434,7 @@ static void what_a_sink_refused_comes_with_the_next_commit(void **state) {
     log_close(log);
 }
 
-static void a_sink_that_stays_broken_is_given_up_after_a_while(void **state) {
+static void retries_end_when_a_sink_keeps_failing(void **state) {
     (void)state;
     struct fickle fickle = {.is_failing = true};
     fickle.sink = (struct sink){"fickle", &fickle, fickle_write, NULL};
@@ -464,7 +464,7 @@ static void the_noop_sink_writes_nothing(void **state) {
     log_close(log);
 }
 
-static void a_fanout_writes_the_others_and_gives_again(void **state) {
+static void a_fanout_writes_to_the_other_sinks_and_retries(void **state) {
     (void)state;
     struct fickle broken = {.is_failing = true};
     struct fickle sound = {0};
@@ -483,7 +483,7 @@ static void a_fanout_writes_the_others_and_gives_again(void **state) {
     broken.is_failing = false;
     log_append(log, ENTITY_RUN, "r1", "a", "{}");
     log_commit(log);
-    /* The one that failed writes what it missed and what is new, the other one only that. */
+    /* The sink that failed gets both commits, the other one only the new commit. */
     assert_int_equal(frames_of(log, "runtime.run_summaries").count, 4);
     assert_int_equal(sink_fanout_stats(fanout, 0).kept, 0);
     expect_sound(log);
@@ -491,7 +491,7 @@ static void a_fanout_writes_the_others_and_gives_again(void **state) {
     sink_fanout_close(fanout);
 }
 
-static void a_fanout_keeps_no_more_than_its_bound(void **state) {
+static void a_fanout_keeps_a_bounded_number_of_commits(void **state) {
     (void)state;
     struct fickle broken = {.is_failing = true};
     struct sink_fanout *fanout;
@@ -523,24 +523,24 @@ int main(void) {
         cmocka_unit_test(events_of_one_commit_become_one_update),
         cmocka_unit_test(workers_feed_their_summaries_their_fleet_and_their_events),
         cmocka_unit_test(other_entities_have_no_summaries),
-        cmocka_unit_test(a_restart_goes_on_from_the_stored_document),
+        cmocka_unit_test(a_restart_continues_from_the_stored_document),
         cmocka_unit_test(an_abandoned_commit_leaves_no_trace),
-        cmocka_unit_test(a_cache_that_holds_nothing_changes_nothing),
-        cmocka_unit_test(an_altered_document_is_found_when_loaded_and_folded_anew),
-        cmocka_unit_test(a_document_that_is_gone_or_garbage_is_folded_anew),
+        cmocka_unit_test(an_empty_cache_gives_the_same_documents),
+        cmocka_unit_test(an_altered_document_is_detected_and_folded_again),
+        cmocka_unit_test(a_missing_or_invalid_document_is_folded_again),
         cmocka_unit_test(a_gap_is_filled_from_the_log),
-        cmocka_unit_test(a_gap_of_a_worker_sends_the_events_that_were_missed),
-        cmocka_unit_test(folding_a_worker_anew_sends_no_event_twice),
-        cmocka_unit_test(a_commit_that_was_kept_though_it_failed_is_gone_on_from),
-        cmocka_unit_test(an_entity_that_fails_half_way_is_projected_whole_later),
-        cmocka_unit_test(without_a_checkpoint_all_is_folded_anew),
+        cmocka_unit_test(a_gap_of_a_worker_publishes_the_missed_events),
+        cmocka_unit_test(folding_a_worker_again_publishes_no_event_twice),
+        cmocka_unit_test(a_commit_that_failed_but_was_stored_is_continued),
+        cmocka_unit_test(an_entity_that_failed_is_projected_completely_later),
+        cmocka_unit_test(without_a_checkpoint_all_events_are_folded_again),
         cmocka_unit_test(a_checkpoint_ahead_skips_until_the_log_has_passed_it),
-        cmocka_unit_test(another_version_rewrites),
-        cmocka_unit_test(what_a_sink_refused_comes_with_the_next_commit),
-        cmocka_unit_test(a_sink_that_stays_broken_is_given_up_after_a_while),
+        cmocka_unit_test(another_projection_version_rewrites_the_document),
+        cmocka_unit_test(updates_that_a_sink_refused_come_with_the_next_commit),
+        cmocka_unit_test(retries_end_when_a_sink_keeps_failing),
         cmocka_unit_test(the_noop_sink_writes_nothing),
-        cmocka_unit_test(a_fanout_writes_the_others_and_gives_again),
-        cmocka_unit_test(a_fanout_keeps_no_more_than_its_bound),
+        cmocka_unit_test(a_fanout_writes_to_the_other_sinks_and_retries),
+        cmocka_unit_test(a_fanout_keeps_a_bounded_number_of_commits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static uint64_t head_of(struct stored_log *log, const char *name) {
     return topic.head_seq;
 }
 
-static void a_sound_store_has_nothing_to_report(void **state) {
+static void an_intact_store_has_no_drift(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct seen seen;
@@ -81,7 +81,7 @@ static void a_sound_store_has_nothing_to_report(void **state) {
     log_close(log);
 }
 
-static void an_altered_document_is_named_then_repaired_as_a_new_version(void **state) {
+static void an_altered_document_is_reported_and_repaired_as_a_new_version(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct seen seen;
@@ -106,7 +106,7 @@ static void an_altered_document_is_named_then_repaired_as_a_new_version(void **s
     log_close(log);
 }
 
-static void even_the_time_of_projection_may_not_be_altered(void **state) {
+static void an_altered_projected_at_is_drift(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct seen seen;
@@ -125,7 +125,7 @@ struct alteration {
     bool is_reemitted;
 };
 
-static void every_kind_of_drift_is_told_apart_and_repaired(void **state) {
+static void every_kind_of_drift_is_distinguished_and_repaired(void **state) {
     (void)state;
     const struct alteration alterations[] = {
         {"DELETE FROM sync_codex_worker_summaries", REASON_SUMMARY_HASH_MISMATCH,
@@ -171,7 +171,7 @@ static void every_kind_of_drift_is_told_apart_and_repaired(void **state) {
     log_close(log);
 }
 
-static void events_that_were_never_projected_are(void **state) {
+static void events_that_were_never_projected_are_projected(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct seen seen;
@@ -189,7 +189,7 @@ static void events_that_were_never_projected_are(void **state) {
     log_close(log);
 }
 
-static void one_entity_is_checked_alone(void **state) {
+static void a_single_entity_can_be_checked(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct reproject_result result;
@@ -206,7 +206,7 @@ static void one_entity_is_checked_alone(void **state) {
     log_close(log);
 }
 
-static void more_repairs_than_one_commit_takes(void **state) {
+static void repairs_may_need_several_commits(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     char id[16];
@@ -229,7 +229,7 @@ static void more_repairs_than_one_commit_takes(void **state) {
     log_close(log);
 }
 
-static void histories_by_chance_rebuild_to_the_same_documents(void **state) {
+static void random_histories_rebuild_to_the_same_documents(void **state) {
     (void)state;
     static const char *const run_types[] = {"x", "run.started", "run.cancel_requested"};
     static const char *const worker_payloads[] = {"{}", "{\"metadata_patch\":{\"a\":1}}",
@@ -263,14 +263,14 @@ static void histories_by_chance_rebuild_to_the_same_documents(void **state) {
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sound_store_has_nothing_to_report),
-        cmocka_unit_test(an_altered_document_is_named_then_repaired_as_a_new_version),
-        cmocka_unit_test(even_the_time_of_projection_may_not_be_altered),
-        cmocka_unit_test(every_kind_of_drift_is_told_apart_and_repaired),
-        cmocka_unit_test(events_that_were_never_projected_are),
-        cmocka_unit_test(one_entity_is_checked_alone),
-        cmocka_unit_test(more_repairs_than_one_commit_takes),
-        cmocka_unit_test(histories_by_chance_rebuild_to_the_same_documents),
+        cmocka_unit_test(an_intact_store_has_no_drift),
+        cmocka_unit_test(an_altered_document_is_reported_and_repaired_as_a_new_version),
+        cmocka_unit_test(an_altered_projected_at_is_drift),
+        cmocka_unit_test(every_kind_of_drift_is_distinguished_and_repaired),
+        cmocka_unit_test(events_that_were_never_projected_are_projected),
+        cmocka_unit_test(a_single_entity_can_be_checked),
+        cmocka_unit_test(repairs_may_need_several_commits),
+        cmocka_unit_test(random_histories_rebuild_to_the_same_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

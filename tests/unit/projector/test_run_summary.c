@@ -34,7 +34,7 @@ static void expect_end(const char *finish, const char *status, const char *class
     arena_release(&history.arena);
 }
 
-static void the_end_of_a_run_says_how_and_why(void **state) {
+static void a_finished_run_has_an_outcome_and_a_reason(void **state) {
     (void)state;
     expect_end("{\"status\":\"succeeded\"}", "\"succeeded\"", "\"completed\"", "null");
     expect_end("{\"reason\":\"a \\\"b\\\"\",\"status\":\"failed\"}", "\"failed\"", "\"failed\"",
@@ -43,7 +43,7 @@ static void the_end_of_a_run_says_how_and_why(void **state) {
     expect_end("{\"reason\":7,\"status\":\"cancelled\"}", "\"canceled\"", "\"canceled\"", "null");
 }
 
-static void states_follow_the_three_types_and_no_other(void **state) {
+static void only_three_event_types_change_the_status(void **state) {
     (void)state;
     struct history history = history_begin(DOCUMENT_RUN_SUMMARY, "r1");
     history_add(&history, "run.started", "{\"run_id\":\"r1\"}");
@@ -95,8 +95,8 @@ static void a_type_is_quoted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_started_run_has_every_field),
-        cmocka_unit_test(the_end_of_a_run_says_how_and_why),
-        cmocka_unit_test(states_follow_the_three_types_and_no_other),
+        cmocka_unit_test(a_finished_run_has_an_outcome_and_a_reason),
+        cmocka_unit_test(only_three_event_types_change_the_status),
         cmocka_unit_test(starting_again_does_not_change_the_owner),
         cmocka_unit_test(payloads_of_any_shape_are_counted),
         cmocka_unit_test(a_type_is_quoted),

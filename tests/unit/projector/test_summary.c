@@ -3,7 +3,7 @@
 
 #include "wire/canonical.h"
 
-/* ---- histories by chance ------------------------------------------------------------------- */
+/* ---- random histories ---------------------------------------------------------------------- */
 
 struct step {
     const char *type;
@@ -40,8 +40,7 @@ static void add_step(struct history *history, uint64_t choice) {
     history_add(history, steps[choice % count].type, steps[choice % count].payload);
 }
 
-/* Ends a commit: from here on the summary is what its document says, by reading it or by knowing
- * where its texts lie. */
+/* Ends a commit: the texts of the summary move to its document, by parsing it or by its marks. */
 static void store_and_load(struct history *history, bool by_reading) {
     struct arena fresh;
     arena_init(&fresh, (size_t)64 << 20);
@@ -77,7 +76,7 @@ static void check_splits(enum document_kind kind, uint64_t seed) {
     arena_release(&split.arena);
 }
 
-static void however_events_are_cut_into_commits_the_document_is_the_same(void **state) {
+static void documents_do_not_depend_on_the_split_into_commits(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 500; seed++) {
         check_splits(DOCUMENT_RUN_SUMMARY, seed);
@@ -110,7 +109,7 @@ static void documents_are_canonical(void **state) {
 
 /* ---- the codec ----------------------------------------------------------------------------- */
 
-/* The frame of events 2 to 4; and the document's hash by its marks is its hash by reading. */
+/* The frame of events 2 to 4. The hash by marks equals the hash by parsing. */
 static void expect_range(const struct history *history, const char *source) {
     const struct summary_stamp stamp = {SLICE("v"), 1};
     struct summary_marks marks;
@@ -133,7 +132,7 @@ static void expect_range(const struct history *history, const char *source) {
     buffer_release(&scratch);
 }
 
-static void a_range_stands_beside_the_last_sequence(void **state) {
+static void a_range_follows_the_last_seq(void **state) {
     (void)state;
     struct history run = history_begin(DOCUMENT_RUN_SUMMARY, "r");
     struct history worker = history_begin(DOCUMENT_WORKER_SUMMARY, "w");
@@ -149,7 +148,7 @@ static void a_range_stands_beside_the_last_sequence(void **state) {
     arena_release(&worker.arena);
 }
 
-static void the_hash_leaves_projected_at_out_and_nothing_else(void **state) {
+static void the_hash_excludes_only_projected_at(void **state) {
     (void)state;
     uint8_t expected[SHA256_BYTES];
     uint8_t hash[SHA256_BYTES];
@@ -188,7 +187,7 @@ static void refuse(struct history *history, const char *from, const char *to) {
         STATUS_OK);
 }
 
-static void what_is_no_summary_is_not_read_as_one(void **state) {
+static void a_text_that_is_no_summary_is_refused(void **state) {
     (void)state;
     struct history history = history_begin(DOCUMENT_WORKER_SUMMARY, "w1");
     add_step(&history, 0);
@@ -202,7 +201,7 @@ static void what_is_no_summary_is_not_read_as_one(void **state) {
     arena_release(&history.arena);
 }
 
-static void a_full_buffer_or_arena_is_said(void **state) {
+static void a_full_buffer_or_arena_is_reported(void **state) {
     (void)state;
     const struct summary_stamp stamp = {SLICE("v"), 1};
     struct summary_marks marks;
@@ -225,12 +224,12 @@ static void a_full_buffer_or_arena_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(however_events_are_cut_into_commits_the_document_is_the_same),
+        cmocka_unit_test(documents_do_not_depend_on_the_split_into_commits),
         cmocka_unit_test(documents_are_canonical),
-        cmocka_unit_test(a_range_stands_beside_the_last_sequence),
-        cmocka_unit_test(the_hash_leaves_projected_at_out_and_nothing_else),
-        cmocka_unit_test(what_is_no_summary_is_not_read_as_one),
-        cmocka_unit_test(a_full_buffer_or_arena_is_said),
+        cmocka_unit_test(a_range_follows_the_last_seq),
+        cmocka_unit_test(the_hash_excludes_only_projected_at),
+        cmocka_unit_test(a_text_that_is_no_summary_is_refused),
+        cmocka_unit_test(a_full_buffer_or_arena_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

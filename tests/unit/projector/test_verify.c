@@ -35,7 +35,7 @@ static void expect_broken(const char *sql, const char *entity, uint64_t seq, uin
     log_close(log);
 }
 
-static void a_sound_log_holds(void **state) {
+static void an_intact_log_passes(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     struct verify_result result = run(log);
@@ -50,7 +50,7 @@ static void a_sound_log_holds(void **state) {
     log_close(log);
 }
 
-static void the_largest_metadata_there_may_be_is_no_obstacle(void **state) {
+static void an_entity_with_the_largest_metadata_is_verified(void **state) {
     (void)state;
     struct stored_log *log = populated();
     log_alter(log, "UPDATE entities SET metadata = '{\"a\":\"' || hex(zeroblob(8388600)) || '\"}' "
@@ -61,13 +61,13 @@ static void the_largest_metadata_there_may_be_is_no_obstacle(void **state) {
     log_close(log);
 }
 
-static void an_altered_payload_is_named(void **state) {
+static void an_altered_payload_is_reported(void **state) {
     (void)state;
     expect_broken("UPDATE events SET payload = '{\"n\":2}' WHERE log_id = 4", "run:r1", 2, 4,
                   "the payload does not hash to its payload_hash");
 }
 
-static void any_altered_part_is_named(void **state) {
+static void any_altered_column_is_reported(void **state) {
     (void)state;
     const char *what = "the event does not hash to its event_hash";
     expect_broken("UPDATE events SET type = 'z' WHERE log_id = 4", "run:r1", 2, 4, what);
@@ -79,21 +79,21 @@ static void any_altered_part_is_named(void **state) {
     expect_broken("UPDATE entities SET id = 'thief' WHERE id = 'r1'", "run:thief", 1, 1, what);
 }
 
-static void a_missing_event_is_named(void **state) {
+static void a_missing_event_is_reported(void **state) {
     (void)state;
     expect_broken("DELETE FROM events WHERE log_id = 4", "worker:w1", 2, 5,
                   "events before this one are missing from the log");
 }
 
-static void a_cursor_that_does_not_rise_is_named(void **state) {
+static void a_cursor_that_does_not_rise_is_reported(void **state) {
     (void)state;
     expect_broken("UPDATE events SET cursor = (SELECT cursor FROM events WHERE log_id = 2) "
                   "WHERE log_id = 4",
                   "run:r1", 2, 4, "the cursor is not after that of the event before");
 }
 
-/* Whoever changes an event and all its hashes breaks the link of the next one. */
-static void an_event_forged_whole_breaks_the_next_link(void **state) {
+/* A changed event with valid hashes of its own breaks the link of the next event. */
+static void an_event_forged_with_its_hashes_breaks_the_next_link(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct store_event event;
@@ -123,7 +123,7 @@ static void an_event_forged_whole_breaks_the_next_link(void **state) {
     log_close(log);
 }
 
-static void events_of_no_entity_are_found(void **state) {
+static void events_without_an_entity_are_reported(void **state) {
     (void)state;
     struct stored_log *log = populated();
     log_alter(log, "DELETE FROM entities WHERE id = 'r1'");
@@ -142,7 +142,7 @@ static struct verify_result sampled(struct stored_log *log, uint64_t stretch_cou
     return result;
 }
 
-static void a_sample_of_a_sound_log_holds(void **state) {
+static void a_sample_of_an_intact_log_passes(void **state) {
     (void)state;
     struct stored_log *log = log_open(NULL);
     assert_int_equal(sampled(log, 3, 4).events, 0);
@@ -156,7 +156,7 @@ static void a_sample_of_a_sound_log_holds(void **state) {
 }
 
 /* The log has 31 events; log_id 28 is the last of r1, 25 the one before. */
-static void a_sample_sees_what_is_wrong_at_the_end_of_the_log(void **state) {
+static void a_sample_finds_damage_at_the_end_of_the_log(void **state) {
     (void)state;
     const struct {
         const char *sql;
@@ -186,7 +186,7 @@ static void a_sample_sees_what_is_wrong_at_the_end_of_the_log(void **state) {
     }
 }
 
-static void a_sample_reaches_every_part_of_the_log(void **state) {
+static void samples_reach_every_part_of_the_log(void **state) {
     (void)state;
     struct stored_log *log = populated();
     log_alter(log, "UPDATE events SET type = 'z'");
@@ -198,17 +198,17 @@ static void a_sample_reaches_every_part_of_the_log(void **state) {
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sound_log_holds),
-        cmocka_unit_test(the_largest_metadata_there_may_be_is_no_obstacle),
-        cmocka_unit_test(an_altered_payload_is_named),
-        cmocka_unit_test(any_altered_part_is_named),
-        cmocka_unit_test(a_missing_event_is_named),
-        cmocka_unit_test(a_cursor_that_does_not_rise_is_named),
-        cmocka_unit_test(an_event_forged_whole_breaks_the_next_link),
-        cmocka_unit_test(events_of_no_entity_are_found),
-        cmocka_unit_test(a_sample_of_a_sound_log_holds),
-        cmocka_unit_test(a_sample_sees_what_is_wrong_at_the_end_of_the_log),
-        cmocka_unit_test(a_sample_reaches_every_part_of_the_log),
+        cmocka_unit_test(an_intact_log_passes),
+        cmocka_unit_test(an_entity_with_the_largest_metadata_is_verified),
+        cmocka_unit_test(an_altered_payload_is_reported),
+        cmocka_unit_test(any_altered_column_is_reported),
+        cmocka_unit_test(a_missing_event_is_reported),
+        cmocka_unit_test(a_cursor_that_does_not_rise_is_reported),
+        cmocka_unit_test(an_event_forged_with_its_hashes_breaks_the_next_link),
+        cmocka_unit_test(events_without_an_entity_are_reported),
+        cmocka_unit_test(a_sample_of_an_intact_log_passes),
+        cmocka_unit_test(a_sample_finds_damage_at_the_end_of_the_log),
+        cmocka_unit_test(samples_reach_every_part_of_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void heartbeats_patch_the_metadata(void **state) {
     arena_release(&history.arena);
 }
 
-static void a_patch_makes_metadata_where_there_was_none(void **state) {
+static void a_patch_creates_missing_metadata(void **state) {
     (void)state;
     struct history history = history_begin(DOCUMENT_WORKER_SUMMARY, "w1");
     history_add(&history, "worker.registered", "{\"status\":\"starting\"}");
@@ -50,7 +50,7 @@ static void a_patch_makes_metadata_where_there_was_none(void **state) {
     arena_release(&history.arena);
 }
 
-static void status_changes_begin_and_end_its_life(void **state) {
+static void status_changes_set_and_clear_the_terminal_fields(void **state) {
     (void)state;
     struct history history = history_begin(DOCUMENT_WORKER_SUMMARY, "w1");
     const struct worker_summary *worker = &history.summary.worker;
@@ -75,7 +75,7 @@ static void status_changes_begin_and_end_its_life(void **state) {
     arena_release(&history.arena);
 }
 
-static void registering_again_keeps_what_it_does_not_say(void **state) {
+static void registering_again_keeps_absent_members(void **state) {
     (void)state;
     struct history history = history_begin(DOCUMENT_WORKER_SUMMARY, "w1");
     const struct worker_summary *worker = &history.summary.worker;
@@ -110,9 +110,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_registered_worker_has_every_field),
         cmocka_unit_test(heartbeats_patch_the_metadata),
-        cmocka_unit_test(a_patch_makes_metadata_where_there_was_none),
-        cmocka_unit_test(status_changes_begin_and_end_its_life),
-        cmocka_unit_test(registering_again_keeps_what_it_does_not_say),
+        cmocka_unit_test(a_patch_creates_missing_metadata),
+        cmocka_unit_test(status_changes_set_and_clear_the_terminal_fields),
+        cmocka_unit_test(registering_again_keeps_absent_members),
         cmocka_unit_test(other_events_are_only_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

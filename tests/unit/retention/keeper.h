@@ -1,5 +1,4 @@
-/* The retention job beside a writer that derives and publishes, on a real store, under a clock that
- * moves when told to. */
+/* The retention job beside a writer with projector and hub, on a real store, with a test clock. */
 #ifndef KEEPER_H
 #define KEEPER_H
 
@@ -24,8 +23,8 @@ struct keeper {
     struct arena arena;
     _Atomic uint64_t wall_ms;
     _Atomic uint64_t mono_ns;
-    atomic_int batches; /* topics pruned, as the writer heard of them */
-    /* On the writer's thread, with each of them; may be NULL. */
+    atomic_int batches; /* calls of on_pruned */
+    /* Called by on_pruned, on the writer's thread; may be NULL. */
     void (*on_pruned)(struct keeper *keeper, struct slice topic);
 };
 
@@ -54,7 +53,7 @@ static inline void keeper_pruned(void *user, struct slice topic, uint64_t oldest
         keeper->on_pruned(keeper, topic);
 }
 
-/* Every class keeps its frames for retention_s; 0: as the table says. */
+/* Sets the retention of all classes; 0: the defaults. */
 static inline struct keeper *keeper_open_with(uint64_t interval_ms, uint64_t retention_s) {
     struct keeper *keeper = calloc(1, sizeof(*keeper));
     const struct hub_options hub = {{64, 1u << 20}, 64u << 20};
@@ -107,7 +106,7 @@ static inline void keeper_close(struct keeper *keeper) {
     free(keeper);
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 struct run_asked {
     struct retention_request request;
@@ -146,7 +145,7 @@ static inline struct retention_report *run_now(struct keeper *keeper) {
     return asked.request.report;
 }
 
-/* How many frames a run took. */
+/* The number of frames that a run deleted. */
 static inline uint64_t run_deleted(struct keeper *keeper) {
     struct retention_report *report = run_now(keeper);
     uint64_t deleted = retention_report_total(report).deleted;
@@ -154,7 +153,7 @@ static inline uint64_t run_deleted(struct keeper *keeper) {
     return deleted;
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static inline struct store_topic topic_now(struct keeper *keeper, const char *name) {
     struct store_topic topic;
@@ -171,7 +170,7 @@ static inline uint64_t head(struct keeper *keeper, const char *name) {
     return topic_now(keeper, name).head_seq;
 }
 
-/* ---- filling ---- */
+/* ---- appending ---- */
 
 static inline void run_events(struct keeper *keeper, const char *run, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -184,7 +183,7 @@ static inline void new_run(struct keeper *keeper, const char *id) {
     (void)ask_ok(keeper->fixture, APPEND_RUN_CREATE, NULL, body);
 }
 
-/* Runs c0, c1, …: a summary each, in few commits. */
+/* Creates runs c0, c1, … with one summary each, in few commits. */
 static inline void new_crowd(struct keeper *keeper, size_t count) {
     static struct asked *asked[512];
     for (size_t done = 0; done < count;) {

@@ -1,9 +1,9 @@
-/* When topics are looked at again. */
+/* The times at which topics are due. */
 #include "retention/due.h"
 
 #include "test.h"
 
-static void what_was_never_set_is_due(void **state) {
+static void a_topic_that_was_never_set_is_due(void **state) {
     (void)state;
     struct due due = {0};
     assert_true(due_is(&due, 1, 0));
@@ -17,7 +17,7 @@ static void what_was_never_set_is_due(void **state) {
     due_clear(&due);
 }
 
-static void those_that_are_not_due_are_passed_over(void **state) {
+static void topics_that_are_not_due_are_skipped(void **state) {
     (void)state;
     struct due due = {0};
     for (uint64_t ref = 1; ref <= 5000; ref++)
@@ -32,7 +32,7 @@ static void those_that_are_not_due_are_passed_over(void **state) {
     due_clear(&due);
 }
 
-static void a_ref_beyond_all_measure_is_always_due(void **state) {
+static void a_ref_above_the_maximum_is_always_due(void **state) {
     (void)state;
     struct due due = {0};
     due_set(&due, UINT64_MAX, 100);
@@ -43,9 +43,9 @@ static void a_ref_beyond_all_measure_is_always_due(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_never_set_is_due),
-        cmocka_unit_test(those_that_are_not_due_are_passed_over),
-        cmocka_unit_test(a_ref_beyond_all_measure_is_always_due),
+        cmocka_unit_test(a_topic_that_was_never_set_is_due),
+        cmocka_unit_test(topics_that_are_not_due_are_skipped),
+        cmocka_unit_test(a_ref_above_the_maximum_is_always_due),
     };
     return cmocka_run_group_tests_name("due", tests, NULL, NULL);
 }

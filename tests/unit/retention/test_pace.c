@@ -1,4 +1,4 @@
-/* How large batches are, and how long the writer is left alone between them. */
+/* The size of batches and the pauses between them. */
 #include "retention/pace.h"
 
 #include "test.h"
@@ -7,7 +7,7 @@ static uint64_t note(struct pace *pace, uint64_t work, uint64_t ns, bool is_busy
     return pace_update(pace, &(struct pace_batch){work, ns, ns}, is_busy);
 }
 
-static void batches_come_to_what_fits_into_their_time(void **state) {
+static void batches_converge_to_the_size_that_fits_their_time(void **state) {
     (void)state;
     static const uint64_t row_ns[] = {400, 2000, 10000, 50000};
     for (size_t i = 0; i < sizeof(row_ns) / sizeof(row_ns[0]); i++) {
@@ -32,7 +32,7 @@ static void one_slow_batch_halves_the_next_at_most(void **state) {
     assert_int_equal(pace.work_next, before);
 }
 
-static void a_small_batch_that_was_quick_says_nothing(void **state) {
+static void a_small_quick_batch_does_not_change_the_size(void **state) {
     (void)state;
     struct pace pace;
     pace_init(&pace, 250, 5000);
@@ -51,7 +51,7 @@ static void a_slow_sync_lengthens_the_pause_and_not_the_batches(void **state) {
     assert_int_equal(pace.work_next, before);
 }
 
-static void the_writer_is_left_alone_only_while_appends_come(void **state) {
+static void there_is_a_pause_only_while_appends_arrive(void **state) {
     (void)state;
     struct pace pace;
     pace_init(&pace, 250, 5000);
@@ -62,11 +62,11 @@ static void the_writer_is_left_alone_only_while_appends_come(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_come_to_what_fits_into_their_time),
+        cmocka_unit_test(batches_converge_to_the_size_that_fits_their_time),
         cmocka_unit_test(one_slow_batch_halves_the_next_at_most),
-        cmocka_unit_test(a_small_batch_that_was_quick_says_nothing),
+        cmocka_unit_test(a_small_quick_batch_does_not_change_the_size),
         cmocka_unit_test(a_slow_sync_lengthens_the_pause_and_not_the_batches),
-        cmocka_unit_test(the_writer_is_left_alone_only_while_appends_come),
+        cmocka_unit_test(there_is_a_pause_only_while_appends_arrive),
     };
     return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Reports: what is listed, what is counted, how it is written. */
+/* Reports: lists, totals, JSON. */
 #include "base/limits.h"
 #include "retention/report.h"
 
@@ -19,7 +19,7 @@ static void add(struct retention_report *report, uint64_t ref, uint64_t deleted,
                                                    .has_more = has_more});
 }
 
-static void a_topic_that_comes_in_parts_is_one(void **state) {
+static void a_topic_added_in_parts_counts_once(void **state) {
     (void)state;
     struct retention_report *report = retention_report_new(true);
     add(report, 1, 0, 99, false);
@@ -40,7 +40,7 @@ static void a_topic_that_comes_in_parts_is_one(void **state) {
     retention_report_unref(report);
 }
 
-static void it_is_written_as_json(void **state) {
+static void a_report_is_written_as_json(void **state) {
     (void)state;
     struct retention_report *report = retention_report_new(true);
     struct buffer out;
@@ -107,8 +107,8 @@ static void without_a_list_there_are_only_totals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_topic_that_comes_in_parts_is_one),
-        cmocka_unit_test(it_is_written_as_json),
+        cmocka_unit_test(a_topic_added_in_parts_counts_once),
+        cmocka_unit_test(a_report_is_written_as_json),
         cmocka_unit_test(too_many_topics_are_counted_and_those_that_were_pruned_come_first),
         cmocka_unit_test(without_a_list_there_are_only_totals),
     };

@@ -1,5 +1,5 @@
-/* The retention job: what goes and what stays under every row of the policy table, the clock's
- * steps, the disk's, appends beside it, pins, and runs on demand. */
+/* The retention job: every row of the policy table, steps of the clock, a full disk, concurrent
+ * appends, pins, and runs on demand. */
 #include "base/limits.h"
 #include "retention/retention.h"
 
@@ -16,7 +16,7 @@
 
 struct row {
     const char *topic;
-    uint64_t retention_s; /* the contract's own numbers, not the table's */
+    uint64_t retention_s; /* from the specification, not from the table */
 };
 
 static const struct row rows[] = {
@@ -33,7 +33,7 @@ static const struct row rows[] = {
 
 #define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
 
-/* One frame or more to every topic there can be. */
+/* At least one frame on every kind of topic. */
 static void append_everywhere(struct keeper *keeper, bool is_first) {
     struct fixture *fixture = keeper->fixture;
     if (is_first) {
@@ -67,7 +67,7 @@ static void assert_documents(struct keeper *keeper) {
                                   &keeper->arena, &document));
 }
 
-/* A frame stays while it is not older than its row says, to the millisecond. */
+/* A frame is kept until it is older than its row allows, to the millisecond. */
 static void assert_floors(struct keeper *keeper, const uint64_t *early, const uint64_t *late,
                           uint64_t elapsed_ms) {
     retention_report_unref(run_now(keeper));
@@ -156,7 +156,7 @@ static void a_run_reports_every_topic_and_counts_by_class(void **state) {
 
 /* ---- beside appends ---- */
 
-/* Every batch has an append wait; the one before must have been stored by then. */
+/* Each batch makes an append wait. The append of the batch before must be stored by then. */
 static struct asked *waiting;
 static atomic_int overtaken;
 
@@ -177,7 +177,7 @@ static void fill_summaries(struct keeper *keeper, size_t count) {
     assert_int_equal(head(keeper, "runtime.run_summaries"), count);
 }
 
-static void an_append_that_waits_goes_before_the_next_batch(void **state) {
+static void a_waiting_append_goes_before_the_next_batch(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     new_crowd(keeper, 1500);
@@ -195,8 +195,7 @@ static void an_append_that_waits_goes_before_the_next_batch(void **state) {
 
 #define CROWD 1500
 
-static void
-thousands_of_topics_that_expire_together_go_in_batches_and_are_left_alone(void **state) {
+static void thousands_of_topics_expire_in_batches_and_are_then_idle(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     char name[32];
@@ -217,7 +216,7 @@ thousands_of_topics_that_expire_together_go_in_batches_and_are_left_alone(void *
     keeper_close(keeper);
 }
 
-static void idle_topics_are_not_looked_at_again_before_their_time(void **state) {
+static void idle_topics_are_not_inspected_before_they_are_due(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(10);
     new_crowd(keeper, 300);
@@ -228,12 +227,12 @@ static void idle_topics_are_not_looked_at_again_before_their_time(void **state) 
     struct retention_stats after = retention_stats(keeper->retention);
     for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++)
         assert_int_equal(after.classes[i].topics, before.classes[i].topics);
-    /* In time they all are, without anybody asking. */
+    /* The timer prunes all of them later. */
     keeper_advance(keeper, DAY_MS + 1);
     while (retention_stats(keeper->retention).classes[TOPIC_CLASS_RUN_EVENTS].deleted < 300)
         sched_yield();
     assert_int_equal(oldest(keeper, "run:c299:events"), 2);
-    /* One that wakes up is found when its frame is due. */
+    /* A topic with a new frame is inspected when the frame is due. */
     (void)ask_ok(keeper->fixture, APPEND_RUN_EVENT, "c7", "{\"event_type\":\"x\"}");
     keeper_advance(keeper, DAY_MS);
     uint64_t cycles = retention_stats(keeper->retention).cycles;
@@ -248,7 +247,7 @@ static void idle_topics_are_not_looked_at_again_before_their_time(void **state) 
 
 /* ---- pins ---- */
 
-static void a_pin_holds_the_floor_until_it_is_let_go(void **state) {
+static void a_pin_holds_the_floor_until_it_is_removed(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     struct retention_pin pin, lower, other;
@@ -277,7 +276,7 @@ struct pinner {
     size_t held;
 };
 
-/* Whoever pins and then finds the floor low enough may rely on it. */
+/* After a pin, a floor that is low enough stays low enough. */
 static void *pin_and_look(void *user) {
     struct pinner *pinner = user;
     struct keeper *keeper = pinner->keeper;
@@ -310,7 +309,7 @@ static void *pin_and_look(void *user) {
     return NULL;
 }
 
-static void a_pin_that_finds_the_floor_low_enough_can_be_relied_on(void **state) {
+static void a_pin_below_the_floor_check_holds(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open_with(10, 1);
     struct pinner pinner = {.keeper = keeper};
@@ -332,7 +331,7 @@ static void a_pin_that_finds_the_floor_low_enough_can_be_relied_on(void **state)
 
 /* ---- the clock ---- */
 
-static void a_clock_that_jumps_ahead_is_believed_only_after_an_hour(void **state) {
+static void a_clock_that_jumps_ahead_is_trusted_after_an_hour(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     fill_summaries(keeper, 10);
@@ -348,27 +347,27 @@ static void a_clock_that_jumps_ahead_is_believed_only_after_an_hour(void **state
     keeper_close(keeper);
 }
 
-static void a_clock_that_was_wrong_and_is_set_right_again_costs_nothing(void **state) {
+static void a_clock_that_is_corrected_prunes_nothing_early(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     fill_summaries(keeper, 10);
     atomic_fetch_add(&keeper->wall_ms, 5 * HOUR_MS);
     assert_int_equal(run_deleted(keeper), 0);
-    run_events(keeper, "r", 5); /* stamped by the wrong clock */
+    run_events(keeper, "r", 5); /* with times of the wrong clock */
     atomic_fetch_sub(&keeper->wall_ms, 5 * HOUR_MS);
     assert_int_equal(run_deleted(keeper), 0);
-    run_events(keeper, "r", 5); /* never stamped lower than the ones before */
+    run_events(keeper, "r", 5); /* times never fall */
     keeper_advance(keeper, DAY_MS + 1);
     retention_report_unref(run_now(keeper));
     assert_int_equal(oldest(keeper, "run:r:events"), 11);
-    /* Those of the wrong time stay so much longer, and no more. */
+    /* Frames with times in the future are kept that much longer. */
     keeper_advance(keeper, 5 * HOUR_MS);
     retention_report_unref(run_now(keeper));
     assert_int_equal(oldest(keeper, "run:r:events"), 21);
     keeper_close(keeper);
 }
 
-static void a_clock_that_falls_back_does_not_stop_the_timer_or_what_is_due(void **state) {
+static void a_clock_that_steps_back_stops_neither_timer_nor_pruning(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(10);
     fill_summaries(keeper, 10);
@@ -395,7 +394,7 @@ static void limit_file_size(rlim_t bytes) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-static void a_full_disk_ends_the_pass_and_the_next_one_goes_on(void **state) {
+static void a_full_disk_ends_the_pass_and_the_next_one_continues(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     struct run_asked asked;
@@ -434,7 +433,7 @@ static void wait_for_release(struct keeper *keeper, struct slice topic) {
     pthread_mutex_unlock(&hold_lock);
 }
 
-static void those_who_ask_during_a_run_share_the_next(void **state) {
+static void requests_during_a_pass_share_the_next_one(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     struct run_asked first, others[3];
@@ -464,7 +463,7 @@ static void those_who_ask_during_a_run_share_the_next(void **state) {
     keeper_close(keeper);
 }
 
-static void an_end_in_the_middle_answers_everybody(void **state) {
+static void a_shutdown_during_a_pass_answers_all_requests(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(NEVER_MS);
     struct run_asked first, second, third;
@@ -492,17 +491,17 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_topic_keeps_its_frames_for_the_time_of_its_row),
         cmocka_unit_test(a_run_reports_every_topic_and_counts_by_class),
-        cmocka_unit_test(an_append_that_waits_goes_before_the_next_batch),
-        cmocka_unit_test(thousands_of_topics_that_expire_together_go_in_batches_and_are_left_alone),
-        cmocka_unit_test(idle_topics_are_not_looked_at_again_before_their_time),
-        cmocka_unit_test(a_pin_holds_the_floor_until_it_is_let_go),
-        cmocka_unit_test(a_pin_that_finds_the_floor_low_enough_can_be_relied_on),
-        cmocka_unit_test(a_clock_that_jumps_ahead_is_believed_only_after_an_hour),
-        cmocka_unit_test(a_clock_that_was_wrong_and_is_set_right_again_costs_nothing),
-        cmocka_unit_test(a_clock_that_falls_back_does_not_stop_the_timer_or_what_is_due),
-        cmocka_unit_test(a_full_disk_ends_the_pass_and_the_next_one_goes_on),
-        cmocka_unit_test(those_who_ask_during_a_run_share_the_next),
-        cmocka_unit_test(an_end_in_the_middle_answers_everybody),
+        cmocka_unit_test(a_waiting_append_goes_before_the_next_batch),
+        cmocka_unit_test(thousands_of_topics_expire_in_batches_and_are_then_idle),
+        cmocka_unit_test(idle_topics_are_not_inspected_before_they_are_due),
+        cmocka_unit_test(a_pin_holds_the_floor_until_it_is_removed),
+        cmocka_unit_test(a_pin_below_the_floor_check_holds),
+        cmocka_unit_test(a_clock_that_jumps_ahead_is_trusted_after_an_hour),
+        cmocka_unit_test(a_clock_that_is_corrected_prunes_nothing_early),
+        cmocka_unit_test(a_clock_that_steps_back_stops_neither_timer_nor_pruning),
+        cmocka_unit_test(a_full_disk_ends_the_pass_and_the_next_one_continues),
+        cmocka_unit_test(requests_during_a_pass_share_the_next_one),
+        cmocka_unit_test(a_shutdown_during_a_pass_answers_all_requests),
     };
     return cmocka_run_group_tests_name("retention", tests, NULL, NULL);
 }

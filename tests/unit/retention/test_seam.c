@@ -1,6 +1,6 @@
-/* The seam under the real job: readers begin anywhere and read through store, window and live
- * while events are appended at full speed and the keeper prunes right behind, or ahead of, them.
- * Each must see every frame, or be told. */
+/* Subscribers start anywhere and read from store, window and live frames, while events are appended
+ * at full speed and the keeper prunes close to their positions. Each gets every frame or a stale
+ * answer. */
 #include <pthread.h>
 
 #include "delivery/subscription.h"
@@ -28,7 +28,7 @@ struct reader {
     struct hub_watch watch;
     struct subscription subscription;
     struct delivery_batch batch;
-    uint64_t last; /* seen, or skipped as told */
+    uint64_t last; /* received, or skipped after a stale answer */
     bool is_placed;
     size_t told;
     size_t frames;
@@ -140,7 +140,7 @@ static void append_some(struct keeper *keeper, uint64_t *seq, size_t count) {
         assert_int_equal(wait_for(asked[i])->event.seq, *seq - count + 1 + i);
 }
 
-static void readers_see_everything_or_are_told_while_the_job_prunes(void **state) {
+static void subscribers_get_every_frame_or_a_stale_answer_while_the_job_prunes(void **state) {
     (void)state;
     const char *rounds = getenv("KHALA_SEAM_ROUNDS");
     struct keeper *keeper = keeper_open_with(10, 1);
@@ -156,7 +156,7 @@ static void readers_see_everything_or_are_told_while_the_job_prunes(void **state
     }
     for (size_t done = 0; done < READERS;) {
         append_some(keeper, &seq, 1 + test_random(&seed) % 32);
-        /* From everything is young to nothing is. */
+        /* From a retention that keeps all frames to one that keeps none. */
         keeper_advance(keeper, test_random(&seed) % 8 == 0 ? 2000 : test_random(&seed) % 60);
         while (done < READERS && pthread_tryjoin_np(readers[done].thread, NULL) == 0)
             done++;
@@ -174,8 +174,8 @@ static void readers_see_everything_or_are_told_while_the_job_prunes(void **state
     keeper_close(keeper);
 }
 
-/* The same position, in memory and in the store, gets the same answer once the floor has passed. */
-static void a_reader_in_memory_is_told_like_one_of_the_store(void **state) {
+/* A position below the floor gets the same answer from the window and from the store. */
+static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(void **state) {
     (void)state;
     struct keeper *keeper = keeper_open(86400000);
     static struct reader me;
@@ -218,8 +218,8 @@ static void a_reader_in_memory_is_told_like_one_of_the_store(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_see_everything_or_are_told_while_the_job_prunes),
-        cmocka_unit_test(a_reader_in_memory_is_told_like_one_of_the_store),
+        cmocka_unit_test(subscribers_get_every_frame_or_a_stale_answer_while_the_job_prunes),
+        cmocka_unit_test(a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store),
     };
     return cmocka_run_group_tests_name("seam", tests, NULL, NULL);
 }

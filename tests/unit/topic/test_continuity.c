@@ -15,7 +15,7 @@ static void check_plan(struct topic_window window, uint64_t after_seq, bool epoc
     check_json(&plan, expected);
 }
 
-static void the_vectors_hold_to_the_byte(void **state) {
+static void decisions_match_the_vectors_byte_for_byte(void **state) {
     (void)state;
     json_t *vectors = vectors_load("continuity");
     size_t index;
@@ -36,7 +36,7 @@ static void the_vectors_hold_to_the_byte(void **state) {
     json_decref(vectors);
 }
 
-static void another_epoch_is_named_first(void **state) {
+static void epoch_mismatch_is_the_first_reason(void **state) {
     (void)state;
     struct continuity plan = continuity_plan(NULL, 5, true);
     check_json(&plan, "{\"decision\":\"rebootstrap\",\"reason_codes\":[\"epoch_mismatch\"],"
@@ -53,7 +53,7 @@ static void another_epoch_is_named_first(void **state) {
                "\"replay_budget_events\":500}");
 }
 
-static void a_journal_pruned_to_nothing_resumes_only_from_its_head(void **state) {
+static void an_empty_journal_resumes_only_from_its_head(void **state) {
     (void)state;
     struct topic_window window = {26, 25, 200};
     assert_int_equal(continuity_plan(&window, 25, false).decision, CONTINUITY_RESUME);
@@ -77,7 +77,7 @@ static void the_ends_of_the_number_range_do_not_wrap(void **state) {
                "{\"decision\":\"resume\",\"after_seq\":18446744073709551615}");
 }
 
-static void every_size_of_buffer_takes_all_or_nothing(void **state) {
+static void a_buffer_of_any_size_gets_the_whole_text_or_nothing(void **state) {
     (void)state;
     struct topic_window window = {10, 25000, 500};
     struct continuity plan = continuity_plan(&window, 0, true);
@@ -96,25 +96,25 @@ static void every_size_of_buffer_takes_all_or_nothing(void **state) {
     buffer_release(&whole);
 }
 
-static void a_bootstrap_begins_where_retention_and_budget_allow(void **state) {
+static void a_bootstrap_starts_where_retention_and_budget_allow(void **state) {
     (void)state;
     static const struct {
         struct topic_window window;
         uint64_t from_seq;
         bool truncated;
     } cases[] = {
-        {{0, 0, 500}, 1, false}, /* never an event */
-        {{1, 0, 500}, 1, false}, /* the same, written otherwise */
+        {{0, 0, 500}, 1, false}, /* no event so far */
+        {{1, 0, 500}, 1, false}, /* the same in another form */
         {{1, 0, 0}, 1, false},
         {{1, 1, 500}, 1, false},
-        {{1, 500, 500}, 1, false}, /* the budget just reaches the first */
+        {{1, 500, 500}, 1, false}, /* the budget reaches exactly the first event */
         {{1, 501, 500}, 2, true},
         {{10, 25, 500}, 10, true}, /* pruned */
-        {{10, 25, 16}, 10, true},  /* both at the same place */
-        {{10, 25, 15}, 11, true},  /* the budget is the nearer end */
+        {{10, 25, 16}, 10, true},  /* both at the same seq */
+        {{10, 25, 15}, 11, true},  /* the budget is the later limit */
         {{10, 25, 1}, 25, true},
         {{10, 25, 0}, 26, true},
-        {{26, 25, 500}, 26, true}, /* pruned to nothing */
+        {{26, 25, 500}, 26, true}, /* empty journal */
         {{2, 1, 500}, 2, true},
         {{0, 3, 500}, 1, false},
         {{1, 100, UINT64_MAX}, 1, false},
@@ -132,7 +132,7 @@ static uint64_t random_seq(uint64_t *seed) {
     return test_random(seed) >> (1 + test_random(seed) % 63);
 }
 
-static void a_bootstrapped_cursor_is_never_stale_and_loses_no_more_than_it_must(void **state) {
+static void a_bootstrapped_cursor_is_never_stale_and_skips_only_what_it_must(void **state) {
     (void)state;
     uint64_t seed = 31;
     for (int round = 0; round < 300000; round++) {
@@ -173,13 +173,13 @@ static void the_plan_agrees_with_signed_arithmetic(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_vectors_hold_to_the_byte),
-        cmocka_unit_test(another_epoch_is_named_first),
-        cmocka_unit_test(a_journal_pruned_to_nothing_resumes_only_from_its_head),
+        cmocka_unit_test(decisions_match_the_vectors_byte_for_byte),
+        cmocka_unit_test(epoch_mismatch_is_the_first_reason),
+        cmocka_unit_test(an_empty_journal_resumes_only_from_its_head),
         cmocka_unit_test(the_ends_of_the_number_range_do_not_wrap),
-        cmocka_unit_test(every_size_of_buffer_takes_all_or_nothing),
-        cmocka_unit_test(a_bootstrap_begins_where_retention_and_budget_allow),
-        cmocka_unit_test(a_bootstrapped_cursor_is_never_stale_and_loses_no_more_than_it_must),
+        cmocka_unit_test(a_buffer_of_any_size_gets_the_whole_text_or_nothing),
+        cmocka_unit_test(a_bootstrap_starts_where_retention_and_budget_allow),
+        cmocka_unit_test(a_bootstrapped_cursor_is_never_stale_and_skips_only_what_it_must),
         cmocka_unit_test(the_plan_agrees_with_signed_arithmetic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

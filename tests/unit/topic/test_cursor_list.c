@@ -29,7 +29,7 @@ static void over(struct reading *reading) {
     cursor_list_release(&reading->list);
 }
 
-static void an_array_gives_its_cursors_in_order(void **state) {
+static void an_array_yields_its_cursors_in_order(void **state) {
     (void)state;
     struct reading reading;
     begin(&reading, "[{\"topic\":\"run:a:events\",\"after_seq\":7},"
@@ -44,7 +44,7 @@ static void an_array_gives_its_cursors_in_order(void **state) {
     over(&reading);
 }
 
-static void a_map_names_topics_even_those_with_the_names_of_members(void **state) {
+static void a_map_may_have_topics_named_like_members(void **state) {
     (void)state;
     struct reading reading;
     begin(&reading, "{\"topic\":2,\"cursors\":3,\"epoch\":4,\"run:a:events\":7}");
@@ -58,7 +58,7 @@ static void a_map_names_topics_even_those_with_the_names_of_members(void **state
     over(&reading);
 }
 
-static void one_cursor_is_a_list(void **state) {
+static void a_single_cursor_is_a_list(void **state) {
     (void)state;
     struct reading reading;
     begin(&reading, "{\"stream_id\":\"s\",\"watermark\":1,\"cursors\":[]}");
@@ -85,7 +85,7 @@ static void an_envelope_holds_any_list_and_an_epoch(void **state) {
     over(&reading);
 }
 
-static void an_envelope_is_not_found_in_an_envelope(void **state) {
+static void envelopes_do_not_nest(void **state) {
     (void)state;
     struct reading reading;
     begin(&reading, "{\"cursors\":{\"cursors\":[]}}");
@@ -108,7 +108,7 @@ static void an_epoch_is_a_string(void **state) {
     cursor_list_release(&list);
 }
 
-static void what_is_not_json_is_refused_and_may_still_be_lines(void **state) {
+static void a_text_that_is_not_json_may_be_read_as_lines(void **state) {
     (void)state;
     struct reading reading;
     const struct slice text = SLICE("{\"topic\":\"a\",\"after_seq\":1}\n \t\r\n{\"topic\":\n"
@@ -137,7 +137,7 @@ static void a_window_comes_with_its_cursor(void **state) {
     over(&reading);
 }
 
-static void a_bad_cursor_says_why_and_the_next_one_comes(void **state) {
+static void a_bad_cursor_has_a_status_and_the_next_one_follows(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -177,7 +177,7 @@ static void a_bad_cursor_says_why_and_the_next_one_comes(void **state) {
     }
 }
 
-static void the_longest_name_is_read_and_one_more_byte_is_refused(void **state) {
+static void the_longest_name_is_accepted_and_one_more_byte_is_refused(void **state) {
     (void)state;
     static const struct {
         const char *member;
@@ -201,7 +201,7 @@ static void the_longest_name_is_read_and_one_more_byte_is_refused(void **state) 
     }
 }
 
-static void the_limits_are_the_callers(void **state) {
+static void the_limits_of_the_caller_apply(void **state) {
     (void)state;
     struct cursor_list list;
     const struct json_limits small = {8, 1};
@@ -215,17 +215,17 @@ static void the_limits_are_the_callers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_array_gives_its_cursors_in_order),
-        cmocka_unit_test(a_map_names_topics_even_those_with_the_names_of_members),
-        cmocka_unit_test(one_cursor_is_a_list),
+        cmocka_unit_test(an_array_yields_its_cursors_in_order),
+        cmocka_unit_test(a_map_may_have_topics_named_like_members),
+        cmocka_unit_test(a_single_cursor_is_a_list),
         cmocka_unit_test(an_envelope_holds_any_list_and_an_epoch),
-        cmocka_unit_test(an_envelope_is_not_found_in_an_envelope),
+        cmocka_unit_test(envelopes_do_not_nest),
         cmocka_unit_test(an_epoch_is_a_string),
-        cmocka_unit_test(what_is_not_json_is_refused_and_may_still_be_lines),
+        cmocka_unit_test(a_text_that_is_not_json_may_be_read_as_lines),
         cmocka_unit_test(a_window_comes_with_its_cursor),
-        cmocka_unit_test(a_bad_cursor_says_why_and_the_next_one_comes),
-        cmocka_unit_test(the_longest_name_is_read_and_one_more_byte_is_refused),
-        cmocka_unit_test(the_limits_are_the_callers),
+        cmocka_unit_test(a_bad_cursor_has_a_status_and_the_next_one_follows),
+        cmocka_unit_test(the_longest_name_is_accepted_and_one_more_byte_is_refused),
+        cmocka_unit_test(the_limits_of_the_caller_apply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

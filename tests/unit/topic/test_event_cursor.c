@@ -11,7 +11,7 @@ static struct event_cursor decode(struct slice text) {
     return cursor;
 }
 
-static void the_vectors_derive_both_ways(void **state) {
+static void the_vectors_encode_and_decode(void **state) {
     (void)state;
     json_t *vectors = vectors_load("event_cursor");
     size_t index;
@@ -28,7 +28,7 @@ static void the_vectors_derive_both_ways(void **state) {
     json_decref(vectors);
 }
 
-static void the_vectors_compare_by_their_pairs(void **state) {
+static void cursors_compare_as_pairs(void **state) {
     (void)state;
     json_t *vectors = vectors_load("event_cursor");
     size_t index;
@@ -110,7 +110,7 @@ static void each_fault_has_its_own_reason(void **state) {
 #undef ID
 }
 
-static void stray_bits_behind_the_last_byte_are_refused(void **state) {
+static void unused_bits_after_the_last_byte_must_be_zero(void **state) {
     (void)state;
     /* 49 bytes leave four unused bits, 50 bytes two. */
     static const uint64_t timestamps[] = {176722560012, 1767225600123};
@@ -156,7 +156,7 @@ static void legacy_cursors_may_be_padded(void **state) {
     }
 }
 
-static void legacy_padding_fills_the_last_group_and_no_more(void **state) {
+static void legacy_padding_only_fills_the_last_group(void **state) {
     (void)state;
     static const char text[] =
         "MTc2NzIyNTYwMDEyOjAxOGUxYzZkLTEyMzQtN2FiYy05ZGVmLTAxMjM0NTY3ODlhYg==";
@@ -180,7 +180,7 @@ static struct event_cursor random_cursor(uint64_t *seed) {
     return cursor;
 }
 
-/* Half of the neighbours share what decides first, so that the rest gets to decide. */
+/* Half of the pairs share the timestamp, so that the id decides. */
 static struct event_cursor random_neighbour(uint64_t *seed, const struct event_cursor *cursor) {
     struct event_cursor other = random_cursor(seed);
     uint64_t pick = test_random(seed) % 4;
@@ -204,7 +204,7 @@ static int compare_pairs(const struct event_cursor *a, const struct event_cursor
     return 0;
 }
 
-static void a_million_random_pairs_order_after_the_round_trip_as_before(void **state) {
+static void random_pairs_keep_their_order_through_the_round_trip(void **state) {
     (void)state;
     uint64_t seed = 41;
     for (int round = 0; round < 1000000; round++) {
@@ -226,7 +226,7 @@ static void a_million_random_pairs_order_after_the_round_trip_as_before(void **s
     }
 }
 
-static void cursors_of_minted_ids_rise_while_the_clock_steps_back(void **state) {
+static void cursors_of_server_ids_rise_while_the_clock_steps_back(void **state) {
     (void)state;
     struct uuid7_generator generator;
     assert_ok(uuid7_generator_init(&generator, NULL));
@@ -243,15 +243,15 @@ static void cursors_of_minted_ids_rise_while_the_clock_steps_back(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_vectors_derive_both_ways),
-        cmocka_unit_test(the_vectors_compare_by_their_pairs),
+        cmocka_unit_test(the_vectors_encode_and_decode),
+        cmocka_unit_test(cursors_compare_as_pairs),
         cmocka_unit_test(the_invalid_vectors_are_refused_with_a_reason),
         cmocka_unit_test(each_fault_has_its_own_reason),
-        cmocka_unit_test(stray_bits_behind_the_last_byte_are_refused),
+        cmocka_unit_test(unused_bits_after_the_last_byte_must_be_zero),
         cmocka_unit_test(legacy_cursors_may_be_padded),
-        cmocka_unit_test(legacy_padding_fills_the_last_group_and_no_more),
-        cmocka_unit_test(a_million_random_pairs_order_after_the_round_trip_as_before),
-        cmocka_unit_test(cursors_of_minted_ids_rise_while_the_clock_steps_back),
+        cmocka_unit_test(legacy_padding_only_fills_the_last_group),
+        cmocka_unit_test(random_pairs_keep_their_order_through_the_round_trip),
+        cmocka_unit_test(cursors_of_server_ids_rise_while_the_clock_steps_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void every_topic_has_the_row_of_its_name(void **state) {
     }
 }
 
-static void the_defaults_are_those_of_the_contract(void **state) {
+static void the_defaults_match_the_specification(void **state) {
     (void)state;
     static const struct {
         const char *topic, *topic_class, *qos_tier;
@@ -80,7 +80,7 @@ static void the_defaults_are_those_of_the_contract(void **state) {
     }
 }
 
-static void every_word_has_a_name(void **state) {
+static void every_enumerator_has_a_name(void **state) {
     (void)state;
     for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++)
         assert_non_null(topic_class_name((enum topic_class)i));
@@ -95,8 +95,8 @@ static void every_word_has_a_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_topic_has_the_row_of_its_name),
-        cmocka_unit_test(the_defaults_are_those_of_the_contract),
-        cmocka_unit_test(every_word_has_a_name),
+        cmocka_unit_test(the_defaults_match_the_specification),
+        cmocka_unit_test(every_enumerator_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static const struct policy_key *find(struct policy_key *key, const char *name) {
     return NULL;
 }
 
-static void the_names_of_the_contract_exist_with_their_defaults(void **state) {
+static void the_specified_settings_exist_with_their_defaults(void **state) {
     (void)state;
     static const struct {
         const char *stem;
@@ -59,7 +59,7 @@ static void every_number_of_every_row_has_a_key(void **state) {
     }
 }
 
-static void names_are_unique_described_and_within_their_own_bounds(void **state) {
+static void keys_are_unique_documented_and_have_defaults_in_bounds(void **state) {
     (void)state;
     for (size_t i = 0; i < policy_key_count(); i++) {
         struct policy_key key = policy_key_at(i);
@@ -72,7 +72,7 @@ static void names_are_unique_described_and_within_their_own_bounds(void **state)
     }
 }
 
-/* How many of all numbers of the two tables differ. */
+/* The number of values that differ between two tables. */
 static size_t differences(const struct policy_table *a, const struct policy_table *b) {
     size_t count = 0;
     for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
@@ -87,7 +87,7 @@ static size_t differences(const struct policy_table *a, const struct policy_tabl
     return count;
 }
 
-static void a_key_sets_its_number_and_no_other(void **state) {
+static void a_key_changes_only_its_own_number(void **state) {
     (void)state;
     struct policy_table fresh;
     policy_table_init(&fresh);
@@ -106,7 +106,7 @@ static void a_key_sets_its_number_and_no_other(void **state) {
     }
 }
 
-static void each_field_lands_where_it_belongs(void **state) {
+static void each_field_is_stored_in_its_member(void **state) {
     (void)state;
     struct policy_table table;
     policy_table_init(&table);
@@ -174,11 +174,11 @@ static void bad_values_and_unknown_names_change_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_names_of_the_contract_exist_with_their_defaults),
+        cmocka_unit_test(the_specified_settings_exist_with_their_defaults),
         cmocka_unit_test(every_number_of_every_row_has_a_key),
-        cmocka_unit_test(names_are_unique_described_and_within_their_own_bounds),
-        cmocka_unit_test(a_key_sets_its_number_and_no_other),
-        cmocka_unit_test(each_field_lands_where_it_belongs),
+        cmocka_unit_test(keys_are_unique_documented_and_have_defaults_in_bounds),
+        cmocka_unit_test(a_key_changes_only_its_own_number),
+        cmocka_unit_test(each_field_is_stored_in_its_member),
         cmocka_unit_test(the_bounds_are_inclusive),
         cmocka_unit_test(bad_values_and_unknown_names_change_nothing),
     };

@@ -21,7 +21,7 @@ static struct slice forward(struct slice topic) {
     return buffer_slice(&out);
 }
 
-/* NULL: there is no topic, and the buffer is untouched. */
+/* topic NULL: there is no topic, and the buffer is unchanged. */
 static void check_reverse(struct slice stream_id, const char *topic) {
     buffer_clear(&out);
     assert_ok(buffer_append(&out, "kept", 4));
@@ -31,7 +31,7 @@ static void check_reverse(struct slice stream_id, const char *topic) {
     assert_slice(slice_from(buffer_slice(&out), 4), topic ? topic : "");
 }
 
-static void the_vectors_hold(void **state) {
+static void stream_ids_match_the_vectors(void **state) {
     (void)state;
     json_t *vectors = vectors_load("topic_mapping");
     size_t index;
@@ -43,7 +43,7 @@ static void the_vectors_hold(void **state) {
     json_decref(vectors);
 }
 
-static void odd_topics_map_by_the_first_rule_that_fits(void **state) {
+static void unusual_topics_map_by_the_first_rule_that_matches(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"run:a:events:events", "runtime.run.a:events.events"},
@@ -65,7 +65,7 @@ static void odd_topics_map_by_the_first_rule_that_fits(void **state) {
         assert_slice(forward(slice_of(cases[i][0])), cases[i][1]);
 }
 
-static void a_blank_name_has_no_way_back(void **state) {
+static void a_blank_id_has_no_topic(void **state) {
     (void)state;
     static const char *const blanks[] = {
         "",
@@ -99,7 +99,7 @@ static void a_blank_name_has_no_way_back(void **state) {
     }
 }
 
-static void what_only_looks_blank_has_a_way_back(void **state) {
+static void an_id_that_only_looks_blank_has_a_topic(void **state) {
     (void)state;
     check_reverse(SLICE("runtime.run. x .events"), "run: x :events");
     check_reverse(SLICE("runtime.run...events"), "run:.:events");
@@ -108,7 +108,7 @@ static void what_only_looks_blank_has_a_way_back(void **state) {
     check_reverse(SLICE("runtime.run.\xc2.events"), "run:\xc2:events");
 }
 
-static void what_is_no_stream_id_leads_nowhere(void **state) {
+static void a_text_that_is_no_stream_id_has_no_topic(void **state) {
     (void)state;
     static const char *const cases[] = {
         "",
@@ -132,7 +132,7 @@ static void what_is_no_stream_id_leads_nowhere(void **state) {
     check_reverse((struct slice){NULL, 0}, NULL);
 }
 
-static void the_fixed_topics_keep_their_dots(void **state) {
+static void built_in_topics_keep_their_dots(void **state) {
     (void)state;
     check_reverse(SLICE("runtime.topic.runtime.run_summaries"), "runtime.run_summaries");
     check_reverse(SLICE("runtime.topic.runtime.codex_worker_summaries"),
@@ -141,12 +141,12 @@ static void the_fixed_topics_keep_their_dots(void **state) {
     check_reverse(SLICE("runtime.topic.runtime.audit"), "runtime.audit");
     /* A pattern of the table is no name. */
     check_reverse(SLICE("runtime.topic.runtime.*"), "runtime:*");
-    /* This one has a stream of its own; under runtime.topic. it is somebody else's. */
+    /* This topic has a retained stream. Under runtime.topic. the id belongs to another topic. */
     check_reverse(SLICE("runtime.topic.runtime.codex_worker_events"),
                   "runtime:codex_worker_events");
 }
 
-static void the_guess_never_leads_to_a_topic_of_another_stream(void **state) {
+static void the_text_rule_never_returns_a_topic_of_another_stream(void **state) {
     (void)state;
     check_reverse(SLICE("runtime.topic.run.1.events"), NULL);
     check_reverse(SLICE("runtime.topic.run..events"), NULL);
@@ -180,7 +180,7 @@ static size_t random_name(uint64_t *seed, char *memory, size_t pieces_max) {
     return size;
 }
 
-static void any_name_makes_the_round_trip_through_a_retained_stream(void **state) {
+static void any_id_survives_the_round_trip_through_a_retained_stream(void **state) {
     (void)state;
     static const char *const ends[][2] = {{"run:", ":events"},
                                           {"worker:", ":lifecycle"},
@@ -202,7 +202,7 @@ static void any_name_makes_the_round_trip_through_a_retained_stream(void **state
     }
 }
 
-static void a_topic_found_has_the_stream_id_it_was_found_by(void **state) {
+static void a_topic_found_by_a_stream_id_has_that_stream_id(void **state) {
     (void)state;
     uint64_t seed = 22;
     int found = 0;
@@ -225,7 +225,7 @@ static void a_topic_found_has_the_stream_id_it_was_found_by(void **state) {
     assert_true(found > 10000);
 }
 
-static void colons_of_other_topics_make_the_round_trip(void **state) {
+static void colons_of_other_topics_survive_the_round_trip(void **state) {
     (void)state;
     assert_slice(forward(SLICE("chat:room:7")), "runtime.topic.chat.room.7");
     check_reverse(SLICE("runtime.topic.chat.room.7"), "chat:room:7");
@@ -237,7 +237,7 @@ static void colons_of_other_topics_make_the_round_trip(void **state) {
     assert_int_equal(forward(slice_of(topic)).size, STREAM_ID_BYTES_MAX);
 }
 
-static void a_full_buffer_is_left_as_it_was(void **state) {
+static void a_full_buffer_is_unchanged(void **state) {
     (void)state;
     struct buffer small;
     buffer_init(&small, 10);
@@ -254,17 +254,17 @@ static void a_full_buffer_is_left_as_it_was(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_vectors_hold),
-        cmocka_unit_test(odd_topics_map_by_the_first_rule_that_fits),
-        cmocka_unit_test(a_blank_name_has_no_way_back),
-        cmocka_unit_test(what_only_looks_blank_has_a_way_back),
-        cmocka_unit_test(what_is_no_stream_id_leads_nowhere),
-        cmocka_unit_test(the_fixed_topics_keep_their_dots),
-        cmocka_unit_test(the_guess_never_leads_to_a_topic_of_another_stream),
-        cmocka_unit_test(any_name_makes_the_round_trip_through_a_retained_stream),
-        cmocka_unit_test(a_topic_found_has_the_stream_id_it_was_found_by),
-        cmocka_unit_test(colons_of_other_topics_make_the_round_trip),
-        cmocka_unit_test(a_full_buffer_is_left_as_it_was),
+        cmocka_unit_test(stream_ids_match_the_vectors),
+        cmocka_unit_test(unusual_topics_map_by_the_first_rule_that_matches),
+        cmocka_unit_test(a_blank_id_has_no_topic),
+        cmocka_unit_test(an_id_that_only_looks_blank_has_a_topic),
+        cmocka_unit_test(a_text_that_is_no_stream_id_has_no_topic),
+        cmocka_unit_test(built_in_topics_keep_their_dots),
+        cmocka_unit_test(the_text_rule_never_returns_a_topic_of_another_stream),
+        cmocka_unit_test(any_id_survives_the_round_trip_through_a_retained_stream),
+        cmocka_unit_test(a_topic_found_by_a_stream_id_has_that_stream_id),
+        cmocka_unit_test(colons_of_other_topics_survive_the_round_trip),
+        cmocka_unit_test(a_full_buffer_is_unchanged),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

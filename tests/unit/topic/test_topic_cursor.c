@@ -1,7 +1,7 @@
 #include "test.h"
 #include "topic/topic_cursor.h"
 
-static void a_topic_cursor_becomes_the_stream_cursor_at_the_same_place(void **state) {
+static void a_topic_cursor_becomes_a_stream_cursor_with_the_same_seq(void **state) {
     (void)state;
     static const uint64_t places[] = {0, 1, 41, UINT64_MAX};
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
@@ -17,7 +17,7 @@ static void a_topic_cursor_becomes_the_stream_cursor_at_the_same_place(void **st
     }
 }
 
-static void a_stream_cursor_stays_as_it_is(void **state) {
+static void a_stream_cursor_is_unchanged(void **state) {
     (void)state;
     struct buffer memory;
     buffer_init(&memory, 100);
@@ -28,7 +28,7 @@ static void a_stream_cursor_stays_as_it_is(void **state) {
     assert_int_equal(memory.size, 0);
 }
 
-static void without_room_nothing_changes(void **state) {
+static void a_full_buffer_leaves_the_cursor_unchanged(void **state) {
     (void)state;
     struct buffer memory;
     buffer_init(&memory, 10);
@@ -42,9 +42,9 @@ static void without_room_nothing_changes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_topic_cursor_becomes_the_stream_cursor_at_the_same_place),
-        cmocka_unit_test(a_stream_cursor_stays_as_it_is),
-        cmocka_unit_test(without_room_nothing_changes),
+        cmocka_unit_test(a_topic_cursor_becomes_a_stream_cursor_with_the_same_seq),
+        cmocka_unit_test(a_stream_cursor_is_unchanged),
+        cmocka_unit_test(a_full_buffer_leaves_the_cursor_unchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

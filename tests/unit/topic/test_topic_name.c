@@ -1,7 +1,7 @@
 #include "test.h"
 #include "topic/topic_name.h"
 
-static void takes_names_as_they_are(void **state) {
+static void accepts_names_without_changing_them(void **state) {
     (void)state;
     static const char *const names[] = {
         "a",
@@ -12,7 +12,7 @@ static void takes_names_as_they_are(void **state) {
         "a.b",
         "\xc3\xa9t\xc3\xa9",
         "\xf0\x9f\x9a\x80",
-        "\xc2\xa0",     /* the first character behind C1 */
+        "\xc2\xa0",     /* the first character after C1 */
         "e\xcc\x81",    /* not normalised */
         "\xe2\x80\xa8", /* a separator, not a control character */
         "~!@#$%^&*()",
@@ -44,7 +44,7 @@ static void refuses_control_characters_everywhere(void **state) {
     }
 }
 
-static void refuses_empty_and_broken_names(void **state) {
+static void refuses_empty_names_and_invalid_utf8(void **state) {
     (void)state;
     static const char *const names[] = {"", "a\xc2", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\x80"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -52,13 +52,13 @@ static void refuses_empty_and_broken_names(void **state) {
     assert_int_equal(topic_name_check((struct slice){NULL, 0}), STATUS_INVALID_TOPIC);
 }
 
-static void takes_512_bytes_and_no_more(void **state) {
+static void accepts_at_most_512_bytes(void **state) {
     (void)state;
     char name[TOPIC_NAME_BYTES_MAX + 1];
     memset(name, 'x', sizeof(name));
     assert_ok(topic_name_check((struct slice){name, 512}));
     assert_int_equal(topic_name_check((struct slice){name, 513}), STATUS_INVALID_TOPIC);
-    /* The limit counts bytes, and a character that straddles it is cut by the caller. */
+    /* The limit counts bytes. */
     memcpy(name + 510, "\xc3\xa9", 2);
     assert_ok(topic_name_check((struct slice){name, 512}));
     memcpy(name + 511, "\xc3\xa9", 2);
@@ -94,10 +94,10 @@ static void knows_which_topics_the_projector_owns(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_names_as_they_are),
+        cmocka_unit_test(accepts_names_without_changing_them),
         cmocka_unit_test(refuses_control_characters_everywhere),
-        cmocka_unit_test(refuses_empty_and_broken_names),
-        cmocka_unit_test(takes_512_bytes_and_no_more),
+        cmocka_unit_test(refuses_empty_names_and_invalid_utf8),
+        cmocka_unit_test(accepts_at_most_512_bytes),
         cmocka_unit_test(knows_which_topics_the_projector_owns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static void matches_prefix_and_suffix_without_overlap(void **state) {
     }
 }
 
-static void a_name_without_an_address_is_empty(void **state) {
+static void a_name_with_a_null_pointer_is_empty(void **state) {
     (void)state;
     struct slice none = {NULL, 0};
     struct slice middle;
@@ -53,7 +53,7 @@ static void a_name_without_an_address_is_empty(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_prefix_and_suffix_without_overlap),
-        cmocka_unit_test(a_name_without_an_address_is_empty),
+        cmocka_unit_test(a_name_with_a_null_pointer_is_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
