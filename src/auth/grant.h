@@ -2,7 +2,8 @@
  * Any thread; pure; allocates nothing.
  * Refusals in this order: STATUS_FORBIDDEN_TOPIC (no grant names the topic), STATUS_MISSING_SCOPE,
  * STATUS_OWNER_MISMATCH.
- * An unknown run or worker is refused like one of another owner, so nobody learns which ids exist.
+ * An unknown run or worker is refused like one of another owner, so that a caller cannot learn
+ * which ids exist.
  *
  * A granted name is exact or has one '*'. The '*' is a whole part: it follows ':' or '.', and
  * stands before ':' or '.' or at the end (run:*:events, room:7:*). It matches one or more

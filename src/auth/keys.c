@@ -144,13 +144,14 @@ static enum status load(struct keys *keys, struct key_set **loaded, struct key_m
         status = key_set_add_secret(set, SLICE(KEYS_SECRET_ID), slice_of(keys->secret), message);
     if (status == STATUS_OK && *keys->path)
         status = add_file(keys, set, message);
-    if (status != STATUS_OK) {
-        key_set_unref(set);
-        return status;
-    }
+    if (status != STATUS_OK)
+        goto out;
     warn_if_short(set);
     *loaded = set;
-    return STATUS_OK;
+    set = NULL;
+out:
+    key_set_unref(set);
+    return status;
 }
 
 static enum status generate(const struct keys *keys) {
@@ -179,29 +180,31 @@ static enum status set_path(struct keys *keys, const struct keys_options *option
 
 enum status keys_open(struct keys **keys, const struct keys_options *options,
                       struct key_message *message) {
+    enum status status = STATUS_OUT_OF_MEMORY;
     struct keys *opened = calloc(1, sizeof(*opened));
-    if (opened)
-        opened->secret = strdup(options->secret);
-    if (!opened || !opened->secret) {
-        free(opened);
-        snprintf(message->text, sizeof(message->text), "out of memory");
-        return STATUS_OUT_OF_MEMORY;
-    }
+    snprintf(message->text, sizeof(message->text), "out of memory");
+    if (!opened)
+        return status;
     int failed = pthread_mutex_init(&opened->lock, NULL);
     assert(failed == 0);
     (void)failed;
-    enum status status = set_path(opened, options);
-    if (status != STATUS_OK)
+    opened->secret = strdup(options->secret);
+    if (!opened->secret)
+        goto out;
+    status = set_path(opened, options);
+    if (status != STATUS_OK) {
         snprintf(message->text, sizeof(message->text), "cannot make %s: %s", opened->path,
                  status == STATUS_SYSTEM_ERROR ? strerror(errno) : status_message(status));
-    else
-        status = load(opened, &opened->set, message);
-    if (status != STATUS_OK) {
-        keys_close(opened);
-        return status;
+        goto out;
     }
+    status = load(opened, &opened->set, message);
+    if (status != STATUS_OK)
+        goto out;
     *keys = opened;
-    return STATUS_OK;
+    opened = NULL;
+out:
+    keys_close(opened);
+    return status;
 }
 
 void keys_close(struct keys *keys) {
@@ -209,7 +212,8 @@ void keys_close(struct keys *keys) {
         return;
     key_set_unref(keys->set);
     pthread_mutex_destroy(&keys->lock);
-    OPENSSL_cleanse(keys->secret, strlen(keys->secret));
+    if (keys->secret)
+        OPENSSL_cleanse(keys->secret, strlen(keys->secret));
     free(keys->secret);
     free(keys);
 }

@@ -1,10 +1,10 @@
 /* A hash table of chains that lookups walk without a lock.
  *
  * A writer holds the lock. It fills an entry first and then links it at the front of its chain.
- * A removed entry may still be under the eyes of a lookup, so it is freed only after every lookup
- * that was running has ended. Two counters tell: a lookup counts itself in the one that `turn`
- * names. The writer moves `turn` to the other counter and waits until the first one is zero, which
- * new lookups cannot delay. It does so for both counters, because a lookup may read `turn` and be
+ * A lookup may still read a removed entry, so the entry is freed only after every lookup that was
+ * running has ended. There are two counters. A lookup counts itself in the one that `turn` names.
+ * The writer moves `turn` to the other counter and waits until the first one is zero, which new
+ * lookups cannot delay. It does so for both counters, because a lookup may read `turn` and be
  * suspended before it counts itself.
  *
  * All atomic operations are sequentially consistent. The argument above needs a total order. */
@@ -74,7 +74,7 @@ void revocations_close(struct revocations *revocations) {
     free(revocations);
 }
 
-/* An id hashes alike for every kind; kinds are told apart in the chain. */
+/* The kind is not part of the hash; the chain is searched by kind and id. */
 static struct entry *_Atomic *bucket_of(struct revocations *revocations, struct slice id) {
     return &revocations->buckets[siphash(revocations->secret, id) & revocations->bucket_mask];
 }

@@ -191,9 +191,9 @@ static bool compare(const struct stored *stored, struct sink_update *update,
     if (!stored->has_document)
         drift->message = "the document is missing";
     else if (!update->is_checkpoint_only)
-        drift->message = "the document is not what the log says";
+        drift->message = "the document differs from the log";
     else
-        drift->message = "the checkpoint is not what the log says";
+        drift->message = "the checkpoint differs from the log";
     if (is_checkpoint_right && !update->is_checkpoint_only)
         drift->reason = REASON_SUMMARY_HASH_MISMATCH;
     return !is_checkpoint_right || !update->is_checkpoint_only;

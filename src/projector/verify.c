@@ -69,7 +69,7 @@ static enum status check_event(void *user, const struct store_event *event) {
     if (event->log_id != work->log_id + 1)
         return broken(work, event, "events before this one are missing from the log");
     if (work->log_id > 0 && uuid_compare(&event->cursor, &work->cursor) <= 0)
-        return broken(work, event, "the cursor is not after that of the event before");
+        return broken(work, event, "the cursor is not above the cursor of the previous event");
     work->log_id = event->log_id;
     work->cursor = event->cursor;
     work->result->events++;
@@ -98,9 +98,9 @@ static enum status check_link(void *user, const struct store_event *event) {
     if (event->log_id > work->log_end)
         return STOPPED;
     if (event->seq != work->seq + 1)
-        return broken(work, event, "events of the entity before this one are missing");
+        return broken(work, event, "earlier events of the entity are missing");
     if (memcmp(event->prev_hash, work->head_hash, SHA256_BYTES) != 0)
-        return broken(work, event, "the link to the entity's event before does not hold");
+        return broken(work, event, "the link to the previous event of the entity is broken");
     work->seq = event->seq;
     memcpy(work->head_hash, event->event_hash, SHA256_BYTES);
     work->linked_events++;
@@ -225,9 +225,9 @@ static enum status check_sampled(void *user, const struct store_event *event) {
         return status;
     if (event->seq == 0 || before.is_found != (event->seq > 1) ||
         (before.is_found && before.seq != event->seq - 1))
-        return broken(work, event, "events of the entity before this one are missing");
+        return broken(work, event, "earlier events of the entity are missing");
     if (memcmp(event->prev_hash, before.hash, SHA256_BYTES) != 0)
-        return broken(work, event, "the link to the entity's event before does not hold");
+        return broken(work, event, "the link to the previous event of the entity is broken");
     return STATUS_OK;
 }
 

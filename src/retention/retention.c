@@ -374,6 +374,14 @@ static void retention_free(struct retention *retention) {
     free(retention);
 }
 
+static void condition_init(pthread_cond_t *condition) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
 enum status retention_start(struct retention **retention, const struct retention_options *options) {
     assert(options->store && options->writer && options->policies && options->interval_ms > 0);
     struct retention *made = calloc(1, sizeof(*made));
@@ -382,28 +390,26 @@ enum status retention_start(struct retention **retention, const struct retention
     made->options = *options;
     list_init(&made->requests);
     list_init(&made->served);
-    enum status status = store_session_open(options->store, STORE_READ, &made->session);
-    if (status != STATUS_OK) {
-        free(made);
-        return status;
-    }
     clock_init_source(&made->clock, options->clock_user, options->clock_read);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&made->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    condition_init(&made->changed);
     pthread_mutex_init(&made->lock, NULL);
     pins_init(&made->pins);
     pace_init(&made->pace, BATCH_WORK_MIN, PRUNE_BATCH_WORK_MAX);
     /* Later steps of the clock are measured from this reading. */
     (void)step_guard_read(&made->guard, made->clock.reading);
+    enum status status = store_session_open(options->store, STORE_READ, &made->session);
+    if (status != STATUS_OK)
+        goto out;
     if (pthread_create(&made->thread, NULL, keeper_main, made) != 0) {
-        retention_free(made);
-        return STATUS_SYSTEM_ERROR;
+        status = STATUS_SYSTEM_ERROR;
+        goto out;
     }
     *retention = made;
-    return STATUS_OK;
+    made = NULL;
+out:
+    if (made)
+        retention_free(made);
+    return status;
 }
 
 enum status retention_run_post(struct retention *retention, struct retention_request *request) {

@@ -94,7 +94,7 @@ static void an_altered_document_is_reported_and_repaired_as_a_new_version(void *
         assert_int_equal(seen.count, 1);
         assert_string_equal(seen.key, "runtime/run_summary:r1");
         assert_int_equal(seen.reason, REASON_SUMMARY_HASH_MISMATCH);
-        assert_string_equal(seen.what, "the document is not what the log says");
+        assert_string_equal(seen.what, "the document differs from the log");
     }
     assert_int_equal(run(log, true, &seen).repaired, 1);
     assert_string_equal(seen.key, "runtime/run_summary:r1");
@@ -131,23 +131,23 @@ static void every_kind_of_drift_is_distinguished_and_repaired(void **state) {
         {"DELETE FROM sync_codex_worker_summaries", REASON_SUMMARY_HASH_MISMATCH,
          "the document is missing", true},
         {"UPDATE sync_codex_worker_summaries SET payload = 'x'", REASON_SUMMARY_HASH_MISMATCH,
-         "the document is not what the log says", true},
+         "the document differs from the log", true},
         {"UPDATE sync_codex_worker_summaries SET doc_key = 'x'", REASON_SUMMARY_HASH_MISMATCH,
-         "the document is not what the log says", true},
+         "the document differs from the log", true},
         {"DELETE FROM khala_projection_checkpoints WHERE document_id LIKE '%w1'",
-         REASON_SEQUENCE_GAP, "the checkpoint is not what the log says", false},
+         REASON_SEQUENCE_GAP, "the checkpoint differs from the log", false},
         {"UPDATE khala_projection_checkpoints SET last_runtime_seq = 29 WHERE document_id LIKE "
          "'%w1'",
-         REASON_SEQUENCE_GAP, "the checkpoint is not what the log says", false},
+         REASON_SEQUENCE_GAP, "the checkpoint differs from the log", false},
         {"UPDATE khala_projection_checkpoints SET last_runtime_seq = 31 WHERE document_id LIKE "
          "'%w1'",
-         REASON_CHECKPOINT_AHEAD, "the checkpoint is not what the log says", false},
+         REASON_CHECKPOINT_AHEAD, "the checkpoint differs from the log", false},
         {"UPDATE khala_projection_checkpoints SET summary_hash = zeroblob(32) WHERE document_id "
          "LIKE '%w1'",
-         REASON_SUMMARY_HASH_MISMATCH, "the checkpoint is not what the log says", false},
+         REASON_SUMMARY_HASH_MISMATCH, "the checkpoint differs from the log", false},
         {"UPDATE khala_projection_checkpoints SET projection_version = 'x' WHERE document_id LIKE "
          "'%w1'",
-         REASON_PROJECTION_VERSION_CHANGED, "the checkpoint is not what the log says", false},
+         REASON_PROJECTION_VERSION_CHANGED, "the checkpoint differs from the log", false},
     };
     struct stored_log *log = populated();
     for (size_t i = 0; i < sizeof(alterations) / sizeof(alterations[0]); i++) {

@@ -89,7 +89,7 @@ static void a_cursor_that_does_not_rise_is_reported(void **state) {
     (void)state;
     expect_broken("UPDATE events SET cursor = (SELECT cursor FROM events WHERE log_id = 2) "
                   "WHERE log_id = 4",
-                  "run:r1", 2, 4, "the cursor is not after that of the event before");
+                  "run:r1", 2, 4, "the cursor is not above the cursor of the previous event");
 }
 
 /* A changed event with valid hashes of its own breaks the link of the next event. */
@@ -116,7 +116,7 @@ static void an_event_forged_with_its_hashes_breaks_the_next_link(void **state) {
     struct verify_result result = run(log);
     assert_true(result.is_broken);
     assert_string_equal(result.broken.message,
-                        "the link to the entity's event before does not hold");
+                        "the link to the previous event of the entity is broken");
     assert_string_equal(result.broken.entity, "run:r1");
     assert_int_equal(result.broken.seq, 3);
     assert_int_equal(result.broken.log_id, 7);
@@ -168,12 +168,12 @@ static void a_sample_finds_damage_at_the_end_of_the_log(void **state) {
         {"UPDATE events SET type = 'z' WHERE log_id = 28", 28,
          "the event does not hash to its event_hash"},
         {"UPDATE events SET event_hash = zeroblob(32) WHERE log_id = 25", 28,
-         "the link to the entity's event before does not hold"},
+         "the link to the previous event of the entity is broken"},
         {"DELETE FROM events WHERE log_id = 29", 30,
          "events before this one are missing from the log"},
         {"UPDATE events SET cursor = (SELECT cursor FROM events WHERE log_id = 28) "
          "WHERE log_id = 29",
-         29, "the cursor is not after that of the event before"},
+         29, "the cursor is not above the cursor of the previous event"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct stored_log *log = populated();
