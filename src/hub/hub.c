@@ -10,7 +10,7 @@
 
 #include "base/limits.h"
 #include "base/map.h"
-#include "hub/publish.h"
+#include "hub/hub_topic.h"
 
 #define NAME_BYTES_MAX 1024
 

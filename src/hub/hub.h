@@ -105,10 +105,6 @@ MUST_CHECK bool hub_read_ahead_begin(struct hub_watch *watch, uint64_t next_seq,
                                      uint64_t *after_seq);
 void hub_read_ahead_end(struct hub_watch *watch);
 
-/* On the writer's thread, after the commit; states[i] is the entity of events[i]. */
-void hub_publish(struct hub *hub, const struct store_batch *batch,
-                 const struct store_entity *states);
-
 /* On the writer's thread, after frames below oldest_seq were pruned. They leave the windows, so
  * that a subscriber below the floor reads the store and learns that they are gone. */
 void hub_prune(struct hub *hub, struct slice name, uint64_t oldest_seq);

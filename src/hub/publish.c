@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "hub/frame_row.h"
-#include "hub/hub.h"
+#include "hub/hub_topic.h"
 
 /* states[i] is the entity of events[i]. */
 struct commit {

@@ -1,26 +1,15 @@
-/* The steps of publishing on one topic of the hub. For hub/publish.c only.
- * Writer's thread.
- * The caller owns a topic between lock and unlock.
- * Cannot fail.
- * All frames that are added are durable. */
+/* Publishes a commit to the hub.
+ * Writer's thread, after the commit is durable.
+ * Frames copy the texts of the batch.
+ * Cannot fail: a frame without memory is read from the store later.
+ * Events come before journal rows, and listeners are woken once at the end. */
 #ifndef HUB_PUBLISH_H
 #define HUB_PUBLISH_H
 
-#include "hub/frame.h"
+#include "hub/hub.h"
 
-struct hub;
-struct hub_topic;
-
-bool hub_is_empty(struct hub *hub);
-/* Memory for one name at a time. */
-struct arena *hub_names(struct hub *hub);
-/* NULL, with nothing locked, for a topic that is not in the hub. */
-struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name);
-/* Takes over the frame. NULL, if the frame could not be made, empties the window. */
-void hub_topic_add(struct hub *hub, struct hub_topic *topic, uint64_t seq, struct frame *frame);
-/* Announces the topic to its listeners. */
-void hub_topic_unlock(struct hub *hub, struct hub_topic *topic);
-/* Wakes the listeners that have advanced topics and were not woken yet. */
-void hub_wake_listeners(struct hub *hub);
+/* states[i] is the entity of events[i]. */
+void hub_publish(struct hub *hub, const struct store_batch *batch,
+                 const struct store_entity *states);
 
 #endif

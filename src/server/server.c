@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "http/dispatch.h"
+#include "hub/publish.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
 
