@@ -95,8 +95,9 @@ static void an_altered_document_is_named_and_repaired(void **state) {
     (void)state;
     struct stored_log *log = populated();
     log_alter(log, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
-    const char *drift = "drift: runtime/run_summary:r1: summary_hash_mismatch: the document is not "
-                        "what the log says (log at 2, checkpoint at 2)\n";
+    const char *drift =
+        "drift: runtime/run_summary:r1: summary_hash_mismatch: the document differs "
+        "from the log (log at 2, checkpoint at 2)\n";
     char expected[512];
     struct answer answer = khala(log, WORDS("reproject", "--all", "--verify"));
     snprintf(expected, sizeof(expected),
