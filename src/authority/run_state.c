@@ -11,7 +11,7 @@ static const char *const names[RUN_STATE_COUNT] = {
 /* From which states each state may be reached by the event that leads to it. */
 static const unsigned may_come_from[RUN_STATE_COUNT] = {
     [RUN_RUNNING] = BIT(RUN_CREATED) | BIT(RUN_RUNNING),
-    [RUN_CANCELING] = BIT(RUN_CREATED) | BIT(RUN_RUNNING),
+    [RUN_CANCELING] = BIT(RUN_CREATED) | BIT(RUN_RUNNING) | BIT(RUN_CANCELING),
     [RUN_CANCELED] = BIT(RUN_CREATED) | BIT(RUN_RUNNING) | BIT(RUN_CANCELING),
     [RUN_SUCCEEDED] = BIT(RUN_CREATED) | BIT(RUN_RUNNING),
     [RUN_FAILED] = BIT(RUN_CREATED) | BIT(RUN_RUNNING) | BIT(RUN_CANCELING),

@@ -192,7 +192,7 @@ test("events move a run through its states", async (t) => {
   // Each row lists events and the state after each; null means that the event is refused.
   const paths = [
     [[begin, "running"], [begin, "running"]],
-    [[cancel, "canceling"], [cancel, null], [begin, null], [finished("succeeded"), null], [finished("canceled"), "canceled"]],
+    [[cancel, "canceling"], [cancel, "canceling"], [begin, null], [finished("succeeded"), null], [finished("canceled"), "canceled"]],
     [[cancel, "canceling"], [finished("failed"), "failed"], [begin, null], [cancel, null], [finished("failed"), null]],
     [[finished("succeeded"), "succeeded"], [finished("succeeded"), null], [cancel, null]],
     [[finished("failed"), "failed"]],

@@ -12,7 +12,7 @@ static const struct {
     /* from:                      created        running        canceling      canceled succeeded
                                   failed */
     {"run.started", NONE, {RUN_RUNNING, RUN_RUNNING, NONE, NONE, NONE, NONE}},
-    {"run.cancel_requested", NONE, {RUN_CANCELING, RUN_CANCELING, NONE, NONE, NONE, NONE}},
+    {"run.cancel_requested", NONE, {RUN_CANCELING, RUN_CANCELING, RUN_CANCELING, NONE, NONE, NONE}},
     {"run.finished", RUN_SUCCEEDED, {RUN_SUCCEEDED, RUN_SUCCEEDED, NONE, NONE, NONE, NONE}},
     {"run.finished", RUN_FAILED, {RUN_FAILED, RUN_FAILED, RUN_FAILED, NONE, NONE, NONE}},
     {"run.finished", RUN_CANCELED, {RUN_CANCELED, RUN_CANCELED, RUN_CANCELED, NONE, NONE, NONE}},
