@@ -1,0 +1,266 @@
+/* Replays of subscriptions: pages read ahead, shared by several replays, and overtaken by
+ * retention. */
+#include "delivery/subscription_fixture.h"
+
+static const struct hub_options roomy = {{1024, 4u << 20}, 256u << 20};
+
+/* Begins as a session does: the position is compared with the store first. */
+static void replay_open(struct client *client, struct publisher *publisher, uint64_t after_seq) {
+    client_open(client, publisher,
+                &(struct subscription_options){
+                    .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = after_seq});
+    assert_ok(subscription_ask_position(&client->subscription));
+    journal_read_run(client->subscription.read, client->session);
+    subscription_read_done(&client->subscription);
+}
+
+/* Replays to the head and always reads ahead. Each read ahead runs when the replay waits for it.
+ * Answers the number of frames. */
+static size_t replay(struct client *client, size_t *aheads) {
+    size_t given = 0;
+    *aheads = 0;
+    for (;;) {
+        enum subscription_step step = client_next(client);
+        if (step == STEP_AHEAD) {
+            ahead_finish(client);
+            continue;
+        }
+        if (step != STEP_FRAMES) {
+            assert_int_equal(step, STEP_WAIT);
+            return given;
+        }
+        given += client->batch.count;
+        if (!client->subscription.ahead &&
+            subscription_ask_ahead(&client->subscription, &client->batch))
+            ++*aheads;
+        delivery_batch_release(&client->batch);
+    }
+}
+
+static void frames_are_read_ahead_once_for_all_replays_at_that_position(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct client other = {0};
+    fixture_open_hub(&fixture, 400, &roomy);
+    struct client *first = &fixture.client;
+    replay_open(first, fixture.publisher, 0);
+    replay_open(&other, fixture.publisher, 8);
+    size_t bytes = hub_stats(fixture.hub).bytes;
+    assert_int_equal(client_next(first), STEP_FRAMES);
+    assert_int_equal(first->batch.through_seq, 16);
+    assert_true(subscription_ask_ahead(&first->subscription, &first->batch));
+    delivery_batch_release(&first->batch);
+    /* One read ahead runs at a time, and only for frames that are not in memory. */
+    uint64_t rows = store_session_rows_read(other.session);
+    assert_int_equal(client_next(&other), STEP_FRAMES);
+    assert_int_equal(other.batch.through_seq, 16);
+    assert_false(subscription_ask_ahead(&other.subscription, &other.batch));
+    delivery_batch_release(&other.batch);
+    assert_int_equal(client_next(first), STEP_AHEAD);
+    ahead_finish(first);
+    size_t aheads;
+    assert_int_equal(replay(&other, &aheads), 400 - 16);
+    assert_int_equal(store_session_rows_read(other.session), rows);
+    rows = store_session_rows_read(first->session);
+    assert_int_equal(replay(first, &aheads), 400 - 16);
+    assert_int_equal(store_session_rows_read(first->session), rows);
+    /* No replay is left. */
+    assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
+    client_close(&other);
+    fixture_close(&fixture);
+}
+
+static void frames_that_another_replay_has_read_meanwhile_are_not_read_again(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct client other = {0};
+    fixture_open_hub(&fixture, 400, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    replay_open(&other, fixture.publisher, 0);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), STEP_READ);
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    delivery_batch_release(&fixture.client.batch);
+    uint64_t rows = store_session_rows_read(other.session);
+    journal_read_run(other.subscription.read, other.session);
+    subscription_read_done(&other.subscription);
+    assert_int_equal(store_session_rows_read(other.session), rows);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), STEP_FRAMES);
+    assert_int_equal(other.batch.count, 16);
+    assert_int_equal(other.batch.frames[0]->content.seq, 1);
+    delivery_batch_release(&other.batch);
+    client_close(&other);
+    fixture_close(&fixture);
+}
+
+static void a_lone_replay_is_read_in_pages_larger_than_its_batches(void **state) {
+    (void)state;
+    struct fixture fixture;
+    size_t aheads;
+    fixture_open_hub(&fixture, 3000, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    assert_int_equal(replay(&fixture.client, &aheads), 3000);
+    assert_in_range(aheads, 3, 5);
+    fixture_close(&fixture);
+}
+
+static void a_replay_without_room_in_the_window_continues_by_itself(void **state) {
+    (void)state;
+    const struct hub_options tight[] = {{{1024, 1u << 20}, HUB_SHARDS * 1024},
+                                        {{1024, 2048}, 64u << 20}};
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture fixture;
+        size_t aheads;
+        fixture_open_hub(&fixture, 400, &tight[i]);
+        replay_open(&fixture.client, fixture.publisher, 0);
+        assert_int_equal(replay(&fixture.client, &aheads), 400);
+        assert_true(hub_stats(fixture.hub).bytes <= tight[i].bytes_max);
+        fixture_close(&fixture);
+    }
+}
+
+static void two_replays_at_distant_positions_each_get_their_frames(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct client other = {0};
+    fixture_open_hub(&fixture, 1200, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    replay_open(&other, fixture.publisher, 600);
+    uint64_t last[2] = {0, 600};
+    size_t aheads = 0;
+    for (bool has_more = true; has_more;) {
+        has_more = false;
+        for (size_t i = 0; i < 2; i++) {
+            struct client *client = i == 0 ? &fixture.client : &other;
+            enum subscription_step step = client_next(client);
+            if (step == STEP_AHEAD)
+                ahead_finish(client);
+            has_more = has_more || step != STEP_WAIT;
+            if (step != STEP_FRAMES)
+                continue;
+            aheads += subscription_ask_ahead(&client->subscription, &client->batch) ? 1 : 0;
+            for (size_t j = 0; j < client->batch.count; j++)
+                assert_int_equal(frame_number(client->batch.frames[j]), ++last[i]);
+            delivery_batch_release(&client->batch);
+        }
+    }
+    assert_int_equal(last[0], 1200);
+    assert_int_equal(last[1], 1200);
+    assert_true(aheads > 0);
+    client_close(&other);
+    fixture_close(&fixture);
+}
+
+static void an_idle_replay_holds_no_frames_and_resumes_at_its_position(void **state) {
+    (void)state;
+    struct fixture fixture;
+    size_t aheads;
+    fixture_open_hub(&fixture, 400, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    struct subscription *subscription = &fixture.client.subscription;
+    size_t bytes = hub_stats(fixture.hub).bytes;
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    assert_true(subscription_ask_ahead(subscription, &fixture.client.batch));
+    delivery_batch_release(&fixture.client.batch);
+    assert_true(hub_stats(fixture.hub).bytes > bytes);
+    subscription_idle(subscription);
+    assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
+    /* The read ahead that was under way keeps no frames, since no replay waits for them. */
+    ahead_finish(&fixture.client);
+    assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
+    assert_null(subscription->read);
+    assert_int_equal(replay(&fixture.client, &aheads), 400 - 16);
+    fixture_close(&fixture);
+}
+
+static void a_replay_that_reaches_the_head_by_pages_of_another_ends(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct client other = {0};
+    fixture_open_hub(&fixture, 32, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    replay_open(&other, fixture.publisher, 0);
+    size_t bytes = hub_stats(fixture.hub).bytes;
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    delivery_batch_release(&fixture.client.batch);
+    assert_int_equal(client_next(&other), STEP_FRAMES);
+    delivery_batch_release(&other.batch);
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    assert_true(hub_stats(fixture.hub).bytes > bytes);
+    assert_true(subscription_is_at(&other.subscription, fixture.client.batch.after_seq));
+    subscription_pass(&other.subscription, &fixture.client.batch, 32);
+    assert_int_equal(hub_stats(fixture.hub).bytes, bytes);
+    delivery_batch_release(&fixture.client.batch);
+    client_close(&other);
+    fixture_close(&fixture);
+}
+
+static void pages_that_overlap_are_kept_as_one(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct client other = {0};
+    fixture_open_hub(&fixture, 400, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    replay_open(&other, fixture.publisher, 8);
+    assert_int_equal(subscription_next(&other.subscription, &other.batch), STEP_READ);
+    journal_read_run(other.subscription.read, other.session);
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    delivery_batch_release(&fixture.client.batch);
+    subscription_read_done(&other.subscription);
+    for (uint64_t seq = 1; seq <= 24; seq++)
+        assert_true(hub_holds(&other.watch, seq));
+    assert_false(hub_holds(&other.watch, 25));
+    client_close(&other);
+    fixture_close(&fixture);
+}
+
+static void frames_that_were_read_ahead_are_pruned_too(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_hub(&fixture, 400, &roomy);
+    replay_open(&fixture.client, fixture.publisher, 0);
+    assert_int_equal(client_next(&fixture.client), STEP_FRAMES);
+    assert_true(subscription_ask_ahead(&fixture.client.subscription, &fixture.client.batch));
+    delivery_batch_release(&fixture.client.batch);
+    ahead_finish(&fixture.client);
+    publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 100);
+    hub_prune(fixture.hub, SLICE(SUMMARIES), 100);
+    assert_int_equal(client_next(&fixture.client), STEP_STALE);
+    assert_int_equal(subscription_continuity(&fixture.client.subscription)->after_seq, 16);
+    fixture_close(&fixture);
+}
+
+static void frames_that_were_read_are_given_though_retention_prunes_them(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open_hub(&fixture, 400, &roomy);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct subscription_options){.topic = SLICE(SUMMARIES)});
+    struct subscription *subscription = &fixture.client.subscription;
+    assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_READ);
+    journal_read_run(subscription->read, fixture.client.session);
+    subscription_read_done(subscription);
+    publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 100);
+    hub_prune(fixture.hub, SLICE(SUMMARIES), 100);
+    /* A bootstrap is never stale. */
+    assert_int_equal(subscription_next(subscription, &fixture.client.batch), STEP_FRAMES);
+    assert_int_equal(fixture.client.batch.count, 16);
+    delivery_batch_release(&fixture.client.batch);
+    assert_int_equal(client_next(&fixture.client), STEP_STALE);
+    fixture_close(&fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_are_read_ahead_once_for_all_replays_at_that_position),
+        cmocka_unit_test(frames_that_another_replay_has_read_meanwhile_are_not_read_again),
+        cmocka_unit_test(a_lone_replay_is_read_in_pages_larger_than_its_batches),
+        cmocka_unit_test(a_replay_without_room_in_the_window_continues_by_itself),
+        cmocka_unit_test(two_replays_at_distant_positions_each_get_their_frames),
+        cmocka_unit_test(an_idle_replay_holds_no_frames_and_resumes_at_its_position),
+        cmocka_unit_test(a_replay_that_reaches_the_head_by_pages_of_another_ends),
+        cmocka_unit_test(pages_that_overlap_are_kept_as_one),
+        cmocka_unit_test(frames_that_were_read_ahead_are_pruned_too),
+        cmocka_unit_test(frames_that_were_read_are_given_though_retention_prunes_them),
+    };
+    return cmocka_run_group_tests_name("subscription replay", tests, NULL, NULL);
+}
