@@ -7,13 +7,13 @@
 #define FAILED_MS 5000
 
 void store_health_note(struct store_health *health, enum status status) {
-    bool is_failure = status == STATUS_STORE_UNAVAILABLE;
+    bool is_failure = status == STATUS_STORE_UNAVAILABLE || status == STATUS_WRITER_LOST;
     store_health_note_at(health, status, is_failure ? clock_now().mono_ns / CLOCK_NS_PER_MS : 0);
 }
 
 void store_health_note_at(struct store_health *health, enum status status, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&health->failed_at_ms);
-    if (status == STATUS_STORE_UNAVAILABLE)
+    if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_WRITER_LOST)
         atomic_store(&health->failed_at_ms, mono_ms);
     else if (status == STATUS_OK && failed_at_ms != 0)
         atomic_store(&health->failed_at_ms, 0);

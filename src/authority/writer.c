@@ -41,7 +41,7 @@ struct writer {
     struct writer_counters counters;
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
     _Atomic int failing;            /* the reason why the last commit failed, or NOT_FAILING */
-    bool is_role_lost;              /* the session may not write any more: nothing is asked of it */
+    atomic_bool is_role_lost;       /* the session may not write any more: nothing is asked of it */
     bool is_failure_logged;         /* once for each outage, */
     uint64_t failure_logged_ns;     /* and not again within FAILURE_LOG_NS */
     bool is_underived;              /* the last commit left out the derived rows */
@@ -315,7 +315,8 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
 
 static void run_job(struct writer *writer, struct writer_job *job) {
     job->run(job, writer->session);
-    ledger_refresh(&writer->ledger);
+    if (!writer->is_role_lost)
+        ledger_refresh(&writer->ledger);
 }
 
 static void *writer_main(void *argument) {
@@ -402,6 +403,8 @@ enum status writer_post(struct writer *writer, struct append_group *group) {
 
 enum status writer_post_job(struct writer *writer, struct writer_job *job) {
     assert(job->run);
+    if (atomic_load(&writer->is_role_lost))
+        return STATUS_WRITER_LOST;
     job->posted.is_job = true;
     return mailbox_post(&writer->mailbox, &job->posted.item);
 }

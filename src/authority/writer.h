@@ -4,7 +4,8 @@
  * STATUS_LIMIT_REACHED when the mailbox is full, STATUS_SHUTTING_DOWN after writer_stop: the group
  * then stays the caller's. While the store cannot be written, groups are answered with
  * STATUS_STORE_UNAVAILABLE, and the writer recovers when the cause is gone. After
- * STATUS_WRITER_LOST from the store every group is answered with it, and the store is not used.
+ * STATUS_WRITER_LOST from a commit every group is answered with it, new jobs are refused with it,
+ * and the writer does not use the store.
  * Sequences, cursors and answers follow the order of posting. Damaged derived rows refuse nothing.
  */
 #ifndef AUTHORITY_WRITER_H

@@ -17,6 +17,14 @@ static void a_failure_seen_by_a_loop_whose_clock_is_ahead_counts(void **state) {
     assert_true(store_health_is_good(&health, 999));
 }
 
+static void a_lost_writer_role_counts_as_a_failure(void **state) {
+    (void)state;
+    store_health_note_at(&health, STATUS_WRITER_LOST, 1000);
+    assert_false(store_health_is_good(&health, 1000));
+    store_health_note_at(&health, STATUS_OK, 1001);
+    assert_true(store_health_is_good(&health, 1001));
+}
+
 /* No append has to fail first. */
 static void a_store_that_was_moved_does_not_work_until_it_is_back(void **state) {
     (void)state;
@@ -31,6 +39,7 @@ static void a_store_that_was_moved_does_not_work_until_it_is_back(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failure_seen_by_a_loop_whose_clock_is_ahead_counts),
+        cmocka_unit_test(a_lost_writer_role_counts_as_a_failure),
         cmocka_unit_test(a_store_that_was_moved_does_not_work_until_it_is_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

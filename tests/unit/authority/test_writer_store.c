@@ -143,7 +143,14 @@ static void a_prefetch_that_fails_fails_the_batch_and_the_next_one_works(void **
 
 /* ---- the writer role ---- */
 
+static void never_run(struct writer_job *job, struct store_session *store) {
+    (void)job;
+    (void)store;
+    fail();
+}
+
 static void assert_lost(struct fixture *fixture) {
+    struct writer_job job = {.run = never_run};
     enum reason reason;
     assert_true(writer_is_failing(fixture->writer, &reason));
     assert_int_equal(reason, REASON_WRITER_LOST);
@@ -153,6 +160,7 @@ static void assert_lost(struct fixture *fixture) {
     uint64_t calls = hooks.commits + hooks.prefetches + hooks.other_reads;
     refused(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"a\"}", STATUS_WRITER_LOST);
     refused(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r1\"}", STATUS_WRITER_LOST);
+    assert_int_equal(writer_post_job(fixture->writer, &job), STATUS_WRITER_LOST);
     assert_int_equal(hooks.commits + hooks.prefetches + hooks.other_reads, calls);
 }
 
