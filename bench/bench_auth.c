@@ -140,7 +140,7 @@ static double verify_us(const struct bench_server *server, struct slice token) {
     const struct principal *principal;
     struct config_error error;
     struct key_message message;
-    bool is_loaded = config_load(&config, environment, &flag, 1, &error) == STATUS_OK;
+    bool is_loaded = config_load(&config, NULL, environment, &flag, 1, &error) == STATUS_OK;
     const struct gate_options options = config_gate_options(&config);
     if (!is_loaded || gate_init(&gate, &options, &message) != STATUS_OK)
         bench_fail("the keys of %s cannot be read", server->folder);

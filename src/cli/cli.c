@@ -13,6 +13,7 @@
 #include "base/decimal.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "cli/settings_file.h"
 #include "server/config.h"
 
 #define NUMBER_MAX  9007199254740991u
@@ -23,7 +24,8 @@ static int cli_help(int argc, char **argv);
 /* clang-format off */
 #define OPTIONS(...) (const struct cli_option_row[]){__VA_ARGS__, {NULL, NULL, NULL}}
 #define JSON_ROW     {"--json", NULL, "print JSON"}
-#define DATA_DIR_ROW {"--data-dir", "DIR", "data folder; also KHALA_DATA_DIR"}
+#define CONFIG_ROW   {"--config", "FILE", "file of settings; default: " CONFIG_FILE_DEFAULT " if it exists"}
+#define DATA_DIR_ROW {"--data-dir", "DIR", "data folder; also KHALA_DATA_DIR"}, CONFIG_ROW
 #define URL_ROW      {"--url", "URL", "address of the server, http or https; also KHALA_URL"}
 #define KEY_ROW      {"--key", "KEY", "operator key; prefer KHALA_OPERATOR_KEY, which ps does not show, or the data folder's key"}
 #define CA_ROW       {"--ca", "FILE", "trusted authorities for https in PEM; also KHALA_CA_FILE; default: the system's"}
@@ -34,16 +36,17 @@ static int cli_help(int argc, char **argv);
 
 const struct cli_command cli_commands[] = {
     {"serve",
-     "serve [--bind HOST:PORT] [--data-dir DIR] [--log text|json] [--log-level LEVEL] [--loops N]",
-     "Run the server.", "khala serve\nkhala serve --bind 127.0.0.1:0 --log json", cli_serve, NULL,
-     NULL, true},
+     "serve [--config FILE] [--bind HOST:PORT] [--data-dir DIR] [--log text|json] "
+     "[--log-level LEVEL] [--loops N]",
+     "Run the server.", "khala serve\nkhala serve --config khala.conf --bind 127.0.0.1:0",
+     cli_serve, NULL, OPTIONS(CONFIG_ROW), true},
     {"append",
      "append --run ID --type TYPE [--payload JSON|-] [--create] [--event-id UUID]\n"
      "append --worker ID | --topic TOPIC  (with the same options)\n"
      "append --notification [--type TYPE] [--payload JSON|-] [--event-id UUID]\n"
      "append --batch FILE|-   (one JSON object per line, as for events:batch)\n"
      "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--ca FILE] [--key KEY] "
-     "[--data-dir DIR] [--json]",
+     "[--data-dir DIR] [--config FILE] [--json]",
      "Append events to the server at --url, KHALA_URL or http://127.0.0.1:4100.",
      "khala append --run demo --create --type run.log --payload '{\"line\":\"hello\"}'\n"
      "echo '{\"run_id\":\"demo\",\"event_type\":\"run.log\"}' | khala append --batch -",
@@ -68,7 +71,7 @@ const struct cli_command cli_commands[] = {
      "get summary run|worker ID\n"
      "get checkpoint run_summary|codex_worker_summary ID\n"
      "get drift\n"
-     "get … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--json]",
+     "get … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE] [--json]",
      "Read runs, workers, events and summaries from the server at --url (see append).",
      "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get,
      "run|worker|receipt|replay|events|summary|checkpoint|drift",
@@ -79,9 +82,9 @@ const struct cli_command cli_commands[] = {
      false},
     {"tail",
      "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
-     "[--data-dir DIR]\n"
+     "[--data-dir DIR] [--config FILE]\n"
      "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
-     "[--data-dir DIR]\n"
+     "[--data-dir DIR] [--config FILE]\n"
      "tail … [--operator-url URL] [--client-build-id ID]",
      "Follow a topic or the whole log. Reconnects and continues after the last printed event.",
      "khala tail run:demo:events --from-start\nkhala tail --audit --json", cli_tail, "TOPIC",
@@ -92,7 +95,7 @@ const struct cli_command cli_commands[] = {
     {"export",
      "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
      "[--key KEY] "
-     "[--data-dir DIR] [--json]",
+     "[--data-dir DIR] [--config FILE] [--json]",
      "Print the whole log, or the part between two event cursors, with a manifest at the end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
      OPTIONS({"--after", "CURSOR", "only events after this cursor"},
@@ -101,7 +104,8 @@ const struct cli_command cli_commands[] = {
              {"--json", NULL, "the same as --format ndjson"}, REMOTE_ROWS),
      false},
     {"snapshot",
-     "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]\n"
+     "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config "
+     "FILE]\n"
      "snapshot … [--operator-url URL] [--client-build-id ID]",
      "Print all documents of a summary topic, and the watermark to follow it from.",
      "khala snapshot runtime.run_summaries\n"
@@ -109,7 +113,7 @@ const struct cli_command cli_commands[] = {
      cli_snapshot, NULL, OPTIONS(JSON_ROW, REMOTE_ROWS, TOKEN_ROWS), false},
     {"why",
      "why [--connection ID] [--principal WHO] [--topic TOPIC] [--json]\n"
-     "why … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR]",
+     "why … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
      "Explain why clients were denied or disconnected, latest first. A connection's ID is the "
      "request_id of its error.",
      "khala why --topic run:abc:events\nkhala why --principal user:42 --json", cli_why, NULL,
@@ -117,14 +121,15 @@ const struct cli_command cli_commands[] = {
              {"--principal", "WHO", "only this principal"}, {"--topic", "TOPIC", "only this topic"},
              JSON_ROW, REMOTE_ROWS),
      false},
-    {"migrate", "migrate [--json] [--data-dir DIR]", "Bring the store's schema up to date.",
-     "khala migrate --data-dir ./khala-data", cli_migrate, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW),
-     false},
-    {"verify", "verify [--json] [--data-dir DIR]",
+    {"migrate", "migrate [--json] [--data-dir DIR] [--config FILE]",
+     "Bring the store's schema up to date.", "khala migrate --data-dir ./khala-data", cli_migrate,
+     NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
+    {"verify", "verify [--json] [--data-dir DIR] [--config FILE]",
      "Check every hash, link, sequence and cursor of the log. Works beside a running server.",
      "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"reproject",
-     "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR]\n"
+     "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR] [--config "
+     "FILE]\n"
      "reproject … [--url URL] [--ca FILE] [--key KEY]",
      "Rebuild documents from the log and write those that differ, through the server if one runs. "
      "With --verify, only list them.",
@@ -134,23 +139,23 @@ const struct cli_command cli_commands[] = {
              {"--verify", NULL, "change nothing; exit 1 if a document differs"}, JSON_ROW,
              REMOTE_ROWS),
      false},
-    {"backup", "backup FILE [--force] [--json] [--data-dir DIR]",
+    {"backup", "backup FILE [--force] [--json] [--data-dir DIR] [--config FILE]",
      "Copy the store as of one moment into a file. Works beside a running server.",
      "khala backup khala-backup.db\nkhala backup --force khala-backup.db", cli_backup, "FILE",
      OPTIONS({"--force", NULL, "replace the file when the new one is complete"}, JSON_ROW,
              DATA_DIR_ROW),
      false},
-    {"restore", "restore FILE [--json] [--data-dir DIR]",
+    {"restore", "restore FILE [--json] [--data-dir DIR] [--config FILE]",
      "Check a backup and install it as the store, with the server stopped. Keeps the old store.",
      "khala restore khala-backup.db\nkhala restore khala-backup.db --data-dir ./elsewhere",
      cli_restore, "FILE", OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
-    {"doctor", "doctor [--json] [--url URL] [--ca FILE] [--data-dir DIR]",
+    {"doctor", "doctor [--json] [--url URL] [--ca FILE] [--data-dir DIR] [--config FILE]",
      "Check settings, certificate, files, store, hash chains, server, clock, disk and limits, and "
      "say how to fix problems.",
      "khala doctor\nkhala doctor --json", cli_doctor, NULL,
      OPTIONS(JSON_ROW, URL_ROW, CA_ROW, DATA_DIR_ROW), false},
     {"retention",
-     "retention run-once [--json] [--data-dir DIR]\n"
+     "retention run-once [--json] [--data-dir DIR] [--config FILE]\n"
      "retention … [--url URL] [--ca FILE] [--key KEY]",
      "Prune expired frames now, through the server if one runs.",
      "khala retention run-once\nkhala retention run-once --json", cli_retention, "run-once",
@@ -160,11 +165,11 @@ const struct cli_command cli_commands[] = {
      "[--streams A,B]\n"
      "token mint … [--ttl SECONDS] [--device ID] [--session ID] [--json] [--url URL] [--ca FILE] "
      "[--key KEY] "
-     "[--data-dir DIR]\n"
+     "[--data-dir DIR] [--config FILE]\n"
      "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
-     "token inspect TOKEN|- [--json] [--data-dir DIR]\n"
+     "token inspect TOKEN|- [--json] [--data-dir DIR] [--config FILE]\n"
      "token revoke [--session ID] [--device ID] [--jti ID] [--reason TEXT] [--json] [--url URL] "
-     "[--ca FILE] [--key KEY] [--data-dir DIR]",
+     "[--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
      "Mint a token for a client, show a token and whether the server would accept it, or revoke a "
      "session, a device or a token.",
      "khala token mint --user u1 --scopes runtime.run_events\n"
@@ -208,13 +213,13 @@ const struct cli_command cli_commands[] = {
      "Print the JSON text of standard input in canonical form, or its payload hash.",
      "echo '{\"b\":2,\"a\":1}' | khala json hash", cli_json, "canonical|hash", OPTIONS(JSON_ROW),
      false},
-    {"config", "config [--json] [--check] [--markdown] [settings as for serve]",
+    {"config", "config [--json] [--check] [--markdown] [--config FILE] [settings as for serve]",
      "Print the effective settings and their sources.",
      "khala config\nRUNTIME_BIND_ADDR=0.0.0.0:80 khala config --check", cli_config, NULL,
      OPTIONS(JSON_ROW,
              {"--check", NULL,
               "only check the values and files; prints nothing and exits with 0 if they are valid"},
-             {"--markdown", NULL, "print docs/configuration.md"}),
+             {"--markdown", NULL, "print docs/configuration.md"}, CONFIG_ROW),
      true},
     {"completion", "completion bash|zsh", "Print the shell completion of verbs and options.",
      "khala completion bash > khala.bash\nkhala completion zsh > _khala", cli_completion,
@@ -316,6 +321,10 @@ static bool is_option(const char *name, const char *text, size_t size) {
     return strlen(name) == size && memcmp(name, text, size) == 0;
 }
 
+static const char *config_path;
+/* Belongs to all verbs that read settings, so none of them has a row for it. */
+static const struct cli_option config_option = {"--config", NULL, &config_path};
+
 static const struct cli_option *option_find(const char *text, size_t size,
                                             const struct cli_option *options, size_t count) {
     const struct cli_option *option = NULL;
@@ -323,6 +332,8 @@ static const struct cli_option *option_find(const char *text, size_t size,
     for (size_t i = 0; i < count && !option; i++)
         if (is_option(options[i].name, text, size))
             option = &options[i];
+    if (is_option(config_option.name, text, size))
+        option = &config_option;
     if (!running)
         return option;
     for (size_t i = 0; cli_option_at(running, i, &row); i++) {
@@ -347,6 +358,20 @@ static void unknown_option(const char *text, size_t size) {
         cli_fail(EXIT_CODE_USAGE, "unknown option %s; see 'khala help %s'", name, running->name);
     else
         cli_fail(EXIT_CODE_USAGE, "unknown option %s", name);
+}
+
+/* Reads the settings file for a verb that has the option. */
+static bool load_file(void) {
+    struct cli_option_row row = {NULL, NULL, NULL};
+    struct config_error error;
+    bool has_option = false;
+    for (size_t i = 0; running && !has_option && cli_option_at(running, i, &row); i++)
+        has_option = strcmp(row.name, config_option.name) == 0;
+    if (!has_option ||
+        settings_file_load(config_path, running->takes_settings, &error) == STATUS_OK)
+        return true;
+    cli_fail(EXIT_CODE_USAGE, "%s", error.text);
+    return false;
 }
 
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count) {
@@ -384,7 +409,7 @@ bool cli_options(int *argc, char **argv, const struct cli_option *options, size_
         }
     }
     *argc = kept;
-    return true;
+    return load_file();
 }
 
 static void print_overview(FILE *out) {

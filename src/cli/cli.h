@@ -47,7 +47,8 @@ struct cli_option {
 int cli_main(int argc, char **argv);
 
 /* Removes the options from argv and leaves the operands; false after printing the error. Accepts
- * the options of the table only, and each of them needs a row here. */
+ * the options of the table only, and each of them but --config needs a row here. Reads the settings
+ * file. */
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count);
 /* Prints "khala: …" on standard error and returns the code. */
 int cli_fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));

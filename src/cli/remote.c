@@ -4,12 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/settings_file.h"
 #include "wire/json.h"
 
 #define ANSWER_BYTES_MAX (64u << 20)
 
 static const char *first_of(const char *given, const char *variable, const char *fallback) {
-    const char *environment = getenv(variable);
+    const char *environment = settings_variable(variable);
     if (given)
         return given;
     return environment && *environment ? environment : fallback;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "cli/settings_file.h"
 
 #define OPTIONS_MAX (CONFIG_SETTINGS_MAX + 16)
 
@@ -25,7 +26,7 @@ int cli_settings(int *argc, char **argv, const struct cli_option *own, size_t ow
     if (!cli_options(argc, argv, options, option_count))
         return EXIT_CODE_USAGE;
     struct config_error error;
-    if (config_load(config, environment, flags, flag_count, &error) != STATUS_OK)
+    if (config_load(config, settings_file(), environment, flags, flag_count, &error) != STATUS_OK)
         return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
     clock_move_wall_ms(config->clock_offset_ms);
     return EXIT_CODE_DONE;

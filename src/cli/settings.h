@@ -1,6 +1,6 @@
 /* The settings of the server as verbs take them: flags from the table of server/config.c beside
- * the verb's own options, then the environment. Main thread only; owns nothing.
- * Prints the error before it returns another code than EXIT_CODE_DONE. */
+ * the verb's own options, then the environment, then the settings file. Main thread only; owns
+ * nothing. Prints the error before it returns another code than EXIT_CODE_DONE. */
 #ifndef CLI_SETTINGS_H
 #define CLI_SETTINGS_H
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/settings_file.h"
 #include "topic/topic_table.h"
 #include "wire/json.h"
 
@@ -11,7 +12,7 @@
 #define TOKEN_BYTES_MAX  (64u << 10)
 
 static const char *issuer_url(const struct token_client_options *options) {
-    const char *environment = getenv("KHALA_OPERATOR_URL");
+    const char *environment = settings_variable("KHALA_OPERATOR_URL");
     if (options->operator_url)
         return options->operator_url;
     return environment && *environment ? environment : NULL;

@@ -531,9 +531,11 @@ static enum status setting_apply(const struct setting *setting, struct config *c
         strcpy(field, text);
         return STATUS_OK;
     case SETTING_ADDRESS:
-        /* Only where there is none by default may there be none. */
-        if (*text == '\0' && *setting->fallback == '\0')
+        /* Only a setting without a default address may be empty. */
+        if (*text == '\0' && *setting->fallback == '\0') {
+            *(struct listen_address *)field = (struct listen_address){.host = ""};
             return STATUS_OK;
+        }
         if (set_address(field, text) != STATUS_OK)
             return refuse(error, "%s='%.200s' is not host:port", setting->name, text);
         return STATUS_OK;
@@ -556,29 +558,56 @@ static enum status setting_apply(const struct setting *setting, struct config *c
     return STATUS_INTERNAL_ERROR;
 }
 
+/* Prefixes the message with the row's place in the file. */
+static enum status refuse_row(const struct config_file *file, const struct config_file_row *row,
+                              struct config_error *error) {
+    const struct config_error reason = *error;
+    return config_file_refuse(file, row->line, error, "%s", reason.text);
+}
+
+/* The row is checked also where the environment or a flag overrides it. */
+static enum status setting_from_file(struct config *config, size_t index,
+                                     struct config_error *error) {
+    const struct config_file_row *row = config_file_find(config->file, settings[index].name);
+    if (!row)
+        return STATUS_OK;
+    config->sources[index] = CONFIG_FILE;
+    enum status status = setting_apply(&settings[index], config, row->value, error);
+    return status == STATUS_OK ? STATUS_OK : refuse_row(config->file, row, error);
+}
+
 static enum status settings_load(struct config *config, const char *(*environment)(const char *),
                                  const struct config_flag *flags, size_t flag_count,
                                  struct config_error *error) {
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         const struct setting *setting = &settings[i];
-        const char *text = setting->fallback;
         const char *given = environment(setting->name);
         config->sources[i] = CONFIG_DEFAULT;
-        if (given) {
-            text = given;
+        enum status status = setting_apply(setting, config, setting->fallback, error);
+        if (status == STATUS_OK)
+            status = setting_from_file(config, i, error);
+        if (given)
             config->sources[i] = CONFIG_ENVIRONMENT;
-        }
         for (size_t j = 0; setting->flag && j < flag_count; j++) {
             if (flags[j].value && strcmp(flags[j].name, setting->flag) == 0) {
-                text = flags[j].value;
+                given = flags[j].value;
                 config->sources[i] = CONFIG_FLAG;
             }
         }
-        enum status status = setting_apply(setting, config, text, error);
+        if (status == STATUS_OK && given)
+            status = setting_apply(setting, config, given, error);
         if (status != STATUS_OK)
             return status;
     }
     return STATUS_OK;
+}
+
+static enum status policy_apply(struct config *config, const struct policy_key *key,
+                                const char *text, struct config_error *error) {
+    if (policy_table_set(&config->policies, slice_of(key->name), slice_of(text)) == STATUS_OK)
+        return STATUS_OK;
+    return refuse(error, "%s='%.200s' is not a whole number from %llu to %llu", key->name, text,
+                  (unsigned long long)key->value_min, (unsigned long long)key->value_max);
 }
 
 static enum status policies_load(struct config *config, const char *(*environment)(const char *),
@@ -587,13 +616,13 @@ static enum status policies_load(struct config *config, const char *(*environmen
     assert(policy_key_count() <= CONFIG_POLICY_KEY_MAX);
     for (size_t i = 0; i < policy_key_count(); i++) {
         struct policy_key key = policy_key_at(i);
+        const struct config_file_row *row = config_file_find(config->file, key.name);
         const char *text = environment(key.name);
-        config->policy_sources[i] = text ? CONFIG_ENVIRONMENT : CONFIG_DEFAULT;
-        if (text &&
-            policy_table_set(&config->policies, slice_of(key.name), slice_of(text)) != STATUS_OK)
-            return refuse(error, "%s='%.200s' is not a whole number from %llu to %llu", key.name,
-                          text, (unsigned long long)key.value_min,
-                          (unsigned long long)key.value_max);
+        config->policy_sources[i] = text ? CONFIG_ENVIRONMENT : row ? CONFIG_FILE : CONFIG_DEFAULT;
+        if (row && policy_apply(config, &key, row->value, error) != STATUS_OK)
+            return refuse_row(config->file, row, error);
+        if (text && policy_apply(config, &key, text, error) != STATUS_OK)
+            return STATUS_INVALID_CONFIG;
     }
     return STATUS_OK;
 }
@@ -613,10 +642,18 @@ static enum status check_window(const struct config *config, struct config_error
 
 /* Where the contract has more stores and drivers than there are here: who asks for another one must
  * not find the log in a file. The URL is not shown, since it may hold a password. */
-static enum status check_absent(const char *(*environment)(const char *),
+static enum status check_absent(const struct config *config,
+                                const char *(*environment)(const char *),
                                 struct config_error *error) {
+    const struct config_file_row *url_row = config_file_find(config->file, "DB_URL");
+    const struct config_file_row *driver_row =
+        config_file_find(config->file, "RUNTIME_FANOUT_DRIVER");
     const char *url = environment("DB_URL");
     const char *driver = environment("RUNTIME_FANOUT_DRIVER");
+    if (!url && url_row)
+        url = url_row->value;
+    if (!driver && driver_row)
+        driver = driver_row->value;
     if (url && *url)
         return refuse(error, "DB_URL is set, and this khala has only the embedded store in "
                              "KHALA_DATA_DIR: unset DB_URL to use that");
@@ -625,10 +662,10 @@ static enum status check_absent(const char *(*environment)(const char *),
     return STATUS_OK;
 }
 
-enum status config_load(struct config *config, const char *(*environment)(const char *),
-                        const struct config_flag *flags, size_t flag_count,
-                        struct config_error *error) {
-    *config = (struct config){0};
+enum status config_load(struct config *config, const struct config_file *file,
+                        const char *(*environment)(const char *), const struct config_flag *flags,
+                        size_t flag_count, struct config_error *error) {
+    *config = (struct config){.file = file};
     enum status status = settings_load(config, environment, flags, flag_count, error);
     if (status == STATUS_OK && !*config->tls_cert_file != !*config->tls_key_file)
         status = refuse(error,
@@ -638,7 +675,7 @@ enum status config_load(struct config *config, const char *(*environment)(const 
     if (status == STATUS_OK)
         status = check_window(config, error);
     if (status == STATUS_OK)
-        status = check_absent(environment, error);
+        status = check_absent(config, environment, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 
@@ -681,7 +718,7 @@ bool config_setting_at(size_t index, struct config_setting *setting) {
 }
 
 static const char *source_name(enum config_source source) {
-    static const char *const names[] = {"default", "environment", "flag"};
+    static const char *const names[] = {"default", "file", "environment", "flag"};
     return names[source];
 }
 
@@ -723,31 +760,49 @@ static void setting_text(const struct setting *setting, const struct config *con
 }
 
 struct printer {
+    const struct config *config;
     FILE *out;
     bool json;
     bool begun;
 };
 
-static void print_setting(struct printer *printer, const char *name, const char *value,
-                          enum config_source source) {
-    if (!printer->json) {
-        fprintf(printer->out, "%s=%s  # %s\n", name, value, source_name(source));
-        return;
-    }
+/* null where the text is not UTF-8. */
+static void print_json(struct printer *printer, const char *value) {
     struct buffer quoted;
     buffer_init(&quoted, CONFIG_TEXT_MAX * 6 + 2);
     struct slice text = slice_of(value);
     if (!utf8_valid(text) || json_write_string(&quoted, text) != STATUS_OK)
         quoted.size = 0;
-    fprintf(printer->out, "%s{\"name\":\"%s\",\"value\":%.*s,\"source\":\"%s\"}",
-            printer->begun ? ",\n " : "[", name, quoted.size ? (int)quoted.size : 4,
-            quoted.size ? quoted.data : "null", source_name(source));
-    printer->begun = true;
+    fprintf(printer->out, "%.*s", quoted.size ? (int)quoted.size : 4,
+            quoted.size ? quoted.data : "null");
     buffer_release(&quoted);
 }
 
+static void print_setting(struct printer *printer, const char *name, const char *value,
+                          enum config_source source) {
+    const struct config_file *file = printer->config->file;
+    const struct config_file_row *row = source == CONFIG_FILE ? config_file_find(file, name) : NULL;
+    if (!printer->json) {
+        fprintf(printer->out, "%s=%s  # %s", name, value, source_name(source));
+        if (row)
+            fprintf(printer->out, " %s:%u", file->path, row->line);
+        fputc('\n', printer->out);
+        return;
+    }
+    fprintf(printer->out, "%s{\"name\":\"%s\",\"value\":", printer->begun ? ",\n " : "[", name);
+    print_json(printer, value);
+    fprintf(printer->out, ",\"source\":\"%s\"", source_name(source));
+    if (row) {
+        fputs(",\"path\":", printer->out);
+        print_json(printer, file->path);
+        fprintf(printer->out, ",\"line\":%u", row->line);
+    }
+    fputc('}', printer->out);
+    printer->begun = true;
+}
+
 void config_print(const struct config *config, FILE *out, bool json) {
-    struct printer printer = {out, json, false};
+    struct printer printer = {config, out, json, false};
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         char text[CONFIG_TEXT_MAX];
         setting_text(&settings[i], config, text);
@@ -766,10 +821,16 @@ void config_print(const struct config *config, FILE *out, bool json) {
 
 void config_print_markdown(FILE *out) {
     fputs("# Configuration\n\n_Generated by `khala config --markdown`._\n\n"
-          "A flag overrides the environment, and the environment overrides the default. The server "
-          "refuses to start with a\nbad value and names the setting. `khala config` prints the "
-          "effective values and their sources.\n\n"
-          "| environment | flag | default | takes | meaning |\n|---|---|---|---|---|\n",
+          "A flag overrides the environment, the environment overrides the settings file, and the "
+          "file overrides the default.\nThe server refuses to start with a bad value and names the "
+          "setting. `khala config` prints the effective values and\ntheir sources.\n\n"
+          "The settings file is the one of `--config FILE`, else `" CONFIG_FILE_DEFAULT
+          "` where that exists. It has\nthe form of a systemd `EnvironmentFile`: one `KEY=value` "
+          "per line, and comment lines that start with `#` or `;`. A value\nmay stand in single or "
+          "double quotes, and ends on its line. An unknown key, a repeated key and a bad value are "
+          "refused\nwith the key, the file and the line. A file has at most 65536 bytes, 2048 per "
+          "line, and 256 settings.\n\n"
+          "| key | flag | default | takes | meaning |\n|---|---|---|---|---|\n",
           out);
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         const struct setting *setting = &settings[i];
@@ -795,7 +856,7 @@ void config_print_markdown(FILE *out) {
             fputs("secret", out);
         fprintf(out, " | %s |\n", setting->help);
     }
-    fputs("\n## Topic policies\n\n| environment | default | takes | meaning |\n"
+    fputs("\n## Topic policies\n\n| key | default | takes | meaning |\n"
           "|---|---:|---|---|\n",
           out);
     for (size_t i = 0; i < policy_key_count(); i++) {

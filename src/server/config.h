@@ -2,7 +2,7 @@
  * and the documentation.
  * Read once, before threads start; read-only afterwards. Owns no heap.
  * A bad value is refused with the key's name in the message: STATUS_INVALID_CONFIG.
- * Precedence: flag over environment over default, and each setting remembers its source. */
+ * Precedence: flag, environment, file, default. Each setting remembers its source. */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
@@ -14,17 +14,17 @@
 #include "http/admit/gate.h"
 #include "io/listen.h"
 #include "io/tls.h"
+#include "server/config_file.h"
 #include "topic/policy_key.h"
 
 #define CONFIG_TEXT_MAX       512
-#define CONFIG_ERROR_MAX      512
 #define CONFIG_LOOPS_MAX      LISTEN_SOCKETS_MAX
 #define CONFIG_SETTINGS_MAX   160
 #define CONFIG_POLICY_KEY_MAX 64
 /* Of a request's lines: the largest token fits, beside a path and its parameters or in a field. */
 #define CONFIG_LINE_BYTES_MAX (TOKEN_BYTES_MAX + 4096)
 
-enum config_source { CONFIG_DEFAULT, CONFIG_ENVIRONMENT, CONFIG_FLAG };
+enum config_source { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_FLAG };
 
 struct config {
     struct listen_address bind;
@@ -89,10 +89,7 @@ struct config {
     struct policy_table policies;
     enum config_source sources[CONFIG_SETTINGS_MAX];
     enum config_source policy_sources[CONFIG_POLICY_KEY_MAX];
-};
-
-struct config_error {
-    char text[CONFIG_ERROR_MAX];
+    const struct config_file *file; /* NULL: no file was read */
 };
 
 /* A setting given on the command line: "--bind", "127.0.0.1:0". */
@@ -101,8 +98,11 @@ struct config_flag {
     const char *value; /* NULL: not given */
 };
 
-/* Reads the environment, then the flags. environment(name) answers NULL where unset. */
-MUST_CHECK enum status config_load(struct config *config, const char *(*environment)(const char *),
+/* Reads the file (NULL: none), which outlives config, then the environment, then the flags.
+ * environment(name) answers NULL where unset. A bad value in the file is refused also where
+ * another source overrides it. */
+MUST_CHECK enum status config_load(struct config *config, const struct config_file *file,
+                                   const char *(*environment)(const char *),
                                    const struct config_flag *flags, size_t flag_count,
                                    struct config_error *error);
 /* The flags there are, with no value; answers how many, at most CONFIG_SETTINGS_MAX. */

@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#include "server/config_file.h"
+
 /* A variable that verbs read and the server does not. */
 struct config_variable {
     const char *name;
@@ -23,5 +25,8 @@ typedef void config_unknown_cb(void *user, const char *name, const char *nearest
 
 /* environment is as in environ(7): "NAME=value" texts behind each other, then NULL. */
 void config_unknown_each(char *const *environment, void *user, config_unknown_cb *on_unknown);
+/* Every key of a file must be a setting, or a variable of the verbs: STATUS_INVALID_CONFIG. */
+MUST_CHECK enum status config_unknown_refuse(const struct config_file *file,
+                                             struct config_error *error);
 
 #endif

@@ -23,7 +23,7 @@ static struct gate *make_gate(void) {
     static struct gate gate;
     struct config_error error;
     struct key_message message;
-    require(config_load(&config, environment, NULL, 0, &error) == STATUS_OK);
+    require(config_load(&config, NULL, environment, NULL, 0, &error) == STATUS_OK);
     const struct gate_options options = config_gate_options(&config);
     require(gate_init(&gate, &options, &message) == STATUS_OK);
     return &gate;

@@ -78,7 +78,7 @@ int cli_config(int argc, char **argv) {
         return cli_usage("config");
     if (markdown) {
         /* The page shows defaults, independent of this machine's environment. */
-        if (config_load(&config, environment_none, NULL, 0, &error) != STATUS_OK)
+        if (config_load(&config, NULL, environment_none, NULL, 0, &error) != STATUS_OK)
             return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
         config_print_markdown(stdout);
         print_verb_variables();

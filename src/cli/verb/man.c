@@ -73,8 +73,8 @@ static void print_verb(const struct cli_command *command) {
 
 static void print_environment(void) {
     struct config_setting setting;
-    puts(".SH ENVIRONMENT\nA flag overrides the environment, and the environment overrides the "
-         "default.");
+    puts(".SH ENVIRONMENT\nA flag overrides the environment, the environment overrides the "
+         "settings file, and the file overrides the default.");
     for (const struct config_variable *row = config_verb_variables; row->name; row++) {
         printf(".TP\n.B %s\n", row->name);
         print_text(row->help);
@@ -116,7 +116,9 @@ int cli_man(int argc, char **argv) {
         print_text(exit_code_message((enum exit_code)code));
     }
     print_environment();
-    puts(".SH FILES\n.TP\n.I khala\\-data/khala.db\nthe store, with khala.db\\-wal and "
+    puts(".SH FILES\n.TP\n.I " CONFIG_FILE_DEFAULT "\nsettings, one KEY=value per line; "
+         "\\-\\-config names another file\n"
+         ".TP\n.I khala\\-data/khala.db\nthe store, with khala.db\\-wal and "
          "khala.db\\-shm\n"
          ".TP\n.I khala\\-data/operator.key\nthe operator key, if none is set");
     return EXIT_CODE_DONE;

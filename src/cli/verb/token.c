@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/remote.h"
 #include "cli/settings.h"
+#include "cli/settings_file.h"
 #include "cli/token_revoke.h"
 #include "server/config_options.h"
 
@@ -129,7 +130,7 @@ static int gate_of_settings(const char *data_dir, struct config *config, struct 
     struct config_error error;
     struct key_message message;
     char path[KEYS_PATH_MAX];
-    if (config_load(config, environment, &flag, 1, &error) != STATUS_OK)
+    if (config_load(config, settings_file(), environment, &flag, 1, &error) != STATUS_OK)
         return cli_fail(EXIT_CODE_USAGE, "%s", error.text);
     snprintf(path, sizeof(path), "%s/" KEYS_FILE, config->data_dir);
     FILE *file = fopen(path, "rb");

@@ -23,7 +23,7 @@ static int setup(void **state) {
     struct config_error error;
     struct key_message message;
     log_configure(LOG_OFF, LOG_TEXT, 2);
-    if (config_load(&config, environment, NULL, 0, &error) != STATUS_OK)
+    if (config_load(&config, NULL, environment, NULL, 0, &error) != STATUS_OK)
         return -1;
     const struct gate_options options = config_gate_options(&config);
     return gate_init(&gate, &options, &message) == STATUS_OK ? 0 : -1;

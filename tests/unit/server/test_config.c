@@ -15,7 +15,7 @@ static enum status load(struct config *config, const char *name, const char *val
                         struct config_error *error) {
     const char *const pair[] = {name, value, NULL};
     variables = name ? pair : NULL;
-    enum status status = config_load(config, environment, NULL, 0, error);
+    enum status status = config_load(config, NULL, environment, NULL, 0, error);
     variables = NULL;
     return status;
 }
@@ -60,7 +60,7 @@ static void a_flag_wins_over_the_environment(void **state) {
     struct config config;
     struct config_error error;
     variables = pairs;
-    assert_ok(config_load(&config, environment, flags, 2, &error));
+    assert_ok(config_load(&config, NULL, environment, flags, 2, &error));
     variables = NULL;
     assert_string_equal(config.bind.host, "10.0.0.2");
     assert_int_equal(config.bind.port, 2);
@@ -73,7 +73,8 @@ static void a_bad_flag_is_refused_even_where_the_environment_is_good(void **stat
     const struct config_flag flags[] = {{"--bind", "nowhere"}};
     struct config config;
     struct config_error error;
-    assert_int_equal(config_load(&config, environment, flags, 1, &error), STATUS_INVALID_CONFIG);
+    assert_int_equal(config_load(&config, NULL, environment, flags, 1, &error),
+                     STATUS_INVALID_CONFIG);
     assert_non_null(strstr(error.text, "RUNTIME_BIND_ADDR"));
 }
 
