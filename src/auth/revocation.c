@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "base/siphash.h"
 
 /* The mean length of a chain in a full set. */
@@ -27,6 +28,10 @@ struct entry {
     enum revocation_kind kind;
     char id[];
 };
+
+_Static_assert(GATE_REVOCATIONS_MAX *(sizeof(struct entry) + REVOCATION_ID_BYTES_MAX +
+                                      sizeof(struct entry *)) <= GATE_REVOCATIONS_BYTES_MAX,
+               "the limit counts the longest ids and the buckets");
 
 struct revocations {
     pthread_mutex_t lock; /* held by the writer */

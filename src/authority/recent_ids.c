@@ -1,5 +1,5 @@
 /* A ring by age, and an open-addressed table with linear probing over it, twice as large; removing
- * closes the gap. Not base/map: an entry here is 28 bytes, and this is done once an event. */
+ * closes the gap. base/map would need more memory and time for each event. */
 #include "authority/recent_ids.h"
 
 #include <assert.h>
@@ -7,12 +7,16 @@
 
 #include "base/siphash.h"
 
-#define SLOT_COUNT (RECENT_IDS_COUNT * 2)
+#define SLOT_COUNT (RECENT_IDS_MAX * 2)
 #define SLOT_MASK  (SLOT_COUNT - 1)
+
+_Static_assert(RECENT_IDS_MAX * sizeof(struct recent_id) + SLOT_COUNT * sizeof(uint32_t) ==
+                   RECENT_IDS_BYTES,
+               "the limit counts the ids and the slots");
 
 enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor) {
     if (!recent->ring) {
-        recent->ring = malloc(RECENT_IDS_COUNT * sizeof(*recent->ring));
+        recent->ring = malloc(RECENT_IDS_MAX * sizeof(*recent->ring));
         recent->slots = malloc(SLOT_COUNT * sizeof(*recent->slots));
         recent->secret = siphash(siphash_process_key(), SLICE("recent ids"));
     }
@@ -20,7 +24,7 @@ enum status recent_ids_reset(struct recent_ids *recent, const struct uuid *floor
         recent_ids_release(recent);
         return STATUS_OUT_OF_MEMORY;
     }
-    memset(recent->ring, 0, RECENT_IDS_COUNT * sizeof(*recent->ring));
+    memset(recent->ring, 0, RECENT_IDS_MAX * sizeof(*recent->ring));
     memset(recent->slots, 0, SLOT_COUNT * sizeof(*recent->slots));
     recent->next = 0;
     recent->floor = *floor;
@@ -70,7 +74,7 @@ void recent_ids_add(struct recent_ids *recent, const struct uuid *id, uint64_t l
     size_t slot = slot_of(recent, id);
     *entry = (struct recent_id){*id, log_id};
     recent->slots[slot] = (uint32_t)(recent->next + 1);
-    recent->next = (recent->next + 1) % RECENT_IDS_COUNT;
+    recent->next = (recent->next + 1) % RECENT_IDS_MAX;
 }
 
 enum recent_answer recent_ids_find(const struct recent_ids *recent, const struct uuid *id,

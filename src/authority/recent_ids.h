@@ -7,10 +7,9 @@
 #ifndef AUTHORITY_RECENT_IDS_H
 #define AUTHORITY_RECENT_IDS_H
 
+#include "base/limits.h"
 #include "base/uuid7.h"
 #include "spec/codes.h"
-
-#define RECENT_IDS_COUNT 65536 /* a power of two */
 
 struct recent_id {
     struct uuid id;

@@ -19,28 +19,37 @@
     X(BATCH_REQUESTS_MAX,                 8192,      ITEMS, PROCESS,      1, "requests of one commit")                                                       \
     X(BATCH_PAYLOAD_BYTES_MAX,            16 << 20,  BYTES, WITHIN,       1, "payloads of one commit, part of the writer's queue")                           \
     X(APPEND_GROUP_REQUESTS_MAX,          1024,      ITEMS, WITHIN,       1, "appends posted to the writer as one group")                                    \
+    X(RECENT_IDS_MAX,                     65536,     ITEMS, PROCESS,      1, "event ids the writer recognises without a query; a power of two")              \
+    X(RECENT_IDS_BYTES,                   2 << 20,   BYTES, PROCESS,      1, "those ids, and their hash slots")                                              \
     /* Process: the projector's thread. */                                                                                                                   \
     X(PROJECTOR_CACHE_BYTES_DEFAULT,      32 << 20,  BYTES, PROCESS,      1, "summaries kept between batches")                                               \
     X(PROJECTOR_TURN_BYTES_MAX,           512 << 20, BYTES, PROCESS,      1, "summaries changed by one batch")                                               \
     X(PROJECTOR_SHARED_EVENTS_BYTES_MAX,  64 << 20,  BYTES, PROCESS,      1, "events that several summaries of one batch share")                             \
     X(PROJECTOR_RETRY_MAX,                8192,      ITEMS, PROCESS,      1, "summaries to retry; beyond it their next event brings them back")              \
+    X(SINK_FANOUT_SINKS_MAX,              8,         ITEMS, PROCESS,      1, "sinks of a fan-out")                                                           \
+    X(SINK_FANOUT_KEPT_MAX,               64,        ITEMS, PROCESS,      1, "commits kept for each sink that fails")                                        \
+    X(SINK_FANOUT_KEPT_BYTES_MAX,         4 << 20,   BYTES, PROCESS,    512, "one such commit, of each sink")                                                \
     X(SUMMARY_BYTES_MAX,                  64 << 20,  BYTES, PROCESS,      5, "one summary: two texts of the largest payload; also while it is merged")       \
     /* Process: jobs, of each at most one at a time. */                                                                                                      \
     X(FOLD_ARENA_BYTES_MAX,               256 << 20, BYTES, PROCESS,      2, "a summary with the texts of the events of one turn")                           \
     X(FOLD_PAGE_EVENTS_MAX,               4096,      ITEMS, PROCESS,      1, "events a fold reads at once; a longer read would pin the write-ahead log")     \
+    X(FOLD_MOVE_BYTES,                    1 << 20,   BYTES, WITHIN,       1, "texts of a fold after which the summary moves to the other arena")             \
     X(REPROJECT_STORED_BYTES_MAX,         256 << 20, BYTES, PROCESS,      1, "the stored summary a reprojection compares with")                              \
     X(REPROJECT_REPAIRS_BYTES_MAX,        256 << 20, BYTES, PROCESS,      2, "repairs not yet written")                                                      \
+    X(REPROJECT_REPAIRS_BYTES,            8 << 20,   BYTES, WITHIN,       1, "size at which repairs are written")                                            \
     X(REPROJECT_REPAIRS_MAX,              256,       ITEMS, PROCESS,      1, "repairs not yet written")                                                      \
     X(VERIFY_ENTITY_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      1, "one entity while it is verified, with metadata of the largest payload")        \
     X(VERIFY_PAGE_EVENTS_MAX,             4096,      ITEMS, PROCESS,      1, "events a verification reads at once")                                          \
     X(RETENTION_CYCLE_NAMES_BYTES_MAX,    2 << 20,   BYTES, PROCESS,      1, "names of the topics in one pruning batch")                                     \
     X(RETENTION_REPORT_NAMES_BYTES_MAX,   4 << 20,   BYTES, PROCESS,      1, "names of the topics in a pruning report")                                      \
     X(RETENTION_REPORT_TOPICS_MAX,        1000,      ITEMS, PROCESS,      1, "topics in a pruning report")                                                   \
+    X(RETENTION_DUE_BYTES_MAX,            512 << 20, BYTES, PROCESS,      2, "when each topic is due, 8 bytes a topic; also while the table grows")          \
     X(PRUNE_BATCH_TOPICS_MAX,             256,       ITEMS, PROCESS,      1, "topics in one pruning batch")                                                  \
     X(PRUNE_BATCH_WORK_MAX,               5000,      ITEMS, PROCESS,      1, "work of one pruning batch: a removed row is 1, a topic is 1")                  \
     /* Process: shared tables. */                                                                                                                            \
     X(STORE_POOL_TASKS_MAX,               100000,    ITEMS, PROCESS,      1, "reads that wait for a thread of the store pool")                               \
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
+    X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \
     X(HUB_NAMES_BYTES_MAX,                65536,     BYTES, PROCESS,      1, "names of the topics in one publication")                                       \
     X(TOPIC_ACTIVITY_NAMES_BYTES_MAX,     4096,      BYTES, PROCESS,      1, "names looked up while activity is counted")                                    \
     X(SNAPSHOTS_ARENA_BYTES_MAX,          64 << 10,  BYTES, PROCESS,      1, "snapshot headers read at start")                                               \
@@ -54,9 +63,12 @@
     X(SNAPSHOT_OWNERS_BYTES_MAX,          64 << 20,  BYTES, THREAD,       1, "owners of those documents")                                                    \
     X(SNAPSHOT_BUILD_ARENA_BYTES_MAX,     1 << 20,   BYTES, THREAD,       1, "rows of those documents")                                                      \
     X(JOURNAL_READ_ARENA_BYTES_MAX,       64 << 10,  BYTES, THREAD,       1, "topic rows of one journal read")                                               \
+    X(JOURNAL_BOOTSTRAPS_MAX,             16,        ITEMS, THREAD,       1, "attempts of a bootstrap while pruning raises its floor")                       \
     X(OWNERS_ARENA_BYTES_MAX,             1280 << 10, BYTES, THREAD,       1, "owners of the entities in one read, and one entity of any size")              \
+    X(OWNERS_MAX,                         64,        ITEMS, THREAD,       1, "owners kept between reads of one page")                                        \
     X(OWNERS_KEPT_BYTES,                  256 << 10, BYTES, WITHIN,       1, "owners kept between reads of one page")                                        \
     X(SQLITE_WALK_ARENA_BYTES_MAX,        64 << 20,  BYTES, THREAD,       2, "the largest row of a walk of the store, which may be inside another")          \
+    X(SQLITE_WALK_SERVICE_BYTES_MAX,      64 << 20,  BYTES, PROCESS,      4, "the same for the sessions of the writer and of retention")                     \
     X(SQLITE_WALK_PAGE_BYTES,             256 << 10, BYTES, WITHIN,       1, "size at which a page of a walk ends")                                          \
     X(SQLITE_WALK_PAGE_ROWS_MAX,          64,        ITEMS, WITHIN,       1, "rows in a page of a walk")                                                     \
     /* Turn: for each io loop. */                                                                                                                            \
@@ -84,6 +96,7 @@
     X(CONN_LINGER_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "request bytes read and dropped after an early answer")                         \
     X(TLS_OUT_BYTES_MAX,                  256 << 10, BYTES, CONNECTION,   2, "records to send: a batch, or the longest chain of certificates")               \
     X(TLS_BATCH_BYTES_MAX,                64 << 10,  BYTES, WITHIN,       1, "plaintext encrypted at once; more would run ahead of the network")             \
+    X(WS_FRAGMENTS_MAX,                   1024,      ITEMS, CONNECTION,   1, "fragments of a message, which may all be empty")                               \
     X(ENTITLE_ARENA_BYTES_MAX,            1 << 20,   BYTES, CONNECTION,   1, "rows that decide an entitlement")                                              \
     X(EXCHANGE_BODY_BYTES_MAX,            64 << 20,  BYTES, CONNECTION,   1, "the body of the request")                                                      \
     X(EXCHANGE_PARAMETER_BYTES_MAX,       4096,      BYTES, CONNECTION,   1, "decoded parameters of the request")                                            \

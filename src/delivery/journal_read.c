@@ -10,8 +10,6 @@
 #include "delivery/owners.h"
 #include "hub/frame_row.h"
 
-/* How often a floor may rise under a bootstrap before it is the world that is wrong. */
-#define BOOTSTRAPS_MAX 16
 /* None, with room to calculate. */
 #define LOG_REPLAY_BUDGET_EVENTS (UINT64_MAX / 2)
 
@@ -202,7 +200,7 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
     do
         read->status = run_once(read, session);
     while (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP &&
-           ++attempt < BOOTSTRAPS_MAX);
+           ++attempt < JOURNAL_BOOTSTRAPS_MAX);
     if (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP)
         read->status = STATUS_STORE_UNAVAILABLE;
     if (read->status != STATUS_OK)

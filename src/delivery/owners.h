@@ -7,9 +7,8 @@
 #define DELIVERY_OWNERS_H
 
 #include "base/arena.h"
+#include "base/limits.h"
 #include "store/store.h"
-
-#define OWNERS_MAX 64
 
 struct owners_slot {
     uint64_t entity_ref; /* 0: none */

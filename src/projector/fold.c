@@ -4,9 +4,6 @@
 
 #include "base/limits.h"
 
-/* The arena may grow to this size before the summary is moved. */
-#define MOVE_BYTES ((size_t)1 << 20)
-
 const struct summary_layout *fold_layout(enum document_kind kind) {
     static const struct summary_layout *const layouts[] = {
         [DOCUMENT_RUN_SUMMARY] = &run_summary_layout,
@@ -72,7 +69,7 @@ static enum status fold_one(void *user, const struct store_event *event) {
     fold->event_count++;
     if (walk->callback)
         walk->callback(walk->user, event);
-    if (arena->bytes_held <= MOVE_BYTES)
+    if (arena->bytes_held <= FOLD_MOVE_BYTES)
         return STATUS_OK;
     fold->arena_index ^= 1;
     status = fold_move(fold->kind, &fold->summary, &fold->arenas[fold->arena_index]);

@@ -7,8 +7,6 @@
 #include "projector/update.h"
 
 #define PAGE_ENTITIES 128
-/* Repairs are written when they reach this size. */
-#define REPAIRS_BYTES ((size_t)8 << 20)
 /* Attempts to read one entity that a server writes meanwhile. */
 #define ATTEMPTS_MAX    1000
 #define PROGRESS_EVENTS 1024
@@ -227,7 +225,8 @@ static enum status end_entity(struct reprojection *work) {
     if (work->update_count == 0)
         arena_reset(&work->arena);
     else if (work->update_count == REPROJECT_REPAIRS_MAX ||
-             work->arena.bytes_held > REPAIRS_BYTES || work->shared_events.size > REPAIRS_BYTES)
+             work->arena.bytes_held > REPROJECT_REPAIRS_BYTES ||
+             work->shared_events.size > REPROJECT_REPAIRS_BYTES)
         return flush(work);
     return STATUS_OK;
 }

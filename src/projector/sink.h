@@ -7,6 +7,7 @@
 #ifndef PROJECTOR_SINK_H
 #define PROJECTOR_SINK_H
 
+#include "base/limits.h"
 #include "store/store.h"
 
 /* The new summary of one entity. */
@@ -57,10 +58,6 @@ extern const struct sink sink_tables;
 
 /* Writes to several sinks. A sink that fails does not affect the others. Its commits are kept in
  * order, up to a limit, and written again with the next commit. */
-#define SINK_FANOUT_SINKS_MAX      8
-#define SINK_FANOUT_KEPT_MAX       64
-#define SINK_FANOUT_KEPT_BYTES_MAX ((size_t)4 << 20)
-
 struct sink_fanout;
 
 struct sink_fanout_stats {

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
+
 #define REFS_FIRST 1024
-#define REFS_MAX   ((uint64_t)1 << 26)
+#define REFS_MAX   (RETENTION_DUE_BYTES_MAX / sizeof(uint64_t))
 
 void due_clear(struct due *due) {
     free(due->at_ms);

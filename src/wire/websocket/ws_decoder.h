@@ -7,12 +7,10 @@
 #ifndef WIRE_WEBSOCKET_WS_DECODER_H
 #define WIRE_WEBSOCKET_WS_DECODER_H
 
+#include "base/limits.h"
 #include "base/utf8.h"
 #include "wire/websocket/ws_deflate.h"
 #include "wire/websocket/ws_frame.h"
-
-/* Ends an endless message of empty fragments, which no size limit would. */
-#define WS_FRAGMENTS_MAX 1024
 
 struct wslay_frame_context;
 

@@ -44,7 +44,7 @@ static void knows_what_was_added_and_what_cannot_have_been(void **state) {
 /* Against the truth: never wrong about an id that was added, however many came after. */
 static void forgetting_the_oldest_never_makes_it_new(void **state) {
     (void)state;
-    enum { COUNT = 3 * RECENT_IDS_COUNT };
+    enum { COUNT = 3 * RECENT_IDS_MAX };
     static uint64_t numbers[COUNT];
     struct recent_ids recent = {0};
     struct uuid floor = id_of(0);
@@ -60,7 +60,7 @@ static void forgetting_the_oldest_never_makes_it_new(void **state) {
         size_t pick = test_random(&seed) % (i + 1);
         enum recent_answer answer = find(&recent, numbers[pick], &log_id);
         assert_int_not_equal(answer, RECENT_NEW);
-        assert_int_equal(answer == RECENT_KNOWN, i - pick < RECENT_IDS_COUNT);
+        assert_int_equal(answer == RECENT_KNOWN, i - pick < RECENT_IDS_MAX);
         assert_true(answer != RECENT_KNOWN || log_id == pick + 1);
     }
     assert_int_equal(find(&recent, UINT64_MAX, &log_id), RECENT_NEW);
@@ -77,7 +77,7 @@ static void an_id_that_comes_twice_keeps_its_first_event(void **state) {
     add(&recent, 9, 2);
     assert_int_equal(find(&recent, 9, &log_id), RECENT_KNOWN);
     assert_int_equal(log_id, 1);
-    for (uint64_t i = 0; i < RECENT_IDS_COUNT; i++)
+    for (uint64_t i = 0; i < RECENT_IDS_MAX; i++)
         add(&recent, 100 + i, 3 + i);
     assert_int_equal(find(&recent, 9, &log_id), RECENT_UNKNOWN);
     recent_ids_release(&recent);
