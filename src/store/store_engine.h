@@ -93,6 +93,7 @@ struct store_engine {
     void (*restore_end)(struct store_restore *restore);
     enum status (*check_pages)(struct store_session *session, bool whole,
                                struct store_message *message);
+    pid_t (*lock_holder)(const char *location);
 };
 
 struct store {

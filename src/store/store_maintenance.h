@@ -1,4 +1,4 @@
-/* Backups of a store, restoring one, and the check of its pages.
+/* Backups of a store, restoring one, the check of its pages, and the holder of its lock.
  * One thread. Backup and check work beside a running server; a restore needs the store's lock.
  * Memory: a restore under way is released by store_restore_end, in every case.
  * Errors are those of store.h, with a sentence for people in the message. An engine without such a
@@ -7,6 +7,8 @@
  * old file or the new one is there. */
 #ifndef STORE_STORE_MAINTENANCE_H
 #define STORE_STORE_MAINTENANCE_H
+
+#include <sys/types.h>
 
 #include "store/store.h"
 
@@ -59,5 +61,9 @@ void store_restore_end(struct store_restore *restore);
  * finding. whole: also compares indexes with their tables. */
 MUST_CHECK enum status store_check_pages(struct store_session *session, bool whole,
                                          struct store_message *message);
+
+/* The process of this host that holds the store's lock. 0: none, or the engine has no such lock.
+ * -1: a process that is not known. Does not try the lock. */
+pid_t store_lock_holder(const char *url);
 
 #endif

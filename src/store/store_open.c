@@ -96,3 +96,10 @@ enum status store_check_pages(struct store_session *session, bool whole,
     return engine->check_pages ? engine->check_pages(session, whole, message)
                                : lacks_maintenance(engine, message);
 }
+
+pid_t store_lock_holder(const char *url) {
+    const char *location;
+    struct store_message message;
+    const struct store_engine *engine = choose_engine(url, &location, &message);
+    return engine && engine->lock_holder ? engine->lock_holder(location) : 0;
+}

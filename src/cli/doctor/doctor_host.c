@@ -14,14 +14,13 @@
 #include "io/tls.h"
 #include "server/config_options.h"
 #include "server/limits_report.h"
+#include "store/store_maintenance.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
 /* The write-ahead log may grow to 64 MB before it is truncated; twice that must be free. */
 #define DISK_FREE_WRONG_MB   128
 #define DISK_FREE_WARNING_MB 1024
 #define PATH_BYTES_MAX       1024
-#define LOCK_FILE            "khala.lock"
-#define LOCK_LOOKS           5
 #define OPEN_TO_OTHERS       0077
 /* A group may read it: a service with a dynamic user needs that. */
 #define KEY_OPEN_TO_OTHERS 0037
@@ -154,46 +153,6 @@ void doctor_check_files(struct doctor *doctor) {
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-static bool is_listed(ino_t inode) {
-    char line[256];
-    char wanted[32];
-    bool found = false;
-    FILE *locks = fopen("/proc/locks", "r");
-    if (!locks)
-        return false;
-    snprintf(wanted, sizeof(wanted), ":%llu ", (unsigned long long)inode);
-    while (!found && fgets(line, sizeof(line), locks))
-        found = strstr(line, " FLOCK ") && strstr(line, wanted);
-    fclose(locks);
-    return found;
-}
-
-/* Reads the kernel's list, because trying the lock could keep a server from starting. The list is
- * read in pieces and can miss a lock while another one is released, hence the attempts. */
-static bool is_locked(ino_t inode) {
-    bool found = false;
-    for (int i = 0; i < LOCK_LOOKS && !found; i++)
-        found = is_listed(inode);
-    return found;
-}
-
-static pid_t holder_of(const char *folder) {
-    char path[PATH_BYTES_MAX];
-    char text[24] = "";
-    struct stat found;
-    uint64_t pid = 0;
-    snprintf(path, sizeof(path), "%s/%s", folder, LOCK_FILE);
-    if (stat(path, &found) != 0 || !is_locked(found.st_ino))
-        return 0;
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return -1;
-    size_t size = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[size > 0 ? strspn(text, "0123456789") : 0] = '\0';
-    return decimal_parse_u64(slice_of(text), &pid) && pid > 0 ? (pid_t)pid : -1;
-}
-
 static enum status ignore_body(void *user, unsigned http_status, struct slice piece) {
     (void)user;
     (void)http_status;
@@ -230,7 +189,7 @@ static void ask_server(struct doctor *doctor, const char *url) {
 
 void doctor_check_server(struct doctor *doctor) {
     char bound[REMOTE_URL_BYTES_MAX];
-    doctor->server_pid = doctor->has_folder ? holder_of(doctor->config.data_dir) : 0;
+    doctor->server_pid = doctor->has_folder ? store_lock_holder(doctor->config.data_dir) : 0;
     if (doctor->server_pid == 0)
         doctor_say(doctor, FINDING_OK, NULL, "no server runs on this folder");
     else
@@ -244,9 +203,9 @@ static uint64_t descriptors_of(pid_t pid) {
     char path[64];
     char line[256];
     unsigned long long soft = 0;
-    struct rlimit own;
+    struct rlimit limit;
     if (pid <= 0)
-        return getrlimit(RLIMIT_NOFILE, &own) == 0 ? own.rlim_max : 0;
+        return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : 0;
     snprintf(path, sizeof(path), "/proc/%ld/limits", (long)pid);
     FILE *limits = fopen(path, "r");
     while (limits && soft == 0 && fgets(line, sizeof(line), limits))

@@ -140,4 +140,5 @@ const struct store_engine store_engine_sqlite = {
     .restore_apply = sqlite_restore_apply,
     .restore_end = sqlite_restore_end,
     .check_pages = sqlite_check_pages,
+    .lock_holder = sqlite_lock_holder,
 };

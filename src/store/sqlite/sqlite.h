@@ -1,9 +1,9 @@
-/* The embedded store's inside, shared by its files: connections, statements, faults.
+/* The internals of the embedded store, shared by its files: connections, statements, faults.
  * Threads as in store.h: a session and all its statements belong to one thread at a time.
- * Statements are prepared once a session, on first use, and kept; a row read from one points into
- * it until it is stepped or reset. Faults of SQLite become a status and a sentence in the session.
- * Outside of a call no statement is active, and no transaction is open but that of
- * store_read_begin. */
+ * A session prepares each statement on first use and keeps it. A row points into its statement
+ * until the statement is stepped or reset. Faults of SQLite become a status and a sentence in the
+ * session. Between calls no statement is active, and only store_read_begin leaves a transaction
+ * open. */
 #ifndef STORE_SQLITE_SQLITE_H
 #define STORE_SQLITE_SQLITE_H
 
@@ -23,8 +23,8 @@
 #define SQLITE_STORE_WRITE_CACHE_KB 32768
 #define SQLITE_STORE_READ_CACHE_KB  4096
 #define SQLITE_STORE_BUSY_MS        5000
-/* Fewer, and the large part of the positions is written more often; more, and the small part costs
- * more to write each time. */
+/* A smaller count writes the large table of positions more often. A larger count makes each write
+ * of the small table cost more. */
 #define SQLITE_STORE_RECENT_POSITIONS_MAX 16384
 /* Drifts are notes for people; only the latest are kept. */
 #define SQLITE_STORE_DRIFTS_MAX 10000
@@ -110,8 +110,8 @@ struct sqlite_store {
     atomic_bool write_session_open;
 };
 
-/* Where the log ends, as the write session knows it: lets a commit check order and uniqueness
- * without asking the database. Forgotten with every failure. */
+/* The end of the log, as the write session knows it. A commit checks order and uniqueness with it,
+ * without a query. Every failure discards it. */
 struct sqlite_tail {
     bool known;
     uint64_t log_id; /* 0: the log is empty */
@@ -143,14 +143,14 @@ enum status sqlite_status(int code);
 MUST_CHECK enum status sqlite_connect(const char *path, enum store_mode mode, bool create,
                                       sqlite3 **database, char *message);
 
-/* Runs a pragma and checks, where wanted is given, that it answers that. A code of SQLite's. */
+/* Runs a pragma and checks that it answers wanted, which may be NULL. A code of SQLite's. */
 int sqlite_pragma(sqlite3 *database, const char *text, const char *wanted);
-/* A sentence about the file and what SQLite said, and the status. */
+/* Writes SQLite's error with the file's name into the message. The status of the code. */
 enum status sqlite_connect_fault(const char *path, sqlite3 *database, int code, char *message);
-/* The like for what the system said: errno. */
+/* Writes errno's text with the file's name and the action into the message. */
 enum status sqlite_system_fault(struct store_message *message, const char *path,
                                 const char *action);
-/* NULL: no memory. */
+/* NULL when there is no memory. */
 char *sqlite_path_in(const char *folder, const char *name);
 MUST_CHECK enum status sqlite_make_folder(const char *folder, struct store_message *message);
 MUST_CHECK enum status sqlite_sync_folder(const char *path, struct store_message *message);
@@ -171,12 +171,11 @@ MUST_CHECK enum status sqlite_run(struct sqlite_session *session, sqlite3_stmt *
 MUST_CHECK enum status sqlite_execute(struct sqlite_session *session, enum statement_id id);
 /* Steps to the next row, or STATUS_NOT_FOUND at the end. */
 MUST_CHECK enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement);
-/* Records the failure, and returns its status. */
-enum status sqlite_fault(struct sqlite_session *session);
-enum status sqlite_damaged(struct sqlite_session *session, const char *what, uint64_t number);
+/* Records a damaged row in the session. STATUS_INTERNAL_ERROR. */
+enum status sqlite_damaged(struct sqlite_session *session, const char *row_name, uint64_t number);
 
 void sqlite_bind_number(sqlite3_stmt *statement, int index, uint64_t number);
-/* Numbers that came from outside: what is larger than any stored one stays so. */
+/* For numbers of a caller: one that SQLite cannot hold becomes the largest one that it can. */
 void sqlite_bind_bound(sqlite3_stmt *statement, int index, uint64_t number);
 /* 0 is stored as NULL. */
 void sqlite_bind_optional(sqlite3_stmt *statement, int index, uint64_t number);
@@ -201,7 +200,8 @@ struct sqlite_entity_name {
 };
 MUST_CHECK bool sqlite_row_entity_name(sqlite3_stmt *statement, int first,
                                        struct sqlite_entity_name *name);
-/* The event's columns begin at first, and are followed by its entity's name where none is given. */
+/* The event's columns begin at first. Its entity's name follows them, unless the caller gives it.
+ */
 MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first,
                                  const struct sqlite_entity_name *name, struct store_event *event);
 void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic);
@@ -212,7 +212,7 @@ MUST_CHECK bool sqlite_row_checkpoint(sqlite3_stmt *statement, enum document_kin
 MUST_CHECK bool sqlite_row_journal(sqlite3_stmt *statement, struct store_journal_row *row);
 MUST_CHECK bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *drift);
 
-/* Copies of texts, in the arena; false when there is no room. Absent texts stay absent. */
+/* Copies texts into the arena. False when the arena is full. Absent texts stay absent. */
 MUST_CHECK bool sqlite_keep(struct arena *arena, struct slice *text);
 MUST_CHECK bool sqlite_keep_owner(struct arena *arena, struct owner *owner);
 MUST_CHECK bool sqlite_keep_entity(struct arena *arena, struct store_entity *entity);
@@ -222,16 +222,16 @@ MUST_CHECK bool sqlite_keep_event(struct arena *arena, struct store_event *event
 /* ---- the engine's functions, by file --------------------------------------------------------- */
 
 /* sqlite_commit.c */
-/* Where the log ends, read again. */
+/* Reads the end of the log again. */
 MUST_CHECK enum status sqlite_load_tail(struct sqlite_session *session);
-/* A transaction of the write session; end answers the status of the work, or of the commit. */
+/* A transaction of the write session. The end returns the status of the work, or of the commit. */
 MUST_CHECK enum status sqlite_begin(struct sqlite_session *session);
 MUST_CHECK enum status sqlite_end(struct sqlite_session *session, enum status status);
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch);
 enum status sqlite_prune(struct store_session *base, struct store_prune *prunes, size_t count);
 
 /* sqlite_location.c */
-/* By the write session, when it has read something: all three are there then. */
+/* Called by the write session after its first read, when all three files exist. */
 MUST_CHECK enum status sqlite_record_location(struct sqlite_store *store, char *message);
 MUST_CHECK enum status sqlite_session_check_location(struct sqlite_session *session);
 enum status sqlite_check_location(const struct store *store, struct store_message *message);
@@ -240,6 +240,7 @@ enum status sqlite_check_location(const struct store *store, struct store_messag
 enum status sqlite_open(struct store **store, const char *folder, bool exclusive,
                         struct store_message *message);
 enum status sqlite_migrate(const char *folder, struct store_message *message);
+pid_t sqlite_lock_holder(const char *folder);
 
 /* sqlite_maintenance.c */
 enum status sqlite_backup(const char *folder, const char *file,

@@ -1,9 +1,9 @@
-/* How far a topic has expired.
+/* Finds the first frame of a topic that has not expired.
  *
- * The times of an entity's events never fall, so the first that is young enough is found by
- * halving. The rows of a journal carry the wall clock's time, which may step back; the first one
- * that is young enough keeps all that follow, so they are looked at in turn, and those that are
- * looked at are those about to go. */
+ * The times of an entity's events never fall, so a binary search finds the first young event. Rows
+ * of a journal carry the wall clock's time, which may step back. The first young row keeps all rows
+ * after it, so the rows are read in order. The rows read are the ones that the prune will delete.
+ */
 #include "store/sqlite/sqlite.h"
 
 static enum status event_time(struct sqlite_session *session, uint64_t entity_ref, uint64_t seq,
@@ -27,7 +27,7 @@ static enum status event_time(struct sqlite_session *session, uint64_t entity_re
 
 static enum status find_event(struct sqlite_session *session, const struct store_topic *topic,
                               uint64_t before_ms, struct store_expiry *expiry) {
-    /* All below low have expired; high, if it is an event, has not. */
+    /* All events below low have expired. The event at high, if there is one, has not. */
     uint64_t low = topic->oldest_seq;
     uint64_t high = topic->head_seq + 1;
     uint64_t probe = low;

@@ -1,12 +1,12 @@
-/* Where the store's files are.
+/* Checks that the store's files are still at their paths.
  *
- * SQLite goes on writing into files that were moved away or deleted: what would be acknowledged
- * then would be lost, or found in another place. So each commit looks first. The log holds commits
- * until a checkpoint, and without the shared memory other processes would not see our locks: one
- * of the three that is not the same file is as bad as all.
+ * SQLite continues to write into files that were moved or deleted, so acknowledged events would be
+ * lost or end up elsewhere. Therefore each commit checks the three files first. The write-ahead log
+ * holds commits until a checkpoint. Without the shared-memory file other processes would not see
+ * our locks. So a single replaced file already stops commits.
  *
- * Put back, they are the same files with the same descriptors on them, and nothing was written
- * meanwhile: going on is safe. Beginning anew in their place never is, whatever lies there now. */
+ * Files that are moved back are the same files, still open, and were not written meanwhile: commits
+ * may continue. The server never starts new files at their paths. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -43,13 +43,13 @@ enum status sqlite_record_location(struct sqlite_store *store, char *message) {
     return STATUS_OK;
 }
 
-static enum status is_elsewhere(const struct sqlite_store *store, enum sqlite_file file,
-                                const char *what, char *message) {
+static enum status report_moved(const struct sqlite_store *store, enum sqlite_file file,
+                                const char *cause, char *message) {
     snprintf(
         message, STORE_MESSAGE_MAX,
         "%.150s%s was moved or deleted while in use (%s): put it back, and appends go on by "
         "themselves; %s",
-        store->path, suffixes[file], what,
+        store->path, suffixes[file], cause,
         file == SQLITE_FILE_DATABASE
             ? "if it was deleted, copy it and its -wal from /proc/PID/fd before the server ends"
             : "or end the server, which saves what it holds");
@@ -61,9 +61,9 @@ static enum status check_location(const struct sqlite_store *store, char *messag
         struct sqlite_identity now;
         const struct sqlite_identity *then = &store->files[i];
         if (!identify(store, (enum sqlite_file)i, &now))
-            return is_elsewhere(store, (enum sqlite_file)i, strerror(errno), message);
+            return report_moved(store, (enum sqlite_file)i, strerror(errno), message);
         if (now.device != then->device || now.inode != then->inode)
-            return is_elsewhere(store, (enum sqlite_file)i, "another file is there", message);
+            return report_moved(store, (enum sqlite_file)i, "another file is there", message);
     }
     return STATUS_OK;
 }

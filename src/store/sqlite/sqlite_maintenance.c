@@ -1,10 +1,10 @@
 /* Copies use SQLite's backup API inside one read transaction of the source. Without it a copy would
  * restart whenever another process writes, and never finish under load.
  *
- * A restore makes the copy in the data folder under a name of its own. Before that takes the
- * store's place by one rename, the store in force is sealed: turned into a single file without
- * write-ahead log, because a log that is left behind would be played into whatever database has the
- * name, and held exclusively until the rename is done. */
+ * A restore makes the copy in the data folder under a name of its own. One rename then replaces the
+ * store in force. Before the rename the store in force is sealed: it becomes a single file without
+ * write-ahead log, and stays locked exclusively until the rename is done. A log left behind would
+ * be applied to the database that has the name afterwards. */
 #include "store/store_maintenance.h"
 
 #include <dirent.h>
@@ -49,7 +49,7 @@ static int step_all(sqlite3_backup *backup, const struct store_copy_options *opt
     return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
-/* The target is empty and unused until it is synced: it needs no journal of its own. */
+/* The target is empty and unused until it is synced, so it needs no journal. */
 static int copy_pages(sqlite3 *source, sqlite3 *target, const struct store_copy_options *options) {
     int code = sqlite_pragma(target, "PRAGMA journal_mode = OFF", "off");
     if (code == SQLITE_OK)
@@ -83,7 +83,7 @@ static enum status copy_file(sqlite3 *source, const char *source_path, const cha
         code = sqlite3_open_v2(target_path, &target, SQLITE_OPEN_READWRITE, NULL);
         if (code == SQLITE_OK)
             code = copy_pages(source, target, options);
-        /* What went wrong was said of the target, also where it was the source's fault. */
+        /* SQLite reports the error on the target, even if reading the source failed. */
         if (code != SQLITE_OK)
             status = sqlite_connect_fault(target_path, target, code, message->text);
     }
@@ -92,8 +92,8 @@ static enum status copy_file(sqlite3 *source, const char *source_path, const cha
     return status;
 }
 
-/* Makes the file or empties the one that an interrupted copy left; the lock keeps two copies from
- * sharing it, and goes with the descriptor. */
+/* Creates the file, or empties the file that an interrupted copy left. The lock prevents two copies
+ * from sharing the file, and ends with the descriptor. */
 static enum status claim_file(const char *path, int *fd, struct store_message *message) {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (*fd < 0)
@@ -125,7 +125,8 @@ static int read_copy(sqlite3 *database, struct store_copy *copy) {
     return code;
 }
 
-/* No log of its own beside it, says what it holds, and is on disk. With epoch it gets that one. */
+/* Makes the copy a single file without a log, sets its epoch unless epoch is NULL, fills *copy, and
+ * syncs the file. */
 static enum status settle_file(const char *path, const char *epoch, struct store_copy *copy,
                                struct store_message *message) {
     sqlite3 *database = NULL;
@@ -172,7 +173,7 @@ static enum status name_file(const char *partial, const char *file, bool force,
                              struct store_message *message) {
     int failed = force ? rename(partial, file)
                        : renameat2(AT_FDCWD, partial, AT_FDCWD, file, RENAME_NOREPLACE);
-    /* Not every file system can; the file was not there a moment ago. */
+    /* Some file systems lack RENAME_NOREPLACE. The file did not exist a moment ago. */
     if (failed && !force && errno == EINVAL)
         failed = rename(partial, file);
     if (failed && errno == EEXIST)
@@ -184,7 +185,7 @@ static enum status name_file(const char *partial, const char *file, bool force,
 
 /* ---- backup ---------------------------------------------------------------------------------- */
 
-/* A copy under a name of the store's own would take a running server's files from under it. */
+/* A copy under the name of a store file would replace a running server's file. */
 static bool is_own_name(const char *folder, const char *file) {
     static const char *const prefixes[] = {SQLITE_STORE_FILE, SQLITE_STORE_LOCK_FILE};
     const char *slash = strrchr(file, '/');
@@ -201,7 +202,7 @@ static bool is_own_name(const char *folder, const char *file) {
     return false;
 }
 
-/* A device or a pipe that was meant to be written to would be gone, and a file in its place. */
+/* The rename would replace a device or a pipe with a plain file. */
 static bool is_special(const char *file) {
     struct stat found;
     return stat(file, &found) == 0 && !S_ISREG(found.st_mode);
@@ -356,7 +357,7 @@ static enum status check_copy(struct sqlite_restore *restore, const char *file,
         store_session_close(session);
     if (status == STATUS_OK)
         return STATUS_OK;
-    /* About the copy, which goes; people know the file. */
+    /* The message is about the copy, which is removed. Operators know the file. */
     snprintf(found, sizeof(found), "%.*s", (int)sizeof(found) - 1, message->text);
     snprintf(message->text, sizeof(message->text), "%.200s cannot be restored: %s", file, found);
     return status;
@@ -403,8 +404,8 @@ struct store *sqlite_restore_copy(struct store_restore *restore) {
 /* ---- putting a copy in force ------------------------------------------------------------------
  */
 
-/* No other process may have the store open, and it must become one file. Of a store that is damaged
- * so that SQLite does not open it, *database stays NULL. */
+/* Turns the store into one file; no other process may have it open. *database stays NULL if the
+ * store is so damaged that SQLite cannot open it. */
 static enum status seal_store(const char *path, sqlite3 **database, struct store_message *message) {
     int code = sqlite3_open_v2(path, database, SQLITE_OPEN_READWRITE, NULL);
     if (code == SQLITE_OK)
@@ -429,7 +430,7 @@ static enum status seal_store(const char *path, sqlite3 **database, struct store
 
 static const char *const log_suffixes[] = {"-wal", "-journal", "-shm"};
 
-/* shm is an index of the log that SQLite makes anew. */
+/* The shm file is an index of the log, which SQLite rebuilds. */
 static enum status remove_logs(const char *path, struct store_message *message) {
     for (size_t i = 0; i < sizeof(log_suffixes) / sizeof(log_suffixes[0]); i++) {
         char name[STORE_MESSAGE_MAX];
@@ -453,8 +454,8 @@ static enum status keep_file(const char *path, const char *kept, const char *suf
                : sqlite_system_fault(message, to, "keep the store's file under this name");
 }
 
-/* A second name for what is in force, so that no moment has none. Its logs, too: SQLite throws away
- * the one of a database that it does not recognise. */
+/* Gives the store in force a second name, so that a store exists at every moment. Its logs get one
+ * too, because SQLite deletes the log of a database that it does not recognise. */
 static enum status keep_store(const char *path, char kept[STORE_MESSAGE_MAX],
                               struct store_message *message) {
     char stamp[32];
@@ -476,7 +477,7 @@ static enum status keep_store(const char *path, char kept[STORE_MESSAGE_MAX],
     return status;
 }
 
-/* Seals the store in force, which has a second name then, until *sealed is closed. */
+/* Gives the store in force a second name, and seals it until *sealed is closed. */
 static enum status set_aside(struct sqlite_restore *restore, char kept[STORE_MESSAGE_MAX],
                              sqlite3 **sealed, struct store_message *message) {
     enum status status = keep_store(restore->store_path, kept, message);
@@ -539,7 +540,7 @@ enum status sqlite_check_pages(struct store_session *base, bool whole,
         status = sqlite_connect_fault(session->store->path, session->database, code, message->text);
     } else if (strcmp((const char *)sqlite3_column_text(statement, 0), "ok") != 0) {
         snprintf(message->text, sizeof(message->text), "%s", sqlite3_column_text(statement, 0));
-        /* On one line, as messages are. */
+        /* Messages are one line. */
         for (char *c = message->text; *c; c++)
             if (*c == '\n')
                 *c = ' ';

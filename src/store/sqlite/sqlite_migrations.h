@@ -1,8 +1,8 @@
-/* The numbered migrations of the embedded store, as the build found them in sqlite/migrations.
+/* The numbered migrations of the embedded store, generated from store/sqlite/migrations.
  * Any thread. Static text. Cannot fail.
- * The rows stand in order, and row n brings a store from version n to version n + 1. */
-#ifndef STORE_MIGRATIONS_H
-#define STORE_MIGRATIONS_H
+ * Row n brings a store from version n to version n + 1. */
+#ifndef STORE_SQLITE_SQLITE_MIGRATIONS_H
+#define STORE_SQLITE_SQLITE_MIGRATIONS_H
 
 #include "store/store.h"
 
@@ -11,6 +11,6 @@ struct migration {
     const char *sql;
 };
 
-extern const struct migration migrations_sqlite[STORE_SCHEMA_VERSION];
+extern const struct migration sqlite_migrations[STORE_SCHEMA_VERSION];
 
 #endif

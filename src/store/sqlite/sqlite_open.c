@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "store/migrations.h"
+#include "base/decimal.h"
+#include "store/sqlite/sqlite_migrations.h"
+
+#define LOCK_ATTEMPTS_MAX 5
 
 char *sqlite_path_in(const char *folder, const char *name) {
     char *path = NULL;
@@ -28,7 +31,7 @@ enum status sqlite_system_fault(struct store_message *message, const char *path,
     return STATUS_STORE_UNAVAILABLE;
 }
 
-/* A name in a folder is durable once the folder is. */
+/* A new name in a folder is durable only after the folder is synced. */
 enum status sqlite_sync_folder(const char *path, struct store_message *message) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -56,8 +59,8 @@ enum status sqlite_make_folder(const char *folder, struct store_message *message
     return status;
 }
 
-/* For its owner alone, also in a folder that is not; SQLite gives its other files the same mode.
- * One that is there is left alone: closing it would drop the locks of connections to it. */
+/* Only the owner may read the file, whatever the folder's mode; SQLite gives its other files the
+ * same mode. An existing file is not opened: closing it would drop the locks of its connections. */
 static enum status make_file(const char *path, struct store_message *message) {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
@@ -77,7 +80,7 @@ static enum status lock_is_held(const char *folder, int fd, struct store_message
     return STATUS_STORE_UNAVAILABLE;
 }
 
-/* The lock goes with the descriptor, so it ends with the process however that ends. */
+/* The lock belongs to the descriptor, so it ends with the process, also after a crash. */
 enum status sqlite_take_lock(const char *folder, int *lock_fd, struct store_message *message) {
     char *path = sqlite_path_in(folder, SQLITE_STORE_LOCK_FILE);
     if (path == NULL)
@@ -90,7 +93,7 @@ enum status sqlite_take_lock(const char *folder, int *lock_fd, struct store_mess
         status = errno == EWOULDBLOCK ? lock_is_held(folder, fd, message)
                                       : sqlite_system_fault(message, path, "lock it");
     } else {
-        /* The pid is for people; the lock holds without it, on a full disk for one. */
+        /* The pid is information for operators. The lock holds without it, as on a full disk. */
         char pid[24];
         int size = snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
         bool noted = ftruncate(fd, 0) == 0 && pwrite(fd, pid, (size_t)size, 0) == size;
@@ -103,6 +106,45 @@ enum status sqlite_take_lock(const char *folder, int *lock_fd, struct store_mess
     return status;
 }
 
+static bool is_listed(ino_t inode) {
+    char line[256];
+    char wanted[32];
+    bool found = false;
+    FILE *locks = fopen("/proc/locks", "r");
+    if (locks == NULL)
+        return false;
+    snprintf(wanted, sizeof(wanted), ":%llu ", (unsigned long long)inode);
+    while (!found && fgets(line, sizeof(line), locks))
+        found = strstr(line, " FLOCK ") && strstr(line, wanted);
+    fclose(locks);
+    return found;
+}
+
+/* Reads the kernel's list, because trying the lock could keep a server from starting. The list is
+ * read in pieces and can miss a lock while another one is released, hence the attempts. */
+static bool is_locked(ino_t inode) {
+    bool found = false;
+    for (int i = 0; i < LOCK_ATTEMPTS_MAX && !found; i++)
+        found = is_listed(inode);
+    return found;
+}
+
+pid_t sqlite_lock_holder(const char *folder) {
+    char text[24] = "";
+    struct stat found;
+    uint64_t pid = 0;
+    char *path = sqlite_path_in(folder, SQLITE_STORE_LOCK_FILE);
+    bool is_held = path != NULL && stat(path, &found) == 0 && is_locked(found.st_ino);
+    FILE *file = is_held ? fopen(path, "r") : NULL;
+    free(path);
+    if (file == NULL)
+        return is_held ? -1 : 0;
+    size_t size = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[size > 0 ? strspn(text, "0123456789") : 0] = '\0';
+    return decimal_parse_u64(slice_of(text), &pid) && pid > 0 ? (pid_t)pid : -1;
+}
+
 /* ---- connections ------------------------------------------------------------------------------
  */
 
@@ -112,7 +154,6 @@ static void configure_library(void) {
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
 }
 
-/* Runs a pragma and checks, where it matters, that it took. */
 int sqlite_pragma(sqlite3 *database, const char *text, const char *wanted) {
     sqlite3_stmt *statement = NULL;
     int code = sqlite3_prepare_v2(database, text, -1, &statement, NULL);
@@ -147,7 +188,7 @@ static int configure(sqlite3 *database, enum store_mode mode) {
         {autocheckpoint, NULL},
         {wal_limit, NULL},
         {cache, NULL},
-        /* A mapped file that shrinks kills the process; a read of it fails. */
+        /* Reading a mapped file that has shrunk kills the process; a plain read only fails. */
         {"PRAGMA mmap_size = 0", NULL},
         {"PRAGMA temp_store = MEMORY", NULL},
         {"PRAGMA trusted_schema = OFF", NULL},
@@ -262,7 +303,7 @@ static enum status check_current(const struct schema *schema, const char *path,
     return STATUS_OK;
 }
 
-/* The lineage of this store's history; a uuid, because those are at hand. */
+/* The epoch identifies the history of this store. It is a UUID. */
 enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]) {
     struct uuid7_generator generator;
     struct clock clock;
@@ -289,7 +330,7 @@ static int migrate_one(sqlite3 *database, size_t version, const char *epoch) {
     assert(written > 0 && (size_t)written < sizeof(last));
     int code = sqlite3_exec(database, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (code == SQLITE_OK)
-        code = sqlite3_exec(database, migrations_sqlite[version].sql, NULL, NULL, NULL);
+        code = sqlite3_exec(database, sqlite_migrations[version].sql, NULL, NULL, NULL);
     if (code == SQLITE_OK)
         code = sqlite3_exec(database, last, NULL, NULL, NULL);
     if (code == SQLITE_OK)
@@ -340,9 +381,9 @@ static bool has_bytes(const char *path) {
     return stat(path, &found) == 0 && found.st_size > 0;
 }
 
-/* SQLite takes a log without its database for a leftover and deletes it, though it may hold the
- * only copy of what was acknowledged last. A start that was cut short leaves no such log: the
- * database's first page is written before there is one. */
+/* SQLite deletes a write-ahead log without a database, though the log may hold the only copy of
+ * acknowledged events. An interrupted first start leaves no such log, because SQLite writes the
+ * database's first page before it creates the log. */
 static enum status check_wal_has_database(const char *path, struct store_message *message) {
     char *wal = NULL;
     if (asprintf(&wal, "%s-wal", path) < 0)

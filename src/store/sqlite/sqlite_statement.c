@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* An entity's last event, or one column of its position: the recent ones follow the others. */
+/* A column of the position of an entity's last event. Recent positions follow all others. */
 #define HEAD_OF(column, entity_ref)                                                                \
     "coalesce((SELECT " column " FROM event_positions_recent WHERE entity_ref = " entity_ref       \
     " ORDER BY seq DESC LIMIT 1), (SELECT " column                                                 \
@@ -16,7 +16,7 @@
     "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.event_hash "          \
     "FROM entities n LEFT JOIN events h ON h.log_id = " HEAD_OF("log_id", "n.ref") " "
 
-/* Left joins: a row whose partner is missing is damage to report, not a row to skip. */
+/* Left joins: a row without its partner is damage, which must be reported and not skipped. */
 #define EVENT_COLUMNS                                                                              \
     "e.log_id, e.entity_ref, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "               \
     "e.owner_guest_scope, e.org_id, e.payload_hash, e.prev_hash, e.event_hash, e.payload "
@@ -24,8 +24,9 @@
     "SELECT " EVENT_COLUMNS ", n.kind, n.id FROM events e "                                        \
     "LEFT JOIN entities n ON n.ref = e.entity_ref "
 
-/* Of entity ?1 after seq ?2. Merges two ordered parts without sorting, and joins to it keep its
- * order. Without a limit, which would have it gathered first, at half the speed. */
+/* Positions of entity ?1 after seq ?2. SQLite merges the two ordered parts without sorting, and a
+ * join keeps the order. A LIMIT in here would make SQLite materialise the rows, at half the speed.
+ */
 #define POSITIONS                                                                                  \
     "SELECT seq, log_id FROM event_positions WHERE entity_ref = ?1 AND seq > ?2 UNION ALL "        \
     "SELECT seq, log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq > ?2 "           \
@@ -58,7 +59,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_ROLLBACK] = "ROLLBACK",
     [STATEMENT_READ_BEGIN] = "BEGIN",
     [STATEMENT_READ_TOUCH] = "SELECT 1 FROM meta LIMIT 1",
-    /* What an entity or a topic is called never changes, so their indexes are left alone. */
+    /* The names of an entity and of a topic never change, so an update leaves their indexes alone.
+     */
     [STATEMENT_PUT_ENTITY] =
         "INSERT INTO entities (ref, kind, id, owner_user_id, owner_guest_scope, org_id, status, "
         "worker_id, thread_id, workspace_ref, codex_home_ref, adapter, metadata, created_at, "
@@ -84,7 +86,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_CLEAR_POSITIONS] = "DELETE FROM event_positions_recent",
     [STATEMENT_ADD_EVENT_ID] = "INSERT INTO event_ids (event_id, log_id) VALUES (?, ?)",
     [STATEMENT_ADD_KEY] = "INSERT INTO idempotency_keys (entity_ref, key, log_id) VALUES (?, ?, ?)",
-    /* Frames that went do not come back, even if the caller has not heard of it. */
+    /* oldest_seq never falls, even if the caller does not know of a prune yet. */
     [STATEMENT_PUT_TOPIC] =
         "INSERT INTO sync_topic_sequences (ref, topic, stream_id, entity_ref, oldest_seq, "
         "head_seq) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE SET "
@@ -141,7 +143,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_TOPIC_BY_REF] = TOPIC_SELECT "WHERE ref = ?",
     [STATEMENT_TOPIC_BY_NAME] = TOPIC_SELECT "WHERE topic = ?",
     [STATEMENT_TOPIC_BY_STREAM] = TOPIC_SELECT "WHERE stream_id = ?",
-    /* A text's own length is in characters. */
+    /* length() of a text counts characters, and of a blob bytes. */
     [STATEMENT_MEASURE_EVENTS] =
         "SELECT count(*), sum(length(CAST(e.payload AS BLOB))) FROM (" POSITIONS " LIMIT ?3) p "
         "LEFT JOIN events e ON e.log_id = p.log_id",
@@ -179,8 +181,8 @@ static const char *const texts[STATEMENT_COUNT] = {
                                    "sync_revocations WHERE expires_at > ? ORDER BY kind, id",
 };
 
-/* What the system said to SQLite about its log, which is what commits write; 0: nothing. Commits
- * that fail do not tell it in the usual way. */
+/* errno of SQLite's last access to its write-ahead log, which commits write; 0: none. SQLite does
+ * not report it in the usual way when a commit fails. */
 static int system_error(sqlite3 *database, int code) {
     sqlite3_file *log = NULL;
     int error = sqlite3_system_errno(database);
@@ -192,7 +194,7 @@ static int system_error(sqlite3 *database, int code) {
     return error;
 }
 
-/* SQLite knows one way of having no room, the system several. */
+/* SQLite has one code for a full disk, the system has several. */
 static enum reason reason_of(int code, int error) {
     if ((code & 0xff) == SQLITE_FULL || error == ENOSPC || error == EDQUOT || error == EFBIG)
         return REASON_STORE_FULL;
@@ -201,7 +203,7 @@ static enum reason reason_of(int code, int error) {
     return REASON_STORE_FAILED;
 }
 
-enum status sqlite_fault(struct sqlite_session *session) {
+static enum status sqlite_fault(struct sqlite_session *session) {
     int code = sqlite3_extended_errcode(session->database);
     int error = system_error(session->database, code);
     enum status status = sqlite_status(code);
@@ -215,10 +217,10 @@ enum status sqlite_fault(struct sqlite_session *session) {
     return status;
 }
 
-enum status sqlite_damaged(struct sqlite_session *session, const char *what, uint64_t number) {
+enum status sqlite_damaged(struct sqlite_session *session, const char *row_name, uint64_t number) {
     snprintf(session->error, sizeof(session->error),
              "%s: %s %llu is damaged; the store is damaged: restore a backup", session->store->path,
-             what, (unsigned long long)number);
+             row_name, (unsigned long long)number);
     session->reason = REASON_STORE_FAILED;
     return STATUS_INTERNAL_ERROR;
 }
@@ -260,16 +262,16 @@ enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement)
     }
 }
 
-/* ---- binding and reading: nothing here can fail but by our own mistake ----------------------- */
+/* ---- binding and reading: a failure here is a bug -------------------------------------------- */
 
-static void bound(int code) {
+static void check_bound(int code) {
     assert(code == SQLITE_OK);
     (void)code;
 }
 
 void sqlite_bind_number(sqlite3_stmt *statement, int index, uint64_t number) {
     assert(number <= INT64_MAX);
-    bound(sqlite3_bind_int64(statement, index, (sqlite3_int64)number));
+    check_bound(sqlite3_bind_int64(statement, index, (sqlite3_int64)number));
 }
 
 void sqlite_bind_bound(sqlite3_stmt *statement, int index, uint64_t number) {
@@ -278,22 +280,24 @@ void sqlite_bind_bound(sqlite3_stmt *statement, int index, uint64_t number) {
 
 void sqlite_bind_optional(sqlite3_stmt *statement, int index, uint64_t number) {
     if (number == 0)
-        bound(sqlite3_bind_null(statement, index));
+        check_bound(sqlite3_bind_null(statement, index));
     else
         sqlite_bind_number(statement, index, number);
 }
 
 void sqlite_bind_text(sqlite3_stmt *statement, int index, struct slice text) {
     /* A NULL pointer binds NULL. */
-    bound(sqlite3_bind_text64(statement, index, text.data, text.size, SQLITE_STATIC, SQLITE_UTF8));
+    check_bound(
+        sqlite3_bind_text64(statement, index, text.data, text.size, SQLITE_STATIC, SQLITE_UTF8));
 }
 
 void sqlite_bind_bytes(sqlite3_stmt *statement, int index, const void *bytes, size_t size) {
-    bound(sqlite3_bind_blob64(statement, index, bytes, size, SQLITE_STATIC));
+    check_bound(sqlite3_bind_blob64(statement, index, bytes, size, SQLITE_STATIC));
 }
 
-/* A value is asked for once, since that is what costs; our connections have no mutex, so that it
- * may be looked at. As bytes: as a text it would be copied, for the sake of a NUL behind it. */
+/* One call for the value, because each call per column costs time. Reading an unprotected value is
+ * safe, because the connections have no mutex. As a blob, because SQLite copies a text in order to
+ * terminate it with NUL. */
 struct slice sqlite_text(sqlite3_stmt *statement, int column) {
     sqlite3_value *value = sqlite3_column_value(statement, column);
     if (sqlite3_value_type(value) == SQLITE_NULL)
