@@ -70,8 +70,9 @@ static bool fold_finish(struct run_summary *summary, const struct store_event *e
     return true;
 }
 
-enum status run_summary_fold(struct run_summary *summary, const struct store_event *event,
-                             struct arena *arena) {
+static enum status fold(struct summary *common, const struct store_event *event,
+                        struct arena *arena) {
+    struct run_summary *summary = container_of(common, struct run_summary, common);
     bool is_first = summary->common.latest_seq == 0;
     bool done = true;
     if (is_first) {
@@ -87,11 +88,6 @@ enum status run_summary_fold(struct run_summary *summary, const struct store_eve
         done = fold_finish(summary, event, arena) && done;
     }
     return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
-}
-
-static enum status fold(struct summary *summary, const struct store_event *event,
-                        struct arena *arena) {
-    return run_summary_fold(container_of(summary, struct run_summary, common), event, arena);
 }
 
 const struct summary_layout run_summary_layout = {

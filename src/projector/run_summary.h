@@ -15,8 +15,4 @@ struct run_summary {
 
 extern const struct summary_layout run_summary_layout;
 
-/* event->seq is common.latest_seq + 1. */
-MUST_CHECK enum status run_summary_fold(struct run_summary *summary,
-                                        const struct store_event *event, struct arena *arena);
-
 #endif

@@ -125,8 +125,9 @@ static bool fold_heartbeat(struct worker_summary *summary, const struct store_ev
            fold_patch(summary, patch.value.raw, arena);
 }
 
-enum status worker_summary_fold(struct worker_summary *summary, const struct store_event *event,
-                                struct arena *arena) {
+static enum status fold(struct summary *common, const struct store_event *event,
+                        struct arena *arena) {
+    struct worker_summary *summary = container_of(common, struct worker_summary, common);
     bool done = true;
     if (slice_equal(event->type, SLICE(WORKER_EVENT_REGISTERED)))
         done = fold_registration(summary, event, arena);
@@ -135,11 +136,6 @@ enum status worker_summary_fold(struct worker_summary *summary, const struct sto
     else if (slice_equal(event->type, SLICE(WORKER_EVENT_STATUS_CHANGED)))
         done = fold_status(summary, event, arena);
     return done ? summary_count(&summary->common, event, arena) : STATUS_OUT_OF_MEMORY;
-}
-
-static enum status fold(struct summary *summary, const struct store_event *event,
-                        struct arena *arena) {
-    return worker_summary_fold(container_of(summary, struct worker_summary, common), event, arena);
 }
 
 const struct summary_layout worker_summary_layout = {

@@ -21,8 +21,4 @@ struct worker_summary {
 
 extern const struct summary_layout worker_summary_layout;
 
-/* event->seq is common.latest_seq + 1. */
-MUST_CHECK enum status worker_summary_fold(struct worker_summary *summary,
-                                           const struct store_event *event, struct arena *arena);
-
 #endif

@@ -161,8 +161,3 @@ enum status phoenix_write_close(struct buffer *out, struct slice join_ref, struc
     struct phoenix_address address = {join_ref, join_ref, topic};
     return phoenix_write(out, &address, SLICE("phx_close"), SLICE("{}"));
 }
-
-enum status phoenix_write_error(struct buffer *out, struct slice join_ref, struct slice topic) {
-    struct phoenix_address address = {join_ref, join_ref, topic};
-    return phoenix_write(out, &address, SLICE("phx_error"), SLICE("{}"));
-}

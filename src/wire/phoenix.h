@@ -57,10 +57,8 @@ MUST_CHECK enum status phoenix_write_push(struct buffer *out, struct slice join_
 MUST_CHECK enum status phoenix_push_begin(struct buffer *out, struct slice join_ref,
                                           struct slice topic, struct slice event);
 MUST_CHECK enum status phoenix_push_end(struct buffer *out);
-/* Ends a channel: for good, or so that the client joins again. Clients know it by join_ref. */
+/* Ends a channel for good. Clients recognise the channel by join_ref. */
 MUST_CHECK enum status phoenix_write_close(struct buffer *out, struct slice join_ref,
-                                           struct slice topic);
-MUST_CHECK enum status phoenix_write_error(struct buffer *out, struct slice join_ref,
                                            struct slice topic);
 
 #endif

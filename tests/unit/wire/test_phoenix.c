@@ -146,8 +146,10 @@ static enum status encode(struct buffer *out, json_t *row, struct slice payload)
     }
     if (slice_equal(kind, SLICE("close")))
         return phoenix_write_close(out, address.join_ref, address.topic);
-    if (slice_equal(kind, SLICE("error")))
-        return phoenix_write_error(out, address.join_ref, address.topic);
+    if (slice_equal(kind, SLICE("error"))) {
+        address.ref = address.join_ref;
+        return phoenix_write(out, &address, SLICE("phx_error"), SLICE("{}"));
+    }
     struct slice event = vector_text(row, "event");
     if (slice_equal(kind, SLICE("push")))
         return phoenix_write_push(out, address.join_ref, address.topic, event, payload);
