@@ -11,11 +11,12 @@
 #include "cli/settings.h"
 #include "wire/json.h"
 
-#define TEXT_BYTES_MAX 65536
+#define TEXT_BYTES_MAX   65536
+#define OPTION_NAME_SIZE 32
 
 struct request {
-    const char *run;
-    const char *worker;
+    const char *ids[DOCUMENT_KIND_COUNT]; /* of one entity; all are NULL with --all */
+    enum document_kind kind;              /* of that entity's document */
     bool all;
     bool verify;
     bool json;
@@ -36,7 +37,7 @@ static void show_progress(void *user, uint64_t done, uint64_t total) {
 struct drift_line {
     struct slice key;
     struct slice reason;
-    struct slice what;
+    struct slice message;
     uint64_t expected_seq;
     uint64_t actual_seq;
 };
@@ -44,9 +45,9 @@ struct drift_line {
 static void print_drift(struct report *report, const struct drift_line *drift) {
     if (!report->request->json) {
         printf("drift: %.*s: %.*s: %.*s (log at %llu, checkpoint at %llu)\n", (int)drift->key.size,
-               drift->key.data, (int)drift->reason.size, drift->reason.data, (int)drift->what.size,
-               drift->what.data, (unsigned long long)drift->expected_seq,
-               (unsigned long long)drift->actual_seq);
+               drift->key.data, (int)drift->reason.size, drift->reason.data,
+               (int)drift->message.size, drift->message.data,
+               (unsigned long long)drift->expected_seq, (unsigned long long)drift->actual_seq);
         return;
     }
     struct buffer text;
@@ -55,7 +56,7 @@ static void print_drift(struct report *report, const struct drift_line *drift) {
         printf("%s{\"document_key\":%.*s,\"reason\":\"%.*s\",\"message\":\"%.*s\","
                "\"expected_seq\":%llu,\"actual_seq\":%llu}",
                report->drift_count++ ? "," : "", (int)text.size, text.data, (int)drift->reason.size,
-               drift->reason.data, (int)drift->what.size, drift->what.data,
+               drift->reason.data, (int)drift->message.size, drift->message.data,
                (unsigned long long)drift->expected_seq, (unsigned long long)drift->actual_seq);
     buffer_release(&text);
 }
@@ -66,7 +67,7 @@ static void show_drift(void *user, const struct reproject_drift *drift) {
     progress_end(&report->progress);
     print_drift(report, &(struct drift_line){.key = drift->document_key,
                                              .reason = slice_of(reason_code(drift->reason)),
-                                             .what = slice_of(drift->message),
+                                             .message = slice_of(drift->message),
                                              .expected_seq = drift->expected_seq,
                                              .actual_seq = drift->actual_seq});
 }
@@ -95,8 +96,9 @@ static int conclude(const struct request *request, const struct cli_store *opene
     if (status == STATUS_OK)
         return result->drifted == result->repaired ? EXIT_CODE_DONE : EXIT_CODE_NO;
     if (status == STATUS_NOT_FOUND)
-        return cli_fail(EXIT_CODE_NO, "there is no %s '%s'", request->run ? "run" : "worker",
-                        request->run ? request->run : request->worker);
+        return cli_fail(EXIT_CODE_NO, "there is no %s '%s'",
+                        entity_kind_name(document_row(request->kind)->entity),
+                        request->ids[request->kind]);
     if (status == STATUS_INTERNAL_ERROR)
         return cli_fail(EXIT_CODE_NO, "the log is damaged; 'khala verify' names the place");
     return cli_fail(EXIT_CODE_UNREACHABLE, "%s: %s", status_code(status),
@@ -107,7 +109,7 @@ static int conclude(const struct request *request, const struct cli_store *opene
 static struct slice entity_id(const struct request *request) {
     if (request->all)
         return (struct slice){NULL, 0};
-    return slice_of(request->run ? request->run : request->worker);
+    return slice_of(request->ids[request->kind]);
 }
 
 static int apply(const struct request *request, const struct cli_store *opened) {
@@ -116,7 +118,7 @@ static int apply(const struct request *request, const struct cli_store *opened) 
     struct reproject_result result;
     clock_init(&clock);
     const struct reproject_options options = {
-        .kind = request->run ? ENTITY_RUN : ENTITY_WORKER,
+        .kind = document_row(request->kind)->entity,
         .id = entity_id(request),
         .apply = !request->verify,
         .now_ms = clock_wall_ms(&clock),
@@ -137,9 +139,12 @@ static int apply(const struct request *request, const struct cli_store *opened) 
 static enum status write_request(const struct request *request, struct buffer *body) {
     if (request->all)
         return buffer_append_slice(body, SLICE("{\"all\":true}"));
-    enum status status =
-        buffer_append_slice(body, request->run ? SLICE("{\"run_id\":") : SLICE("{\"worker_id\":"));
     struct slice id = entity_id(request);
+    enum status status = buffer_append_byte(body, '{');
+    if (status == STATUS_OK)
+        status = json_write_string(body, slice_of(document_row(request->kind)->entity_member));
+    if (status == STATUS_OK)
+        status = buffer_append_byte(body, ':');
     if (status == STATUS_OK)
         status = utf8_valid(id) ? json_write_string(body, id) : STATUS_INVALID_UTF8;
     return status == STATUS_OK ? buffer_append_byte(body, '}') : status;
@@ -157,7 +162,7 @@ static bool print_rewritten(struct report *report, struct json_value value) {
     bool done = json_read_members(value, fields, 5) == STATUS_OK && fields[0].present &&
                 json_string_decode(fields[0].value, &key) == STATUS_OK &&
                 json_string_slice(fields[1].value, &drift.reason) &&
-                json_string_slice(fields[2].value, &drift.what) &&
+                json_string_slice(fields[2].value, &drift.message) &&
                 json_u64(fields[3].value, UINT64_MAX, &drift.expected_seq) &&
                 json_u64(fields[4].value, UINT64_MAX, &drift.actual_seq);
     drift.key = buffer_slice(&key);
@@ -193,8 +198,8 @@ static int print_answer(const struct request *request, struct slice answer) {
     return done && result.drifted == result.repaired ? EXIT_CODE_DONE : EXIT_CODE_NO;
 }
 
-/* Its writer does the work, between appends. opened: what is in use here; NULL: the server was
- * named. */
+/* The server's writer does the work, between appends. opened: the local store, which that server
+ * uses; NULL: --url names the server. */
 static int ask_server(const struct request *request, const struct config *config,
                       const struct cli_store *opened) {
     struct remote_options options = request->remote;
@@ -243,16 +248,28 @@ static int run(const struct request *request, const struct config *config) {
 int cli_reproject(int argc, char **argv) {
     static struct config config;
     struct request request = {0};
-    const struct cli_option own[] = {
-        {"--run", NULL, &request.run},        {"--worker", NULL, &request.worker},
+    struct cli_option verb_options[6 + DOCUMENT_KIND_COUNT] = {
         {"--all", &request.all, NULL},        {"--verify", &request.verify, NULL},
         {"--json", &request.json, NULL},      {"--url", NULL, &request.remote.url},
         {"--key", NULL, &request.remote.key}, {"--ca", NULL, &request.remote.ca_file},
     };
-    int code = cli_settings(&argc, argv, own, sizeof(own) / sizeof(own[0]), &config);
+    char names[DOCUMENT_KIND_COUNT][OPTION_NAME_SIZE];
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++) {
+        const struct document_row *row = document_row((enum document_kind)i);
+        snprintf(names[i], sizeof(names[i]), "--%s", entity_kind_name(row->entity));
+        verb_options[6 + i] = (struct cli_option){names[i], NULL, &request.ids[i]};
+    }
+    int code = cli_settings(&argc, argv, verb_options, 6 + DOCUMENT_KIND_COUNT, &config);
     if (code != EXIT_CODE_DONE)
         return code;
-    if (argc != 0 || (request.run != NULL) + (request.worker != NULL) + request.all != 1)
+    size_t scope_count = request.all;
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++) {
+        if (!request.ids[i])
+            continue;
+        request.kind = (enum document_kind)i;
+        scope_count++;
+    }
+    if (argc != 0 || scope_count != 1)
         return cli_usage("reproject");
     return run(&request, &config);
 }
