@@ -69,20 +69,20 @@ static const struct json_field field_names[FIELD_COUNT] = {
 };
 
 struct reading {
-    struct append_parser *reader;
+    struct append_parser *parser;
     struct arena *arena;
     struct append_request *request;
     struct json_field fields[FIELD_COUNT];
 };
 
-void append_parser_init(struct append_parser *reader, size_t body_bytes_max) {
-    canonical_scratch_init(&reader->scratch, body_bytes_max);
-    buffer_init(&reader->text, reader->scratch.text.size_max);
+void append_parser_init(struct append_parser *parser, size_t body_bytes_max) {
+    canonical_scratch_init(&parser->scratch, body_bytes_max);
+    buffer_init(&parser->text, parser->scratch.text.size_max);
 }
 
-void append_parser_release(struct append_parser *reader) {
-    canonical_scratch_release(&reader->scratch);
-    buffer_release(&reader->text);
+void append_parser_release(struct append_parser *parser) {
+    canonical_scratch_release(&parser->scratch);
+    buffer_release(&parser->text);
 }
 
 void append_refuse(struct append_request *request, enum status status, const char *message) {
@@ -127,16 +127,16 @@ static enum status keep(struct reading *reading, struct slice text, struct slice
     return kept->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
-/* Decodes a string into the reader's text, or hands out the JSON's own bytes. */
+/* Decodes a string into the parser's text, or hands out the JSON's own bytes. */
 static enum status decode(struct reading *reading, enum field field, struct slice *text) {
     struct json_value value = reading->fields[field].value;
     if (json_string_slice(value, text))
         return STATUS_OK;
     if (value.kind != JSON_KIND_STRING)
         return refuse(reading, field, "must be a string");
-    buffer_clear(&reading->reader->text);
-    enum status status = json_string_decode(value, &reading->reader->text);
-    *text = buffer_slice(&reading->reader->text);
+    buffer_clear(&reading->parser->text);
+    enum status status = json_string_decode(value, &reading->parser->text);
+    *text = buffer_slice(&reading->parser->text);
     return status;
 }
 
@@ -173,9 +173,9 @@ static enum status read_object(struct reading *reading, enum field field, struct
     struct json_value value = reading->fields[field].value;
     if (value.kind != JSON_KIND_OBJECT)
         return refuse(reading, field, "must be an object");
-    struct buffer *canonical = &reading->reader->scratch.text;
+    struct buffer *canonical = &reading->parser->scratch.text;
     buffer_clear(canonical);
-    enum status status = canonical_write(value, &reading->reader->scratch, canonical);
+    enum status status = canonical_write(value, &reading->parser->scratch, canonical);
     if (status != STATUS_OK)
         return status;
     if (digest)
@@ -513,11 +513,11 @@ static enum status begin(struct reading *reading, struct json_value object) {
     return json_read_members(object, reading->fields, FIELD_COUNT);
 }
 
-enum status append_read(struct append_parser *reader, enum append_kind kind, struct slice id,
+enum status append_read(struct append_parser *parser, enum append_kind kind, struct slice id,
                         struct json_value body, struct arena *arena,
                         struct append_request *request) {
     *request = (struct append_request){.kind = kind};
-    struct reading reading = {.reader = reader, .arena = arena, .request = request};
+    struct reading reading = {.parser = parser, .arena = arena, .request = request};
     enum status status = begin(&reading, body);
     if (status == STATUS_OK)
         status = take_path_id(&reading, id);
@@ -527,10 +527,10 @@ enum status append_read(struct append_parser *reader, enum append_kind kind, str
     return status;
 }
 
-enum status append_read_item(struct append_parser *reader, struct json_value item,
+enum status append_read_item(struct append_parser *parser, struct json_value item,
                              struct arena *arena, struct append_request *request) {
     *request = (struct append_request){.kind = APPEND_KIND_COUNT};
-    struct reading reading = {.reader = reader, .arena = arena, .request = request};
+    struct reading reading = {.parser = parser, .arena = arena, .request = request};
     enum status status = begin(&reading, item);
     if (status == STATUS_OK)
         status = read_target(&reading);

@@ -17,18 +17,18 @@ struct append_parser {
 };
 
 /* body_bytes_max: the largest JSON text that will be read. */
-void append_parser_init(struct append_parser *reader, size_t body_bytes_max);
-void append_parser_release(struct append_parser *reader);
+void append_parser_init(struct append_parser *parser, size_t body_bytes_max);
+void append_parser_release(struct append_parser *parser);
 
 /* The body of a single endpoint. id comes from the path (decoded, unchecked); absent, which is
  * data NULL, at a creation, where the body may name it; and for audit and notifications. */
-MUST_CHECK enum status append_read(struct append_parser *reader, enum append_kind kind,
+MUST_CHECK enum status append_read(struct append_parser *parser, enum append_kind kind,
                                    struct slice id, struct json_value body, struct arena *arena,
                                    struct append_request *request);
 /* An item of a batch, which names its target: exactly one of run_id, worker_id, topic and
  * "audit": true. A worker's item with event_type is an event, with status a change of status, with
  * metadata_patch a heartbeat. The topic runtime.notifications takes notifications. */
-MUST_CHECK enum status append_read_item(struct append_parser *reader, struct json_value item,
+MUST_CHECK enum status append_read_item(struct append_parser *parser, struct json_value item,
                                         struct arena *arena, struct append_request *request);
 /* A request that could not even be parsed keeps its place among the others. */
 void append_refuse(struct append_request *request, enum status status, const char *message);

@@ -52,7 +52,7 @@ static enum status copy_without_hash(struct json_value body, struct buffer *out)
     return status;
 }
 
-enum status body_hash_check(struct append_parser *reader, struct json_value body) {
+enum status body_hash_check(struct append_parser *parser, struct json_value body) {
     struct json_field field = {.name = SLICE(HASH_MEMBER)};
     uint8_t given[SHA256_BYTES];
     struct payload_hash actual;
@@ -61,12 +61,12 @@ enum status body_hash_check(struct append_parser *reader, struct json_value body
         return status;
     if (!read_digest(field.value, given))
         return STATUS_INVALID_REQUEST;
-    buffer_clear(&reader->text);
-    status = copy_without_hash(body, &reader->text);
+    buffer_clear(&parser->text);
+    status = copy_without_hash(body, &parser->text);
     /* Members of a validated object, in an object, are valid. */
-    const struct json_value rest = {JSON_KIND_OBJECT, buffer_slice(&reader->text)};
+    const struct json_value rest = {JSON_KIND_OBJECT, buffer_slice(&parser->text)};
     if (status == STATUS_OK)
-        status = payload_hash(rest, &reader->scratch, &actual);
+        status = payload_hash(rest, &parser->scratch, &actual);
     if (status != STATUS_OK)
         return status;
     return memcmp(given, actual.digest, SHA256_BYTES) == 0 ? STATUS_OK : STATUS_EVENT_HASH_MISMATCH;

@@ -1,6 +1,6 @@
 /* The hash a client may send along with an event: SHA-256 over the canonical JSON of the body
  * without the hash itself, in hexadecimal, with or without "sha256:" in front.
- * Any thread; the reader's memory is used, and is the reader's again afterwards.
+ * Any thread; uses the parser's memory, which is free again afterwards.
  * STATUS_INVALID_REQUEST for what is no such hash, STATUS_EVENT_HASH_MISMATCH for another one's;
  * what has no canonical form by its own code.
  * It covers every member of the body, also those nobody reads. */
@@ -10,6 +10,6 @@
 #include "authority/append_read.h"
 
 /* Absent, or null, is well. */
-MUST_CHECK enum status body_hash_check(struct append_parser *reader, struct json_value body);
+MUST_CHECK enum status body_hash_check(struct append_parser *parser, struct json_value body);
 
 #endif

@@ -144,11 +144,6 @@ static bool has_derived(const struct batch *batch, const struct store_batch *row
            rows->drift_count > 0 || rows->topic_count > batch->topic_count;
 }
 
-/* A retry would not help: the batch contradicts rows that are stored. */
-static bool is_contradiction(enum status status) {
-    return status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT;
-}
-
 static void note_derived(struct writer *writer, bool is_underived) {
     if (is_underived) {
         count(&writer->counters.underived, 1);
@@ -191,7 +186,8 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
         return status;
     }
     projection->abandoned(projection->user);
-    if (!is_derived || !is_contradiction(status))
+    /* With these two the batch contradicts stored rows, so a retry would not help. */
+    if (!is_derived || (status != STATUS_ALREADY_EXISTS && status != STATUS_SEQUENCE_CONFLICT))
         return status;
     ledger->state.topic_ref = topic_ref;
     return commit_underived(writer, rows);

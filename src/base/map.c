@@ -1,8 +1,8 @@
-/* Two arrays. Entries stand in order of insertion; a removed one leaves a hole until the next
- * rebuild. Slots are an open-addressed table with linear probing that says where the entry of
- * a hash is; half of them are empty at least, and removing closes the gap, so probes stay short
- * however long the map lives. A full array of entries is rebuilt with a quarter of it free at
- * least, so a rebuild is paid by the many inserts before it. */
+/* Two arrays. Entries are in order of insertion; a removed entry leaves a hole until the next
+ * rebuild. Slots are an open-addressed table with linear probing, from the hash to the entry. At
+ * least half of the slots are empty, and a removal closes the gap, so probes stay short however
+ * long the map is used. A full array of entries is rebuilt with at least a quarter of it free, so
+ * many inserts share the cost of a rebuild. */
 #include "base/map.h"
 
 #include <assert.h>
@@ -10,10 +10,9 @@
 
 #define CAPACITY_FIRST 8
 
-/* place is the entry's index + 1; 0: empty. */
 struct map_slot {
     uint32_t hash;
-    uint32_t place;
+    uint32_t number; /* the entry's index + 1; 0: the slot is empty */
 };
 
 void map_init(struct map *map, size_t count_max) {
@@ -40,9 +39,9 @@ static struct map_slot *slot_of(const struct map *map, struct slice key, uint32_
     if (map->capacity == 0)
         return NULL;
     size_t mask = slot_mask(map);
-    for (size_t at = hash & mask; map->slots[at].place > 0; at = (at + 1) & mask) {
+    for (size_t at = hash & mask; map->slots[at].number > 0; at = (at + 1) & mask) {
         struct map_slot *slot = &map->slots[at];
-        if (slot->hash == hash && slice_equal(map->entries[slot->place - 1].key, key))
+        if (slot->hash == hash && slice_equal(map->entries[slot->number - 1].key, key))
             return slot;
     }
     return NULL;
@@ -51,23 +50,23 @@ static struct map_slot *slot_of(const struct map *map, struct slice key, uint32_
 static void slot_fill(struct map *map, uint32_t hash, size_t entry_index) {
     size_t mask = slot_mask(map);
     size_t at = hash & mask;
-    while (map->slots[at].place > 0)
+    while (map->slots[at].number > 0)
         at = (at + 1) & mask;
     map->slots[at] = (struct map_slot){hash, (uint32_t)(entry_index + 1)};
 }
 
-/* Pulls back whatever a probe would no longer reach over the gap. */
+/* Moves back the slots that a probe could no longer reach across the gap. */
 static void slot_clear(struct map *map, struct map_slot *slot) {
     size_t mask = slot_mask(map);
     size_t gap = (size_t)(slot - map->slots);
-    for (size_t at = (gap + 1) & mask; map->slots[at].place > 0; at = (at + 1) & mask) {
+    for (size_t at = (gap + 1) & mask; map->slots[at].number > 0; at = (at + 1) & mask) {
         size_t home = map->slots[at].hash & mask;
         if (((at - home) & mask) >= ((at - gap) & mask)) {
             map->slots[gap] = map->slots[at];
             gap = at;
         }
     }
-    map->slots[gap].place = 0;
+    map->slots[gap].number = 0;
 }
 
 /* New arrays without holes, sized for the count and one more. */
@@ -121,14 +120,14 @@ enum status map_insert(struct map *map, struct slice key, void *value) {
 
 void *map_find(const struct map *map, struct slice key) {
     const struct map_slot *slot = slot_of(map, key, map_hash(map, key));
-    return slot ? map->entries[slot->place - 1].value : NULL;
+    return slot ? map->entries[slot->number - 1].value : NULL;
 }
 
 void *map_remove(struct map *map, struct slice key) {
     struct map_slot *slot = slot_of(map, key, map_hash(map, key));
     if (!slot)
         return NULL;
-    struct map_entry *entry = &map->entries[slot->place - 1];
+    struct map_entry *entry = &map->entries[slot->number - 1];
     void *value = entry->value;
     *entry = (struct map_entry){{NULL, 0}, NULL, 0};
     slot_clear(map, slot);

@@ -8,15 +8,15 @@
 
 #define CACHE_LINE_BYTES 64
 
-/* One thread writes to a shard at a time, so it need not do so atomically against others; that
- * readers see whole numbers is all that is asked for. */
+/* Only one thread writes to a shard at a time, so an increment need not be atomic. Readers only
+ * need to see whole numbers. */
 struct shard {
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t numbers[METRIC_SLOT_COUNT];
     struct shard *next;      /* of all, for good */
     struct shard *next_idle; /* under the lock */
 };
 
-/* What is set, and what is counted by threads that have no shard: the only one written by many. */
+/* Gauges, and the counts of threads without a shard: the only shard that many threads write. */
 static struct shard common;
 static _Atomic(struct shard *) shards = &common;
 static struct shard *idle;
@@ -24,13 +24,13 @@ static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
 static bool has_key;
-static _Thread_local struct shard *own;
+static _Thread_local struct shard *thread_shard;
 
 /* ---- the shard of a thread ---- */
 
 static void shard_give_back(void *memory) {
     struct shard *shard = memory;
-    own = NULL;
+    thread_shard = NULL;
     pthread_mutex_lock(&idle_lock);
     shard->next_idle = idle;
     idle = shard;
@@ -72,7 +72,7 @@ __attribute__((noinline)) static struct shard *shard_take(void) {
         return &common;
     /* Without this the next thread could not reuse the shard; its counts would still be summed. */
     (void)pthread_setspecific(thread_end, shard);
-    own = shard;
+    thread_shard = shard;
     return shard;
 }
 
@@ -95,7 +95,7 @@ static size_t slot_of(const struct metric_row *row, struct metric_labels labels)
 }
 
 static void count(size_t slot, uint64_t more) {
-    struct shard *shard = own ? own : shard_take();
+    struct shard *shard = thread_shard ? thread_shard : shard_take();
     _Atomic uint64_t *number = &shard->numbers[slot];
     if (shard == &common)
         atomic_fetch_add_explicit(number, more, memory_order_relaxed);

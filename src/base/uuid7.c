@@ -1,6 +1,6 @@
 /* Layout, most significant first: 48 bits of Unix milliseconds, 4 of version, 12 random,
  * 2 of variant, 62 random. The generator treats the 74 random bits as one counter behind the
- * timestamp: a new millisecond seeds it, anything else adds a random step, and what overflows
+ * timestamp: a new millisecond seeds it, any other call adds a random step, and an overflow
  * carries into the timestamp. So ids stay ordered without being consecutive. */
 #include "base/uuid7.h"
 
@@ -18,10 +18,6 @@
 
 int uuid_compare(const struct uuid *a, const struct uuid *b) {
     return memcmp(a->bytes, b->bytes, sizeof(a->bytes));
-}
-
-static bool is_hyphen_place(size_t index) {
-    return index == 8 || index == 13 || index == 18 || index == 23;
 }
 
 void uuid_format(const struct uuid *uuid, char *text) {
@@ -53,12 +49,13 @@ enum status uuid7_parse(struct slice text, struct uuid *uuid) {
     if (text.size != UUID_TEXT_SIZE)
         return STATUS_INVALID_UUID;
     struct uuid parsed;
-    size_t place = 0;
+    size_t index = 0;
     for (size_t i = 0; i < sizeof(parsed.bytes); i++) {
-        if (is_hyphen_place(place) && text.data[place++] != '-')
+        bool is_hyphen = index == 8 || index == 13 || index == 18 || index == 23;
+        if (is_hyphen && text.data[index++] != '-')
             return STATUS_INVALID_UUID;
-        int high = nibble_value(text.data[place++]);
-        int low = nibble_value(text.data[place++]);
+        int high = nibble_value(text.data[index++]);
+        int low = nibble_value(text.data[index++]);
         if (high < 0 || low < 0)
             return STATUS_INVALID_UUID;
         parsed.bytes[i] = (uint8_t)(high << 4 | low);
@@ -110,7 +107,7 @@ static enum status pool_fill(struct uuid7_generator *generator) {
 static uint64_t pool_take(struct uuid7_generator *generator, size_t size) {
     assert(generator->pool_used <= sizeof(generator->pool) && size <= sizeof(uint64_t));
     if (sizeof(generator->pool) - generator->pool_used < size) {
-        /* The kernel's generator, once it has answered, has no way to fail but interruption. */
+        /* Once the kernel's generator has answered, only an interruption can fail it. */
         enum status status = pool_fill(generator);
         assert(status == STATUS_OK);
     }

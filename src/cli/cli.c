@@ -237,8 +237,9 @@ static const struct cli_command *running;
 
 bool cli_option_at(const struct cli_command *command, size_t index, struct cli_option_row *row) {
     struct config_setting setting;
-    for (const struct cli_option_row *own = command->options; own && own->name; own++, index--) {
-        *row = *own;
+    for (const struct cli_option_row *option = command->options; option && option->name;
+         option++, index--) {
+        *row = *option;
         if (index == 0)
             return true;
     }

@@ -12,15 +12,15 @@ static const char *environment(const char *name) {
     return getenv(name);
 }
 
-int cli_settings(int *argc, char **argv, const struct cli_option *own, size_t own_count,
-                 struct config *config) {
+int cli_settings(int *argc, char **argv, const struct cli_option *verb_options,
+                 size_t verb_option_count, struct config *config) {
     struct config_flag flags[CONFIG_SETTINGS_MAX];
     struct cli_option options[OPTIONS_MAX];
     size_t flag_count = config_flags(flags);
     size_t option_count = 0;
-    assert(own_count + flag_count <= OPTIONS_MAX);
-    for (size_t i = 0; i < own_count; i++)
-        options[option_count++] = own[i];
+    assert(verb_option_count + flag_count <= OPTIONS_MAX);
+    for (size_t i = 0; i < verb_option_count; i++)
+        options[option_count++] = verb_options[i];
     for (size_t i = 0; i < flag_count; i++)
         options[option_count++] = (struct cli_option){flags[i].name, NULL, &flags[i].value};
     if (!cli_options(argc, argv, options, option_count))

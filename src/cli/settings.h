@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "server/config.h"
 
-int cli_settings(int *argc, char **argv, const struct cli_option *own, size_t own_count,
-                 struct config *config);
+int cli_settings(int *argc, char **argv, const struct cli_option *verb_options,
+                 size_t verb_option_count, struct config *config);
 
 #endif

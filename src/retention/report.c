@@ -32,10 +32,6 @@ uint64_t retention_stale_risk(uint64_t oldest_seq, uint64_t head_seq) {
     return head_seq > oldest_seq ? head_seq - oldest_seq : 0;
 }
 
-static bool is_listed(const struct retention_list *list, uint64_t ref) {
-    return list->count > 0 && list->topics[list->count - 1].ref == ref;
-}
-
 static void list_add(struct retention_report *report, struct retention_list *list,
                      const struct retention_topic *topic) {
     struct slice name = {NULL, 0};
@@ -67,8 +63,9 @@ void retention_report_add(struct retention_report *report, const struct retentio
     if (!is_repeated)
         report->last_deleted = 0;
     total_add(report, topic, is_repeated);
-    if (is_listed(&report->pruned, topic->ref)) {
-        struct retention_topic *listed = &report->pruned.topics[report->pruned.count - 1];
+    struct retention_list *pruned = &report->pruned;
+    struct retention_topic *listed = pruned->count > 0 ? &pruned->topics[pruned->count - 1] : NULL;
+    if (listed && listed->ref == topic->ref) {
         listed->deleted += topic->deleted;
         listed->oldest_seq = topic->oldest_seq;
         listed->head_seq = topic->head_seq;

@@ -78,12 +78,13 @@ static const struct {
 
 int cli_doctor(int argc, char **argv) {
     static struct doctor doctor;
-    const struct cli_option own[] = {
+    const struct cli_option verb_options[] = {
         {"--json", &doctor.json, NULL},
         {"--url", NULL, &doctor.remote.url},
         {"--ca", NULL, &doctor.remote.ca_file},
     };
-    int code = cli_settings(&argc, argv, own, sizeof(own) / sizeof(own[0]), &doctor.config);
+    int code = cli_settings(&argc, argv, verb_options,
+                            sizeof(verb_options) / sizeof(verb_options[0]), &doctor.config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)

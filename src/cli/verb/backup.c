@@ -32,11 +32,11 @@ int cli_backup(int argc, char **argv) {
     static struct config config;
     bool json = false;
     bool force = false;
-    const struct cli_option own[] = {{"--json", &json, NULL}, {"--force", &force, NULL}};
+    const struct cli_option verb_options[] = {{"--json", &json, NULL}, {"--force", &force, NULL}};
     struct progress progress;
     struct store_copy copy;
     struct store_message message = {""};
-    int code = cli_settings(&argc, argv, own, 2, &config);
+    int code = cli_settings(&argc, argv, verb_options, 2, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 1)

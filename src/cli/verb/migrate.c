@@ -8,8 +8,8 @@ int cli_migrate(int argc, char **argv) {
     struct config config;
     struct store_message message = {""};
     bool json = false;
-    const struct cli_option own[] = {{"--json", &json, NULL}};
-    int code = cli_settings(&argc, argv, own, 1, &config);
+    const struct cli_option verb_options[] = {{"--json", &json, NULL}};
+    int code = cli_settings(&argc, argv, verb_options, 1, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)

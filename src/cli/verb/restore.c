@@ -81,11 +81,11 @@ static int apply(struct store_restore *restore, const struct config *config, boo
 int cli_restore(int argc, char **argv) {
     static struct config config;
     bool json = false;
-    const struct cli_option own[] = {{"--json", &json, NULL}};
+    const struct cli_option verb_options[] = {{"--json", &json, NULL}};
     struct progress progress;
     struct store_message message = {""};
     struct store_restore *restore = NULL;
-    int code = cli_settings(&argc, argv, own, 1, &config);
+    int code = cli_settings(&argc, argv, verb_options, 1, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 1)

@@ -131,13 +131,14 @@ int cli_retention(int argc, char **argv) {
     static struct config config;
     struct request request = {0};
     struct cli_store opened;
-    const struct cli_option own[] = {
+    const struct cli_option verb_options[] = {
         {"--json", &request.json, NULL},
         {"--url", NULL, &request.remote.url},
         {"--key", NULL, &request.remote.key},
         {"--ca", NULL, &request.remote.ca_file},
     };
-    int code = cli_settings(&argc, argv, own, sizeof(own) / sizeof(own[0]), &config);
+    int code = cli_settings(&argc, argv, verb_options,
+                            sizeof(verb_options) / sizeof(verb_options[0]), &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 1 || strcmp(argv[0], "run-once") != 0)

@@ -65,8 +65,8 @@ static int report(enum status status, const struct cli_store *opened,
 int cli_verify(int argc, char **argv) {
     static struct config config;
     bool json = false;
-    const struct cli_option own[] = {{"--json", &json, NULL}};
-    int code = cli_settings(&argc, argv, own, 1, &config);
+    const struct cli_option verb_options[] = {{"--json", &json, NULL}};
+    int code = cli_settings(&argc, argv, verb_options, 1, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)

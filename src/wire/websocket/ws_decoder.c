@@ -169,9 +169,9 @@ static bool header_read(struct slice bytes, struct wslay_frame_iocb *frame) {
     return bytes.size >= 2 + size_bytes;
 }
 
-/* wslay says nothing of a frame before there is a byte of its payload. A peer that sends none would
- * wait, and hold its connection, with a frame that will be refused. */
-static enum status header_look(struct ws_decoder *decoder, struct slice data) {
+/* wslay reports a frame only with the first byte of its payload. Without this check, a peer could
+ * send the header of an invalid frame, stop there, and hold its connection. */
+static enum status header_check_early(struct ws_decoder *decoder, struct slice data) {
     struct wslay_frame_iocb frame;
     size_t fresh = data.size;
     if (decoder->in_frame || decoder->frame_bytes == 0)
@@ -322,7 +322,7 @@ enum status ws_feed(struct ws_decoder *decoder, struct slice data) {
         shared->input = data;
         status = frames_run(decoder);
         if (status == STATUS_OK && !decoder->closed)
-            status = header_look(decoder, data);
+            status = header_check_early(decoder, data);
         shared->input = (struct slice){NULL, 0};
         shared->feeding = NULL;
     }
