@@ -27,22 +27,14 @@
 /* How far a client's clock may be off. */
 #define NONCE_SKEW_MS_MAX UINT64_C(300000)
 
-/* A use that must be the first of its kind and id. */
-struct single_use_request {
-    enum single_use_kind kind;
-    struct slice id; /* of the init, or of the principal */
-    uint64_t expires_at_ms;
-    uint64_t forget_ms;
-    enum status status;
-};
-
 struct audit {
     struct log_position position;
     struct audit_init init; /* the filters are in use as long as the session */
     bool is_told;           /* the init was taken */
     bool has_begun;         /* init_ack is out */
     struct session_lookup lookup;
-    struct single_use_request use; /* of the nonce, then of the token */
+    struct single_use use; /* of the nonce, then of the token */
+    enum status use_status;
 };
 
 static void audit_free(void *state) {
@@ -324,27 +316,31 @@ static void lookup_free(struct session_lookup *lookup) {
 }
 
 static void use_run(struct session_lookup *lookup, struct store_session *store) {
-    struct single_use_request *use = &container_of(lookup, struct audit, lookup)->use;
-    use->status = store_use_once(store, use->kind, use->id, use->expires_at_ms, use->forget_ms);
+    struct audit *audit = container_of(lookup, struct audit, lookup);
+    audit->use_status = single_use_decide(&audit->use, store);
 }
 
-static void use_once(struct session *session, const struct single_use_request *use,
-                     void (*done)(struct session *session, struct session_lookup *lookup,
-                                  enum status status)) {
+/* Anything but STATUS_OK: the id cannot be used, and done does not run. */
+static enum status use_once(struct session *session, enum single_use_kind kind, struct slice id,
+                            uint64_t expires_at_ms,
+                            void (*done)(struct session *session, struct session_lookup *lookup,
+                                         enum status status)) {
     struct audit *audit = session->dialect_state;
-    audit->use = *use;
+    enum status status = single_use_init(&audit->use, kind, id);
+    if (status != STATUS_OK)
+        return status;
+    audit->use.expires_at_ms = expires_at_ms;
     audit->use.forget_ms = io_loop_forget_ms(session->delivery->io);
     audit->lookup = (struct session_lookup){
         .run = use_run, .done = done, .free = lookup_free, .is_write = true};
     session_look_up(session, &audit->lookup);
+    return STATUS_OK;
 }
 
-/* What became of the use. status: whether the lookup was run. */
+/* The result of the use. status: whether the lookup was run. */
 static enum status use_result(const struct session *session, enum status status) {
     const struct audit *audit = session->dialect_state;
-    if (status == STATUS_OK)
-        status = audit->use.status;
-    return status == STATUS_ALREADY_EXISTS ? STATUS_TOKEN_REPLAYED : status;
+    return status == STATUS_OK ? audit->use_status : status;
 }
 
 static void admitted(struct session *session, enum status status, const char *reason) {
@@ -364,20 +360,12 @@ static void token_used(struct session *session, struct session_lookup *lookup, e
 
 static void use_token(struct session *session) {
     struct slice id = session->principal->token_id;
-    enum status status = STATUS_OK;
-    if (!id.data)
-        status = STATUS_MISSING_JTI;
-    else if (id.size == 0 || id.size > SINGLE_USE_ID_BYTES_MAX)
-        status = STATUS_INVALID_TOKEN;
+    enum status status = STATUS_MISSING_JTI;
+    if (id.data)
+        status = use_once(session, SINGLE_USE_TOKEN, id,
+                          single_use_token_until_ms(session->principal), token_used);
     if (status != STATUS_OK)
         admitted(session, status, status_code(status));
-    else
-        use_once(session,
-                 &(struct single_use_request){.kind = SINGLE_USE_TOKEN,
-                                              .id = id,
-                                              .expires_at_ms =
-                                                  single_use_token_until_ms(session->principal)},
-                 token_used);
 }
 
 static void nonce_used(struct session *session, struct session_lookup *lookup, enum status status) {
@@ -420,12 +408,9 @@ static enum status admit(struct session *session) {
     if (init->has_cursor)
         log_position_set(&audit->position, &init->cursor, now_ms);
     io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
-    use_once(session,
-             &(struct single_use_request){.kind = SINGLE_USE_NONCE,
-                                          .id = init->nonce,
-                                          .expires_at_ms = init->at_ms + NONCE_SKEW_MS_MAX + 1},
-             nonce_used);
-    return STATUS_OK;
+    status = use_once(session, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1,
+                      nonce_used);
+    return status == STATUS_OK ? STATUS_OK : deny(session, status, status_code(status));
 }
 
 static enum status receive(struct session *session, struct slice text) {
