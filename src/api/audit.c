@@ -70,7 +70,7 @@ static enum status page_event(void *user, const struct store_event *event) {
 }
 
 static void read_page(struct store_read *read, struct store_session *session) {
-    const struct query_cursor *after = read->more;
+    const struct query_cursor *after = read->state;
     struct log_page page = {.read = read, .after = after, .at = *after};
     uint64_t log_id = 0;
     enum status status = STATUS_OK;
@@ -111,12 +111,12 @@ void handle_audit_list(struct exchange *exchange) {
     if (!read)
         return;
     read->limit = limit;
-    read->more = malloc(sizeof(after));
-    read->more_free = free;
-    if (!read->more) {
+    read->state = malloc(sizeof(after));
+    read->state_free = free;
+    if (!read->state) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
-    memcpy(read->more, &after, sizeof(after));
+    memcpy(read->state, &after, sizeof(after));
     store_read_post(read);
 }

@@ -76,7 +76,7 @@ static enum status find_topic(struct store_read *read, struct store_session *ses
         row->topic_name = row->topic.name;
         return STATUS_OK;
     }
-    return status == STATUS_NOT_FOUND ? name_by_rule(read->more, cursor, row) : status;
+    return status == STATUS_NOT_FOUND ? name_by_rule(read->state, cursor, row) : status;
 }
 
 static enum status deny(struct store_read *read, const struct topic_cursor *cursor,
@@ -89,7 +89,7 @@ static enum status deny(struct store_read *read, const struct topic_cursor *curs
                                 .dialect = LABEL_DIALECT_HTTP};
     telemetry_refused(exchange->http->telemetry, cause, row->grant.status);
     row->has_window = false;
-    return name_by_rule(read->more, cursor, row);
+    return name_by_rule(read->state, cursor, row);
 }
 
 /* ---- what the replay costs ---------------------------------------------------------------- */
@@ -143,7 +143,7 @@ static enum status measure_own(const struct store_read *read, struct store_sessi
  * instead. */
 static enum status measure(struct store_read *read, struct store_session *session,
                            uint64_t after_seq, struct plan_row *row) {
-    struct plan *plan = read->more;
+    struct plan *plan = read->state;
     uint64_t from_seq = after_seq;
     if (row->continuity.decision == CONTINUITY_REBOOTSTRAP) {
         if (policy_has_snapshot(row->policy))
@@ -161,10 +161,10 @@ static enum status measure(struct store_read *read, struct store_session *sessio
 
 static enum status plan_cursor(struct store_read *read, struct store_session *session,
                                const struct topic_cursor *cursor, struct plan_row *row) {
-    const struct plan *plan = read->more;
+    const struct plan *plan = read->state;
     enum status status = find_topic(read, session, cursor, row);
     if (status == STATUS_OK)
-        status = entitle_look(session, read->exchange->principal, row->topic_name, &read->arena,
+        status = entitle_load(session, read->exchange->principal, row->topic_name, &read->arena,
                               &row->grant);
     if (status != STATUS_OK)
         return status;
@@ -231,7 +231,7 @@ static enum status write_row(struct buffer *out, const struct plan_row *row, uin
 }
 
 static enum status plan_begin(struct store_read *read, struct store_session *session) {
-    struct plan *plan = read->more;
+    struct plan *plan = read->state;
     struct store_state state;
     enum status status = store_read_state(session, &state);
     if (status != STATUS_OK)
@@ -243,7 +243,7 @@ static enum status plan_begin(struct store_read *read, struct store_session *ses
 
 /* Some of the cursors. */
 static void read_plan(struct store_read *read, struct store_session *session) {
-    struct plan *plan = read->more;
+    struct plan *plan = read->state;
     struct cursor_list_item item;
     enum status status = plan->begun ? STATUS_OK : plan_begin(read, session);
     plan->frames = 0;
@@ -305,8 +305,8 @@ static struct plan *plan_new(struct store_read *read) {
         return NULL;
     cursor_list_init(&plan->list);
     buffer_init(&plan->name, STREAM_ID_BYTES_MAX);
-    read->more = plan;
-    read->more_free = plan_free;
+    read->state = plan;
+    read->state_free = plan_free;
     read->answer = plan_answer;
     return plan;
 }

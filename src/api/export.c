@@ -55,7 +55,7 @@ static enum status put_event(struct export_work *work, const struct store_event 
 
 static enum status export_event(void *user, const struct store_event *event) {
     struct store_read *read = user;
-    struct export_work *work = read->more;
+    struct export_work *work = read->state;
     bool may_read;
     if (event->log_id > work->until_log_id || read->out.size >= PAGE_BYTES)
         return STATUS_LIMIT_REACHED;
@@ -112,7 +112,7 @@ static enum status write_manifest(struct export_work *work, struct buffer *out) 
 
 /* One page. */
 static void read_export(struct store_read *read, struct store_session *session) {
-    struct export_work *work = read->more;
+    struct export_work *work = read->state;
     struct viewer viewer;
     enum status status = STATUS_OK;
     buffer_clear(&read->out);
@@ -176,8 +176,8 @@ void handle_audit_export(struct exchange *exchange) {
     }
     *work = asked;
     sha256_init(&work->hash);
-    read->more = work;
-    read->more_free = export_free;
+    read->state = work;
+    read->state_free = export_free;
     store_read_post_pages(read, work->format == EXPORT_CSV
                                     ? SLICE("text/csv; charset=utf-8; header=present")
                                     : SLICE("application/x-ndjson"));

@@ -127,7 +127,7 @@ static enum status append_plain(struct snapshot_work *work, struct buffer *out) 
 }
 
 static void read_page(struct store_read *read, struct store_session *session) {
-    struct snapshot_work *work = read->more;
+    struct snapshot_work *work = read->state;
     (void)session;
     enum status status = append_plain(work, work->is_gzip ? &work->plain : &read->out);
     bool is_last = work->part == work->wait.snapshot->part_count;
@@ -158,7 +158,7 @@ static void page_answer(struct store_read *read) {
     if (store_read_breaks_off(read))
         return;
     if (!exchange->answered)
-        begin(exchange, read->more);
+        begin(exchange, read->state);
     if (!read->has_more) {
         exchange_end(exchange, buffer_slice(&read->out));
         return;
@@ -250,8 +250,8 @@ void handle_snapshot(struct exchange *exchange) {
     work->principal = exchange->principal;
     work->wait.done = snapshot_ready;
     buffer_init(&work->plain, SNAPSHOT_PLAIN_BYTES_MAX);
-    read->more = work;
-    read->more_free = work_free;
+    read->state = work;
+    read->state_free = work_free;
     read->answer = page_answer;
     exchange->stream = &page_stream;
     exchange_ref(exchange);

@@ -229,7 +229,7 @@ static void answer_page(struct poll *poll) {
     struct poller poller;
     struct consumer_key key = consumer_key(exchange, &poller);
     struct buffer out;
-    if (exchange_outlives_token(exchange)) {
+    if (exchange_token_expired(exchange)) {
         exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
         return;
     }

@@ -10,7 +10,7 @@
 #include "delivery/session/session_events.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
-/* Long enough for an answer to cross the world, short enough for a shutdown to wait for. */
+/* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
 /* Connections that the operator's listener accepts beyond connections_max: an operator must get in
  * when clients have filled the server. */
@@ -55,10 +55,10 @@ static struct conn *conn_of(struct transport *transport) {
 
 static void accept_from(struct http_loop *loop, enum listener_kind kind);
 
-/* Accepts that had no memory are tried again when a connection returns its own. */
-static void accept_owed(struct http_loop *loop) {
+/* An accept that failed for lack of memory is retried when a connection frees its own. */
+static void retry_accepts(struct http_loop *loop) {
     for (size_t kind = 0; kind < LISTENER_COUNT; kind++)
-        if (loop->is_owed[kind] && loop->io->state == LOOP_SERVING)
+        if (loop->has_pending_accept[kind] && loop->io->state == LOOP_SERVING)
             accept_from(loop, (enum listener_kind)kind);
 }
 
@@ -67,7 +67,7 @@ static void on_closed(uv_handle_t *handle) {
     struct http_loop *loop = conn->loop;
     if (conn->is_counted)
         atomic_fetch_sub(&loop->http->conn_count, 1);
-    /* Not before: a write under way reads conn->out until libuv has cancelled it. */
+    /* Not earlier: a write reads conn->out until libuv has cancelled it. */
     buffer_release(&conn->out);
     transport_release(&conn->transport);
     if (conn->pushed)
@@ -76,7 +76,7 @@ static void on_closed(uv_handle_t *handle) {
         session_free(conn->session);
     free(conn);
     loop->conn_count--;
-    accept_owed(loop);
+    retry_accepts(loop);
     io_loop_release(loop->io);
 }
 
@@ -113,8 +113,8 @@ bool conn_has_unsent(const struct conn *conn) {
 }
 
 /* Closing at once with bytes unread would make the kernel send a reset, which can overtake the
- * answer. So our side ends, and the connection reads until the peer ends too, its time is over, or
- * it has sent more than a peer that listens would. */
+ * answer. So our side ends, and the connection reads until the peer closes too, the deadline
+ * passes, or the peer has sent too much. */
 void conn_linger(struct conn *conn) {
     set_state(conn, CONN_LINGERING);
     http1_parser_release(&conn->parser);
@@ -155,8 +155,9 @@ static void conn_written(struct conn *conn) {
     conn_consume_unread(conn);
 }
 
-/* A stream's time runs only while the peer owes something: bytes of its body, or room for ours. A
- * piece's time runs from its beginning: a peer that does not read cannot prolong it by sending. */
+/* The deadline of a stream runs only while the peer must act: send its body, or read the answer.
+ * The deadline of a piece runs from its start: a peer that does not read cannot prolong it by
+ * sending. */
 static void stream_deadline(struct conn *conn) {
     if (conn->is_sending)
         return;
@@ -166,7 +167,7 @@ static void stream_deadline(struct conn *conn) {
         deadline_drop(&conn->deadline);
 }
 
-/* What was in conn->out is written; true when more of the answer may come. */
+/* The bytes of conn->out are written. True when more of the answer may follow. */
 static bool conn_sent(struct conn *conn) {
     conn->is_sending = false;
     buffer_release(&conn->out);
@@ -248,7 +249,7 @@ enum status conn_allow_body(struct conn *conn, uint64_t bytes_max) {
 
 void conn_continue(struct conn *conn) {
     struct slice interim = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
-    /* These 25 bytes go into an empty socket. If it refuses them the peer is gone. */
+    /* The socket is empty here, so it takes these 25 bytes unless the peer is gone. */
     if (conn_wants_bytes(conn) && transport_try(&conn->transport, interim) != (ssize_t)interim.size)
         conn_close(conn);
 }
@@ -275,7 +276,7 @@ void conn_resume(struct conn *conn) {
     conn_consume_unread(conn);
 }
 
-/* The parser refused: answer if that is possible, and interpret nothing more. */
+/* The parser refused the request. It is answered if possible, and no more input is parsed. */
 static void conn_refuse(struct conn *conn, enum status status) {
     conn->keep_alive = false;
     events_of(conn)->refused(conn, status);
@@ -328,7 +329,7 @@ static bool is_idle(const struct conn *conn) {
            transport_is_open(&conn->transport);
 }
 
-/* A server that ends does not wait long for a client that has not sent its request head. */
+/* A server that drains does not wait long for a client that has not sent its request head. */
 static enum deadline_kind await_kind(const struct conn *conn) {
     if (is_idle(conn))
         return DEADLINE_IDLE;
@@ -336,8 +337,8 @@ static enum deadline_kind await_kind(const struct conn *conn) {
                                                                    : DEADLINE_LINGER;
 }
 
-/* A request's time begins with its first byte and later bytes do not prolong it, so that one byte a
- * second does not hold a connection for ever. */
+/* The deadline of a request runs from its first byte. Later bytes do not prolong it, so that a
+ * client that sends one byte a second cannot hold a connection for ever. */
 static void conn_await(struct conn *conn) {
     enum deadline_kind kind = await_kind(conn);
     bool is_over = kind == DEADLINE_IDLE && conn->loop->io->state != LOOP_SERVING;
@@ -347,8 +348,8 @@ static void conn_await(struct conn *conn) {
         set_deadline(conn, kind);
 }
 
-/* Bytes behind the request that opened a session belong to the session. */
-static void session_begins(struct conn *conn, struct slice input) {
+/* Bytes after the request that opened a session belong to the session. */
+static void session_read(struct conn *conn, struct slice input) {
     if (!transport_read_start(&conn->transport))
         conn_close(conn);
     else if (input.size > 0)
@@ -360,7 +361,7 @@ void conn_handled_late(struct conn *conn) {
         return;
     struct buffer unread = conn->unread;
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
-    session_begins(conn, buffer_slice(&unread));
+    session_read(conn, buffer_slice(&unread));
     buffer_release(&unread);
 }
 
@@ -378,7 +379,7 @@ static void conn_consume(struct conn *conn, struct slice input) {
     if (conn_wants_bytes(conn))
         conn_await(conn);
     else if (conn->state == CONN_PUSHING)
-        session_begins(conn, input);
+        session_read(conn, input);
     else if (conn->state != CONN_LINGERING && conn->state != CONN_CLOSED)
         conn_keep_unread(conn, input);
 }
@@ -435,7 +436,7 @@ static bool count_conn(struct http_loop *loop, bool is_operators) {
                 METRIC_PLAIN, 1);
     if (!is_counted)
         atomic_fetch_sub(&http->conn_count, 1);
-    /* One line for a whole flood. */
+    /* One log line for a flood of refusals. */
     if (!is_counted && !loop->is_refusing)
         log_event(LOG_WARN, "accept.refused",
                   log_int("connections_max", (int64_t)http->options.connections_max));
@@ -452,7 +453,7 @@ static bool take_socket(struct conn *conn, struct io_listener *listener) {
 
 static void accept_from(struct http_loop *loop, enum listener_kind kind) {
     struct conn *conn = calloc(1, sizeof(*conn));
-    loop->is_owed[kind] = conn == NULL;
+    loop->has_pending_accept[kind] = conn == NULL;
     if (!conn) {
         log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
         return;
@@ -481,7 +482,7 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int error) {
         accept_from(loop, kind);
         return;
     }
-    /* One line for a whole flood, for which no descriptor is left. */
+    /* One log line for a flood of failures, such as when no descriptor is left. */
     if (!loop->is_accept_failing)
         log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
     loop->is_accept_failing = true;
@@ -528,7 +529,7 @@ void conn_drain_all(struct io_loop *io) {
         next = list_next(&loop->conns, node);
         conn->keep_alive = false;
         bool is_open = transport_is_open(&conn->transport);
-        /* A request whose bytes have reached this machine is under way, read or not. */
+        /* A request that has reached the kernel is answered, even if no byte was read yet. */
         if ((is_idle(conn) && !transport_has_input(&conn->transport)) || !is_open)
             conn_close(conn);
         else if (conn->state == CONN_PUSHING)

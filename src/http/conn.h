@@ -1,15 +1,16 @@
 /* A connection: bytes in, requests to the exchange above it, answers out, one request at a time.
  * A connection belongs to its loop's thread.
- * Memory: between requests a connection holds nothing but itself.
+ * Memory: between requests a connection holds no buffer.
  * Errors: a peer's mistake is reported by the refused event and the connection closes after the
  * answer; a peer that stops reading or sending is closed by its deadline.
- * Nothing is read while an answer is due or a streaming handler is busy, so a peer that pipelines
- * cannot pile up work. */
+ * A connection does not read while an answer is due or a streaming handler is busy, so a peer that
+ * pipelines cannot pile up work. */
 #ifndef HTTP_CONN_H
 #define HTTP_CONN_H
 
 #include "delivery/session/outlet.h"
 #include "http/http.h"
+#include "io/transport.h"
 
 struct conn;
 struct exchange;
@@ -17,17 +18,17 @@ struct session;
 
 enum conn_state {
     CONN_READING,   /* waits for a request, or reads one */
-    CONN_HANDLING,  /* a handler owes the answer; nothing is read */
+    CONN_HANDLING,  /* a handler prepares the answer; nothing is read */
     CONN_WRITING,   /* the answer is being written; nothing is read */
-    CONN_STREAMING, /* a handler takes the body, or gives its answer, in pieces */
-    CONN_PUSHING,   /* a session: both sides send when they like */
+    CONN_STREAMING, /* a handler reads the body, or sends its answer, in pieces */
+    CONN_PUSHING,   /* a session: both sides send at any time */
     CONN_LINGERING, /* the last answer is sent; input is discarded */
-    CONN_CLOSED,    /* libuv releases the handle, then the memory returns */
+    CONN_CLOSED,    /* the memory is freed when libuv has closed the handle */
 };
 
-/* What a connection tells the layer that answers its requests; one table for all connections. */
+/* What a connection reports to the layer that answers its requests; one table for all. */
 struct conn_events {
-    /* The head of a request is there. */
+    /* The head of a request is complete. */
     void (*head)(struct conn *conn, const struct http1_request *request);
     /* A piece of the body, valid during the call. */
     void (*body)(struct conn *conn, struct slice piece);
@@ -51,19 +52,19 @@ struct conn {
     struct deadline deadline;
     struct http1_parser parser;
     struct exchange *exchange; /* NULL between requests */
-    struct session *session;   /* from the upgrade until the memory returns */
-    struct push *pushed;       /* what the session's socket is still taking */
-    struct buffer unread;      /* bytes behind the request being handled */
+    struct session *session;   /* from the upgrade until the memory is freed */
+    struct push *pushed;       /* the socket has not taken all of it */
+    struct buffer unread;      /* bytes after the request that is being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
     size_t lingered_bytes;     /* discarded since the last answer */
     enum conn_state state;
-    bool is_operators; /* came in by the operator's listener */
+    bool is_operators; /* accepted on the operator's listener */
     bool is_counted;   /* among connections_max */
     bool keep_alive;   /* after the answer under way */
-    bool watches_end;  /* reads while the answer is due, to see the peer leave */
+    bool watches_end;  /* reads while the answer is due, to notice a peer that closes */
     bool is_consuming; /* inside conn_consume, which continues by itself after an answer */
-    /* These four while streaming. */
-    bool is_paused;     /* the handler takes no more of the body for now */
+    /* These four are valid while streaming. */
+    bool is_paused;     /* the handler reads no more of the body for now */
     bool is_body_done;  /* the whole body was read */
     bool is_sending;    /* conn->out is being written */
     bool is_last_piece; /* the end of the answer is in conn->out */
@@ -71,13 +72,13 @@ struct conn {
 
 /* ---- for the exchange ---- */
 
-/* The body is taken up to this size. */
+/* The body may have up to this many bytes. */
 MUST_CHECK enum status conn_allow_body(struct conn *conn, uint64_t bytes_max);
-/* Tells a client that expects it to send its body, unless the request was answered already. */
+/* Sends 100 Continue, unless the request was answered already. */
 void conn_continue(struct conn *conn);
-/* A handler owes the answer. */
+/* A handler prepares the answer. */
 void conn_handle(struct conn *conn);
-/* A handler takes the body in pieces; its answer may come in pieces. */
+/* A handler reads the body in pieces; its answer may come in pieces. */
 void conn_stream_body(struct conn *conn);
 /* The answer is in conn->out: write it, then continue with the next request. */
 void conn_answer(struct conn *conn);
@@ -86,19 +87,20 @@ void conn_stream(struct conn *conn);
 /* Writes what is in conn->out, a piece of the answer or its end. True: it is written, and the
  * answer is not complete. False: the sent event follows, or the exchange is gone. */
 bool conn_send(struct conn *conn);
-/* Stops and resumes taking the body. Resuming may end the exchange. */
+/* Stops and resumes reading the body. Resuming may end the exchange. */
 void conn_pause(struct conn *conn);
 void conn_resume(struct conn *conn);
-/* Notices a peer that leaves while its answer is due. Bytes that arrive are kept and end that. */
+/* Closes the connection when the peer closes while its answer is due. If bytes arrive, they are
+ * kept and the connection stops watching. */
 void conn_watch_end(struct conn *conn);
-/* A request that had to wait was handled. If it became a session, the session gets the bytes that
- * arrived meanwhile. */
+/* A request was handled in a later turn. If it became a session, the session gets the bytes that
+ * arrived in between. */
 void conn_handled_late(struct conn *conn);
 
 void conn_close(struct conn *conn);
-/* Closes and discards what was not sent, in the kernel too. */
+/* Closes and discards the bytes that were not sent, in the kernel too. */
 void conn_reset(struct conn *conn);
-/* Whether anything was not sent yet, by us or by the kernel. */
+/* Whether the connection or the kernel holds bytes that are not sent yet. */
 bool conn_has_unsent(const struct conn *conn);
 /* Ends our side, and reads for a while so that the last answer arrives. */
 void conn_linger(struct conn *conn);

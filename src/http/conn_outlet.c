@@ -9,10 +9,11 @@ static struct conn *conn_of(struct outlet *outlet) {
 }
 
 static const struct conn *const_conn_of(const struct outlet *outlet) {
-    return (const struct conn *)((const char *)outlet - offsetof(struct conn, outlet));
+    return container_of(outlet, struct conn, outlet);
 }
 
-static enum outlet_result push_rest(struct conn *conn, struct push *push, size_t done) {
+/* Lets the socket take the bytes of the push after the first done bytes. */
+static enum outlet_result push_remaining(struct conn *conn, struct push *push, size_t done) {
     conn->pushed = push;
     if (transport_write(&conn->transport, slice_from((struct slice){push->data, push->size}, done)))
         return OUTLET_BLOCKED;
@@ -20,7 +21,7 @@ static enum outlet_result push_rest(struct conn *conn, struct push *push, size_t
     return OUTLET_CLOSED;
 }
 
-/* How many bytes were taken; negative: the peer is gone, and the connection is closed. */
+/* Returns how many bytes were taken; negative: the peer is gone, and the connection is closed. */
 static ssize_t push_now(struct conn *conn, struct slice bytes) {
     assert(conn->state == CONN_PUSHING && !conn->pushed);
     ssize_t done = transport_try(&conn->transport, bytes);
@@ -33,21 +34,21 @@ static enum outlet_result outlet_push(struct outlet *outlet, struct push *push) 
     struct conn *conn = conn_of(outlet);
     ssize_t done = push_now(conn, (struct slice){push->data, push->size});
     if (done >= 0 && !transport_took_all(&conn->transport, done, push->size))
-        return push_rest(conn, push, (size_t)done);
+        return push_remaining(conn, push, (size_t)done);
     push_unref(push);
     return done < 0 ? OUTLET_CLOSED : OUTLET_SENT;
 }
 
 static enum outlet_result outlet_push_bytes(struct outlet *outlet, struct slice bytes) {
     struct conn *conn = conn_of(outlet);
-    struct push *rest;
+    struct push *remaining;
     ssize_t done = push_now(conn, bytes);
     if (done < 0)
         return OUTLET_CLOSED;
     if (transport_took_all(&conn->transport, done, bytes.size))
         return OUTLET_SENT;
-    if (push_make(&rest, slice_from(bytes, (size_t)done)) == STATUS_OK)
-        return push_rest(conn, rest, 0);
+    if (push_make(&remaining, slice_from(bytes, (size_t)done)) == STATUS_OK)
+        return push_remaining(conn, remaining, 0);
     conn_close(conn);
     return OUTLET_CLOSED;
 }

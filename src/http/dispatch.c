@@ -20,7 +20,7 @@ static void answer_refused(struct exchange *exchange, enum status status) {
 static void on_refused(struct conn *conn, enum status status) {
     if (!conn->exchange)
         conn->exchange = exchange_new(conn, NULL);
-    /* An answer that has begun cannot turn into an error: it breaks off instead. */
+    /* An answer that has started cannot become an error: the connection closes instead. */
     if (conn->exchange && conn->exchange->answered)
         exchange_log_end(conn->exchange, status);
     if (!conn->exchange || conn->exchange->answered) {
@@ -33,7 +33,7 @@ static void on_refused(struct conn *conn, enum status status) {
 
 /* ---- the head ---- */
 
-/* A compressed batch would otherwise be as many bad items as it happens to have line ends. */
+/* Without this check a compressed batch would be parsed as many bad items. */
 static bool is_encoded(const struct http1_request *request) {
     struct slice encoding;
     return http1_header_find(request, SLICE("content-encoding"), &encoding) &&
@@ -41,7 +41,7 @@ static bool is_encoded(const struct http1_request *request) {
              strncasecmp(encoding.data, "identity", encoding.size) == 0);
 }
 
-/* A chunked body does not tell its length. Where no body is taken it is refused as such. */
+/* A chunked body does not announce its length. So a route without a body refuses any body. */
 static enum status allow_body(struct exchange *exchange) {
     const struct route *route = exchange->match.route;
     const struct http1_request *request = exchange->request;
@@ -74,7 +74,7 @@ static void on_head(struct conn *conn, const struct http1_request *request) {
     enum status status = check_head(exchange);
     if (status == STATUS_OK) {
         bool is_continue_expected = request->expect_continue;
-        /* The handler sees the head alone and may refuse it; the body then comes in pieces. */
+        /* The handler may refuse the head. Otherwise it gets the body in pieces. */
         if (exchange->match.route->flags & ROUTE_STREAM) {
             conn_stream_body(conn);
             exchange->match.route->handle(exchange);
@@ -83,7 +83,7 @@ static void on_head(struct conn *conn, const struct http1_request *request) {
             conn_continue(conn);
         return;
     }
-    /* A body that is not wanted is not read: the connection ends instead. */
+    /* An unwanted body is not read: the connection closes after the answer. */
     if (request->has_body) {
         conn->keep_alive = false;
         on_refused(conn, status);
@@ -107,7 +107,7 @@ static void on_body(struct conn *conn, struct slice piece) {
     }
 }
 
-/* Clock skew admits a token shortly after its end. A session would end with it at once. */
+/* Clock skew admits a token shortly after its expiry. A session would then end at once. */
 static bool opens_too_late(const struct exchange *exchange) {
     return exchange->match.route->flags & ROUTE_STAYS_OPEN &&
            principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));

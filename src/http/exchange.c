@@ -24,7 +24,7 @@ struct exchange *exchange_new(struct conn *conn, const struct http1_request *req
     exchange->request = request;
     if (exchange->http->options.has_operator_listener)
         exchange->routes_hidden = conn->is_operators ? ROUTE_TOKEN : ROUTE_OPERATOR;
-    exchange->begun_ns = clock_mono_ns(&exchange->loop->clock);
+    exchange->started_ns = clock_mono_ns(&exchange->loop->clock);
     exchange->refused = STATUS_OK;
     buffer_init(&exchange->parameter_memory, EXCHANGE_PARAMETER_BYTES_MAX);
     buffer_init(&exchange->body, EXCHANGE_BODY_BYTES_MAX);
@@ -62,7 +62,7 @@ void exchange_ref(struct exchange *exchange) {
 
 bool exchange_unref(struct exchange *exchange) {
     bool attached = exchange->conn != NULL;
-    bool wanted = attached && !exchange->whole;
+    bool wanted = attached && !exchange->answered_whole;
     assert(exchange->refs > 0);
     if (--exchange->refs == 0 && !attached)
         exchange_free(exchange);
@@ -106,7 +106,7 @@ static const char *method_name(enum http1_method method) {
     return names[method];
 }
 
-/* The path alone: a query may hold a token. */
+/* Logs the path without the query, because a query may hold a token. */
 static void log_answer(struct exchange *exchange, unsigned http_status, uint64_t took_ns) {
     const struct http1_request *request = exchange->request;
     log_event(LOG_DEBUG, "http.request", log_slice("request_id", exchange_request_id(exchange)),
@@ -116,7 +116,7 @@ static void log_answer(struct exchange *exchange, unsigned http_status, uint64_t
 }
 
 static void log_answered(struct exchange *exchange, unsigned http_status) {
-    uint64_t took_ns = clock_mono_ns(&exchange->loop->clock) - exchange->begun_ns;
+    uint64_t took_ns = clock_mono_ns(&exchange->loop->clock) - exchange->started_ns;
     enum label_route_class class = route_class(exchange->match.route);
     metrics_add(METRIC_HTTP_REQUESTS, METRIC_LABELS(class, label_http_status(http_status)), 1);
     metrics_observe(METRIC_HTTP_REQUEST_DURATION_SECONDS, METRIC_LABELS(class), took_ns, 1);
@@ -124,8 +124,8 @@ static void log_answered(struct exchange *exchange, unsigned http_status) {
         log_answer(exchange, http_status, took_ns);
 }
 
-/* An operator's route that answers anything but 401 has seen the key. */
-static const struct principal *asker_of(const struct exchange *exchange, enum status status) {
+/* A request to an operator's route had the key if the answer is not 401. */
+static const struct principal *caller_of(const struct exchange *exchange, enum status status) {
     if (exchange->principal)
         return exchange->principal;
     bool is_operators = exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR;
@@ -133,22 +133,23 @@ static const struct principal *asker_of(const struct exchange *exchange, enum st
 }
 
 static struct slice topic_of(const struct exchange *exchange) {
-    static const struct slice of_topic = SLICE("{topic}");
-    bool has_one = exchange->match.route && exchange->match.parameter_count > 0 &&
-                   memmem(exchange->match.route->path, strlen(exchange->match.route->path),
-                          of_topic.data, of_topic.size);
-    return has_one ? exchange->match.parameters[0] : (struct slice){NULL, 0};
+    static const struct slice parameter = SLICE("{topic}");
+    bool has_topic = exchange->match.route && exchange->match.parameter_count > 0 &&
+                     memmem(exchange->match.route->path, strlen(exchange->match.route->path),
+                            parameter.data, parameter.size);
+    return has_topic ? exchange->match.parameters[0] : (struct slice){NULL, 0};
 }
 
 static struct cause cause_of(struct exchange *exchange, enum status status,
                              struct cause_names *names) {
-    const struct principal *asker = asker_of(exchange, status);
+    const struct principal *caller = caller_of(exchange, status);
     struct cause cause = {.connection = exchange_request_id(exchange),
                           .topic = topic_of(exchange),
                           .status = status,
                           .dialect = LABEL_DIALECT_HTTP};
-    if (asker)
-        cause.principal = (struct slice){names->principal, principal_name(asker, names->principal)};
+    if (caller)
+        cause.principal =
+            (struct slice){names->principal, principal_name(caller, names->principal)};
     else if (exchange->bearer)
         cause.principal = slice_of(exchange->bearer);
     if (exchange->conn)
@@ -183,8 +184,8 @@ static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
     assert(!exchange->answered);
     log_answered(exchange, response->http_status);
-    exchange->answered = exchange->whole = true;
-    /* The rest of a body that comes in pieces is not wanted any more, and is not read. */
+    exchange->answered = exchange->answered_whole = true;
+    /* The remaining pieces of a body are not read, so the connection cannot be reused. */
     if (conn->state == CONN_STREAMING && !conn->is_body_done)
         conn->keep_alive = false;
     response->keep_alive = conn->keep_alive;
@@ -218,7 +219,7 @@ void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
                                               .header_count = header_count});
 }
 
-/* What a person can do about it, where the code's own words fit several cases. */
+/* Some codes cover several cases. The message then says what the caller can do. */
 static const char *message_of(const struct exchange *exchange, const struct exchange_error *error) {
     bool is_operators = exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR;
     if (error->message)
@@ -237,7 +238,7 @@ enum status exchange_error_write(struct exchange *exchange, const struct exchang
         buffer_printf(out, "{\"error\":\"%s\",\"message\":", status_code(error->status));
     if (status == STATUS_OK)
         status = json_write_string(out, slice_of(message));
-    /* Who is refused as a person is told the reason where clients look for it. */
+    /* Clients look for the reason of a 401 or 403 in reason_code. */
     int http_status = status_http(error->status);
     const char *reason = error->reason_code;
     if (!reason && (http_status == 401 || http_status == 403))
@@ -252,7 +253,7 @@ enum status exchange_error_write(struct exchange *exchange, const struct exchang
     return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }
 
-/* RFC 6750: an error only where credentials were given. */
+/* RFC 6750: the error attribute only if the request had credentials. */
 static struct http1_header challenge(enum status status) {
     struct slice value = status == STATUS_MISSING_AUTHORIZATION
                              ? SLICE("Bearer realm=\"khala\"")
@@ -269,7 +270,7 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     buffer_init(&body, EXCHANGE_ERROR_BYTES_MAX);
     exchange_log_refusal(exchange, error->status, error->topic);
     if (error->status == STATUS_METHOD_NOT_ALLOWED) {
-        /* The parser refuses CONNECT before there is a request, and nothing takes it. */
+        /* The parser refuses CONNECT before there is a request. No route has it. */
         if (exchange->request)
             route_allowed(&exchange->http->routes, exchange->request->path, exchange->routes_hidden,
                           allowed);
@@ -277,7 +278,7 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     }
     if (status_http(error->status) == 401)
         headers[header_count++] = challenge(error->status);
-    /* RFC 9110 wants a protocol named beside 426. */
+    /* RFC 9110: a 426 must name a protocol. */
     if (status_http(error->status) == 426) {
         headers[header_count++] = (struct http1_header){SLICE("Connection"), SLICE("Upgrade")};
         headers[header_count++] = (struct http1_header){SLICE("Upgrade"), SLICE("websocket")};
@@ -322,22 +323,22 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     if (status == STATUS_OK)
         status = exchange->chunked ? http1_response_end_chunked(&conn->out)
                                    : http1_response_end_bare(&conn->out);
-    exchange->broken = status != STATUS_OK;
+    exchange->head_failed = status != STATUS_OK;
     conn_stream(conn);
 }
 
 static enum status append_piece(struct exchange *exchange, struct slice piece) {
     struct buffer *out = &exchange->conn->out;
-    if (exchange->broken)
+    if (exchange->head_failed)
         return STATUS_OUT_OF_MEMORY;
     if (exchange_is_head(exchange))
         return STATUS_OK;
     return exchange->chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
-/* An answer that takes longer than its token lasts breaks off, as one of a revoked token does. The
- * skew is given, as it was when the token was taken. */
-static bool outlived_token(const struct exchange *exchange) {
+/* An answer that takes longer than its token is valid breaks off. The clock skew is granted, as it
+ * was when the token was admitted. */
+static bool token_expired_with_skew(const struct exchange *exchange) {
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
     return exchange->principal && now_ms > UINT64_C(1000) * TOKEN_SKEW_S &&
            principal_is_expired(exchange->principal, now_ms - UINT64_C(1000) * TOKEN_SKEW_S);
@@ -346,7 +347,7 @@ static bool outlived_token(const struct exchange *exchange) {
 bool exchange_send(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
     assert(exchange->answered && !conn->is_last_piece);
-    if (outlived_token(exchange)) {
+    if (token_expired_with_skew(exchange)) {
         exchange_log_end(exchange, STATUS_TOKEN_EXPIRED);
         conn_reset(conn);
         return false;
@@ -368,7 +369,7 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
         return;
     }
     conn->is_last_piece = true;
-    /* What is left of a body that is no longer wanted is not read. */
+    /* The remaining body is not read, so the connection cannot be reused. */
     if (!conn->is_body_done)
         conn->keep_alive = false;
     bool more = conn_send(conn);
@@ -381,7 +382,7 @@ void exchange_abort(struct exchange *exchange, enum status status) {
     conn_close(exchange->conn);
 }
 
-bool exchange_outlives_token(const struct exchange *exchange) {
+bool exchange_token_expired(const struct exchange *exchange) {
     return exchange->principal &&
            principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
 }

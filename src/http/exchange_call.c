@@ -1,9 +1,9 @@
 #include "http/exchange_call.h"
 
 static void call_done(struct call *call) {
-    struct exchange_call *own = container_of(call, struct exchange_call, call);
-    if (exchange_unref(own->exchange))
-        own->answer(own);
+    struct exchange_call *ended = container_of(call, struct exchange_call, call);
+    if (exchange_unref(ended->exchange))
+        ended->answer(ended);
 }
 
 void exchange_call_store(struct exchange_call *call) {

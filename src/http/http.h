@@ -1,9 +1,8 @@
-/* What all HTTP connections of the server share, and what each loop adds.
- * struct http: filled before the loops start; then read-only, except for its atomics.
- * struct http_loop: belongs to its loop's thread.
- * Memory: both outlive every connection.
- * Errors: none.
- * conn_count never stays above connections_max and the reserve of the operator's listener. */
+/* HTTP contexts: struct http is shared by all connections, struct http_loop by those of a loop.
+ * struct http is filled before the loops start, and is then read-only except for its atomics.
+ * struct http_loop belongs to its loop's thread. Memory: both outlive every connection. Errors:
+ * none. conn_count never stays above connections_max plus the reserve of the operator's listener.
+ */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -42,7 +41,7 @@ struct http_options {
 struct http {
     struct http_options options;
     struct route_table routes;
-    const struct conn_events *conn_events; /* what answers the requests */
+    const struct conn_events *conn_events; /* of the layer that answers the requests */
     struct gate gate;
     struct operator_key operator_key;
     struct tls_context *tls; /* NULL: plain bytes, on every listener */
@@ -54,7 +53,7 @@ struct http {
     struct io_loop **loops;
     size_t loop_count;
     atomic_size_t loops_started; /* requests may arrive before the last loop has started */
-    atomic_bool is_draining;     /* nothing new is accepted */
+    atomic_bool is_draining;     /* no connection is accepted any more */
     atomic_size_t conn_count;    /* over all loops */
 };
 
@@ -66,9 +65,10 @@ struct http_loop {
     struct http_date date;
     struct list conns;
     size_t conn_count;
-    bool is_refusing;             /* the last connection was one too many */
-    bool is_accept_failing;       /* the last accept failed */
-    bool is_owed[LISTENER_COUNT]; /* no memory to accept: libuv waits until it is done */
+    bool is_refusing;       /* the last connection exceeded connections_max */
+    bool is_accept_failing; /* the last accept failed */
+    /* No memory for a connection: libuv reports the next one only after this one is accepted. */
+    bool has_pending_accept[LISTENER_COUNT];
 };
 
 #endif

@@ -1,7 +1,8 @@
-/* The Date field of answers, made anew only when the second changes.
- * Belongs to one loop. Owns its text, and nothing else.
- * Cannot fail.
- * The text is the form every HTTP date has: Sun, 06 Nov 1994 08:49:37 GMT. */
+/* The Date header field of answers.
+ * Belongs to one loop.
+ * Memory: the struct holds the text.
+ * Errors: none.
+ * The text has the form "Sun, 06 Nov 1994 08:49:37 GMT". It is formatted once a second. */
 #ifndef HTTP_HTTP_DATE_H
 #define HTTP_HTTP_DATE_H
 
@@ -11,9 +12,9 @@
 
 #define HTTP_DATE_SIZE 29
 
-/* Zeroed: no text yet. */
+/* A struct of zeroes has no text yet. */
 struct http_date {
-    uint64_t second_after; /* that the text is for; 0: none */
+    uint64_t second_after; /* the second after that of the text; 0: no text */
     char text[HTTP_DATE_SIZE + 1];
 };
 

@@ -1,8 +1,9 @@
-/* Where a reader begins, as a request's query says it.
- * Belongs to the exchange's loop; keeps nothing.
- * A wrong event cursor is answered here, with TALOS_INVALID_CURSOR and the parameter's name; the
- * caller then returns. A wrong topic cursor is the status of the answer.
- * Legacy cursors decode too. A cursor that names no event is still a position. */
+/* Cursors of a request: the position where a client wants to start, from its query or a header.
+ * Belongs to the exchange's loop.
+ * Memory: the caller's structs; nothing is kept.
+ * Errors: an invalid event cursor is answered here with TALOS_INVALID_CURSOR and the parameter's
+ * name. An invalid topic cursor is the returned status. Legacy cursors decode too. A cursor that
+ * names no event is still a position. */
 #ifndef HTTP_QUERY_CURSOR_H
 #define HTTP_QUERY_CURSOR_H
 
@@ -18,13 +19,13 @@ struct query_cursor {
 /* False: the exchange has been answered. */
 MUST_CHECK bool query_cursor_read(struct exchange *exchange, const char *name,
                                   struct query_cursor *query);
-/* The same for one that came in a header field. */
+/* The same for the value of a header field. */
 MUST_CHECK bool header_cursor_read(struct exchange *exchange, const char *name, struct slice text,
                                    struct query_cursor *query);
 /* The cursor as a JSON string, or null. */
 MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query_cursor *query);
-/* after_seq and epoch, or from=head: STATUS_INVALID_CURSOR for what is neither. Without any of
- * them it is a bootstrap. */
+/* Reads after_seq and epoch, or from=head. STATUS_INVALID_CURSOR for any other combination. A query
+ * without them asks for a bootstrap. */
 MUST_CHECK enum status query_topic_cursor(const struct exchange *exchange,
                                           struct subscription_options *options);
 /* Whether the query says from=head; STATUS_INVALID_CURSOR for another from. */

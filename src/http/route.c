@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The segment behind the slash that stands in front, which a path has until it is used up. */
+/* Removes the first segment, with the slash before it, from a path that is not empty. */
 static struct slice segment_take(struct slice *path) {
-    struct slice rest = slice_from(*path, 1);
-    const char *slash = memchr(rest.data, '/', rest.size);
-    size_t size = slash ? (size_t)(slash - rest.data) : rest.size;
-    *path = slice_from(rest, size);
-    return (struct slice){rest.data, size};
+    struct slice segment = slice_from(*path, 1);
+    const char *slash = memchr(segment.data, '/', segment.size);
+    size_t size = slash ? (size_t)(slash - segment.data) : segment.size;
+    *path = slice_from(segment, size);
+    return (struct slice){segment.data, size};
 }
 
 bool route_path_matches(const char *pattern, struct slice path, struct slice *parameters,
@@ -45,7 +45,7 @@ static enum status parameters_decode(struct route_match *match, const struct sli
             return status;
         match->parameters[i].size = memory->size - begin;
     }
-    /* Only now: the memory may have moved while it grew. */
+    /* The data pointers are set last, because the memory may have moved while it grew. */
     const char *data = memory->data;
     for (size_t i = 0; i < match->parameter_count; i++) {
         match->parameters[i].data = data;
@@ -93,8 +93,8 @@ void route_allowed(const struct route_table *table, struct slice path, unsigned 
     }
 }
 
-/* The first row that fits the route's pattern. A peer's text is not looked at, so the classes are
- * bounded. */
+/* The first row that fits the route's pattern decides. The request's own path is not used, so the
+ * number of labels is bounded. */
 static const struct {
     const char *prefix;
     const char *suffix;

@@ -1,9 +1,9 @@
-/* Routes: a table of method, path and handler, and how a request is matched with it.
+/* Routes: a table of method, path and handler, and the search for the route of a request.
  * Read-only; any thread.
  * Memory: a match decodes its parameters into a caller's bounded buffer.
  * Errors: STATUS_NOT_FOUND when no row has the path, STATUS_METHOD_NOT_ALLOWED when a row has it
  * under another method, STATUS_BAD_REQUEST for a path that does not decode.
- * The first row that matches wins. */
+ * The first matching row wins. */
 #ifndef HTTP_ROUTE_H
 #define HTTP_ROUTE_H
 
@@ -26,7 +26,7 @@ enum route_flag {
     ROUTE_AUDIT = 512,             /* reads the whole log; the caller must be entitled to it */
     ROUTE_STAYS_OPEN = 1024,       /* becomes a session */
     ROUTE_TOKEN_IN_FIRST_MESSAGE = 2048, /* the token comes after the upgrade */
-    ROUTE_VERSION_AT_JOIN = 4096,        /* the client tells its version when it joins */
+    ROUTE_VERSION_AT_JOIN = 4096,        /* the client sends its version when it joins */
 };
 
 struct route {
@@ -55,11 +55,11 @@ MUST_CHECK enum status route_find(const struct route_table *table,
 /* "GET, HEAD": the methods of the path, without routes that have a flag in hidden. */
 void route_allowed(const struct route_table *table, struct slice path, unsigned hidden,
                    char text[64]);
-/* How requests of the route are counted; NULL: no route matched. */
+/* The metric label of a route's requests. route may be NULL: no route matched. */
 enum label_route_class route_class(const struct route *route);
 
-/* Whether the path has exactly the pattern's segments; a slash at the end is one more. The {…}
- * segments, still encoded, go to parameters[0..ROUTE_PARAMETERS_MAX). */
+/* Whether the path has exactly the pattern's segments. A slash at the end counts as one more
+ * segment. The {…} segments, still encoded, go to parameters[0..ROUTE_PARAMETERS_MAX). */
 bool route_path_matches(const char *pattern, struct slice path, struct slice *parameters,
                         size_t *parameter_count);
 

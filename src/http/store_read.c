@@ -11,8 +11,8 @@
 
 static void read_free(void *memory) {
     struct store_read *read = memory;
-    if (read->more)
-        read->more_free(read->more);
+    if (read->state)
+        read->state_free(read->state);
     buffer_release(&read->out);
     arena_release(&read->arena);
     free(read);
@@ -86,7 +86,7 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
 bool store_read_breaks_off(struct store_read *read) {
     struct exchange *exchange = read->exchange;
     enum status status = read->status;
-    if (status == STATUS_OK && exchange_outlives_token(exchange))
+    if (status == STATUS_OK && exchange_token_expired(exchange))
         status = STATUS_TOKEN_EXPIRED;
     if (status == STATUS_OK)
         return false;
@@ -97,7 +97,7 @@ bool store_read_breaks_off(struct store_read *read) {
     return true;
 }
 
-/* A page without a byte is no end: what it looked at was not for who asks. */
+/* An empty page is not the end: the principal may read none of the events on it. */
 static void answer_page(struct store_read *read) {
     struct exchange *exchange = read->exchange;
     if (store_read_breaks_off(read))
@@ -143,7 +143,7 @@ enum status query_number(const struct exchange *exchange, struct slice name, uin
         struct json_value value;
         const struct json_limits limits = {QUERY_BYTES_MAX, 0};
         uint64_t given;
-        /* A JSON integer is just what is wanted: digits, no sign, no leading zero. */
+        /* The form is that of a JSON integer: digits, no sign, no leading zero. */
         if (json_parse(buffer_slice(&text), &limits, &value) == STATUS_OK &&
             value.raw.size == text.size && json_u64(value, max, &given) && given >= min)
             *number = given;

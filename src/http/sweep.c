@@ -9,8 +9,8 @@ static bool is_revoked(const struct sweep *sweep, const struct principal *princi
     return principal && revocations_has(sweep->http->gate.revocations, principal);
 }
 
-/* An answer that has begun cannot turn into an error: it breaks off, and so that nobody takes what
- * came for all there is, by a reset. */
+/* An answer that has started cannot become an error. The connection is reset, so that the client
+ * does not take the answer for complete. */
 static void end_exchange(struct conn *conn) {
     struct exchange *exchange = conn->exchange;
     conn->keep_alive = false;
@@ -35,19 +35,19 @@ static void sweep_conn(struct sweep *sweep, struct conn *conn) {
     }
 }
 
-static void part_ended(struct sweep *sweep) {
+static void count_down(struct sweep *sweep) {
     if (atomic_fetch_sub(&sweep->loops_left, 1) == 1)
         sweep->done(sweep);
 }
 
 static void part_run(struct loop_task *task) {
-    const struct sweep_part *part = (const struct sweep_part *)task;
+    const struct sweep_part *part = container_of(task, struct sweep_part, task);
     struct list *conns = &((struct http_loop *)part->loop->owner)->conns;
     for (struct list_node *node = list_first(conns), *next; node; node = next) {
         next = list_next(conns, node);
         sweep_conn(part->sweep, container_of(node, struct conn, node));
     }
-    part_ended(part->sweep);
+    count_down(part->sweep);
 }
 
 void sweep_post(struct sweep *sweep) {
@@ -55,7 +55,7 @@ void sweep_post(struct sweep *sweep) {
     size_t count = http->loop_count;
     atomic_store(&sweep->session_count, 0);
     atomic_store(&sweep->request_count, 0);
-    /* One more, so that it is not done before all are posted. */
+    /* One more, so that done does not run before all tasks are posted. */
     atomic_store(&sweep->loops_left, count + 1);
     for (size_t i = 0; i < count; i++) {
         struct sweep_part *part = &sweep->parts[i];
@@ -63,7 +63,7 @@ void sweep_post(struct sweep *sweep) {
         enum status status = io_loop_post(part->loop, &part->task);
         assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
         if (status != STATUS_OK)
-            part_ended(sweep);
+            count_down(sweep);
     }
-    part_ended(sweep);
+    count_down(sweep);
 }

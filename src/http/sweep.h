@@ -1,11 +1,10 @@
-/* The sweep: what is under way for principals that were revoked ends, on every loop.
- * sweep_post from any thread; each loop sweeps its own connections; done runs on any of their
- * threads, or the poster's.
- * The memory is the poster's until done. A loop that has ended has nothing to sweep.
- * Cannot fail; a session's dialect says why where its peer still takes anything.
- * The revocation must be in memory before: who is admitted later is refused, and whoever was
- * admitted before is a connection's exchange or session by the time its loop sweeps. So nothing is
- * left between the two, and after done nothing is delivered to them. */
+/* The sweep: ends the requests and sessions of revoked principals, on every loop.
+ * sweep_post may be called from any thread. Each loop sweeps its own connections. done runs on one
+ * of the loops' threads, or on the caller's thread. Memory: the caller keeps the struct until done.
+ * A loop that has ended has nothing to sweep. Errors: none. A session's dialect reports the reason
+ * to a peer that still reads. The caller adds the revocation to memory first. Later requests are
+ * then refused at admission, and earlier ones are an exchange or a session that the sweep finds. So
+ * after done the server delivers nothing to a revoked principal. */
 #ifndef HTTP_SWEEP_H
 #define HTTP_SWEEP_H
 

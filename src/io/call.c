@@ -1,10 +1,11 @@
 #include "io/call.h"
 
 #include <assert.h>
-#include <stddef.h>
+
+#include "base/list.h"
 
 static void run_back(struct loop_task *task) {
-    struct call *call = (struct call *)((char *)task - offsetof(struct call, in.back));
+    struct call *call = container_of(task, struct call, in.back);
     struct io_loop *loop = call->loop;
     call->done(call);
     io_loop_release(loop);
@@ -19,13 +20,13 @@ void call_return_post(struct call *call) {
 }
 
 static void run_task(struct store_task *task, struct store_session *store) {
-    struct call *call = (struct call *)((char *)task - offsetof(struct call, in.task));
+    struct call *call = container_of(task, struct call, in.task);
     call->run(call, store);
     call_return_post(call);
 }
 
 static void run_job(struct writer_job *job, struct store_session *store) {
-    struct call *call = (struct call *)((char *)job - offsetof(struct call, in.job));
+    struct call *call = container_of(job, struct call, in.job);
     call->run(call, store);
     call_return_post(call);
 }

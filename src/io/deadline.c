@@ -5,8 +5,7 @@
 
 void deadline_queue_init(struct deadline_queue *queue) {
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        struct deadline *head = &queue->kinds[kind].head;
-        head->previous = head->next = head;
+        list_init(&queue->kinds[kind].deadlines);
         deadline_queue_define(queue, (enum deadline_kind)kind, 0, NULL);
     }
 }
@@ -27,31 +26,32 @@ void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
                      enum deadline_kind kind, uint64_t at_ms) {
     assert(at_ms > 0);
     deadline_drop(deadline);
-    struct deadline *head = &queue->kinds[kind].head;
-    struct deadline *before = head->previous;
-    while (before != head && before->at_ms > at_ms)
-        before = before->previous;
+    struct list *deadlines = &queue->kinds[kind].deadlines;
+    struct list_node *earlier = deadlines->head.previous;
+    while (earlier != &deadlines->head &&
+           container_of(earlier, struct deadline, node)->at_ms > at_ms)
+        earlier = earlier->previous;
     deadline->kind = kind;
     deadline->at_ms = at_ms;
-    deadline->previous = before;
-    deadline->next = before->next;
-    before->next->previous = deadline;
-    before->next = deadline;
+    list_insert_after(earlier, &deadline->node);
 }
 
 void deadline_drop(struct deadline *deadline) {
     if (deadline->at_ms == 0)
         return;
-    deadline->previous->next = deadline->next;
-    deadline->next->previous = deadline->previous;
+    list_remove(&deadline->node);
     deadline->at_ms = 0;
+}
+
+static struct deadline *first_of(const struct deadline_queue *queue, int kind) {
+    struct list_node *node = list_first(&queue->kinds[kind].deadlines);
+    return node ? container_of(node, struct deadline, node) : NULL;
 }
 
 struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms) {
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        struct deadline *head = &queue->kinds[kind].head;
-        if (head->next != head && head->next->at_ms <= now_ms) {
-            struct deadline *first = head->next;
+        struct deadline *first = first_of(queue, kind);
+        if (first && first->at_ms <= now_ms) {
             deadline_drop(first);
             return first;
         }
@@ -62,8 +62,8 @@ struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms)
 uint64_t deadline_next_ms(const struct deadline_queue *queue) {
     uint64_t next_ms = UINT64_MAX;
     for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        const struct deadline *first = queue->kinds[kind].head.next;
-        if (first != &queue->kinds[kind].head && first->at_ms < next_ms)
+        const struct deadline *first = first_of(queue, kind);
+        if (first && first->at_ms < next_ms)
             next_ms = first->at_ms;
     }
     return next_ms;

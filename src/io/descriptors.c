@@ -2,14 +2,14 @@
 
 #include <sys/resource.h>
 
-/* Every loop has a handful, every session of the store three. */
-#define DESCRIPTORS_BESIDE 1024
+/* Each loop has a few descriptors, and each session of the store has three. */
+#define DESCRIPTORS_RESERVED 1024
 
-uint64_t limits_descriptors_for(uint64_t connections) {
-    return connections + DESCRIPTORS_BESIDE;
+uint64_t descriptors_for(uint64_t connections) {
+    return connections + DESCRIPTORS_RESERVED;
 }
 
-uint64_t limits_descriptors_raise(uint64_t wanted) {
+uint64_t descriptors_raise(uint64_t wanted) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 0;

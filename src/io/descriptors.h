@@ -1,14 +1,16 @@
-/* File descriptors: what the settings need, and what the system gives.
- * Main thread, before others start. Allocates nothing. Cannot fail: what is in force is the answer.
- * A process is usually given few at first and may ask for more, up to a hard limit. */
+/* File descriptors: how many the server needs, and how many the system allows.
+ * Both functions belong to the main thread, before other threads start.
+ * Memory: none.
+ * Errors: none; the caller compares the limit in force with its need.
+ * A process starts with a low limit, which it may raise up to a hard limit. */
 #ifndef IO_DESCRIPTORS_H
 #define IO_DESCRIPTORS_H
 
 #include <stdint.h>
 
-/* For so many connections, beside the store's files, the loops and the log. */
-uint64_t limits_descriptors_for(uint64_t connections);
-/* Asks for so many; answers how many there may be now. */
-uint64_t limits_descriptors_raise(uint64_t wanted);
+/* The descriptors for that many connections, with those of the store, the loops and the log. */
+uint64_t descriptors_for(uint64_t connections);
+/* Raises the limit to that many, if the system allows it. Returns the limit in force. */
+uint64_t descriptors_raise(uint64_t wanted);
 
 #endif

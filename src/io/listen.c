@@ -30,7 +30,8 @@ static int socket_bind(const struct addrinfo *info, bool shared) {
     return fd;
 }
 
-/* SO_REUSEPORT alone would let a second server of the same user take half the connections. */
+/* SO_REUSEPORT alone would let a second server of the same user take half the connections. So the
+ * address is bound once without it. */
 static enum status address_claim(const struct addrinfo *info, uint16_t *port) {
     int fd = socket_bind(info, false);
     if (fd < 0)
@@ -38,7 +39,7 @@ static enum status address_claim(const struct addrinfo *info, uint16_t *port) {
     struct sockaddr_in6 bound = {0};
     static_assert(offsetof(struct sockaddr_in, sin_port) ==
                       offsetof(struct sockaddr_in6, sin6_port),
-                  "the port of either family stands in one place");
+                  "both families hold the port at the same offset");
     socklen_t size = sizeof(bound);
     int error = getsockname(fd, (struct sockaddr *)&bound, &size);
     close(fd);

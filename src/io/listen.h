@@ -1,7 +1,9 @@
-/* Listening sockets: one a loop on one address, so that the kernel spreads connections.
- * Main thread. The descriptors are the caller's to close or hand on.
- * STATUS_SYSTEM_ERROR with errno set; STATUS_INVALID_CONFIG for a host that does not resolve.
- * Two servers never share an address by accident: it must be free before the first is bound. */
+/* Listening sockets: one for each loop on one address, so that the kernel spreads connections.
+ * listen_open belongs to the main thread.
+ * Memory: the caller owns the descriptors.
+ * Errors: STATUS_SYSTEM_ERROR with errno set; STATUS_INVALID_CONFIG for a host that does not
+ * resolve. Two servers never share an address by accident: the address must be free before the
+ * first bind. */
 #ifndef IO_LISTEN_H
 #define IO_LISTEN_H
 
@@ -11,7 +13,7 @@
 
 #include "spec/codes.h"
 
-/* At most this many loops, and listening sockets on one address. */
+/* The largest number of loops, and so of listening sockets on one address. */
 #define LISTEN_SOCKETS_MAX 64
 
 struct listen_address {
@@ -19,7 +21,8 @@ struct listen_address {
     uint16_t port;
 };
 
-/* Fills fds[0..count); port becomes the one bound. On failure no descriptor is left open. */
+/* Fills fds[0..count); *port becomes the port that was bound. On failure no descriptor stays open.
+ */
 MUST_CHECK enum status listen_open(const struct listen_address *address, int *fds, size_t count,
                                    uint16_t *port);
 

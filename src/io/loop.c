@@ -40,8 +40,8 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
 void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
                          uint64_t delay_ms) {
     deadline_set_at(&loop->deadlines, deadline, kind, clock_mono_ms(&loop->clock) + delay_ms);
-    /* A timer under way fires no later than the earliest deadline before. Only an earlier deadline
-     * moves it. */
+    /* An active timer fires no later than the earliest deadline so far. Only an earlier deadline
+     * changes it. */
     if (!uv_is_active((uv_handle_t *)&loop->timer) || uv_timer_get_due_in(&loop->timer) > delay_ms)
         timer_arm(loop);
 }
@@ -51,7 +51,7 @@ void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum d
 static void run_tasks(struct io_loop *loop) {
     struct mailbox_item *item = mailbox_take_all(&loop->mailbox);
     while (item) {
-        struct loop_task *task = (struct loop_task *)item;
+        struct loop_task *task = container_of(item, struct loop_task, item);
         item = item->next;
         task->run(task);
     }
@@ -98,9 +98,10 @@ uint64_t io_loop_forget_ms(struct io_loop *loop) {
 }
 
 uint64_t io_loop_backoff_ms(struct io_loop *loop) {
-    struct uuid chance = uuid7_next(&loop->ids, clock_wall_ms(&loop->clock));
-    uint64_t part = (uint64_t)chance.bytes[14] << 8 | chance.bytes[15];
-    return loop->backoff->base_ms + part * atomic_load(&loop->backoff->spread_ms) / UINT64_C(65536);
+    struct uuid random = uuid7_next(&loop->ids, clock_wall_ms(&loop->clock));
+    uint64_t fraction = (uint64_t)random.bytes[14] << 8 | random.bytes[15];
+    return loop->backoff->base_ms +
+           fraction * atomic_load(&loop->backoff->spread_ms) / UINT64_C(65536);
 }
 
 /* ---- the end ---- */
@@ -110,7 +111,7 @@ static void close_handles_when_free(struct io_loop *loop) {
         uv_is_closing((uv_handle_t *)&loop->wake))
         return;
     loop->state = LOOP_ENDING;
-    /* First the mailbox, so that no thread wakes a handle that is closing. */
+    /* The mailbox closes first, so that no thread wakes a handle that is closing. */
     mailbox_close(&loop->mailbox);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     uv_close((uv_handle_t *)&loop->prepare, NULL);
@@ -150,8 +151,8 @@ static void run_end(struct loop_task *task) {
     close_handles_when_free(loop);
 }
 
-/* A loop that has ended refuses these tasks, and needs them no more. One thread posts them, each
- * at most once: a task in a mailbox must not be posted again. */
+/* A loop that has ended refuses these tasks, and no longer needs them. One thread posts them, each
+ * at most once, because a task that is in a mailbox must not be posted again. */
 static void post_once(struct io_loop *loop, struct loop_task *task, bool *posted) {
     if (*posted)
         return;
@@ -171,9 +172,10 @@ void io_loop_end_post(struct io_loop *loop) {
 
 /* ---- life ---- */
 
-/* The limit of descriptors holds for a table; with its own table each loop has as many connections
- * as the process may have descriptors. A listening socket must be in one table only, or it would
- * keep listening after its loop has closed it. Loops before this one have closed theirs already. */
+/* The limit of descriptors applies to one table. With its own table each loop has as many
+ * connections as the process may have descriptors. A listening socket must be in one table only, or
+ * it would keep listening after its loop has closed it. The main thread has already closed the
+ * sockets of the loops that started before this one. */
 static void take_own_descriptors(struct io_loop *loop) {
     if (unshare(CLONE_FILES) != 0) {
         log_event(LOG_WARN, "loop.descriptors_shared", log_str("error", strerror(errno)));
@@ -189,7 +191,7 @@ static void loop_thread(void *user) {
     struct io_loop *loop = user;
     if (loop->has_own_descriptors)
         take_own_descriptors(loop);
-    uv_sem_post(&loop->begun);
+    uv_sem_post(&loop->started);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     loop->hooks->ended(loop);
 }
@@ -221,13 +223,13 @@ static enum status handles_init(struct io_loop *loop, const struct io_loop_optio
     return status;
 }
 
-/* The clock has reached the last event's time at least. How far it has gone on since then, the
- * guard must see for itself. */
+/* The time of the last stored event is certain to have passed. The guard believes any later time
+ * only after it has watched the clock for long enough. */
 static void guard_init(struct io_loop *loop, uint64_t log_ms) {
-    struct clock_reading begun = loop->clock.reading;
-    if (begun.wall_ms > log_ms)
-        begun.wall_ms = log_ms;
-    (void)step_guard_read(&loop->guard, begun);
+    struct clock_reading first = loop->clock.reading;
+    if (first.wall_ms > log_ms)
+        first.wall_ms = log_ms;
+    (void)step_guard_read(&loop->guard, first);
 }
 
 enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *options) {
@@ -251,12 +253,12 @@ enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *opt
 }
 
 enum status io_loop_start(struct io_loop *loop) {
-    if (uv_sem_init(&loop->begun, 0) != 0)
+    if (uv_sem_init(&loop->started, 0) != 0)
         return STATUS_SYSTEM_ERROR;
     bool started = uv_thread_create(&loop->thread, loop_thread, loop) == 0;
     if (started)
-        uv_sem_wait(&loop->begun);
-    uv_sem_destroy(&loop->begun);
+        uv_sem_wait(&loop->started);
+    uv_sem_destroy(&loop->started);
     return started ? STATUS_OK : STATUS_SYSTEM_ERROR;
 }
 

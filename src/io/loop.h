@@ -16,9 +16,9 @@
 #include "base/step_guard.h"
 #include "base/uuid7.h"
 #include "io/deadline.h"
-#include "io/transport.h"
 
 struct io_loop;
+struct transport_events;
 
 /* Work that another thread posts to the loop. */
 struct loop_task {
@@ -37,7 +37,7 @@ struct io_listener {
 
 /* How the owner of the connections takes part in a loop; all on the loop's thread. */
 struct io_loop_hooks {
-    /* A connection waits; error: a libuv error instead of one. */
+    /* A connection is ready to be accepted. error: 0, or the libuv error of a failed accept. */
     void (*accept)(struct io_loop *loop, enum listener_kind kind, int error);
     /* Listeners are closed: close idle connections, finish the others. */
     void (*drain)(struct io_loop *loop);
@@ -49,7 +49,7 @@ struct io_loop_hooks {
     void (*ended)(struct io_loop *loop);
 };
 
-/* When clients are asked to come back; shared by all loops. */
+/* When clients are asked to reconnect; shared by all loops. */
 struct io_backoff {
     uint64_t base_ms;
     atomic_uint_fast64_t spread_ms;
@@ -85,14 +85,14 @@ struct io_loop {
     uv_idle_t idle; /* active while before_sleep left work: the loop does not sleep */
     struct mailbox mailbox;
     struct clock clock;
-    struct step_guard guard;    /* of the time that decides when revocations may be forgotten */
+    struct step_guard guard;    /* of io_loop_forget_ms */
     struct uuid7_generator ids; /* of requests */
     struct deadline_queue deadlines;
     size_t hold_count; /* connections and calls that keep the loop alive */
     bool has_own_descriptors;
     const int *later_fds;
     size_t later_fd_count;
-    uv_sem_t begun; /* the thread runs, with its own descriptor table if it wants one */
+    uv_sem_t started; /* the thread runs, with its own descriptor table if it wants one */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;
@@ -102,8 +102,9 @@ struct io_loop {
     char plain_memory[LOOP_READ_BYTES]; /* decrypted input */
 };
 
-/* Opens every loop before the first one starts: a loop with its own descriptor table knows only
- * what was open by then. Delays and callbacks of deadlines are set between open and start. */
+/* Every loop must be open before the first one starts: a loop with its own descriptor table knows
+ * only the descriptors that were open at its start. The caller defines the kinds of deadlines
+ * between open and start. */
 MUST_CHECK enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *options);
 MUST_CHECK enum status io_loop_start(struct io_loop *loop);
 /* Accepts no more; idle connections close, others finish their request. */
@@ -111,8 +112,8 @@ void io_loop_drain_post(struct io_loop *loop);
 /* Every connection closes now. */
 void io_loop_end_post(struct io_loop *loop);
 void io_loop_join(struct io_loop *loop);
-/* The task's memory stays the loop's until it has run. A loop that ends runs what it has, and
- * refuses later tasks with STATUS_SHUTTING_DOWN. */
+/* The caller keeps the task's memory until the task has run. A loop that ends runs the tasks it
+ * has accepted, and refuses later tasks with STATUS_SHUTTING_DOWN. */
 MUST_CHECK enum status io_loop_post(struct io_loop *loop, struct loop_task *task);
 
 /* Keeps the loop alive until io_loop_release: for a connection, or for a call under way. */
@@ -124,11 +125,11 @@ void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum dead
 /* The same with a delay of its own. */
 void io_loop_deadline_in(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind,
                          uint64_t delay_ms);
-/* How long a client should wait before it comes back. Random, so that clients spread out. */
+/* How long a client should wait before it reconnects. Random, so that clients spread out. */
 uint64_t io_loop_backoff_ms(struct io_loop *loop);
-/* The time by which expired revocations and uses may be forgotten. A clock that was ahead and
- * steps back makes tokens valid again, and revocations must still hold then. So a clock that is
- * ahead is believed after an hour, also across restarts. */
+/* Revocations and single uses that expired before this time may be forgotten. It is not the wall
+ * clock: a clock that was ahead and steps back makes tokens valid again, and their revocations must
+ * still hold. So a clock that jumps ahead is believed only after an hour, also across restarts. */
 uint64_t io_loop_forget_ms(struct io_loop *loop);
 
 #endif

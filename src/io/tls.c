@@ -1,6 +1,6 @@
 /* OpenSSL reads and writes through a BIO of our own: its read takes from the input of the call
- * under way, its write appends to out. So OpenSSL never waits for a socket, and whoever has the
- * socket decides when bytes move. */
+ * under way, its write appends to out. So OpenSSL never waits for a socket, and the transport
+ * decides when bytes move. */
 #include "io/tls.h"
 
 #include <assert.h>
@@ -17,22 +17,22 @@
 
 #include "base/limits.h"
 
-/* What a record adds to its plaintext, at most. */
+/* The most that a record adds to its plaintext. */
 #define RECORD_EXTRA_BYTES 64
 /* Forward secrecy and authenticated encryption only; TLS 1.3 has nothing else. */
 #define CIPHERS_1_2 "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 struct tls_context {
-    pthread_mutex_t lock; /* of current, for as long as taking a reference takes */
+    pthread_mutex_t lock; /* guards current while a session takes a reference */
     SSL_CTX *current;
     BIO_METHOD *method;
     struct tls_options options;
     int64_t not_after_s;
 };
 
-/* ---- the way in and out ---- */
+/* ---- the BIO ---- */
 
-static int way_read(BIO *bio, char *memory, int size) {
+static int bio_read(BIO *bio, char *memory, int size) {
     struct tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
     if (tls->input.size == 0) {
@@ -45,26 +45,26 @@ static int way_read(BIO *bio, char *memory, int size) {
     return (int)taken;
 }
 
-static int way_write(BIO *bio, const char *data, int size) {
+static int bio_write(BIO *bio, const char *data, int size) {
     struct tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    /* No retry: a peer that makes us answer faster than it reads is not answered for ever. */
+    /* No retry: a peer that forces more answers than it reads ends its session. */
     return buffer_append(&tls->out, data, (size_t)size) == STATUS_OK ? size : -1;
 }
 
-static long way_control(BIO *bio, int command, long number, void *pointer) {
+static long bio_control(BIO *bio, int command, long number, void *pointer) {
     (void)bio;
     (void)number;
     (void)pointer;
     return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-static BIO_METHOD *way_make(void) {
+static BIO_METHOD *bio_method_make(void) {
     BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "khala");
     if (!method)
         return NULL;
-    if (BIO_meth_set_read(method, way_read) == 1 && BIO_meth_set_write(method, way_write) == 1 &&
-        BIO_meth_set_ctrl(method, way_control) == 1)
+    if (BIO_meth_set_read(method, bio_read) == 1 && BIO_meth_set_write(method, bio_write) == 1 &&
+        BIO_meth_set_ctrl(method, bio_control) == 1)
         return method;
     BIO_meth_free(method);
     return NULL;
@@ -81,7 +81,7 @@ __attribute__((format(printf, 2, 3))) static enum status refuse(struct tls_messa
     return STATUS_INVALID_CONFIG;
 }
 
-/* OpenSSL would ask the terminal for it. */
+/* Without this callback OpenSSL would ask the terminal for the passphrase. */
 static int no_passphrase(char *memory, int size, int is_writing, void *user) {
     (void)memory;
     (void)size;
@@ -107,7 +107,7 @@ static bool set_rules(SSL_CTX *made, enum tls_version version_min) {
     SSL_CTX_set_options(made, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_NO_RENEGOTIATION |
                                   SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_mode(made, SSL_MODE_RELEASE_BUFFERS);
-    /* Tickets keep a session at the peer; a cache would be one more thing that loops share. */
+    /* Tickets keep a session's state at the peer. A cache would be state that loops share. */
     SSL_CTX_set_session_cache_mode(made, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_default_passwd_cb(made, no_passphrase);
     SSL_CTX_set_alpn_select_cb(made, choose_protocol, NULL);
@@ -134,7 +134,7 @@ static enum status load_files(SSL_CTX *made, const struct tls_options *options,
     if (SSL_CTX_use_certificate_chain_file(made, options->certificate_file) != 1)
         return refuse(message, "%s holds no certificates as PEM that can be used: %s",
                       options->certificate_file, tls_failure());
-    /* OpenSSL also refuses here a key that is not the certificate's. */
+    /* OpenSSL also refuses a key here that does not belong to the certificate. */
     if (SSL_CTX_use_PrivateKey_file(made, options->key_file, SSL_FILETYPE_PEM) != 1 ||
         SSL_CTX_check_private_key(made) != 1)
         return refuse(message,
@@ -144,8 +144,8 @@ static enum status load_files(SSL_CTX *made, const struct tls_options *options,
     return STATUS_OK;
 }
 
-static enum status make(const struct tls_options *options, SSL_CTX **made,
-                        struct tls_message *message) {
+static enum status context_make(const struct tls_options *options, SSL_CTX **made,
+                                struct tls_message *message) {
     ERR_clear_error();
     *made = SSL_CTX_new(TLS_server_method());
     enum status status = STATUS_OK;
@@ -160,7 +160,7 @@ static enum status make(const struct tls_options *options, SSL_CTX **made,
     return status;
 }
 
-static int64_t end_of(SSL_CTX *made) {
+static int64_t not_after_s_of(SSL_CTX *made) {
     struct tm end = {.tm_sec = 0};
     const X509 *certificate = SSL_CTX_get0_certificate(made);
     if (!certificate || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1)
@@ -174,21 +174,21 @@ enum status tls_context_open(struct tls_context **context, const struct tls_opti
     if (!opened)
         return STATUS_OUT_OF_MEMORY;
     opened->options = *options;
-    enum status status = make(options, &opened->current, message);
-    if (status != STATUS_OK) {
-        free(opened);
-        return status;
-    }
-    opened->method = way_make();
-    if (!opened->method) {
-        SSL_CTX_free(opened->current);
-        free(opened);
-        return STATUS_OUT_OF_MEMORY;
-    }
-    opened->not_after_s = end_of(opened->current);
     pthread_mutex_init(&opened->lock, NULL);
+    enum status status = context_make(options, &opened->current, message);
+    if (status != STATUS_OK)
+        goto out;
+    opened->not_after_s = not_after_s_of(opened->current);
+    opened->method = bio_method_make();
+    if (!opened->method) {
+        status = STATUS_OUT_OF_MEMORY;
+        goto out;
+    }
     *context = opened;
-    return STATUS_OK;
+    opened = NULL;
+out:
+    tls_context_close(opened);
+    return status;
 }
 
 void tls_context_close(struct tls_context *context) {
@@ -202,15 +202,15 @@ void tls_context_close(struct tls_context *context) {
 
 enum status tls_context_reload(struct tls_context *context, struct tls_message *message) {
     SSL_CTX *made;
-    enum status status = make(&context->options, &made, message);
+    enum status status = context_make(&context->options, &made, message);
     if (status != STATUS_OK)
         return status;
     pthread_mutex_lock(&context->lock);
-    SSL_CTX *before = context->current;
+    SSL_CTX *previous = context->current;
     context->current = made;
     pthread_mutex_unlock(&context->lock);
-    context->not_after_s = end_of(made);
-    SSL_CTX_free(before);
+    context->not_after_s = not_after_s_of(made);
+    SSL_CTX_free(previous);
     return STATUS_OK;
 }
 
@@ -223,19 +223,19 @@ int64_t tls_context_not_after_s(const struct tls_context *context) {
 enum status tls_init(struct tls *tls, struct tls_context *context) {
     *tls = (struct tls){.ssl = NULL};
     buffer_init(&tls->out, TLS_OUT_BYTES_MAX);
-    BIO *way = BIO_new(context->method);
-    if (!way)
+    BIO *bio = BIO_new(context->method);
+    if (!bio)
         return STATUS_OUT_OF_MEMORY;
     pthread_mutex_lock(&context->lock);
     tls->ssl = SSL_new(context->current);
     pthread_mutex_unlock(&context->lock);
     if (!tls->ssl) {
-        BIO_free(way);
+        BIO_free(bio);
         return STATUS_OUT_OF_MEMORY;
     }
-    BIO_set_data(way, tls);
-    BIO_set_init(way, 1);
-    SSL_set_bio(tls->ssl, way, way);
+    BIO_set_data(bio, tls);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(tls->ssl, bio, bio);
     SSL_set_accept_state(tls->ssl);
     return STATUS_OK;
 }
@@ -280,7 +280,7 @@ enum status tls_send(struct tls *tls, struct slice plaintext) {
     size_t records = plaintext.size / TLS_RECORD_BYTES + 1;
     size_t written = 0;
     ERR_clear_error();
-    /* Once, instead of by doubling. */
+    /* Reserved once, so that the buffer does not grow by doubling. */
     enum status status = buffer_reserve(&tls->out, plaintext.size + records * RECORD_EXTRA_BYTES);
     if (status != STATUS_OK || tls->is_failed)
         return STATUS_SYSTEM_ERROR;

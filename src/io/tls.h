@@ -1,12 +1,10 @@
-/* TLS as a codec: a context with the certificate in force, and sessions that turn the peer's bytes
- * into plaintext and plaintext into bytes for the peer. No I/O, no time.
- * tls_context_open, _reload and _close belong to the main thread; tls_init to any; a session to
- * its connection's loop.
- * Memory: a session that idles holds no buffer. It keeps the certificate it began with, which goes
- * with its last session. The context outlives its sessions.
- * STATUS_INVALID_CONFIG for files that cannot be used, with the reason in the message. What a peer
- * does wrong is TLS_STEP_FAILED; the alert that tells it so is in out.
- * out holds whatever must reach the peer, in order, and never more than TLS_OUT_BYTES_MAX. */
+/* TLS as a codec: a context with the current certificate, and sessions that decrypt the peer's
+ * bytes and encrypt ours. It does no I/O and reads no clock. tls_context_open, _reload and _close
+ * belong to the main thread; tls_init to any thread; a session to its connection's loop. Memory: an
+ * idle session holds no buffer. A session keeps the certificate it started with. The context
+ * outlives its sessions. Errors: STATUS_INVALID_CONFIG for unusable files, with the reason in the
+ * message. A peer that breaks the protocol is TLS_STEP_FAILED, and out then holds the alert. out
+ * holds the bytes for the peer, in order, and never more than TLS_OUT_BYTES_MAX. */
 #ifndef IO_TLS_H
 #define IO_TLS_H
 
@@ -28,7 +26,7 @@ enum tls_version { TLS_VERSION_1_2, TLS_VERSION_1_3 };
 
 /* The texts outlive the context. */
 struct tls_options {
-    const char *certificate_file; /* PEM, the server's own first, then its issuers */
+    const char *certificate_file; /* PEM: the server's certificate, then its issuers */
     const char *key_file;         /* PEM, without a passphrase */
     enum tls_version version_min;
 };
@@ -37,39 +35,39 @@ MUST_CHECK enum status tls_context_open(struct tls_context **context,
                                         const struct tls_options *options,
                                         struct tls_message *message);
 void tls_context_close(struct tls_context *context);
-/* Reads the files again, for sessions to come. When they cannot be used nothing changes. */
+/* Reads the files again, for new sessions. Unusable files change nothing. */
 MUST_CHECK enum status tls_context_reload(struct tls_context *context, struct tls_message *message);
-/* When the certificate in force ends, in seconds since 1970. */
+/* When the current certificate expires, in seconds since 1970. */
 int64_t tls_context_not_after_s(const struct tls_context *context);
 
 struct tls {
     SSL *ssl;
-    struct slice input; /* what of the peer's bytes is still to be taken; only within a call */
+    struct slice input; /* the peer's bytes that OpenSSL has not read yet; only within a call */
     struct buffer out;
     bool is_failed;
 };
 
-/* A session of one who connected. It must not move. */
+/* The session of an accepted connection. It must not move in memory. */
 MUST_CHECK enum status tls_init(struct tls *tls, struct tls_context *context);
 void tls_release(struct tls *tls);
 
 enum tls_step {
-    TLS_STEP_MORE,   /* the peer will say more */
-    TLS_STEP_ENDED,  /* it said that it will not */
-    TLS_STEP_FAILED, /* nothing more can be understood */
+    TLS_STEP_MORE,   /* the peer may send more */
+    TLS_STEP_ENDED,  /* the peer announced that it sends no more */
+    TLS_STEP_FAILED, /* the peer broke the protocol */
 };
 
-/* Takes all of the input. What it held goes to memory, which has TLS_RECORD_BYTES more than the
- * input: a record that was begun before may end in it. */
+/* Takes all of the input and writes the plaintext to memory. memory must be TLS_RECORD_BYTES larger
+ * than the input, because a record that started in an earlier input may end in this one. */
 MUST_CHECK enum tls_step tls_receive(struct tls *tls, struct slice input, char *memory,
                                      size_t memory_size, size_t *size);
-/* The handshake is over: plaintext may go both ways. */
+/* The handshake is complete: plaintext may go both ways. */
 bool tls_is_open(const struct tls *tls);
-/* Appends to out. Anything but STATUS_OK is the session's end. */
+/* Appends the encrypted text to out. Any error ends the session. */
 MUST_CHECK enum status tls_send(struct tls *tls, struct slice plaintext);
-/* Nothing more will be sent; says so in out, where that can be said. */
+/* Appends the close alert to out, if the session is open. */
 void tls_end(struct tls *tls);
-/* Why it failed, for people. */
+/* The reason of the last failure on this thread, for people. */
 const char *tls_failure(void);
 
 #endif

@@ -14,26 +14,25 @@
 #include "base/metrics.h"
 #include "io/loop.h"
 
-/* So that what comes out of one read, with a record that was begun before, is no more than a plain
- * connection would hand on. */
+/* With a record that started earlier, one read then decrypts to no more than a plain read holds. */
 #define SECURE_READ_BYTES (LOOP_READ_BYTES - TLS_RECORD_BYTES)
 
 struct secure {
     struct tls tls;
-    struct buffer sending; /* ciphertext the socket is taking */
-    struct slice rest;     /* plaintext behind it */
-    size_t batch_bytes;    /* plaintext in sending, at most */
-    bool is_owed;          /* the written event, when all of that is out */
-    bool is_ending;        /* our side, when all of that is out */
-    bool is_lingering;     /* input is discarded, and no longer decrypted */
+    struct buffer sending;  /* ciphertext the socket is taking */
+    struct slice plaintext; /* follows it, not encrypted yet */
+    size_t batch_bytes;     /* the most plaintext that sending holds */
+    bool reports_written;   /* the written event is due when all of that is sent */
+    bool is_ending;         /* our side ends when all of that is sent */
+    bool is_lingering;      /* input is discarded, and no longer decrypted */
     bool is_reading;
-    bool has_ended; /* the peer said that it sends no more */
-    bool has_begun; /* the peer sent something */
+    bool has_ended; /* the peer announced that it sends no more */
+    bool has_input; /* the peer has sent bytes */
     bool was_open;  /* the handshake was counted */
 };
 
 static void on_secure_write(uv_write_t *request, int error);
-static bool shut(struct transport *transport);
+static bool shut_down(struct transport *transport);
 
 static struct io_loop *loop_of(const struct transport *transport) {
     return transport->tcp.loop->data;
@@ -47,8 +46,8 @@ static uv_stream_t *stream_of(struct transport *transport) {
     return (uv_stream_t *)&transport->tcp;
 }
 
-/* Straight to the socket, unless something waits in libuv: its write() costs 4 % more of the CPU of
- * a small frame. */
+/* Writes to the socket directly, unless libuv has bytes that wait. For a small frame libuv's write
+ * costs 4 % more CPU. */
 static ssize_t socket_try(struct transport *transport, struct slice bytes) {
     uv_os_fd_t fd;
     ssize_t written;
@@ -62,15 +61,15 @@ static ssize_t socket_try(struct transport *transport, struct slice bytes) {
     return written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : written;
 }
 
-/* A request lives until its callback, which libuv calls in any case: so that a connection whose
- * socket takes everything at once does not pay for one. */
+/* The request is allocated only here, so that a connection whose socket takes everything at once
+ * needs none. libuv always calls the callback, which frees it. */
 static bool socket_write(struct transport *transport, struct slice bytes, uv_write_cb done) {
-    uv_buf_t rest = uv_buf_init((char *)bytes.data, (unsigned)bytes.size);
+    uv_buf_t remaining = uv_buf_init((char *)bytes.data, (unsigned)bytes.size);
     uv_write_t *request = malloc(sizeof(*request));
     if (!request)
         return false;
     request->data = transport;
-    if (uv_write(request, stream_of(transport), &rest, 1, done) == 0)
+    if (uv_write(request, stream_of(transport), &remaining, 1, done) == 0)
         return true;
     free(request);
     return false;
@@ -107,9 +106,9 @@ void transport_close(struct transport *transport) {
     struct secure *secure = transport->secure;
     if (!secure)
         return;
-    if (!secure->was_open && secure->has_begun)
+    if (!secure->was_open && secure->has_input)
         count_handshake(LABEL_OUTCOME_FAILED);
-    /* Behind a batch that is half out it would be noise. */
+    /* A close alert after half a batch would be garbage. */
     if (!transport_is_clear(transport))
         return;
     tls_end(&secure->tls);
@@ -152,7 +151,7 @@ bool transport_took_all(const struct transport *transport, ssize_t done, size_t 
     return done == (ssize_t)size && transport_is_clear(transport);
 }
 
-/* Hands on what was encrypted. False: the peer is gone. */
+/* Gives the encrypted bytes to the socket. False: the peer is gone. */
 static bool flush(struct transport *transport) {
     struct secure *secure = transport->secure;
     struct buffer *out = &secure->tls.out;
@@ -171,19 +170,18 @@ static bool flush(struct transport *transport) {
                         on_secure_write);
 }
 
-/* Encrypts a batch, hands it on, and goes on while the socket takes them. False: the peer is
- * gone. */
+/* Encrypts and writes batches for as long as the socket takes them. False: the peer is gone. */
 static bool pump(struct transport *transport) {
     struct secure *secure = transport->secure;
     if (!flush(transport))
         return false;
-    while (transport_is_clear(transport) && secure->rest.size > 0) {
-        size_t size = secure->rest.size;
+    while (transport_is_clear(transport) && secure->plaintext.size > 0) {
+        size_t size = secure->plaintext.size;
         if (size > TLS_BATCH_BYTES_MAX)
             size = TLS_BATCH_BYTES_MAX;
-        if (tls_send(&secure->tls, (struct slice){secure->rest.data, size}) != STATUS_OK)
+        if (tls_send(&secure->tls, (struct slice){secure->plaintext.data, size}) != STATUS_OK)
             return false;
-        secure->rest = slice_from(secure->rest, size);
+        secure->plaintext = slice_from(secure->plaintext, size);
         secure->batch_bytes = size;
         if (!flush(transport))
             return false;
@@ -205,13 +203,13 @@ static void on_secure_write(uv_write_t *request, int error) {
     }
     if (!transport_is_clear(transport))
         return;
-    bool is_owed = secure->is_owed;
-    secure->is_owed = false;
-    if (is_owed)
+    bool reports_written = secure->reports_written;
+    secure->reports_written = false;
+    if (reports_written)
         loop_of(transport)->transport_events->written(transport, 0);
     if (!is_closed(transport) && secure->is_ending) {
         secure->is_ending = false;
-        if (!shut(transport))
+        if (!shut_down(transport))
             loop_of(transport)->transport_events->lost(transport);
     }
 }
@@ -231,21 +229,21 @@ ssize_t transport_try(struct transport *transport, struct slice bytes) {
         return socket_try(transport, bytes);
     if (!transport_is_clear(transport))
         return 0;
-    assert(secure->rest.size == 0 && !secure->is_owed);
-    secure->rest = bytes;
-    bool is_there = pump(transport);
-    size_t taken = bytes.size - secure->rest.size;
-    secure->rest = (struct slice){NULL, 0};
-    return is_there ? (ssize_t)taken : -1;
+    assert(secure->plaintext.size == 0 && !secure->reports_written);
+    secure->plaintext = bytes;
+    bool is_connected = pump(transport);
+    size_t taken = bytes.size - secure->plaintext.size;
+    secure->plaintext = (struct slice){NULL, 0};
+    return is_connected ? (ssize_t)taken : -1;
 }
 
-bool transport_write(struct transport *transport, struct slice rest) {
+bool transport_write(struct transport *transport, struct slice remaining) {
     struct secure *secure = transport->secure;
     if (!secure)
-        return socket_write(transport, rest, on_plain_write);
+        return socket_write(transport, remaining, on_plain_write);
     assert(!transport_is_clear(transport));
-    secure->rest = rest;
-    secure->is_owed = true;
+    secure->plaintext = remaining;
+    secure->reports_written = true;
     return true;
 }
 
@@ -254,8 +252,8 @@ size_t transport_unsent_bytes(const struct transport *transport) {
     size_t queued = uv_stream_get_write_queue_size((const uv_stream_t *)&transport->tcp);
     if (!secure)
         return queued;
-    /* What TLS adds is nothing the session sent. */
-    return secure->rest.size + (queued < secure->batch_bytes ? queued : secure->batch_bytes);
+    /* The bytes that TLS adds do not count. */
+    return secure->plaintext.size + (queued < secure->batch_bytes ? queued : secure->batch_bytes);
 }
 
 /* ---- reading ---- */
@@ -267,7 +265,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
                           transport->secure ? SECURE_READ_BYTES : LOOP_READ_BYTES);
 }
 
-/* What was said in clear, or not in a TLS that we take, ends with the alert that says so. */
+/* The peer sent no TLS, or no version that the server accepts. It gets the alert. */
 static void handshake_failed(struct transport *transport) {
     log_event(LOG_DEBUG, "tls.handshake_failed", log_str("reason", tls_failure()));
     loop_of(transport)->transport_events->handshake_failed(transport);
@@ -276,7 +274,8 @@ static void handshake_failed(struct transport *transport) {
 static void ended(struct transport *transport) {
     struct secure *secure = transport->secure;
     secure->has_ended = true;
-    /* Who asks for nothing more may still wait for an answer. */
+    /* A peer that sends no more may still wait for an answer, so only a reading transport is lost.
+     */
     if (secure->is_reading && !secure->is_lingering)
         loop_of(transport)->transport_events->lost(transport);
 }
@@ -285,7 +284,7 @@ static void on_secure_read(struct transport *transport, struct slice input) {
     struct secure *secure = transport->secure;
     char *memory = loop_of(transport)->plain_memory;
     size_t size;
-    secure->has_begun = true;
+    secure->has_input = true;
     enum tls_step step = tls_receive(&secure->tls, input, memory, LOOP_READ_BYTES, &size);
     if (!flush(transport)) {
         loop_of(transport)->transport_events->lost(transport);
@@ -349,7 +348,7 @@ static void on_shutdown(uv_shutdown_t *request, int error) {
         loop_of(transport)->transport_events->lost(transport);
 }
 
-static bool shut(struct transport *transport) {
+static bool shut_down(struct transport *transport) {
     if (transport->secure) {
         tls_end(&transport->secure->tls);
         if (!flush(transport))
@@ -369,10 +368,11 @@ bool transport_end(struct transport *transport) {
     if (transport->secure)
         transport->secure->is_lingering = true;
     bool is_clear = transport_is_clear(transport);
-    /* libuv lets nothing follow a shutdown, and does not know of what is not encrypted yet. */
+    /* libuv writes nothing after a shutdown, and does not know of bytes that are not encrypted yet.
+     */
     if (!is_clear)
         transport->secure->is_ending = true;
-    return (!is_clear || shut(transport)) && read_start(transport);
+    return (!is_clear || shut_down(transport)) && read_start(transport);
 }
 
 /* ---- the socket ---- */

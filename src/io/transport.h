@@ -1,7 +1,7 @@
 /* A transport: the bytes of one connection, plain or through TLS. Its user sees no difference.
  * A transport belongs to its loop's thread.
- * Memory: at most one batch of ciphertext that the socket has not taken (TLS_BATCH_BYTES_MAX), and
- * nothing while the connection is idle.
+ * Memory: at most one batch of ciphertext that the socket has not taken (TLS_BATCH_BYTES_MAX). An
+ * idle connection holds none.
  * Errors: a peer that is gone or breaks TLS is reported by the lost event or by a return value.
  * Bytes that were encrypted but not taken by the socket count as unsent. */
 #ifndef IO_TRANSPORT_H
@@ -31,51 +31,51 @@ struct transport_events {
     void (*written)(struct transport *transport, int error);
     /* The peer is gone, or broke TLS. */
     void (*lost)(struct transport *transport);
-    /* The peer does not speak TLS as we do; the alert is under way. */
+    /* The peer and the server found no common TLS; the alert is on its way. */
     void (*handshake_failed)(struct transport *transport);
 };
 
-/* Ready for uv_accept. */
+/* Prepares the transport for uv_accept. */
 void transport_init(struct transport *transport, struct io_loop *loop);
 
-/* From its first byte on the connection speaks TLS. */
+/* The connection speaks TLS from its first byte on. Called before any byte is read. */
 MUST_CHECK enum status transport_secure(struct transport *transport, struct tls_context *context);
-/* The connection closes: says so to the peer, if that can be said at once. */
+/* The connection closes. Sends the close alert of TLS, if the socket takes it at once. */
 void transport_close(struct transport *transport);
-/* libuv has let go of the socket. */
+/* Frees the TLS state. Called when libuv has closed the handle. */
 void transport_release(struct transport *transport);
 /* Plaintext may go both ways; false while the handshake lasts. */
 bool transport_is_open(const struct transport *transport);
 
 #define TRANSPORT_PEER_BYTES_MAX 46
-/* The address at the other end, without its port; empty when that cannot be told any more. */
+/* The peer's address without its port; empty when the socket no longer knows it. */
 struct slice transport_peer(const struct transport *transport, char text[TRANSPORT_PEER_BYTES_MAX]);
 
-/* Reports input by the received event. Reading on while reading is no error; false: the peer said
- * that it ends, or the socket cannot be read. */
+/* Reports input by the received event. A second start is no error. False: the peer announced that
+ * it sends no more, or the socket cannot be read. */
 MUST_CHECK bool transport_read_start(struct transport *transport);
 void transport_read_stop(struct transport *transport);
 
-/* How many bytes are taken at once; negative: the peer is gone. */
+/* Writes without waiting. Returns how many bytes were taken; negative: the peer is gone. */
 MUST_CHECK ssize_t transport_try(struct transport *transport, struct slice bytes);
-/* Everything that was taken is the socket's. */
+/* The socket has all bytes that the transport has taken. */
 bool transport_is_clear(const struct transport *transport);
-/* What transport_try did not take, or nothing when only the way is not clear. The written
- * event follows; the bytes stay where they are until then. */
-MUST_CHECK bool transport_write(struct transport *transport, struct slice rest);
-/* Of the bytes under way, those the socket does not have. */
+/* Writes the bytes that transport_try did not take. They may be empty when the transport is only
+ * not clear. The caller keeps the bytes until the written event. */
+MUST_CHECK bool transport_write(struct transport *transport, struct slice remaining);
+/* Bytes that were written and that the socket has not taken. */
 size_t transport_unsent_bytes(const struct transport *transport);
-/* Whether transport_try, which answered done, took all of size bytes and the socket has them. */
+/* Whether transport_try, which returned done, took all of size bytes and the socket has them. */
 bool transport_took_all(const struct transport *transport, ssize_t done, size_t size);
-/* How far the socket may run ahead of the network. */
+/* Limits the bytes that the socket holds and has not sent to the network. */
 void transport_set_unsent_max(struct transport *transport, unsigned bytes);
-/* Whether anything was not sent yet, by us or by the kernel. */
+/* Whether the transport or the kernel holds bytes that are not sent yet. */
 bool transport_has_unsent(const struct transport *transport);
-/* Whether bytes of the peer wait in the kernel. */
+/* Whether the kernel holds bytes from the peer. */
 bool transport_has_input(const struct transport *transport);
-/* Closing will discard what was not sent. */
+/* Closing will discard the bytes that were not sent. */
 void transport_reset_on_close(struct transport *transport);
-/* Ends our side, and reads on as it comes, without a look at it. */
+/* Ends our side. Later input is reported as it arrives, without decryption. */
 MUST_CHECK bool transport_end(struct transport *transport);
 
 #endif

@@ -324,9 +324,9 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
     return status;
 }
 
-static void descriptors_raise(const struct config *config) {
-    uint64_t wanted = limits_descriptors_for(config->connections_max);
-    uint64_t given = limits_descriptors_raise(wanted);
+static void raise_descriptor_limit(const struct config *config) {
+    uint64_t wanted = descriptors_for(config->connections_max);
+    uint64_t given = descriptors_raise(wanted);
     if (given < wanted)
         log_event(LOG_WARN, "server.descriptors_few", log_int("given", (int64_t)given),
                   log_int("wanted", (int64_t)wanted),
@@ -342,7 +342,7 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     signal(SIGHUP, SIG_IGN);
     /* A file that may not grow is a full disk like any other, and the store reports it. */
     signal(SIGXFSZ, SIG_IGN);
-    descriptors_raise(&server->config);
+    raise_descriptor_limit(&server->config);
     enum status status = server_open(server, run.loop_count);
     if (status == STATUS_OK)
         status = serve(&run, on_ready);

@@ -217,7 +217,7 @@ static uint64_t descriptors_of(pid_t pid) {
 }
 
 void doctor_check_descriptors(struct doctor *doctor) {
-    uint64_t wanted = limits_descriptors_for(doctor->config.connections_max);
+    uint64_t wanted = descriptors_for(doctor->config.connections_max);
     uint64_t given = descriptors_of(doctor->server_pid);
     const char *whose = doctor->server_pid > 0 ? "the server" : "a server started from here";
     if (given == 0)

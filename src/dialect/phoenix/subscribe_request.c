@@ -326,7 +326,7 @@ enum status subscribe_entitle(struct subscribe *subscribe, struct store_session 
                               const struct principal *principal) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++)
-        status = entitle_look(session, principal, subscribe->items[i].topic, &subscribe->arena,
+        status = entitle_load(session, principal, subscribe->items[i].topic, &subscribe->arena,
                               &subscribe->items[i].grant);
     return status;
 }

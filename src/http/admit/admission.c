@@ -3,12 +3,12 @@
 #include "auth/principal.h"
 #include "http/admit/version_gate.h"
 
-/* The operator key is taken in the header only, never beside a token, and not on the public
- * listener once operators have their own. */
+/* The operator key is accepted only in the header and only without a token. The public listener
+ * does not accept it when operators have their own listener. */
 static bool is_operator(const struct exchange *exchange) {
     const struct http *http = exchange->http;
-    bool is_taken_here = exchange->conn->is_operators || !http->options.has_operator_listener;
-    return exchange->match.route->flags & ROUTE_TOKEN_OR_OPERATOR && is_taken_here &&
+    bool is_accepted_here = exchange->conn->is_operators || !http->options.has_operator_listener;
+    return exchange->match.route->flags & ROUTE_TOKEN_OR_OPERATOR && is_accepted_here &&
            !gate_has_token(exchange->request) &&
            operator_key_check(&http->operator_key, exchange->request) == STATUS_OK;
 }
@@ -29,8 +29,8 @@ static enum status admit_client(struct exchange *exchange) {
     return status;
 }
 
-/* The operator's own tools have no version that could be too old. */
-static bool has_version(const struct exchange *exchange) {
+/* The operator's tools send no version. */
+static bool needs_version(const struct exchange *exchange) {
     unsigned flags = exchange->match.route->flags;
     return flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOKEN_IN_FIRST_MESSAGE) &&
            !(flags & ROUTE_VERSION_AT_JOIN) && exchange->principal != &principal_operator;
@@ -45,5 +45,5 @@ enum status admission_check(struct exchange *exchange) {
         status = admit_client(exchange);
     else if (flags & ROUTE_TOKEN_IN_FIRST_MESSAGE)
         status = gate_check_origin(&exchange->http->gate, exchange->request);
-    return status == STATUS_OK && has_version(exchange) ? version_gate_check(exchange) : status;
+    return status == STATUS_OK && needs_version(exchange) ? version_gate_check(exchange) : status;
 }

@@ -1,8 +1,8 @@
-/* Admission: whether a request may reach its route, decided from its head.
- * Belongs to the exchange's loop. Reads only the head; the store is not asked.
+/* Admission: decides from the head of a request whether it may reach its route.
+ * Belongs to the exchange's loop.
  * Memory: on success the exchange holds a reference to its principal.
  * Errors: a 401 or 403 status for the caller's key, token or origin, 426 statuses for its version.
- * A route without admission flags is open to everybody. */
+ * Admission reads only the head, never the store. A route without admission flags admits all. */
 #ifndef HTTP_ADMIT_ADMISSION_H
 #define HTTP_ADMIT_ADMISSION_H
 

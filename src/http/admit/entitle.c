@@ -8,7 +8,7 @@
 #include "http/exchange_call.h"
 #include "io/store_pool.h"
 
-enum status entitle_look(struct store_session *session, const struct principal *principal,
+enum status entitle_load(struct store_session *session, const struct principal *principal,
                          struct slice topic, struct arena *arena, struct grant *grant) {
     struct store_entity entity;
     struct slice id;
@@ -27,9 +27,9 @@ enum status entitle_look(struct store_session *session, const struct principal *
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-/* An entitlement that depends on the owner, which the store knows. */
+/* A check that needs the owner from the store. */
 struct owner_check {
-    struct exchange_call call; /* first */
+    struct exchange_call call;
     struct slice topic;
     void (*next)(struct exchange *exchange);
     struct arena arena;
@@ -53,7 +53,7 @@ static void decide(struct exchange *exchange, const struct grant *grant,
 
 static void check_run(struct call *call, struct store_session *store) {
     struct owner_check *check = container_of(call, struct owner_check, call.call);
-    call->status = entitle_look(store, check->call.exchange->principal, check->topic, &check->arena,
+    call->status = entitle_load(store, check->call.exchange->principal, check->topic, &check->arena,
                                 &check->grant);
 }
 

@@ -1,9 +1,10 @@
-/* Entitlement to one topic: asked before a handler begins to read it, with a look into the store
- * where the topic's owner decides.
- * Belongs to the exchange's loop; the look runs on a reader's thread.
- * Uses the exchange's work while it looks, and gives it back empty.
- * Who may not is answered 403 with the reason, logged and counted; the handler then never runs.
- * next runs with exchange->view set, at most once. */
+/* Entitlement to one topic, checked before a handler reads it. Where the topic's owner decides, the
+ * check loads the owner from the store.
+ * entitle belongs to the exchange's loop; entitle_load to a thread of the store pool.
+ * Memory: the check is the exchange's work until it is decided, and is freed before next runs.
+ * Errors: a principal that is not entitled is answered 403 with the reason, logged and counted. The
+ * handler then never runs.
+ * next runs at most once, with exchange->view set. */
 #ifndef HTTP_ADMIT_ENTITLE_H
 #define HTTP_ADMIT_ENTITLE_H
 
@@ -14,9 +15,9 @@
 void entitle(struct exchange *exchange, struct slice topic,
              void (*next)(struct exchange *exchange));
 
-/* On a reader's thread: what the principal gets of a topic. One without a name (a stream that no
- * topic has) is for those who read everything. The status is the store's; texts go to the arena. */
-MUST_CHECK enum status entitle_look(struct store_session *session,
+/* Finds out which frames of a topic the principal may read. A topic without a name (a stream that
+ * no topic has) is only for principals that may read everything. The status is the store's. */
+MUST_CHECK enum status entitle_load(struct store_session *session,
                                     const struct principal *principal, struct slice topic,
                                     struct arena *arena, struct grant *grant);
 

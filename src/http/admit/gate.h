@@ -1,9 +1,9 @@
-/* The gate: who stands behind a request, by its token, and whether it may come in.
- * gate_init, gate_reload and gate_release belong to the main thread; the rest to any.
- * Owns the keys and the revocations; texts are the settings', which outlive it.
- * A principal that comes out is the caller's reference. Refusals are the 401s and 403s of
- * spec/status.json; STATUS_BAD_REQUEST for a query that does not decode.
- * The operator key is not a token, and no token is the operator key. No secret is logged. */
+/* The gate: verifies the token of a request and returns its principal.
+ * gate_init, gate_reload and gate_release belong to the main thread; the other functions to any.
+ * Memory: the gate owns the keys and the revocations. The texts of the settings outlive it. The
+ * caller owns a reference to the principal it gets. Errors: the 401 and 403 statuses of
+ * spec/status.json; STATUS_BAD_REQUEST for a query that does not decode. The operator key is not a
+ * token, and a token is never the operator key. No secret is logged. */
 #ifndef HTTP_ADMIT_GATE_H
 #define HTTP_ADMIT_GATE_H
 
@@ -31,29 +31,30 @@ struct gate {
     struct slice allowed_origins;
 };
 
-/* Reads or makes the keys. What could not be had is in the message. */
+/* Reads or generates the keys. On failure the message has the reason. */
 MUST_CHECK enum status gate_init(struct gate *gate, const struct gate_options *options,
                                  struct key_message *message);
 void gate_release(struct gate *gate);
-/* Looks at the keys again: always, or only if their file changed. */
+/* Reads the keys again: always, or only if their file changed. */
 void gate_reload(struct gate *gate, bool always);
 
-/* By ?token=, since browsers can put it nowhere else, or by Authorization: Bearer. The bearer may
- * be NULL, here and below. */
+/* The token is in ?token=, the only way for browsers, or in Authorization: Bearer. bearer, which
+ * may be NULL here and below, gets the principal's name of a refused token. */
 MUST_CHECK enum status gate_admit(struct gate *gate, const struct http1_request *request,
                                   uint64_t now_ms, const struct principal **principal,
                                   struct token_bearer *bearer);
-/* Whether the query brings one, whatever it is. */
+/* Whether the query has a token parameter, valid or not. */
 bool gate_has_token(const struct http1_request *request);
-/* A token that came another way: a refresh, a capability. */
+/* The same for a token that came another way, such as in a refresh message. */
 MUST_CHECK enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
                                         const struct principal **principal,
                                         struct token_bearer *bearer);
-/* STATUS_ORIGIN_NOT_ALLOWED for a page that may not connect; requests without Origin may. */
+/* STATUS_ORIGIN_NOT_ALLOWED for a page that may not connect. Requests without Origin are allowed.
+ */
 MUST_CHECK enum status gate_check_origin(const struct gate *gate,
                                          const struct http1_request *request);
 
-/* Until when a revocation made now must be remembered: no token issued before it lives longer. */
+/* Until when a revocation made now must be remembered. Every earlier token has expired by then. */
 uint64_t gate_revocation_expires_at_ms(const struct gate *gate, uint64_t now_ms);
 
 #endif

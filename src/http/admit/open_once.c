@@ -7,7 +7,7 @@
 #include "http/exchange_call.h"
 
 struct opening {
-    struct exchange_call call; /* first */
+    struct exchange_call call;
     struct single_use use;
 };
 

@@ -33,7 +33,7 @@ static enum status path_set(struct operator_key *key, const char *folder) {
 }
 
 enum status operator_key_read(struct operator_key *key, const char *folder) {
-    /* One byte more than a key with its line's end may have, so that a longer one shows. */
+    /* One byte more than the largest key with its line end, so that a longer key is detected. */
     char text[OPERATOR_KEY_BYTES_MAX + 3];
     enum status status = path_set(key, folder);
     if (status != STATUS_OK)
@@ -58,7 +58,7 @@ static bool write_whole(int file, const char *text, size_t size) {
            fsync(file) == 0;
 }
 
-/* Under another name first: a key cut short by a crash would be a key all the same. */
+/* Written under another name first: a crash could leave a truncated key, which would be valid. */
 static enum status key_write(const struct operator_key *key) {
     char fresh[OPERATOR_KEY_PATH_MAX + 8];
     snprintf(fresh, sizeof(fresh), "%s.new", key->path);
@@ -106,7 +106,7 @@ static bool is_bearer(struct slice scheme) {
 
 bool operator_key_is(const struct operator_key *key, struct slice given) {
     uint8_t digest[SHA256_BYTES];
-    /* Digests are compared, so that neither the time nor the length tells about the key. */
+    /* Digests are compared, so that the time reveals neither the key nor its length. */
     sha256(given.data, given.size, digest);
     return CRYPTO_memcmp(digest, key->digest, sizeof(digest)) == 0;
 }

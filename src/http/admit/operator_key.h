@@ -1,8 +1,9 @@
-/* The operator key: who may append and read the log over HTTP.
- * Loaded on the main thread before others start, read-only afterwards. Owns no heap.
- * A key that is not 1 to 256 visible ASCII characters is STATUS_INVALID_CONFIG; what the file
- * system refuses is STATUS_SYSTEM_ERROR with errno set.
- * Compared in constant time, never logged, kept in a file that only its owner reads. */
+/* The operator key, which permits appends and reads of the log over HTTP.
+ * Loaded on the main thread before other threads start; read-only afterwards.
+ * Memory: the struct holds everything.
+ * Errors: STATUS_INVALID_CONFIG for a key that is not 1 to 256 visible ASCII characters;
+ * STATUS_SYSTEM_ERROR with errno set for a failure of the file system.
+ * The key is compared in constant time and never logged. Only the owner may read its file. */
 #ifndef HTTP_ADMIT_OPERATOR_KEY_H
 #define HTTP_ADMIT_OPERATOR_KEY_H
 
@@ -22,15 +23,15 @@ struct operator_key {
     uint8_t digest[SHA256_BYTES];
 };
 
-/* given, unless it is empty; else the file in the folder, which is made when there is none. */
+/* Takes the given key. If it is empty, reads the file in the folder, or generates that file. */
 MUST_CHECK enum status operator_key_load(struct operator_key *key, const char *given,
                                          const char *folder);
-/* The file in the folder only: STATUS_NOT_FOUND when there is none. */
+/* Reads the file in the folder. STATUS_NOT_FOUND: there is no file. */
 MUST_CHECK enum status operator_key_read(struct operator_key *key, const char *folder);
-/* STATUS_OK for a request that carries the key; else one of the 401s. */
+/* STATUS_OK for a request with the key; otherwise one of the 401 statuses. */
 MUST_CHECK enum status operator_key_check(const struct operator_key *key,
                                           const struct http1_request *request);
-/* Whether it is the key. */
+/* Whether the text is the key. */
 bool operator_key_is(const struct operator_key *key, struct slice given);
 
 #endif

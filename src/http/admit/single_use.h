@@ -1,4 +1,4 @@
-/* A single use: whether a token or nonce is used for the first time, decided by the store.
+/* A single use of a token or nonce: the store decides whether it is the first.
  * single_use_decide belongs to the writer's thread; the rest to any thread.
  * Memory: the struct holds its own copy of the id.
  * Errors: STATUS_INVALID_TOKEN for an id that is empty or too long, STATUS_TOKEN_REPLAYED for a
@@ -17,7 +17,7 @@ struct single_use {
     char id[SINGLE_USE_ID_BYTES_MAX];
     size_t id_size;
     uint64_t expires_at_ms;
-    uint64_t forget_ms; /* by which older uses may be forgotten */
+    uint64_t forget_ms; /* uses that expired before this time may be forgotten */
 };
 
 MUST_CHECK enum status single_use_init(struct single_use *use, enum single_use_kind kind,
@@ -25,7 +25,7 @@ MUST_CHECK enum status single_use_init(struct single_use *use, enum single_use_k
 /* STATUS_OK once the first use is durable. */
 MUST_CHECK enum status single_use_decide(const struct single_use *use, struct store_session *store);
 
-/* Until when a token's use is remembered: afterwards the token is refused by every clock. */
+/* Until when the use of a token must be remembered. Later every clock refuses the token. */
 uint64_t single_use_token_until_ms(const struct principal *principal);
 
 #endif

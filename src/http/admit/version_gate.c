@@ -17,7 +17,7 @@ enum status version_gate_check(const struct exchange *exchange) {
 void version_gate_answer(struct exchange *exchange, enum status refusal) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
-    /* Without memory for the window the code still says it. */
+    /* Without memory for the details the answer has only the code. */
     enum status status =
         compatibility_write_json(&exchange->http->gate.compatibility, refusal, &body);
     exchange_answer_error(

@@ -1,14 +1,13 @@
-/* The compatibility gate where clients come in: what an HTTP request says of its client, and the
- * answer to one this server does not speak with.
- * Belongs to the exchange's loop. Keeps nothing.
- * Refusals are those of auth/compatibility.h, as 426 with its body for details.
- * Whoever is refused was counted and remembered once. */
+/* The version gate: checks the versions in a request's query, and answers a client that is too old
+ * or too new. Belongs to the exchange's loop. Memory: nothing is kept. Errors: the refusals of
+ * auth/compatibility.h, answered as 426 with the accepted range as details. A refusal is counted
+ * and remembered once. */
 #ifndef HTTP_ADMIT_VERSION_GATE_H
 #define HTTP_ADMIT_VERSION_GATE_H
 
 #include "http/exchange.h"
 
-/* By the request's query, since browsers can put it nowhere else. */
+/* Reads the versions from the query, the only way for browsers. */
 MUST_CHECK enum status version_gate_check(const struct exchange *exchange);
 void version_gate_answer(struct exchange *exchange, enum status refusal);
 

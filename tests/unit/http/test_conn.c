@@ -12,7 +12,7 @@ static bool out_of_memory; /* as far as accepting goes */
 static void accept_or_not(struct io_loop *io, enum listener_kind kind, int error) {
     assert_int_equal(error, 0);
     if (out_of_memory)
-        fixture.loop.is_owed[kind] = true;
+        fixture.loop.has_pending_accept[kind] = true;
     else
         conn_accept(io, kind, error);
 }
@@ -186,11 +186,11 @@ static void a_connection_that_found_no_memory_is_taken_when_another_has_gone(voi
     (void)state;
     out_of_memory = true;
     int second = fixture_connect(&fixture);
-    while (!fixture.loop.is_owed[LISTENER_PUBLIC])
+    while (!fixture.loop.has_pending_accept[LISTENER_PUBLIC])
         uv_run(&fixture.io.uv, UV_RUN_ONCE);
     out_of_memory = false;
     conn_close(fixture_newest(&fixture));
-    while (fixture.loop.is_owed[LISTENER_PUBLIC])
+    while (fixture.loop.has_pending_accept[LISTENER_PUBLIC])
         uv_run(&fixture.io.uv, UV_RUN_ONCE);
     assert_int_equal(fixture.loop.conn_count, 1);
     int third = fixture_connect(&fixture);
