@@ -1,8 +1,8 @@
-/* What the handlers of the api work on.
- * Filled before the loops start; then read-only, except for its atomics. Any loop's thread.
- * Memory: the struct outlives every exchange; parsers has one element a loop.
+/* The context of the handlers of api/.
+ * Filled before the loops start; then read-only for every loop's thread, except for its atomics.
+ * Memory: the struct outlives every exchange; parsers has one element for each loop.
  * Errors: none.
- * A handler finds it as exchange->http->api. */
+ * A handler gets it with api_of(exchange). */
 #ifndef API_API_H
 #define API_API_H
 
@@ -31,12 +31,12 @@ struct api {
     struct snapshot_service *snapshot_service;
     struct append_parser *parsers; /* by the index of the loop */
     struct clock_reading started;
-    uint64_t item_bytes_max; /* of an item of a batch */
+    uint64_t item_bytes_max; /* of one item of a batch */
     uint64_t batches_bytes_max;
     uint64_t snapshots_bytes_max;
     struct store_health health;
-    atomic_bool is_ending;             /* a signal came: readiness says so */
-    atomic_size_t batches_bytes;       /* that batches hold, over all loops */
+    atomic_bool is_ending;             /* a signal arrived: the server is not ready */
+    atomic_size_t batches_bytes;       /* memory of all batches, over all loops */
     atomic_size_t snapshot_gzip_count; /* answers that are being compressed */
 };
 

@@ -1,5 +1,5 @@
-/* The endpoints that append one event: read the body, post it to the writer, answer when the
- * commit that holds it is durable. */
+/* The endpoints that append one event. They read the body and post it to the writer. The answer is
+ * sent when the commit is durable. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #define DETAILS_BYTES_MAX 8192
 
 struct append_work {
-    struct exchange_call call; /* first */
+    struct exchange_call call;
     struct append_group group;
     struct append_request request;
 };
@@ -90,7 +90,7 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
     const struct json_limits limits = {exchange->http->options.append_bytes_max, JSON_DEPTH_MAX};
     struct slice text = buffer_slice(&exchange->body);
     struct json_value body;
-    /* A body in which everything is optional may be left out. */
+    /* If all members are optional, the body may be empty. */
     enum status status = json_parse(text.size > 0 ? text : SLICE("{}"), &limits, &body);
     if (status != STATUS_OK) {
         append_refuse(&work->request, status, NULL);
@@ -124,12 +124,10 @@ static void append(struct exchange *exchange, enum append_kind kind, struct slic
         exchange_call_fail(&work->call, status);
 }
 
-static struct slice none(void) {
-    return (struct slice){NULL, 0};
-}
+static const struct slice no_id = {NULL, 0};
 
 void handle_run_create(struct exchange *exchange) {
-    append(exchange, APPEND_RUN_CREATE, none());
+    append(exchange, APPEND_RUN_CREATE, no_id);
 }
 
 void handle_run_append(struct exchange *exchange) {
@@ -137,7 +135,7 @@ void handle_run_append(struct exchange *exchange) {
 }
 
 void handle_worker_create(struct exchange *exchange) {
-    append(exchange, APPEND_WORKER_CREATE, none());
+    append(exchange, APPEND_WORKER_CREATE, no_id);
 }
 
 void handle_worker_heartbeat(struct exchange *exchange) {
@@ -157,9 +155,9 @@ void handle_topic_append(struct exchange *exchange) {
 }
 
 void handle_notification(struct exchange *exchange) {
-    append(exchange, APPEND_NOTIFICATION, none());
+    append(exchange, APPEND_NOTIFICATION, no_id);
 }
 
 void handle_event_ingest(struct exchange *exchange) {
-    append(exchange, APPEND_AUDIT_EVENT, none());
+    append(exchange, APPEND_AUDIT_EVENT, no_id);
 }

@@ -1,27 +1,28 @@
-/* What the authority answered, as it stands in HTTP answers: the body of a success, the error of
- * a refusal with its details.
- * Any thread. Appends to the caller's buffer; an error's details live in it.
- * Errors: the buffer's own.
- * A refusal says all that a client needs to do better: the actual sequence, how long to wait, how
- * large is too large. */
+/* Answers to appends: the body of a success, and the error of a refusal with its details.
+ * Any thread.
+ * Memory: everything is appended to the caller's buffer.
+ * Errors: those of the buffer.
+ * A refusal has all that a client needs to correct its request: the actual sequence, how long to
+ * wait, or the largest size. */
 #ifndef API_APPEND_ANSWER_H
 #define API_APPEND_ANSWER_H
 
 #include "authority/append.h"
 #include "http/exchange.h"
 
-/* 201 for what was created, 200 for the rest of what was done, else the status's own. */
+/* 201 if an entity was created, 200 for other successes, otherwise the HTTP status of the refusal.
+ */
 unsigned append_http_status(const struct append_request *request);
-/* {"event","deduplicated"}, with "run" or "worker" in front where the entity itself was asked for;
- * now_ms is for the worker's liveness. */
+/* {"event","deduplicated"}, after "run" or "worker" if the request was about the entity itself.
+ * now_ms decides the worker's liveness. */
 MUST_CHECK enum status append_write_answer(struct buffer *out, const struct append_request *request,
                                            uint64_t now_ms);
-/* What a refusal is about, where that is known; else absent. */
+/* The topic that was refused; absent if it is unknown. */
 struct slice append_refused_topic(const struct append_request *request);
-/* A JSON object of what is known about the refusal, or nothing. */
+/* A JSON object with the details of the refusal, or nothing. */
 MUST_CHECK enum status append_write_details(struct buffer *out,
                                             const struct append_request *request);
-/* {"index","status","event"?,"deduplicated"?,"error"?} of a batch. */
+/* The answer to one item of a batch: {"index","status","event"?,"deduplicated"?,"error"?}. */
 MUST_CHECK enum status append_write_item(struct buffer *out, struct exchange *exchange,
                                          uint64_t index, const struct append_request *request);
 

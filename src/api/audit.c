@@ -1,7 +1,7 @@
-/* GET /api/events: a page of the whole log behind an event cursor, of what its reader may read.
+/* GET /api/events: a page of the log after an event cursor, with the events the principal may read.
  *
- * One request looks at a bounded number of events: a reader who owns few of them is answered a
- * short page, even an empty one, with has_more and a cursor behind all that was looked at. */
+ * One request reads a bounded number of events. A principal that owns few of them gets a short
+ * page, even an empty one, with has_more and a cursor after the last event that was read. */
 #include <stdlib.h>
 
 #include "api/handlers.h"
@@ -12,30 +12,31 @@
 
 #define LIMIT_DEFAULT 50
 #define LIMIT_MAX     200
-/* A page ends behind the event that fills it, whatever the limit allows. */
+/* A page ends after the event that reaches this size, even below the limit. */
 #define PAGE_BYTES (1u << 20)
-/* Looked at for one page. */
-#define LOOKS_MAX 20000
+/* Events read for one page, whether the principal may read them or not. */
+#define EVENTS_READ_MAX 20000
 
 struct log_page {
     struct store_read *read;
     struct viewer viewer;
     const struct query_cursor *after;
-    struct query_cursor at; /* where the next page begins */
+    struct query_cursor at; /* where the next page starts */
     uint64_t count;
-    uint64_t looks;
+    uint64_t events_read;
 };
 
-/* Behind an event that is somebody else's: at its millisecond, since its id is theirs. */
-static void pass(struct log_page *page, const struct event_cursor *hidden) {
+/* Moves the cursor past an event of another owner. The cursor has the event's millisecond but not
+ * its id, which belongs to the owner. */
+static void skip_event(struct log_page *page, const struct event_cursor *hidden) {
     struct uuid first = uuid7_first(hidden->timestamp_ms);
     struct event_cursor cursor = event_cursor_of(&first);
     if (!page->at.given || event_cursor_compare(&cursor, &page->at.cursor) > 0)
         page->at = (struct query_cursor){true, cursor};
 }
 
-/* A page that does not come further than the one before would be asked for without end. */
-static bool has_come_on(const struct log_page *page) {
+/* A page may end only after its starting cursor, or the client would request it for ever. */
+static bool has_advanced(const struct log_page *page) {
     return page->at.given && (!page->after->given ||
                               event_cursor_compare(&page->at.cursor, &page->after->cursor) > 0);
 }
@@ -52,20 +53,20 @@ static enum status page_event(void *user, const struct store_event *event) {
     struct log_page *page = user;
     bool may_read;
     struct event_cursor cursor = event_cursor_of(&event->cursor);
-    /* A position in the future: what is appended before that time comes is not behind it. */
+    /* A cursor may be in the future. Events that are appended before that time are not after it. */
     if (page->after->given && event_cursor_compare(&cursor, &page->after->cursor) <= 0)
         return STATUS_OK;
     enum status status = viewer_look(&page->viewer, event->entity_ref, event, &may_read);
     if (status != STATUS_OK)
         return status;
     bool is_full = page->count == page->read->limit || page->read->out.size >= PAGE_BYTES;
-    if ((may_read && is_full) || (page->looks++ >= LOOKS_MAX && has_come_on(page))) {
+    if ((may_read && is_full) || (page->events_read++ >= EVENTS_READ_MAX && has_advanced(page))) {
         page->read->has_more = true;
         return STATUS_LIMIT_REACHED;
     }
     if (may_read)
         return put_event(page, event);
-    pass(page, &cursor);
+    skip_event(page, &cursor);
     return STATUS_OK;
 }
 

@@ -1,14 +1,16 @@
-/* POST /internal/v1/events:batch: items in, groups to the writer, answers out, all at once.
+/* POST /internal/v1/events:batch: reads items, posts them to the writer in groups, and sends the
+ * answers, all at the same time.
  *
- *   body ──json_items──▶ filling ──post──▶ first … last ──back──▶ page ──send──▶ answer
+ *   body ──json_items──▶ filling ──post──▶ groups ──returned──▶ page ──send──▶ answer
  *
- * At most BATCH_GROUPS_MAX groups are posted and not answered; then the body waits, so that a
+ * At most BATCH_GROUPS_MAX groups are posted and not answered. Then the body waits, so that a
  * client that does not read its answers, or a writer that is behind, costs bounded memory. A group
- * goes when it is full, or when nothing else is under way: alone it is answered at once, under load
- * it grows.
+ * is posted when it is full, or when no other group is posted. So a single item is answered at
+ * once, and groups grow under load.
  *
- * What all groups of all batches hold has a limit too. Beyond it groups do not grow, a batch that
- * has answers to come waits for them to be read, and one that has none is refused. */
+ * The memory of all groups of all batches has a limit too. Beyond it groups do not grow. A batch
+ * with posted groups then waits until their answers are read, and a batch without any is refused.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -21,47 +23,46 @@
 #include "io/call.h"
 #include "wire/json_items.h"
 
-#define REQUESTS_AT_FIRST 16
+#define REQUESTS_INITIAL 16
 
 struct batch_group {
-    struct call call; /* first */
+    struct call call;
     struct append_group group;
     struct exchange *exchange;
-    struct batch_group *next;
+    struct list_node node;
     uint64_t index_first;
     size_t capacity; /* of the requests */
     size_t item_bytes;
     size_t answered_count;
-    size_t charged_bytes; /* of batches_bytes_max */
-    bool is_back;
+    size_t charged_bytes; /* its part of api->batches_bytes */
+    bool is_returned;     /* by the writer */
 };
 
 struct batch {
     struct exchange *exchange;
     struct json_items items;
-    struct buffer input; /* bytes of the body that wait */
+    struct buffer input; /* bytes of the body that wait for room */
     uint64_t item_count;
     struct batch_group *filling;
-    struct batch_group *first; /* posted, in order, until answered */
-    struct batch_group *last;
+    struct list groups; /* posted, in order, until answered */
     size_t group_count;
     struct buffer page;
     bool items_over;
-    bool body_over;     /* the items may be over before it */
-    enum status broken; /* why they were */
-    bool broken_told;
+    bool body_over;     /* the items may end before the body */
+    enum status broken; /* why the items ended early */
+    bool broken_reported;
 };
 
 static void group_charge(struct batch_group *group, size_t bytes) {
     if (bytes == group->charged_bytes)
         return;
-    /* Less is more by the complement, as unsigned numbers go. */
+    /* A negative difference wraps around, and so does the sum. */
     atomic_fetch_add_explicit(&api_of(group->exchange)->batches_bytes, bytes - group->charged_bytes,
                               memory_order_relaxed);
     group->charged_bytes = bytes;
 }
 
-/* Not while the writer has it. */
+/* Must not be called while the writer has the group. */
 static size_t group_bytes(const struct batch_group *group) {
     return sizeof(*group) + group->capacity * sizeof(group->group.requests[0]) +
            group->group.arena.bytes_held;
@@ -84,34 +85,32 @@ static void group_free(struct batch_group *group) {
 static void batch_free(void *memory) {
     struct batch *batch = memory;
     group_free(batch->filling);
-    while (batch->first) {
-        struct batch_group *group = batch->first;
-        batch->first = group->next;
-        group_free(group);
-    }
+    struct list_node *node;
+    while ((node = list_pop_front(&batch->groups)))
+        group_free(container_of(node, struct batch_group, node));
     json_items_release(&batch->items);
     buffer_release(&batch->input);
     buffer_release(&batch->page);
     free(batch);
 }
 
-/* ---- in: items to groups ------------------------------------------------------------------ */
+/* ---- items to groups ---------------------------------------------------------------------- */
 
 static void batch_advance(struct batch *batch);
 
-/* The answers follow the requests even when the writer does not take them. */
+/* The items of a group that the writer refused are answered too. */
 static void group_refuse(struct batch_group *group, enum status status) {
     for (size_t i = 0; i < group->group.request_count; i++)
         if (group->group.requests[i].status == STATUS_OK)
             append_refuse(&group->group.requests[i], status, NULL);
 }
 
-static void group_back(struct call *call) {
+static void group_returned(struct call *call) {
     struct batch_group *group = container_of(call, struct batch_group, call);
     struct exchange *exchange = group->exchange;
     if (call->status != STATUS_OK)
         group_refuse(group, call->status);
-    group->is_back = true;
+    group->is_returned = true;
     group_charge(group, group_bytes(group));
     if (exchange_unref(exchange))
         batch_advance(exchange->work);
@@ -132,7 +131,7 @@ static struct batch_group *group_new(struct batch *batch) {
         return NULL;
     group->exchange = batch->exchange;
     group->index_first = batch->item_count;
-    group->call.done = group_back;
+    group->call.done = group_returned;
     group->group.done = group_done;
     group->group.user = group;
     arena_init(&group->group.arena, BATCH_GROUP_ARENA_BYTES_MAX);
@@ -143,7 +142,7 @@ static struct append_request *group_add(struct batch_group *group) {
     struct append_group *posted = &group->group;
     assert(posted->request_count < APPEND_GROUP_REQUESTS_MAX);
     if (posted->request_count == group->capacity) {
-        size_t capacity = group->capacity ? group->capacity * 4 : REQUESTS_AT_FIRST;
+        size_t capacity = group->capacity ? group->capacity * 4 : REQUESTS_INITIAL;
         void *requests = realloc(posted->requests, capacity * sizeof(posted->requests[0]));
         if (!requests)
             return NULL;
@@ -159,8 +158,7 @@ static void batch_post(struct batch *batch) {
     struct batch_group *group = batch->filling;
     batch->filling = NULL;
     batch->group_count++;
-    *(batch->first ? &batch->last->next : &batch->first) = group;
-    batch->last = group;
+    list_push_back(&batch->groups, &group->node);
     exchange_ref(batch->exchange);
     call_begin(&group->call, batch->exchange->loop);
     enum status status = writer_post(api_of(batch->exchange)->writer, &group->group);
@@ -202,7 +200,8 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
     group_charge(batch->filling, group_bytes(batch->filling));
 }
 
-/* Reads items until the input is used up (true) or there is no room for another group. */
+/* Reads items until the input is used up (true), or until no further group may be posted (false).
+ */
 static bool batch_take(struct batch *batch, struct slice *input) {
     while (!batch->items_over) {
         bool is_over = is_over_limit(batch);
@@ -228,7 +227,7 @@ static bool batch_take(struct batch *batch, struct slice *input) {
     return true;
 }
 
-/* ---- out: groups to answers --------------------------------------------------------------- */
+/* ---- groups to answers -------------------------------------------------------------------- */
 
 static bool is_array(const struct batch *batch) {
     return batch->items.format == JSON_ITEMS_ARRAY;
@@ -246,12 +245,19 @@ static enum status page_item(struct batch *batch, uint64_t index,
     return status;
 }
 
-/* Fills the page from groups that are back. */
+/* The first posted group, if the writer has returned it. */
+static struct batch_group *returned_group(const struct batch *batch) {
+    struct list_node *node = list_first(&batch->groups);
+    struct batch_group *group = node ? container_of(node, struct batch_group, node) : NULL;
+    return group && group->is_returned ? group : NULL;
+}
+
+/* Fills the page from the groups that the writer has returned. */
 static enum status page_fill(struct batch *batch) {
-    while (batch->first && batch->first->is_back && batch->page.size < BATCH_PAGE_BYTES) {
-        struct batch_group *group = batch->first;
+    struct batch_group *group;
+    while ((group = returned_group(batch)) && batch->page.size < BATCH_PAGE_BYTES) {
         if (group->answered_count == group->group.request_count) {
-            batch->first = group->next;
+            list_remove(&group->node);
             batch->group_count--;
             group_free(group);
             continue;
@@ -271,7 +277,7 @@ static void batch_begin(struct batch *batch) {
                        is_array(batch) ? SLICE("application/json") : SLICE("application/x-ndjson"));
 }
 
-/* False when the connection is gone, and everything with it. */
+/* False: the connection is gone, and the batch with it. */
 static bool batch_answer(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
     bool more = true;
@@ -291,14 +297,14 @@ static bool batch_answer(struct batch *batch) {
     return exchange_unref(exchange);
 }
 
-/* Where the items broke off. The rest of the body is read and thrown away, so that the connection
- * can be used again; who sends it may read this and stop. False when there is nothing more to do
- * now. */
-static bool batch_tell_broken(struct batch *batch) {
+/* Answers the position where the items ended early. The remaining body is read and discarded, so
+ * that the connection can be used again. A client may also read this answer and stop. False: the
+ * batch has nothing more to do now. */
+static bool batch_report_broken(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
     const struct append_request last = {.status = batch->broken};
-    batch->broken_told = true;
-    /* Broken before anything came of it: a plain error says it better. */
+    batch->broken_reported = true;
+    /* No answer was sent yet, so a plain error is possible. */
     if (!exchange->answered) {
         struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
         exchange_answer_error(
@@ -320,7 +326,7 @@ static bool batch_tell_broken(struct batch *batch) {
 static void batch_end(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
     struct slice tail = SLICE("");
-    if (batch->broken != STATUS_OK && !batch->broken_told && !batch_tell_broken(batch))
+    if (batch->broken != STATUS_OK && !batch->broken_reported && !batch_report_broken(batch))
         return;
     if (!batch->body_over) {
         exchange_resume(exchange);
@@ -332,9 +338,9 @@ static void batch_end(struct batch *batch) {
     exchange_end(exchange, tail);
 }
 
-/* ---- both --------------------------------------------------------------------------------- */
+/* ---- the stream --------------------------------------------------------------------------- */
 
-/* Does whatever can be done now. The exchange may be over afterwards. */
+/* Sends answers and posts groups for as long as possible. The exchange may be freed afterwards. */
 static void batch_advance(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
     bool used_up;
@@ -350,7 +356,7 @@ static void batch_advance(struct batch *batch) {
             (batch->group_count == 0 ||
              (batch->items_over && batch->group_count < BATCH_GROUPS_MAX)))
             batch_post(batch);
-    } while (batch->first && batch->first->is_back && !exchange_is_sending(exchange));
+    } while (returned_group(batch) && !exchange_is_sending(exchange));
     bool answered = batch->items_over && !batch->filling && batch->group_count == 0;
     if (answered && !exchange_is_sending(exchange))
         batch_end(batch);
@@ -434,6 +440,7 @@ void handle_batch(struct exchange *exchange) {
     }
     batch->exchange = exchange;
     batch->broken = STATUS_OK;
+    list_init(&batch->groups);
     json_items_init(&batch->items, format, &limits);
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);

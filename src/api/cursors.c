@@ -1,7 +1,8 @@
 /* POST /v1/cursors/plan: what resuming from each of many topic cursors would do and cost.
  *
- * A cursor of a topic that its reader may not read is answered "denied" with the names by the text
- * rule: nothing in it comes from the store, so what exists and what does not look the same. */
+ * A topic that the principal may not read is answered "denied", with names derived from the request
+ * only. Nothing in that answer comes from the store, so it does not reveal whether the topic
+ * exists. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,26 +18,26 @@
 #include "wire/json.h"
 
 #define CURSORS_MAX 1000
-/* Frames measured by one task, which other readers' tasks wait for. */
+/* Frames measured by one task of the store pool. Other tasks wait meanwhile. */
 #define PAGE_FRAMES 20000
 
 struct plan {
     struct cursor_list list;
-    struct buffer name; /* the other name of a cursor, by the text rule */
+    struct buffer name; /* the derived name of a cursor: its stream id or its topic */
     bool epoch_differs;
-    bool begun;
+    bool has_started;
     uint64_t count;
     uint64_t frames; /* measured by this task */
 };
 
-/* One cursor's answer. Absent names have data NULL; without a window the topic is unknown. */
+/* The answer to one cursor. Absent names have data NULL. Without a window the topic is unknown. */
 struct plan_row {
     struct slice stream_id;
     struct slice topic_name;
     struct store_topic topic;
     bool has_window;
     struct topic_window window;
-    struct grant grant; /* what its reader gets of it */
+    struct grant grant; /* of the principal */
     struct continuity continuity;
     struct store_replay replay;
     const struct policy *policy;
@@ -49,7 +50,7 @@ static void plan_free(void *memory) {
     free(plan);
 }
 
-/* ---- what the store knows ----------------------------------------------------------------- */
+/* ---- the topic ---------------------------------------------------------------------------- */
 
 static enum status name_by_rule(struct plan *plan, const struct topic_cursor *cursor,
                                 struct plan_row *row) {
@@ -63,7 +64,7 @@ static enum status name_by_rule(struct plan *plan, const struct topic_cursor *cu
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-/* The store first: the text rule cannot tell a.b from a:b. */
+/* The store is asked first: a derived name cannot distinguish a.b from a:b. */
 static enum status find_topic(struct store_read *read, struct store_session *session,
                               const struct topic_cursor *cursor, struct plan_row *row) {
     bool by_topic = cursor->kind == TOPIC_CURSOR_TOPIC;
@@ -82,9 +83,9 @@ static enum status find_topic(struct store_read *read, struct store_session *ses
 static enum status deny(struct store_read *read, const struct topic_cursor *cursor,
                         struct plan_row *row) {
     struct exchange *exchange = read->exchange;
-    char who[PRINCIPAL_NAME_BYTES_MAX];
+    char name[PRINCIPAL_NAME_BYTES_MAX];
     const struct cause cause = {.connection = slice_of(exchange->request_id),
-                                .principal = {who, principal_name(exchange->principal, who)},
+                                .principal = {name, principal_name(exchange->principal, name)},
                                 .topic = row->topic_name,
                                 .dialect = LABEL_DIALECT_HTTP};
     telemetry_refused(exchange->http->telemetry, cause, row->grant.status);
@@ -92,9 +93,9 @@ static enum status deny(struct store_read *read, const struct topic_cursor *curs
     return name_by_rule(read->state, cursor, row);
 }
 
-/* ---- what the replay costs ---------------------------------------------------------------- */
+/* ---- the cost of the replay --------------------------------------------------------------- */
 
-/* Where not every frame of a topic is its reader's, only those that are count. */
+/* If the principal may not read every frame of a topic, only the readable frames count. */
 struct measure {
     struct viewer viewer;
     struct store_replay *replay;
@@ -124,8 +125,8 @@ static enum status measure_row(void *user, const struct store_journal_row *row,
     return status;
 }
 
-static enum status measure_own(const struct store_read *read, struct store_session *session,
-                               uint64_t after_seq, struct plan_row *row) {
+static enum status measure_readable(const struct store_read *read, struct store_session *session,
+                                    uint64_t after_seq, struct plan_row *row) {
     const struct store_topic *topic = &row->topic;
     uint64_t count = row->window.head_seq - after_seq;
     struct measure measure = {.replay = &row->replay};
@@ -139,8 +140,8 @@ static enum status measure_own(const struct store_read *read, struct store_sessi
     return status;
 }
 
-/* Who must begin anew is sent what the topic still holds within the budget; with a snapshot, that
- * instead. */
+/* A client that must rebootstrap gets a snapshot if the topic has one. Otherwise it gets the frames
+ * that the topic still holds, within the budget. */
 static enum status measure(struct store_read *read, struct store_session *session,
                            uint64_t after_seq, struct plan_row *row) {
     struct plan *plan = read->state;
@@ -154,7 +155,7 @@ static enum status measure(struct store_read *read, struct store_session *sessio
         return STATUS_OK;
     plan->frames += row->window.head_seq - from_seq;
     if (row->grant.view != GRANT_VIEW_ALL)
-        return measure_own(read, session, from_seq, row);
+        return measure_readable(read, session, from_seq, row);
     return store_measure_replay(session, &row->topic, from_seq, row->window.head_seq - from_seq,
                                 &row->replay);
 }
@@ -236,16 +237,16 @@ static enum status plan_begin(struct store_read *read, struct store_session *ses
     enum status status = store_read_state(session, &state);
     if (status != STATUS_OK)
         return status;
-    plan->begun = true;
+    plan->has_started = true;
     plan->epoch_differs = cursor_list_epoch_differs(&plan->list, slice_of(state.epoch));
     return buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", state.epoch);
 }
 
-/* Some of the cursors. */
+/* One page: some of the cursors. */
 static void read_plan(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
     struct cursor_list_item item;
-    enum status status = plan->begun ? STATUS_OK : plan_begin(read, session);
+    enum status status = plan->has_started ? STATUS_OK : plan_begin(read, session);
     plan->frames = 0;
     read->has_more = false;
     while (status == STATUS_OK && cursor_list_next(&plan->list, &item)) {
@@ -274,7 +275,7 @@ static void plan_answer(struct store_read *read) {
         exchange_answer_json(read->exchange, 200, buffer_slice(&read->out));
 }
 
-/* ---- the question ------------------------------------------------------------------------- */
+/* ---- the request -------------------------------------------------------------------------- */
 
 static void answer_bad_cursor(struct exchange *exchange, enum status status, uint64_t index) {
     char details[48];
@@ -286,8 +287,7 @@ static void answer_bad_cursor(struct exchange *exchange, enum status status, uin
                       .details = {details, (size_t)size}});
 }
 
-/* All of them are looked at before any of them costs anything. Where it fails, index is the bad
- * one's. */
+/* Checks all cursors before the store is read. On failure *index is that of the invalid cursor. */
 static enum status check_cursors(struct cursor_list *list, uint64_t *index) {
     struct cursor_list_item item;
     for (*index = 0; cursor_list_next(list, &item); ++*index) {
@@ -332,6 +332,6 @@ void handle_cursors_plan(struct exchange *exchange) {
     }
     status = cursor_list_begin(&plan->list, text, &limits);
     assert(status == STATUS_OK);
-    (void)exchange_request_id(exchange); /* the readers' log lines name it */
+    (void)exchange_request_id(exchange); /* made here, for the log lines of the store pool */
     store_read_post(read);
 }

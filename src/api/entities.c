@@ -1,4 +1,4 @@
-/* Runs and workers as they stand now, and a run's receipt. */
+/* The current state of runs and workers, and the receipt of a run. */
 #include "api/handlers.h"
 #include "authority/event_json.h"
 #include "http/store_read.h"

@@ -6,8 +6,8 @@
 
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     1000
-/* An answer ends behind the event that fills it, whatever the limit allows: next_after_seq says
- * where to go on. */
+/* An answer ends after the event that reaches this size, even below the limit. The client continues
+ * with next_after_seq. */
 #define LIST_BYTES    (1u << 20)
 #define REPLAY_BYTES  (256u << 10)
 #define REPLAY_EVENTS 4096
@@ -90,7 +90,7 @@ void handle_topic_events(struct exchange *exchange) {
     handle_list(exchange, ENTITY_TOPIC);
 }
 
-/* ---- all of them -------------------------------------------------------------------------- */
+/* ---- the replay --------------------------------------------------------------------------- */
 
 static enum status replay_event(void *user, const struct store_event *event) {
     struct store_read *read = user;
@@ -103,8 +103,8 @@ static enum status replay_event(void *user, const struct store_event *event) {
     return status;
 }
 
-/* One page. What is appended after the first page was read does not belong to this replay, or a
- * run that grows faster than it is read would never end. */
+/* Reads one page. Events that are appended after the first page was read are not part of the
+ * replay. Otherwise the replay of a run that grows fast would never end. */
 static void read_replay(struct store_read *read, struct store_session *session) {
     enum status status = STATUS_OK;
     uint64_t before = read->after_seq;

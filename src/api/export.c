@@ -1,11 +1,11 @@
 /* GET /api/events/export: the log between two event cursors as a file, with a manifest at its end.
  *
- *   reader: page ──▶ hash ──▶ loop: send ──sent──▶ reader: next page … ──▶ manifest
+ *   store pool: page ──▶ hash ──▶ loop: send ──sent──▶ store pool: next page … ──▶ manifest
  *
- * One page is in memory at a time, and the next is read when it is written: a client that reads
- * slowly costs a page. A page is what was looked at, so for who may read little of it there may be
- * nothing to send. What was appended after the export began does not belong to it, or a log
- * that grows faster than it is read would never end. */
+ * One page is in memory at a time, and the next one is read when it is written. So a slow client
+ * costs one page. A page may be empty, if the principal may read none of its events. Events that
+ * are appended after the export started are not part of it. Otherwise the export of a log that
+ * grows fast would never end. */
 #include <stdlib.h>
 
 #include "api/handlers.h"
@@ -25,7 +25,7 @@ struct export_work {
     enum export_format format;
     struct query_cursor after;
     struct query_cursor until;
-    bool begun;
+    bool has_started;
     uint64_t log_id;       /* of the last event read */
     uint64_t until_log_id; /* of the last event wanted */
     struct viewer *viewer;
@@ -83,7 +83,7 @@ static enum status export_begin(struct export_work *work, struct store_session *
     }
     if (status == STATUS_OK && work->format == EXPORT_CSV)
         status = buffer_append_slice(out, SLICE(EVENT_CSV_HEADER));
-    work->begun = true;
+    work->has_started = true;
     return status;
 }
 
@@ -110,7 +110,7 @@ static enum status write_manifest(struct export_work *work, struct buffer *out) 
                                : status;
 }
 
-/* One page. */
+/* Reads one page. */
 static void read_export(struct store_read *read, struct store_session *session) {
     struct export_work *work = read->state;
     struct viewer viewer;
@@ -118,7 +118,7 @@ static void read_export(struct store_read *read, struct store_session *session) 
     buffer_clear(&read->out);
     viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
     work->viewer = &viewer;
-    if (!work->begun)
+    if (!work->has_started)
         status = export_begin(work, session, &read->out);
     uint64_t before = work->log_id;
     if (status == STATUS_OK && work->log_id < work->until_log_id)
@@ -155,7 +155,7 @@ static enum status query_format(const struct exchange *exchange, enum export_for
 }
 
 void handle_audit_export(struct exchange *exchange) {
-    struct export_work asked = {.begun = false};
+    struct export_work asked = {.has_started = false};
     enum status status = query_format(exchange, &asked.format);
     if (status != STATUS_OK) {
         const char *message = status == STATUS_INVALID_REQUEST ? "format is ndjson or csv." : NULL;

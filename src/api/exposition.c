@@ -5,7 +5,7 @@
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 
-/* Remembers the first failure, so that a line reads as the list of its parts. */
+/* Remembers the first failure, so that the functions below need no checks. */
 struct page {
     struct buffer *out;
     enum status status;
@@ -20,7 +20,7 @@ static void put_text(struct page *page, const char *text) {
     put(page, slice_of(text));
 }
 
-/* A gauge that is taken from before it is added to is below zero for a moment. */
+/* A gauge may be negative for a moment: threads may subtract before others add. */
 static void put_number(struct page *page, const struct metric_row *row, uint64_t number) {
     if (page->status != STATUS_OK)
         return;
@@ -33,31 +33,31 @@ static void put_number(struct page *page, const struct metric_row *row, uint64_t
         page->status = buffer_printf(page->out, "%" PRIu64 "\n", number);
 }
 
-static void put_label(struct page *page, bool *begun, const char *name, const char *value) {
-    put_text(page, *begun ? "," : "{");
+static void put_label(struct page *page, bool *has_label, const char *name, const char *value) {
+    put_text(page, *has_label ? "," : "{");
     put_text(page, name);
     put_text(page, "=\"");
     put_text(page, value);
     put_text(page, "\"");
-    *begun = true;
+    *has_label = true;
 }
 
-/* Values are words of the table and the version: nothing in them needs escapes. */
+/* Values come from the table of metrics, or are the version. They need no escapes. */
 static void put_labels(struct page *page, const struct metric_row *row, size_t series,
                        const char *bucket) {
-    size_t places[METRIC_POSITIONS_MAX];
-    bool begun = false;
+    size_t indexes[METRIC_POSITIONS_MAX];
+    bool has_label = false;
     for (size_t i = METRIC_POSITIONS_MAX; i-- > 0; series /= row->sizes[i])
-        places[i] = series % row->sizes[i];
+        indexes[i] = series % row->sizes[i];
     for (size_t i = 0; i < row->label_count; i++) {
         const struct metric_label *label = &row->labels[i];
         const char *const *values = row->values[label->position];
-        put_label(page, &begun, label->name,
-                  values ? values[places[label->position]] : KHALA_VERSION);
+        put_label(page, &has_label, label->name,
+                  values ? values[indexes[label->position]] : KHALA_VERSION);
     }
     if (bucket)
-        put_label(page, &begun, "le", bucket);
-    put_text(page, begun ? "} " : " ");
+        put_label(page, &has_label, "le", bucket);
+    put_text(page, has_label ? "} " : " ");
 }
 
 static void put_sample(struct page *page, const struct metric_row *row, size_t series,
@@ -88,7 +88,7 @@ static void put_histogram(struct page *page, const struct metric_row *row, size_
     put_count(page, count);
 }
 
-static bool has_moved(const struct metric_row *row, const uint64_t *numbers) {
+static bool is_nonzero(const struct metric_row *row, const uint64_t *numbers) {
     for (size_t i = 0; i < row->series_slots; i++)
         if (numbers[i] != 0)
             return true;
@@ -110,7 +110,7 @@ static void put_family(struct page *page, const struct metric_row *row, const ui
         row->series_count == 1 || (row->series_count <= METRIC_SERIES_SHOWN_MAX && !row->buckets);
     for (size_t i = 0; i < row->series_count; i++) {
         const uint64_t *of_series = numbers + i * row->series_slots;
-        if (!shows_all && !has_moved(row, of_series))
+        if (!shows_all && !is_nonzero(row, of_series))
             continue;
         if (row->kind == METRIC_KIND_HISTOGRAM) {
             put_histogram(page, row, i, of_series);

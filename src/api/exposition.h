@@ -1,8 +1,8 @@
-/* The numbers of base/metrics in Prometheus' text format, version 0.0.4.
- * Any thread. Written into the caller's buffer.
- * Errors: the buffer's own.
- * A histogram's buckets add up to its count whatever was counted meanwhile: all is written from one
- * reading. */
+/* The metrics of base/metrics in Prometheus' text format, version 0.0.4.
+ * Any thread.
+ * Memory: the text is appended to the caller's buffer.
+ * Errors: those of the buffer.
+ * A histogram's buckets add up to its count, because all lines are written from one reading. */
 #ifndef API_EXPOSITION_H
 #define API_EXPOSITION_H
 

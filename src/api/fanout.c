@@ -1,5 +1,4 @@
-/* What fan-out is doing: the driver, the counters of delivery, the windows of the busiest topics.
- */
+/* The state of fan-out: the driver, the counters of delivery, the windows of the busiest topics. */
 #include "api/api.h"
 #include "api/handlers.h"
 #include "delivery/telemetry.h"
@@ -10,7 +9,7 @@
 #define TOPIC_LIMIT_MAX     200
 #define CAUSES_SHOWN        32
 
-/* ---- what was delivered ---- */
+/* ---- delivery ---- */
 
 struct cause_list {
     struct buffer *out;
@@ -107,7 +106,7 @@ static enum status write_windows(struct store_read *read, struct store_session *
     for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         struct store_topic topic = {0};
         status = store_load_topic(session, counts[i].topic, &read->arena, &topic);
-        /* A topic whose only publish was refused does not exist, but has something to tell. */
+        /* A topic whose only publish was refused does not exist, but has counters. */
         if (status == STATUS_NOT_FOUND)
             status = STATUS_OK;
         if (status == STATUS_OK && i > 0)
@@ -121,7 +120,7 @@ static enum status write_windows(struct store_read *read, struct store_session *
 
 /* ---- the answers ---- */
 
-static enum status write_rest(struct store_read *read, struct store_session *session) {
+static enum status write_metrics(struct store_read *read, struct store_session *session) {
     enum status status = buffer_append_slice(&read->out, SLICE("\"delivery_metrics\":"));
     if (status == STATUS_OK)
         status = write_delivery(&read->out, api_of(read->exchange));
@@ -135,7 +134,7 @@ static enum status write_rest(struct store_read *read, struct store_session *ses
 static void read_metrics(struct store_read *read, struct store_session *session) {
     read->status = buffer_append_slice(&read->out, SLICE("{\"driver\":\"memory\","));
     if (read->status == STATUS_OK)
-        read->status = write_rest(read, session);
+        read->status = write_metrics(read, session);
 }
 
 static void read_hooks(struct store_read *read, struct store_session *session) {
@@ -149,7 +148,7 @@ static void read_hooks(struct store_read *read, struct store_session *session) {
               "{\"backend\":\"nats\",\"status\":\"inactive\","
               "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"}],"));
     if (read->status == STATUS_OK)
-        read->status = write_rest(read, session);
+        read->status = write_metrics(read, session);
 }
 
 static void handle(struct exchange *exchange,

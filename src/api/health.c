@@ -1,3 +1,4 @@
+/* GET /healthz/live and /healthz/ready. */
 #include <stdatomic.h>
 
 #include "api/api.h"
@@ -8,7 +9,8 @@ void handle_live(struct exchange *exchange) {
     exchange_answer_json(exchange, 200, SLICE("{\"status\":\"live\"}\n"));
 }
 
-/* Ready is who takes requests, can read the store, and has not just failed to write it. */
+/* A server is ready if it accepts requests, can read the store, and its last append did not fail.
+ */
 static void read_ready(struct store_read *read, struct store_session *session) {
     struct store_state state;
     read->status = store_read_state(session, &state);

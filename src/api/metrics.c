@@ -1,4 +1,4 @@
-/* GET /metrics: what was counted, and what is measured now. */
+/* GET /metrics: the counters, and the gauges that are measured for this answer. */
 #include "base/metrics.h"
 #include "api/api.h"
 #include "api/exposition.h"

@@ -4,7 +4,7 @@
 #include "wire/object_writer.h"
 
 #define ID_BYTES_MAX 512
-_Static_assert(TOKEN_BYTES_MAX == 8192, "as the answer says");
+_Static_assert(TOKEN_BYTES_MAX == 8192, "the message below names the limit");
 #define MS_PER_S 1000
 
 enum field {
@@ -64,26 +64,26 @@ static bool read_lists(struct minting *minting) {
     return true;
 }
 
-static enum status read_request(struct minting *minting, struct slice text, const char **why) {
+static enum status read_request(struct minting *minting, struct slice text, const char **message) {
     const struct json_limits limits = {MINT_BYTES_MAX, 8};
     struct token_request *request = &minting->request;
     const struct json_field *ttl = &minting->fields[FIELD_TTL_SECONDS];
     enum status status = json_read_object(text, &limits, minting->fields, FIELD_COUNT);
     if (status != STATUS_OK)
         return status;
-    *why = "user_id, guest_scope, org_id, device_id and session_id are text of 1 to 512 bytes.";
+    *message = "user_id, guest_scope, org_id, device_id and session_id are text of 1 to 512 bytes.";
     if (!read_texts(minting))
         return STATUS_INVALID_REQUEST;
-    *why = "user_id and guest_scope exclude each other.";
+    *message = "user_id and guest_scope exclude each other.";
     if (request->identity.user_id.data && request->identity.guest_scope.data)
         return STATUS_INVALID_REQUEST;
-    *why = "scopes, topics and streams are lists of at most 256 names.";
+    *message = "scopes, topics and streams are lists of at most 256 names.";
     if (!read_lists(minting))
         return STATUS_INVALID_REQUEST;
-    *why = "ttl_seconds is a whole number.";
+    *message = "ttl_seconds is a whole number.";
     if (claims_given(ttl) && ttl->value.kind != JSON_KIND_NUMBER)
         return STATUS_INVALID_REQUEST;
-    *why = NULL;
+    *message = NULL;
     if (claims_given(ttl) && !json_u64(ttl->value, JSON_INTEGER_MAX, &request->ttl_s))
         return STATUS_INVALID_TTL;
     return STATUS_OK;
@@ -95,7 +95,7 @@ static void set_ids(struct minting *minting, const struct mint_moment *moment) {
     uuid_format(&moment->token_id, minting->token_id);
     uuid_format(&moment->session_id, minting->session_id);
     request->token_id = (struct slice){minting->token_id, UUID_TEXT_SIZE};
-    /* Every token has a session, so that every token's session can be revoked. */
+    /* Every token has a session id, so that it can be revoked by session. */
     if (!request->session_id.data)
         request->session_id = (struct slice){minting->session_id, UUID_TEXT_SIZE};
 }
@@ -122,7 +122,7 @@ static void put_list(struct object_writer *object, struct slice name,
     buffer_release(&text);
 }
 
-/* Early enough that the server never has to ask for it. */
+/* Early enough that the server need not ask the client for a new token. */
 static uint64_t refresh_after_s(uint64_t ttl_s) {
     uint64_t early_s = 2 * TOKEN_SKEW_S;
     return ttl_s > 2 * early_s ? ttl_s - early_s : ttl_s / 2;
@@ -173,7 +173,7 @@ static enum status sign_and_answer(const struct minting *minting, const struct g
 }
 
 enum status mint(const struct gate *gate, struct slice request, const struct mint_moment *moment,
-                 struct buffer *out, const char **why) {
+                 struct buffer *out, const char **message) {
     struct minting minting = {
         .fields = {[FIELD_USER_ID] = {.name = SLICE("user_id")},
                    [FIELD_GUEST_SCOPE] = {.name = SLICE("guest_scope")},
@@ -187,15 +187,15 @@ enum status mint(const struct gate *gate, struct slice request, const struct min
     };
     uint64_t ttl_s_max = token_ttl_s_max(&gate->policy);
     minting.request.ttl_s = TOKEN_TTL_S < ttl_s_max ? TOKEN_TTL_S : ttl_s_max;
-    *why = NULL;
+    *message = NULL;
     buffer_init(&minting.memory, CLAIMS_BYTES_MAX);
-    enum status status = read_request(&minting, request, why);
+    enum status status = read_request(&minting, request, message);
     if (status == STATUS_OK) {
         struct key_set *keys = keys_current(gate->keys);
         set_ids(&minting, moment);
         status = sign_and_answer(&minting, gate, keys, out);
         if (status == STATUS_PAYLOAD_TOO_LARGE)
-            *why = "The token would be longer than 8192 bytes: grant fewer or shorter names.";
+            *message = "The token would be longer than 8192 bytes: grant fewer or shorter names.";
         key_set_unref(keys);
     }
     buffer_release(&minting.memory);

@@ -1,8 +1,8 @@
-/* Minting: a request for a token in JSON, and the answer with the token in it.
- * Any thread. Appends to the caller's buffer, all or nothing.
- * STATUS_INVALID_REQUEST with why in words; STATUS_INVALID_TTL; what token_mint and the parser
- * answer.
- * What is answered is what the token says. */
+/* Minting: reads a JSON request for a token and writes the answer with the token.
+ * Any thread.
+ * Memory: the answer is appended to the caller's buffer, whole or not at all.
+ * Errors: STATUS_INVALID_REQUEST with a message; STATUS_INVALID_TTL; those of token_mint and the
+ * parser. The answer has the same values as the token. */
 #ifndef API_MINT_H
 #define API_MINT_H
 
@@ -11,15 +11,16 @@
 
 #define MINT_BYTES_MAX CLAIMS_BYTES_MAX
 
-/* What a token has from the moment it is made. */
+/* The time and the new ids of a token. */
 struct mint_moment {
     uint64_t now_ms;
     struct uuid token_id;
-    struct uuid session_id; /* where the request names none */
+    struct uuid session_id; /* used if the request names none */
 };
 
-/* why is static text, or NULL where the status says it all. */
+/* message is static text, or NULL if the status has enough detail. */
 MUST_CHECK enum status mint(const struct gate *gate, struct slice request,
-                            const struct mint_moment *moment, struct buffer *out, const char **why);
+                            const struct mint_moment *moment, struct buffer *out,
+                            const char **message);
 
 #endif

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FD_FOLDER     "/proc/self/fd"
-#define LOOKS_A_COUNT 10
+#define FD_FOLDER           "/proc/self/fd"
+#define REFRESHES_PER_COUNT 10
 
 static atomic_uint_fast64_t fds_counted;
 
@@ -22,24 +22,24 @@ static uint64_t entries_of(const char *folder) {
     while (readdir(entries))
         count++;
     closedir(entries);
-    /* Without itself, its parent and the folder just opened. */
+    /* Does not count ".", ".." and the descriptor of the folder itself. */
     return count > 3 ? count - 3 : 0;
 }
 
-/* Linux tells the number of descriptors as the folder's size since 6.2; before, it is 0. */
-static uint64_t fds_told(void) {
+/* Since Linux 6.2 the size of the folder is the number of descriptors. Before that it is 0. */
+static uint64_t fds_by_kernel(void) {
     struct stat folder;
     return stat(FD_FOLDER, &folder) == 0 && folder.st_size > 0 ? (uint64_t)folder.st_size : 0;
 }
 
 static uint64_t count_fds(void) {
-    uint64_t told = fds_told();
-    return told > 0 ? told : atomic_load(&fds_counted);
+    uint64_t fds = fds_by_kernel();
+    return fds > 0 ? fds : atomic_load(&fds_counted);
 }
 
-void process_stats_look(void) {
-    static unsigned looks;
-    if (looks++ % LOOKS_A_COUNT == 0 && fds_told() == 0)
+void process_stats_refresh(void) {
+    static unsigned refreshes;
+    if (refreshes++ % REFRESHES_PER_COUNT == 0 && fds_by_kernel() == 0)
         atomic_store(&fds_counted, entries_of(FD_FOLDER));
 }
 
@@ -56,7 +56,7 @@ static uint64_t resident_bytes(void) {
 
 static uint64_t count_threads(void) {
     struct stat folder;
-    /* Each is a link of the folder, beside itself and its parent's name for it. */
+    /* Each thread is a link of the folder, which has two further links. */
     if (stat("/proc/self/task", &folder) != 0 || folder.st_nlink < 2)
         return 0;
     return folder.st_nlink - 2;

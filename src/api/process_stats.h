@@ -1,7 +1,7 @@
-/* What the kernel says of this process.
- * process_stats_look belongs to a thread that nobody waits for, the rest to any. Allocates nothing.
- * Cannot fail: what the kernel does not tell is 0.
- * Reading is cheap enough for an io loop, however many descriptors are open. */
+/* Statistics of this process from the kernel.
+ * process_stats_refresh belongs to the main thread, which may block; process_stats_read to any
+ * thread. Memory: none. Errors: none; an unknown value is 0. process_stats_read is cheap enough for
+ * an io loop, however many descriptors are open. */
 #ifndef API_PROCESS_STATS_H
 #define API_PROCESS_STATS_H
 
@@ -16,8 +16,8 @@ struct process_stats {
 };
 
 struct process_stats process_stats_read(void);
-/* Once a second: counts descriptors now and then where the kernel does not, which takes a
- * microsecond for each. */
-void process_stats_look(void);
+/* Called once a second. Kernels before 6.2 do not report the number of open descriptors. There it
+ * counts them every ten seconds, which takes a microsecond for each. */
+void process_stats_refresh(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the projector made of the log: summaries, checkpoints, drift. */
+/* The results of the projector: summaries, checkpoints, drift. */
 #include "api/handlers.h"
 #include "http/store_read.h"
 #include "wire/canonical.h"

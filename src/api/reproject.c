@@ -1,8 +1,8 @@
-/* POST /internal/v1/projectors/reproject: documents once more from the log, beside the appends.
+/* POST /internal/v1/projectors/reproject: builds documents again from the log, beside the appends.
  *
- * The writer does it, an entity at a time, as one job after another: between two of them all the
- * appends that wait are taken. What was rewritten goes out as it is found; where there is nothing
- * to tell for a while, white space shows that the work goes on. */
+ * The writer runs one job for each entity. Between two jobs it commits the appends that wait. Each
+ * rewritten document is sent when it is found. While none is found, white space is sent once a
+ * second to show progress. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -16,21 +16,22 @@
 #include "wire/json.h"
 
 #define ID_BYTES_MAX 4096
-#define SILENCE_MS   1000
+#define PROGRESS_MS  1000
 
 struct reproject_work {
-    struct exchange_call call; /* first */
+    struct exchange_call call;
     struct exchange *exchange;
     struct api *api;
-    /* What is asked for: one entity, or all. */
+    /* The request: one entity, or all. */
     enum document_kind document; /* the kind that is rebuilt now */
     struct buffer id;
     bool all;
-    /* Of all: where it goes on, and the last there was when it began. */
+    /* For all entities: the last one that was rebuilt, and the last one that existed at the start.
+     */
     uint64_t after_ref;
     uint64_t until_ref;
     bool is_over;
-    /* The step at hand. */
+    /* The current step. */
     enum status status;
     uint64_t now_ms;
     struct arena arena;
@@ -38,7 +39,7 @@ struct reproject_work {
     struct reproject_result total;
     struct buffer out;
     enum status out_status;
-    uint64_t told_ms;
+    uint64_t last_sent_ms;
 };
 
 static void work_free(void *memory) {
@@ -51,7 +52,7 @@ static void work_free(void *memory) {
 
 /* ---- on the writer's thread ----------------------------------------------------------------- */
 
-static void saw_drift(void *user, const struct reproject_drift *drift) {
+static void on_drift(void *user, const struct reproject_drift *drift) {
     struct reproject_work *work = user;
     struct buffer *out = &work->out;
     enum status status =
@@ -70,9 +71,9 @@ static void saw_drift(void *user, const struct reproject_drift *drift) {
     work->out_status = status;
 }
 
-static void saw_commit(void *user, const struct store_batch *batch) {
+static void on_commit(void *user, const struct store_batch *batch) {
     struct reproject_work *work = user;
-    /* Rewritten documents come without events: what is not in the batch is read from the store. */
+    /* A rewritten document has no event in the batch. Readers get it from the store. */
     writer_announce(work->api->writer, batch, NULL);
 }
 
@@ -83,7 +84,7 @@ static enum status keep_entity(void *user, const struct store_entity *entity) {
     return work->entity.id.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
-/* The next entity of all; ref 0 when there is none. Those that are made meanwhile are right. */
+/* Finds the next entity; ref 0: there is none. Entities created since the start need no rebuild. */
 static enum status find_next(struct reproject_work *work, struct store_session *session) {
     enum status status = STATUS_OK;
     if (work->until_ref == 0) {
@@ -123,8 +124,8 @@ static enum status rebuild_entity(struct reproject_work *work, struct store_sess
         .apply = true,
         .now_ms = work->now_ms,
         .user = work,
-        .on_drift = saw_drift,
-        .on_commit = saw_commit,
+        .on_drift = on_drift,
+        .on_commit = on_commit,
     };
     struct reproject_result result;
     enum status status = reproject(session, &options, &result);
@@ -178,10 +179,10 @@ static enum status write_end(struct reproject_work *work) {
         (unsigned long long)work->total.drifted, (unsigned long long)work->total.repaired);
 }
 
-/* Goes on when the connection has taken what there was. */
-static void tell(struct reproject_work *work) {
+/* Sends the output. The next step follows when the connection has taken it. */
+static void send_output(struct reproject_work *work) {
     struct exchange *exchange = work->exchange;
-    work->told_ms = clock_mono_ms(&exchange->loop->clock);
+    work->last_sent_ms = clock_mono_ms(&exchange->loop->clock);
     if (!exchange->answered)
         exchange_begin(exchange, 200, SLICE("application/json"));
     if (work->is_over) {
@@ -199,12 +200,12 @@ static void step_answer(struct exchange_call *call) {
     if (status == STATUS_OK && work->is_over)
         status = write_end(work);
     else if (status == STATUS_OK && work->out.size == 0 &&
-             clock_mono_ms(&exchange->loop->clock) - work->told_ms >= SILENCE_MS)
+             clock_mono_ms(&exchange->loop->clock) - work->last_sent_ms >= PROGRESS_MS)
         status = buffer_append_byte(&work->out, '\n');
     if (status != STATUS_OK)
         fail(work, status);
     else if (work->out.size > 0)
-        tell(work);
+        send_output(work);
     else
         post_step(work);
 }

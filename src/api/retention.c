@@ -1,7 +1,7 @@
-/* POST /internal/v1/retention/run: a pass over all topics now, answered with what it did.
+/* POST /internal/v1/retention/run: runs a retention pass over all topics and answers its report.
  *
- * The keeper does it, and has the exchange until it is done. A pass over a large store beside many
- * appends takes its time, so white space goes out now and then to show that it goes on. */
+ * The retention thread runs the pass and holds the exchange until it is done. A pass over a large
+ * store may take long, so white space is sent now and then to show progress. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct retention_work {
     struct loop_task progress;
     atomic_bool is_progress_posted;
     struct exchange *exchange;
-    bool is_done; /* but a piece is still being written */
+    bool is_done; /* the answer follows when the last piece is written */
 };
 
 static void work_free(void *memory) {
@@ -28,7 +28,7 @@ static void work_free(void *memory) {
     free(work);
 }
 
-/* ---- on the keeper's thread ---- */
+/* ---- on the retention thread ---- */
 
 static struct retention_work *work_of(struct retention_request *request) {
     return container_of(request, struct retention_work, request);
@@ -38,7 +38,7 @@ static void on_done(struct retention_request *request) {
     call_return_post(&work_of(request)->done);
 }
 
-/* The call under way keeps the loop, so its mailbox is open. */
+/* The call keeps the loop alive, so its mailbox is open. */
 static void on_progress(struct retention_request *request) {
     struct retention_work *work = work_of(request);
     if (atomic_exchange(&work->is_progress_posted, true))
@@ -81,7 +81,7 @@ static void done_on_loop(struct call *call) {
         answer(work);
 }
 
-/* Comes before done, which holds the exchange. */
+/* Runs before done_on_loop, so the exchange still exists. */
 static void progress_on_loop(struct loop_task *task) {
     struct retention_work *work = container_of(task, struct retention_work, progress);
     struct exchange *exchange = work->exchange;
@@ -102,7 +102,7 @@ static void piece_sent(struct exchange *exchange) {
 
 static const struct exchange_stream retention_stream = {.sent = piece_sent};
 
-/* Nothing can be asked for: an empty body, or an empty object. */
+/* The request has no parameters: the body is empty, or an empty object. */
 static bool is_empty(struct slice body) {
     const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
     struct json_value value, name, member;

@@ -1,9 +1,9 @@
-/* POST /internal/v1/sync/sessions/revoke: sessions, devices or tokens that are taken no more.
+/* POST /internal/v1/sync/sessions/revoke: revokes sessions, devices or tokens.
  *
  *   writer: durable ──▶ in memory ──▶ every loop: sweep ──▶ this loop: answer
  *
- * In this order: what is answered outlives a crash, nobody comes in behind the sweep, and nothing
- * is delivered after the answer. */
+ * The order matters: the answer survives a crash, no revoked token is admitted after the sweep, and
+ * nothing is delivered to a revoked principal after the answer. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -40,7 +40,7 @@ static void sweep_done(struct sweep *sweep) {
     call_return_post(&container_of(sweep, struct revoke_work, sweep)->call);
 }
 
-/* Those that find room hold, also when others do not. */
+/* Adds all revocations, even if one of them finds no room. Returns the first failure. */
 static enum status remember(const struct revoke_work *work) {
     struct revocations *revocations = work->exchange->http->gate.revocations;
     enum status status = STATUS_OK;
@@ -54,8 +54,8 @@ static enum status remember(const struct revoke_work *work) {
     return status;
 }
 
-/* Before the sweep, whose many lines a reader of the log may not keep up with. */
-static void tell(const struct revoke_work *work) {
+/* Logged before the sweep: the sweep may log so many lines that some are dropped. */
+static void log_revocation(const struct revoke_work *work) {
     const struct revoke_request *request = &work->request;
     log_event(LOG_INFO, "sessions.revoked", log_str("request_id", work->exchange->request_id),
               log_int("sessions", (int64_t)request->counts[REVOCATION_SESSION]),
@@ -73,22 +73,22 @@ static void job_run(struct writer_job *job, struct store_session *session) {
         return;
     }
     work->status = remember(work);
-    tell(work);
+    log_revocation(work);
     sweep_post(&work->sweep);
 }
 
 /* ---- on the loop ---- */
 
-static void count(struct revoke_work *work) {
-    size_t links = atomic_load(&work->sweep.session_count);
+static void count_and_log(struct revoke_work *work) {
+    size_t sessions = atomic_load(&work->sweep.session_count);
     size_t requests = atomic_load(&work->sweep.request_count);
     for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
         if (work->request.counts[kind] > 0)
             metrics_add(METRIC_AUTH_REVOCATIONS, METRIC_LABELS(kind), work->request.counts[kind]);
-    metrics_add(METRIC_AUTH_REVOKED_CONNECTIONS, METRIC_PLAIN, links + requests);
+    metrics_add(METRIC_AUTH_REVOKED_CONNECTIONS, METRIC_PLAIN, sessions + requests);
     log_event(LOG_INFO, "sessions.swept",
               log_slice("request_id", exchange_request_id(work->exchange)),
-              log_int("connections", (int64_t)links), log_int("requests", (int64_t)requests));
+              log_int("connections", (int64_t)sessions), log_int("requests", (int64_t)requests));
 }
 
 static void answer(struct revoke_work *work) {
@@ -112,12 +112,12 @@ static void answer(struct revoke_work *work) {
     buffer_release(&out);
 }
 
-/* Runs also when the caller is gone: the revocation holds, and is counted. */
+/* Runs also when the client is gone: the revocation is in force and is counted. */
 static void revoke_done(struct call *call) {
     struct revoke_work *work = container_of(call, struct revoke_work, call);
     enum status status = call->status == STATUS_OK ? work->status : call->status;
     if (status == STATUS_OK)
-        count(work);
+        count_and_log(work);
     if (!exchange_unref(work->exchange))
         return;
     if (status == STATUS_OK)
@@ -139,8 +139,8 @@ static void post(struct revoke_work *work) {
 
 void handle_revoke(struct exchange *exchange) {
     struct api *api = api_of(exchange);
-    const char *why = NULL;
-    /* A loop that begins now could have admitted somebody and not be swept. */
+    const char *message = NULL;
+    /* A loop that is starting could admit a revoked token and miss the sweep. */
     if (atomic_load(&api->http->loops_started) < api->http->loop_count) {
         exchange_answer_error(exchange,
                               &(struct exchange_error){.status = STATUS_LIMIT_REACHED,
@@ -149,14 +149,15 @@ void handle_revoke(struct exchange *exchange) {
     }
     struct revoke_work *work = calloc(1, sizeof(*work));
     enum status status =
-        work ? revoke_request_read(buffer_slice(&exchange->body), &work->request, &why)
+        work ? revoke_request_read(buffer_slice(&exchange->body), &work->request, &message)
              : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
         free(work);
-        exchange_answer_error(exchange, &(struct exchange_error){.status = status, .message = why});
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){.status = status, .message = message});
         return;
     }
-    /* Made here: the writer only reads it. */
+    /* Made on the loop: the writer only reads it. */
     (void)exchange_request_id(exchange);
     work->exchange = exchange;
     work->job.run = job_run;

@@ -4,14 +4,14 @@
 
 #define DEPTH_MAX 4
 
-/* The lists come in the order of their kinds. */
+/* The first fields are the lists, in the order of enum revocation_kind. */
 enum field { FIELD_REASON = REVOCATION_KIND_COUNT, FIELD_COUNT };
 
 static bool decode(struct revoke_request *request, struct json_value value, size_t bytes_max,
                    struct slice *text) {
     struct buffer *texts = &request->texts;
     size_t begin = texts->size;
-    /* There is room: a decoded text is never longer than the request it stands in. */
+    /* The buffer has room: a decoded text is never longer than the request. */
     if (value.kind != JSON_KIND_STRING || json_string_decode(value, texts) != STATUS_OK)
         return false;
     *text = (struct slice){texts->data + begin, texts->size - begin};
@@ -55,24 +55,25 @@ static bool knows_all(struct slice text, const struct json_limits *limits,
 }
 
 static enum status read_fields(struct revoke_request *request, const struct json_field *fields,
-                               const char **why) {
+                               const char **message) {
     const struct json_field *reason = &fields[FIELD_REASON];
-    *why = "The reason is text of 1 to 512 bytes.";
+    *message = "The reason is text of 1 to 512 bytes.";
     if (reason->present && reason->value.kind != JSON_KIND_NULL &&
         !decode(request, reason->value, REVOKE_REASON_BYTES_MAX, &request->reason))
         return STATUS_INVALID_REQUEST;
-    *why = "Ids are texts of 1 to 640 bytes in the lists session_ids, device_ids and jtis, at most "
-           "1000 of them.";
+    *message =
+        "Ids are texts of 1 to 640 bytes in the lists session_ids, device_ids and jtis, at most "
+        "1000 of them.";
     for (size_t kind = 0; kind < REVOCATION_KIND_COUNT; kind++)
         if (fields[kind].present &&
             !read_list(request, (enum revocation_kind)kind, fields[kind].value))
             return STATUS_INVALID_REQUEST;
-    *why = "Nothing is named that could be revoked: session_ids, device_ids or jtis.";
+    *message = "Nothing is named that could be revoked: session_ids, device_ids or jtis.";
     return request->count > 0 ? STATUS_OK : STATUS_INVALID_REQUEST;
 }
 
 enum status revoke_request_read(struct slice text, struct revoke_request *request,
-                                const char **why) {
+                                const char **message) {
     const struct json_limits limits = {REVOKE_BYTES_MAX, DEPTH_MAX};
     struct json_field fields[FIELD_COUNT] = {
         [REVOCATION_SESSION] = {.name = SLICE("session_ids")},
@@ -84,16 +85,16 @@ enum status revoke_request_read(struct slice text, struct revoke_request *reques
     memset(request->counts, 0, sizeof(request->counts));
     request->reason = (struct slice){NULL, 0};
     buffer_init(&request->texts, text.size + 1);
-    *why = NULL;
+    *message = NULL;
     enum status status = json_read_object(text, &limits, fields, FIELD_COUNT);
     if (status != STATUS_OK)
         return status;
-    *why = "It has session_ids, device_ids, jtis and reason, and no other members.";
+    *message = "It has session_ids, device_ids, jtis and reason, and no other members.";
     if (!knows_all(text, &limits, fields))
         return STATUS_INVALID_REQUEST;
     status = buffer_reserve(&request->texts, text.size + 1);
     if (status == STATUS_OK)
-        status = read_fields(request, fields, why);
+        status = read_fields(request, fields, message);
     if (status != STATUS_OK)
         revoke_request_release(request);
     return status;

@@ -1,7 +1,8 @@
-/* What is asked to be revoked: sessions, devices and single tokens, with the reason.
- * Any thread; a pure reader. One block holds the decoded texts; revoke_request_release returns it.
- * STATUS_INVALID_REQUEST with why in a static sentence, or what the JSON reader answers.
- * All of it is understood or none: a member it does not know may be one that matters. */
+/* The request of a revocation: ids of sessions, devices and tokens, with a reason.
+ * Any thread.
+ * Memory: one buffer holds the decoded texts; revoke_request_release frees it.
+ * Errors: STATUS_INVALID_REQUEST with a static message, or the status of the JSON parser.
+ * A request with an unknown member is refused, because that member might matter. */
 #ifndef API_REVOKE_REQUEST_H
 #define API_REVOKE_REQUEST_H
 
@@ -21,7 +22,7 @@ struct revoke_request {
 };
 
 MUST_CHECK enum status revoke_request_read(struct slice text, struct revoke_request *request,
-                                           const char **why);
+                                           const char **message);
 void revoke_request_release(struct revoke_request *request);
 
 #endif

@@ -1,6 +1,8 @@
-/* The one table of routes: method, path, handler and admission of every request that is served.
- * Read-only; any thread. Static memory. Cannot fail.
- * Each pattern and method stands once. */
+/* The table of routes: method, path, handler and admission of every request.
+ * Read-only; any thread.
+ * Memory: static.
+ * Errors: none.
+ * Each pair of method and path appears once. */
 #ifndef API_ROUTES_H
 #define API_ROUTES_H
 

@@ -1,10 +1,10 @@
 /* GET /v1/topics/{topic}/snapshot: the documents of a summary topic at one watermark.
  *
- *   wait for the snapshot ──▶ 304, or: reader: a page of parts ──▶ loop: send ──sent──▶ next page …
+ *   wait for the snapshot ──▶ 304, or: store pool: a page ──▶ loop: send ──sent──▶ next page …
  *
- * One page is in memory at a time, and the next is read when it is written: a client that reads
- * slowly costs a page, and a file that others share. Pages are compressed by the reader, one state
- * a client; when too many have one, the others get the plain form. */
+ * One page is in memory at a time, and the next one is read when it is written. So a slow client
+ * costs one page, and a file that other clients share. The store pool compresses the pages. The
+ * number of compressed answers is limited; further clients get the plain form. */
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -18,11 +18,11 @@
 #include "wire/object_writer.h"
 
 #define PAGE_BYTES (64u << 10)
-/* Bounds the work of a page for a principal who may read little of it. */
+/* Bounds the work of a page for a principal that may read few of the documents. */
 #define PAGE_PARTS     64
 #define GZIP_LEVEL     1
 #define ETAG_BYTES_MAX 128
-/* Of the digest: to tell a client's own views apart, not to hide anything. */
+/* Bytes of the digest that are in the tag: enough to distinguish the views of a client. */
 #define VIEW_BYTES 8
 
 struct snapshot_work {
@@ -31,12 +31,12 @@ struct snapshot_work {
     struct api *api;
     const struct principal *principal; /* the exchange's, which lives as long */
     char etag[ETAG_BYTES_MAX];
-    bool is_gzip; /* the state is there, and one of SNAPSHOT_GZIPS_MAX */
+    bool is_gzip; /* gzip is initialised, and counts towards SNAPSHOT_GZIPS_MAX */
     struct gzip gzip;
-    struct buffer plain; /* of the page, before it is compressed */
-    size_t part;         /* the next one */
-    bool has_begun;
-    bool has_documents; /* some went out: the next ones need a comma */
+    struct buffer plain; /* the page before it is compressed */
+    size_t part;         /* the next part */
+    bool has_head;       /* the head of the object is written */
+    bool has_documents;  /* a document is written: the next one needs a comma */
 };
 
 static void work_free(void *memory) {
@@ -50,9 +50,10 @@ static void work_free(void *memory) {
     free(work);
 }
 
-/* ---- what the bytes are ------------------------------------------------------------------- */
+/* ---- the tag and the head ----------------------------------------------------------------- */
 
-/* Who sees the same documents has the same view: it is part of the tag, since bodies differ. */
+/* Principals that see the same documents have the same view. The view is part of the tag, because
+ * bodies of different views differ. */
 static void view_text(const struct principal *principal, char text[2 * VIEW_BYTES + 1]) {
     const struct slice parts[] = {principal->identity.user_id, principal->identity.guest_scope,
                                   principal->identity.org_id};
@@ -96,7 +97,7 @@ static enum status write_head(const struct snapshot *snapshot, struct buffer *ou
                                       : object.status;
 }
 
-/* ---- pages, on a reader's thread ---------------------------------------------------------- */
+/* ---- pages, on a thread of the store pool -------------------------------------------------- */
 
 static enum status append_part(struct snapshot_work *work, struct buffer *out) {
     size_t begin = out->size;
@@ -115,8 +116,8 @@ static enum status append_part(struct snapshot_work *work, struct buffer *out) {
 
 static enum status append_plain(struct snapshot_work *work, struct buffer *out) {
     const struct snapshot *snapshot = work->wait.snapshot;
-    enum status status = work->has_begun ? STATUS_OK : write_head(snapshot, out);
-    work->has_begun = true;
+    enum status status = work->has_head ? STATUS_OK : write_head(snapshot, out);
+    work->has_head = true;
     for (size_t i = 0; status == STATUS_OK && i < PAGE_PARTS && out->size < PAGE_BYTES &&
                        work->part < snapshot->part_count;
          i++)
@@ -140,17 +141,22 @@ static void read_page(struct store_read *read, struct store_session *session) {
 
 /* ---- answering, on the loop --------------------------------------------------------------- */
 
-#define HEADERS(work)                                                                              \
-    {SLICE("ETag"), slice_of((work)->etag)}, {SLICE("Cache-Control"), SLICE("private, no-cache")}, \
-    {                                                                                              \
-        SLICE("Vary"), SLICE("Authorization, Accept-Encoding")                                     \
-    }
+/* The header fields of a 304 are the first ones of a 200. */
+enum { HEADERS_OF_304 = 3, HEADERS_PLAIN = 4, HEADERS_GZIP = 5 };
+
+static void headers_fill(const struct snapshot_work *work,
+                         struct http1_header headers[HEADERS_GZIP]) {
+    headers[0] = (struct http1_header){SLICE("ETag"), slice_of(work->etag)};
+    headers[1] = (struct http1_header){SLICE("Cache-Control"), SLICE("private, no-cache")};
+    headers[2] = (struct http1_header){SLICE("Vary"), SLICE("Authorization, Accept-Encoding")};
+    headers[3] = (struct http1_header){SLICE("Content-Type"), SLICE("application/json")};
+    headers[4] = (struct http1_header){SLICE("Content-Encoding"), SLICE("gzip")};
+}
 
 static void begin(struct exchange *exchange, const struct snapshot_work *work) {
-    const struct http1_header headers[] = {HEADERS(work),
-                                           {SLICE("Content-Type"), SLICE("application/json")},
-                                           {SLICE("Content-Encoding"), SLICE("gzip")}};
-    exchange_begin_with(exchange, 200, headers, work->is_gzip ? 5 : 4);
+    struct http1_header headers[HEADERS_GZIP];
+    headers_fill(work, headers);
+    exchange_begin_with(exchange, 200, headers, work->is_gzip ? HEADERS_GZIP : HEADERS_PLAIN);
 }
 
 static void page_answer(struct store_read *read) {
@@ -163,12 +169,13 @@ static void page_answer(struct store_read *read) {
         exchange_end(exchange, buffer_slice(&read->out));
         return;
     }
-    /* Out of the read before it is sent: while the peer reads, only the connection holds it. */
+    /* Taken out of the read before it is sent, so that only the connection holds the page while the
+     * client reads it. */
     struct buffer page = read->out;
     buffer_init(&read->out, page.size_max);
-    bool may_go_on = page.size == 0 || exchange_send(exchange, buffer_slice(&page));
+    bool is_sent = page.size == 0 || exchange_send(exchange, buffer_slice(&page));
     buffer_release(&page);
-    if (may_go_on)
+    if (is_sent)
         store_read_post(read);
 }
 
@@ -178,7 +185,7 @@ static void page_sent(struct exchange *exchange) {
 
 static const struct exchange_stream page_stream = {.sent = page_sent};
 
-/* Compression costs memory for as long as the answer lasts: beyond a number of them, plain ones. */
+/* Compression holds memory for as long as the answer lasts. Beyond a limit answers are plain. */
 static void gzip_take(struct snapshot_work *work) {
     atomic_size_t *count = &work->api->snapshot_gzip_count;
     if (!http1_accepts_gzip(work->exchange->request))
@@ -191,11 +198,12 @@ static void gzip_take(struct snapshot_work *work) {
 }
 
 static void answer_unchanged(struct snapshot_work *work) {
-    const struct http1_header headers[] = {HEADERS(work)};
-    exchange_answer_bare(work->exchange, 304, headers, sizeof(headers) / sizeof(headers[0]));
+    struct http1_header headers[HEADERS_GZIP];
+    headers_fill(work, headers);
+    exchange_answer_bare(work->exchange, 304, headers, HEADERS_OF_304);
 }
 
-/* Whether the client has it, in either form. */
+/* Whether the client has the snapshot, plain or compressed. */
 static bool is_unchanged(struct snapshot_work *work) {
     etag_set(work, true);
     if (http1_has_match(work->exchange->request, slice_of(work->etag)))
@@ -205,15 +213,15 @@ static bool is_unchanged(struct snapshot_work *work) {
 }
 
 static void snapshot_ready(struct snapshot_wait *wait) {
-    struct snapshot_work *work = (struct snapshot_work *)wait;
+    struct snapshot_work *work = container_of(wait, struct snapshot_work, wait);
     struct exchange *exchange = work->exchange;
     if (!exchange_unref(exchange))
         return;
     if (wait->status != STATUS_OK) {
-        bool is_passing = status_http(wait->status) == 503;
+        bool is_temporary = status_http(wait->status) == 503;
         struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
         struct exchange_error error = {
-            .status = wait->status, .headers = &retry, .header_count = is_passing ? 1 : 0};
+            .status = wait->status, .headers = &retry, .header_count = is_temporary ? 1 : 0};
         exchange_answer_error(exchange, &error);
         return;
     }

@@ -1,4 +1,4 @@
-/* GET /internal/v1/khala/snapshots: which snapshots there are, and what they cost. */
+/* GET /internal/v1/khala/snapshots: the snapshots and their cost. */
 #include "api/api.h"
 #include "api/handlers.h"
 #include "base/limits.h"

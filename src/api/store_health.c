@@ -3,7 +3,7 @@
 #include "authority/writer.h"
 #include "base/clock.h"
 
-/* After this long an append must be tried again, or a server without appends never recovers. */
+/* A failure is forgotten after this time, so that the next append can show that the store works. */
 #define FAILED_MS 5000
 
 void store_health_note(struct store_health *health, enum status status) {
@@ -23,8 +23,8 @@ bool store_health_is_good(const struct store_health *health, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&health->failed_at_ms);
     if (atomic_load(&health->is_moved))
         return false;
-    /* Another loop, whose turn began later, may have noted the failure: the sum, not a difference.
-     */
+    /* A sum, because a difference could be negative: another loop with a later clock may have noted
+     * the failure. */
     return failed_at_ms == 0 || mono_ms > failed_at_ms + FAILED_MS;
 }
 

@@ -1,4 +1,4 @@
-/* POST /api/sync/token: a backend that knows who its user is asks for that user's token. */
+/* POST /api/sync/token: mints a token for a user that the calling backend has authenticated. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,9 +7,9 @@
 #include "api/mint.h"
 #include "http/exchange.h"
 
-static void answer_refusal(struct exchange *exchange, enum status status, const char *why) {
+static void answer_refusal(struct exchange *exchange, enum status status, const char *message) {
     char bounds[96];
-    struct exchange_error error = {.status = status, .message = why};
+    struct exchange_error error = {.status = status, .message = message};
     if (status == STATUS_INVALID_TTL) {
         int size = snprintf(bounds, sizeof(bounds),
                             "{\"ttl_seconds_min\":%d,\"ttl_seconds_max\":%" PRIu64 "}",
@@ -25,14 +25,14 @@ void handle_token(struct exchange *exchange) {
     struct mint_moment moment = {.now_ms = now_ms,
                                  .token_id = uuid7_next(&loop->ids, now_ms),
                                  .session_id = uuid7_next(&loop->ids, now_ms)};
-    const char *why;
+    const char *message;
     struct buffer out;
     buffer_init(&out, 16 * MINT_BYTES_MAX);
     enum status status =
-        mint(&exchange->http->gate, buffer_slice(&exchange->body), &moment, &out, &why);
+        mint(&exchange->http->gate, buffer_slice(&exchange->body), &moment, &out, &message);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, 200, buffer_slice(&out));
     else
-        answer_refusal(exchange, status, why);
+        answer_refusal(exchange, status, message);
     buffer_release(&out);
 }

@@ -1,4 +1,5 @@
-/* Why a client was denied or disconnected: the latest decisions that fit what is asked. */
+/* GET /internal/v1/khala/why: why clients were denied or disconnected, the latest decisions that
+ * match the query. */
 #include "api/api.h"
 #include "api/handlers.h"
 #include "base/limits.h"
@@ -56,7 +57,7 @@ static bool add_cause(void *user, const struct cause *cause) {
     return why->status == STATUS_OK && why->count < why->limit;
 }
 
-/* Absent stays absent. */
+/* Without the parameter *text does not change. */
 static enum status query_text(const struct exchange *exchange, struct slice name,
                               struct buffer *memory, struct slice *text) {
     bool found = false;

@@ -425,7 +425,7 @@ static const struct setting settings[] = {
 };
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
-_Static_assert(SETTING_COUNT <= CONFIG_SETTINGS_MAX, "sources has a place for each");
+_Static_assert(SETTING_COUNT <= CONFIG_SETTINGS_MAX, "sources has an entry for each");
 
 __attribute__((format(printf, 2, 3))) static enum status refuse(struct config_error *error,
                                                                 const char *format, ...) {
@@ -449,7 +449,7 @@ static enum status set_address(struct listen_address *address, const char *text)
         host++;
         size -= 2;
     }
-    /* Without brackets nobody can tell the colons of an address from the one before a port. */
+    /* An IPv6 address needs brackets, because its colons look like the one before the port. */
     if (size == 0 || size >= sizeof(address->host) || strcspn(host, "[]") < size ||
         (!bracketed && memchr(host, ':', size)))
         return STATUS_INVALID_CONFIG;
@@ -524,7 +524,7 @@ static enum status setting_apply(const struct setting *setting, struct config *c
             return refuse(error, "%s='%.200s' is not true or false", setting->name, text);
         return STATUS_OK;
     case SETTING_SECRET:
-        /* Not shown: a message may be read by whoever reads logs. */
+        /* The value is not shown, because the message may be logged. */
         if (!is_secret(text, setting->max))
             return refuse(error, "%s must be at most %llu visible ASCII characters", setting->name,
                           (unsigned long long)setting->max);
@@ -627,7 +627,7 @@ static enum status policies_load(struct config *config, const char *(*environmen
     return STATUS_OK;
 }
 
-/* A window that nobody fits in would lock every client out, enforced or on the day it is. */
+/* An empty range would refuse every client as soon as it is enforced. */
 static enum status check_window(const struct config *config, struct config_error *error) {
     if (config->compatibility_min_schema_version > config->compatibility_max_schema_version)
         return refuse(error, "OA_COMPAT_KHALA_MIN_SCHEMA_VERSION is above "
@@ -640,11 +640,11 @@ static enum status check_window(const struct config *config, struct config_error
     return STATUS_OK;
 }
 
-/* Where the contract has more stores and drivers than there are here: who asks for another one must
- * not find the log in a file. The URL is not shown, since it may hold a password. */
-static enum status check_absent(const struct config *config,
-                                const char *(*environment)(const char *),
-                                struct config_error *error) {
+/* Refuses the settings of stores and drivers that this server does not have, so that the log does
+ * not silently go to a file. The URL is not shown, because it may contain a password. */
+static enum status check_unsupported(const struct config *config,
+                                     const char *(*environment)(const char *),
+                                     struct config_error *error) {
     const struct config_file_row *url_row = config_file_find(config->file, "DB_URL");
     const struct config_file_row *driver_row =
         config_file_find(config->file, "RUNTIME_FANOUT_DRIVER");
@@ -675,7 +675,7 @@ enum status config_load(struct config *config, const struct config_file *file,
     if (status == STATUS_OK)
         status = check_window(config, error);
     if (status == STATUS_OK)
-        status = check_absent(config, environment, error);
+        status = check_unsupported(config, environment, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 
@@ -722,7 +722,7 @@ static const char *source_name(enum config_source source) {
     return names[source];
 }
 
-/* Writes the value as it would be given. */
+/* Writes the value in the form of the environment. */
 static void setting_text(const struct setting *setting, const struct config *config,
                          char text[CONFIG_TEXT_MAX]) {
     const void *field = (const char *)config + setting->offset;
@@ -763,7 +763,7 @@ struct printer {
     const struct config *config;
     FILE *out;
     bool json;
-    bool begun;
+    bool has_printed; /* a setting: the next one needs a comma */
 };
 
 /* null where the text is not UTF-8. */
@@ -789,7 +789,8 @@ static void print_setting(struct printer *printer, const char *name, const char 
         fputc('\n', printer->out);
         return;
     }
-    fprintf(printer->out, "%s{\"name\":\"%s\",\"value\":", printer->begun ? ",\n " : "[", name);
+    fprintf(printer->out, "%s{\"name\":\"%s\",\"value\":", printer->has_printed ? ",\n " : "[",
+            name);
     print_json(printer, value);
     fprintf(printer->out, ",\"source\":\"%s\"", source_name(source));
     if (row) {
@@ -798,7 +799,7 @@ static void print_setting(struct printer *printer, const char *name, const char 
         fprintf(printer->out, ",\"line\":%u", row->line);
     }
     fputc('}', printer->out);
-    printer->begun = true;
+    printer->has_printed = true;
 }
 
 void config_print(const struct config *config, FILE *out, bool json) {

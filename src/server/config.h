@@ -1,8 +1,10 @@
-/* The server's settings: one table drives environment names, flags, checks, `khala config`
- * and the documentation.
- * Read once, before threads start; read-only afterwards. Owns no heap.
- * A bad value is refused with the key's name in the message: STATUS_INVALID_CONFIG.
- * Precedence: flag, environment, file, default. Each setting remembers its source. */
+/* The server's settings: one table has the environment names, flags, checks, and help texts of
+ * `khala config` and the documentation.
+ * Loaded once before threads start; read-only afterwards.
+ * Memory: the struct owns no heap.
+ * Errors: STATUS_INVALID_CONFIG for a bad value, with the name of the setting in the message.
+ * A flag overrides the environment, which overrides the file, which overrides the default. Each
+ * setting remembers its source. */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
@@ -21,14 +23,15 @@
 #define CONFIG_LOOPS_MAX      LISTEN_SOCKETS_MAX
 #define CONFIG_SETTINGS_MAX   160
 #define CONFIG_POLICY_KEY_MAX 64
-/* Of a request's lines: the largest token fits, beside a path and its parameters or in a field. */
+/* The longest line of a request head. The largest token fits into it, with a path or in a header.
+ */
 #define CONFIG_LINE_BYTES_MAX (TOKEN_BYTES_MAX + 4096)
 
 enum config_source { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_FLAG };
 
 struct config {
     struct listen_address bind;
-    struct listen_address operator_bind; /* no host: operator routes are on the other */
+    struct listen_address operator_bind; /* no host: operator routes are on bind */
     char data_dir[CONFIG_TEXT_MAX];
     uint64_t log_format;
     uint64_t log_level;
@@ -40,7 +43,7 @@ struct config {
     uint64_t idle_timeout_ms;
     uint64_t shutdown_delay_ms;
     uint64_t shutdown_grace_ms;
-    char operator_key[CONFIG_TEXT_MAX];  /* empty: the one of the data folder */
+    char operator_key[CONFIG_TEXT_MAX];  /* empty: the key in the data folder */
     char tls_cert_file[CONFIG_TEXT_MAX]; /* empty, both: no TLS */
     char tls_key_file[CONFIG_TEXT_MAX];
     uint64_t tls_version_min; /* enum tls_version */
@@ -105,10 +108,10 @@ MUST_CHECK enum status config_load(struct config *config, const struct config_fi
                                    const char *(*environment)(const char *),
                                    const struct config_flag *flags, size_t flag_count,
                                    struct config_error *error);
-/* The flags there are, with no value; answers how many, at most CONFIG_SETTINGS_MAX. */
+/* Fills in all flags, without values. Returns their number, at most CONFIG_SETTINGS_MAX. */
 size_t config_flags(struct config_flag *flags);
 
-/* A setting for those who describe them. */
+/* The description of a setting, for help texts. */
 struct config_setting {
     const char *name;
     const char *flag;  /* NULL: environment only */
@@ -117,11 +120,11 @@ struct config_setting {
     const char *help;
 };
 
-/* One after another; false after the last. Topic policies are not among them. */
+/* False: there is no setting with this index. Topic policies are not included. */
 bool config_setting_at(size_t index, struct config_setting *setting);
 /* The effective settings with their sources, secrets masked, one a line or as JSON. */
 void config_print(const struct config *config, FILE *out, bool json);
-/* docs/configuration.md. */
+/* Prints docs/configuration.md. */
 void config_print_markdown(FILE *out);
 
 #endif

@@ -30,13 +30,14 @@ struct gate_options config_gate_options(const struct config *config) {
     };
 }
 
-/* Room for the largest payload, written less tersely than canonical JSON. */
-static uint64_t body_bytes_max(const struct config *config, uint64_t least) {
+/* Twice the largest payload, because a payload in a request may be longer than in canonical JSON.
+ */
+static uint64_t body_bytes_max(const struct config *config, uint64_t bytes_min) {
     uint64_t largest = 0;
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
         if (config->policies.rows[i].max_payload_bytes > largest)
             largest = config->policies.rows[i].max_payload_bytes;
-    return 2 * largest > least ? 2 * largest : least;
+    return 2 * largest > bytes_min ? 2 * largest : bytes_min;
 }
 
 uint64_t config_item_bytes_max(const struct config *config) {

@@ -1,8 +1,8 @@
-/* The settings as the parts of the server take them: one small struct a part.
+/* The settings in the form that the parts of the server take: one small struct for each part.
  * Any thread.
- * Memory: the texts stay the config's, which outlives the parts.
+ * Memory: the texts belong to the config, which outlives the parts.
  * Errors: none.
- * No folder below server/ knows struct config. */
+ * No folder below server/ uses struct config. */
 #ifndef SERVER_CONFIG_OPTIONS_H
 #define SERVER_CONFIG_OPTIONS_H
 

@@ -13,9 +13,9 @@ const struct config_variable config_verb_variables[] = {
     {NULL, NULL},
 };
 
-/* The first of these own the rest of the name; of the others only what is nearly a setting is a
- * slip. */
-static const char *const own_prefixes[] = {"KHALA_", "RUNTIME_KHALA_", "RUNTIME_SYNC_",
+/* Any unknown name with one of our prefixes is reported. A name with a shared prefix is reported
+ * only if it is similar to a setting. */
+static const char *const our_prefixes[] = {"KHALA_", "RUNTIME_KHALA_", "RUNTIME_SYNC_",
                                            "OA_COMPAT_KHALA_"};
 static const char *const shared_prefixes[] = {"RUNTIME_", "OA_COMPAT_"};
 static const char *const foreign_prefixes[] = {"KHALA_SERVICE_", "KHALA_PORT_"};
@@ -42,8 +42,8 @@ static struct nearest nearest_setting(const char *name) {
     return nearest;
 }
 
-static void look_at(const char *name, void *user, config_unknown_cb *on_unknown) {
-    bool is_ours = BEGINS(name, own_prefixes);
+static void check_variable(const char *name, void *user, config_unknown_cb *on_unknown) {
+    bool is_ours = BEGINS(name, our_prefixes);
     if ((!is_ours && !BEGINS(name, shared_prefixes)) || BEGINS(name, foreign_prefixes) ||
         strcmp(name, "KHALA_PORT") == 0)
         return;
@@ -61,7 +61,7 @@ void config_unknown_each(char *const *environment, void *user, config_unknown_cb
             continue;
         memcpy(name, *environment, size);
         name[size] = '\0';
-        look_at(name, user, on_unknown);
+        check_variable(name, user, on_unknown);
     }
 }
 

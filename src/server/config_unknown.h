@@ -1,9 +1,7 @@
-/* Variables of the environment that look like settings and are none: slips that would otherwise
- * have no effect and no word.
- * Main thread, before others start. Owns nothing.
- * Cannot fail: a name too long to be a setting's is not looked at.
- * What others put there is left alone: a Service named khala in Kubernetes gives every container
- * KHALA_SERVICE_HOST, KHALA_PORT and more. */
+/* Unknown settings: variables of the environment that look like settings but have no effect, such
+ * as misspelled names. Main thread, before other threads start. Memory: none. Errors: none; a name
+ * longer than any setting's is ignored. Variables of other programs are ignored: Kubernetes gives
+ * every container KHALA_SERVICE_HOST, KHALA_PORT and more if there is a Service named khala. */
 #ifndef SERVER_CONFIG_UNKNOWN_H
 #define SERVER_CONFIG_UNKNOWN_H
 
@@ -11,7 +9,7 @@
 
 #include "server/config_file.h"
 
-/* A variable that verbs read and the server does not. */
+/* A variable that verbs of the command line read, and the server does not. */
 struct config_variable {
     const char *name;
     const char *help;
@@ -20,7 +18,7 @@ struct config_variable {
 /* Ends with a row whose name is NULL. */
 extern const struct config_variable config_verb_variables[];
 
-/* nearest is the one that may have been meant; NULL: none is like it. */
+/* nearest: the known name that is most similar; NULL: no name is similar. */
 typedef void config_unknown_cb(void *user, const char *name, const char *nearest);
 
 /* environment is as in environ(7): "NAME=value" texts behind each other, then NULL. */

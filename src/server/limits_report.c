@@ -51,7 +51,7 @@ struct limits_counts limits_counts_of(const struct config *config) {
         .pool_threads = config->readers,
         .connections_max = config->connections_max,
         .subscriptions_max = config->subscriptions_max,
-        /* A WebSocket holds what it is decoding and what waits behind it. */
+        /* A WebSocket holds the message that it decodes, and the bytes that follow it. */
         .request_bytes_max =
             config->request_head_bytes_max + LOOP_READ_BYTES + 2 * config->message_bytes_max,
         .shared_bytes_max =

@@ -1,14 +1,15 @@
-/* The worst case of the server's memory: the rows of base/limits.h and the settings, added up.
- * Any thread. Allocates nothing. Cannot fail.
- * It is an upper bound: every limit is reached at once, on every connection.
- * Memory of libraries (SQLite, OpenSSL, zlib) and of the structures themselves is not part of it.
- */
+/* The worst case of the server's memory: the sum of base/limits.h and the settings.
+ * Any thread.
+ * Memory: none.
+ * Errors: none.
+ * The sum is an upper bound: every limit is reached at once, on every connection. It does not
+ * include the memory of libraries (SQLite, OpenSSL, zlib) and of the structures themselves. */
 #ifndef SERVER_LIMITS_REPORT_H
 #define SERVER_LIMITS_REPORT_H
 
 #include "server/config.h"
 
-/* How many of each there are. */
+/* The numbers that multiply the limits. */
 struct limits_counts {
     uint64_t loops;
     uint64_t pool_threads;
@@ -26,11 +27,11 @@ struct limits_report {
     uint64_t total_bytes;
 };
 
-/* The io loops there will be: the setting, or one for each core. */
+/* The number of io loops: the setting, or one for each core. */
 size_t limits_loop_count(const struct config *config);
 struct limits_counts limits_counts_of(const struct config *config);
 struct limits_report limits_report_of(const struct limits_counts *counts);
-/* The log event "limits". */
+/* Logs the event "limits". */
 void limits_report_log(const struct config *config);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/decimal.h"
 
-/* The length of the address; 0 where the text is none. */
+/* The size of the address; 0: the text is not an address. */
 static socklen_t address_of(const char *text, struct sockaddr_un *address) {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     size_t size = text ? strlen(text) : 0;
@@ -19,7 +19,8 @@ static socklen_t address_of(const char *text, struct sockaddr_un *address) {
     bool is_abstract = text[0] == '@';
     if (is_abstract)
         address->sun_path[0] = '\0';
-    /* An abstract name is all bytes of the length, so a NUL at its end would be part of it. */
+    /* The size must not include a NUL at the end of an abstract name: it would be part of the name.
+     */
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size + !is_abstract);
 }
 

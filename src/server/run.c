@@ -18,12 +18,12 @@
 #include "server/notify.h"
 #include "server/watchdog.h"
 
-#define LOOK_MS   1000
+#define CHECK_MS  1000
 #define US_PER_MS 1000
-/* Clients that a small machine can admit in a millisecond, with TLS and a replay each. */
+/* Clients that a small machine can admit in a millisecond, each with TLS and a replay. */
 #define RETURNS_PER_MS 1
 #define RETURN_MS_MAX  60000
-/* For reads under way and the store's last checkpoint, which nothing interrupts. */
+/* For the last reads and the store's last checkpoint, which cannot be interrupted. */
 #define STOP_MARGIN_MS 20000
 
 struct run;
@@ -44,8 +44,8 @@ struct run {
     uv_signal_t terminate;
     uv_signal_t interrupt;
     uv_signal_t hang_up;
-    uv_timer_t grace; /* before that, the delay */
-    uv_timer_t look;
+    uv_timer_t grace; /* first runs the shutdown delay, then the grace */
+    uv_timer_t check;
     uv_async_t loop_ended;
     struct watchdog watchdog;
 };
@@ -53,7 +53,7 @@ struct run {
 /* ---- the end ---- */
 
 static void loops_end(struct run *run) {
-    /* A loop waits for the calls it made, and a build of a snapshot may take long. */
+    /* A loop waits for its calls, and the build of a snapshot may take long. */
     snapshot_service_cancel(&run->server->snapshot_service);
     for (size_t i = 0; i < run->server->http.loops_started; i++)
         io_loop_end_post(&run->loops[i].io);
@@ -66,8 +66,8 @@ static void on_grace_over(uv_timer_t *grace) {
     loops_end(run);
 }
 
-/* All clients are told to leave at once, so that the next server starts soon. They are told
- * different times to come back, no more in a millisecond than a server can admit. */
+/* All clients disconnect at once, so that the next server can start soon. Their reconnect times are
+ * spread, so that no more clients return in a millisecond than a server can admit. */
 static void spread_returns(struct server *server) {
     uint64_t spread_ms = atomic_load(&server->http.conn_count) / RETURNS_PER_MS;
     if (spread_ms > RETURN_MS_MAX)
@@ -96,7 +96,7 @@ static void on_delay_over(uv_timer_t *grace) {
     drain(grace->data);
 }
 
-/* The service manager learns how long the settings allow, which its unit file does not say. */
+/* Sends the service manager the time that the settings allow for stopping. */
 static void notify_stopping(const struct config *config) {
     char lines[128];
     uint64_t within_ms = config->shutdown_delay_ms + config->shutdown_grace_ms + STOP_MARGIN_MS;
@@ -111,11 +111,11 @@ static void notify_stopping(const struct config *config) {
 static void on_signal(uv_signal_t *handle, int number) {
     struct run *run = handle->data;
     const struct config *config = &run->server->config;
-    bool again = atomic_exchange(&run->server->api.is_ending, true);
-    log_event(LOG_INFO, again ? "server.ending" : "server.stopping",
+    bool is_second = atomic_exchange(&run->server->api.is_ending, true);
+    log_event(LOG_INFO, is_second ? "server.ending" : "server.stopping",
               log_str("signal", strsignal(number)),
-              log_int("delay_ms", again ? 0 : (int64_t)config->shutdown_delay_ms));
-    if (again) {
+              log_int("delay_ms", is_second ? 0 : (int64_t)config->shutdown_delay_ms));
+    if (is_second) {
         drain(run);
         loops_end(run);
         return;
@@ -133,9 +133,9 @@ static void on_hang_up(uv_signal_t *handle, int number) {
     server_reload(run->server);
 }
 
-static void on_look(uv_timer_t *look) {
-    struct run *run = look->data;
-    server_look(run->server);
+static void on_check(uv_timer_t *check) {
+    struct run *run = check->data;
+    server_check(run->server);
 }
 
 /* The signal handlers stay until the process is gone: a signal that arrives while the writer
@@ -146,7 +146,7 @@ static void control_close(struct run *run) {
     uv_unref((uv_handle_t *)&run->hang_up);
     uv_close((uv_handle_t *)&run->grace, NULL);
     uv_close((uv_handle_t *)&run->server->snapshot_service.timer, NULL);
-    uv_close((uv_handle_t *)&run->look, NULL);
+    uv_close((uv_handle_t *)&run->check, NULL);
     uv_close((uv_handle_t *)&run->loop_ended, NULL);
     watchdog_close(&run->watchdog);
 }
@@ -165,16 +165,16 @@ static enum status control_init(struct run *run) {
     uv_signal_init(control, &run->interrupt);
     uv_signal_init(control, &run->hang_up);
     uv_timer_init(control, &run->grace);
-    uv_timer_init(control, &run->look);
+    uv_timer_init(control, &run->check);
     uv_async_init(control, &run->loop_ended, on_loop_ended);
     snapshot_service_timer(&run->server->snapshot_service, control);
     watchdog_init(&run->watchdog, control);
     run->terminate.data = run->interrupt.data = run->hang_up.data = run;
-    run->look.data = run->grace.data = run->loop_ended.data = run;
+    run->check.data = run->grace.data = run->loop_ended.data = run;
     uv_signal_start(&run->terminate, on_signal, SIGTERM);
     uv_signal_start(&run->interrupt, on_signal, SIGINT);
     uv_signal_start(&run->hang_up, on_hang_up, SIGHUP);
-    uv_timer_start(&run->look, on_look, LOOK_MS, LOOK_MS);
+    uv_timer_start(&run->check, on_check, CHECK_MS, CHECK_MS);
     return STATUS_OK;
 }
 
@@ -260,7 +260,7 @@ static enum status loop_start(struct run *run, struct run_loop *loop) {
         return status;
     }
     run->server->http.loops_started++;
-    /* The loop listens in its own table. In this table its sockets would outlive it. */
+    /* The loop listens in its own descriptor table. In this table its sockets would outlive it. */
     for (size_t kind = 0; loop->io.has_own_descriptors && kind < LISTENER_COUNT; kind++)
         if (loop->io.listeners[kind].fd >= 0)
             close(loop->io.listeners[kind].fd);
@@ -334,11 +334,11 @@ static void raise_descriptor_limit(const struct config *config) {
 }
 
 enum status server_run(struct server *server, void (*on_ready)(const struct server *)) {
-    /* Signal handlers refer to it until the process ends. */
+    /* Static, because the signal handlers use it until the process ends. */
     static struct run run;
     run = (struct run){.server = server, .loop_count = limits_loop_count(&server->config)};
     signal(SIGPIPE, SIG_IGN);
-    /* Until there is something to reload. */
+    /* Ignored until the keys and the certificate are loaded. */
     signal(SIGHUP, SIG_IGN);
     /* A file that may not grow is a full disk like any other, and the store reports it. */
     signal(SIGXFSZ, SIG_IGN);

@@ -1,9 +1,9 @@
 /* Running the server: its listeners and loops, signals, readiness, and the orderly end.
  * server_run belongs to the main thread, which runs a loop of its own for signals.
- * Memory: everything it starts has ended when it returns.
+ * Memory: all threads and parts have ended when server_run returns.
  * Errors: a server that cannot start leaves the reason in server->message.
- * SIGTERM or SIGINT ends readiness, then drains after the delay, within the grace. A second one
- * ends at once. SIGHUP reads the keys and the certificate again. */
+ * After SIGTERM or SIGINT the server is not ready. It drains after the delay, within the grace. A
+ * second signal ends it at once. SIGHUP reads the keys and the certificate again. */
 #ifndef SERVER_RUN_H
 #define SERVER_RUN_H
 

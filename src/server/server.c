@@ -53,7 +53,8 @@ static enum status add_revocation(void *user, const struct store_revocation *rev
                            revocation->expires_at_ms, revocation->revoked_at_ms);
 }
 
-/* Before anybody can connect: what was revoked stays so, expired or not: the clock may be wrong. */
+/* Runs before the first client can connect. Loads expired revocations too, because the clock may be
+ * wrong. */
 static enum status revocations_load(struct server *server) {
     struct store_session *session = NULL;
     enum status status = store_session_open(server->store, STORE_READ, &session);
@@ -76,19 +77,19 @@ static enum status gate_start(struct server *server) {
     return STATUS_OK;
 }
 
-static void tell_certificate(const struct server *server, const char *event) {
+static void log_certificate(const struct server *server, const char *event) {
     int64_t not_after_s = tls_context_not_after_s(server->http.tls);
-    bool is_over = not_after_s <= (int64_t)(clock_now().wall_ms / MS_PER_S);
-    log_event(is_over ? LOG_WARN : LOG_INFO, is_over ? "tls.certificate_expired" : event,
+    bool is_expired = not_after_s <= (int64_t)(clock_now().wall_ms / MS_PER_S);
+    log_event(is_expired ? LOG_WARN : LOG_INFO, is_expired ? "tls.certificate_expired" : event,
               log_str("certificate", server->config.tls_cert_file),
               log_int("not_after_s", not_after_s));
 }
 
-/* Connections keep what they began with; a certificate that cannot be used changes nothing. */
+/* Open connections keep their certificate. A certificate that cannot be used changes nothing. */
 static void tls_reload(struct server *server) {
     struct tls_message message = {""};
     if (tls_context_reload(server->http.tls, &message) == STATUS_OK)
-        tell_certificate(server, "tls.reloaded");
+        log_certificate(server, "tls.reloaded");
     else
         log_event(LOG_ERROR, "tls.reload_failed", log_str("reason", message.text));
 }
@@ -102,7 +103,7 @@ static enum status tls_start(struct server *server) {
     if (status != STATUS_OK)
         return server_refuse(server, status, "no TLS: %s",
                              *message.text ? message.text : status_message(status));
-    tell_certificate(server, "tls.ready");
+    log_certificate(server, "tls.ready");
     return STATUS_OK;
 }
 
@@ -159,7 +160,7 @@ static void on_pruned(void *user, struct slice topic, uint64_t oldest_seq) {
     hub_prune(server->hub, topic, oldest_seq);
 }
 
-static enum status keeper_start(struct server *server) {
+static enum status start_retention(struct server *server) {
     const struct retention_options options = {
         .store = server->store,
         .writer = server->writer,
@@ -186,7 +187,7 @@ static enum status writer_and_pool_start(struct server *server) {
                                            .bytes_max = server->config.writer_queue_bytes_max};
     status = writer_start(&server->writer, &options);
     if (status == STATUS_OK)
-        status = keeper_start(server);
+        status = start_retention(server);
     if (status == STATUS_OK)
         status = store_pool_start(&server->store_pool, server->store, server->config.readers,
                                   STORE_POOL_TASKS_MAX);
@@ -218,8 +219,8 @@ static enum status state_read(struct server *server) {
     return STATUS_OK;
 }
 
-/* What a crash or a disk that lies about syncing harms first is the end of the log, on which the
- * writer would build; looking at all of it would keep a large store from starting for minutes. */
+/* A crash, or a disk that does not sync, damages the end of the log first. The writer would append
+ * to that end. Checking the whole log would delay the start of a large store by minutes. */
 static enum status tail_check(struct server *server) {
     const struct verify_sample sample = {.stretch_count = 1, .stretch_events = TAIL_EVENTS};
     struct store_session *session = NULL;
@@ -359,7 +360,8 @@ enum status server_open(struct server *server, size_t loop_count) {
 void server_close(struct server *server) {
     if (server->store_pool)
         store_pool_stop(server->store_pool);
-    /* Its snapshots hold pins of the retention, which prunes through the writer. */
+    /* Snapshots hold pins of the retention, and the retention prunes through the writer. So they
+     * stop in this order. */
     snapshot_service_stop(&server->snapshot_service);
     if (server->retention)
         retention_stop(server->retention);
@@ -385,9 +387,9 @@ void server_close(struct server *server) {
 
 /* ---- while it runs ---- */
 
-/* Also without appends: who asks whether the server is ready, and who reads the log, learn of it
- * before the first is refused. */
-static void look_at_store(struct server *server) {
+/* Checked also without appends, so that readiness and the log show a moved store before the first
+ * append is refused. */
+static void check_store_location(struct server *server) {
     struct store_message message;
     bool is_moved = store_check_location(server->store, &message) != STATUS_OK;
     if (atomic_exchange(&server->api.health.is_moved, is_moved) == is_moved)
@@ -399,9 +401,9 @@ static void look_at_store(struct server *server) {
         log_event(LOG_INFO, "store.back", log_str("effect", "appends are taken again"));
 }
 
-void server_look(struct server *server) {
-    look_at_store(server);
+void server_check(struct server *server) {
+    check_store_location(server);
     gate_reload(&server->http.gate, false);
     telemetry_tick(&server->telemetry);
-    process_stats_look();
+    process_stats_refresh();
 }

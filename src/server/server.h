@@ -2,8 +2,8 @@
  * of http and api, started and stopped in order.
  * server_open and server_close belong to the main thread; loops only read the struct.
  * Memory: the struct outlives every thread.
- * Errors: server_open logs what is missing (the store, a key) and leaves it in message.
- * Parts stop in the opposite order of their start, after the loops that use them. */
+ * Errors: server_open logs the reason of a failure and leaves it in message.
+ * Parts stop in the reverse order of their start, after the loops that use them. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -24,11 +24,11 @@ struct server {
     struct delivery delivery;
     struct dialect_settings dialects;
     struct io_backoff backoff;
-    uint16_t port;          /* the one in force, also when 0 was asked for */
+    uint16_t port;          /* the bound port, also if the setting is 0 */
     uint16_t operator_port; /* of the operator's listener; 0: there is none */
     struct store *store;
-    char epoch[STORE_EPOCH_SIZE + 1]; /* of the store: which history it holds */
-    uint64_t log_ms;                  /* when its last event was stored, as of the start; 0: none */
+    char epoch[STORE_EPOCH_SIZE + 1]; /* identifies the history in the store */
+    uint64_t log_ms;                  /* time of the last event at the start; 0: no event */
     struct projector *projector;
     struct hub *hub;
     struct consumers *consumers;
@@ -36,18 +36,19 @@ struct server {
     struct store_pool *store_pool;
     struct snapshot_service snapshot_service;
     struct retention *retention;
-    char message[SERVER_MESSAGE_MAX]; /* for people: why it did not start */
+    char message[SERVER_MESSAGE_MAX]; /* for people: why the server did not start */
 };
 
-/* config is set. Opens all parts for so many loops. */
+/* config is set. Opens all parts, for that many loops. */
 MUST_CHECK enum status server_open(struct server *server, size_t loop_count);
-/* After the loops; also for a server that was not opened whole. */
+/* Called after the loops have ended. Also closes a server that was opened in part. */
 void server_close(struct server *server);
-/* Leaves the reason in message, and logs it. Returns the status. */
+/* Writes the reason to message and logs it. Returns the status. */
 __attribute__((format(printf, 3, 4))) enum status
 server_refuse(struct server *server, enum status status, const char *format, ...);
-/* A look at what may change while the server runs: the place of the store, the keys' file. */
-void server_look(struct server *server);
+/* Called once a second: checks the location of the store, and reads the file of keys if it changed.
+ */
+void server_check(struct server *server);
 /* SIGHUP: reads the keys and the certificate again. */
 void server_reload(struct server *server);
 

@@ -3,22 +3,22 @@
 #include "server/notify.h"
 
 static void on_probe(struct loop_task *task) {
-    struct watchdog_probe *probe = (struct watchdog_probe *)task;
-    atomic_store(&probe->is_under_way, false);
+    struct watchdog_probe *probe = container_of(task, struct watchdog_probe, task);
+    atomic_store(&probe->is_pending, false);
 }
 
 static void on_timer(uv_timer_t *timer) {
     struct watchdog *watchdog = timer->data;
     for (size_t i = 0; i < watchdog->loop_count; i++)
-        if (atomic_load(&watchdog->probes[i].is_under_way))
+        if (atomic_load(&watchdog->probes[i].is_pending))
             return;
     notify_send("WATCHDOG=1");
     for (size_t i = 0; i < watchdog->loop_count; i++) {
         struct watchdog_probe *probe = &watchdog->probes[i];
-        atomic_store(&probe->is_under_way, true);
+        atomic_store(&probe->is_pending, true);
         /* A loop that has ended does not hang. */
         if (io_loop_post(watchdog->loops[i], &probe->task) != STATUS_OK)
-            atomic_store(&probe->is_under_way, false);
+            atomic_store(&probe->is_pending, false);
     }
 }
 
@@ -33,7 +33,7 @@ void watchdog_start(struct watchdog *watchdog, struct io_loop **loops, size_t lo
     uint64_t interval_ms = notify_watchdog_ms();
     watchdog->loops = loops;
     watchdog->loop_count = loop_count;
-    /* Four times within the interval: a probe that just missed a turn is answered by the next. */
+    /* Four reports in each interval, so that one late probe does not cause a restart. */
     if (interval_ms > 0)
         uv_timer_start(&watchdog->timer, on_timer, 0, interval_ms / 4 + 1);
 }

@@ -1,8 +1,10 @@
-/* Keeps a service manager's watchdog quiet for as long as every io loop answers.
+/* The watchdog: reports to the service manager for as long as every io loop responds.
  * Belongs to the control loop; each loop runs its probe on its own thread.
- * A member of the server; allocates nothing. Cannot fail: without a watchdog it does nothing.
- * A word is sent only when all loops have answered since the last: one that hangs lets the manager
- * restart the server, which a timer of the control loop alone would keep from being noticed. */
+ * Memory: the struct is a member of the server's run and allocates nothing.
+ * Errors: none; without a watchdog interval it does nothing.
+ * It reports only when all loops have run their probes since the last report. So the manager
+ * restarts a server with a loop that hangs, which a timer of the control loop alone would not
+ * notice. */
 #ifndef SERVER_WATCHDOG_H
 #define SERVER_WATCHDOG_H
 
@@ -13,7 +15,7 @@
 
 struct watchdog_probe {
     struct loop_task task;
-    atomic_bool is_under_way;
+    atomic_bool is_pending;
 };
 
 struct watchdog {
@@ -24,9 +26,9 @@ struct watchdog {
 };
 
 void watchdog_init(struct watchdog *watchdog, uv_loop_t *control);
-/* Once the loops run. */
+/* Called when the loops run. */
 void watchdog_start(struct watchdog *watchdog, struct io_loop **loops, size_t loop_count);
-/* Closes its handle; the loops may still run what was posted to them. */
+/* Closes the timer. The loops may still run their probes. */
 void watchdog_close(struct watchdog *watchdog);
 
 #endif

@@ -1,5 +1,5 @@
-/* Batches over a real loop, socket and writer, for what a peer brings about only by luck: a socket
- * that is full at the wrong moment, and groups that come back late. */
+/* Batches over a real loop, socket and writer, in cases that a peer causes only by chance: a socket
+ * that is full at the wrong moment, and groups that return late. */
 #include <stdio.h>
 
 #include "api/api.h"
@@ -56,7 +56,7 @@ static void on_filled(uv_write_t *write, int error) {
     assert_int_equal(error, UV_ECANCELED);
 }
 
-/* More than the client, who does not read, has room for: what is written now has to wait. */
+/* Fills the socket of a client that does not read, so that further writes must wait. */
 static void fill_socket(struct conn *conn) {
     static char zeros[16 << 20];
     static uv_write_t write;
@@ -75,7 +75,7 @@ static void send_batch(const char *item, const char *behind) {
     assert_int_equal(write(peer.http.client, text, (size_t)size), size);
 }
 
-static void a_group_that_comes_back_behind_a_refusal_is_not_answered(void **state) {
+static void a_group_that_returns_after_a_refusal_is_not_answered(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&peer.http);
     fill_socket(conn);
@@ -88,7 +88,7 @@ static void a_group_that_comes_back_behind_a_refusal_is_not_answered(void **stat
     assert_int_equal(writer_stats(peer.api.writer).events, 1);
 }
 
-static void a_client_that_goes_on_sending_gets_no_more_time_to_read(void **state) {
+static void a_client_that_keeps_sending_gets_no_more_time_to_read(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&peer.http);
     static const char second[] = "22\r\n{\"topic\":\"app\",\"event_type\":\"yy\"}\n\r\n";
@@ -109,9 +109,9 @@ static void a_client_that_goes_on_sending_gets_no_more_time_to_read(void **state
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_group_that_comes_back_behind_a_refusal_is_not_answered,
+        cmocka_unit_test_setup_teardown(a_group_that_returns_after_a_refusal_is_not_answered,
                                         open_peer, close_peer),
-        cmocka_unit_test_setup_teardown(a_client_that_goes_on_sending_gets_no_more_time_to_read,
+        cmocka_unit_test_setup_teardown(a_client_that_keeps_sending_gets_no_more_time_to_read,
                                         open_peer, close_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@ static enum status read_text(const char *text) {
     return revoke_request_read(slice_of(text), &request, &why);
 }
 
-static void a_request_is_read_with_all_it_names(void **state) {
+static void all_ids_of_a_request_are_read(void **state) {
     (void)state;
     assert_ok(
         read_text("{\"reason\":\"lost\",\"jtis\":[\"j\"],\"session_ids\":[\"s1\",\"s\\u0032\"],"
@@ -26,7 +26,7 @@ static void a_request_is_read_with_all_it_names(void **state) {
     revoke_request_release(&request);
 }
 
-static void what_is_not_understood_whole_is_refused(void **state) {
+static void a_request_with_any_unknown_part_is_refused(void **state) {
     (void)state;
     static const char *const texts[] = {
         "{}",
@@ -48,7 +48,7 @@ static void what_is_not_understood_whole_is_refused(void **state) {
     assert_int_not_equal(read_text(""), STATUS_OK);
 }
 
-static void there_is_a_most_of_ids(void **state) {
+static void the_number_of_ids_is_limited(void **state) {
     (void)state;
     for (size_t count = REVOKE_IDS_MAX; count <= REVOKE_IDS_MAX + 1; count++) {
         struct buffer text;
@@ -68,9 +68,9 @@ static void there_is_a_most_of_ids(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_is_read_with_all_it_names),
-        cmocka_unit_test(what_is_not_understood_whole_is_refused),
-        cmocka_unit_test(there_is_a_most_of_ids),
+        cmocka_unit_test(all_ids_of_a_request_are_read),
+        cmocka_unit_test(a_request_with_any_unknown_part_is_refused),
+        cmocka_unit_test(the_number_of_ids_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

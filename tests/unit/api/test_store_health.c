@@ -4,8 +4,8 @@
 
 static struct store_health health;
 
-/* Loops read their clocks at the beginning of their own turns. */
-static void a_failure_seen_by_a_loop_whose_clock_is_ahead_counts(void **state) {
+/* Each loop reads its clock at the start of its own turn. */
+static void a_failure_noted_by_a_loop_with_a_later_clock_counts(void **state) {
     (void)state;
     assert_true(store_health_is_good(&health, 1000));
     store_health_note_at(&health, STATUS_STORE_UNAVAILABLE, 1000);
@@ -25,8 +25,8 @@ static void a_lost_writer_role_counts_as_a_failure(void **state) {
     assert_true(store_health_is_good(&health, 1001));
 }
 
-/* No append has to fail first. */
-static void a_store_that_was_moved_does_not_work_until_it_is_back(void **state) {
+/* The store is unhealthy even if no append has failed. */
+static void a_moved_store_is_unhealthy_until_it_is_back(void **state) {
     (void)state;
     store_health_note_at(&health, STATUS_OK, 1000);
     atomic_store(&health.is_moved, true);
@@ -38,9 +38,9 @@ static void a_store_that_was_moved_does_not_work_until_it_is_back(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_seen_by_a_loop_whose_clock_is_ahead_counts),
+        cmocka_unit_test(a_failure_noted_by_a_loop_with_a_later_clock_counts),
         cmocka_unit_test(a_lost_writer_role_counts_as_a_failure),
-        cmocka_unit_test(a_store_that_was_moved_does_not_work_until_it_is_back),
+        cmocka_unit_test(a_moved_store_is_unhealthy_until_it_is_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* HTTP over a real loop and real sockets, turned by the test's own thread: no timing, no second
- * thread. The test fills fixture->http further where its handlers need more. */
+/* HTTP over a real loop and real sockets. The test's own thread runs the loop, so there is no
+ * second thread and no timing. A test sets further members of fixture->http if its handlers need
+ * them. */
 #ifndef HTTP_FIXTURE_H
 #define HTTP_FIXTURE_H
 
@@ -42,7 +43,7 @@ static inline int fixture_connect(const struct http_fixture *fixture) {
     return client;
 }
 
-/* Turns until the loop has so many connections. */
+/* Runs the loop until it has that many connections. */
 static inline void fixture_turn_until(struct http_fixture *fixture, size_t conn_count) {
     while (fixture->loop.conn_count != conn_count)
         uv_run(&fixture->io.uv, UV_RUN_ONCE);
@@ -94,7 +95,7 @@ static inline void fixture_http_open(struct http_fixture *fixture,
     fixture_turn_until(fixture, 1);
 }
 
-/* The loop ends as a real one does, and nothing is left that holds it. */
+/* Ends the loop as the server does, and checks that nothing holds it any more. */
 static inline int fixture_http_close(struct http_fixture *fixture) {
     io_loop_end_post(&fixture->io);
     uv_run(&fixture->io.uv, UV_RUN_DEFAULT);

@@ -1,5 +1,5 @@
-/* Connections over a real loop and a real socket, for what no peer can bring about from outside:
- * answers that come late, and closing at every moment. Sanitizers see what is left behind. */
+/* Connections over a real loop and a real socket, in cases that a peer cannot cause: late answers,
+ * and closing in every state. Sanitizers report leaks. */
 #include "http/conn.h"
 
 #include "http/http_fixture.h"
@@ -7,7 +7,7 @@
 #define GET_LIVE "GET /healthz/live HTTP/1.1\r\nHost: khala\r\n\r\n"
 
 static struct http_fixture fixture;
-static bool out_of_memory; /* as far as accepting goes */
+static bool out_of_memory; /* calloc fails for connections */
 
 static void accept_or_not(struct io_loop *io, enum listener_kind kind, int error) {
     assert_int_equal(error, 0);
@@ -29,8 +29,8 @@ static int close_fixture(void **state) {
     return fixture_http_close(&fixture);
 }
 
-/* The connection as it stands while a handler owes the answer to a request; behind it comes what
- * the peer had pipelined. */
+/* A connection in the state CONN_HANDLING: the answer to its request is due. The peer has pipelined
+ * the bytes that follow. */
 static struct exchange *owe_an_answer(struct conn *conn, const char *behind) {
     struct slice input = SLICE(GET_LIVE);
     struct http1_event event;
@@ -56,7 +56,7 @@ static size_t count_of(const char *text, const char *part) {
     return count;
 }
 
-static void a_late_answer_lets_the_pipelined_requests_go_on(void **state) {
+static void pipelined_requests_continue_after_a_late_answer(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
     char received[4096] = "";
@@ -72,7 +72,7 @@ static void a_late_answer_lets_the_pipelined_requests_go_on(void **state) {
     assert_int_equal(count_of(received, "\"live\""), 2);
 }
 
-static void a_late_answer_after_which_the_connection_ends_forgets_the_rest(void **state) {
+static void a_late_answer_that_closes_the_connection_drops_pipelined_requests(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
     char received[4096] = "";
@@ -86,7 +86,7 @@ static void a_late_answer_after_which_the_connection_ends_forgets_the_rest(void 
     assert_int_equal(count_of(received, "HTTP/1.1"), 1);
 }
 
-static void an_exchange_outlives_its_connection_until_everything_owed_is_back(void **state) {
+static void an_exchange_outlives_its_connection_until_the_last_reference_returns(void **state) {
     (void)state;
     struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
     assert_ok(buffer_append_slice(&exchange->body, SLICE("kept")));
@@ -102,7 +102,7 @@ static void an_exchange_outlives_its_connection_until_everything_owed_is_back(vo
     assert_false(exchange_unref(exchange));
 }
 
-static void what_comes_back_in_time_finds_its_connection(void **state) {
+static void a_call_that_returns_in_time_finds_its_connection(void **state) {
     (void)state;
     struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
     char received[4096] = "";
@@ -120,7 +120,7 @@ static void count_freed(void *work) {
     freed_count++;
 }
 
-static void the_work_of_an_exchange_goes_with_it(void **state) {
+static void the_work_of_an_exchange_is_freed_with_it(void **state) {
     (void)state;
     freed_count = 0;
     struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
@@ -133,7 +133,7 @@ static void the_work_of_an_exchange_goes_with_it(void **state) {
     assert_int_equal(freed_count, 1);
 }
 
-static void closing_while_an_answer_is_written_returns_its_memory(void **state) {
+static void closing_while_an_answer_is_written_frees_its_memory(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
     static char body[1000000];
@@ -147,7 +147,7 @@ static void closing_while_an_answer_is_written_returns_its_memory(void **state) 
     fixture_turn_until(&fixture, 0);
 }
 
-static void an_answer_beyond_the_slot_closes_the_connection(void **state) {
+static void an_answer_larger_than_the_buffer_closes_the_connection(void **state) {
     (void)state;
     static char body[(64 << 20) + 1];
     exchange_answer_json(owe_an_answer(fixture_newest(&fixture), ""), 200,
@@ -156,7 +156,7 @@ static void an_answer_beyond_the_slot_closes_the_connection(void **state) {
     fixture_turn_until(&fixture, 0);
 }
 
-static void closing_before_the_farewell_is_out_is_no_second_close(void **state) {
+static void closing_while_the_connection_lingers_closes_once(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
     struct exchange *exchange = owe_an_answer(conn, "");
@@ -168,7 +168,7 @@ static void closing_before_the_farewell_is_out_is_no_second_close(void **state) 
     fixture_turn_until(&fixture, 0);
 }
 
-static void a_peer_that_left_before_its_answer_is_closed_by_it(void **state) {
+static void an_answer_to_a_peer_that_has_left_closes_the_connection(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
     struct exchange *exchange = owe_an_answer(conn, GET_LIVE);
@@ -181,8 +181,8 @@ static void a_peer_that_left_before_its_answer_is_closed_by_it(void **state) {
     fixture_turn_until(&fixture, 1);
 }
 
-/* libuv shows no further connection before the one it has was taken. */
-static void a_connection_that_found_no_memory_is_taken_when_another_has_gone(void **state) {
+/* libuv reports the next connection only after the current one was accepted. */
+static void a_connection_without_memory_is_accepted_when_another_closes(void **state) {
     (void)state;
     out_of_memory = true;
     int second = fixture_connect(&fixture);
@@ -203,8 +203,8 @@ static void say(int client, const char *text) {
     assert_int_equal(write(client, text, strlen(text)), strlen(text));
 }
 
-/* Draining while what the clients said is still in the kernel, or not said at all. One that is in
- * the middle of a request stays, so that the loop does not end. */
+/* Drains while the clients' bytes are still in the kernel, or not sent at all. A connection in the
+ * middle of a request stays, so that the loop does not end. */
 static void drain_unread(int blank) {
     int staying = fixture_connect(&fixture);
     fixture_turn_until(&fixture, 4);
@@ -242,29 +242,28 @@ a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains(void *
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_late_answer_lets_the_pipelined_requests_go_on,
+        cmocka_unit_test_setup_teardown(pipelined_requests_continue_after_a_late_answer,
                                         open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(
-            a_late_answer_after_which_the_connection_ends_forgets_the_rest, open_fixture,
+            a_late_answer_that_closes_the_connection_drops_pipelined_requests, open_fixture,
             close_fixture),
         cmocka_unit_test_setup_teardown(
-            an_exchange_outlives_its_connection_until_everything_owed_is_back, open_fixture,
+            an_exchange_outlives_its_connection_until_the_last_reference_returns, open_fixture,
             close_fixture),
-        cmocka_unit_test_setup_teardown(what_comes_back_in_time_finds_its_connection, open_fixture,
+        cmocka_unit_test_setup_teardown(a_call_that_returns_in_time_finds_its_connection,
+                                        open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(the_work_of_an_exchange_is_freed_with_it, open_fixture,
                                         close_fixture),
-        cmocka_unit_test_setup_teardown(the_work_of_an_exchange_goes_with_it, open_fixture,
-                                        close_fixture),
-        cmocka_unit_test_setup_teardown(closing_while_an_answer_is_written_returns_its_memory,
+        cmocka_unit_test_setup_teardown(closing_while_an_answer_is_written_frees_its_memory,
                                         open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(an_answer_beyond_the_slot_closes_the_connection,
+        cmocka_unit_test_setup_teardown(an_answer_larger_than_the_buffer_closes_the_connection,
                                         open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(closing_before_the_farewell_is_out_is_no_second_close,
+        cmocka_unit_test_setup_teardown(closing_while_the_connection_lingers_closes_once,
                                         open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(a_peer_that_left_before_its_answer_is_closed_by_it,
+        cmocka_unit_test_setup_teardown(an_answer_to_a_peer_that_has_left_closes_the_connection,
                                         open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(
-            a_connection_that_found_no_memory_is_taken_when_another_has_gone, open_fixture,
-            close_fixture),
+        cmocka_unit_test_setup_teardown(a_connection_without_memory_is_accepted_when_another_closes,
+                                        open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(
             a_request_that_has_come_but_is_not_read_is_under_way_when_the_loop_drains, open_fixture,
             close_fixture),

@@ -1,4 +1,4 @@
-/* What an exchange answers, byte by byte, over a real connection. */
+/* The bytes that an exchange answers, over a real connection. */
 #include "http/exchange.h"
 
 #include "http/http_fixture.h"
@@ -31,7 +31,7 @@ static int close_fixture(void **state) {
     return fixture_http_close(&fixture);
 }
 
-/* The answer to the request, of which all bytes are there when the connection reads on. */
+/* The answer to the request. It is complete when the connection reads again. */
 static const char *ask(const char *request) {
     static char answer[65536];
     size_t size = 0;
@@ -58,7 +58,7 @@ static void the_parameters_of_the_path_reach_the_handler_decoded(void **state) {
     assert_non_null(strstr(answer, "\r\n\r\na/b"));
 }
 
-static void an_error_has_the_one_body_and_the_callers_request_id(void **state) {
+static void an_error_has_the_standard_body_and_the_callers_request_id(void **state) {
     (void)state;
     const char *answer =
         ask("GET /nowhere HTTP/1.1\r\nHost: khala\r\nX-Request-Id: mine-7\r\n\r\n");
@@ -68,7 +68,7 @@ static void an_error_has_the_one_body_and_the_callers_request_id(void **state) {
     assert_non_null(strstr(answer, "\"request_id\":\"mine-7\"}\n"));
 }
 
-static void another_method_is_answered_with_those_that_the_path_takes(void **state) {
+static void a_wrong_method_is_answered_with_the_allowed_methods(void **state) {
     (void)state;
     const char *answer = ask("DELETE /here/x HTTP/1.1\r\nHost: khala\r\n\r\n");
     assert_non_null(strstr(answer, "HTTP/1.1 405 "));
@@ -132,8 +132,8 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
     const struct CMUnitTest tests[] = {
         TEST(the_parameters_of_the_path_reach_the_handler_decoded),
-        TEST(an_error_has_the_one_body_and_the_callers_request_id),
-        TEST(another_method_is_answered_with_those_that_the_path_takes),
+        TEST(an_error_has_the_standard_body_and_the_callers_request_id),
+        TEST(a_wrong_method_is_answered_with_the_allowed_methods),
         TEST(a_missing_operator_key_is_challenged),
         TEST(a_body_beyond_the_routes_limit_is_refused_before_the_handler),
         TEST(an_answer_in_pieces_is_chunked_for_http_1_1),

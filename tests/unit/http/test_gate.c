@@ -35,7 +35,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* A token of the request, in out as text. */
+/* Mints a token for the request and writes it to out. */
 static void mint_text(const char *request, char out[TOKEN_BYTES_MAX + 1]) {
     const struct json_limits limits = {1 << 17, 8};
     const struct mint_moment moment = {.now_ms = NOW_MS};
@@ -66,7 +66,7 @@ static enum status admit(const char *authorization, const char *query) {
     return status;
 }
 
-static void a_token_is_taken_from_the_field_or_the_query(void **state) {
+static void a_token_is_read_from_the_header_or_the_query(void **state) {
     (void)state;
     char token[TOKEN_BYTES_MAX + 1], field[TOKEN_BYTES_MAX + 64], query[TOKEN_BYTES_MAX + 64];
     mint_text("{\"user_id\":\"u\"}", token);
@@ -79,7 +79,7 @@ static void a_token_is_taken_from_the_field_or_the_query(void **state) {
     assert_ok(admit(field, ""));
 }
 
-static void what_is_no_token_has_its_reason(void **state) {
+static void an_invalid_token_is_refused_with_its_reason(void **state) {
     (void)state;
     char token[TOKEN_BYTES_MAX + 1];
     static char longest[TOKEN_BYTES_MAX + 64] = "token=";
@@ -99,7 +99,7 @@ static void what_is_no_token_has_its_reason(void **state) {
     assert_int_equal(admit(NULL, longest), STATUS_INVALID_TOKEN);
 }
 
-static void who_was_revoked_is_not_admitted(void **state) {
+static void a_revoked_principal_is_not_admitted(void **state) {
     (void)state;
     char token[TOKEN_BYTES_MAX + 1], query[TOKEN_BYTES_MAX + 64];
     mint_text("{\"user_id\":\"u\",\"session_id\":\"stolen\"}", token);
@@ -110,7 +110,7 @@ static void who_was_revoked_is_not_admitted(void **state) {
     assert_int_equal(admit(NULL, query), STATUS_TOKEN_REVOKED);
 }
 
-static void a_revocation_outlives_every_token_it_can_be_about(void **state) {
+static void a_revocation_outlives_every_token_it_covers(void **state) {
     (void)state;
     uint64_t last_ms = (config.token_max_age_s + 2 * TOKEN_SKEW_S) * 1000;
     assert_true(gate_revocation_expires_at_ms(&gate, NOW_MS) > NOW_MS + last_ms);
@@ -122,7 +122,7 @@ static enum status origin(const char *text) {
     return gate_check_origin(&gate, &request);
 }
 
-static void pages_of_other_origins_are_refused_unless_nobody_asks(void **state) {
+static void pages_of_other_origins_are_refused_if_origins_are_enforced(void **state) {
     (void)state;
     assert_ok(origin(NULL));
     assert_ok(origin("https://app.example"));
@@ -134,7 +134,7 @@ static void pages_of_other_origins_are_refused_unless_nobody_asks(void **state) 
     gate.enforces_origin = true;
 }
 
-static void requests_that_cannot_be_minted_say_why(void **state) {
+static void a_mint_request_that_is_refused_has_a_message(void **state) {
     (void)state;
     static const struct {
         const char *request;
@@ -171,12 +171,12 @@ static void requests_that_cannot_be_minted_say_why(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_is_taken_from_the_field_or_the_query),
-        cmocka_unit_test(what_is_no_token_has_its_reason),
-        cmocka_unit_test(who_was_revoked_is_not_admitted),
-        cmocka_unit_test(a_revocation_outlives_every_token_it_can_be_about),
-        cmocka_unit_test(pages_of_other_origins_are_refused_unless_nobody_asks),
-        cmocka_unit_test(requests_that_cannot_be_minted_say_why),
+        cmocka_unit_test(a_token_is_read_from_the_header_or_the_query),
+        cmocka_unit_test(an_invalid_token_is_refused_with_its_reason),
+        cmocka_unit_test(a_revoked_principal_is_not_admitted),
+        cmocka_unit_test(a_revocation_outlives_every_token_it_covers),
+        cmocka_unit_test(pages_of_other_origins_are_refused_if_origins_are_enforced),
+        cmocka_unit_test(a_mint_request_that_is_refused_has_a_message),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -2,7 +2,7 @@
 
 #include "test.h"
 
-static void a_moment_is_written_as_http_writes_it(void **state) {
+static void a_time_has_the_form_of_an_http_date(void **state) {
     (void)state;
     struct http_date date = {0};
     assert_slice(http_date_at(&date, UINT64_C(784111777000)), "Sun, 06 Nov 1994 08:49:37 GMT");
@@ -19,7 +19,7 @@ static void a_clock_that_steps_back_is_followed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_moment_is_written_as_http_writes_it),
+        cmocka_unit_test(a_time_has_the_form_of_an_http_date),
         cmocka_unit_test(a_clock_that_steps_back_is_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static enum status check(const struct operator_key *key, const char *authorizati
     return operator_key_check(key, &request);
 }
 
-static void a_key_is_made_once_and_only_its_owner_reads_it(void **state) {
+static void a_key_is_generated_once_and_only_its_owner_may_read_it(void **state) {
     (void)state;
     struct operator_key first, second;
     struct stat about;
@@ -66,7 +66,7 @@ static void a_given_key_needs_no_file(void **state) {
     assert_int_equal(operator_key_read(&key, folder), STATUS_NOT_FOUND);
 }
 
-static void a_line_end_is_no_part_of_the_key(void **state) {
+static void a_line_end_is_not_part_of_the_key(void **state) {
     (void)state;
     struct operator_key key;
     write_file("secret-of-the-house\r\n");
@@ -92,14 +92,14 @@ static void a_file_that_holds_no_key_is_refused_not_replaced(void **state) {
     assert_ok(operator_key_load(&key, "", folder));
 }
 
-static void a_folder_that_is_not_there_is_said(void **state) {
+static void a_missing_folder_is_an_error(void **state) {
     (void)state;
     struct operator_key key;
     assert_int_equal(operator_key_load(&key, "", "/nonexistent/khala"), STATUS_SYSTEM_ERROR);
     assert_int_equal(errno, ENOENT);
 }
 
-static void only_the_key_itself_opens(void **state) {
+static void only_the_exact_key_is_accepted(void **state) {
     (void)state;
     struct operator_key key;
     assert_ok(operator_key_load(&key, "open-sesame-please", folder));
@@ -125,14 +125,14 @@ static void only_the_key_itself_opens(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_key_is_made_once_and_only_its_owner_reads_it, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_key_is_generated_once_and_only_its_owner_may_read_it,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_given_key_needs_no_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_line_end_is_no_part_of_the_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_line_end_is_not_part_of_the_key, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_holds_no_key_is_refused_not_replaced, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_said, setup, teardown),
-        cmocka_unit_test_setup_teardown(only_the_key_itself_opens, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_missing_folder_is_an_error, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_the_exact_key_is_accepted, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

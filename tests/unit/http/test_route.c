@@ -15,7 +15,7 @@ static struct match match(const char *pattern, const char *path) {
     return match;
 }
 
-static void a_path_matches_itself_and_nothing_near_it(void **state) {
+static void a_path_matches_only_itself(void **state) {
     (void)state;
     assert_true(match("/healthz/live", "/healthz/live").found);
     static const char *const others[] = {"",
@@ -66,7 +66,7 @@ static void a_parameter_takes_one_segment_that_is_not_empty(void **state) {
     assert_slice(last.parameters[0], "a");
 }
 
-static void parameters_come_in_the_order_of_the_path(void **state) {
+static void parameters_are_in_the_order_of_the_path(void **state) {
     (void)state;
     struct match two = match("/a/{x}/{y}", "/a/1/2");
     assert_true(two.found);
@@ -102,7 +102,7 @@ static void a_route_is_found_by_path_and_method(void **state) {
     assert_int_equal(find(HTTP1_METHOD_OPTIONS, "*", &route), STATUS_NOT_FOUND);
 }
 
-static void the_methods_of_a_path_are_named(void **state) {
+static void the_methods_of_a_path_are_listed(void **state) {
     (void)state;
     char text[64];
     route_allowed(&api_routes, SLICE("/healthz/live"), ROUTE_OPERATOR, text);
@@ -117,12 +117,12 @@ static void the_methods_of_a_path_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_path_matches_itself_and_nothing_near_it),
+        cmocka_unit_test(a_path_matches_only_itself),
         cmocka_unit_test(the_root_is_a_path_of_one_empty_segment),
         cmocka_unit_test(a_parameter_takes_one_segment_that_is_not_empty),
-        cmocka_unit_test(parameters_come_in_the_order_of_the_path),
+        cmocka_unit_test(parameters_are_in_the_order_of_the_path),
         cmocka_unit_test(a_route_is_found_by_path_and_method),
-        cmocka_unit_test(the_methods_of_a_path_are_named),
+        cmocka_unit_test(the_methods_of_a_path_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

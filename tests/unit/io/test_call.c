@@ -157,8 +157,8 @@ static void wait_at_gate(struct store_task *task, struct store_session *store) {
     pthread_mutex_unlock(&gate);
 }
 
-/* One task runs and waits at the gate. While it does, the one thread takes no other, so that the
- * next task fills the mailbox. */
+/* One task runs and waits at the gate. Meanwhile the only thread takes no other task, so the next
+ * task fills the mailbox. */
 static void fill_pool(struct store_pool *pool, struct store_task tasks[2]) {
     tasks[0] = tasks[1] = (struct store_task){.run = wait_at_gate};
     assert_ok(store_pool_post(pool, &tasks[0]));

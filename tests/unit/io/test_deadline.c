@@ -8,7 +8,7 @@ static void queue_open(struct deadline_queue *queue) {
     deadline_queue_define(queue, DEADLINE_REQUEST, 100, NULL);
 }
 
-static void an_empty_queue_has_nothing_to_wait_for(void **state) {
+static void an_empty_queue_has_no_next_deadline(void **state) {
     (void)state;
     struct deadline_queue queue;
     queue_open(&queue);
@@ -73,7 +73,7 @@ static void a_dropped_deadline_never_passes_and_may_be_dropped_again(void **stat
     assert_null(deadline_expired(&queue, 5000));
 }
 
-static void the_earliest_of_all_kinds_comes_next(void **state) {
+static void the_earliest_deadline_of_all_kinds_is_next(void **state) {
     (void)state;
     struct deadline_queue queue;
     struct deadline idle = {0};
@@ -86,8 +86,8 @@ static void the_earliest_of_all_kinds_comes_next(void **state) {
     assert_int_equal(deadline_next_ms(&queue), 1050);
 }
 
-/* The same, many times over, against a plain array of times. */
-static void many_deadlines_agree_with_a_list(void **state) {
+/* Compares many random operations with a plain array of times. */
+static void random_deadlines_match_a_plain_array(void **state) {
     (void)state;
     enum { COUNT = 50 };
     struct deadline_queue queue;
@@ -120,7 +120,7 @@ static void many_deadlines_agree_with_a_list(void **state) {
     }
 }
 
-static void delays_of_their_own_are_kept_in_order(void **state) {
+static void deadlines_with_different_delays_are_kept_in_order(void **state) {
     (void)state;
     struct deadline_queue queue;
     struct deadline late = {0};
@@ -139,14 +139,14 @@ static void delays_of_their_own_are_kept_in_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(delays_of_their_own_are_kept_in_order),
-        cmocka_unit_test(an_empty_queue_has_nothing_to_wait_for),
+        cmocka_unit_test(deadlines_with_different_delays_are_kept_in_order),
+        cmocka_unit_test(an_empty_queue_has_no_next_deadline),
         cmocka_unit_test(a_deadline_passes_at_its_millisecond_and_once),
         cmocka_unit_test(deadlines_of_a_kind_pass_in_the_order_they_were_set),
         cmocka_unit_test(setting_again_moves_the_deadline_also_to_another_kind),
         cmocka_unit_test(a_dropped_deadline_never_passes_and_may_be_dropped_again),
-        cmocka_unit_test(the_earliest_of_all_kinds_comes_next),
-        cmocka_unit_test(many_deadlines_agree_with_a_list),
+        cmocka_unit_test(the_earliest_deadline_of_all_kinds_is_next),
+        cmocka_unit_test(random_deadlines_match_a_plain_array),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ struct note {
     uv_sem_t done;
     uv_thread_t thread;
     size_t turn;
-    struct note *posts; /* another, from inside */
+    struct note *posts; /* a note that this one posts while it runs */
     bool drains;
 };
 
@@ -94,7 +94,7 @@ static void note_wait(struct note *note) {
     uv_sem_destroy(&note->done);
 }
 
-static void tasks_run_on_the_loops_thread_in_their_order(void **state) {
+static void tasks_run_on_the_loops_thread_in_order(void **state) {
     (void)state;
     struct note notes[3];
     turns = 0;
@@ -123,7 +123,7 @@ static void a_task_posted_while_the_loop_ends_still_runs(void **state) {
     assert_int_equal(io_loop_post(&loop, &last.task), STATUS_SHUTTING_DOWN);
 }
 
-static void draining_and_ending_may_be_asked_for_in_any_order_and_again(void **state) {
+static void drain_and_end_may_be_posted_in_any_order_and_repeatedly(void **state) {
     (void)state;
     io_loop_drain_post(&loop);
     io_loop_drain_post(&loop);
@@ -131,7 +131,7 @@ static void draining_and_ending_may_be_asked_for_in_any_order_and_again(void **s
     io_loop_drain_post(&loop);
 }
 
-static void ending_needs_no_draining_before(void **state) {
+static void a_loop_may_end_without_a_drain(void **state) {
     (void)state;
     io_loop_end_post(&loop);
     io_loop_end_post(&loop);
@@ -139,13 +139,13 @@ static void ending_needs_no_draining_before(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(tasks_run_on_the_loops_thread_in_their_order, start_loop,
+        cmocka_unit_test_setup_teardown(tasks_run_on_the_loops_thread_in_order, start_loop,
                                         join_loop),
         cmocka_unit_test_setup_teardown(a_task_posted_while_the_loop_ends_still_runs, start_loop,
                                         join_loop),
-        cmocka_unit_test_setup_teardown(draining_and_ending_may_be_asked_for_in_any_order_and_again,
+        cmocka_unit_test_setup_teardown(drain_and_end_may_be_posted_in_any_order_and_repeatedly,
                                         start_loop, join_loop),
-        cmocka_unit_test_setup_teardown(ending_needs_no_draining_before, start_loop, join_loop),
+        cmocka_unit_test_setup_teardown(a_loop_may_end_without_a_drain, start_loop, join_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

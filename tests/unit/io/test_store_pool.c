@@ -50,7 +50,7 @@ static void every_task_runs_once_on_a_session_of_its_own_thread(void **state) {
         tasks[i] = (struct counted){.task = {.run = count_run}, .runs = &runs};
         assert_ok(store_pool_post(readers, &tasks[i].task));
     }
-    /* What was posted is done when it has stopped. */
+    /* All posted tasks have run when the pool has stopped. */
     store_pool_stop(readers);
     assert_int_equal(runs, TASKS);
     for (size_t i = 0; i < TASKS; i++) {
@@ -72,7 +72,7 @@ static void wait_at_gate(struct store_task *task, struct store_session *session)
     pthread_mutex_unlock(held->gate);
 }
 
-static void more_than_the_maximum_is_refused(void **state) {
+static void tasks_beyond_the_maximum_are_refused(void **state) {
     (void)state;
     struct store_pool *readers;
     struct held tasks[8];
@@ -95,7 +95,7 @@ static void more_than_the_maximum_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_runs_once_on_a_session_of_its_own_thread),
-        cmocka_unit_test(more_than_the_maximum_is_refused),
+        cmocka_unit_test(tasks_beyond_the_maximum_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* Sessions against OpenSSL's own client, in memory: whatever the cuts, and whatever a peer does
- * that a well-behaved library would not. */
+/* TLS sessions against OpenSSL's client, in memory: input in pieces of any size, and peers that
+ * break the protocol. */
 #include "base/limits.h"
 #include "io/tls.h"
 
@@ -19,7 +19,7 @@ static char key_file[64];
 static struct tls_context *context;
 static char memory[MEMORY_BYTES];
 
-/* Writes a certificate of that name, and its key, where the context looks. */
+/* Writes a certificate of that name and its key to the files of the context. */
 static void issue(const char *name) {
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *made = X509_new();
@@ -69,7 +69,7 @@ struct pair {
     SSL_CTX *rules;
     SSL *client;
     enum tls_step step;
-    struct buffer plain; /* what the server understood */
+    struct buffer plain; /* what the server decrypted */
     uint64_t seed;
     size_t cut_max; /* of the pieces the server receives */
 };
@@ -102,7 +102,7 @@ static void hand_to_client(struct pair *pair) {
     buffer_release(out);
 }
 
-/* What the client wrote, in pieces by chance. */
+/* Gives the client's bytes to the server, in pieces of random size. */
 static void hand_to_server(struct pair *pair) {
     char *data;
     size_t left = (size_t)BIO_get_mem_data(SSL_get_wbio(pair->client), &data);
@@ -139,7 +139,7 @@ static const char *name_seen(const struct pair *pair, char name[32]) {
 
 /* ---- tests ---- */
 
-static void bytes_arrive_whole_however_they_are_cut(void **state) {
+static void bytes_arrive_complete_in_pieces_of_any_size(void **state) {
     (void)state;
     static const size_t cuts[] = {1, 7, 1000, 20000, READ_BYTES};
     static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
@@ -167,7 +167,7 @@ static void bytes_arrive_whole_however_they_are_cut(void **state) {
     }
 }
 
-static void a_record_that_was_begun_fits_with_all_that_follows(void **state) {
+static void a_partial_record_fits_with_the_input_that_follows(void **state) {
     (void)state;
     static char text[TLS_RECORD_BYTES * 4];
     struct pair pair;
@@ -189,7 +189,7 @@ static void a_record_that_was_begun_fits_with_all_that_follows(void **state) {
     pair_close(&pair);
 }
 
-static void an_end_is_told_behind_what_was_said_before(void **state) {
+static void the_end_is_reported_after_the_data_before_it(void **state) {
     (void)state;
     struct pair pair;
     pair_open(&pair, TLS1_3_VERSION, READ_BYTES);
@@ -209,7 +209,7 @@ static void an_end_is_told_behind_what_was_said_before(void **state) {
     pair_close(&pair);
 }
 
-static void bytes_that_were_changed_end_the_session_for_good(void **state) {
+static void changed_bytes_end_the_session_for_good(void **state) {
     (void)state;
     struct pair pair;
     char *data;
@@ -241,7 +241,7 @@ static void garbage_never_opens_a_session(void **state) {
         for (int piece = 0; piece < 4 && step == TLS_STEP_MORE; piece++) {
             for (size_t j = 0; j < sizeof(garbage); j++)
                 garbage[j] = (char)test_random(&seed);
-            /* The beginning of a ClientHello's record, so that some of it is looked at. */
+            /* Starts like the record of a ClientHello, so that OpenSSL parses some of it. */
             if (piece == 0 && i % 2)
                 memcpy(garbage, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
             step = tls_receive(&tls, (struct slice){garbage, sizeof(garbage)}, memory,
@@ -253,7 +253,7 @@ static void garbage_never_opens_a_session(void **state) {
     }
 }
 
-static void who_makes_the_server_talk_and_does_not_listen_is_ended(void **state) {
+static void a_peer_that_forces_answers_and_does_not_read_is_ended(void **state) {
     (void)state;
     struct pair pair;
     pair_open(&pair, TLS1_3_VERSION, READ_BYTES);
@@ -264,13 +264,13 @@ static void who_makes_the_server_talk_and_does_not_listen_is_ended(void **state)
         assert_int_equal(SSL_do_handshake(pair.client), 1);
         hand_to_server(&pair);
     }
-    /* Either it is told off, or it is not answered more than once: both are bounded. */
+    /* The session fails, or it answers at most once. Both are bounded. */
     assert_true(pair.step == TLS_STEP_FAILED || pair.server.out.size < 1024);
     assert_true(pair.server.out.size <= TLS_OUT_BYTES_MAX);
     pair_close(&pair);
 }
 
-static void a_new_certificate_is_for_sessions_to_come(void **state) {
+static void a_new_certificate_applies_to_new_sessions(void **state) {
     (void)state;
     struct pair before;
     struct pair after;
@@ -291,7 +291,7 @@ static void a_new_certificate_is_for_sessions_to_come(void **state) {
     pair_close(&after);
 }
 
-static void what_cannot_be_used_changes_nothing(void **state) {
+static void unusable_files_change_nothing(void **state) {
     (void)state;
     struct tls_message message = {""};
     struct pair pair;
@@ -312,14 +312,14 @@ static void what_cannot_be_used_changes_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_arrive_whole_however_they_are_cut),
-        cmocka_unit_test(a_record_that_was_begun_fits_with_all_that_follows),
-        cmocka_unit_test(an_end_is_told_behind_what_was_said_before),
-        cmocka_unit_test(bytes_that_were_changed_end_the_session_for_good),
+        cmocka_unit_test(bytes_arrive_complete_in_pieces_of_any_size),
+        cmocka_unit_test(a_partial_record_fits_with_the_input_that_follows),
+        cmocka_unit_test(the_end_is_reported_after_the_data_before_it),
+        cmocka_unit_test(changed_bytes_end_the_session_for_good),
         cmocka_unit_test(garbage_never_opens_a_session),
-        cmocka_unit_test(who_makes_the_server_talk_and_does_not_listen_is_ended),
-        cmocka_unit_test(a_new_certificate_is_for_sessions_to_come),
-        cmocka_unit_test(what_cannot_be_used_changes_nothing),
+        cmocka_unit_test(a_peer_that_forces_answers_and_does_not_read_is_ended),
+        cmocka_unit_test(a_new_certificate_applies_to_new_sessions),
+        cmocka_unit_test(unusable_files_change_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

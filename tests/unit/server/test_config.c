@@ -52,7 +52,7 @@ static void an_empty_environment_gives_the_defaults(void **state) {
         assert_int_equal(config.policy_sources[i], CONFIG_DEFAULT);
 }
 
-static void a_flag_wins_over_the_environment(void **state) {
+static void a_flag_overrides_the_environment(void **state) {
     (void)state;
     static const char *const pairs[] = {"RUNTIME_BIND_ADDR", "10.0.0.1:1", "KHALA_LOG", "json",
                                         NULL};
@@ -99,7 +99,7 @@ static void an_address_is_a_host_and_a_port(void **state) {
     assert_refused("RUNTIME_BIND_ADDR", longest);
 }
 
-static void a_number_keeps_to_its_bounds(void **state) {
+static void a_number_outside_its_bounds_is_refused(void **state) {
     (void)state;
     assert_taken("KHALA_REQUEST_TIMEOUT_MS", "10");
     assert_taken("KHALA_REQUEST_TIMEOUT_MS", "3600000");
@@ -166,7 +166,7 @@ static void a_policy_is_set_by_its_name_and_refused_by_it(void **state) {
     assert_refused("RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "many");
 }
 
-static void a_store_or_driver_that_is_not_there_is_refused(void **state) {
+static void an_unsupported_store_or_driver_is_refused(void **state) {
     (void)state;
     struct config config;
     struct config_error error = {""};
@@ -190,7 +190,7 @@ static void a_bad_value_of_any_length_fits_its_message(void **state) {
     assert_refused("RUNTIME_KHALA_FALLBACK_RETENTION_SECONDS", text);
 }
 
-static void a_flag_is_yes_or_no_in_any_of_its_words(void **state) {
+static void a_boolean_has_several_words_for_true_and_false(void **state) {
     (void)state;
     static const char *const yes[] = {"1", "true", "yes", "on", "TRUE", "On"};
     static const char *const no[] = {"0", "false", "no", "off"};
@@ -209,7 +209,7 @@ static void a_flag_is_yes_or_no_in_any_of_its_words(void **state) {
         assert_refused("OA_COMPAT_KHALA_ENFORCED", bad[i]);
 }
 
-static void what_guards_is_on_unless_said_otherwise(void **state) {
+static void security_settings_are_on_by_default(void **state) {
     (void)state;
     struct config config;
     struct config_error error;
@@ -233,20 +233,20 @@ static void origins_are_checked_at_start(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flag_is_yes_or_no_in_any_of_its_words),
-        cmocka_unit_test(what_guards_is_on_unless_said_otherwise),
+        cmocka_unit_test(a_boolean_has_several_words_for_true_and_false),
+        cmocka_unit_test(security_settings_are_on_by_default),
         cmocka_unit_test(origins_are_checked_at_start),
         cmocka_unit_test(an_empty_environment_gives_the_defaults),
-        cmocka_unit_test(a_flag_wins_over_the_environment),
+        cmocka_unit_test(a_flag_overrides_the_environment),
         cmocka_unit_test(a_bad_flag_is_refused_even_where_the_environment_is_good),
         cmocka_unit_test(an_address_is_a_host_and_a_port),
-        cmocka_unit_test(a_number_keeps_to_its_bounds),
+        cmocka_unit_test(a_number_outside_its_bounds_is_refused),
         cmocka_unit_test(the_head_may_not_be_larger_than_the_parser_takes),
         cmocka_unit_test(a_choice_is_a_whole_word_of_its_list),
         cmocka_unit_test(the_levels_are_those_of_the_log),
         cmocka_unit_test(a_text_has_a_length_and_no_control_characters),
         cmocka_unit_test(a_policy_is_set_by_its_name_and_refused_by_it),
-        cmocka_unit_test(a_store_or_driver_that_is_not_there_is_refused),
+        cmocka_unit_test(an_unsupported_store_or_driver_is_refused),
         cmocka_unit_test(a_bad_value_of_any_length_fits_its_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void assert_left_alone(const char *variable) {
         fail_msg("%s is told of", variable);
 }
 
-static void a_slip_is_told_with_what_was_meant(void **state) {
+static void a_misspelled_setting_is_reported_with_the_nearest_name(void **state) {
     (void)state;
     struct told told = look("KHALA_MAX_CONNECTIONS=3");
     assert_int_equal(told.count, 1);
@@ -38,7 +38,7 @@ static void a_slip_is_told_with_what_was_meant(void **state) {
                         "RUNTIME_KHALA_FALLBACK_MAX_PAYLOAD_BYTES");
 }
 
-static void what_is_like_nothing_is_told_under_our_own_names_only(void **state) {
+static void an_unknown_name_is_reported_only_with_our_prefixes(void **state) {
     (void)state;
     struct told told = look("KHALA_SOMETHING_ELSE=1");
     assert_int_equal(told.count, 1);
@@ -48,7 +48,7 @@ static void what_is_like_nothing_is_told_under_our_own_names_only(void **state) 
     assert_left_alone("SOMETHING=1");
 }
 
-static void settings_and_what_others_put_there_are_left_alone(void **state) {
+static void settings_and_variables_of_other_programs_are_ignored(void **state) {
     (void)state;
     assert_left_alone("KHALA_DATA_DIR=/var/lib/khala");
     assert_left_alone("RUNTIME_KHALA_FALLBACK_RETENTION_SECONDS=1");
@@ -58,7 +58,7 @@ static void settings_and_what_others_put_there_are_left_alone(void **state) {
     assert_left_alone("KHALA_SERVICE_HOST=10.0.0.1");
 }
 
-static void a_name_longer_than_any_is_not_looked_at(void **state) {
+static void a_name_longer_than_any_setting_is_ignored(void **state) {
     (void)state;
     char variable[512] = "KHALA_";
     memset(variable + 6, 'X', sizeof(variable) - 7);
@@ -67,10 +67,10 @@ static void a_name_longer_than_any_is_not_looked_at(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slip_is_told_with_what_was_meant),
-        cmocka_unit_test(what_is_like_nothing_is_told_under_our_own_names_only),
-        cmocka_unit_test(settings_and_what_others_put_there_are_left_alone),
-        cmocka_unit_test(a_name_longer_than_any_is_not_looked_at),
+        cmocka_unit_test(a_misspelled_setting_is_reported_with_the_nearest_name),
+        cmocka_unit_test(an_unknown_name_is_reported_only_with_our_prefixes),
+        cmocka_unit_test(settings_and_variables_of_other_programs_are_ignored),
+        cmocka_unit_test(a_name_longer_than_any_setting_is_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,14 +21,14 @@ static void each_count_adds_its_rows(void **state) {
     assert_int_equal(report.total_bytes, base.process_bytes + 10 * report.connection_bytes);
 }
 
-static void rows_count_as_often_as_they_exist(void **state) {
+static void rows_are_multiplied_by_their_count(void **state) {
     (void)state;
     struct limits_report report = limits_report_of(&none);
     assert_int_equal(report.thread_bytes,
                      SNAPSHOT_TEXT_BYTES_MAX + SNAPSHOT_OWNERS_BYTES_MAX +
                          SNAPSHOT_BUILD_ARENA_BYTES_MAX + JOURNAL_READ_ARENA_BYTES_MAX +
                          OWNERS_ARENA_BYTES_MAX + 2 * SQLITE_WALK_ARENA_BYTES_MAX);
-    /* Of the kinds of requests only the one that takes most: a push session. */
+    /* Of the kinds of requests only the largest counts: a push session. */
     assert_int_equal(report.connection_bytes,
                      CONN_OUT_BYTES_MAX + CONN_UNSENT_BYTES_MAX + 2 * TLS_OUT_BYTES_MAX +
                          ENTITLE_ARENA_BYTES_MAX + EXCHANGE_BODY_BYTES_MAX +
@@ -62,7 +62,7 @@ static void settings_become_counts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_count_adds_its_rows),
-        cmocka_unit_test(rows_count_as_often_as_they_exist),
+        cmocka_unit_test(rows_are_multiplied_by_their_count),
         cmocka_unit_test(settings_become_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,7 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-static void a_socket_by_its_path_hears_it(void **state) {
+static void a_socket_with_a_path_receives_the_message(void **state) {
     (void)state;
     int fd = listen_at(path, strlen(path) + 1);
     setenv("NOTIFY_SOCKET", path, 1);
@@ -50,7 +50,7 @@ static void a_socket_by_its_path_hears_it(void **state) {
     close(fd);
 }
 
-static void an_abstract_socket_hears_it(void **state) {
+static void an_abstract_socket_receives_the_message(void **state) {
     (void)state;
     char name[64] = "";
     int size = snprintf(name + 1, sizeof(name) - 1, "khala-notify-%ld", (long)getpid()) + 1;
@@ -62,7 +62,7 @@ static void an_abstract_socket_hears_it(void **state) {
     close(fd);
 }
 
-static void nobody_listening_is_no_harm(void **state) {
+static void without_a_listener_sending_returns_false(void **state) {
     (void)state;
     char long_name[200];
     memset(long_name, 'x', sizeof(long_name) - 1);
@@ -77,7 +77,7 @@ static void nobody_listening_is_no_harm(void **state) {
     assert_false(notify_send("READY=1"));
 }
 
-static void the_watchdog_is_for_the_process_it_names(void **state) {
+static void the_watchdog_applies_only_to_the_named_process(void **state) {
     (void)state;
     char pid[24];
     snprintf(pid, sizeof(pid), "%ld", (long)getpid());
@@ -97,10 +97,10 @@ static void the_watchdog_is_for_the_process_it_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_socket_by_its_path_hears_it),
-        cmocka_unit_test(an_abstract_socket_hears_it),
-        cmocka_unit_test(nobody_listening_is_no_harm),
-        cmocka_unit_test(the_watchdog_is_for_the_process_it_names),
+        cmocka_unit_test(a_socket_with_a_path_receives_the_message),
+        cmocka_unit_test(an_abstract_socket_receives_the_message),
+        cmocka_unit_test(without_a_listener_sending_returns_false),
+        cmocka_unit_test(the_watchdog_applies_only_to_the_named_process),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
