@@ -1,5 +1,5 @@
-/* One pass over the object finds every field anybody takes; what the kind asked for is then read
- * field by field. Fields a kind does not take are ignored, so that newer clients still get in. */
+/* One pass over the object finds the fields of all kinds. The fields that the request's kind takes
+ * are then read one by one. Other fields are ignored, so that newer clients still work. */
 #include "authority/append_read.h"
 
 #include <assert.h>
@@ -98,26 +98,26 @@ bool append_id_valid(struct slice id) {
 
 /* ---- refusing ---- */
 
-static enum status refuse(struct reading *reading, enum field field, const char *what) {
+static enum status refuse(struct reading *reading, enum field field, const char *problem) {
     char *message = arena_alloc(reading->arena, MESSAGE_BYTES_MAX);
     if (!message)
         return STATUS_OUT_OF_MEMORY;
-    (void)snprintf(message, MESSAGE_BYTES_MAX, "%s %s.", field_names[field].name.data, what);
+    (void)snprintf(message, MESSAGE_BYTES_MAX, "%s %s.", field_names[field].name.data, problem);
     reading->request->refusal.message = message;
     return STATUS_INVALID_REQUEST;
 }
 
 static enum status refuse_text(struct reading *reading, enum field field, size_t bytes_max) {
-    char what[MESSAGE_BYTES_MAX / 2];
-    (void)snprintf(what, sizeof(what),
+    char problem[MESSAGE_BYTES_MAX / 2];
+    (void)snprintf(problem, sizeof(problem),
                    "must be 1 to %zu bytes without control characters or outer white space",
                    bytes_max);
-    return refuse(reading, field, what);
+    return refuse(reading, field, problem);
 }
 
 /* ---- single fields ---- */
 
-/* Null is as good as absent. */
+/* A null counts as absent. */
 static bool is_given(const struct reading *reading, enum field field) {
     return reading->fields[field].present && reading->fields[field].value.kind != JSON_KIND_NULL;
 }
@@ -127,7 +127,7 @@ static enum status keep(struct reading *reading, struct slice text, struct slice
     return kept->data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
-/* Decodes a string into the parser's text, or hands out the JSON's own bytes. */
+/* Decodes a string into the parser's text. A string without escapes stays where it is. */
 static enum status decode(struct reading *reading, enum field field, struct slice *text) {
     struct json_value value = reading->fields[field].value;
     if (json_string_slice(value, text))
@@ -140,7 +140,7 @@ static enum status decode(struct reading *reading, enum field field, struct slic
     return status;
 }
 
-/* A name or an id. Absent leaves data NULL. */
+/* A name or an id. An absent field leaves data NULL. */
 static enum status read_text(struct reading *reading, enum field field, size_t bytes_max,
                              struct slice *text) {
     if (!is_given(reading, field))
@@ -165,7 +165,7 @@ static enum status read_reason(struct reading *reading) {
     return status == STATUS_OK ? keep(reading, decoded, &reading->request->reason) : status;
 }
 
-/* An object in canonical form, with its hash where one is wanted. */
+/* An object in canonical form. digest may be NULL. */
 static enum status read_object(struct reading *reading, enum field field, struct slice *text,
                                uint8_t *digest) {
     if (!is_given(reading, field))
@@ -201,7 +201,7 @@ static enum status read_event_type(struct reading *reading) {
 
 /* ---- groups of fields ---- */
 
-/* What makes an append repeatable or conditional. */
+/* The fields that make an append repeatable or conditional. */
 static enum status read_conditions(struct reading *reading) {
     struct append_request *request = reading->request;
     if (is_given(reading, FIELD_EVENT_ID)) {
@@ -264,8 +264,8 @@ static enum status read_run_create(struct reading *reading) {
     return status;
 }
 
-/* The one spelling is what the log holds, so that every reader of it sees the same word. Taking a
- * letter out of a string keeps canonical text canonical. */
+/* The log holds only one spelling, so that all its readers see the same word. Canonical text stays
+ * canonical without that letter. */
 static void respell_canceled(struct append_request *request, struct slice raw_status) {
     char *from = (char *)raw_status.data;
     static const char spelled[] = "\"canceled\"";
@@ -378,7 +378,7 @@ static enum status read_worker_status(struct reading *reading) {
     return status;
 }
 
-/* The log alone must tell a worker's state, so the types that carry it have one way in. */
+/* A worker's state follows from the log alone, so each type that changes it has one endpoint. */
 static enum status read_worker_event(struct reading *reading) {
     enum status status = read_event(reading);
     if (status != STATUS_OK)
@@ -454,7 +454,7 @@ static enum status take_path_id(struct reading *reading, struct slice id) {
     return STATUS_OK;
 }
 
-/* Exactly one target; FIELD_COUNT is never a target's field. */
+/* Accepts exactly one target. FIELD_COUNT means that none was found yet. */
 static enum status find_target(struct reading *reading, enum field *target) {
     static const enum field targets[] = {FIELD_RUN_ID, FIELD_WORKER_ID, FIELD_TOPIC, FIELD_AUDIT};
     *target = FIELD_COUNT;

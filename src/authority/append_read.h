@@ -1,10 +1,10 @@
 /* From a JSON object to a request of the authority: shapes are checked, texts decoded, the payload
- * made canonical and hashed. Used by every way in.
- * Any thread; a reader belongs to one at a time and keeps its memory between calls. What a request
- * points to is copied into the caller's arena (the group's); the JSON may go afterwards.
+ * made canonical and hashed. Every endpoint that appends uses it.
+ * Any thread; a parser belongs to one thread at a time and keeps its memory between calls. Texts of
+ * a request are copied into the caller's arena (the group's), so the JSON may be freed afterwards.
  * STATUS_INVALID_REQUEST with a message that names the field; STATUS_INVALID_TOPIC; duplicate keys
  * and numbers out of range of a payload by their own codes; STATUS_OUT_OF_MEMORY, arena full.
- * The status is in the request too, so that a refused one can be posted with the others. */
+ * The request holds the status too, so that a refused request can be posted with the others. */
 #ifndef AUTHORITY_APPEND_READ_H
 #define AUTHORITY_APPEND_READ_H
 
@@ -30,7 +30,7 @@ MUST_CHECK enum status append_read(struct append_parser *parser, enum append_kin
  * metadata_patch a heartbeat. The topic runtime.notifications takes notifications. */
 MUST_CHECK enum status append_read_item(struct append_parser *parser, struct json_value item,
                                         struct arena *arena, struct append_request *request);
-/* A request that could not even be parsed keeps its place among the others. */
+/* Refuses a request that could not be parsed. It keeps its position among the others. */
 void append_refuse(struct append_request *request, enum status status, const char *message);
 
 /* 1 to 256 bytes of UTF-8, no control characters, no white space at either end. */

@@ -1,9 +1,9 @@
 /* The hash a client may send along with an event: SHA-256 over the canonical JSON of the body
  * without the hash itself, in hexadecimal, with or without "sha256:" in front.
  * Any thread; uses the parser's memory, which is free again afterwards.
- * STATUS_INVALID_REQUEST for what is no such hash, STATUS_EVENT_HASH_MISMATCH for another one's;
- * what has no canonical form by its own code.
- * It covers every member of the body, also those nobody reads. */
+ * STATUS_INVALID_REQUEST for a malformed hash, STATUS_EVENT_HASH_MISMATCH for a wrong one. A body
+ * without a canonical form gets the code of that error.
+ * The hash covers every member of the body, also unknown members. */
 #ifndef AUTHORITY_BODY_HASH_H
 #define AUTHORITY_BODY_HASH_H
 

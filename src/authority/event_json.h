@@ -1,7 +1,7 @@
-/* Events, runs and workers as they stand on the wire.
+/* Events, runs and workers as they appear on the wire.
  * Any thread. Appends to the caller's buffer, all or nothing; allocates nothing else.
  * Errors: the buffer's own. Times are integers of milliseconds since 1970, hashes "sha256:" and
- * hex; what is absent is null. Members come in a fixed order.
+ * hex; an absent value is null. Members come in a fixed order.
  * The same row gives the same bytes; only liveness depends on the time asked for. */
 #ifndef AUTHORITY_EVENT_JSON_H
 #define AUTHORITY_EVENT_JSON_H

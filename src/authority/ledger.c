@@ -101,7 +101,7 @@ void ledger_forget(struct ledger *ledger, enum status answer) {
         request->entity = (struct store_entity){0};
         request->refusal = (struct append_refusal){0};
     }
-    /* Entities borrow texts of groups that are returned to their makers now. */
+    /* Entities borrow texts of groups, which are returned to their senders now. */
     entity_cache_clear(&ledger->cache);
     batch_begin(batch, ledger->committed_log_id + 1);
     ledger->is_sound = false;
@@ -284,8 +284,7 @@ static void update_entry(struct ledger *ledger, struct draft *draft) {
     assert(!entry->is_borrowing || entry->is_changed);
 }
 
-/* Where nothing more can be refused. What fails in here for want of memory leaves the batch in
- * pieces, so that all of it must be forgotten. */
+/* Nothing can be refused from here on. Without memory the batch is incomplete and is discarded. */
 static enum status add_rows(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
     struct batch *batch = &ledger->batch;

@@ -47,7 +47,7 @@ void ledger_release(struct ledger *ledger);
 /* Reads the state of the store again where the last batch failed: STATUS_STORE_UNAVAILABLE when
  * that is not possible yet, STATUS_WRITER_LOST when it never will be. */
 MUST_CHECK enum status ledger_begin(struct ledger *ledger, struct clock_reading now);
-/* Notes what the request needs from the store. arena is its group's. */
+/* Gathers the lookups of the request. arena is its group's. */
 void ledger_gather(struct ledger *ledger, const struct append_request *request,
                    struct arena *arena);
 /* Asks the store for all of it at once. After another status than STATUS_OK no request may be

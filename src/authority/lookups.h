@@ -38,14 +38,14 @@ MUST_CHECK enum status lookups_init(struct lookups *lookups);
 void lookups_release(struct lookups *lookups);
 void lookups_begin(struct lookups *lookups);
 
-/* The memory of the writer that decides what need not be asked for. */
+/* The writer's memory, which answers some lookups without the store. */
 struct lookup_sources {
     struct entity_cache *cache;
     const struct recent_ids *recent;
     struct arena *names; /* lives until the batch ends */
 };
 
-/* Adds what a request needs. arena is its group's. A failure is kept for lookups_take. */
+/* Adds the lookups of a request. arena is its group's. A failure is kept for lookups_take. */
 void lookups_gather(struct lookups *lookups, const struct lookup_sources *sources,
                     const struct append_request *request, struct arena *arena);
 /* Asks for everything that was gathered, and fills the cache. Does not call the store when nothing

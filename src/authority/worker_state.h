@@ -1,7 +1,8 @@
 /* The states of a worker, which may follow which, and how alive it looks.
  * Any thread; values in, values out; allocates nothing.
  * Whether a change is allowed is a plain answer: the rules make a status of it.
- * Any state may be set again; stopped and failed can be left, by registering anew or by status. */
+ * Any state may be set again; a worker leaves stopped and failed by a new registration or a status.
+ */
 #ifndef AUTHORITY_WORKER_STATE_H
 #define AUTHORITY_WORKER_STATE_H
 

@@ -1,4 +1,4 @@
-/* The checkpoint decision: what to do with a new summary, given the checkpoint of the last one.
+/* The checkpoint decision: write, repair or skip a new summary, given the last checkpoint.
  * A pure function. Any thread; allocates nothing; cannot fail.
  *
  *   checkpoint            incoming                       action   drift

@@ -94,7 +94,7 @@ struct store_journal_row {
     uint64_t topic_ref;
     uint64_t seq;
     uint64_t log_id;     /* the (last) event that caused it */
-    uint64_t entity_ref; /* whose frame it is: entitlement looks up its owner */
+    uint64_t entity_ref; /* the entity of the frame, whose owner may read it */
     uint64_t document_version;
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];
@@ -163,7 +163,7 @@ struct store_prune {
 
 /* How far a topic has expired. */
 struct store_expiry {
-    uint64_t first_seq;   /* of what stays: one after the last frame that expired */
+    uint64_t first_seq;   /* of the frames that stay: one after the last expired frame */
     uint64_t first_at_ms; /* how old that frame is; 0: not looked at, or not there */
 };
 
@@ -274,7 +274,7 @@ void store_close(struct store *store);
 
 /* Any thread, while a write session is open: checks that the store's files are still where that
  * session found them. STATUS_STORE_UNAVAILABLE: they were moved or deleted. Commits fail until the
- * files are back; reads go on. */
+ * files are back; reads continue. */
 MUST_CHECK enum status store_check_location(const struct store *store,
                                             struct store_message *message);
 
@@ -297,7 +297,7 @@ uint64_t store_session_rows_read(const struct store_session *session);
  */
 MUST_CHECK enum status store_prefetch(struct store_session *session,
                                       struct store_prefetch *prefetch);
-/* A batch that contradicts what is stored leaves nothing: STATUS_ALREADY_EXISTS where an id, name,
+/* A batch that contradicts stored rows changes nothing: STATUS_ALREADY_EXISTS where an id, name,
  * key or frame is taken, STATUS_SEQUENCE_CONFLICT where log_id, cursor or an entity's seq does not
  * follow the last; the caller then reads its state again. After any other failure no session sees
  * any of the batch; should the process end before a later commit succeeds, a restart may still

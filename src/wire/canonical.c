@@ -1,6 +1,6 @@
-/* One pass over the input writes each object's members in the order they come, and notes where
- * each went. Keys nearly always come sorted; only when they did not are the notes sorted and the
- * object's text put in order, by way of a copy. So no text is read twice, however deep. */
+/* One pass over the input writes each object's members in their order, and notes the position of
+ * each. Keys are nearly always sorted. If they are not, the notes are sorted and the object's text
+ * is put in order through a copy. So no text is parsed twice, however deep it is. */
 #include "wire/canonical.h"
 
 #include <assert.h>
@@ -9,8 +9,8 @@
 #include "wire/json_number.h"
 #include "wire/json_text.h"
 
-/* How much longer canonical text can be: 1e20 is four bytes and becomes 21. A member's note is
- * 16 bytes for at least four of input, so the same factor covers the stack and the copy. */
+/* Canonical text can be longer by this factor: 1e20 has four bytes and becomes 21. A member's note
+ * has 16 bytes for at least four of input, so the factor covers the stack and the copy too. */
 #define GROWTH_MAX 6
 #define ROOM_MIN   64
 /* Keeps every offset within 32 bits. */
@@ -33,7 +33,7 @@ struct writer {
     unsigned depth;
 };
 
-/* The members of one object, which lie on the stack from this offset on. */
+/* The members of one object, on the stack from this offset on. */
 struct object {
     size_t stack_offset;
     size_t body_start;
@@ -129,7 +129,7 @@ static void sift_down(const struct writer *writer, struct member *members, size_
     members[root] = sinking;
 }
 
-/* Heapsort: in place, and no order of keys makes it slow. */
+/* Heapsort works in place, and no order of keys makes it slow. */
 static void sort_members(const struct writer *writer, struct member *members, size_t count) {
     for (size_t root = count / 2; root-- > 0;)
         sift_down(writer, members, root, count);
@@ -202,7 +202,7 @@ static enum status write_scalar(struct writer *writer) {
     return json_number_write(writer->out, raw);
 }
 
-/* White space, and the byte behind it when it is the one given. */
+/* Skips white space, and the given byte if it follows. */
 static bool take(struct writer *writer, char byte) {
     writer->at = json_text_skip_space(writer->at, writer->end);
     if (*writer->at != byte)

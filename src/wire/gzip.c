@@ -28,7 +28,7 @@ enum status gzip_write(struct gzip *gzip, struct buffer *out, struct slice piece
         return STATUS_PAYLOAD_TOO_LARGE;
     stream->next_in = (z_const Bytef *)piece.data;
     stream->avail_in = (uInt)piece.size;
-    /* Room left over is how zlib says that nothing more is ready. */
+    /* zlib leaves room in the output when it has no more data ready. */
     do {
         enum status status = buffer_reserve(out, STEP_BYTES);
         if (status != STATUS_OK)

@@ -1,18 +1,18 @@
-/* How a request is read.
+/* Parsing of a request.
  *
- * The head is gathered line by line in a bounded buffer. A line is checked the moment it is whole,
- * by the rules of http1_syntax; at the blank line http-parser reads the whole head in one piece,
- * and its reading has to agree with ours: the two differ only in what is refused.
+ * The head is gathered line by line in a bounded buffer. Each complete line is checked by the rules
+ * of http1_syntax. At the blank line http-parser reads the whole head in one piece. A head that the
+ * two parsers understand differently is refused.
  *
- * The checks are ours because the library as Debian builds it (HTTP_PARSER_STRICT=0) takes a lot
+ * We check ourselves because the library as Debian builds it (HTTP_PARSER_STRICT=0) accepts much
  * that RFC 9112 forbids: lines ended by LF alone, folded lines, blanks before the colon or more
  * than one between the parts of the request line, "5 junk" as a chunk size, any byte for the LF
- * behind it, and any two bytes for the CRLF behind a chunk's data. It is stricter than the RFC
- * in two places we keep: a tab behind the number of Content-Length or behind "chunked", and
- * methods it does not know, are refused.
+ * after it, and any two bytes for the CRLF after a chunk's data. The library is stricter than the
+ * RFC in two points, which we keep: it refuses a tab after the number of Content-Length or after
+ * "chunked", and unknown methods.
  *
- * The body is never copied. Of a chunked body the framing goes to http-parser byte by byte behind
- * a guard for its shape, while the numbers, and the data in bulk, are left to the library. */
+ * The body is never copied. The framing of a chunked body is checked byte by byte before it goes to
+ * http-parser. The library reads the chunk sizes, and passes the data on in bulk. */
 #include "wire/http1.h"
 
 #include <assert.h>
@@ -148,7 +148,7 @@ void http1_parser_release(struct http1_parser *parser) {
 
 static enum status fail(struct http1_parser *parser, enum status status) {
     assert(status != STATUS_OK && parser->state != HTTP1_FAILED);
-    /* Behind the head, the caller may still need the request to say what it refused. */
+    /* After the head, the caller may still need the request for its error answer. */
     if (parser->state == HTTP1_READS_HEAD)
         drop_message(parser);
     parser->state = HTTP1_FAILED;
@@ -166,8 +166,8 @@ static enum status begin_message(struct http1_parser *parser) {
     return STATUS_OK;
 }
 
-/* Moves bytes of the input behind the head, up to a line's end; line stays empty without one.
- * What cannot end in time is refused before it is stored. */
+/* Appends input to the head up to the end of a line; line stays empty without an end. A line that
+ * would exceed a limit is refused before it is stored. */
 static enum status gather_line(struct http1_parser *parser, struct slice *input,
                                struct slice *line) {
     const struct http1_limits *limits = parser->limits;
@@ -196,7 +196,7 @@ static enum status accept_blank_line(struct http1_parser *parser, bool *head_end
     *head_ends = parser->message->line_start > 0;
     if (*head_ends)
         return STATUS_OK;
-    /* Some clients end a body with a CRLF too many. */
+    /* Some clients send an extra CRLF after a body. */
     if (parser->blank_line_count == BLANK_LINES_MAX)
         return STATUS_BAD_REQUEST;
     parser->blank_line_count++;
@@ -235,7 +235,7 @@ static enum status read_method(struct http1_message *message) {
         {HTTP_PATCH, HTTP1_METHOD_PATCH},     {HTTP_DELETE, HTTP1_METHOD_DELETE},
         {HTTP_OPTIONS, HTTP1_METHOD_OPTIONS},
     };
-    /* Behind a CONNECT http-parser sees no body, whatever its fields announce. */
+    /* After a CONNECT http-parser sees no body, whatever the fields announce. */
     if (message->engine.method == HTTP_CONNECT)
         return STATUS_METHOD_NOT_ALLOWED;
     message->request.method = HTTP1_METHOD_OTHER;
@@ -245,7 +245,7 @@ static enum status read_method(struct http1_message *message) {
     return STATUS_OK;
 }
 
-/* Two of these would be read differently by different parsers: framing, routing, identity. */
+/* Fields for framing, routing and identity. Parsers disagree about a repeated one. */
 static bool single_fields_are_single(const struct http1_request *request) {
     static const struct slice single_fields[] = {
         {"authorization", 13}, {"content-length", 14}, {"content-type", 12},     {"expect", 6},
@@ -295,7 +295,7 @@ static enum status read_expectation(struct http1_request *request) {
         return STATUS_OK;
     if (!http1_equal_any_case(expectation, SLICE("100-continue")))
         return STATUS_EXPECTATION_FAILED;
-    /* An HTTP/1.0 peer would take the interim answer for the final one. */
+    /* An HTTP/1.0 client would take the interim answer for the final one. */
     request->expect_continue = request->version_minor > 0 && request->has_body;
     return STATUS_OK;
 }
@@ -329,7 +329,7 @@ static enum status read_request(struct http1_message *message) {
     if (status != STATUS_OK)
         return status;
     read_connection(request);
-    /* Both readers have to see the same end of this request. */
+    /* Both parsers must agree on the end of this request. */
     return message->complete == !request->has_body ? STATUS_OK : STATUS_BAD_REQUEST;
 }
 
@@ -384,8 +384,8 @@ static bool is_hex_digit(char byte) {
     return (byte >= '0' && byte <= '9') || (lower >= 'a' && lower <= 'f');
 }
 
-/* Whether the byte may stand here in the framing. Extensions and trailers may not: no client
- * of this server sends them, and parsers disagree about them. */
+/* Whether the framing allows the byte here. Extensions and trailers are refused: no client of this
+ * server sends them, and parsers disagree about them. */
 static bool chunk_byte_fits(struct http1_message *message, char byte) {
     assert(message->chunk_part != CHUNK_DATA);
     switch (message->chunk_part) {

@@ -4,7 +4,7 @@
 
 #define WEIGHT_MAX 1000
 
-/* In thousandths: 0 to 1 with up to three decimals. What is no weight is none. */
+/* In thousandths: 0 to 1 with up to three decimals. A malformed weight counts as absent. */
 static int weight_read(struct slice text) {
     int weight = 0;
     if (text.size == 0 || text.size > 5 || (text.data[0] != '0' && text.data[0] != '1') ||
@@ -60,10 +60,10 @@ bool http1_accepts_gzip(const struct http1_request *request) {
     return wanted > 0 && wanted >= identity;
 }
 
-/* Takes a tag and the comma behind it off the front; tags may hold commas. */
+/* Removes the first tag and the comma after it. Tags may hold commas. */
 static bool take_tag(struct slice *list, struct slice *tag) {
     *list = http1_trim(*list);
-    /* Weak and strong ones compare alike here. */
+    /* Weak and strong tags compare alike here. */
     if (slice_starts(*list, SLICE("W/")))
         *list = slice_from(*list, 2);
     if (!slice_starts(*list, SLICE("\"")))

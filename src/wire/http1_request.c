@@ -33,7 +33,7 @@ static int hex_value(char digit) {
     return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-/* Takes one decoded byte off the front of the text; 0, which no text may hold, on a mistake. */
+/* Removes one decoded byte from the front of the text. 0, which no text may hold, for an error. */
 static char take_decoded(struct slice *text, char space) {
     char byte = text->data[0];
     size_t taken = 1;
@@ -121,8 +121,8 @@ static bool take_scheme(struct slice *text) {
     return false;
 }
 
-/* The authority of an absolute target is the host, and the Host field has to say the same: a
- * proxy in front may have routed by either. */
+/* The authority of an absolute target is the host. The Host field must be equal, because a proxy
+ * may have routed by either of them. */
 static bool take_authority(struct slice *text, struct http1_request *request) {
     size_t size = 0;
     while (size < text->size && text->data[size] != '/' && text->data[size] != '?')

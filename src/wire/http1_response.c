@@ -10,7 +10,7 @@
     (const struct slice[]){__VA_ARGS__},                                                           \
         sizeof((struct slice[]){__VA_ARGS__}) / sizeof(struct slice)
 
-/* All of the parts or none. */
+/* Appends all parts or none. */
 static enum status append_parts(struct buffer *buffer, const struct slice *parts, size_t count) {
     size_t size = 0;
     for (size_t i = 0; i < count; i++) {

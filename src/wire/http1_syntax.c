@@ -13,10 +13,10 @@ enum byte_class {
 #define BYTE_LETTER   (BYTE_ANY_TEXT | BYTE_TOKEN | BYTE_HOST)
 #define BYTE_SYMBOL   (BYTE_ANY_TEXT | BYTE_TOKEN)
 
-/* Targets take everything printable but the four that cannot stand in a URL even where browsers
- * leave them alone (RFC 3986 forbids more, such as '|', which browsers do send); a '#' would be
- * a fragment, which never goes over the wire. Hosts take what names have in practice: of
- * what RFC 3986 allows beyond, the comma alone would hide two hosts merged into one. */
+/* Targets take all printable bytes except four. RFC 3986 forbids more, such as '|', but browsers
+ * send those. A '#' would start a fragment, which is never sent. Hosts take the bytes that names
+ * have in practice. RFC 3986 allows more; a comma, for one, would hide two hosts merged into one.
+ */
 static const unsigned char byte_classes[256] = {
     ['\t'] = BYTE_FIELD,
     [' '] = BYTE_FIELD,
@@ -153,8 +153,8 @@ enum status http1_check_request_line(struct slice line) {
 enum status http1_check_field_line(struct slice line) {
     if (!memchr(line.data, ':', line.size))
         return STATUS_BAD_REQUEST;
-    /* A folded line begins with a blank, and a blank is no part of a token: both the fold and
-     * the blank before the colon, which http-parser lets pass, end here. */
+    /* A blank is no part of a token. So this refuses a folded line, which begins with a blank, and
+     * a blank before the colon. http-parser accepts both. */
     struct slice name = http1_split(&line, ':');
     if (!http1_is_token(name) || !http1_is_field_text(line))
         return STATUS_BAD_REQUEST;
@@ -167,7 +167,7 @@ enum status http1_check_transfer_encoding(struct slice value) {
     struct slice rest = value;
     do {
         struct slice coding = http1_trim(http1_split(&rest, ','));
-        /* Chunked may only come last, and an empty element may hide it from another parser. */
+        /* Only the last coding may be chunked. An empty element may hide it from another parser. */
         if (coding.size == 0 || last_is_chunked)
             return STATUS_BAD_REQUEST;
         last_is_chunked = http1_equal_any_case(coding, SLICE("chunked"));

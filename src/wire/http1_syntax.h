@@ -17,7 +17,7 @@ struct slice http1_split(struct slice *text, char separator);
 
 bool http1_is_token(struct slice text);
 bool http1_is_digits(struct slice text);
-/* No control characters but HTAB: what may stand in a field's value. */
+/* Text of a field's value: no control characters except HTAB. */
 bool http1_is_field_text(struct slice text);
 /* A name or address with an optional port. */
 bool http1_is_host(struct slice text);

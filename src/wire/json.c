@@ -5,15 +5,15 @@
 #include "base/utf8.h"
 #include "wire/json_text.h"
 
-/* The fields asked for, and where the next match is likely: peers keep an order. */
+/* The wanted fields. next is the likely match for the next member, as peers keep an order. */
 struct wanted {
     struct json_field *fields;
     size_t count;
     size_t next;
 };
 
-/* Each scan_ function takes the place to begin at and answers just past what it read, or NULL
- * with the status set. */
+/* Each scan_ function takes its start, and returns the end of the text that it read. NULL: the
+ * status is set. */
 struct scanner {
     const char *end;
     unsigned depth_left;
@@ -99,7 +99,7 @@ static const char *scan_non_ascii(struct scanner *scanner, const char *at) {
     return at;
 }
 
-/* The next byte of a string that needs a look: quote, backslash, control or non-ASCII. */
+/* The next byte of a string that is not plain: quote, backslash, control or non-ASCII. */
 static inline const char *skip_plain(const char *at, const char *end) {
     while (end - at >= 8) {
         uint64_t word = json_text_word(at);
@@ -182,8 +182,8 @@ static const char *leave(struct scanner *scanner, const char *at) {
     return at + 1;
 }
 
-/* Past the comma and the white space before the next item; at the closing byte itself when
- * there is none. */
+/* Skips the comma and the white space before the next item. Stops at the closing byte if there is
+ * no other item. */
 static const char *scan_separator(struct scanner *scanner, const char *at, char closing) {
     at = json_text_skip_space(at, scanner->end);
     if (at == scanner->end || (*at != ',' && *at != closing))
@@ -293,7 +293,7 @@ static struct scanner scanner_over(struct slice text, const struct json_limits *
     return (struct scanner){.end = text.data + text.size, .depth_left = limits->depth_max};
 }
 
-/* Nothing but white space may follow the value that ended at the given place. */
+/* Only white space may follow the end of the value. */
 static enum status finish(struct scanner *scanner, const char *at) {
     if (!at)
         return scanner->status;
@@ -392,7 +392,7 @@ static struct json_value step_over(struct json_iterator *iterator) {
     return value_between(begin, iterator->at);
 }
 
-/* Past white space, the comma or colon if there is one, and more white space. */
+/* Skips white space, a comma or colon, and more white space. */
 static void step_separator(struct json_iterator *iterator) {
     const char *at = json_text_skip_space(iterator->at, iterator->end);
     if (at < iterator->end)
@@ -413,7 +413,7 @@ bool json_next_member(struct json_iterator *iterator, struct json_value *name,
     return json_next_element(iterator, name) && json_next_element(iterator, value);
 }
 
-/* Moves over what a string still has inside text; a backslash waits for the byte behind it. */
+/* Skips the part of a string that is in text. A backslash waits for the byte after it. */
 static bool scan_quoted(struct json_scan *scan, struct slice text) {
     const char *end = text.data + text.size;
     const char *at = json_text_skip_string(text.data + scan->offset, end);
@@ -424,7 +424,7 @@ static bool scan_quoted(struct json_scan *scan, struct slice text) {
     return closed;
 }
 
-/* Takes one byte outside strings; true when the value ends before it, or with it. */
+/* Takes one byte outside strings. True when the value ends before that byte or with it. */
 static bool scan_structure(struct json_scan *scan, char byte) {
     bool begun = scan->begun;
     switch (byte) {
@@ -463,7 +463,7 @@ static bool scan_structure(struct json_scan *scan, char byte) {
     return false;
 }
 
-/* Whether the end of the value is within text; only its shape is looked at. */
+/* Whether text holds the end of the value. Only brackets and quotes are checked. */
 static bool find_end(struct json_scan *scan, struct slice text, unsigned depth_max) {
     while (scan->offset < text.size && scan->depth <= depth_max) {
         if (scan->quoted) {

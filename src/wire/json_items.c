@@ -5,8 +5,8 @@
 void json_items_init(struct json_items *items, enum json_items_format format,
                      const struct json_limits *limits) {
     *items = (struct json_items){.format = format, .limits = *limits};
-    /* One byte more than a value may have: that a number ends shows by the byte behind it, and
-     * that a value is too long by the byte too much. */
+    /* One byte more than a value may have: the end of a number shows only by the byte after it,
+     * and a value that is too long by the byte over the limit. */
     buffer_init(&items->pending, limits->bytes_max + 1);
 }
 
@@ -48,7 +48,7 @@ static struct json_item item_of_line(struct json_items *items, struct slice line
     return status == STATUS_OK ? item : item_bad(status);
 }
 
-/* Keeps the beginning of a line; false when the line can be none that is taken. */
+/* Keeps the beginning of a line. False when the line is too long or already skipped. */
 static bool line_keep(struct json_items *items, struct slice part) {
     if (items->skipping || items->pending.size + part.size > items->limits.bytes_max)
         return false;
@@ -110,7 +110,7 @@ static struct json_item finish_lines(struct json_items *items) {
 
 /* ---- an array ----------------------------------------------------------------------------- */
 
-/* Goes on with an element of which a part is pending. */
+/* Continues an element of which a part is pending. */
 static struct json_item continue_element(struct json_items *items, struct slice *input) {
     size_t before = items->pending.size;
     size_t room = items->pending.size_max - before;
@@ -134,13 +134,13 @@ static struct json_item continue_element(struct json_items *items, struct slice 
     return item;
 }
 
-/* An element that arrives whole is read where it stands. */
+/* A complete element is read in place. */
 static struct json_item next_element(struct json_items *items, struct slice *input) {
     if (items->pending.size > 0)
         return continue_element(items, input);
     struct json_item item = {.kind = JSON_ITEM_VALUE};
     size_t used = 0;
-    /* No further than when it comes in pieces, or the reason for a refusal would depend on them. */
+    /* The same bound as for an element in pieces, so that both are refused for the same reason. */
     size_t size = items->pending.size_max < input->size ? items->pending.size_max : input->size;
     enum status status = json_scan(&items->scan, (struct slice){input->data, size}, &items->limits,
                                    &item.value, &used);
@@ -157,7 +157,7 @@ static struct json_item next_element(struct json_items *items, struct slice *inp
     return item_more();
 }
 
-/* A byte of the array's own syntax; false when it may not stand there. */
+/* Takes a byte of the array's own syntax. False when it is not allowed there. */
 static bool take_syntax(struct json_items *items, char c) {
     switch (items->state) {
     case JSON_ITEMS_OPENS:

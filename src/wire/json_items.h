@@ -16,8 +16,8 @@ enum json_items_format { JSON_ITEMS_LINES, JSON_ITEMS_ARRAY };
 enum json_item_kind {
     JSON_ITEM_MORE,   /* the input is used up */
     JSON_ITEM_VALUE,  /* value is set, and lives until the next call */
-    JSON_ITEM_BAD,    /* status says what is wrong with this one; others may follow */
-    JSON_ITEM_BROKEN, /* status says what is wrong; no item follows */
+    JSON_ITEM_BAD,    /* status is the error of this item; others may follow */
+    JSON_ITEM_BROKEN, /* status is the error; no item follows */
     JSON_ITEM_END,    /* everything was well-formed to the end */
 };
 

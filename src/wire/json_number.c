@@ -1,7 +1,7 @@
-/* A literal is read into decimal digits first. Up to 15 significant digits survive the way into
- * a double and back, and no shorter decimal names the same double, so they are the answer as
- * they stand. Only longer literals, and those near the ends of the range, become a double and
- * are searched for the shortest digits that read back as it. */
+/* A literal is read into decimal digits first. Up to 15 significant digits survive the conversion
+ * to a double and back, and no shorter decimal gives the same double, so they are written
+ * unchanged. Only longer literals, and those near the ends of the range, are converted to a double
+ * and searched for the shortest digits that give the same double. */
 #include "wire/json_number.h"
 
 #include <assert.h>
@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* No double's rounding depends on more than 767 digits, so any digits behind these only matter
- * by being zero or not. */
+/* The rounding of a double depends on at most 767 digits. Of later digits it only matters whether
+ * all are zero. */
 #define DIGITS_KEPT 800
 /* Enough for one double, and never too many to be exact. */
 #define DIGITS_ENOUGH 17
@@ -40,7 +40,7 @@ static void trim_zeros(struct decimal *decimal) {
         decimal->count--;
 }
 
-/* An exponent is cut at a value no count of digits can make up for. */
+/* An exponent is limited to a value that no number of digits can balance. */
 static int64_t read_exponent(struct slice text) {
     const int64_t cut = INT64_C(1) << 60;
     bool negative = text.data[0] == '-';
@@ -81,7 +81,7 @@ static void decimal_read(struct decimal *decimal, struct slice literal) {
         trim_zeros(decimal);
 }
 
-/* The nearest double. The text has no decimal point, which is all a locale could change. */
+/* The nearest double. A locale changes only the decimal point, and the text has none. */
 static double decimal_value(const struct decimal *decimal) {
     char text[DIGITS_KEPT + 32];
     assert(decimal->point >= POINT_MIN && decimal->point <= POINT_MAX);
@@ -91,8 +91,7 @@ static double decimal_value(const struct decimal *decimal) {
     return strtod(text, NULL);
 }
 
-/* The given count of digits, correctly rounded; whatever the locale puts for a point is no
- * digit. */
+/* The given count of digits, correctly rounded. The locale's decimal point is skipped. */
 static void decimal_print(struct decimal *decimal, double value, int count) {
     char text[64];
     int size = snprintf(text, sizeof(text), "%.*e", count - 1, value);
@@ -119,9 +118,9 @@ static void decimal_increment(struct decimal *decimal) {
     decimal->point++;
 }
 
-/* The fewest digits that read back as value, and of those the nearest to it. Below a power of
- * two the doubles lie twice as close as above it. There the nearest decimal of some length can
- * miss below, while its neighbour above, though farther, still reads back. */
+/* The fewest digits that give the value again, and of those the nearest to it. Doubles below a
+ * power of two are twice as close as above it. There the nearest decimal of some length can be too
+ * low, while the next decimal above, though farther away, still gives the value. */
 static void decimal_shortest(struct decimal *decimal, double value) {
     int exponent;
     bool power_of_two = frexp(value, &exponent) == 0.5;
@@ -138,7 +137,7 @@ static void decimal_shortest(struct decimal *decimal, double value) {
     trim_zeros(decimal);
 }
 
-/* Makes the digits the shortest ones of the double they stand for. */
+/* Replaces the digits by the shortest digits of the same double. */
 static enum status decimal_round(struct decimal *decimal) {
     if (decimal->count <= DIGITS_EXACT && decimal->point >= POINT_NORMAL_MIN &&
         decimal->point <= POINT_NORMAL_MAX)

@@ -1,8 +1,8 @@
 /* Canonical text of JSON numbers: integers keep their digits, other numbers are written as
  * ECMAScript writes their double.
- * Any thread, in any locale. Allocates nothing but what it appends to the caller's buffer.
+ * Any thread, in any locale. Allocates only in the caller's buffer.
  * Errors: JSON_NUMBER_OUT_OF_RANGE for a fraction or exponent beyond a double; the buffer's own.
- * Writing what was written changes nothing: the canonical text is a fixed point. */
+ * Canonical text is a fixed point: writing it again gives the same text. */
 #ifndef WIRE_JSON_NUMBER_H
 #define WIRE_JSON_NUMBER_H
 

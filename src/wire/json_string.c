@@ -1,4 +1,4 @@
-/* Strings of JSON: decoding validated ones, and writing them. wire/json.h declares both. */
+/* Decodes validated JSON strings, and writes strings. wire/json.h declares both. */
 #include <assert.h>
 
 #include "wire/json.h"
@@ -72,8 +72,8 @@ static size_t encode_utf8(uint32_t code, char text[4]) {
     return 4;
 }
 
-/* The next run of a string's content, decoded: plain bytes of the text, or one escape's
- * character in the given place. False at the end. */
+/* The next decoded run of a string: plain bytes of the text, or the character of one escape in the
+ * given memory. False at the end. */
 static bool next_run(const char **at, const char *end, char character[4], struct slice *run) {
     if (*at == end)
         return false;

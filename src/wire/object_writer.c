@@ -15,8 +15,7 @@ enum status object_end(struct object_writer *object) {
     return object->status;
 }
 
-/* Names are most of what a frame is made of: they are written without asking for room five times.
- */
+/* Names are most of a frame, so a name reserves its memory once and not five times. */
 static bool put_name(struct object_writer *object, struct slice name) {
     struct buffer *out = object->out;
     if (object->status == STATUS_OK)

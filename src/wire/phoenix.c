@@ -4,8 +4,8 @@
 
 #define ELEMENT_COUNT 5
 
-/* Reads a string, in place when it stands there decoded. The storage has room for every part at
- * its longest. */
+/* Reads a string, in place if it has no escapes. The storage fits the longest value of each part.
+ */
 static enum status read_text(struct json_value value, size_t size_max, struct buffer *storage,
                              struct slice *text) {
     if (value.kind != JSON_KIND_STRING)
@@ -31,7 +31,7 @@ static enum status read_reference(struct json_value value, struct buffer *storag
     return read_text(value, PHOENIX_REF_BYTES_MAX, storage, text);
 }
 
-/* Exactly five, no more. */
+/* A message has exactly five elements. */
 static enum status read_elements(struct json_value array, struct json_value *elements) {
     if (array.kind != JSON_KIND_ARRAY)
         return STATUS_INVALID_MESSAGE;
@@ -74,7 +74,7 @@ static enum status write_reference(struct buffer *out, struct slice reference) {
     return json_write_string(out, reference);
 }
 
-/* Everything in front of the payload. */
+/* Writes everything before the payload. */
 static enum status write_head(struct buffer *out, const struct phoenix_address *address,
                               struct slice event) {
     enum status status = buffer_append_byte(out, '[');
@@ -97,7 +97,7 @@ static enum status write_head(struct buffer *out, const struct phoenix_address *
     return status;
 }
 
-/* The payload in three parts, so that a reply can wrap what it is given. */
+/* The payload in three parts, so that a reply can wrap its response. */
 struct wrapped {
     struct slice before;
     struct slice payload;

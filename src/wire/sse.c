@@ -9,8 +9,8 @@ static bool has_any(struct slice text, const char *characters, size_t count) {
     return false;
 }
 
-/* The text up to its first line end; *text becomes what follows, with data NULL when the text
- * had none: "a" is one line, "a\n" is two. */
+/* The text up to its first line end. *text becomes the text after it, or data NULL if there was no
+ * line end: "a" is one line, "a\n" is two. */
 static struct slice line_take(struct slice *text) {
     size_t size = 0;
     while (size < text->size && text->data[size] != '\n' && text->data[size] != '\r')
@@ -25,8 +25,7 @@ static struct slice line_take(struct slice *text) {
     return line;
 }
 
-/* One space follows the colon always: readers take one away, so that a value may begin with
- * spaces of its own. */
+/* One space always follows the colon. Clients remove one, so a value may begin with spaces. */
 static enum status line_append(struct buffer *out, struct slice field, struct slice value) {
     enum status status = buffer_append_slice(out, field);
     if (status == STATUS_OK)
@@ -56,7 +55,7 @@ static enum status block_end(struct buffer *out, size_t size_before, enum status
 
 enum status sse_event(struct buffer *out, const struct sse_event *event) {
     size_t size_before = out->size;
-    /* Readers ignore an id with NUL as a whole, and would resume from the one before. */
+    /* Clients ignore an id with NUL, and would resume from the previous id. */
     if (has_any(event->id, "\r\n\0", 3) || has_any(event->event, "\r\n", 2))
         return STATUS_INVALID_MESSAGE;
     enum status status = STATUS_OK;

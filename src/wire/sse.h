@@ -8,11 +8,11 @@
 #include "base/buffer.h"
 
 struct sse_event {
-    /* data NULL: no id line, the reader keeps the last one. Empty: the reader forgets it. */
+    /* data NULL: no id line, the client keeps the last one. Empty: the client clears it. */
     struct slice id;
     /* Empty: an event of the default type, "message". */
     struct slice event;
-    /* UTF-8. Any of LF, CRLF and CR ends a line; the reader sees LF for each. */
+    /* UTF-8. Any of LF, CRLF and CR ends a line; the client sees LF for each. */
     struct slice data;
 };
 

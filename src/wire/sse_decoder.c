@@ -90,13 +90,13 @@ static enum status take_line(struct sse_decoder *decoder) {
     struct slice value = slice_from(line, colon ? name_size + 1 : line.size);
     if (slice_starts(value, SLICE(" ")))
         value = slice_from(value, 1);
-    /* A comment has no name, and no field has that one. */
+    /* A comment has an empty name, and no field has an empty name. */
     enum status status = take_field(decoder, (struct slice){line.data, name_size}, value);
     buffer_clear(&decoder->line);
     return status;
 }
 
-/* The mark in front of the stream, or what turns out not to be one. */
+/* Skips the byte order mark at the start of the stream. Other bytes are decoded. */
 static enum status skip_mark(struct sse_decoder *decoder, struct slice *piece) {
     while (decoder->begun < sizeof(byte_order_mark) && piece->size > 0) {
         if (piece->data[0] != byte_order_mark[decoder->begun]) {

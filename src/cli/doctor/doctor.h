@@ -1,4 +1,4 @@
-/* The checks of `khala doctor`: each reports its findings and what to do about them.
+/* The checks of `khala doctor`: each reports its findings and advice.
  * Main thread only. Allocates nothing that outlives a check.
  * A check cannot fail: an obstacle is a finding.
  * No check changes anything. */

@@ -1,13 +1,13 @@
-/* wslay pulls bytes through a callback into a context of its own, unmasks them there and hands
- * out pieces of payload; it refuses control frames that are long or fragmented, sizes that are
- * not minimal, and sizes with the top bit. Every other rule is enforced here, in the order
+/* wslay pulls bytes through a callback into its context, unmasks them there and returns pieces of
+ * payload. It refuses control frames that are long or fragmented, sizes that are not minimal, and
+ * sizes with the top bit. Every other rule is enforced here, in this order:
  *
- *     header_check    what the header alone decides, before a byte is kept
+ *     header_check    checks the header, before a byte is kept
  *     frame_payload   keeps the piece, unless the frame is complete in it
  *     frame_end       delivers a control frame, or a message if it was the last fragment
  *
  * The context reads ahead, so "at a frame boundary" means that every byte it was given belongs
- * to a frame that has ended: frame_bytes is zero. Then it remembers nothing, and the next
+ * to a frame that has ended: frame_bytes is zero. Then the context holds no state, and the next
  * decoder of the thread may use it. */
 #include "wire/websocket/ws_decoder.h"
 
@@ -145,14 +145,14 @@ static enum status frame_begin(struct ws_decoder *decoder, const struct wslay_fr
     if (!in_message(decoder)) {
         decoder->opcode = frame->opcode;
         decoder->compressed = frame->rsv != WSLAY_RSV_NONE;
-        /* A text that did not end between characters has failed the decoder. */
+        /* A text that ended inside a character has already failed the decoder. */
         assert(decoder->utf8.missing == 0);
     }
     decoder->fragment_count++;
     return STATUS_OK;
 }
 
-/* As far as it decides something: true once its size is there. */
+/* Reads the header up to the size. True once the size is complete. */
 static bool header_read(struct slice bytes, struct wslay_frame_iocb *frame) {
     uint8_t header[HEADER_BYTES_MAX] = {0};
     assert(bytes.size <= sizeof(header));
@@ -190,8 +190,8 @@ static bool is_plain_text(const struct ws_decoder *decoder) {
     return decoder->opcode == WS_TEXT && !decoder->compressed;
 }
 
-/* A frame or message that lies in one piece in wslay's memory is delivered from there; only
- * what comes in several pieces is gathered. */
+/* A frame or message in one piece is delivered from wslay's memory. Only several pieces are
+ * gathered. */
 static enum status frame_payload(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame,
                                  struct slice *whole) {
     struct slice piece = {(const char *)frame->data, frame->data_length};
@@ -295,7 +295,7 @@ static enum status frame_piece(struct ws_decoder *decoder, const struct wslay_fr
     return status;
 }
 
-/* Until wslay has used up the input, or the connection is over. */
+/* Runs until wslay has used all input, or the connection is closed. */
 static enum status frames_run(struct ws_decoder *decoder) {
     struct ws_shared *shared = decoder->shared;
     enum status status = STATUS_OK;

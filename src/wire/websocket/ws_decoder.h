@@ -1,7 +1,7 @@
 /* WebSocket frames a server receives (RFC 6455, RFC 7692), over wslay: takes bytes in
  * pieces of any size and returns complete messages. Decoders of one thread share a struct
  * ws_shared, which must not move. Between messages a decoder holds no heap; in a frame, a wslay
- * context; in a message, at most twice what has arrived. STATUS_WS_PROTOCOL_ERROR,
+ * context; in a message, at most twice the received bytes. STATUS_WS_PROTOCOL_ERROR,
  * STATUS_INVALID_UTF8, STATUS_WS_MESSAGE_TOO_BIG or the error of a handler, as early as the bytes
  * allow. A failed decoder stays failed; a closed one delivers no more. */
 #ifndef WIRE_WEBSOCKET_WS_DECODER_H
@@ -57,7 +57,7 @@ void ws_shared_init(struct ws_shared *shared);
 void ws_shared_release(struct ws_shared *shared);
 
 /* deflate: permessage-deflate was agreed on. message_bytes_max bounds a message as it arrives
- * and, where it is compressed, also what it inflates to. */
+ * and also the inflated size of a compressed message. */
 void ws_decoder_init(struct ws_decoder *decoder, struct ws_shared *shared,
                      const struct ws_handlers *handlers, void *user, size_t message_bytes_max,
                      bool deflate);

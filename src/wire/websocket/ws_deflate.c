@@ -4,8 +4,8 @@
 #include <limits.h>
 
 #define MEMORY_LEVEL 8
-/* deflateBound counts one finished stream; a flush adds an empty block, and zlib wants to see
- * room left to tell "all written" from "full". */
+/* deflateBound counts one finished stream. A flush adds an empty block, and zlib needs one more
+ * byte of room to tell "all written" from "full". */
 #define FLUSH_BYTES 16
 
 /* A deflate message ends with a flush, whose last four bytes are not sent. */
@@ -25,8 +25,8 @@ void ws_deflater_release(struct ws_deflater *deflater) {
     *deflater = (struct ws_deflater){0};
 }
 
-/* Room for the worst case, or all there may be: a message that compresses well fits a buffer
- * its worst case would not. */
+/* Reserves the worst case, or as much as the buffer may have: a message that compresses well fits
+ * into less. */
 static enum status deflate_room(struct ws_deflater *deflater, struct buffer *out, size_t size) {
     size_t bound = deflateBound(&deflater->stream, size) + FLUSH_BYTES;
     size_t left = out->size_max - out->size;
@@ -80,8 +80,8 @@ static enum status inflater_prepare(struct ws_inflater *inflater) {
     return inflater->ready ? STATUS_OK : STATUS_OUT_OF_MEMORY;
 }
 
-/* One call of zlib into the buffer. When the buffer is full the output goes to one spare byte
- * instead: what is only the end of a message that fits exactly writes nothing there. */
+/* One call of zlib into the buffer. When the buffer is full the output goes to one spare byte. A
+ * message that fits exactly writes nothing there. */
 static enum status inflate_step(z_stream *stream, struct buffer *out, int *result) {
     Bytef spare;
     enum status status = buffer_reserve(out, 1);
@@ -100,7 +100,7 @@ static enum status inflate_step(z_stream *stream, struct buffer *out, int *resul
     return STATUS_OK;
 }
 
-/* Where a piece of input left the decoder. */
+/* The state of the inflater after a piece of input. */
 struct ending {
     bool block;
     bool stream;
@@ -127,11 +127,10 @@ static enum status inflate_piece(z_stream *stream, struct buffer *out, struct sl
             return STATUS_OUT_OF_MEMORY;
         if (result != Z_OK && result != Z_STREAM_END)
             return STATUS_WS_PROTOCOL_ERROR;
-        /* Only a call that made progress tells where it stopped; the one that finds nothing
-         * left to do forgets. */
+        /* Only a call that made progress reports its state; a call without work clears it. */
         ending->block = between_blocks(stream);
         if (result == Z_STREAM_END) {
-            /* A sender may finish a stream inside a message; what follows is another. */
+            /* A sender may finish a stream inside a message; another stream follows. */
             inflateReset(stream);
             ending->stream = stream->avail_in == 0;
         }
@@ -151,8 +150,8 @@ enum status ws_inflate(struct ws_inflater *inflater, struct buffer *out, struct 
         status = inflate_piece(stream, out, payload, &ending);
     if (status == STATUS_OK && !ending.stream) {
         status = inflate_piece(stream, out, tail, &ending);
-        /* Still inside a block after the tail: the tail was taken for data, so the payload
-         * was cut short. */
+        /* Still inside a block after the tail: zlib took the tail for data, so the payload was
+         * truncated. */
         if (status == STATUS_OK && !ending.stream && !ending.block)
             status = STATUS_WS_PROTOCOL_ERROR;
     }

@@ -10,8 +10,8 @@
 #define SIZE_16_BIT 126
 #define SIZE_64_BIT 127
 
-/* Ten lines of our own: wslay writes a header only through a context of 4 KiB and a callback,
- * and only together with its payload, which is what shared payloads must avoid. */
+/* Not wslay: it writes a header only through a context of 4 KiB and a callback, and only together
+ * with its payload. A shared payload needs its header alone. */
 size_t ws_frame_header(uint8_t header[WS_HEADER_BYTES_MAX], enum ws_opcode opcode, bool compressed,
                        uint64_t payload_bytes) {
     assert(payload_bytes <= INT64_MAX);

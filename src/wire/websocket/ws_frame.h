@@ -30,7 +30,7 @@ MUST_CHECK enum status ws_frame_write(struct buffer *out, enum ws_opcode opcode,
                                       struct slice payload);
 /* Turns the bytes of out from begin on into a frame, in place. */
 MUST_CHECK enum status ws_frame_wrap(struct buffer *out, size_t begin, enum ws_opcode opcode);
-/* The reason is UTF-8 and cut to what fits, between characters. WS_CLOSE_CODE_ABSENT writes a
+/* The reason is UTF-8, and is truncated between characters. WS_CLOSE_CODE_ABSENT writes a
  * close frame without code and reason, the answer to one of that kind. */
 MUST_CHECK enum status ws_close_write(struct buffer *out, unsigned code, struct slice reason);
 /* Whether a code may stand in a close frame on the wire. */

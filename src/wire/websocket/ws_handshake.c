@@ -1,4 +1,4 @@
-/* No separator of these headers may stand inside a value: a quoted value must be a token once
+/* No value in these headers may hold a separator: a quoted value must be a token once
  * its quotes and backslashes are gone (RFC 6455 section 9.1). So a header is cut at its commas,
  * an element at its semicolons, a parameter at its equals sign, and then each piece must be a
  * token, which refuses every misplaced quote or separator. */
@@ -28,8 +28,8 @@ static struct slice trim(struct slice text) {
     return text;
 }
 
-/* The trimmed text before the separator; *text becomes what follows it, with data NULL when
- * there was none, so that "a" and "a," differ. */
+/* The trimmed text before the separator. *text becomes the text after it, or data NULL if there was
+ * no separator, so that "a" and "a," differ. */
 static struct slice cut(struct slice *text, char separator) {
     const char *end = text->size > 0 ? memchr(text->data, separator, text->size) : NULL;
     size_t size = end ? (size_t)(end - text->data) : text->size;
@@ -65,8 +65,8 @@ static bool list_names(struct slice list, struct slice wanted) {
 
 /* ---- permessage-deflate ---- */
 
-/* A parameter's value without its quotes. Only window bits have values, of two digits, so that
- * no more of it is kept. */
+/* A parameter's value without its quotes. Only window bits have a value, of two digits, so no more
+ * is kept. */
 struct value {
     char text[2];
     size_t size;
@@ -79,7 +79,7 @@ static bool value_push(struct value *value, char character) {
     return is_token_character(character);
 }
 
-/* False for what is neither a token nor a quoted one. */
+/* False if it is neither a token nor a quoted token. */
 static bool value_parse(struct slice text, struct value *value) {
     bool quoted = text.size > 0 && text.data[0] == '"';
     if (quoted && (text.size < 2 || text.data[text.size - 1] != '"'))
@@ -127,7 +127,7 @@ struct offer {
 static bool value_acceptable(enum parameter parameter, const struct value *value) {
     if (parameter == SERVER_MAX_WINDOW_BITS)
         return value && window_bits(value) == WS_WINDOW_BITS;
-    /* A client may announce a smaller window of its own; the inflater's holds any. */
+    /* A client may announce a smaller window; the inflater's window fits any. */
     if (parameter == CLIENT_MAX_WINDOW_BITS)
         return !value || window_bits(value) > 0;
     return !value;
@@ -145,7 +145,7 @@ static void offer_parameter(struct offer *offer, struct slice name, const struct
     offer->acceptable = false;
 }
 
-/* False when the element is not of the grammar, whichever extension it names. */
+/* False when the element does not follow the grammar, whichever extension it names. */
 static bool offer_parse(struct slice element, struct offer *offer) {
     struct slice name = cut(&element, ';');
     *offer = (struct offer){.acceptable = slice_equal(name, SLICE("permessage-deflate"))};
@@ -204,7 +204,7 @@ static bool protocols_agree(struct slice header, const struct ws_policy *policy,
 
 /* ---- the handshake itself ---- */
 
-/* The key is canonical when encoding what it decodes to gives it back. */
+/* The key is canonical when decoding and encoding give the same text. */
 static bool key_valid(struct slice key) {
     /* EVP_DecodeBlock writes whole groups of three, and counts padding as zero bytes. */
     unsigned char bytes[KEY_CHARACTERS / 4 * 3] = {0};
