@@ -1,7 +1,6 @@
 #include "base/mailbox.h"
 #include "test.h"
 
-#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -145,11 +144,28 @@ static void closing_ends_a_wait(void **state) {
     }
 }
 
+/* Tells senders that found the mailbox full when it was emptied. */
+struct room {
+    pthread_mutex_t lock;
+    pthread_cond_t made;
+};
+
 struct sender {
     struct mailbox *mailbox;
+    struct room *room;
     struct letter *letters;
     int number;
 };
+
+/* The mailbox is emptied and then announced, so a sender with the lock cannot miss it. */
+static enum status post_when_there_is_room(struct sender *sender, struct mailbox_item *item) {
+    enum status status;
+    pthread_mutex_lock(&sender->room->lock);
+    while ((status = mailbox_post(sender->mailbox, item)) == STATUS_LIMIT_REACHED)
+        pthread_cond_wait(&sender->room->made, &sender->room->lock);
+    pthread_mutex_unlock(&sender->room->lock);
+    return status;
+}
 
 static void *send_letters(void *user) {
     struct sender *sender = user;
@@ -157,9 +173,9 @@ static void *send_letters(void *user) {
         struct letter *letter = &sender->letters[i];
         letter->sender = sender->number;
         letter->index = i;
-        enum status status;
-        while ((status = mailbox_post(sender->mailbox, &letter->item)) == STATUS_LIMIT_REACHED)
-            sched_yield();
+        enum status status = mailbox_post(sender->mailbox, &letter->item);
+        if (status == STATUS_LIMIT_REACHED)
+            status = post_when_there_is_room(sender, &letter->item);
         if (status != STATUS_OK)
             return letter;
     }
@@ -168,6 +184,7 @@ static void *send_letters(void *user) {
 
 struct office {
     struct mailbox mailbox;
+    struct room room;
     struct sender senders[SENDER_COUNT];
     pthread_t threads[SENDER_COUNT];
     int next[SENDER_COUNT];
@@ -177,17 +194,22 @@ struct office {
 static void office_open(struct office *office, size_t count_max, void *user,
                         mailbox_wake_cb *wake) {
     mailbox_init(&office->mailbox, count_max, user, wake);
+    pthread_mutex_init(&office->room.lock, NULL);
+    pthread_cond_init(&office->room.made, NULL);
     office->count = 0;
     for (int i = 0; i < SENDER_COUNT; i++) {
         office->next[i] = 0;
-        office->senders[i] =
-            (struct sender){&office->mailbox, calloc(ITEM_COUNT, sizeof(struct letter)), i};
+        office->senders[i] = (struct sender){&office->mailbox, &office->room,
+                                             calloc(ITEM_COUNT, sizeof(struct letter)), i};
         assert_int_equal(
             pthread_create(&office->threads[i], NULL, send_letters, &office->senders[i]), 0);
     }
 }
 
 static void office_read(struct office *office, struct mailbox_item *item) {
+    pthread_mutex_lock(&office->room.lock);
+    pthread_cond_broadcast(&office->room.made);
+    pthread_mutex_unlock(&office->room.lock);
     for (; item; item = item->next, office->count++) {
         const struct letter *letter = (const struct letter *)item;
         assert_int_equal(letter->index, office->next[letter->sender]++);
@@ -204,6 +226,8 @@ static void office_close(struct office *office) {
     }
     assert_null(mailbox_take_all(&office->mailbox));
     mailbox_release(&office->mailbox);
+    pthread_cond_destroy(&office->room.made);
+    pthread_mutex_destroy(&office->room.lock);
 }
 
 static void a_waiting_owner_gets_all_in_order(void **state) {

@@ -25,6 +25,9 @@ struct keeper {
     _Atomic uint64_t wall_ms;
     _Atomic uint64_t mono_ns;
     atomic_int batches; /* calls of on_pruned */
+    pthread_mutex_t lock;
+    pthread_cond_t read_clock;
+    uint64_t clock_readings; /* by the job, one at the start of each pass */
     /* Called by on_pruned, on the writer's thread; may be NULL. */
     void (*on_pruned)(struct keeper *keeper, struct slice topic);
 };
@@ -32,6 +35,24 @@ struct keeper {
 static inline struct clock_reading keeper_clock(void *user) {
     struct keeper *keeper = user;
     return (struct clock_reading){atomic_load(&keeper->wall_ms), atomic_load(&keeper->mono_ns)};
+}
+
+static inline struct clock_reading keeper_job_clock(void *user) {
+    struct keeper *keeper = user;
+    pthread_mutex_lock(&keeper->lock);
+    keeper->clock_readings++;
+    pthread_cond_broadcast(&keeper->read_clock);
+    pthread_mutex_unlock(&keeper->lock);
+    return keeper_clock(user);
+}
+
+/* Returns when the job begins a pass. The passes before it have been counted by then. Only with a
+ * short interval: the timer begins one pass after the other. */
+static inline void keeper_await_pass(struct keeper *keeper) {
+    pthread_mutex_lock(&keeper->lock);
+    for (uint64_t before = keeper->clock_readings; keeper->clock_readings == before;)
+        pthread_cond_wait(&keeper->read_clock, &keeper->lock);
+    pthread_mutex_unlock(&keeper->lock);
 }
 
 static inline void keeper_advance(struct keeper *keeper, uint64_t delta_ms) {
@@ -61,6 +82,8 @@ static inline struct keeper *keeper_open_with(uint64_t interval_ms, uint64_t ret
     const struct projector_options derive = {.sink = NULL};
     struct fixture *fixture = keeper->fixture = fixture_new();
     log_configure(LOG_OFF, LOG_TEXT, 2);
+    pthread_mutex_init(&keeper->lock, NULL);
+    pthread_cond_init(&keeper->read_clock, NULL);
     keeper->wall_ms = 1700000000000;
     keeper->mono_ns = 1000000000;
     for (size_t row = 0; row < POLICY_ROW_COUNT; row++) {
@@ -84,7 +107,7 @@ static inline struct keeper *keeper_open_with(uint64_t interval_ms, uint64_t ret
                                                  .interval_ms = interval_ms,
                                                  .on_pruned = keeper_pruned,
                                                  .on_pruned_user = keeper,
-                                                 .clock_read = keeper_clock,
+                                                 .clock_read = keeper_job_clock,
                                                  .clock_user = keeper};
     assert_ok(retention_start(&keeper->retention, &keeper->options));
     return keeper;
@@ -103,6 +126,8 @@ static inline void keeper_close(struct keeper *keeper) {
     projector_close(keeper->projector);
     hub_close(keeper->hub);
     arena_release(&keeper->arena);
+    pthread_cond_destroy(&keeper->read_clock);
+    pthread_mutex_destroy(&keeper->lock);
     fixture_free(keeper->fixture);
     free(keeper);
 }

@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "retention/retention.h"
 
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -223,25 +224,25 @@ static void idle_topics_are_not_inspected_before_they_are_due(void **state) {
     retention_report_unref(run_now(keeper));
     const struct retention_stats before = retention_stats(keeper->retention);
     while (retention_stats(keeper->retention).cycles < before.cycles + 5)
-        sched_yield();
+        keeper_await_pass(keeper);
     struct retention_stats after = retention_stats(keeper->retention);
     for (size_t i = 0; i < TOPIC_CLASS_COUNT; i++)
         assert_int_equal(after.classes[i].topics, before.classes[i].topics);
     /* The timer prunes all of them later. */
     keeper_advance(keeper, DAY_MS + 1);
     while (retention_stats(keeper->retention).classes[TOPIC_CLASS_RUN_EVENTS].deleted < 300)
-        sched_yield();
+        keeper_await_pass(keeper);
     assert_int_equal(oldest(keeper, "run:c299:events"), 2);
     /* A topic with a new frame is inspected when the frame is due. */
     (void)ask_ok(keeper->fixture, APPEND_RUN_EVENT, "c7", "{\"event_type\":\"x\"}");
     keeper_advance(keeper, DAY_MS);
     uint64_t cycles = retention_stats(keeper->retention).cycles;
     while (retention_stats(keeper->retention).cycles < cycles + 3)
-        sched_yield();
+        keeper_await_pass(keeper);
     assert_int_equal(oldest(keeper, "run:c7:events"), 2);
     keeper_advance(keeper, 2);
     while (oldest(keeper, "run:c7:events") < 3)
-        sched_yield();
+        keeper_await_pass(keeper);
     keeper_close(keeper);
 }
 
@@ -375,13 +376,13 @@ static void a_clock_that_steps_back_stops_neither_timer_nor_pruning(void **state
     atomic_fetch_sub(&keeper->wall_ms, 6 * HOUR_MS);
     uint64_t cycles = retention_stats(keeper->retention).cycles;
     while (retention_stats(keeper->retention).cycles < cycles + 3)
-        sched_yield();
+        keeper_await_pass(keeper);
     assert_int_equal(retention_stats(keeper->retention).clock_steps, 1);
     assert_int_equal(oldest(keeper, "run:r:events"), 1);
     run_events(keeper, "r", 5);
     keeper_advance(keeper, DAY_MS + 6 * HOUR_MS + 1);
     while (oldest(keeper, "run:r:events") < 16)
-        sched_yield();
+        keeper_await_pass(keeper);
     keeper_close(keeper);
 }
 
@@ -423,12 +424,12 @@ static void a_full_disk_ends_the_pass_and_the_next_one_continues(void **state) {
 /* ---- on demand ---- */
 
 static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool is_held;
+static sem_t pass_held; /* posted for each batch that waits for the lock */
 
 static void wait_for_release(struct keeper *keeper, struct slice topic) {
     (void)keeper;
     (void)topic;
-    atomic_store(&is_held, true);
+    sem_post(&pass_held);
     pthread_mutex_lock(&hold_lock);
     pthread_mutex_unlock(&hold_lock);
 }
@@ -440,11 +441,10 @@ static void requests_during_a_pass_share_the_next_one(void **state) {
     fill_summaries(keeper, 20);
     keeper_advance(keeper, 7 * DAY_MS + 1);
     keeper->on_pruned = wait_for_release;
-    atomic_store(&is_held, false);
+    assert_int_equal(sem_init(&pass_held, 0, 0), 0);
     pthread_mutex_lock(&hold_lock);
     assert_ok(run_post(keeper, &first));
-    while (!atomic_load(&is_held))
-        sched_yield();
+    sem_wait(&pass_held);
     for (size_t i = 0; i < 3; i++)
         assert_ok(run_post(keeper, &others[i]));
     pthread_mutex_unlock(&hold_lock);
@@ -461,6 +461,7 @@ static void requests_during_a_pass_share_the_next_one(void **state) {
     for (size_t i = 0; i < 3; i++)
         retention_report_unref(others[i].request.report);
     keeper_close(keeper);
+    sem_destroy(&pass_held);
 }
 
 static void a_shutdown_during_a_pass_answers_all_requests(void **state) {
@@ -470,11 +471,10 @@ static void a_shutdown_during_a_pass_answers_all_requests(void **state) {
     new_crowd(keeper, 1500);
     keeper_advance(keeper, 7 * DAY_MS + 1);
     keeper->on_pruned = wait_for_release;
-    atomic_store(&is_held, false);
+    assert_int_equal(sem_init(&pass_held, 0, 0), 0);
     pthread_mutex_lock(&hold_lock);
     assert_ok(run_post(keeper, &first));
-    while (!atomic_load(&is_held))
-        sched_yield();
+    sem_wait(&pass_held);
     assert_ok(run_post(keeper, &second));
     retention_end_post(keeper->retention);
     assert_int_equal(run_post(keeper, &third), STATUS_SHUTTING_DOWN);
@@ -485,6 +485,7 @@ static void a_shutdown_during_a_pass_answers_all_requests(void **state) {
     assert_true(left > 1 && left < 1500);
     assert_int_equal(retention_stats(keeper->retention).cycles, 0);
     keeper_close(keeper);
+    sem_destroy(&pass_held);
 }
 
 int main(void) {

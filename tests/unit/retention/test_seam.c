@@ -1,7 +1,9 @@
 /* Subscribers start anywhere and read from store, window and live frames, while events are appended
  * at full speed and the keeper prunes close to their positions. Each gets every frame or a stale
  * answer. */
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "delivery/subscription.h"
 #include "retention/keeper.h"
@@ -25,6 +27,7 @@ struct reader {
     uint64_t seed;
     struct store_session *session;
     struct hub_listener listener;
+    sem_t woken; /* posted when the topic advanced */
     struct hub_watch watch;
     struct subscription subscription;
     struct delivery_batch batch;
@@ -34,8 +37,29 @@ struct reader {
     size_t frames;
 };
 
-static void no_wake(void *user) {
-    (void)user;
+static void wake(void *user) {
+    struct reader *me = user;
+    sem_post(&me->woken);
+}
+
+/* Waits until the topic advances. */
+static void await_frames(struct reader *me) {
+    while (sem_wait(&me->woken) != 0)
+        assert_int_equal(errno, EINTR);
+    for (size_t count = hub_listener_begin(&me->listener); count > 0; count--)
+        (void)hub_listener_next(&me->listener);
+}
+
+static void reader_open(struct reader *me) {
+    assert_int_equal(sem_init(&me->woken, 0, 0), 0);
+    assert_ok(store_session_open(me->seam->keeper->fixture->store, STORE_READ, &me->session));
+    hub_listen(me->seam->keeper->hub, &me->listener, wake, me);
+}
+
+static void reader_close(struct reader *me) {
+    hub_unlisten(&me->listener);
+    store_session_close(me->session);
+    sem_destroy(&me->woken);
 }
 
 static enum subscription_step next(struct reader *me) {
@@ -87,7 +111,7 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
         if (step == STEP_FRAMES)
             check_batch(me, is_run);
         else
-            sched_yield();
+            await_frames(me);
     }
 }
 
@@ -119,12 +143,10 @@ static void one_round(struct reader *me) {
 
 static void *reader_main(void *user) {
     struct reader *me = user;
-    assert_ok(store_session_open(me->seam->keeper->fixture->store, STORE_READ, &me->session));
-    hub_listen(me->seam->keeper->hub, &me->listener, no_wake, NULL);
+    reader_open(me);
     for (size_t i = 0; i < me->seam->rounds; i++)
         one_round(me);
-    hub_unlisten(&me->listener);
-    store_session_close(me->session);
+    reader_close(me);
     return NULL;
 }
 
@@ -181,8 +203,7 @@ static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(vo
     static struct reader me;
     uint64_t seq = 1;
     me = (struct reader){.seam = &(struct seam){.keeper = keeper}, .is_placed = true};
-    assert_ok(store_session_open(keeper->fixture->store, STORE_READ, &me.session));
-    hub_listen(keeper->hub, &me.listener, no_wake, NULL);
+    reader_open(&me);
     assert_ok(hub_watch(&me.listener, SLICE(RUN_TOPIC), &me.watch));
     new_run(keeper, "r");
     append_some(keeper, &seq, 9);
@@ -211,8 +232,7 @@ static void a_subscriber_in_the_window_gets_the_same_answer_as_from_the_store(vo
     read_on(&me, 20, true);
     subscription_release(&me.subscription);
     hub_unwatch(&me.watch);
-    hub_unlisten(&me.listener);
-    store_session_close(me.session);
+    reader_close(&me);
     keeper_close(keeper);
 }
 
