@@ -73,7 +73,7 @@ function opened(text, format = "ndjson") {
   return { manifest, data, lines };
 }
 
-const events = (lines) => lines.map((line) => JSON.parse(line));
+const parsed = (lines) => lines.map((line) => JSON.parse(line));
 
 test("pages list each of ten thousand events once and in order", async (t) => {
   const operator = await operate(t);
@@ -214,7 +214,7 @@ test("an export contains the log and a manifest with its hash", async (t) => {
   assert.equal(response.headers["content-type"], "application/x-ndjson");
   const { manifest, lines } = opened(response.body);
   const all = await paged(operator, 200);
-  assert.deepEqual(events(lines), all);
+  assert.deepEqual(parsed(lines), all);
   assert.deepEqual([manifest.first_cursor, manifest.last_cursor], [all[0].cursor, all.at(-1).cursor]);
 });
 
@@ -224,10 +224,10 @@ test("an export stops at until_cursor, and the next one continues after it", asy
   const all = await paged(operator, 200);
   const first = opened((await exported(operator, `?until_cursor=${all[400].cursor}`)).body);
   const second = opened((await exported(operator, `?after_cursor=${first.manifest.last_cursor}`)).body);
-  assert.deepEqual(events(first.lines), all.slice(0, 401));
-  assert.deepEqual(events(second.lines), all.slice(401));
+  assert.deepEqual(parsed(first.lines), all.slice(0, 401));
+  assert.deepEqual(parsed(second.lines), all.slice(401));
   const one = opened((await exported(operator, `?after_cursor=${all[6].cursor}&until_cursor=${all[7].cursor}`)).body);
-  assert.deepEqual(events(one.lines), [all[7]]);
+  assert.deepEqual(parsed(one.lines), [all[7]]);
   const uuid = "018f3b7e-0000-7000-8000-000000000000";
   for (const [after, until] of [[all[7].cursor, all[7].cursor], [all[9].cursor, all[3].cursor], [all.at(-1).cursor, all.at(-1).cursor],
     [cursorOf(9007199254740991, uuid), all[3].cursor], [all[0].cursor, cursorOf(1, uuid)]]) {
@@ -369,7 +369,7 @@ test("khala export writes the server's export", async (t) => {
   const all = await paged(operator, 200);
   const whole = run(["export"], { settings });
   assert.equal(whole.code, 0, whole.problem);
-  assert.deepEqual(events(opened(whole.out).lines), all);
+  assert.deepEqual(parsed(opened(whole.out).lines), all);
   const part = run(["export", "--after", all[2].cursor, "--until", all[5].cursor, "--format", "csv"], { settings });
   assert.equal(opened(part.out, "csv").manifest.count, 3);
   const bad = run(["export", "--after", "nonsense"], { settings });

@@ -65,6 +65,8 @@ const faults = {
     /^src\/base\/thing\.c:2: function of \d+ lines, at most 70$/],
   "a file one line too long": [
     { "src/base/thing.c": GOOD + lines(596, "") }, /^src\/base\/thing\.c: 601 lines, at most 600$/],
+  "a script of the tests one line too long": [
+    { "tests/integration/thing.test.mjs": lines(601, "") }, /^tests\/integration\/thing\.test\.mjs: 601 lines, at most 600$/],
   "a folder with one file too many": [
     Object.fromEntries(Array.from({ length: 39 }, (_, i) => [`src/base/thing_${i}.h`, `int thing_${i}(void);\n`])),
     /^src\/base: 40 files, at most 39$/],
@@ -126,7 +128,11 @@ describe("tools/tidy", { concurrency: 3, skip }, () => {
       "src/server/config.c": GOOD + lines(700, ""),
     })).filter((line) => !line.includes("clang-format")), []);
     assert.deepEqual(await findings(t, {}), []);
-    assert.deepEqual(await findings(t, { "src/base/thing.c": functionOf(70) }), []);
+    assert.deepEqual(await findings(t, {
+      "src/base/thing.c": functionOf(70),
+      "tests/lib/thing.mjs": lines(600, ""),
+      ...Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`tests/integration/thing_${i}.test.mjs`, ""])),
+    }), []);
     assert.deepEqual(await findings(t, {
       "src/base/thing.h": "int thing(int number);\n",
       "src/wire/other.c": '#include "base/thing.h"\n\nint other(void);\n\nint other(void) {\n    return thing(1);\n}\n',

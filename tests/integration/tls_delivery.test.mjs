@@ -2,4 +2,5 @@
 import "../lib/secure.mjs";
 import "./delivery.test.mjs";
 import "./phoenix.test.mjs";
+import "./phoenix_connection.test.mjs";
 import "./topic_ws.test.mjs";

@@ -1,0 +1,100 @@
+// The verbs of the command line that append and read events, and the verb that makes a store.
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { folder, run, startVerb } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { events } from "../lib/samples.mjs";
+
+test("the command line appends and reads", async (t) => {
+  const operator = await operate(t);
+  const settings = { KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data };
+  const khala = (args, options = {}) => run(args, { settings, ...options });
+  const one = khala(["append", "--run", "cli", "--create", "--type", "run.log", "--payload", "{\"a\": 1}"]);
+  assert.deepEqual([one.code, one.problem], [0, ""]);
+  assert.match(one.out, /^run:cli 2 run\.log [0-9a-f-]{36} \S+\n$/);
+  const json = khala(["append", "--run", "cli", "--type", "run.log", "--payload", "-", "--json", "--expect-seq", "2"],
+    { input: "{\"from\":\"stdin\"}" });
+  assert.deepEqual(JSON.parse(json.out).event.payload, { from: "stdin" });
+  assert.equal(khala(["append", "--topic", "chat", "--type", "said", "--idempotency-key", "k"]).code, 0);
+  assert.match(khala(["append", "--topic", "chat", "--type", "said", "--idempotency-key", "k"]).out, /\(was there\)/);
+  assert.equal(khala(["append", "--notification", "--type", "note"]).code, 0);
+  const plain = khala(["append", "--notification", "--payload", "{\"text\":\"hi\"}", "--json"]);
+  assert.deepEqual([plain.code, JSON.parse(plain.out).event.event_type], [0, "notification"]);
+  assert.equal(khala(["append", "--notification"]).code, 0);
+
+  const no = khala(["append", "--run", "cli", "--type", "run.log", "--expect-seq", "9"]);
+  assert.equal(no.code, 1);
+  assert.equal(no.out, "");
+  assert.match(no.problem, /^khala: sequence_conflict: .*"actual_seq":3/);
+  const wrong = khala(["get", "run", "cli", "--key", "wrong-key"]);
+  assert.equal(wrong.code, 1);
+  assert.match(wrong.problem, /^khala: invalid_token: /);
+  const absent = khala(["get", "run", "nobody"]);
+  assert.deepEqual([absent.code, absent.out], [1, ""]);
+  for (const args of [["append"], ["append", "--run", "a"], ["append", "--run", "a", "--topic", "b", "--type", "c"],
+    ["append", "--run", "a", "--type", "b", "--payload", "{"], ["get"], ["get", "all"],
+    ["get", "run"], ["get", "events"], ["get", "events", "--run", "a", "--limit", "x"], ["get", "run", "a", "--url", "ftp://x"]]) {
+    assert.equal(khala(args).code, 2, args.join(" "));
+  }
+  assert.equal(run(["get", "run", "a", "--key", "k", "--url", "http://127.0.0.1:1"]).code, 3);
+  assert.equal(run(["get", "run", "a"], { cwd: folder(t) }).code, 2);
+
+  assert.match(khala(["get", "run", "cli"]).out, /^status\trunning$/m);
+  assert.match(khala(["get", "events", "--run", "cli", "--after", "1", "--limit", "1"]).out, /^2\t\d+\trun\.log\t\{"a":1\}$/m);
+  assert.equal(JSON.parse(khala(["get", "events", "--run", "cli", "--json"]).out).events.length, 3);
+  assert.equal(khala(["get", "replay", "cli"]).out.trim().split("\n").length, 3);
+  assert.equal(JSON.parse(khala(["get", "receipt", "cli", "--json"]).out).event_count, 3);
+  assert.equal(JSON.parse(khala(["get", "summary", "run", "cli", "--json"]).out).latest_seq, 3);
+  assert.match(khala(["get", "checkpoint", "run_summary", "cli"]).out, /^last_runtime_seq\t3$/m);
+  assert.equal(khala(["get", "drift", "--json"]).out, "{\"drift\":[]}\n");
+});
+
+test("the command line finds the server by the server's settings", async (t) => {
+  const operator = await operate(t);
+  const settings = { RUNTIME_BIND_ADDR: `127.0.0.1:${operator.server.port}`, KHALA_DATA_DIR: operator.data };
+  const there = run(["append", "--run", "here", "--create", "--type", "run.log"], { settings });
+  assert.deepEqual([there.code, there.problem], [0, ""]);
+  assert.equal(run(["get", "run", "here"], { settings: { ...settings, KHALA_URL: "http://127.0.0.1:1" } }).code, 3);
+  assert.equal(run(["get", "run", "here"], { settings: { ...settings, RUNTIME_BIND_ADDR: "x".repeat(600) } }).code, 2);
+});
+
+test("the command line appends a batch from a file, and line by line from stdin", async (t) => {
+  const operator = await operate(t);
+  const settings = { KHALA_URL: operator.server.url, KHALA_DATA_DIR: operator.data };
+  await operator.did("runs", { run_id: "b" }, 201);
+  const lines = events(3000, { run_id: "b" }).map((event) => JSON.stringify(event));
+  const file = join(folder(t), "batch.ndjson");
+  writeFileSync(file, lines.join("\n"));
+  const done = run(["append", "--batch", file], { settings });
+  assert.deepEqual([done.code, done.out, done.problem], [0, "3000 appended, 0 were there, 0 refused\n", ""]);
+  const mixed = run(["append", "--batch", "-"], { settings, input: `${lines[0]}\nnot json\n{"run_id":"none","event_type":"x"}\n` });
+  assert.equal(mixed.code, 1);
+  assert.equal(mixed.out, "1 appended, 0 were there, 2 refused\n");
+  assert.match(mixed.problem, /^item 1: 400 .*invalid_json/m);
+  assert.match(mixed.problem, /^item 2: 404 .*run_not_found/m);
+
+  // Each line is answered before the next one is sent.
+  const verb = startVerb(t, ["append", "--batch", "-", "--json"], { settings, input: "pipe" });
+  for (let i = 1; i <= 3; i++) {
+    verb.child.stdin.write(`${lines[i]}\n`);
+    await verb.until(() => verb.lines.length >= i, `the answer to line ${i}`);
+  }
+  verb.child.stdin.end();
+  assert.equal((await verb.end()).code, 0, verb.log);
+});
+
+test("migrate makes a store that serve opens, and may run twice", async (t) => {
+  const data = join(folder(t), "new");
+  for (let i = 0; i < 2; i++) {
+    const { code, out } = run(["migrate", "--data-dir", data]);
+    assert.equal(code, 0);
+    assert.match(out, /schema version 3/);
+  }
+  const operator = await operate(t, { data });
+  const busy = run(["migrate", "--data-dir", data]);
+  assert.equal(busy.code, 3);
+  await operator.did("runs", { run_id: "a" }, 201);
+  assert.equal(readFileSync(join(data, "operator.key"), "utf8").trim(), operator.key);
+});
