@@ -71,7 +71,7 @@ static void a_disk_without_room_refuses_commits_until_there_is_room(void **state
     assert_log(fixture, 6);
 }
 
-static void every_amount_of_room_leaves_a_batch_whole_or_absent(void **state) {
+static void a_full_disk_leaves_a_batch_complete_or_absent(void **state) {
     struct fixture *fixture = *state;
     uint64_t last = 0;
     assert_ok(commit_event(fixture->writer, ++last));
@@ -89,7 +89,7 @@ static void every_amount_of_room_leaves_a_batch_whole_or_absent(void **state) {
     assert_log(fixture, expected);
 }
 
-static void a_new_store_on_a_full_disk_is_refused_and_made_later(void **state) {
+static void a_new_store_on_a_full_disk_is_refused_and_created_later(void **state) {
     struct fixture *fixture = *state;
     char *place = fixture->backend->make();
     struct store *store = NULL;
@@ -127,7 +127,7 @@ static void check_moved(struct fixture *fixture, const char *name, uint64_t log_
     assert_log(fixture, log_id);
 }
 
-static void files_that_were_moved_away_are_not_written_to_until_they_are_back(void **state) {
+static void moved_files_are_not_written_until_they_are_back(void **state) {
     struct fixture *fixture = *state;
     assert_ok(commit_event(fixture->writer, 1));
     check_moved(fixture, "khala.db", 2);
@@ -137,7 +137,7 @@ static void files_that_were_moved_away_are_not_written_to_until_they_are_back(vo
     assert_log(fixture, 4);
 }
 
-static void somebody_elses_write_lock_is_waited_for_and_then_reported(void **state) {
+static void a_write_lock_of_another_process_is_reported_after_a_wait(void **state) {
     struct fixture *fixture = *state;
     char path[256];
     sqlite3 *other = NULL;
@@ -269,10 +269,10 @@ static void only_the_latest_drifts_are_kept(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_disk_without_room_refuses_commits_until_there_is_room),
-        cmocka_unit_test(every_amount_of_room_leaves_a_batch_whole_or_absent),
-        cmocka_unit_test(a_new_store_on_a_full_disk_is_refused_and_made_later),
-        cmocka_unit_test(files_that_were_moved_away_are_not_written_to_until_they_are_back),
-        cmocka_unit_test(somebody_elses_write_lock_is_waited_for_and_then_reported),
+        cmocka_unit_test(a_full_disk_leaves_a_batch_complete_or_absent),
+        cmocka_unit_test(a_new_store_on_a_full_disk_is_refused_and_created_later),
+        cmocka_unit_test(moved_files_are_not_written_until_they_are_back),
+        cmocka_unit_test(a_write_lock_of_another_process_is_reported_after_a_wait),
         cmocka_unit_test(damaged_pages_are_reported_and_never_served),
         cmocka_unit_test(a_damaged_header_is_reported_at_the_start),
         cmocka_unit_test(rows_altered_by_hand_are_reported),

@@ -57,7 +57,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void an_absent_folder_is_made_for_its_owner_alone(void **state) {
+static void a_missing_folder_is_created_for_its_owner_only(void **state) {
     struct stat found;
     assert_int_equal(rmdir(*state), 0);
     make_closed(*state);
@@ -70,7 +70,7 @@ static void an_absent_folder_is_made_for_its_owner_alone(void **state) {
                      1);
 }
 
-static void the_files_are_their_owners_alone_in_a_folder_that_is_not(void **state) {
+static void store_files_are_private_in_a_shared_folder(void **state) {
     static const char *const names[] = {"khala.db", "khala.db-wal", "khala.db-shm", "khala.lock"};
     struct store_session *session = NULL;
     struct rows_text id;
@@ -90,14 +90,14 @@ static void the_files_are_their_owners_alone_in_a_folder_that_is_not(void **stat
     store_close(store);
 }
 
-static void a_folder_without_a_store_is_said_to_be_one(void **state) {
+static void a_folder_without_a_store_is_reported(void **state) {
     char path[256];
     snprintf(path, sizeof(path), "%s/none", (char *)*state);
     assert_refused(*state, false, STATUS_STORE_UNAVAILABLE, "'khala migrate' makes one");
     assert_refused(path, false, STATUS_STORE_UNAVAILABLE, "'khala migrate' makes one");
 }
 
-static void a_folder_that_cannot_be_made_is_named(void **state) {
+static void a_folder_that_cannot_be_created_is_named(void **state) {
     char path[256];
     snprintf(path, sizeof(path), "%s/no/folder", (char *)*state);
     assert_refused(path, true, STATUS_STORE_UNAVAILABLE, path);
@@ -132,7 +132,7 @@ static void the_tables_of_the_contract_exist_by_name(void **state) {
     }
 }
 
-static void runs_and_workers_are_to_be_seen_under_their_names(void **state) {
+static void the_views_of_runs_and_workers_show_their_ids(void **state) {
     struct store_session *session = NULL;
     struct rows_text ids[2];
     struct store_entity entities[2] = {rows_run(2, &ids[0]), rows_run(3, &ids[1])};
@@ -154,7 +154,7 @@ static void runs_and_workers_are_to_be_seen_under_their_names(void **state) {
     assert_int_equal(number_of(*state, "SELECT count(*) FROM codex_workers"), 1);
 }
 
-static void a_second_opener_is_refused_with_the_firsts_pid(void **state) {
+static void a_second_open_is_refused_with_the_pid_of_the_first(void **state) {
     char pid[32];
     struct store *store = backends[0]->open(*state);
     struct store_message message;
@@ -166,7 +166,7 @@ static void a_second_opener_is_refused_with_the_firsts_pid(void **state) {
     make_closed(*state);
 }
 
-static void another_process_is_refused_too(void **state) {
+static void an_open_by_another_process_is_refused(void **state) {
     struct store *store = backends[0]->open(*state);
     pid_t child = fork();
     if (child == 0) {
@@ -180,7 +180,7 @@ static void another_process_is_refused_too(void **state) {
     store_close(store);
 }
 
-static void the_command_line_may_read_beside_a_server(void **state) {
+static void a_reader_may_open_the_store_of_a_running_server(void **state) {
     struct store *server = backends[0]->open(*state), *beside = NULL;
     struct store_message message;
     struct store_session *writer = NULL, *reader = NULL;
@@ -198,7 +198,7 @@ static void the_command_line_may_read_beside_a_server(void **state) {
     store_close(server);
 }
 
-static void reading_makes_no_store(void **state) {
+static void opening_for_reads_creates_no_store(void **state) {
     char path[256];
     assert_refused(*state, false, STATUS_STORE_UNAVAILABLE, "khala.db");
     snprintf(path, sizeof(path), "%s/none", (char *)*state);
@@ -206,7 +206,7 @@ static void reading_makes_no_store(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void an_older_schema_is_refused_with_the_command_that_helps(void **state) {
+static void an_older_schema_is_refused_with_the_command_that_migrates_it(void **state) {
     make_closed(*state);
     execute(*state, "PRAGMA user_version = 0");
     assert_refused(*state, true, STATUS_INVALID_CONFIG, "khala migrate");
@@ -225,7 +225,7 @@ static void a_newer_schema_is_refused(void **state) {
     assert_int_equal(number_of(*state, "PRAGMA user_version"), 99);
 }
 
-static void a_foreign_database_is_left_alone(void **state) {
+static void a_database_of_another_program_is_not_changed(void **state) {
     struct store_message message;
     execute(*state, "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)");
     assert_refused(*state, true, STATUS_INVALID_CONFIG, "another application");
@@ -234,7 +234,7 @@ static void a_foreign_database_is_left_alone(void **state) {
     assert_int_equal(number_of(*state, "SELECT count(*) FROM sqlite_schema"), 1);
 }
 
-static void a_file_that_is_no_database_is_refused(void **state) {
+static void a_file_that_is_not_a_database_is_refused(void **state) {
     char path[256];
     database_path(*state, path);
     FILE *file = fopen(path, "w");
@@ -245,7 +245,7 @@ static void a_file_that_is_no_database_is_refused(void **state) {
     assert_refused(*state, true, STATUS_INTERNAL_ERROR, "not a database");
 }
 
-static void a_start_that_was_cut_short_is_finished(void **state) {
+static void an_interrupted_creation_is_completed(void **state) {
     char path[256];
     database_path(*state, path);
     FILE *file = fopen(path, "w"); /* made, and nothing in it yet */
@@ -256,7 +256,7 @@ static void a_start_that_was_cut_short_is_finished(void **state) {
 }
 
 /* SQLite would delete such a log, and with it the only copy of what is in it. */
-static void a_log_without_its_database_is_left_alone(void **state) {
+static void a_wal_without_its_database_is_not_changed(void **state) {
     struct store_message message;
     char path[256], wal[256];
     struct stat found;
@@ -276,7 +276,7 @@ static void a_log_without_its_database_is_left_alone(void **state) {
     assert_int_equal(found.st_size, 6);
 }
 
-static void migrate_makes_a_store_and_changes_nothing_the_second_time(void **state) {
+static void migrate_creates_a_store_and_a_second_run_changes_nothing(void **state) {
     struct store_message message;
     struct store *store = NULL;
     struct store_session *session = NULL;
@@ -329,7 +329,7 @@ static void commit_with_reader(void *user) {
     (void)status;
 }
 
-static void one_session_writes(void **state) {
+static void only_one_session_may_write(void **state) {
     struct store *store = backends[0]->open(*state), *beside = NULL;
     struct store_session *writer = NULL, *reader = NULL;
     struct store_message message;
@@ -351,27 +351,27 @@ static void one_session_writes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(an_absent_folder_is_made_for_its_owner_alone),
-        IN_FOLDER(the_files_are_their_owners_alone_in_a_folder_that_is_not),
-        IN_FOLDER(a_folder_without_a_store_is_said_to_be_one),
-        IN_FOLDER(a_folder_that_cannot_be_made_is_named),
+        IN_FOLDER(a_missing_folder_is_created_for_its_owner_only),
+        IN_FOLDER(store_files_are_private_in_a_shared_folder),
+        IN_FOLDER(a_folder_without_a_store_is_reported),
+        IN_FOLDER(a_folder_that_cannot_be_created_is_named),
         IN_FOLDER(a_file_in_place_of_the_folder_is_refused),
         IN_FOLDER(the_tables_of_the_contract_exist_by_name),
-        IN_FOLDER(runs_and_workers_are_to_be_seen_under_their_names),
-        IN_FOLDER(a_second_opener_is_refused_with_the_firsts_pid),
-        IN_FOLDER(another_process_is_refused_too),
-        IN_FOLDER(the_command_line_may_read_beside_a_server),
-        IN_FOLDER(reading_makes_no_store),
-        IN_FOLDER(an_older_schema_is_refused_with_the_command_that_helps),
+        IN_FOLDER(the_views_of_runs_and_workers_show_their_ids),
+        IN_FOLDER(a_second_open_is_refused_with_the_pid_of_the_first),
+        IN_FOLDER(an_open_by_another_process_is_refused),
+        IN_FOLDER(a_reader_may_open_the_store_of_a_running_server),
+        IN_FOLDER(opening_for_reads_creates_no_store),
+        IN_FOLDER(an_older_schema_is_refused_with_the_command_that_migrates_it),
         IN_FOLDER(a_newer_schema_is_refused),
-        IN_FOLDER(a_foreign_database_is_left_alone),
-        IN_FOLDER(a_file_that_is_no_database_is_refused),
-        IN_FOLDER(a_start_that_was_cut_short_is_finished),
-        IN_FOLDER(a_log_without_its_database_is_left_alone),
-        IN_FOLDER(migrate_makes_a_store_and_changes_nothing_the_second_time),
+        IN_FOLDER(a_database_of_another_program_is_not_changed),
+        IN_FOLDER(a_file_that_is_not_a_database_is_refused),
+        IN_FOLDER(an_interrupted_creation_is_completed),
+        IN_FOLDER(a_wal_without_its_database_is_not_changed),
+        IN_FOLDER(migrate_creates_a_store_and_a_second_run_changes_nothing),
         IN_FOLDER(the_url_chooses_the_engine),
         IN_FOLDER(an_engine_that_the_build_lacks_is_refused_without_the_password),
-        IN_FOLDER(one_session_writes),
+        IN_FOLDER(only_one_session_may_write),
     };
     return cmocka_run_group_tests_name("sqlite: opening", tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static struct seen walk(struct fixture *fixture, uint64_t now_ms) {
     return seen;
 }
 
-static void revocations_are_there_after_a_reopen(void **state) {
+static void revocations_survive_a_reopen(void **state) {
     struct fixture *fixture = *state;
     const struct store_revocation rows[] = {
         {REVOCATION_SESSION, SLICE("s"), SLICE("stolen"), 10, 100},
@@ -44,7 +44,7 @@ static void revocations_are_there_after_a_reopen(void **state) {
     assert_int_equal(walk(fixture, 300).count, 0);
 }
 
-static void the_reason_is_kept_and_the_later_expiry_counts(void **state) {
+static void a_repeated_revocation_keeps_its_reason_and_the_later_expiry(void **state) {
     struct fixture *fixture = *state;
     struct store_revocation row = {REVOCATION_SESSION, SLICE("s"), SLICE("stolen"), 10, 200};
     assert_ok(store_put_revocations(fixture->writer, &row, 1, 10));
@@ -59,7 +59,7 @@ static void the_reason_is_kept_and_the_later_expiry_counts(void **state) {
     assert_int_equal(seen.count, 1);
 }
 
-static void expired_revocations_go_with_the_next_write(void **state) {
+static void the_next_write_removes_expired_revocations(void **state) {
     struct fixture *fixture = *state;
     struct store_revocation row = {REVOCATION_SESSION, SLICE("a"), {NULL, 0}, 10, 100};
     assert_ok(store_put_revocations(fixture->writer, &row, 1, 10));
@@ -71,7 +71,7 @@ static void expired_revocations_go_with_the_next_write(void **state) {
     assert_int_equal(walk(fixture, 0).count, 0);
 }
 
-static void a_single_use_is_one_also_after_a_reopen(void **state) {
+static void a_single_use_stays_used_after_a_reopen(void **state) {
     struct fixture *fixture = *state;
     assert_ok(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 100, 10));
     assert_int_equal(store_use_once(fixture->writer, SINGLE_USE_TOKEN, SLICE("j"), 100, 10),
@@ -93,10 +93,10 @@ static void a_use_is_forgotten_when_it_has_expired(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(revocations_are_there_after_a_reopen),
-        cmocka_unit_test(the_reason_is_kept_and_the_later_expiry_counts),
-        cmocka_unit_test(expired_revocations_go_with_the_next_write),
-        cmocka_unit_test(a_single_use_is_one_also_after_a_reopen),
+        cmocka_unit_test(revocations_survive_a_reopen),
+        cmocka_unit_test(a_repeated_revocation_keeps_its_reason_and_the_later_expiry),
+        cmocka_unit_test(the_next_write_removes_expired_revocations),
+        cmocka_unit_test(a_single_use_stays_used_after_a_reopen),
         cmocka_unit_test(a_use_is_forgotten_when_it_has_expired),
     };
     return CONTRACT_RUN("auth", tests);

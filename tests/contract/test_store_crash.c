@@ -131,7 +131,7 @@ static void assert_whole(struct fixture *fixture, uint64_t acknowledged) {
     assert_int_equal(topic.head_seq, last);
 }
 
-static void what_was_acknowledged_survives_kill_9(void **state) {
+static void acknowledged_batches_survive_kill_9(void **state) {
     struct fixture *fixture = *state;
     const char *given = getenv("KHALA_TEST_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : SEED_DEFAULT;
@@ -151,7 +151,7 @@ static void what_was_acknowledged_survives_kill_9(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_acknowledged_survives_kill_9),
+        cmocka_unit_test(acknowledged_batches_survive_kill_9),
     };
     return CONTRACT_RUN("store: crashes", tests);
 }

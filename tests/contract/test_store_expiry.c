@@ -60,7 +60,7 @@ static void events_expire_by_the_time_of_their_cursors(void **state) {
     }
 }
 
-static void rows_expire_up_to_the_first_that_is_young_enough(void **state) {
+static void rows_expire_up_to_the_first_row_that_is_young_enough(void **state) {
     struct fixture *fixture = *state;
     for (uint64_t i = 0; i < EVENT_COUNT; i++)
         published_at[i] = 1000 + i;
@@ -109,7 +109,7 @@ static void several_topics_are_pruned_together_or_not_at_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_expire_by_the_time_of_their_cursors),
-        cmocka_unit_test(rows_expire_up_to_the_first_that_is_young_enough),
+        cmocka_unit_test(rows_expire_up_to_the_first_row_that_is_young_enough),
         cmocka_unit_test(several_topics_are_pruned_together_or_not_at_all),
     };
     return CONTRACT_RUN("expiry", tests);

@@ -50,13 +50,13 @@ static enum status see(void *user, struct store_entity_lookup *lookup,
     return seen->answer;
 }
 
-static void nothing_asked_is_answered(void **state) {
+static void an_empty_prefetch_succeeds(void **state) {
     struct fixture *fixture = *state;
     struct store_prefetch prefetch = {0};
     assert_ok(store_prefetch(fixture->writer, &prefetch));
 }
 
-static void entities_are_found_by_name_or_absent(void **state) {
+static void entities_are_found_by_name_or_reported_absent(void **state) {
     struct fixture *fixture = *state;
     struct filled filled;
     struct seen seen = {0};
@@ -115,7 +115,7 @@ static void a_stream_id_is_taken_or_free(void **state) {
     assert_int_equal(entities[2].status, STATUS_OK);
 }
 
-static void events_are_found_in_every_way_with_their_content(void **state) {
+static void events_are_found_with_their_content_by_every_lookup(void **state) {
     struct fixture *fixture = *state;
     struct arena *arena = &fixture->arena;
     struct filled filled;
@@ -195,11 +195,11 @@ static void a_commit_follows_a_prefetch(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_asked_is_answered),
-        cmocka_unit_test(entities_are_found_by_name_or_absent),
+        cmocka_unit_test(an_empty_prefetch_succeeds),
+        cmocka_unit_test(entities_are_found_by_name_or_reported_absent),
         cmocka_unit_test(the_callback_decides_the_status),
         cmocka_unit_test(a_stream_id_is_taken_or_free),
-        cmocka_unit_test(events_are_found_in_every_way_with_their_content),
+        cmocka_unit_test(events_are_found_with_their_content_by_every_lookup),
         cmocka_unit_test(an_event_that_does_not_fit_fails_alone),
         cmocka_unit_test(a_commit_follows_a_prefetch),
     };

@@ -71,7 +71,7 @@ static void the_epoch_and_the_state_survive_a_reopen(void **state) {
     assert_memory_equal(&after.cursor, &cursor, sizeof(cursor));
 }
 
-static void the_state_knows_the_greatest_event_id_whoever_chose_it(void **state) {
+static void the_state_has_the_greatest_event_id_of_clients_and_server(void **state) {
     struct fixture *fixture = *state;
     struct store_state at;
     struct uuid none = {{0}};
@@ -99,7 +99,7 @@ static void two_stores_have_two_epochs(void **state) {
     fixture_close(&other);
 }
 
-static void an_entity_is_read_back_whole(void **state) {
+static void every_field_of_an_entity_is_read_back(void **state) {
     struct fixture *fixture = *state;
     struct rows_text id;
     struct store_entity run = rows_run(2, &id), bare = {.ref = 3, .kind = ENTITY_AUDIT}, read;
@@ -149,7 +149,7 @@ static void absent_rows_are_not_found(void **state) {
     assert_int_equal(log_id, 77);
 }
 
-static void an_event_is_read_back_whole(void **state) {
+static void every_field_of_an_event_is_read_back(void **state) {
     struct fixture *fixture = *state;
     struct store_event read, expected = rows_event(7, 2, 4);
     check_fill(fixture);
@@ -339,7 +339,7 @@ static void checkpoints_are_kept_by_kind(void **state) {
     }
 }
 
-static void kinds_have_names(void **state) {
+static void every_kind_has_a_name(void **state) {
     (void)state;
     assert_string_equal(entity_kind_name(ENTITY_RUN), "run");
     assert_string_equal(entity_kind_name(ENTITY_WORKER), "worker");
@@ -353,11 +353,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_store_has_an_epoch_and_the_fixed_topics),
         cmocka_unit_test(the_epoch_and_the_state_survive_a_reopen),
-        cmocka_unit_test(the_state_knows_the_greatest_event_id_whoever_chose_it),
+        cmocka_unit_test(the_state_has_the_greatest_event_id_of_clients_and_server),
         cmocka_unit_test(two_stores_have_two_epochs),
-        cmocka_unit_test(an_entity_is_read_back_whole),
+        cmocka_unit_test(every_field_of_an_entity_is_read_back),
         cmocka_unit_test(absent_rows_are_not_found),
-        cmocka_unit_test(an_event_is_read_back_whole),
+        cmocka_unit_test(every_field_of_an_event_is_read_back),
         cmocka_unit_test(an_events_own_owner_and_id_are_kept),
         cmocka_unit_test(the_largest_payload_is_kept),
         cmocka_unit_test(a_row_too_large_for_the_arena_is_refused),
@@ -367,7 +367,7 @@ int main(void) {
         cmocka_unit_test(positions_are_found_in_logs_of_every_size_and_pace),
         cmocka_unit_test(a_replay_is_measured_in_frames_and_bytes),
         cmocka_unit_test(checkpoints_are_kept_by_kind),
-        cmocka_unit_test(kinds_have_names),
+        cmocka_unit_test(every_kind_has_a_name),
     };
     return CONTRACT_RUN("store: reading", tests);
 }

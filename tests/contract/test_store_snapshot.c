@@ -35,7 +35,7 @@ static void assert_runs(struct store_session *session, uint64_t count) {
     assert_int_equal(documents, count);
 }
 
-static void between_begin_and_end_a_session_sees_one_moment(void **state) {
+static void a_read_transaction_sees_one_state_of_the_store(void **state) {
     struct fixture *fixture = *state;
     commit_run(fixture, 1);
     assert_ok(store_read_begin(fixture->reader));
@@ -49,7 +49,7 @@ static void between_begin_and_end_a_session_sees_one_moment(void **state) {
     assert_runs(fixture->reader, 3);
 }
 
-static void a_read_can_begin_again_and_again(void **state) {
+static void a_session_may_begin_a_read_repeatedly(void **state) {
     struct fixture *fixture = *state;
     for (uint64_t i = 1; i <= 20; i++) {
         commit_run(fixture, i);
@@ -61,7 +61,7 @@ static void a_read_can_begin_again_and_again(void **state) {
     assert_runs(fixture->reader, 20);
 }
 
-static void two_sessions_have_moments_of_their_own(void **state) {
+static void two_sessions_have_separate_read_transactions(void **state) {
     struct fixture *fixture = *state;
     struct store_session *other;
     assert_ok(store_session_open(fixture->store, STORE_READ, &other));
@@ -84,7 +84,7 @@ static enum status refuse_document(void *user, const struct store_document *docu
     return STATUS_LIMIT_REACHED;
 }
 
-static void a_read_ends_also_when_something_in_it_was_refused(void **state) {
+static void a_read_can_end_after_a_refused_request(void **state) {
     struct fixture *fixture = *state;
     commit_run(fixture, 1);
     assert_ok(store_read_begin(fixture->reader));
@@ -109,10 +109,10 @@ static void the_rows_a_session_reads_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(between_begin_and_end_a_session_sees_one_moment),
-        cmocka_unit_test(a_read_can_begin_again_and_again),
-        cmocka_unit_test(two_sessions_have_moments_of_their_own),
-        cmocka_unit_test(a_read_ends_also_when_something_in_it_was_refused),
+        cmocka_unit_test(a_read_transaction_sees_one_state_of_the_store),
+        cmocka_unit_test(a_session_may_begin_a_read_repeatedly),
+        cmocka_unit_test(two_sessions_have_separate_read_transactions),
+        cmocka_unit_test(a_read_can_end_after_a_refused_request),
         cmocka_unit_test(the_rows_a_session_reads_are_counted),
     };
     return CONTRACT_RUN("store: one moment", tests);

@@ -81,7 +81,7 @@ static void commit_batch(struct fixture *fixture, uint64_t number) {
                                                                   .document_count = 1}));
 }
 
-static void readers_see_whole_batches_while_a_writer_writes(void **state) {
+static void readers_see_complete_batches_while_a_writer_writes(void **state) {
     struct fixture *fixture = *state;
     atomic_bool done = false;
     pthread_t threads[READERS];
@@ -125,7 +125,7 @@ static void a_walk_shows_the_store_as_it_was_when_it_began(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_see_whole_batches_while_a_writer_writes),
+        cmocka_unit_test(readers_see_complete_batches_while_a_writer_writes),
         cmocka_unit_test(a_walk_shows_the_store_as_it_was_when_it_began),
     };
     return CONTRACT_RUN("store: threads", tests);

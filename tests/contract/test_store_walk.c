@@ -58,7 +58,7 @@ static void a_walk_stops_when_told_to_and_can_start_again(void **state) {
     assert_seen(&seen, 4, 1, 2);
 }
 
-static void an_entitys_events_are_walked_alone(void **state) {
+static void a_walk_of_an_entity_shows_only_its_events(void **state) {
     struct fixture *fixture = *state;
     check_fill(fixture);
     struct seen seen = {0};
@@ -339,7 +339,7 @@ static enum status stop_at_third(void *user, const struct store_event *event) {
     return event->seq == 3 ? STATUS_SLOW_CONSUMER : STATUS_OK;
 }
 
-static void a_walk_that_stops_reads_little_more(void **state) {
+static void a_stopped_walk_reads_at_most_one_row_more(void **state) {
     struct fixture *fixture = *state;
     uint64_t seen = 0;
     char *large = malloc(LARGE_BYTES);
@@ -356,7 +356,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_log_is_walked_in_order_after_a_position),
         cmocka_unit_test(a_walk_stops_when_told_to_and_can_start_again),
-        cmocka_unit_test(an_entitys_events_are_walked_alone),
+        cmocka_unit_test(a_walk_of_an_entity_shows_only_its_events),
         cmocka_unit_test(rows_may_be_loaded_inside_a_walk),
         cmocka_unit_test(entities_of_a_kind_are_walked_by_ref),
         cmocka_unit_test(topics_are_walked_by_ref),
@@ -364,7 +364,7 @@ int main(void) {
         cmocka_unit_test(the_journal_is_walked_by_topic_with_its_events),
         cmocka_unit_test(drifts_are_walked_from_the_most_recent),
         cmocka_unit_test(a_callback_may_read_with_the_session_on_every_page),
-        cmocka_unit_test(a_walk_that_stops_reads_little_more),
+        cmocka_unit_test(a_stopped_walk_reads_at_most_one_row_more),
     };
     return CONTRACT_RUN("store: walks", tests);
 }

@@ -20,7 +20,7 @@ static void an_empty_batch_commits(void **state) {
     assert_ok(store_commit(fixture->writer, &(struct store_batch){0}));
 }
 
-static void what_was_committed_is_there_after_a_reopen(void **state) {
+static void a_committed_batch_survives_a_reopen(void **state) {
     struct fixture *fixture = *state;
     struct rows_text id, names[2], key;
     struct store_entity run = rows_run(2, &id);
@@ -190,7 +190,7 @@ static enum status collide(struct whole *second, const struct whole *first, enum
     return STATUS_OK;
 }
 
-static void a_batch_that_collides_leaves_nothing(void **state) {
+static void a_batch_with_a_collision_stores_nothing(void **state) {
     struct fixture *fixture = *state;
     struct whole first, second;
     whole_init(&first, 1);
@@ -211,7 +211,7 @@ static void a_batch_that_collides_leaves_nothing(void **state) {
     assert_int_equal(log_end(fixture), 4);
 }
 
-static void ids_of_clients_and_of_the_server_are_found_for_all_time(void **state) {
+static void ids_of_clients_and_of_the_server_stay_findable(void **state) {
     struct fixture *fixture = *state;
     struct store_event events[60];
     for (uint64_t i = 0; i < 60; i++) {
@@ -233,7 +233,7 @@ static void ids_of_clients_and_of_the_server_are_found_for_all_time(void **state
     }
 }
 
-static void a_client_cannot_take_an_id_the_server_made(void **state) {
+static void a_client_cannot_use_an_id_that_the_server_minted(void **state) {
     struct fixture *fixture = *state;
     struct store_event events[10];
     for (uint64_t i = 0; i < 10; i++)
@@ -252,7 +252,7 @@ static void a_client_cannot_take_an_id_the_server_made(void **state) {
     assert_int_equal(log_end(fixture), 10);
 }
 
-static void the_server_cannot_make_an_id_a_client_took(void **state) {
+static void the_server_cannot_mint_an_id_that_a_client_used(void **state) {
     struct fixture *fixture = *state;
     struct store_event first = rows_event(1, 1, 1), second = rows_event(2, 1, 2);
     first.event_id = second.cursor; /* chosen before the server got there */
@@ -269,7 +269,7 @@ static void the_server_cannot_make_an_id_a_client_took(void **state) {
     assert_int_equal(commit_events(fixture, both, 2), STATUS_ALREADY_EXISTS);
 }
 
-static void a_free_cursor_uuid_may_be_a_clients_id(void **state) {
+static void an_unused_cursor_uuid_may_be_a_clients_event_id(void **state) {
     struct fixture *fixture = *state;
     struct store_event first = rows_event(1, 1, 1), second = rows_event(2, 1, 2);
     uint64_t log_id = 0;
@@ -281,7 +281,7 @@ static void a_free_cursor_uuid_may_be_a_clients_id(void **state) {
     assert_int_equal(log_id, 2);
 }
 
-static void keys_belong_to_their_entity(void **state) {
+static void idempotency_keys_belong_to_their_entity(void **state) {
     struct fixture *fixture = *state;
     struct store_event events[2] = {rows_event(1, 1, 1), rows_event(2, 7, 1)};
     struct store_key keys[] = {{1, SLICE("k"), 1}, {7, SLICE("k"), 2}, {7, SLICE("K"), 1}};
@@ -534,7 +534,7 @@ static void an_emptied_journal_begins_after_its_head(void **state) {
     assert_journal(fixture, 3, 11, 1);
 }
 
-static void pruning_an_entitys_topic_leaves_the_log_alone(void **state) {
+static void pruning_an_entitys_topic_does_not_change_the_log(void **state) {
     struct fixture *fixture = *state;
     struct store_event event;
     fill_topics(fixture);
@@ -547,7 +547,7 @@ static void pruning_an_entitys_topic_leaves_the_log_alone(void **state) {
         assert_ok(store_load_event(fixture->reader, i, &fixture->arena, &event));
 }
 
-static void a_late_topic_row_does_not_bring_pruned_frames_back(void **state) {
+static void a_late_topic_row_does_not_restore_pruned_frames(void **state) {
     struct fixture *fixture = *state;
     fill_topics(fixture);
     struct store_topic stale = topic_now(fixture, "runtime.run_summaries");
@@ -558,7 +558,7 @@ static void a_late_topic_row_does_not_bring_pruned_frames_back(void **state) {
     assert_window(fixture, "runtime.run_summaries", 5, 11);
 }
 
-static void pruning_a_topic_that_is_not_there_says_so(void **state) {
+static void pruning_an_unknown_topic_is_reported(void **state) {
     struct fixture *fixture = *state;
     uint64_t pruned = 9;
     assert_int_equal(store_prune(fixture->writer, 99, 5, 5, &pruned), STATUS_NOT_FOUND);
@@ -569,21 +569,21 @@ static void pruning_a_topic_that_is_not_there_says_so(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_batch_commits),
-        cmocka_unit_test(what_was_committed_is_there_after_a_reopen),
-        cmocka_unit_test(a_batch_that_collides_leaves_nothing),
-        cmocka_unit_test(ids_of_clients_and_of_the_server_are_found_for_all_time),
-        cmocka_unit_test(a_client_cannot_take_an_id_the_server_made),
-        cmocka_unit_test(the_server_cannot_make_an_id_a_client_took),
-        cmocka_unit_test(a_free_cursor_uuid_may_be_a_clients_id),
-        cmocka_unit_test(keys_belong_to_their_entity),
+        cmocka_unit_test(a_committed_batch_survives_a_reopen),
+        cmocka_unit_test(a_batch_with_a_collision_stores_nothing),
+        cmocka_unit_test(ids_of_clients_and_of_the_server_stay_findable),
+        cmocka_unit_test(a_client_cannot_use_an_id_that_the_server_minted),
+        cmocka_unit_test(the_server_cannot_mint_an_id_that_a_client_used),
+        cmocka_unit_test(an_unused_cursor_uuid_may_be_a_clients_event_id),
+        cmocka_unit_test(idempotency_keys_belong_to_their_entity),
         cmocka_unit_test(an_entity_is_replaced_by_its_ref),
         cmocka_unit_test(documents_and_checkpoints_are_replaced),
         cmocka_unit_test(a_long_log_keeps_every_position),
         cmocka_unit_test(a_journal_is_pruned_in_bounded_steps),
         cmocka_unit_test(an_emptied_journal_begins_after_its_head),
-        cmocka_unit_test(pruning_an_entitys_topic_leaves_the_log_alone),
-        cmocka_unit_test(a_late_topic_row_does_not_bring_pruned_frames_back),
-        cmocka_unit_test(pruning_a_topic_that_is_not_there_says_so),
+        cmocka_unit_test(pruning_an_entitys_topic_does_not_change_the_log),
+        cmocka_unit_test(a_late_topic_row_does_not_restore_pruned_frames),
+        cmocka_unit_test(pruning_an_unknown_topic_is_reported),
     };
     return CONTRACT_RUN("store: writing", tests);
 }

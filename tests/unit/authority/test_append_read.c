@@ -64,7 +64,7 @@ static void refused(struct fixture *fixture, enum append_kind kind, const char *
     assert_memory_equal(request->refusal.message, field, strlen(field));
 }
 
-static void an_event_is_read_whole(void **state) {
+static void every_field_of_an_event_is_read(void **state) {
     const struct append_request *request =
         taken(*state, APPEND_RUN_EVENT, "r1",
               " {\"event_type\":\"tool.called\", \"payload\":{\"b\":1.50,\"a\":\"\\u0041\"},"
@@ -85,7 +85,7 @@ static void an_event_is_read_whole(void **state) {
     assert_slice(request->owner.org_id, "o");
 }
 
-static void what_is_absent_or_null_stays_absent(void **state) {
+static void absent_and_null_fields_stay_absent(void **state) {
     const struct append_request *request =
         taken(*state, APPEND_RUN_EVENT, "r1",
               "{\"event_type\":\"x\",\"payload\":null,\"event_id\":null,\"idempotency_key\":null,"
@@ -101,7 +101,7 @@ static void what_is_absent_or_null_stays_absent(void **state) {
     assert_null(((struct fixture *)*state)->request.entity_id.data);
 }
 
-static void a_wrong_shape_names_its_field(void **state) {
+static void an_invalid_body_is_refused_with_the_name_of_the_field(void **state) {
     static const char *const bodies[][2] = {
         {"event_type", "{}"},
         {"event_type", "{\"event_type\":null}"},
@@ -141,7 +141,7 @@ static void a_wrong_shape_names_its_field(void **state) {
         refused(*state, APPEND_RUN_EVENT, "r1", bodies[i][1], bodies[i][0]);
 }
 
-static void texts_have_their_limits(void **state) {
+static void texts_above_their_limits_are_refused(void **state) {
     char body[1000];
     char text[600];
     memset(text, 'a', sizeof(text));
@@ -192,7 +192,7 @@ static void payload_errors_keep_their_own_codes(void **state) {
         STATUS_JSON_DUPLICATE_KEY);
 }
 
-static void an_outcome_has_one_spelling(void **state) {
+static void an_outcome_is_stored_in_one_spelling(void **state) {
     static const char *const outcomes[][2] = {{"succeeded", "succeeded"},
                                               {"failed", "failed"},
                                               {"canceled", "canceled"},
@@ -249,7 +249,7 @@ static void a_worker_is_read(void **state) {
             "{\"owner_user_id\":\"u\",\"owner_guest_scope\":\"g\"}", "owner_user_id");
 }
 
-static void what_a_worker_reports_is_read(void **state) {
+static void reports_of_a_worker_are_read(void **state) {
     const struct append_request *request = taken(*state, APPEND_WORKER_HEARTBEAT, "w", "{}");
     assert_slice(request->event_type, "worker.heartbeat");
     assert_slice(request->payload, "{}");
@@ -272,7 +272,7 @@ static void what_a_worker_reports_is_read(void **state) {
     refused(*state, APPEND_WORKER_STATUS, "w", body, "reason");
 }
 
-static void types_that_carry_a_workers_state_have_one_way_in(void **state) {
+static void event_types_that_change_a_workers_state_are_refused_as_plain_events(void **state) {
     static const char *const bad[] = {"note",
                                       "worker.",
                                       "run.started",
@@ -336,7 +336,7 @@ static void an_item_without_one_target_is_refused(void **state) {
                      STATUS_INVALID_TOPIC);
 }
 
-static void a_full_arena_is_said(void **state) {
+static void a_full_arena_is_reported(void **state) {
     struct fixture *fixture = *state;
     struct arena arena;
     arena_init(&arena, 100);
@@ -353,20 +353,20 @@ static void a_full_arena_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(an_event_is_read_whole),
-        TEST(what_is_absent_or_null_stays_absent),
-        TEST(a_wrong_shape_names_its_field),
-        TEST(texts_have_their_limits),
+        TEST(every_field_of_an_event_is_read),
+        TEST(absent_and_null_fields_stay_absent),
+        TEST(an_invalid_body_is_refused_with_the_name_of_the_field),
+        TEST(texts_above_their_limits_are_refused),
         TEST(ids_of_a_path_are_checked),
         TEST(payload_errors_keep_their_own_codes),
-        TEST(an_outcome_has_one_spelling),
+        TEST(an_outcome_is_stored_in_one_spelling),
         TEST(a_run_is_read),
         TEST(a_worker_is_read),
-        TEST(what_a_worker_reports_is_read),
-        TEST(types_that_carry_a_workers_state_have_one_way_in),
+        TEST(reports_of_a_worker_are_read),
+        TEST(event_types_that_change_a_workers_state_are_refused_as_plain_events),
         TEST(an_item_names_its_target),
         TEST(an_item_without_one_target_is_refused),
-        TEST(a_full_arena_is_said),
+        TEST(a_full_arena_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,14 +31,14 @@ static enum status check_with(const char *before, const char *hash, const char *
     return check(text);
 }
 
-static void a_body_without_a_hash_is_well(void **state) {
+static void a_body_without_a_hash_is_accepted(void **state) {
     (void)state;
     assert_ok(check("{}"));
     assert_ok(check("{\"event_type\":\"a\"}"));
     assert_ok(check("{\"event_hash\":null}"));
 }
 
-static void the_hash_is_of_the_canonical_body_without_it(void **state) {
+static void the_hash_covers_the_canonical_body_without_the_hash_field(void **state) {
     (void)state;
     const char *canonical = "{\"a\":{\"x\":[1,2],\"y\":\"A\"},\"event_type\":\"t\"}";
     const char *before = " \"event_type\" : \"t\" , ";
@@ -51,7 +51,7 @@ static void the_hash_is_of_the_canonical_body_without_it(void **state) {
     assert_ok(check_with("\"a\":1,", hash_of("{\"a\":1}", "", false), ""));
 }
 
-static void the_name_may_be_escaped(void **state) {
+static void the_name_of_the_hash_field_may_be_escaped(void **state) {
     (void)state;
     char text[512];
     snprintf(text, sizeof(text), "{\"a\":1,\"event_h\\u0061sh\"%s}",
@@ -59,13 +59,13 @@ static void the_name_may_be_escaped(void **state) {
     assert_ok(check(text));
 }
 
-static void a_hash_inside_the_payload_belongs_to_the_body(void **state) {
+static void a_hash_field_inside_the_payload_is_part_of_the_body(void **state) {
     (void)state;
     const char *canonical = "{\"payload\":{\"event_hash\":\"x\"}}";
     assert_ok(check_with("", hash_of(canonical, "", false), ",\"payload\":{\"event_hash\":\"x\"}"));
 }
 
-static void another_hash_is_a_mismatch(void **state) {
+static void a_different_hash_is_a_mismatch(void **state) {
     (void)state;
     assert_int_equal(check_with("\"a\":2,", hash_of("{\"a\":1}", "", false), ""),
                      STATUS_EVENT_HASH_MISMATCH);
@@ -73,7 +73,7 @@ static void another_hash_is_a_mismatch(void **state) {
                      STATUS_EVENT_HASH_MISMATCH);
 }
 
-static void what_is_no_hash_is_refused(void **state) {
+static void a_malformed_hash_is_refused(void **state) {
     (void)state;
     static const char *const bad[] = {
         "{\"event_hash\":\"\"}",
@@ -89,7 +89,7 @@ static void what_is_no_hash_is_refused(void **state) {
     assert_int_equal(check("[]"), STATUS_INVALID_REQUEST);
 }
 
-static void what_has_no_canonical_form_has_no_hash(void **state) {
+static void a_body_without_a_canonical_form_is_refused(void **state) {
     (void)state;
     const char *hash = hash_of("{}", "", false);
     assert_int_equal(check_with("\"a\":1,\"a\":1,", hash, ""), STATUS_JSON_DUPLICATE_KEY);
@@ -99,13 +99,13 @@ static void what_has_no_canonical_form_has_no_hash(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_body_without_a_hash_is_well),
-        cmocka_unit_test(the_hash_is_of_the_canonical_body_without_it),
-        cmocka_unit_test(the_name_may_be_escaped),
-        cmocka_unit_test(a_hash_inside_the_payload_belongs_to_the_body),
-        cmocka_unit_test(another_hash_is_a_mismatch),
-        cmocka_unit_test(what_is_no_hash_is_refused),
-        cmocka_unit_test(what_has_no_canonical_form_has_no_hash),
+        cmocka_unit_test(a_body_without_a_hash_is_accepted),
+        cmocka_unit_test(the_hash_covers_the_canonical_body_without_the_hash_field),
+        cmocka_unit_test(the_name_of_the_hash_field_may_be_escaped),
+        cmocka_unit_test(a_hash_field_inside_the_payload_is_part_of_the_body),
+        cmocka_unit_test(a_different_hash_is_a_mismatch),
+        cmocka_unit_test(a_malformed_hash_is_refused),
+        cmocka_unit_test(a_body_without_a_canonical_form_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void an_event_is_a_line_of_ten_columns(void **state) {
     buffer_release(&out);
 }
 
-static void the_largest_numbers_have_room(void **state) {
+static void a_line_has_room_for_the_largest_numbers(void **state) {
     (void)state;
     struct buffer out;
     struct store_event event = event_of();
@@ -47,7 +47,7 @@ static void the_largest_numbers_have_room(void **state) {
     buffer_release(&out);
 }
 
-static void a_line_is_whole_or_absent(void **state) {
+static void a_line_is_written_completely_or_not_at_all(void **state) {
     (void)state;
     struct store_event event = event_of();
     for (size_t room = 0; room <= sizeof(LINE) - 1; room++) {
@@ -62,7 +62,7 @@ static void a_line_is_whole_or_absent(void **state) {
     }
 }
 
-static void the_header_names_as_many_columns(void **state) {
+static void the_header_has_as_many_columns_as_a_line(void **state) {
     (void)state;
     size_t commas = 0;
     for (const char *at = EVENT_CSV_HEADER; *at; at++)
@@ -73,9 +73,9 @@ static void the_header_names_as_many_columns(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_event_is_a_line_of_ten_columns),
-        cmocka_unit_test(the_largest_numbers_have_room),
-        cmocka_unit_test(a_line_is_whole_or_absent),
-        cmocka_unit_test(the_header_names_as_many_columns),
+        cmocka_unit_test(a_line_has_room_for_the_largest_numbers),
+        cmocka_unit_test(a_line_is_written_completely_or_not_at_all),
+        cmocka_unit_test(the_header_has_as_many_columns_as_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void known_events_have_known_hashes(void **state) {
     buffer_release(&scratch);
 }
 
-static void every_part_counts(void **state) {
+static void every_part_of_an_event_changes_its_hash(void **state) {
     (void)state;
     struct buffer scratch;
     buffer_init(&scratch, EVENT_HASH_SCRATCH_BYTES);
@@ -106,7 +106,7 @@ static void the_longest_names_fit_and_longer_ones_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_events_have_known_hashes),
-        cmocka_unit_test(every_part_counts),
+        cmocka_unit_test(every_part_of_an_event_changes_its_hash),
         cmocka_unit_test(the_longest_names_fit_and_longer_ones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@ static struct store_event event_of(void) {
 #define HEX8(byte)  byte byte byte byte byte byte byte byte
 #define HEX32(byte) HEX8(byte) HEX8(byte) HEX8(byte) HEX8(byte)
 
-static void an_event_has_its_shape(void **state) {
+static void the_json_of_an_event_has_its_documented_fields(void **state) {
     (void)state;
     struct buffer out;
     buffer_init(&out, 4096);
@@ -40,7 +40,7 @@ static void an_event_has_its_shape(void **state) {
     buffer_release(&out);
 }
 
-static void a_run_has_its_shape(void **state) {
+static void the_json_of_a_run_has_its_documented_fields(void **state) {
     (void)state;
     struct buffer out;
     buffer_init(&out, 4096);
@@ -64,7 +64,7 @@ static void a_run_has_its_shape(void **state) {
     buffer_release(&out);
 }
 
-static void a_worker_has_its_shape_and_its_liveness(void **state) {
+static void the_json_of_a_worker_has_its_documented_fields_and_liveness(void **state) {
     (void)state;
     struct buffer out;
     buffer_init(&out, 4096);
@@ -89,7 +89,7 @@ static void a_worker_has_its_shape_and_its_liveness(void **state) {
     buffer_release(&out);
 }
 
-static void a_full_buffer_keeps_what_it_had(void **state) {
+static void a_full_buffer_keeps_its_earlier_content(void **state) {
     (void)state;
     struct store_event event = event_of();
     struct store_entity run = {.kind = ENTITY_RUN, .id = SLICE("r1")};
@@ -108,10 +108,10 @@ static void a_full_buffer_keeps_what_it_had(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_event_has_its_shape),
-        cmocka_unit_test(a_run_has_its_shape),
-        cmocka_unit_test(a_worker_has_its_shape_and_its_liveness),
-        cmocka_unit_test(a_full_buffer_keeps_what_it_had),
+        cmocka_unit_test(the_json_of_an_event_has_its_documented_fields),
+        cmocka_unit_test(the_json_of_a_run_has_its_documented_fields),
+        cmocka_unit_test(the_json_of_a_worker_has_its_documented_fields_and_liveness),
+        cmocka_unit_test(a_full_buffer_keeps_its_earlier_content),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 static const struct id_mark mark = {.bytes = {0x00, 0x80, 0xff}};
 
-static void ids_rise_and_carry_the_mark_under_any_clock(void **state) {
+static void minted_ids_rise_and_carry_the_mark_under_any_clock(void **state) {
     static const uint64_t clocks[] = {NOW_MS, NOW_MS, NOW_MS + 1, NOW_MS - 5000, NOW_MS + 2};
     struct id_minter minter;
     struct uuid last = {{0}};
@@ -50,7 +50,7 @@ static void an_id_without_the_mark_is_not_minted_unless_it_is_old(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_rise_and_carry_the_mark_under_any_clock),
+        cmocka_unit_test(minted_ids_rise_and_carry_the_mark_under_any_clock),
         cmocka_unit_test(the_first_id_is_above_the_last_of_the_log),
         cmocka_unit_test(an_id_without_the_mark_is_not_minted_unless_it_is_old),
     };

@@ -13,7 +13,7 @@ static void assert_merges(const char *base, const char *patch, const char *wante
     buffer_release(&out);
 }
 
-static void merges_member_by_member(void **state) {
+static void metadata_is_merged_member_by_member(void **state) {
     (void)state;
     assert_merges(NULL, "{}", "{}");
     assert_merges("{}", "{\"a\":1}", "{\"a\":1}");
@@ -27,7 +27,7 @@ static void merges_member_by_member(void **state) {
     assert_merges("{\"\":1}", "{\"\":2}", "{\"\":2}");
 }
 
-static void escaped_names_are_compared_by_what_they_say(void **state) {
+static void escaped_names_are_compared_by_their_decoded_text(void **state) {
     (void)state;
     /* A newline sorts before the letters though its escape would not. */
     assert_merges("{\"\\n\":1,\"a\":2}", "{\"\\n\":3}", "{\"\\n\":3,\"a\":2}");
@@ -35,7 +35,7 @@ static void escaped_names_are_compared_by_what_they_say(void **state) {
     assert_merges("{\"[\":1,\"a\":2}", "{\"\\\\\":3}", "{\"[\":1,\"\\\\\":3,\"a\":2}");
 }
 
-static void what_is_no_object_is_damage(void **state) {
+static void metadata_that_is_not_an_object_is_an_internal_error(void **state) {
     (void)state;
     struct buffer out;
     buffer_init(&out, 64);
@@ -74,7 +74,7 @@ static struct slice canonical(json_t *object, struct canonical_scratch *scratch,
     return buffer_slice(out);
 }
 
-static void agrees_with_a_tree(void **state) {
+static void a_merge_agrees_with_a_merge_of_trees(void **state) {
     (void)state;
     uint64_t seed = 5;
     for (int round = 0; round < 2000; round++) {
@@ -112,10 +112,10 @@ static void agrees_with_a_tree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_member_by_member),
-        cmocka_unit_test(escaped_names_are_compared_by_what_they_say),
-        cmocka_unit_test(what_is_no_object_is_damage),
-        cmocka_unit_test(agrees_with_a_tree),
+        cmocka_unit_test(metadata_is_merged_member_by_member),
+        cmocka_unit_test(escaped_names_are_compared_by_their_decoded_text),
+        cmocka_unit_test(metadata_that_is_not_an_object_is_an_internal_error),
+        cmocka_unit_test(a_merge_agrees_with_a_merge_of_trees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static uint64_t take_all(struct publish_bucket *bucket, uint64_t rate, uint64_t 
     return taken;
 }
 
-static void a_full_bucket_holds_a_seconds_worth(void **state) {
+static void a_full_bucket_holds_the_tokens_of_one_second(void **state) {
     (void)state;
     static const uint64_t rates[] = {1, 2, 3, 7, 90, 180, 240, 999, 1000000};
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
@@ -23,7 +23,7 @@ static void a_full_bucket_holds_a_seconds_worth(void **state) {
     }
 }
 
-static void it_fills_continuously(void **state) {
+static void a_bucket_fills_continuously(void **state) {
     (void)state;
     struct publish_bucket bucket = {0};
     uint64_t now_ns = 0;
@@ -50,7 +50,7 @@ static void over_a_long_time_the_rate_holds(void **state) {
     }
 }
 
-static void a_refusal_says_what_was_too_much(void **state) {
+static void a_refusal_names_the_exceeded_limit(void **state) {
     (void)state;
     const struct policy *policy = policy_default(POLICY_WORKER_LIFECYCLE);
     struct publish_bucket bucket = {0};
@@ -72,10 +72,10 @@ static void a_refusal_says_what_was_too_much(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_bucket_holds_a_seconds_worth),
-        cmocka_unit_test(it_fills_continuously),
+        cmocka_unit_test(a_full_bucket_holds_the_tokens_of_one_second),
+        cmocka_unit_test(a_bucket_fills_continuously),
         cmocka_unit_test(over_a_long_time_the_rate_holds),
-        cmocka_unit_test(a_refusal_says_what_was_too_much),
+        cmocka_unit_test(a_refusal_names_the_exceeded_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void add(struct recent_ids *recent, uint64_t number, uint64_t log_id) {
     recent_ids_add(recent, &id, log_id);
 }
 
-static void knows_what_was_added_and_what_cannot_have_been(void **state) {
+static void an_id_is_known_when_added_and_new_above_the_floor(void **state) {
     (void)state;
     struct recent_ids recent = {0};
     struct uuid floor = id_of(1000);
@@ -42,7 +42,7 @@ static void knows_what_was_added_and_what_cannot_have_been(void **state) {
 }
 
 /* Against the truth: never wrong about an id that was added, however many came after. */
-static void forgetting_the_oldest_never_makes_it_new(void **state) {
+static void a_forgotten_id_is_never_reported_as_new(void **state) {
     (void)state;
     enum { COUNT = 3 * RECENT_IDS_MAX };
     static uint64_t numbers[COUNT];
@@ -67,7 +67,7 @@ static void forgetting_the_oldest_never_makes_it_new(void **state) {
     recent_ids_release(&recent);
 }
 
-static void an_id_that_comes_twice_keeps_its_first_event(void **state) {
+static void an_id_added_twice_keeps_its_first_event(void **state) {
     (void)state;
     struct recent_ids recent = {0};
     struct uuid floor = id_of(0);
@@ -85,9 +85,9 @@ static void an_id_that_comes_twice_keeps_its_first_event(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(knows_what_was_added_and_what_cannot_have_been),
-        cmocka_unit_test(forgetting_the_oldest_never_makes_it_new),
-        cmocka_unit_test(an_id_that_comes_twice_keeps_its_first_event),
+        cmocka_unit_test(an_id_is_known_when_added_and_new_above_the_floor),
+        cmocka_unit_test(a_forgotten_id_is_never_reported_as_new),
+        cmocka_unit_test(an_id_added_twice_keeps_its_first_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

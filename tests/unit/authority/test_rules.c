@@ -32,7 +32,7 @@ static void a_run_without_an_id_gets_one(void **state) {
     assert_true(slice_equal(made->entity.id, made->event.entity_id));
 }
 
-static void the_same_run_twice_is_one(void **state) {
+static void creating_a_run_twice_stores_one_run(void **state) {
     struct fixture *fixture = *state;
     const char *body = "{\"run_id\":\"r1\",\"metadata\":{\"k\":\"v\"}}";
     const struct append_request *first = ask_ok(fixture, APPEND_RUN_CREATE, NULL, body);
@@ -47,7 +47,7 @@ static void the_same_run_twice_is_one(void **state) {
     assert_int_equal(checked_log(fixture), 1);
 }
 
-static void the_same_run_twice_in_one_batch_is_one(void **state) {
+static void creating_a_run_twice_in_one_batch_stores_one_run(void **state) {
     struct fixture *fixture = *state;
     gate_shut(fixture);
     struct asked *first = post(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r1\"}");
@@ -63,7 +63,7 @@ static void the_same_run_twice_in_one_batch_is_one(void **state) {
     assert_int_equal(wait_for(event)->event.seq, 2);
 }
 
-static void a_run_walks_through_its_states(void **state) {
+static void a_run_moves_through_its_states(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     ask_ok(fixture, APPEND_RUN_EVENT, "r1", "{\"event_type\":\"run.started\"}");
@@ -118,7 +118,7 @@ static void a_run_of_another_owner_takes_no_events(void **state) {
 #define WITH_KEY(key, payload)                                                                     \
     "{\"event_type\":\"x\",\"idempotency_key\":\"" key "\",\"payload\":" payload "}"
 
-static void the_same_event_id_is_one_event(void **state) {
+static void a_repeated_event_id_stores_one_event(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     new_run(fixture, "r2");
@@ -158,7 +158,7 @@ static void an_id_that_the_server_made_deduplicates_too(void **state) {
     assert_true(ask_ok(fixture, APPEND_RUN_EVENT, "r1", body)->deduplicated);
 }
 
-static void the_same_key_is_one_event_of_its_entity(void **state) {
+static void a_repeated_idempotency_key_stores_one_event_of_its_entity(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     new_run(fixture, "r2");
@@ -178,7 +178,7 @@ static void the_same_key_is_one_event_of_its_entity(void **state) {
     assert_int_equal(checked_log(fixture), 4);
 }
 
-static void repeats_within_one_batch_are_seen(void **state) {
+static void repeats_within_one_batch_are_detected(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     gate_shut(fixture);
@@ -250,15 +250,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(run_started_holds_all_members_of_the_run),
         TEST(a_run_without_an_id_gets_one),
-        TEST(the_same_run_twice_is_one),
-        TEST(the_same_run_twice_in_one_batch_is_one),
-        TEST(a_run_walks_through_its_states),
+        TEST(creating_a_run_twice_stores_one_run),
+        TEST(creating_a_run_twice_in_one_batch_stores_one_run),
+        TEST(a_run_moves_through_its_states),
         TEST(an_unknown_entity_is_not_found_before_any_other_check),
         TEST(a_run_of_another_owner_takes_no_events),
-        TEST(the_same_event_id_is_one_event),
+        TEST(a_repeated_event_id_stores_one_event),
         TEST(an_id_that_the_server_made_deduplicates_too),
-        TEST(the_same_key_is_one_event_of_its_entity),
-        TEST(repeats_within_one_batch_are_seen),
+        TEST(a_repeated_idempotency_key_stores_one_event_of_its_entity),
+        TEST(repeats_within_one_batch_are_detected),
         TEST(an_expected_sequence_must_be_the_actual_one),
         TEST(checks_come_in_the_order_of_the_specification),
     };

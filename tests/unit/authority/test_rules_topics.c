@@ -53,7 +53,7 @@ static void a_stream_id_belongs_to_the_first_topic_that_has_it(void **state) {
     assert_int_equal(requests[2].event.seq, 2);
 }
 
-static void the_projectors_topics_are_refused(void **state) {
+static void appends_to_projected_topics_are_refused(void **state) {
     static const char *const owned[] = {"run:r:events", "worker:w:lifecycle",
                                         "fleet:user:u:workers", "runtime.run_summaries",
                                         "runtime.notifications"};
@@ -84,7 +84,7 @@ static void notifications_and_audit_events_have_requests_of_their_own(void **sta
 
 /* ---- limits ---- */
 
-static void a_payload_too_large_stores_nothing(void **state) {
+static void a_payload_above_the_limit_stores_nothing(void **state) {
     struct fixture *fixture = *state;
     char body[400];
     fixture->policies.rows[POLICY_RUN_EVENTS].max_payload_bytes = 108;
@@ -127,7 +127,7 @@ static void a_producer_over_its_rate_stores_nothing_and_learns_when_to_retry(voi
     assert_int_equal(checked_log(fixture), 6);
 }
 
-static void refused_requests_take_no_token(void **state) {
+static void refused_requests_take_no_token_from_the_bucket(void **state) {
     struct fixture *fixture = *state;
     fixture->policies.rows[POLICY_WORKER_LIFECYCLE].publish_rate_per_second = 5;
     fixture->policies.rows[POLICY_CODEX_WORKER_EVENTS].publish_rate_per_second = 3;
@@ -183,11 +183,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_first_event_of_an_application_topic_creates_it),
         TEST(a_stream_id_belongs_to_the_first_topic_that_has_it),
-        TEST(the_projectors_topics_are_refused),
+        TEST(appends_to_projected_topics_are_refused),
         TEST(notifications_and_audit_events_have_requests_of_their_own),
-        TEST(a_payload_too_large_stores_nothing),
+        TEST(a_payload_above_the_limit_stores_nothing),
         TEST(a_producer_over_its_rate_stores_nothing_and_learns_when_to_retry),
-        TEST(refused_requests_take_no_token),
+        TEST(refused_requests_take_no_token_from_the_bucket),
         TEST(one_bad_item_does_not_fail_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

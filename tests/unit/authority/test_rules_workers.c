@@ -1,7 +1,7 @@
 /* The rules of the authority for workers, through the writer, on a real store. */
 #include "authority/rules_fixture.h"
 
-static void a_worker_registers_and_lives(void **state) {
+static void a_worker_registers_and_reports(void **state) {
     struct fixture *fixture = *state;
     const struct append_request *made =
         ask_ok(fixture, APPEND_WORKER_CREATE, NULL,
@@ -113,7 +113,7 @@ static void a_status_repeated_by_key_is_one_event(void **state) {
             "{\"status\":\"failed\",\"idempotency_key\":\"k\"}", STATUS_IDEMPOTENCY_KEY_CONFLICT);
 }
 
-static void metadata_cannot_grow_past_a_payload(void **state) {
+static void metadata_cannot_grow_beyond_the_payload_limit(void **state) {
     struct fixture *fixture = *state;
     fixture->policies.rows[POLICY_WORKER_LIFECYCLE].max_payload_bytes = 300;
     new_worker(fixture, "w1");
@@ -132,13 +132,13 @@ static void metadata_cannot_grow_past_a_payload(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_worker_registers_and_lives),
+        TEST(a_worker_registers_and_reports),
         TEST(a_worker_without_an_id_gets_one),
         TEST(a_worker_changes_status_only_as_allowed),
         TEST(a_live_worker_registering_again_changes_nothing),
         TEST(a_stopped_worker_is_revived_by_its_owner_only),
         TEST(a_status_repeated_by_key_is_one_event),
-        TEST(metadata_cannot_grow_past_a_payload),
+        TEST(metadata_cannot_grow_beyond_the_payload_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static const struct {
      {RUN_CREATED, RUN_RUNNING, RUN_CANCELING, RUN_CANCELED, RUN_SUCCEEDED, RUN_FAILED}},
 };
 
-static void every_state_meets_every_event(void **state) {
+static void every_pair_of_state_and_event_has_its_result(void **state) {
     (void)state;
     for (size_t row = 0; row < sizeof(table) / sizeof(table[0]); row++) {
         for (unsigned from = 0; from < RUN_STATE_COUNT; from++) {
@@ -40,7 +40,7 @@ static void every_state_meets_every_event(void **state) {
     }
 }
 
-static void names_go_both_ways(void **state) {
+static void every_state_is_found_by_its_name(void **state) {
     (void)state;
     static const char *const names[] = {"created",  "running",   "canceling",
                                         "canceled", "succeeded", "failed"};
@@ -58,8 +58,8 @@ static void names_go_both_ways(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_state_meets_every_event),
-        cmocka_unit_test(names_go_both_ways),
+        cmocka_unit_test(every_pair_of_state_and_event_has_its_result),
+        cmocka_unit_test(every_state_is_found_by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

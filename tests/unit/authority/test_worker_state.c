@@ -10,7 +10,7 @@ static const bool allowed[WORKER_STATE_COUNT][WORKER_STATE_COUNT] = {
     /* failed   */ {true, true, false, false, true},
 };
 
-static void every_state_meets_every_other(void **state) {
+static void every_pair_of_states_has_its_result(void **state) {
     (void)state;
     for (unsigned from = 0; from < WORKER_STATE_COUNT; from++)
         for (unsigned to = 0; to < WORKER_STATE_COUNT; to++)
@@ -18,7 +18,7 @@ static void every_state_meets_every_other(void **state) {
                              allowed[from][to]);
 }
 
-static void names_go_both_ways(void **state) {
+static void every_state_is_found_by_its_name(void **state) {
     (void)state;
     static const char *const names[] = {"starting", "running", "stopping", "stopped", "failed"};
     enum worker_state parsed;
@@ -51,8 +51,8 @@ static void liveness_follows_the_heartbeat_and_the_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_state_meets_every_other),
-        cmocka_unit_test(names_go_both_ways),
+        cmocka_unit_test(every_pair_of_states_has_its_result),
+        cmocka_unit_test(every_state_is_found_by_its_name),
         cmocka_unit_test(liveness_follows_the_heartbeat_and_the_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

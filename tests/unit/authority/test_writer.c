@@ -93,7 +93,7 @@ static void threads_get_distinct_contiguous_sequences(void **state) {
     assert_int_equal(checked_log(fixture), THREAD_COUNT * POSTS_PER_THREAD + 1);
 }
 
-static void what_waits_together_is_committed_together_and_answered_in_order(void **state) {
+static void waiting_requests_are_committed_together_and_answered_in_order(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     uint64_t commits = writer_stats(fixture->writer).commits;
@@ -107,7 +107,7 @@ static void what_waits_together_is_committed_together_and_answered_in_order(void
     assert_int_equal(writer_stats(fixture->writer).commits, commits + 2);
 }
 
-static void more_than_a_batch_takes_becomes_several(void **state) {
+static void requests_beyond_one_batch_become_several_batches(void **state) {
     struct fixture *fixture = *state;
     struct asked *asked[20];
     const char *items[1000];
@@ -126,7 +126,7 @@ static void more_than_a_batch_takes_becomes_several(void **state) {
 #define FUTURE_ITEM                                                                                \
     "{\"topic\":\"t\",\"event_type\":\"x\",\"event_id\":\"0fffffff-ffff-7000-8000-000000000001\"}"
 
-static void an_id_is_known_after_any_number_of_others(void **state) {
+static void an_event_id_is_found_after_many_other_events(void **state) {
     struct fixture *fixture = *state;
     const char *const future[] = {FUTURE_ITEM};
     const char *items[1000];
@@ -146,7 +146,7 @@ static void an_id_is_known_after_any_number_of_others(void **state) {
 
 /* ---- time ---- */
 
-static void cursors_rise_though_the_clock_steps_back(void **state) {
+static void cursors_rise_when_the_clock_steps_back(void **state) {
     struct fixture *fixture = *state;
     struct uuid last = {{0}};
     new_run(fixture, "r1");
@@ -182,7 +182,7 @@ static void mend_store(void) {
 #define WITH_ID_A "{\"event_type\":\"x\",\"event_id\":\"018f3b7e-0000-7000-8000-00000000000a\"}"
 #define WITH_ID_B "{\"event_type\":\"x\",\"event_id\":\"018f3b7e-0000-7000-8000-00000000000b\"}"
 
-static void a_failing_store_refuses_and_recovers_without_a_gap(void **state) {
+static void appends_to_a_failing_store_are_refused_and_leave_no_gap(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     ask_ok(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_A);
@@ -219,7 +219,7 @@ static size_t lines_of(int log, const char *event) {
 }
 
 /* A disk that is nearly full takes small commits and no large ones. */
-static void a_store_that_fails_now_and_then_is_told_once_a_second_with_the_reason(void **state) {
+static void an_unreliable_store_is_logged_once_a_second_with_the_reason(void **state) {
     struct fixture *fixture = *state;
     enum reason reason = REASON_STORE_FAILED;
     int log[2]; /* a pipe, for which there is room whatever becomes of the disk */
@@ -246,7 +246,7 @@ static void a_store_that_fails_now_and_then_is_told_once_a_second_with_the_reaso
     close(log[1]);
 }
 
-static void a_failed_batch_fails_those_who_relied_on_it_and_no_others(void **state) {
+static void a_failed_batch_fails_only_the_requests_that_depend_on_it(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     ask_ok(fixture, APPEND_RUN_EVENT, "r1", WITH_ID_A);
@@ -277,7 +277,7 @@ static void a_failed_batch_fails_those_who_relied_on_it_and_no_others(void **sta
             ->created);
 }
 
-static void a_failed_batch_takes_back_the_refusals_it_caused(void **state) {
+static void refusals_that_depend_on_a_failed_batch_are_withdrawn(void **state) {
     struct fixture *fixture = *state;
     new_run(fixture, "r1");
     new_run(fixture, "r2");
@@ -374,7 +374,7 @@ static void note_abandoned(void *user) {
     note_call(user, 'A');
 }
 
-static void every_batch_with_events_is_folded_and_ended_once(void **state) {
+static void every_batch_with_events_is_projected_and_ended_once(void **state) {
     struct fixture *fixture = *state;
     struct note note = {0};
     const struct projection projection = {&note,        note_begin,     note_fold,
@@ -407,7 +407,7 @@ static void every_batch_with_events_is_folded_and_ended_once(void **state) {
 
 /* ---- bounds ---- */
 
-static void a_small_cache_forgets_nothing_that_matters(void **state) {
+static void a_small_entity_cache_does_not_change_the_answers(void **state) {
     struct fixture *fixture = *state;
     fixture->options.entity_count_max = 3;
     fixture_restart(fixture);
@@ -439,7 +439,7 @@ static void a_small_cache_forgets_nothing_that_matters(void **state) {
     fixture->options.entity_count_max = 0;
 }
 
-static void a_full_mailbox_and_a_stopped_writer_say_so(void **state) {
+static void a_full_mailbox_and_a_stopped_writer_refuse_requests(void **state) {
     struct fixture *fixture = *state;
     fixture->options.group_max = 2;
     fixture_restart(fixture);
@@ -488,7 +488,7 @@ static void an_empty_group_is_answered_too(void **state) {
     assert_int_equal(writer_stats(fixture->writer).commits, 0);
 }
 
-static void an_answer_that_does_not_fit_is_refused_and_nothing_stored(void **state) {
+static void a_request_whose_answer_does_not_fit_stores_nothing(void **state) {
     struct fixture *fixture = *state;
     struct asked *asked = asked_new(fixture, 1);
     arena_release(&asked->group.arena);
@@ -537,7 +537,7 @@ static void make_topic(struct writer_job *job, struct store_session *session) {
     pthread_mutex_unlock(&topic_job->lock);
 }
 
-static void a_job_runs_between_batches_in_its_turn(void **state) {
+static void a_job_runs_between_two_batches_in_order(void **state) {
     struct fixture *fixture = *state;
     struct topic_job job = {.job.run = make_topic, .fixture = fixture};
     pthread_mutex_init(&job.lock, NULL);
@@ -565,21 +565,21 @@ int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
     const struct CMUnitTest tests[] = {
         TEST(threads_get_distinct_contiguous_sequences),
-        TEST(what_waits_together_is_committed_together_and_answered_in_order),
-        TEST(more_than_a_batch_takes_becomes_several),
-        TEST(an_id_is_known_after_any_number_of_others),
-        TEST(cursors_rise_though_the_clock_steps_back),
-        TEST(a_failing_store_refuses_and_recovers_without_a_gap),
-        TEST(a_store_that_fails_now_and_then_is_told_once_a_second_with_the_reason),
-        TEST(a_failed_batch_fails_those_who_relied_on_it_and_no_others),
-        TEST(a_failed_batch_takes_back_the_refusals_it_caused),
-        TEST(every_batch_with_events_is_folded_and_ended_once),
-        TEST(a_small_cache_forgets_nothing_that_matters),
-        TEST(a_full_mailbox_and_a_stopped_writer_say_so),
+        TEST(waiting_requests_are_committed_together_and_answered_in_order),
+        TEST(requests_beyond_one_batch_become_several_batches),
+        TEST(an_event_id_is_found_after_many_other_events),
+        TEST(cursors_rise_when_the_clock_steps_back),
+        TEST(appends_to_a_failing_store_are_refused_and_leave_no_gap),
+        TEST(an_unreliable_store_is_logged_once_a_second_with_the_reason),
+        TEST(a_failed_batch_fails_only_the_requests_that_depend_on_it),
+        TEST(refusals_that_depend_on_a_failed_batch_are_withdrawn),
+        TEST(every_batch_with_events_is_projected_and_ended_once),
+        TEST(a_small_entity_cache_does_not_change_the_answers),
+        TEST(a_full_mailbox_and_a_stopped_writer_refuse_requests),
         TEST(waiting_groups_hold_bounded_memory),
         TEST(an_empty_group_is_answered_too),
-        TEST(an_answer_that_does_not_fit_is_refused_and_nothing_stored),
-        cmocka_unit_test_setup_teardown(a_job_runs_between_batches_in_its_turn, setup, teardown),
+        TEST(a_request_whose_answer_does_not_fit_stores_nothing),
+        cmocka_unit_test_setup_teardown(a_job_runs_between_two_batches_in_order, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void make_entities(struct fixture *fixture) {
     ask_ok(fixture, APPEND_TOPIC_EVENT, "app.one", "{\"event_type\":\"a\"}");
 }
 
-static void a_batch_asks_the_store_once(void **state) {
+static void a_batch_reads_the_store_once(void **state) {
     struct fixture *fixture = *state;
     make_entities(fixture);
     for (int round = 0; round < 3; round++) {
@@ -78,7 +78,7 @@ static void a_batch_asks_the_store_once(void **state) {
     }
 }
 
-static void entities_in_memory_and_new_ids_ask_nothing(void **state) {
+static void cached_entities_and_new_ids_need_no_store_read(void **state) {
     struct fixture *fixture = *state;
     make_entities(fixture);
     uint64_t prefetches = hooks.prefetches;
@@ -194,7 +194,7 @@ static void a_commit_that_loses_the_role_acknowledges_nothing(void **state) {
     assert_int_equal(again->event.seq, 2);
 }
 
-static void a_prefetch_that_loses_the_role_does_the_same(void **state) {
+static void a_prefetch_that_loses_the_role_acknowledges_nothing(void **state) {
     struct fixture *fixture = *state;
     make_entities(fixture);
     uint64_t commits = hooks.commits;
@@ -208,12 +208,12 @@ int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_batch_asks_the_store_once),
-        TEST(entities_in_memory_and_new_ids_ask_nothing),
+        TEST(a_batch_reads_the_store_once),
+        TEST(cached_entities_and_new_ids_need_no_store_read),
         TEST(requests_of_one_batch_see_each_other),
         TEST(a_prefetch_that_fails_fails_the_batch_and_the_next_one_works),
         TEST(a_commit_that_loses_the_role_acknowledges_nothing),
-        TEST(a_prefetch_that_loses_the_role_does_the_same),
+        TEST(a_prefetch_that_loses_the_role_acknowledges_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static struct stored_log *populated(void) {
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* The log of these tests stays open: its process is the running server. */
-static void verifying_works_beside_a_running_server(void **state) {
+static void verify_works_beside_a_running_server(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct answer answer = khala(log, WORDS("verify"));
@@ -77,7 +77,7 @@ static void verifying_works_beside_a_running_server(void **state) {
     log_close(log);
 }
 
-static void an_altered_event_is_named(void **state) {
+static void verify_names_an_altered_event(void **state) {
     (void)state;
     struct stored_log *log = populated();
     log_alter(log, "UPDATE events SET payload = '{\"a\":1}' WHERE log_id = 2");
@@ -91,7 +91,7 @@ static void an_altered_event_is_named(void **state) {
     log_close(log);
 }
 
-static void an_altered_document_is_named_and_repaired(void **state) {
+static void reproject_names_and_repairs_an_altered_document(void **state) {
     (void)state;
     struct stored_log *log = populated();
     log_alter(log, "UPDATE sync_run_summaries SET payload = replace(payload, 'u1', 'u2')");
@@ -120,7 +120,7 @@ static void an_altered_document_is_named_and_repaired(void **state) {
     log_close(log);
 }
 
-static void what_is_not_there_is_said(void **state) {
+static void log_verbs_refuse_unknown_runs_and_missing_folders(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct answer answer = khala(log, WORDS("reproject", "--run", "nobody", "--verify"));
@@ -146,10 +146,10 @@ static void what_is_not_there_is_said(void **state) {
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verifying_works_beside_a_running_server),
-        cmocka_unit_test(an_altered_event_is_named),
-        cmocka_unit_test(an_altered_document_is_named_and_repaired),
-        cmocka_unit_test(what_is_not_there_is_said),
+        cmocka_unit_test(verify_works_beside_a_running_server),
+        cmocka_unit_test(verify_names_an_altered_event),
+        cmocka_unit_test(reproject_names_and_repairs_an_altered_document),
+        cmocka_unit_test(log_verbs_refuse_unknown_runs_and_missing_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static void answer_parameter(struct exchange *exchange) {
     exchange_answer(exchange, 200, SLICE("text/plain"), exchange->match.parameters[0]);
 }
 
-static void the_parameters_of_the_path_reach_the_handler_decoded(void **state) {
+static void a_handler_receives_decoded_path_parameters(void **state) {
     (void)state;
     handler = answer_parameter;
     const char *answer = ask("GET /here/a%2Fb HTTP/1.1\r\nHost: khala\r\n\r\n");
@@ -75,7 +75,7 @@ static void a_wrong_method_is_answered_with_the_allowed_methods(void **state) {
     assert_non_null(strstr(answer, "Allow: GET, HEAD\r\n"));
 }
 
-static void a_missing_operator_key_is_challenged(void **state) {
+static void a_request_without_the_operator_key_is_challenged(void **state) {
     (void)state;
     const char *answer = ask("GET /operators HTTP/1.1\r\nHost: khala\r\n\r\n");
     assert_non_null(strstr(answer, "HTTP/1.1 401 "));
@@ -83,7 +83,7 @@ static void a_missing_operator_key_is_challenged(void **state) {
     assert_non_null(strstr(answer, "\"reason_code\":\"missing_authorization\""));
 }
 
-static void a_body_beyond_the_routes_limit_is_refused_before_the_handler(void **state) {
+static void a_body_above_the_routes_limit_is_refused_before_the_handler(void **state) {
     (void)state;
     const char *answer = ask("POST /body HTTP/1.1\r\nHost: khala\r\nContent-Length: 17\r\n\r\n");
     assert_non_null(strstr(answer, "HTTP/1.1 413 "));
@@ -131,11 +131,11 @@ int main(void) {
     signal(SIGPIPE, SIG_IGN);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
     const struct CMUnitTest tests[] = {
-        TEST(the_parameters_of_the_path_reach_the_handler_decoded),
+        TEST(a_handler_receives_decoded_path_parameters),
         TEST(an_error_has_the_standard_body_and_the_callers_request_id),
         TEST(a_wrong_method_is_answered_with_the_allowed_methods),
-        TEST(a_missing_operator_key_is_challenged),
-        TEST(a_body_beyond_the_routes_limit_is_refused_before_the_handler),
+        TEST(a_request_without_the_operator_key_is_challenged),
+        TEST(a_body_above_the_routes_limit_is_refused_before_the_handler),
         TEST(an_answer_in_pieces_is_chunked_for_http_1_1),
         TEST(an_answer_in_pieces_ends_with_the_connection_for_http_1_0),
         TEST(a_head_request_is_answered_without_a_body),

@@ -10,7 +10,7 @@ static void a_time_has_the_form_of_an_http_date(void **state) {
     assert_slice(http_date_at(&date, UINT64_C(784111778000)), "Sun, 06 Nov 1994 08:49:38 GMT");
 }
 
-static void a_clock_that_steps_back_is_followed(void **state) {
+static void the_date_follows_a_clock_that_steps_back(void **state) {
     (void)state;
     struct http_date date = {0};
     assert_slice(http_date_at(&date, UINT64_C(1709210096000)), "Thu, 29 Feb 2024 12:34:56 GMT");
@@ -20,7 +20,7 @@ static void a_clock_that_steps_back_is_followed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_time_has_the_form_of_an_http_date),
-        cmocka_unit_test(a_clock_that_steps_back_is_followed),
+        cmocka_unit_test(the_date_follows_a_clock_that_steps_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static void a_line_end_is_not_part_of_the_key(void **state) {
     assert_string_equal(key.text, "secret-of-the-house");
 }
 
-static void a_file_that_holds_no_key_is_refused_not_replaced(void **state) {
+static void a_file_without_a_valid_key_is_refused_and_not_replaced(void **state) {
     (void)state;
     struct operator_key key;
     char longest[OPERATOR_KEY_BYTES_MAX + 2];
@@ -129,8 +129,8 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_given_key_needs_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_line_end_is_not_part_of_the_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_holds_no_key_is_refused_not_replaced, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_file_without_a_valid_key_is_refused_and_not_replaced,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_missing_folder_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(only_the_exact_key_is_accepted, setup, teardown),
     };

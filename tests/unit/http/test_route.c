@@ -50,7 +50,7 @@ static void the_root_is_a_path_of_one_empty_segment(void **state) {
     assert_false(match("/a/", "/a").found);
 }
 
-static void a_parameter_takes_one_segment_that_is_not_empty(void **state) {
+static void a_parameter_matches_one_nonempty_segment(void **state) {
     (void)state;
     struct match one = match("/runs/{run_id}/events", "/runs/a%2Fb/events");
     assert_true(one.found);
@@ -119,7 +119,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_matches_only_itself),
         cmocka_unit_test(the_root_is_a_path_of_one_empty_segment),
-        cmocka_unit_test(a_parameter_takes_one_segment_that_is_not_empty),
+        cmocka_unit_test(a_parameter_matches_one_nonempty_segment),
         cmocka_unit_test(parameters_are_in_the_order_of_the_path),
         cmocka_unit_test(a_route_is_found_by_path_and_method),
         cmocka_unit_test(the_methods_of_a_path_are_listed),

@@ -16,7 +16,7 @@ static void an_empty_queue_has_no_next_deadline(void **state) {
     assert_null(deadline_expired(&queue, UINT64_MAX));
 }
 
-static void a_deadline_passes_at_its_millisecond_and_once(void **state) {
+static void a_deadline_passes_once_at_its_millisecond(void **state) {
     (void)state;
     struct deadline_queue queue;
     struct deadline deadline = {0};
@@ -41,7 +41,7 @@ static void deadlines_of_a_kind_pass_in_the_order_they_were_set(void **state) {
         assert_ptr_equal(deadline_expired(&queue, 1000), &deadlines[i]);
 }
 
-static void setting_again_moves_the_deadline_also_to_another_kind(void **state) {
+static void setting_a_deadline_again_moves_it_even_to_another_kind(void **state) {
     (void)state;
     struct deadline_queue queue;
     struct deadline first = {0};
@@ -141,9 +141,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deadlines_with_different_delays_are_kept_in_order),
         cmocka_unit_test(an_empty_queue_has_no_next_deadline),
-        cmocka_unit_test(a_deadline_passes_at_its_millisecond_and_once),
+        cmocka_unit_test(a_deadline_passes_once_at_its_millisecond),
         cmocka_unit_test(deadlines_of_a_kind_pass_in_the_order_they_were_set),
-        cmocka_unit_test(setting_again_moves_the_deadline_also_to_another_kind),
+        cmocka_unit_test(setting_a_deadline_again_moves_it_even_to_another_kind),
         cmocka_unit_test(a_dropped_deadline_never_passes_and_may_be_dropped_again),
         cmocka_unit_test(the_earliest_deadline_of_all_kinds_is_next),
         cmocka_unit_test(random_deadlines_match_a_plain_array),

@@ -68,7 +68,7 @@ static void a_flag_overrides_the_environment(void **state) {
     assert_int_equal(config.log_format, LOG_JSON);
 }
 
-static void a_bad_flag_is_refused_even_where_the_environment_is_good(void **state) {
+static void a_bad_flag_is_refused_even_if_the_environment_is_valid(void **state) {
     (void)state;
     const struct config_flag flags[] = {{"--bind", "nowhere"}};
     struct config config;
@@ -109,7 +109,7 @@ static void a_number_outside_its_bounds_is_refused(void **state) {
         assert_refused("KHALA_REQUEST_TIMEOUT_MS", bad[i]);
 }
 
-static void the_head_may_not_be_larger_than_the_parser_takes(void **state) {
+static void a_head_limit_above_the_parsers_maximum_is_refused(void **state) {
     (void)state;
     assert_taken("KHALA_REQUEST_HEAD_BYTES_MAX", "65536");
     assert_refused("KHALA_REQUEST_HEAD_BYTES_MAX", "65537");
@@ -117,7 +117,7 @@ static void the_head_may_not_be_larger_than_the_parser_takes(void **state) {
     assert_refused("KHALA_REQUEST_HEAD_BYTES_MAX", "12287");
 }
 
-static void a_choice_is_a_whole_word_of_its_list(void **state) {
+static void a_choice_must_be_one_whole_word_of_its_list(void **state) {
     (void)state;
     static const char *const bad[] = {"", "jso", "jsonl", "JSON", "text|json", "|"};
     assert_taken("KHALA_LOG", "text");
@@ -126,7 +126,7 @@ static void a_choice_is_a_whole_word_of_its_list(void **state) {
         assert_refused("KHALA_LOG", bad[i]);
 }
 
-static void the_levels_are_those_of_the_log(void **state) {
+static void every_log_level_can_be_set_by_name(void **state) {
     (void)state;
     static const char *const names[] = {[LOG_DEBUG] = "debug",
                                         [LOG_INFO] = "info",
@@ -141,7 +141,7 @@ static void the_levels_are_those_of_the_log(void **state) {
     }
 }
 
-static void a_text_has_a_length_and_no_control_characters(void **state) {
+static void a_text_that_is_too_long_or_has_control_characters_is_refused(void **state) {
     (void)state;
     char text[CONFIG_TEXT_MAX + 1];
     memset(text, 'x', sizeof(text));
@@ -156,7 +156,7 @@ static void a_text_has_a_length_and_no_control_characters(void **state) {
     assert_taken("KHALA_DATA_DIR", "/srv/daten für später");
 }
 
-static void a_policy_is_set_by_its_name_and_refused_by_it(void **state) {
+static void a_policy_value_is_set_by_name_and_checked(void **state) {
     (void)state;
     struct config config;
     struct config_error error;
@@ -179,7 +179,7 @@ static void an_unsupported_store_or_driver_is_refused(void **state) {
     assert_taken("RUNTIME_FANOUT_DRIVER", "memory");
 }
 
-static void a_bad_value_of_any_length_fits_its_message(void **state) {
+static void an_error_message_holds_a_bad_value_of_any_length(void **state) {
     (void)state;
     char text[4096];
     memset(text, '9', sizeof(text) - 1);
@@ -223,7 +223,7 @@ static void security_settings_are_on_by_default(void **state) {
     assert_string_equal(config.token_audience, "openagents-sync");
 }
 
-static void origins_are_checked_at_start(void **state) {
+static void allowed_origins_are_checked_at_start(void **state) {
     (void)state;
     assert_taken("RUNTIME_KHALA_ALLOWED_ORIGINS", "");
     assert_taken("RUNTIME_KHALA_ALLOWED_ORIGINS", "https://a.example, http://localhost:3000");
@@ -235,19 +235,19 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_boolean_has_several_words_for_true_and_false),
         cmocka_unit_test(security_settings_are_on_by_default),
-        cmocka_unit_test(origins_are_checked_at_start),
+        cmocka_unit_test(allowed_origins_are_checked_at_start),
         cmocka_unit_test(an_empty_environment_gives_the_defaults),
         cmocka_unit_test(a_flag_overrides_the_environment),
-        cmocka_unit_test(a_bad_flag_is_refused_even_where_the_environment_is_good),
+        cmocka_unit_test(a_bad_flag_is_refused_even_if_the_environment_is_valid),
         cmocka_unit_test(an_address_is_a_host_and_a_port),
         cmocka_unit_test(a_number_outside_its_bounds_is_refused),
-        cmocka_unit_test(the_head_may_not_be_larger_than_the_parser_takes),
-        cmocka_unit_test(a_choice_is_a_whole_word_of_its_list),
-        cmocka_unit_test(the_levels_are_those_of_the_log),
-        cmocka_unit_test(a_text_has_a_length_and_no_control_characters),
-        cmocka_unit_test(a_policy_is_set_by_its_name_and_refused_by_it),
+        cmocka_unit_test(a_head_limit_above_the_parsers_maximum_is_refused),
+        cmocka_unit_test(a_choice_must_be_one_whole_word_of_its_list),
+        cmocka_unit_test(every_log_level_can_be_set_by_name),
+        cmocka_unit_test(a_text_that_is_too_long_or_has_control_characters_is_refused),
+        cmocka_unit_test(a_policy_value_is_set_by_name_and_checked),
         cmocka_unit_test(an_unsupported_store_or_driver_is_refused),
-        cmocka_unit_test(a_bad_value_of_any_length_fits_its_message),
+        cmocka_unit_test(an_error_message_holds_a_bad_value_of_any_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

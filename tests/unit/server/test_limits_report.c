@@ -4,7 +4,7 @@
 
 static const struct limits_counts none = {0};
 
-static void each_count_adds_its_rows(void **state) {
+static void each_count_multiplies_the_bytes_of_its_rows(void **state) {
     (void)state;
     struct limits_report base = limits_report_of(&none);
     struct limits_report report =
@@ -37,7 +37,7 @@ static void rows_are_multiplied_by_their_count(void **state) {
                          PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX);
 }
 
-static void settings_become_counts(void **state) {
+static void settings_determine_the_counts(void **state) {
     (void)state;
     const struct config config = {
         .io_loops = 3,
@@ -61,9 +61,9 @@ static void settings_become_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_count_adds_its_rows),
+        cmocka_unit_test(each_count_multiplies_the_bytes_of_its_rows),
         cmocka_unit_test(rows_are_multiplied_by_their_count),
-        cmocka_unit_test(settings_become_counts),
+        cmocka_unit_test(settings_determine_the_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
