@@ -6,25 +6,25 @@
 #include "api/mint.h"
 #include "cli/remote.h"
 
-#define TOPIC            "demo"
 #define ANSWER_BYTES_MAX (64u << 10)
 #define TARGET_BYTES_MAX 1024
-#define SECONDS_A_MINUTE 60
 
-/* A token for the examples' topic only, so that a copy in a log gives away little. */
-static enum status mint_token(const struct server *server, uint64_t ttl_s, struct buffer *answer) {
-    char request[96];
+/* Whether this server has a key to sign tokens with. */
+static bool can_mint(const struct server *server) {
     struct uuid7_generator ids;
     const char *why;
+    struct buffer answer;
     struct mint_moment moment = {.now_ms = clock_now().wall_ms};
-    int size = snprintf(request, sizeof(request),
-                        "{\"topics\":[\"" TOPIC "\"],\"ttl_seconds\":%" PRIu64 "}", ttl_s);
     enum status status = uuid7_generator_init(&ids, NULL);
     if (status != STATUS_OK)
-        return status;
+        return false;
     moment.token_id = uuid7_next(&ids, moment.now_ms);
     moment.session_id = uuid7_next(&ids, moment.now_ms);
-    return mint(&server->http.gate, (struct slice){request, (size_t)size}, &moment, answer, &why);
+    buffer_init(&answer, ANSWER_BYTES_MAX);
+    status = mint(&server->http.gate, SLICE("{\"topics\":[\"" EXAMPLES_TOPIC "\"]}"), &moment,
+                  &answer, &why);
+    buffer_release(&answer);
+    return status == STATUS_OK;
 }
 
 /* The versions of a client that the compatibility gate accepts. */
@@ -43,20 +43,21 @@ static enum status write_query(const struct server *server, struct buffer *targe
 }
 
 static void print_append(const struct examples *examples) {
-    printf("  curl -fsS%s %s/internal/v1/topics/" TOPIC "/events -H \"Authorization: Bearer %s\" "
+    printf("  curl -fsS%s %s/internal/v1/topics/" EXAMPLES_TOPIC
+           "/events -H \"Authorization: Bearer %s\" "
            "-d '{\"event_type\":\"said\",\"payload\":{\"text\":\"hello\"}}'\n",
            examples->trust, examples->operator_url, examples->key);
 }
 
-static void print_follow(const struct examples *examples, struct slice token) {
+static void print_follow(const struct examples *examples) {
     struct buffer target;
     buffer_init(&target, TARGET_BYTES_MAX);
-    enum status status = buffer_append_slice(&target, SLICE("/v1/topics/" TOPIC "/sse"));
+    enum status status = buffer_append_slice(&target, SLICE("/v1/topics/" EXAMPLES_TOPIC "/sse"));
     if (status == STATUS_OK)
         status = write_query(examples->server, &target);
     if (status == STATUS_OK)
-        printf("  curl -fsSN%s '%s%.*s' -H 'Authorization: Bearer %.*s'\n", examples->trust,
-               examples->url, (int)target.size, target.data, (int)token.size, token.data);
+        printf("  curl -fsSN%s '%s%.*s' -H \"Authorization: Bearer %s\"\n", examples->trust,
+               examples->url, (int)target.size, target.data, examples->token);
     buffer_release(&target);
 }
 
@@ -67,30 +68,20 @@ static void print_mint(const struct examples *examples) {
 }
 
 static void print_read(const struct examples *examples) {
-    printf("  curl -fsS%s %s/internal/v1/topics/" TOPIC "/events -H \"Authorization: Bearer %s\"\n",
+    printf("  curl -fsS%s %s/internal/v1/topics/" EXAMPLES_TOPIC
+           "/events -H \"Authorization: Bearer %s\"\n",
            examples->trust, examples->operator_url, examples->key);
 }
 
 void examples_print(const struct examples *examples) {
-    const struct json_limits limits = {ANSWER_BYTES_MAX, 8};
-    struct json_field field = {.name = SLICE("token")};
-    uint64_t ttl_s = token_ttl_s_max(&examples->server->http.gate.policy);
-    struct slice token = {NULL, 0};
-    struct buffer answer;
-    buffer_init(&answer, ANSWER_BYTES_MAX);
-    if (mint_token(examples->server, ttl_s, &answer) == STATUS_OK &&
-        json_read_object(buffer_slice(&answer), &limits, &field, 1) == STATUS_OK &&
-        json_string_slice(field.value, &token))
-        printf("A token that reads the topic " TOPIC ", for %" PRIu64 " minutes: %.*s\n\n",
-               ttl_s / SECONDS_A_MINUTE, (int)token.size, token.data);
-    else
+    bool has_tokens = can_mint(examples->server);
+    if (!has_tokens)
         printf("Tokens are made elsewhere: there is no key here to sign them with.\n\n");
     print_append(examples);
-    if (token.size > 0) {
-        print_follow(examples, token);
+    if (has_tokens) {
+        print_follow(examples);
         print_mint(examples);
     } else {
         print_read(examples);
     }
-    buffer_release(&answer);
 }

@@ -7,12 +7,15 @@
 
 #include "server/server.h"
 
+#define EXAMPLES_TOPIC "demo"
+
 struct examples {
     const struct server *server;
     const char *url;          /* of readers */
     const char *operator_url; /* of backends */
     const char *key;          /* shell text that expands to the operator key */
     const char *trust;        /* options of curl for the certificate; "" for none */
+    const char *token;        /* shell text that expands to a token for the topic */
 };
 
 void examples_print(const struct examples *examples);

@@ -41,7 +41,11 @@ const char *remote_url(const struct remote_options *options, char bound[REMOTE_U
     int size = snprintf(bound, REMOTE_URL_BYTES_MAX, "http%s://%s",
                         first_of(NULL, "KHALA_TLS_CERT_FILE", NULL) ? "s" : "",
                         first_of(NULL, "RUNTIME_BIND_ADDR", "127.0.0.1:4100"));
-    return first_of(options->url, "KHALA_URL", size < REMOTE_URL_BYTES_MAX ? bound : "http://");
+    const char *fallback =
+        first_of(NULL, "KHALA_URL", size < REMOTE_URL_BYTES_MAX ? bound : "http://");
+    if (options->is_client)
+        return options->url ? options->url : fallback;
+    return first_of(options->url, "KHALA_OPERATOR_URL", fallback);
 }
 
 const char *remote_ca_file(const struct remote_options *options) {

@@ -16,10 +16,12 @@ struct remote_options {
     const char *key;
     const char *data_dir;
     const char *ca_file;
+    bool is_client; /* the verb uses the routes of clients, not those of operators */
 };
 
 #define REMOTE_URL_BYTES_MAX 512
-/* --url, KHALA_URL, or the address that the settings would bind, which is written to bound. */
+/* --url, KHALA_OPERATOR_URL for a verb that uses operator routes, KHALA_URL, or the address that
+ * the settings would bind, which is written to bound. */
 const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]);
 /* --ca, KHALA_CA_FILE, or NULL for the system's authorities. */
 const char *remote_ca_file(const struct remote_options *options);

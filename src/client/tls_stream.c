@@ -88,6 +88,9 @@ static enum status set_trust(struct tls_stream *stream, const char *ca_file,
         return refuse(STATUS_SYSTEM_ERROR, message, "OpenSSL: %s", reason());
     int result = ca_file ? SSL_CTX_load_verify_file(stream->context, ca_file)
                          : SSL_CTX_set_default_verify_paths(stream->context);
+    /* A named file is trusted as it is: it may hold the server's own certificate, as in curl. */
+    if (ca_file)
+        X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(stream->context), X509_V_FLAG_PARTIAL_CHAIN);
     if (result == 1)
         return STATUS_OK;
     return refuse(STATUS_INVALID_CONFIG, message, "%s holds no certificates as PEM: %s",

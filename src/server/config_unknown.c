@@ -6,8 +6,8 @@
 const struct config_variable config_verb_variables[] = {
     {"KHALA_URL", "address of the server, for verbs that use one; `--url` overrides it"},
     {"KHALA_OPERATOR_URL",
-     "address where `tail` and `snapshot` mint tokens, if operator routes have a separate address; "
-     "`--operator-url` overrides it"},
+     "address of the operator routes, if they have a separate address; `--url` overrides it, and "
+     "`--operator-url` for `tail` and `snapshot`, which mint their token there"},
     {"KHALA_CA_FILE",
      "trusted authorities of the verbs for https in PEM; unset: the system's; `--ca` overrides it"},
     {NULL, NULL},

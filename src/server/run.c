@@ -200,7 +200,7 @@ static const struct io_loop_hooks loop_hooks = {
 
 static enum status address_open(struct run *run, const struct listen_address *address,
                                 const char *setting, int *fds, uint16_t *port) {
-    enum status status = listen_open(address, fds, run->loop_count, port);
+    enum status status = listen_open(address, fds, fds ? run->loop_count : 0, port);
     if (status == STATUS_OK)
         return STATUS_OK;
     const char *reason =
@@ -211,15 +211,16 @@ static enum status address_open(struct run *run, const struct listen_address *ad
                          is_taken ? setting : "", is_taken ? " names another" : "");
 }
 
-/* The sockets of loop i are fds[i] of each kind. */
-static enum status listeners_open(struct run *run, int fds[LISTENER_COUNT][LISTEN_SOCKETS_MAX]) {
+/* The sockets of loop i are fds[i] of each kind. fds NULL: only checks that the addresses are
+ * free. */
+static enum status listeners_open(struct run *run, int (*fds)[LISTEN_SOCKETS_MAX]) {
     struct server *server = run->server;
     const struct config *config = &server->config;
     enum status status = address_open(run, &config->bind, "--bind or RUNTIME_BIND_ADDR",
-                                      fds[LISTENER_PUBLIC], &server->port);
+                                      fds ? fds[LISTENER_PUBLIC] : NULL, &server->port);
     if (status == STATUS_OK && *config->operator_bind.host)
         status = address_open(run, &config->operator_bind, "KHALA_OPERATOR_BIND_ADDR",
-                              fds[LISTENER_OPERATOR], &server->operator_port);
+                              fds ? fds[LISTENER_OPERATOR] : NULL, &server->operator_port);
     return status;
 }
 
@@ -343,7 +344,12 @@ enum status server_run(struct server *server, void (*on_ready)(const struct serv
     /* A file that may not grow is a full disk like any other, and the store reports it. */
     signal(SIGXFSZ, SIG_IGN);
     raise_descriptor_limit(&server->config);
-    enum status status = server_open(server, run.loop_count);
+    /* A server that cannot listen must not create a data folder. The sockets themselves are bound
+     * when the store is open: a bound socket that does not listen yet would not keep another
+     * server from the address. */
+    enum status status = listeners_open(&run, NULL);
+    if (status == STATUS_OK)
+        status = server_open(server, run.loop_count);
     if (status == STATUS_OK)
         status = serve(&run, on_ready);
     server_close(server);

@@ -24,7 +24,9 @@ enum status server_refuse(struct server *server, enum status status, const char 
     va_start(arguments, format);
     vsnprintf(server->message, sizeof(server->message), format, arguments);
     va_end(arguments);
-    log_event(LOG_ERROR, "server.refused", log_str("reason", server->message));
+    /* The verb prints the message; a second copy is useful only to a program that reads the log. */
+    if (server->config.log_format == LOG_JSON)
+        log_event(LOG_ERROR, "server.refused", log_str("reason", server->message));
     return status;
 }
 

@@ -2,7 +2,7 @@
  * of http and api, started and stopped in order.
  * server_open and server_close belong to the main thread; loops only read the struct.
  * Memory: the struct outlives every thread.
- * Errors: server_open logs the reason of a failure and leaves it in message.
+ * Errors: server_open writes the reason of a failure to message.
  * Parts stop in the reverse order of their start, after the loops that use them. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
@@ -43,7 +43,7 @@ struct server {
 MUST_CHECK enum status server_open(struct server *server, size_t loop_count);
 /* Called after the loops have ended. Also closes a server that was opened in part. */
 void server_close(struct server *server);
-/* Writes the reason to message and logs it. Returns the status. */
+/* Writes the reason to message, and logs it where the log is JSON. Returns the status. */
 __attribute__((format(printf, 3, 4))) enum status
 server_refuse(struct server *server, enum status status, const char *format, ...);
 /* Called once a second: checks the location of the store, and reads the file of keys if it changed.

@@ -1,5 +1,6 @@
 // The lifetime of connections: timeouts, closing, shutdown and the maximum number.
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { test } from "node:test";
 import { assertError, connect, folder, getRequest, run, serve } from "../lib/khala.mjs";
 import { until, within } from "../lib/wait.mjs";
@@ -179,12 +180,20 @@ test("a request that is not finished within the grace period is cut off", async 
   assert.match(server.log, /server\.grace_over/);
 });
 
-test("a second server on the same address is refused", async (t) => {
+test("a second server on the same address is refused once, and creates no folder", async (t) => {
   const server = await serve(t);
-  const second = run(["serve", "--bind", `127.0.0.1:${server.port}`], { cwd: folder(t) });
-  assert.equal(second.code, 3);
-  assert.equal(second.out, "");
-  assert.match(second.problem, /^khala: cannot listen on .*: Address already in use; --bind or RUNTIME_BIND_ADDR names another$/m);
+  for (const log of ["text", "json"]) {
+    const cwd = folder(t);
+    const second = run(["serve", "--bind", `127.0.0.1:${server.port}`, "--log", log], { cwd });
+    assert.equal(second.code, 3);
+    assert.equal(second.out, "");
+    assert.match(second.problem, /cannot listen on .*: Address already in use; --bind or RUNTIME_BIND_ADDR names another/);
+    assert.equal(second.problem.match(/cannot listen/g).length, 1, second.problem);
+    assert.equal(/^khala: /m.test(second.problem), log === "text");
+    assert.deepEqual(readdirSync(cwd), []);
+  }
+  const off = run(["serve", "--bind", `127.0.0.1:${server.port}`, "--log", "json", "--log-level", "off"], { cwd: folder(t) });
+  assert.match(off.problem, /^khala: cannot listen on /m);
   const peer = await connect(server);
   await peer.send(getRequest("/healthz/live"));
   assert.equal((await peer.response()).status, 200);

@@ -4,11 +4,12 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { folder, serve, start } from "../lib/khala.mjs";
+import { binary, folder, serve, start } from "../lib/khala.mjs";
 import { range } from "../lib/samples.mjs";
 import { Authority } from "../lib/tls.mjs";
 
 const LINES = /\n {2}(curl .*)\n {2}(curl .*)\n {2}(curl .*)\n/;
+const EXPORTS = /\n {2}(export KHALA_URL=.*)\n/;
 
 /** Runs a command to its end in another folder; its answer is JSON. */
 function paste(line, settings) {
@@ -18,8 +19,8 @@ function paste(line, settings) {
 }
 
 /** Runs a line that follows a topic until it has printed so many messages, and answers those. */
-async function follow(t, line, count) {
-  const shell = start(t, ["sh", "-c", `exec ${line}`], { cwd: "/" });
+async function follow(t, line, count, settings) {
+  const shell = start(t, ["sh", "-c", `exec ${line}`], { cwd: "/", env: { ...process.env, ...settings } });
   const messages = () => shell.lines.filter((one) => one.startsWith("data: {\"topic\":\"demo\",\"sequence\""))
     .map((one) => JSON.parse(one.slice(6)));
   await shell.until(() => messages().length >= count, `${count} messages of ${line}`);
@@ -30,7 +31,7 @@ async function pasteAll(t, server, settings) {
   const [, append, sse, mint] = await server.saw("out", LINES);
   for (const round of [1, 2]) {
     assert.equal(paste(append, settings).event.seq, round);
-    const messages = await follow(t, sse, round);
+    const messages = await follow(t, sse, round, settings);
     assert.deepEqual(messages.map((one) => one.sequence), range(1, round));
     assert.deepEqual(messages[0].payload, { text: "hello" });
     const minted = paste(mint, settings);
@@ -45,6 +46,26 @@ test("the commands that the server prints at start work in any folder, repeatedl
   await pasteAll(t, server);
 });
 
+test("the printed variables name the server to the other verbs, in any folder", async (t) => {
+  const authority = new Authority(folder(t));
+  for (const tls of [{}, Authority.settings(authority.issue("it's ours"))]) {
+    const server = await serve(t, { args: ["--data-dir", "it's ours"], settings: tls });
+    const [, exports] = await server.saw("out", EXPORTS);
+    const appended = paste(`${exports} && ${binary} append --topic demo --type said --json`);
+    assert.equal(appended.event.seq, 1);
+    const tail = start(t, ["sh", "-c", `${exports} && exec ${binary} tail demo --from-start --json`], { cwd: "/" });
+    await tail.until(() => tail.lines.length > 0, "an event");
+    assert.equal(JSON.parse(tail.lines[0]).sequence, 1);
+  }
+});
+
+test("the output has no live token", async (t) => {
+  const server = await serve(t);
+  await server.saw("out", LINES);
+  assert.doesNotMatch(server.out, /eyJ/);
+  assert.match(server.out, /\$\(\S*khala' token mint --topics demo /);
+});
+
 test("the printed commands work with a given key, an operator address and a compatibility gate", async (t) => {
   const settings = { KHALA_OPERATOR_KEY: "given-by-the-test" };
   const server = await serve(t, { settings: { ...settings, KHALA_OPERATOR_BIND_ADDR: "127.0.0.1:0", OA_COMPAT_KHALA_ENFORCED: "1",
@@ -52,7 +73,9 @@ test("the printed commands work with a given key, an operator address and a comp
   const lines = await pasteAll(t, server, settings);
   assert.ok(!lines.append.includes(server.url));
   assert.ok(lines.sse.includes(server.url));
-  await server.saw("out", /A token that reads the topic demo, for 1 minutes: \S+\n/);
+  // The other verbs use the operator's address for its routes, and the client's address to follow.
+  const [, exports] = await server.saw("out", EXPORTS);
+  assert.equal(paste(`${exports} && ${binary} get events --topic demo --json`, settings).events.length, 2);
 });
 
 test("the printed commands work over TLS with any certificate", async (t) => {
@@ -63,7 +86,10 @@ test("the printed commands work over TLS with any certificate", async (t) => {
 
 test("the printed token reads only the topic of the examples", async (t) => {
   const server = await serve(t, { args: ["--data-dir", folder(t)] });
-  const [, token] = await server.saw("out", /A token that reads the topic demo, for 15 minutes: (\S+)\n/);
+  const [, , sse] = await server.saw("out", LINES);
+  const [mint] = /\$\(.*\)/.exec(sse);
+  const token = spawnSync("sh", ["-c", `printf %s "${mint}"`], { cwd: "/", encoding: "utf8" }).stdout;
+  assert.match(token, /^eyJ/);
   const ask = (path) => fetch(`${server.url}${path}`, { headers: { authorization: `Bearer ${token}` } });
   for (const path of ["/v1/topics/other/sse", "/v1/topics/run:demo:events/sse", "/events", "/v1/topics/runtime.run_summaries/snapshot"]) {
     assert.equal((await ask(path)).status, 403, path);

@@ -77,7 +77,7 @@ static const struct {
 };
 
 int cli_doctor(int argc, char **argv) {
-    static struct doctor doctor;
+    static struct doctor doctor = {.remote.is_client = true};
     const struct cli_option verb_options[] = {
         {"--json", &doctor.json, NULL},
         {"--url", NULL, &doctor.remote.url},

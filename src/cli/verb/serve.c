@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -7,39 +8,30 @@
 #include "cli/cli.h"
 #include "cli/examples.h"
 #include "cli/settings.h"
+#include "cli/settings_file.h"
 #include "server/config_unknown.h"
 #include "server/run.h"
 
 #define COMMAND_BYTES_MAX 32768
 #define URL_BYTES_MAX     300
 
-/* BEFORE'PATH'AFTER, quoted for a shell. */
-static enum status write_quoted(struct buffer *out, const char *before, const char *path,
-                                const char *after) {
-    enum status status = buffer_printf(out, "%s'", before);
-    for (; *path && status == STATUS_OK; path++)
-        status = *path == '\'' ? buffer_append_slice(out, SLICE("'\\''"))
-                               : buffer_append_byte(out, *path);
-    return status == STATUS_OK ? buffer_printf(out, "'%s%c", after, '\0') : status;
+/* Appends the text in single quotes for a shell. */
+static enum status write_quoted(struct buffer *out, const char *text) {
+    enum status status = buffer_append_byte(out, '\'');
+    for (; *text && status == STATUS_OK; text++)
+        status = *text == '\'' ? buffer_append_slice(out, SLICE("'\\''"))
+                               : buffer_append_byte(out, *text);
+    return status == STATUS_OK ? buffer_append_byte(out, '\'') : status;
 }
 
-/* The absolute path of the key's file: the commands may be pasted in another folder. */
-static void print_key_file(const struct operator_key *key, struct examples *examples) {
-    char *whole = realpath(key->path, NULL);
-    const char *path = whole ? whole : key->path;
-    struct buffer command;
-    buffer_init(&command, COMMAND_BYTES_MAX);
-    /* Shown once, and on a terminal only: stored output must not contain it. */
-    if (key->source == OPERATOR_KEY_GENERATED && isatty(1))
-        printf("The operator key is %s, kept in %s\n", key->text, path);
-    else
-        printf("The operator key is in %s\n", path);
-    if (write_quoted(&command, "$(cat ", path, ")") == STATUS_OK) {
-        examples->key = command.data;
-        examples_print(examples);
-    }
-    buffer_release(&command);
+/* Appends BEFORE and the quoted absolute path: commands may be pasted in another folder. */
+static enum status write_path(struct buffer *out, const char *before, const char *path) {
+    char *whole = realpath(path, NULL);
+    enum status status = buffer_append_slice(out, slice_of(before));
+    if (status == STATUS_OK)
+        status = write_quoted(out, whole ? whole : path);
     free(whole);
+    return status;
 }
 
 static void write_url(char url[URL_BYTES_MAX], const struct server *server, const char *host,
@@ -49,23 +41,98 @@ static void write_url(char url[URL_BYTES_MAX], const struct server *server, cons
              host, bare ? "" : "]", (unsigned)port);
 }
 
-static void print_key(const struct operator_key *key, struct examples *examples) {
-    if (key->source == OPERATOR_KEY_GIVEN) {
+/* Shell text that expands to the operator key. */
+static enum status write_key(struct buffer *out, const struct operator_key *key) {
+    if (key->source == OPERATOR_KEY_GIVEN)
+        return buffer_append_slice(out, SLICE("$KHALA_OPERATOR_KEY"));
+    enum status status = write_path(out, "$(cat ", key->path);
+    return status == STATUS_OK ? buffer_append_byte(out, ')') : status;
+}
+
+/* The options of a verb, or the exported variables, that name this server. */
+static enum status write_names(struct buffer *out, const struct examples *examples,
+                               const char *data_dir, const char *ca_file) {
+    const struct config *config = &examples->server->config;
+    enum status status = STATUS_OK;
+    if (examples->server->http.operator_key.source != OPERATOR_KEY_GIVEN)
+        status = write_path(out, data_dir, config->data_dir);
+    if (status == STATUS_OK && *config->tls_cert_file)
+        status = write_path(out, ca_file, config->tls_cert_file);
+    return status;
+}
+
+/* Shell text that expands to a new token, so that the output contains no live one. */
+static enum status write_mint(struct buffer *out, const struct examples *examples) {
+    enum status status = buffer_append_slice(out, SLICE("$("));
+    if (status == STATUS_OK)
+        status = strchr(program_invocation_name, '/') ? write_path(out, "", "/proc/self/exe")
+                                                      : buffer_append_slice(out, SLICE("khala"));
+    if (status == STATUS_OK)
+        status = buffer_printf(out, " token mint --topics " EXAMPLES_TOPIC " --url %s",
+                               examples->operator_url);
+    if (status == STATUS_OK)
+        status = write_names(out, examples, " --data-dir ", " --ca ");
+    return status == STATUS_OK ? buffer_append_byte(out, ')') : status;
+}
+
+/* The variables by which the other verbs find this server. */
+static enum status write_exports(struct buffer *out, const struct examples *examples) {
+    enum status status = buffer_printf(out, "export KHALA_URL=%s", examples->url);
+    if (status == STATUS_OK && examples->server->operator_port > 0)
+        status = buffer_printf(out, " KHALA_OPERATOR_URL=%s", examples->operator_url);
+    return status == STATUS_OK ? write_names(out, examples, " KHALA_DATA_DIR=", " KHALA_CA_FILE=")
+                               : status;
+}
+
+static void print_key(const struct server *server) {
+    const struct operator_key *key = &server->http.operator_key;
+    const struct config_file_row *row = config_file_find(settings_file(), "KHALA_OPERATOR_KEY");
+    char *whole = realpath(key->path, NULL);
+    const char *path = whole ? whole : key->path;
+    if (key->source == OPERATOR_KEY_GIVEN && row && !getenv("KHALA_OPERATOR_KEY"))
+        printf("The operator key is KHALA_OPERATOR_KEY of %s:%u. Export it for these commands:\n",
+               settings_file()->path, row->line);
+    else if (key->source == OPERATOR_KEY_GIVEN)
         printf("The operator key is KHALA_OPERATOR_KEY.\n");
-        examples->key = "$KHALA_OPERATOR_KEY";
+    /* Shown once, and on a terminal only: stored output must not contain it. */
+    else if (key->source == OPERATOR_KEY_GENERATED && isatty(1))
+        printf("The operator key is %s, kept in %s\n", key->text, path);
+    else
+        printf("The operator key is in %s\n", path);
+    free(whole);
+}
+
+static void print_examples(struct examples *examples) {
+    const char *certificate = examples->server->config.tls_cert_file;
+    enum { EXPORTS, KEY, TRUST, MINT, COUNT };
+    struct buffer texts[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        buffer_init(&texts[i], COMMAND_BYTES_MAX);
+    enum status status = write_exports(&texts[EXPORTS], examples);
+    if (status == STATUS_OK)
+        status = write_key(&texts[KEY], &examples->server->http.operator_key);
+    /* This machine may not know the certificate's authority. */
+    if (status == STATUS_OK && *certificate)
+        status = write_path(&texts[TRUST], " --cacert ", certificate);
+    if (status == STATUS_OK)
+        status = write_mint(&texts[MINT], examples);
+    for (size_t i = 0; i < COUNT && status == STATUS_OK; i++)
+        status = buffer_append_byte(&texts[i], '\0');
+    if (status == STATUS_OK) {
+        printf("The other verbs find this server with:\n\n  %s\n\n", texts[EXPORTS].data);
+        examples->key = texts[KEY].data;
+        examples->trust = texts[TRUST].data;
+        examples->token = texts[MINT].data;
         examples_print(examples);
-    } else {
-        print_key_file(key, examples);
     }
+    for (size_t i = 0; i < COUNT; i++)
+        buffer_release(&texts[i]);
 }
 
 static void print_welcome(const struct server *server) {
-    const char *certificate = server->config.tls_cert_file;
-    char *whole = *certificate ? realpath(certificate, NULL) : NULL;
     char url[URL_BYTES_MAX];
     char operator_url[URL_BYTES_MAX];
-    struct examples examples = {.server = server, .url = url, .operator_url = url, .trust = ""};
-    struct buffer trust;
+    struct examples examples = {.server = server, .url = url, .operator_url = url};
     write_url(url, server, server->config.bind.host, server->port);
     printf("Khala %s listens on %s\n", KHALA_VERSION, url);
     if (server->operator_port > 0) {
@@ -73,13 +140,8 @@ static void print_welcome(const struct server *server) {
         printf("Operator routes and /metrics are on %s\n", operator_url);
         examples.operator_url = operator_url;
     }
-    /* This machine may not know the certificate's authority. */
-    buffer_init(&trust, COMMAND_BYTES_MAX);
-    if (whole && write_quoted(&trust, " --cacert ", whole, "") == STATUS_OK)
-        examples.trust = trust.data;
-    print_key(&server->http.operator_key, &examples);
-    buffer_release(&trust);
-    free(whole);
+    print_key(server);
+    print_examples(&examples);
     /* The server also runs when its output is closed. */
     if (fflush(stdout) != 0)
         __fpurge(stdout);
@@ -104,5 +166,8 @@ int cli_serve(int argc, char **argv) {
     config_unknown_each(environ, NULL, log_unknown);
     if (server_run(&server, print_welcome) == STATUS_OK)
         return EXIT_CODE_DONE;
+    /* A log in JSON has the reason already. */
+    if (server.config.log_format == LOG_JSON && server.config.log_level <= LOG_ERROR)
+        return EXIT_CODE_UNREACHABLE;
     return cli_fail(EXIT_CODE_UNREACHABLE, "%s", server.message);
 }

@@ -160,7 +160,7 @@ static int snapshot_run(struct token_client *token_client, const char *topic, bo
 }
 
 int cli_snapshot(int argc, char **argv) {
-    struct remote_options options = {.url = NULL};
+    struct remote_options options = {.is_client = true};
     struct token_client_options token_options = {.operator_url = NULL};
     bool json = false;
     const struct cli_option table[] = {{"--url", NULL, &options.url},

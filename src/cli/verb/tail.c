@@ -386,7 +386,7 @@ static int tail_run(struct tail *tail, const struct tail_options *options) {
 }
 
 int cli_tail(int argc, char **argv) {
-    struct tail_options options = {.after = NULL};
+    struct tail_options options = {.remote.is_client = true};
     const struct cli_option table[] = {
         {"--url", NULL, &options.remote.url},
         {"--key", NULL, &options.remote.key},
