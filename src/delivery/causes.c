@@ -4,10 +4,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "base/siphash.h"
 #include "base/utf8.h"
 
-/* The texts of a cause, cut to their room. */
+/* The texts of a cause, truncated to their maximum sizes. */
 struct entry {
     struct cause cause;
     char connection[CAUSE_CONNECTION_BYTES_MAX];
@@ -16,54 +17,39 @@ struct entry {
     char topic[TOPIC_NAME_BYTES_MAX];
 };
 
-/* Apart from the entries: looking for the one that gives way reads all of these. */
-struct place {
-    struct place *older;
-    struct place *newer;
-    uint64_t who;
-    uint64_t taken_at_ms;
-    bool is_taken;
-    bool is_named; /* by a principal */
+/* One for each entry. Kept apart from the entries, because an eviction reads all slots. */
+struct slot {
+    struct list_node node;
+    uint64_t principal_hash; /* or the hash of the address */
+    uint64_t filled_at_ms;
+    bool is_filled;
+    bool has_principal;
 };
 
 struct causes {
     pthread_mutex_t lock;
     struct siphash_key secret;
     size_t capacity;
-    struct place *places; /* all in one line, the free ones as the oldest */
-    struct place *oldest;
-    struct place *newest;
+    struct slot *slots;
+    struct list order; /* of all slots: the newest first, empty slots last */
     struct entry entries[];
 };
-
-/* ---- the line ---- */
-
-static void line_leave(struct causes *causes, struct place *place) {
-    *(place->older ? &place->older->newer : &causes->oldest) = place->newer;
-    *(place->newer ? &place->newer->older : &causes->newest) = place->older;
-}
-
-static void line_join(struct causes *causes, struct place *place) {
-    place->older = causes->newest;
-    place->newer = NULL;
-    *(causes->newest ? &causes->newest->newer : &causes->oldest) = place;
-    causes->newest = place;
-}
 
 enum status causes_open(struct causes **causes, size_t capacity) {
     assert(capacity > 0);
     struct causes *made = calloc(1, sizeof(*made) + capacity * sizeof(made->entries[0]));
     if (!made)
         return STATUS_OUT_OF_MEMORY;
-    made->places = calloc(capacity, sizeof(made->places[0]));
-    if (!made->places) {
+    made->slots = calloc(capacity, sizeof(made->slots[0]));
+    if (!made->slots) {
         free(made);
         return STATUS_OUT_OF_MEMORY;
     }
     made->capacity = capacity;
     made->secret = siphash_process_key();
+    list_init(&made->order);
     for (size_t i = 0; i < capacity; i++)
-        line_join(made, &made->places[i]);
+        list_push_front(&made->order, &made->slots[i].node);
     pthread_mutex_init(&made->lock, NULL);
     *causes = made;
     return STATUS_OK;
@@ -73,11 +59,11 @@ void causes_close(struct causes *causes) {
     if (!causes)
         return;
     pthread_mutex_destroy(&causes->lock);
-    free(causes->places);
+    free(causes->slots);
     free(causes);
 }
 
-/* What is not text shows as such, and a cut may make it so. */
+/* Replaces bytes that are not UTF-8, because truncating may split a character. */
 static struct slice keep(struct slice text, char *room, size_t room_size) {
     if (!text.data)
         return text;
@@ -98,7 +84,7 @@ static void entry_fill(struct entry *entry, const struct cause *cause) {
     entry->cause.topic = keep(cause->topic, entry->topic, sizeof(entry->topic));
 }
 
-/* ---- places ---- */
+/* ---- eviction ---- */
 
 static size_t share_of_one(const struct causes *causes) {
     return causes->capacity / 16 > 0 ? causes->capacity / 16 : 1;
@@ -108,52 +94,57 @@ static size_t share_of_unnamed(const struct causes *causes) {
     return causes->capacity / 2 > 0 ? causes->capacity / 2 : 1;
 }
 
-/* Of some places: how many, and the one that was taken first. */
+/* The number of some slots, and the oldest of them. */
 struct tally {
     size_t count;
-    struct place *oldest;
+    struct slot *oldest;
 };
 
-/* In the order of the line. */
-static void tally_add(struct tally *tally, struct place *place) {
-    if (tally->count++ == 0)
-        tally->oldest = place;
+/* Called for the newest slot first. */
+static void tally_add(struct tally *tally, struct slot *slot) {
+    tally->count++;
+    tally->oldest = slot;
 }
 
-static struct place *place_for(const struct causes *causes, uint64_t who, bool is_named) {
-    struct tally own = {0}, unnamed = {0};
-    for (struct place *place = causes->oldest; place; place = place->newer) {
-        if (!place->is_taken)
-            continue;
-        if (place->who == who)
-            tally_add(&own, place);
-        if (!place->is_named)
-            tally_add(&unnamed, place);
+static struct slot *slot_for(const struct causes *causes, uint64_t principal_hash,
+                             bool has_principal) {
+    struct tally same = {0}, unnamed = {0};
+    for (struct list_node *node = list_first(&causes->order); node;
+         node = list_next(&causes->order, node)) {
+        struct slot *slot = container_of(node, struct slot, node);
+        if (!slot->is_filled)
+            break;
+        if (slot->principal_hash == principal_hash)
+            tally_add(&same, slot);
+        if (!slot->has_principal)
+            tally_add(&unnamed, slot);
     }
-    if (own.count >= share_of_one(causes))
-        return own.oldest;
-    if (!is_named && unnamed.count >= share_of_unnamed(causes))
+    if (same.count >= share_of_one(causes))
+        return same.oldest;
+    if (!has_principal && unnamed.count >= share_of_unnamed(causes))
         return unnamed.oldest;
-    return causes->oldest;
+    return container_of(list_last(&causes->order), struct slot, node);
 }
 
 bool causes_add(struct causes *causes, const struct cause *cause, uint64_t mono_ms) {
-    bool is_named = cause->principal.data != NULL;
-    uint64_t who = siphash(causes->secret, is_named ? cause->principal : cause->peer);
+    bool has_principal = cause->principal.data != NULL;
+    uint64_t hash = siphash(causes->secret, has_principal ? cause->principal : cause->peer);
     assert(cause->status != STATUS_OK);
     pthread_mutex_lock(&causes->lock);
-    struct place *place = place_for(causes, who, is_named);
-    bool is_paced = !place->is_taken || mono_ms >= place->taken_at_ms + CAUSE_PACE_MS;
-    line_leave(causes, place);
-    *place =
-        (struct place){.who = who, .taken_at_ms = mono_ms, .is_taken = true, .is_named = is_named};
-    line_join(causes, place);
-    entry_fill(&causes->entries[place - causes->places], cause);
+    struct slot *slot = slot_for(causes, hash, has_principal);
+    bool is_paced = !slot->is_filled || mono_ms >= slot->filled_at_ms + CAUSE_PACE_MS;
+    list_remove(&slot->node);
+    *slot = (struct slot){.principal_hash = hash,
+                          .filled_at_ms = mono_ms,
+                          .is_filled = true,
+                          .has_principal = has_principal};
+    list_push_front(&causes->order, &slot->node);
+    entry_fill(&causes->entries[slot - causes->slots], cause);
     pthread_mutex_unlock(&causes->lock);
     return is_paced;
 }
 
-/* ---- looking ---- */
+/* ---- walking ---- */
 
 static bool matches(struct slice wanted, struct slice kept) {
     return !wanted.data || (kept.data && slice_equal(wanted, kept));
@@ -166,19 +157,22 @@ static bool is_wanted(const struct cause *wanted, const struct cause *cause) {
 
 void causes_walk(struct causes *causes, const struct cause_filter *filter, void *user,
                  cause_cb *callback) {
-    /* Compared as it would have been kept. */
+    /* Truncated as the kept texts are, so that a long text still matches. */
     struct entry wanted;
     entry_fill(&wanted, &(struct cause){.connection = filter->connection,
                                         .principal = filter->principal,
                                         .topic = filter->topic});
-    bool goes_on = true;
+    bool wants_more = true;
     pthread_mutex_lock(&causes->lock);
-    for (const struct place *place = causes->newest; goes_on && place && place->is_taken;
-         place = place->older) {
-        const struct cause *cause = &causes->entries[place - causes->places].cause;
+    for (struct list_node *node = list_first(&causes->order); wants_more && node;
+         node = list_next(&causes->order, node)) {
+        const struct slot *slot = container_of(node, struct slot, node);
+        if (!slot->is_filled)
+            break;
+        const struct cause *cause = &causes->entries[slot - causes->slots].cause;
         if ((!filter->disconnected_only || cause->kind == CAUSE_DISCONNECTED) &&
             is_wanted(&wanted.cause, cause))
-            goes_on = callback(user, cause);
+            wants_more = callback(user, cause);
     }
     pthread_mutex_unlock(&causes->lock);
 }

@@ -1,8 +1,8 @@
 /* Why clients were denied or disconnected: the latest decisions, for `khala why`.
  * Any thread; the lock is held for one walk over all entries and one copy. Memory: allocated at
  * opening, never more; the oldest decision is evicted. STATUS_OUT_OF_MEMORY at opening; adding
- * cannot fail. Texts are copied, cut where they are longer than their room, and always UTF-8. Never
- * a secret: a principal is named by what its token says, not by the token. No client evicts all
+ * cannot fail. Texts are copied, truncated to their maximum size, and always UTF-8. They hold no
+ * secret: a principal is named by the claims of its token, not by the token. No client evicts all
  * others: one principal, or one address without a principal, has at most a sixteenth of the
  * entries; addresses without a principal have at most half of them in total. */
 #ifndef DELIVERY_CAUSES_H
@@ -18,7 +18,7 @@
 #define CAUSE_CONNECTION_BYTES_MAX 64
 #define CAUSE_PRINCIPAL_BYTES_MAX  192
 #define CAUSE_PEER_BYTES_MAX       46
-/* Decisions that come faster than their places grow this old are too many for a line each. */
+/* A decision that evicts a younger one than this comes too fast to be logged. */
 #define CAUSE_PACE_MS 10000
 
 enum cause_kind {
@@ -29,7 +29,7 @@ enum cause_kind {
 struct cause {
     enum cause_kind kind;
     uint64_t at_ms;          /* since 1970 */
-    struct slice connection; /* what answers and logs call it; a request's is its request id */
+    struct slice connection; /* its name in answers and logs; the id of a request */
     struct slice principal;  /* "user:42", "operator"; absent: not known */
     struct slice peer;       /* the address it came from; absent: not known */
     struct slice topic;      /* absent: none */

@@ -4,12 +4,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "base/map.h"
 #include "base/metrics.h"
 
 struct consumer {
-    struct consumer *newer;
-    struct consumer *older;
+    struct list_node node; /* in consumers.recent */
     struct slice key;
     size_t principal_size;
     uint64_t polled_at_ms;
@@ -22,8 +22,7 @@ struct consumers {
     struct consumers_options options;
     pthread_mutex_t lock;
     struct map by_key;
-    struct consumer *newest;
-    struct consumer *oldest;
+    struct list recent; /* the consumer that polled last comes first */
 };
 
 #define KEY_BYTES_MAX 2048
@@ -36,31 +35,24 @@ enum status consumers_open(struct consumers **consumers, const struct consumers_
     made->options = *options;
     pthread_mutex_init(&made->lock, NULL);
     map_init(&made->by_key, options->capacity);
+    list_init(&made->recent);
     *consumers = made;
     return STATUS_OK;
 }
 
-static void list_remove(struct consumers *consumers, struct consumer *consumer) {
-    *(consumer->newer ? &consumer->newer->older : &consumers->newest) = consumer->older;
-    *(consumer->older ? &consumer->older->newer : &consumers->oldest) = consumer->newer;
-}
-
-static void list_add(struct consumers *consumers, struct consumer *consumer) {
-    consumer->newer = NULL;
-    consumer->older = consumers->newest;
-    *(consumers->newest ? &consumers->newest->newer : &consumers->oldest) = consumer;
-    consumers->newest = consumer;
-}
-
 static void forget(struct consumers *consumers, struct consumer *consumer) {
     (void)map_remove(&consumers->by_key, consumer->key);
-    list_remove(consumers, consumer);
+    list_remove(&consumer->node);
     free(consumer);
 }
 
+static void forget_oldest(struct consumers *consumers) {
+    forget(consumers, container_of(list_last(&consumers->recent), struct consumer, node));
+}
+
 void consumers_close(struct consumers *consumers) {
-    while (consumers->oldest)
-        forget(consumers, consumers->oldest);
+    while (!list_is_empty(&consumers->recent))
+        forget_oldest(consumers);
     map_release(&consumers->by_key);
     pthread_mutex_destroy(&consumers->lock);
     free(consumers);
@@ -78,7 +70,7 @@ static struct slice join(const struct consumer_key *key, char text[KEY_BYTES_MAX
 
 static struct consumer *add(struct consumers *consumers, struct slice key, size_t principal_size) {
     if (consumers->by_key.count == consumers->options.capacity)
-        forget(consumers, consumers->oldest);
+        forget_oldest(consumers);
     struct consumer *made = calloc(1, sizeof(*made) + key.size);
     if (!made)
         return NULL;
@@ -89,16 +81,31 @@ static struct consumer *add(struct consumers *consumers, struct slice key, size_
         free(made);
         return NULL;
     }
-    list_add(consumers, made);
+    list_push_front(&consumers->recent, &made->node);
     return made;
 }
 
-/* Those polled of late, which stand in front. */
+/* The consumer of the node if it polled since then, or NULL. */
+static const struct consumer *active_at(struct list_node *node, uint64_t since_mono_ms) {
+    const struct consumer *consumer = node ? container_of(node, struct consumer, node) : NULL;
+    return consumer && consumer->polled_at_ms >= since_mono_ms ? consumer : NULL;
+}
+
+static const struct consumer *active_first(const struct consumers *consumers,
+                                           uint64_t since_mono_ms) {
+    return active_at(list_first(&consumers->recent), since_mono_ms);
+}
+
+static const struct consumer *active_next(const struct consumers *consumers,
+                                          const struct consumer *consumer, uint64_t since_mono_ms) {
+    return active_at(list_next(&consumers->recent, &consumer->node), since_mono_ms);
+}
+
 static size_t count_topics(const struct consumers *consumers, struct slice principal,
                            uint64_t since_mono_ms) {
     size_t count = 0;
-    for (const struct consumer *one = consumers->newest; one && one->polled_at_ms >= since_mono_ms;
-         one = one->older)
+    for (const struct consumer *one = active_first(consumers, since_mono_ms); one;
+         one = active_next(consumers, one, since_mono_ms))
         count += slice_equal(principal, (struct slice){one->text, one->principal_size});
     return count;
 }
@@ -123,8 +130,8 @@ static enum status admit(struct consumers *consumers, const struct consumer_key 
     if (!consumer)
         return STATUS_OUT_OF_MEMORY;
     consumer->polled_at_ms = mono_ms;
-    list_remove(consumers, consumer);
-    list_add(consumers, consumer);
+    list_remove(&consumer->node);
+    list_push_front(&consumers->recent, &consumer->node);
     state->active_topics = count_topics(consumers, key->principal, since_ms);
     state->strikes = consumer->strikes;
     return STATUS_OK;
@@ -172,8 +179,8 @@ size_t consumers_active(struct consumers *consumers, uint64_t mono_ms) {
     size_t count = 0;
     uint64_t since_mono_ms = active_since(mono_ms);
     pthread_mutex_lock(&consumers->lock);
-    for (const struct consumer *one = consumers->newest; one && one->polled_at_ms >= since_mono_ms;
-         one = one->older)
+    for (const struct consumer *one = active_first(consumers, since_mono_ms); one;
+         one = active_next(consumers, one, since_mono_ms))
         count++;
     pthread_mutex_unlock(&consumers->lock);
     return count;

@@ -1,10 +1,11 @@
-/* Two rounds, one in the other. Shares stand in a ring; the one in front is served until it has
- * used up its credit and then goes to the back with new credit. In a share, the turns of a topic
- * stand in a lane, and the lanes of a tier in two queues: those with credit left in this round of
- * the share, and those that have used it up, whose next round begins when nobody of the first kind
- * is left. A lane keeps its credit while nobody of it is in line, so that coming back often does
- * not help it; what it is sent while no other topic waits costs it nothing. What is sent is known
- * only afterwards: credit may be overdrawn by one slice, which the next round pays for. */
+/* Two rounds, one inside the other. The shares with queued turns wait in a list. The first share is
+ * served until it has used its credit; then it moves to the end with new credit. Within a share,
+ * the turns of a topic wait in a lane, and the lanes of a tier in two queues: lanes that have
+ * credit in this round of the share, and lanes that have used it. The next round begins when no
+ * lane of the first kind is left. A lane keeps its credit while it has no queued turn, so that it
+ * gains nothing by coming back often. Frames that are sent while no other topic waits cost the lane
+ * nothing. The number of frames is known only after they were sent, so credit may be overdrawn by
+ * one slice, which is subtracted from the next round. */
 #include "delivery/scheduler.h"
 
 #include <assert.h>
@@ -22,33 +23,24 @@ struct lane_key {
 };
 
 struct lane {
-    struct lane *previous; /* in its queue */
-    struct lane *next;
-    struct turn *first;
-    struct turn *last;
+    struct list_node node; /* in a queue of its share, while it has turns */
+    struct list turns;
     int64_t credit;
     int64_t quantum;
     uint64_t round; /* of the share, that the credit is for */
     enum qos_tier tier;
-    bool is_spent; /* in the queue of those */
     size_t member_count;
     struct lane_key key;
 };
 
-struct lane_queue {
-    struct lane *first;
-    struct lane *last;
-};
-
 struct share {
-    struct share *previous; /* in the ring */
-    struct share *next;
+    struct list_node node; /* in scheduler.waiting, while it has queued lanes */
     int64_t credit;
     uint64_t round;
-    size_t lane_count; /* in line */
+    size_t lane_count; /* queued */
     size_t member_count;
-    struct lane_queue queues[2][QOS_TIER_COUNT];
-    unsigned ready; /* which of the two is of those with credit */
+    struct list queues[2][QOS_TIER_COUNT]; /* of lanes */
+    unsigned ready;                        /* the index of the queues with credit */
     struct slice name;
     char text[];
 };
@@ -59,24 +51,25 @@ void scheduler_init(struct scheduler *scheduler, const struct scheduler_options 
     *scheduler = (struct scheduler){.options = *options};
     map_init(&scheduler->shares, MAP_COUNT_MAX);
     map_init(&scheduler->lanes, MAP_COUNT_MAX);
+    list_init(&scheduler->waiting);
 }
 
 void scheduler_release(struct scheduler *scheduler) {
     assert(scheduler->shares.count == 0 && scheduler->lanes.count == 0);
-    assert(!scheduler->next && scheduler->line_count == 0);
+    assert(list_is_empty(&scheduler->waiting) && scheduler->queued_count == 0);
     map_release(&scheduler->shares);
     map_release(&scheduler->lanes);
 }
 
 /* ---- credit ---- */
 
-/* Unused credit of the round before is lost, a debt is not. */
+/* Unused credit of the last round is lost; a debt is kept. */
 static void refill(int64_t *credit, int64_t quantum) {
     *credit = (*credit < 0 ? *credit : 0) + quantum;
 }
 
-/* A turn with nothing to send took its time too. A debt is always less than what comes in with the
- * next round: nobody waits for two. */
+/* A turn without frames takes time too, and costs one. A debt stays below the quantum, so that the
+ * next round pays it: no lane and no share is skipped for two rounds. */
 static void charge(int64_t *credit, int64_t quantum, size_t frames) {
     *credit -= frames > 0 ? (int64_t)frames : 1;
     if (*credit <= -quantum)
@@ -87,73 +80,45 @@ static int64_t share_quantum(const struct scheduler *scheduler) {
     return (int64_t)scheduler->options.slice_frames_max;
 }
 
-/* ---- the ring of shares ---- */
-
-static void ring_add(struct scheduler *scheduler, struct share *share) {
-    struct share *front = scheduler->next;
-    refill(&share->credit, share_quantum(scheduler));
-    if (!front) {
-        share->previous = share->next = share;
-        scheduler->next = share;
-        return;
-    }
-    share->next = front;
-    share->previous = front->previous;
-    front->previous->next = share;
-    front->previous = share;
-}
-
-static void ring_remove(struct scheduler *scheduler, struct share *share) {
-    if (scheduler->next == share)
-        scheduler->next = share->next == share ? NULL : share->next;
-    share->previous->next = share->next;
-    share->next->previous = share->previous;
-}
-
 /* ---- the lanes of a share ---- */
 
-static struct lane_queue *queue_of(struct share *share, const struct lane *lane) {
-    return &share->queues[lane->is_spent ? 1 - share->ready : share->ready][lane->tier];
-}
-
-static void queue_add(struct share *share, struct lane *lane) {
+static void lane_enqueue(struct share *share, struct lane *lane) {
     if (lane->round != share->round) {
         lane->round = share->round;
         refill(&lane->credit, lane->quantum);
     }
-    lane->is_spent = lane->credit <= 0;
-    struct lane_queue *queue = queue_of(share, lane);
-    lane->next = NULL;
-    lane->previous = queue->last;
-    *(queue->last ? &queue->last->next : &queue->first) = lane;
-    queue->last = lane;
+    unsigned which = lane->credit > 0 ? share->ready : 1 - share->ready;
+    list_push_back(&share->queues[which][lane->tier], &lane->node);
     share->lane_count++;
 }
 
-static void queue_remove(struct share *share, struct lane *lane) {
-    struct lane_queue *queue = queue_of(share, lane);
-    *(lane->previous ? &lane->previous->next : &queue->first) = lane->next;
-    *(lane->next ? &lane->next->previous : &queue->last) = lane->previous;
+static void lane_dequeue(struct share *share, struct lane *lane) {
+    list_remove(&lane->node);
     share->lane_count--;
 }
 
 static struct lane *ready_lane(const struct share *share) {
-    for (size_t tier = 0; tier < QOS_TIER_COUNT; tier++)
-        if (share->queues[share->ready][tier].first)
-            return share->queues[share->ready][tier].first;
+    for (size_t tier = 0; tier < QOS_TIER_COUNT; tier++) {
+        struct list_node *node = list_first(&share->queues[share->ready][tier]);
+        if (node)
+            return container_of(node, struct lane, node);
+    }
     return NULL;
 }
 
-/* All who wait have used up their credit: the queues change roles, and they get new. */
+/* All queued lanes have used their credit: the queues change roles, and the lanes get new credit.
+ */
 static void begin_round(struct share *share) {
     share->ready = 1 - share->ready;
     share->round++;
-    for (size_t tier = 0; tier < QOS_TIER_COUNT; tier++)
-        for (struct lane *lane = share->queues[share->ready][tier].first; lane; lane = lane->next) {
-            lane->is_spent = false;
+    for (size_t tier = 0; tier < QOS_TIER_COUNT; tier++) {
+        const struct list *queue = &share->queues[share->ready][tier];
+        for (struct list_node *node = list_first(queue); node; node = list_next(queue, node)) {
+            struct lane *lane = container_of(node, struct lane, node);
             lane->round = share->round;
             refill(&lane->credit, lane->quantum);
         }
+    }
 }
 
 /* ---- joining and leaving ---- */
@@ -166,6 +131,10 @@ static struct share *share_make(struct scheduler *scheduler, struct slice princi
         memcpy(share->text, principal.data, principal.size);
     share->name = (struct slice){share->text, principal.size};
     share->round = 1;
+    for (size_t tier = 0; tier < QOS_TIER_COUNT; tier++) {
+        list_init(&share->queues[0][tier]);
+        list_init(&share->queues[1][tier]);
+    }
     if (map_insert(&scheduler->shares, share->name, share) != STATUS_OK) {
         free(share);
         return NULL;
@@ -190,6 +159,7 @@ static struct lane *lane_make(struct scheduler *scheduler, const struct lane_key
         return NULL;
     lane->key = *key;
     lane->tier = tier;
+    list_init(&lane->turns);
     lane->quantum = (int64_t)scheduler->options.slice_frames * tier_weights[tier];
     if (lane->quantum > share_quantum(scheduler))
         lane->quantum = share_quantum(scheduler);
@@ -201,7 +171,7 @@ static struct lane *lane_make(struct scheduler *scheduler, const struct lane_key
 }
 
 enum status scheduler_join(struct scheduler *scheduler, struct slice principal, struct turn *turn) {
-    assert(!turn->share && !turn->in_line);
+    assert(!turn->share && !turn_is_queued(turn));
     assert(turn->tier < QOS_TIER_COUNT);
     struct share *share = map_find(&scheduler->shares, principal);
     if (!share)
@@ -225,18 +195,16 @@ enum status scheduler_join(struct scheduler *scheduler, struct slice principal, 
     return STATUS_OK;
 }
 
-static void line_remove(struct scheduler *scheduler, struct turn *turn) {
+static void turn_dequeue(struct scheduler *scheduler, struct turn *turn) {
     struct share *share = turn->share;
     struct lane *lane = turn->lane;
-    *(turn->previous ? &turn->previous->next : &lane->first) = turn->next;
-    *(turn->next ? &turn->next->previous : &lane->last) = turn->previous;
-    turn->in_line = false;
-    scheduler->line_count--;
-    if (lane->first)
+    list_remove(&turn->node);
+    scheduler->queued_count--;
+    if (!list_is_empty(&lane->turns))
         return;
-    queue_remove(share, lane);
+    lane_dequeue(share, lane);
     if (share->lane_count == 0)
-        ring_remove(scheduler, share);
+        list_remove(&share->node);
 }
 
 void scheduler_leave(struct scheduler *scheduler, struct turn *turn) {
@@ -244,8 +212,8 @@ void scheduler_leave(struct scheduler *scheduler, struct turn *turn) {
     struct lane *lane = turn->lane;
     if (!share)
         return;
-    if (turn->in_line)
-        line_remove(scheduler, turn);
+    if (turn_is_queued(turn))
+        turn_dequeue(scheduler, turn);
     turn->share = NULL;
     turn->lane = NULL;
     if (--lane->member_count == 0) {
@@ -256,44 +224,47 @@ void scheduler_leave(struct scheduler *scheduler, struct turn *turn) {
         share_free(scheduler, share);
 }
 
-/* ---- the line ---- */
+/* ---- the queue ---- */
 
 void scheduler_add(struct scheduler *scheduler, struct turn *turn) {
     struct share *share = turn->share;
     struct lane *lane = turn->lane;
     assert(share);
-    if (turn->in_line)
+    if (turn_is_queued(turn))
         return;
-    if (!lane->first) {
-        if (share->lane_count == 0)
-            ring_add(scheduler, share);
-        queue_add(share, lane);
+    if (list_is_empty(&lane->turns)) {
+        if (share->lane_count == 0) {
+            refill(&share->credit, share_quantum(scheduler));
+            list_push_back(&scheduler->waiting, &share->node);
+        }
+        lane_enqueue(share, lane);
     }
-    turn->next = NULL;
-    turn->previous = lane->last;
-    *(lane->last ? &lane->last->next : &lane->first) = turn;
-    lane->last = turn;
-    turn->in_line = true;
-    scheduler->line_count++;
+    list_push_back(&lane->turns, &turn->node);
+    scheduler->queued_count++;
 }
 
 static struct share *next_share(struct scheduler *scheduler) {
-    while (scheduler->next && scheduler->next->credit <= 0) {
-        refill(&scheduler->next->credit, share_quantum(scheduler));
-        scheduler->next = scheduler->next->next;
+    struct list_node *node;
+    while ((node = list_first(&scheduler->waiting))) {
+        struct share *share = container_of(node, struct share, node);
+        if (share->credit > 0)
+            return share;
+        refill(&share->credit, share_quantum(scheduler));
+        list_remove(node);
+        list_push_back(&scheduler->waiting, node);
     }
-    return scheduler->next;
+    return NULL;
 }
 
-/* Those without credit that are still among the ready step back as they are met. */
+/* Lanes that used their credit while they were ready move to the other queues here. */
 static struct lane *next_lane(struct share *share) {
     for (;;) {
         struct lane *lane = ready_lane(share);
         if (!lane) {
             begin_round(share);
         } else if (lane->credit <= 0) {
-            queue_remove(share, lane);
-            queue_add(share, lane);
+            lane_dequeue(share, lane);
+            lane_enqueue(share, lane);
         } else {
             return lane;
         }
@@ -305,10 +276,10 @@ struct turn *scheduler_next(struct scheduler *scheduler, size_t *frames_max) {
     if (!share)
         return NULL;
     struct lane *lane = next_lane(share);
-    struct turn *turn = lane->first;
+    struct turn *turn = container_of(list_first(&lane->turns), struct turn, node);
     *frames_max =
         share->lane_count == 1 ? scheduler->options.slice_frames_max : (size_t)lane->quantum;
-    line_remove(scheduler, turn);
+    turn_dequeue(scheduler, turn);
     return turn;
 }
 
@@ -319,7 +290,7 @@ bool scheduler_served(struct scheduler *scheduler, struct turn *turn, size_t fra
     if (!share)
         return false;
     assert(frames <= scheduler->options.slice_frames_max);
-    bool others_wait = share->lane_count > (lane->first ? 1 : 0);
+    bool others_wait = share->lane_count > (list_is_empty(&lane->turns) ? 0 : 1);
     charge(&share->credit, share_quantum(scheduler), frames);
     if (others_wait)
         charge(&lane->credit, lane->quantum, frames);

@@ -240,7 +240,7 @@ bool sessions_serve(struct delivery_loop *delivery) {
         serve(container_of(turn, struct subscriber, turn), frames_max);
     }
     /* No subscriber is at the position of a page any more. */
-    if (scheduler->line_count == 0)
+    if (scheduler->queued_count == 0)
         feeds_forget_pages(&delivery->feeds);
-    return scheduler->line_count > 0;
+    return scheduler->queued_count > 0;
 }

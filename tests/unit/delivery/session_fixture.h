@@ -217,10 +217,10 @@ static inline void fixture_settle(void) {
     do
         uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
     while (fixture.session->job != SESSION_JOB_NONE || fixture.io.hold_count > 0 ||
-           fixture.loop.scheduler.line_count > 0);
+           fixture.loop.scheduler.queued_count > 0);
     /* The hub announces a commit through the loop's mailbox. */
     uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
-    while (fixture.session->job != SESSION_JOB_NONE || fixture.loop.scheduler.line_count > 0)
+    while (fixture.session->job != SESSION_JOB_NONE || fixture.loop.scheduler.queued_count > 0)
         uv_run(&fixture.io.uv, UV_RUN_NOWAIT);
 }
 

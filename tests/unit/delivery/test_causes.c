@@ -4,7 +4,7 @@
 
 #include "test.h"
 
-/* One may have 4 places of these, all who are known by address only 32. */
+/* One principal may have 4 of these entries, all addresses without a principal 32. */
 #define CAPACITY 64
 #define SHARE    4
 
@@ -31,7 +31,7 @@ static void add(struct causes *causes, const struct cause *cause) {
     (void)causes_add(causes, cause, 1000);
 }
 
-/* By somebody who did nothing else. */
+/* By a principal that has no other cause. */
 static struct cause denial_of(uint64_t at_ms, char name[16]) {
     struct cause cause = denial(at_ms, "c", "t");
     snprintf(name, 16, "user:%u", (unsigned)at_ms + 100);
@@ -39,7 +39,7 @@ static struct cause denial_of(uint64_t at_ms, char name[16]) {
     return cause;
 }
 
-/* By somebody without a token that holds. */
+/* By a client without a valid token. */
 static struct cause denial_from(uint64_t at_ms, const char *peer) {
     struct cause cause = denial(at_ms, "c", "t");
     cause.principal = (struct slice){NULL, 0};
@@ -68,7 +68,7 @@ static struct seen walk(struct causes *causes, struct cause_filter filter) {
     return seen;
 }
 
-static void the_latest_comes_first_and_the_oldest_gives_way(void **state) {
+static void the_latest_comes_first_and_the_oldest_is_evicted(void **state) {
     char name[16];
     for (uint64_t i = 1; i <= CAPACITY + 2; i++) {
         struct cause cause = denial_of(i, name);
@@ -80,7 +80,7 @@ static void the_latest_comes_first_and_the_oldest_gives_way(void **state) {
         assert_int_equal(seen.at_ms[i], CAPACITY + 2 - i);
 }
 
-static void who_has_many_pushes_out_its_own(void **state) {
+static void a_principal_with_many_causes_evicts_only_its_own(void **state) {
     char name[16];
     struct cause other = denial_of(1, name);
     add(*state, &other);
@@ -95,7 +95,7 @@ static void who_has_many_pushes_out_its_own(void **state) {
     assert_int_equal(seen.at_ms[SHARE], 1);
 }
 
-static void one_address_leaves_the_others_theirs(void **state) {
+static void one_address_does_not_evict_the_causes_of_others(void **state) {
     struct cause other = denial_from(1, "10.0.0.1");
     add(*state, &other);
     for (uint64_t i = 2; i < 1000; i++) {
@@ -107,7 +107,7 @@ static void one_address_leaves_the_others_theirs(void **state) {
     assert_int_equal(seen.at_ms[SHARE], 1);
 }
 
-static void any_number_of_addresses_leave_half_to_who_is_known(void **state) {
+static void addresses_together_leave_half_of_the_entries_to_principals(void **state) {
     char text[16];
     for (uint64_t i = 0; i < CAPACITY / 2; i++) {
         struct cause cause = denial_of(i, text);
@@ -125,7 +125,7 @@ static void any_number_of_addresses_leave_half_to_who_is_known(void **state) {
         assert_int_equal(seen.at_ms[CAPACITY / 2 + i], CAPACITY / 2 - 1 - i);
 }
 
-static void a_flood_is_told_from_what_comes_slowly(void **state) {
+static void a_flood_is_distinguished_from_a_slow_pace(void **state) {
     char name[16];
     struct cause cause = denial(1, "c", "t");
     for (uint64_t i = 0; i < SHARE; i++)
@@ -138,7 +138,7 @@ static void a_flood_is_told_from_what_comes_slowly(void **state) {
     assert_true(causes_add(*state, &cause, 1002 + CAUSE_PACE_MS));
 }
 
-static void many_make_a_flood_too(void **state) {
+static void a_flood_of_many_principals_is_recognised_too(void **state) {
     char name[16];
     for (uint64_t i = 0; i < CAPACITY; i++) {
         struct cause cause = denial_of(i, name);
@@ -150,7 +150,7 @@ static void many_make_a_flood_too(void **state) {
     assert_true(causes_add(*state, &last, 1000 + CAUSE_PACE_MS));
 }
 
-static void all_that_is_asked_for_must_be_equal(void **state) {
+static void every_given_field_must_be_equal(void **state) {
     struct cause first = denial(1, "c1", "a");
     struct cause second = denial(2, "c2", "b");
     struct cause third = denial(3, "c2", NULL);
@@ -168,7 +168,7 @@ static void all_that_is_asked_for_must_be_equal(void **state) {
     assert_int_equal(walk(*state, (struct cause_filter){.disconnected_only = true}).at_ms[0], 3);
 }
 
-static void a_walk_ends_when_it_is_told_to(void **state) {
+static void a_callback_can_end_the_walk(void **state) {
     struct cause cause = denial(1, "c", "t");
     struct seen seen = {.count_max = 2};
     for (size_t i = 0; i < SHARE; i++)
@@ -177,7 +177,7 @@ static void a_walk_ends_when_it_is_told_to(void **state) {
     assert_int_equal(seen.count, 2);
 }
 
-static void texts_are_copied_and_cut_to_their_room(void **state) {
+static void texts_are_copied_and_truncated(void **state) {
     char topic[TOPIC_NAME_BYTES_MAX + 2];
     memset(topic, 'x', sizeof(topic));
     topic[sizeof(topic) - 1] = '\0';
@@ -198,7 +198,7 @@ static void *add_many(void *causes) {
     return NULL;
 }
 
-static void threads_add_while_another_looks(void **state) {
+static void threads_add_while_another_walks(void **state) {
     pthread_t threads[3];
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, add_many, *state), 0);
@@ -213,18 +213,21 @@ static void threads_add_while_another_looks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_latest_comes_first_and_the_oldest_gives_way, setup,
+        cmocka_unit_test_setup_teardown(the_latest_comes_first_and_the_oldest_is_evicted, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(who_has_many_pushes_out_its_own, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_address_leaves_the_others_theirs, setup, teardown),
-        cmocka_unit_test_setup_teardown(any_number_of_addresses_leave_half_to_who_is_known, setup,
+        cmocka_unit_test_setup_teardown(a_principal_with_many_causes_evicts_only_its_own, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_flood_is_told_from_what_comes_slowly, setup, teardown),
-        cmocka_unit_test_setup_teardown(many_make_a_flood_too, setup, teardown),
-        cmocka_unit_test_setup_teardown(all_that_is_asked_for_must_be_equal, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_walk_ends_when_it_is_told_to, setup, teardown),
-        cmocka_unit_test_setup_teardown(texts_are_copied_and_cut_to_their_room, setup, teardown),
-        cmocka_unit_test_setup_teardown(threads_add_while_another_looks, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_address_does_not_evict_the_causes_of_others, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(addresses_together_leave_half_of_the_entries_to_principals,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_flood_is_distinguished_from_a_slow_pace, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_flood_of_many_principals_is_recognised_too, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(every_given_field_must_be_equal, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_callback_can_end_the_walk, setup, teardown),
+        cmocka_unit_test_setup_teardown(texts_are_copied_and_truncated, setup, teardown),
+        cmocka_unit_test_setup_teardown(threads_add_while_another_walks, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void a_poll_too_soon_is_refused_and_does_not_push_the_clock(void **state) {
+static void a_poll_too_soon_is_refused_and_does_not_prolong_the_wait(void **state) {
     struct consumer_state seen = {0};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
     assert_int_equal(consumers_admit(*state, &a, 1100, &seen), STATUS_RATE_LIMITED);
@@ -27,7 +27,7 @@ static void a_poll_too_soon_is_refused_and_does_not_push_the_clock(void **state)
     assert_int_equal(consumers_admit(*state, &a, 1251, &seen), STATUS_RATE_LIMITED);
 }
 
-static void topics_and_principals_are_consumers_of_their_own(void **state) {
+static void each_topic_of_each_principal_is_a_separate_consumer(void **state) {
     struct consumer_state seen = {0};
     const struct consumer_key other = {SLICE("q"), SLICE("a")};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
@@ -47,7 +47,7 @@ static void a_topic_not_polled_for_a_minute_is_not_active(void **state) {
     assert_int_equal(seen.active_topics, 1);
 }
 
-static void the_one_silent_longest_gives_way(void **state) {
+static void the_consumer_that_polled_longest_ago_is_evicted(void **state) {
     struct consumer_state seen = {0};
     const struct consumer_key c = {SLICE("p"), SLICE("c")};
     const struct consumer_key d = {SLICE("p"), SLICE("d")};
@@ -61,10 +61,10 @@ static void the_one_silent_longest_gives_way(void **state) {
     assert_ok(consumers_admit(*state, &b, 1001, &seen));
 }
 
-static void strikes_are_for_those_who_fall_behind_and_do_not_catch_up(void **state) {
+static void a_consumer_behind_that_does_not_catch_up_gets_strikes(void **state) {
     struct consumer_state seen = {0};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
-    assert_ok(consumers_served(*state, &a, 300, &seen)); /* at the threshold is well */
+    assert_ok(consumers_served(*state, &a, 300, &seen)); /* at the threshold: no strike */
     assert_int_equal(seen.strikes, 0);
     assert_ok(consumers_served(*state, &a, 301, &seen));
     assert_int_equal(seen.strikes, 1);
@@ -80,7 +80,7 @@ static void strikes_are_for_those_who_fall_behind_and_do_not_catch_up(void **sta
     assert_int_equal(seen.strikes, 0);
 }
 
-static void who_catches_up_from_far_behind_is_never_struck(void **state) {
+static void a_consumer_that_catches_up_from_far_behind_gets_no_strike(void **state) {
     struct consumer_state seen = {0};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
     for (uint64_t lag = 20000; lag > 300; lag -= 100) {
@@ -91,17 +91,18 @@ static void who_catches_up_from_far_behind_is_never_struck(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_poll_too_soon_is_refused_and_does_not_push_the_clock,
+        cmocka_unit_test_setup_teardown(a_poll_too_soon_is_refused_and_does_not_prolong_the_wait,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_topic_not_polled_for_a_minute_is_not_active, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(topics_and_principals_are_consumers_of_their_own, setup,
+        cmocka_unit_test_setup_teardown(each_topic_of_each_principal_is_a_separate_consumer, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(the_one_silent_longest_gives_way, setup, teardown),
-        cmocka_unit_test_setup_teardown(strikes_are_for_those_who_fall_behind_and_do_not_catch_up,
+        cmocka_unit_test_setup_teardown(the_consumer_that_polled_longest_ago_is_evicted, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_consumer_behind_that_does_not_catch_up_gets_strikes,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(who_catches_up_from_far_behind_is_never_struck, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_consumer_that_catches_up_from_far_behind_gets_no_strike,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests_name("consumers", tests, NULL, NULL);
 }
