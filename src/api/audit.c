@@ -56,7 +56,7 @@ static enum status page_event(void *user, const struct store_event *event) {
     /* A cursor may be in the future. Events that are appended before that time are not after it. */
     if (page->after->given && event_cursor_compare(&cursor, &page->after->cursor) <= 0)
         return STATUS_OK;
-    enum status status = viewer_look(&page->viewer, event->entity_ref, event, &may_read);
+    enum status status = viewer_check(&page->viewer, event->entity_ref, event, &may_read);
     if (status != STATUS_OK)
         return status;
     bool is_full = page->count == page->read->limit || page->read->out.size >= PAGE_BYTES;

@@ -104,7 +104,7 @@ struct measure {
 static enum status measure_event(void *user, const struct store_event *event) {
     struct measure *measure = user;
     bool may_read;
-    enum status status = viewer_look(&measure->viewer, event->entity_ref, event, &may_read);
+    enum status status = viewer_check(&measure->viewer, event->entity_ref, event, &may_read);
     if (status == STATUS_OK && may_read) {
         measure->replay->frame_count++;
         measure->replay->payload_bytes += event->payload.size;
@@ -116,7 +116,7 @@ static enum status measure_row(void *user, const struct store_journal_row *row,
                                const struct store_event *event) {
     struct measure *measure = user;
     bool may_read;
-    enum status status = viewer_look(&measure->viewer, row->entity_ref, event, &may_read);
+    enum status status = viewer_check(&measure->viewer, row->entity_ref, event, &may_read);
     if (status == STATUS_OK && may_read) {
         measure->replay->frame_count++;
         measure->replay->payload_bytes +=

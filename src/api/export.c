@@ -59,7 +59,7 @@ static enum status export_event(void *user, const struct store_event *event) {
     bool may_read;
     if (event->log_id > work->until_log_id || read->out.size >= PAGE_BYTES)
         return STATUS_LIMIT_REACHED;
-    enum status status = viewer_look(work->viewer, event->entity_ref, event, &may_read);
+    enum status status = viewer_check(work->viewer, event->entity_ref, event, &may_read);
     if (status != STATUS_OK)
         return status;
     work->log_id = event->log_id;

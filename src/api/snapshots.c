@@ -27,7 +27,7 @@ static enum status write_all(struct api *api, uint64_t now_ms, struct buffer *ou
     enum status status = buffer_append_slice(out, SLICE("{\"snapshots\":["));
     bool is_first = true;
     for (size_t i = 0; status == STATUS_OK && i < POLICY_ROW_COUNT; i++) {
-        if (!snapshots_look(snapshots, (enum policy_row)i, now_ms, &state))
+        if (!snapshots_read_state(snapshots, (enum policy_row)i, now_ms, &state))
             continue;
         if (!is_first)
             status = buffer_append_byte(out, ',');

@@ -13,8 +13,8 @@ void viewer_release(struct viewer *viewer) {
     owners_release(&viewer->owners);
 }
 
-enum status viewer_look(struct viewer *viewer, uint64_t entity_ref, const struct store_event *event,
-                        bool *may_read) {
+enum status viewer_check(struct viewer *viewer, uint64_t entity_ref,
+                         const struct store_event *event, bool *may_read) {
     const struct owner *entity_owner;
     *may_read = viewer->view == GRANT_VIEW_ALL;
     if (*may_read)

@@ -20,8 +20,8 @@ struct viewer {
 void viewer_init(struct viewer *viewer, struct store_session *session,
                  const struct principal *principal, enum grant_view view);
 void viewer_release(struct viewer *viewer);
-/* entity_ref: the entity that the frame belongs to; for an event of the log, the event's own. */
-MUST_CHECK enum status viewer_look(struct viewer *viewer, uint64_t entity_ref,
-                                   const struct store_event *event, bool *may_read);
+/* entity_ref: the entity that the frame belongs to; for an event of the log, the event's entity. */
+MUST_CHECK enum status viewer_check(struct viewer *viewer, uint64_t entity_ref,
+                                    const struct store_event *event, bool *may_read);
 
 #endif

@@ -25,13 +25,13 @@ void snapshot_unref(struct snapshot *snapshot) {
     free(snapshot);
 }
 
-/* Said first: who finds the file empty must know why. */
+/* The flag is set first: a read that finds the file empty must know why. */
 void snapshot_withdraw(struct snapshot *snapshot) {
     atomic_store(&snapshot->is_withdrawn, true);
     (void)!ftruncate(snapshot->fd, 0);
 }
 
-/* Appends size bytes of the file from offset on. */
+/* Appends size bytes of the file, starting at offset. */
 static enum status append_file(const struct snapshot *snapshot, uint64_t offset, size_t size,
                                struct buffer *out) {
     enum status status = buffer_reserve(out, size);
@@ -52,7 +52,7 @@ static enum status append_file(const struct snapshot *snapshot, uint64_t offset,
     return STATUS_OK;
 }
 
-/* Copies the documents that may be read out of the part's text. */
+/* Copies the documents that the principal may read from the part's text. */
 static enum status append_owned(struct slice text, struct slice owners,
                                 const struct principal *principal, struct buffer *out) {
     struct snapshot_owner row;

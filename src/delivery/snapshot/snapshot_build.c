@@ -14,10 +14,10 @@
 
 #define FILE_NAME   "snapshot.tmp"
 #define PARTS_FIRST 64
-/* What a document has around its key and its payload, at most. */
-#define AROUND_BYTES 256
+/* Of a document without its key and its payload, at most. */
+#define MEMBERS_BYTES_MAX 256
 
-/* A part being filled, and the snapshot it will belong to. */
+/* The part being filled, and its snapshot. */
 struct building {
     struct snapshot_build *build;
     struct snapshot *snapshot;
@@ -28,16 +28,18 @@ struct building {
     bool is_explained; /* the reason is set */
 };
 
-static enum status explain(struct building *building, enum status status, const char *what,
-                           const char *why) {
+static enum status explain(struct building *building, enum status status, const char *failure,
+                           const char *cause) {
     if (!building->is_explained)
-        snprintf(building->build->reason, sizeof(building->build->reason), "%s: %s", what, why);
+        snprintf(building->build->reason, sizeof(building->build->reason), "%s: %s", failure,
+                 cause);
     building->is_explained = true;
     return status;
 }
 
-/* Never had a name where the file system can do that; elsewhere one name that the next build would
- * take over, since one process works on a folder and builds one at a time. */
+/* The file never has a name if the file system supports that. Otherwise its name is removed at
+ * once; one fixed name is enough, since one process uses the folder and builds one snapshot at a
+ * time. */
 static int file_open(const char *folder) {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
@@ -119,7 +121,7 @@ static enum status document_write(struct buffer *out, const struct store_documen
 
 static enum status each_document(void *user, const struct store_document *document) {
     struct building *building = user;
-    size_t bytes = document->payload.size + document->key.size + AROUND_BYTES;
+    size_t bytes = document->payload.size + document->key.size + MEMBERS_BYTES_MAX;
     enum status status = STATUS_OK;
     if (building->count == SNAPSHOT_PART_DOCUMENTS_MAX ||
         building->text.size + bytes > SNAPSHOT_PART_BYTES)
@@ -136,7 +138,7 @@ static enum status each_document(void *user, const struct store_document *docume
     return status;
 }
 
-/* The watermark first: whoever keeps the journal behind it must know before it is too late. */
+/* The watermark is reported first, so that the journal after it is kept during the build. */
 static enum status read_all(struct building *building, struct store_session *session) {
     struct snapshot *snapshot = building->snapshot;
     struct snapshot_build *build = building->build;
@@ -169,7 +171,7 @@ static enum status build_in(struct building *building, struct store_session *ses
         status = read_all(building, session);
         store_read_end(session);
     }
-    /* A topic of the table is in every store. */
+    /* Every store has the topics of the table. */
     if (status == STATUS_NOT_FOUND)
         return explain(building, STATUS_INTERNAL_ERROR, "the store is damaged", "no such topic");
     if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_INTERNAL_ERROR)

@@ -1,10 +1,10 @@
-/* Builds a snapshot: one read transaction of the store, written out as it is read.
- * Belongs to the thread of the session, which it keeps until it is done: not for a thread that
- * others wait for. Memory is one part and the index of parts, however many documents there are.
+/* Builds a snapshot: one read transaction of the store, written to the file as it is read.
+ * Belongs to the thread of the session and blocks it until the build is done.
+ * Memory: one part and the index of parts, for any number of documents.
  * STATUS_STORE_UNAVAILABLE when the store cannot be read or the file not written (a full disk),
- * STATUS_OUT_OF_MEMORY, STATUS_INTERNAL_ERROR for a damaged store, and what reserve answers; the
- * reason is for people. On failure nothing is left behind.
- * Documents and watermark are those of one moment. */
+ * STATUS_OUT_OF_MEMORY, STATUS_INTERNAL_ERROR for a damaged store, and the status of reserve; the
+ * reason is text for operators. A failed build leaves no file and no memory.
+ * Documents and watermark are those of one read transaction. */
 #ifndef DELIVERY_SNAPSHOT_SNAPSHOT_BUILD_H
 #define DELIVERY_SNAPSHOT_SNAPSHOT_BUILD_H
 
@@ -15,11 +15,11 @@
 struct snapshot_build {
     enum policy_row row;         /* of a topic that has snapshots */
     const struct policy *policy; /* outlives the snapshot */
-    const char *folder;          /* where the file without a name is made */
+    const char *folder;          /* the folder of the file */
     void *user;
-    /* The watermark is known, and nothing is read yet. */
+    /* The watermark is known, and no document has been read. */
     void (*began)(void *user, uint64_t watermark);
-    /* Before the file grows; anything but STATUS_OK ends the build. */
+    /* Called before the file grows. Any status but STATUS_OK ends the build. */
     enum status (*reserve)(void *user, uint64_t bytes);
     char reason[SNAPSHOT_REASON_MAX]; /* out: why it failed */
 };

@@ -6,7 +6,7 @@
 struct row_head {
     uint32_t document_bytes;
     uint16_t sizes[TEXT_COUNT];
-    uint16_t unused; /* so that all of it is written */
+    uint16_t unused; /* so that no padding is written */
 };
 
 enum status snapshot_owner_write(struct buffer *out, const struct snapshot_owner *row) {

@@ -1,7 +1,7 @@
-/* How a snapshot's file says who owns a document: a row a document, fixed numbers, then the texts.
- * Any thread; allocates nothing.
- * Reading answers false for a row that does not fit into its text, as only a failing disk makes.
- * Both ends are this process, so numbers stand as they do in memory. */
+/* The owners of documents in the file of a snapshot: one row for each document, fixed numbers
+ * first, then the texts. Any thread. Allocates nothing. Reading answers false for a row that is
+ * longer than its text, which only a failing disk makes. This process both writes and reads the
+ * file, so numbers have the byte order of memory. */
 #ifndef DELIVERY_SNAPSHOT_SNAPSHOT_OWNER_H
 #define DELIVERY_SNAPSHOT_SNAPSHOT_OWNER_H
 
@@ -15,10 +15,9 @@ struct snapshot_owner {
     struct owner owner; /* points into the text it was read from */
 };
 
-/* STATUS_INTERNAL_ERROR for an owner longer than any may be; then, as when the buffer is full,
- * nothing is written. */
+/* STATUS_INTERNAL_ERROR for an owner longer than the limit. On any error nothing is written. */
 MUST_CHECK enum status snapshot_owner_write(struct buffer *out, const struct snapshot_owner *row);
-/* Takes a row off the front. */
+/* Removes the first row from rows. */
 MUST_CHECK bool snapshot_owner_read(struct slice *rows, struct snapshot_owner *row);
 
 #endif

@@ -9,7 +9,7 @@
 /* ---- building ----------------------------------------------------------------------------- */
 
 static void build_run(struct store_task *task, struct store_session *session) {
-    struct snapshot_build_task *build = (struct snapshot_build_task *)task;
+    struct snapshot_build_task *build = container_of(task, struct snapshot_build_task, task);
     snapshots_build(build->snapshots, session, build->row);
 }
 
@@ -20,35 +20,38 @@ static enum status build_start(void *user, enum policy_row row) {
     return store_pool_post(service->builder, &service->tasks[row].task);
 }
 
-/* ---- holding the journal back --------------------------------------------------------------- */
+/* ---- pins of the journal ------------------------------------------------------------------ */
 
 struct snapshot_pin {
-    struct retention_pin pin; /* first */
-    struct snapshot_pin *next;
+    struct retention_pin pin;
+    struct list_node node; /* in service.pins */
 };
 
-/* Without memory for it the journal may go on without the snapshot, and its readers are told. */
+/* Without memory for the pin, the journal after the snapshot may be pruned. Its clients are stale
+ * then, and learn it as after any pruning. */
 static void pin(void *user, struct slice topic, uint64_t seq) {
     struct snapshot_service *service = user;
-    struct snapshot_pin *made = malloc(sizeof(*made));
+    struct snapshot_pin *made = calloc(1, sizeof(*made));
     if (!made)
         return;
     retention_pin(service->retention, &made->pin, topic, seq);
     pthread_mutex_lock(&service->pins_lock);
-    made->next = service->pins;
-    service->pins = made;
+    list_push_front(&service->pins, &made->node);
     pthread_mutex_unlock(&service->pins_lock);
 }
 
 static void unpin(void *user, struct slice topic, uint64_t seq) {
     struct snapshot_service *service = user;
+    struct snapshot_pin *found = NULL;
     pthread_mutex_lock(&service->pins_lock);
-    struct snapshot_pin **link = &service->pins;
-    while (*link && !((*link)->pin.seq == seq && slice_equal((*link)->pin.topic, topic)))
-        link = &(*link)->next;
-    struct snapshot_pin *found = *link;
+    for (struct list_node *node = list_first(&service->pins); node && !found;
+         node = list_next(&service->pins, node)) {
+        struct snapshot_pin *one = container_of(node, struct snapshot_pin, node);
+        if (one->pin.seq == seq && slice_equal(one->pin.topic, topic))
+            found = one;
+    }
     if (found)
-        *link = found->next;
+        list_remove(&found->node);
     pthread_mutex_unlock(&service->pins_lock);
     if (found)
         retention_unpin(service->retention, &found->pin);
@@ -68,6 +71,7 @@ enum status snapshot_service_start(struct snapshot_service *service,
     service->retention = options->retention;
     service->store_pool = options->store_pool;
     pthread_mutex_init(&service->pins_lock, NULL);
+    list_init(&service->pins);
     enum status status = snapshots_open(&service->snapshots, &snapshots);
     if (status != STATUS_OK)
         return status;

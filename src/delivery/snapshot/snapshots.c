@@ -11,27 +11,28 @@
 #include "delivery/snapshot/snapshot_build.h"
 
 struct slot {
-    struct snapshot *current; /* also among the alive; NULL: none that may be handed out */
+    struct snapshot *current; /* also in alive; NULL: none may be handed out */
     uint64_t made_at_ms;      /* of the current one: when it was first asked for */
     uint64_t asked_at_ms;     /* of the build under way */
     bool is_building;
-    struct snapshot_asker *askers;
+    struct list askers; /* that wait for the build under way */
     uint64_t built_count;
     uint64_t failed_count;
     uint64_t served_count;
-    enum status told; /* how the last build went; the builder's, and needs no lock */
+    enum status
+        last_status; /* of the last build; only the builder's thread uses it, without the lock */
 };
 
 struct snapshots {
     struct snapshots_options options;
     pthread_mutex_t lock;
     struct slot slots[POLICY_ROW_COUNT];
-    struct snapshot *alive; /* every one there is, with a reference each */
-    uint64_t bytes;         /* of theirs, and of those being built */
+    struct list alive; /* all snapshots, with a reference of each; the newest first */
+    uint64_t bytes;    /* of all files, also of those being built */
     bool is_cancelled;
 };
 
-/* One build: what it took, to be given back should it fail. */
+/* One build, and what it must give back if it fails. */
 struct build_work {
     struct snapshots *snapshots;
     const struct policy *policy;
@@ -46,6 +47,9 @@ enum status snapshots_open(struct snapshots **snapshots, const struct snapshots_
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
+    list_init(&made->alive);
+    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
+        list_init(&made->slots[i].askers);
     pthread_mutex_init(&made->lock, NULL);
     *snapshots = made;
     return STATUS_OK;
@@ -62,7 +66,7 @@ static bool is_fresh(const struct slot *slot, uint64_t now_ms) {
     return now_ms < slot->made_at_ms || now_ms - slot->made_at_ms < cadence_ms;
 }
 
-/* ---- letting go --------------------------------------------------------------------------- */
+/* ---- releasing ---------------------------------------------------------------------------- */
 
 static bool is_current(const struct snapshots *snapshots, const struct snapshot *snapshot) {
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
@@ -71,56 +75,55 @@ static bool is_current(const struct snapshots *snapshots, const struct snapshot 
     return false;
 }
 
-/* Takes out those that nobody else holds and nobody can be given any more. Lock held. */
-static struct snapshot *take_idle(struct snapshots *snapshots) {
-    struct snapshot *idle = NULL;
-    struct snapshot **link = &snapshots->alive;
-    while (*link) {
-        struct snapshot *snapshot = *link;
-        if (is_current(snapshots, snapshot) || atomic_load(&snapshot->references) > 1) {
-            link = &snapshot->next;
+/* Moves the snapshots that are not current and have no other reference to idle. Lock held. */
+static void take_idle(struct snapshots *snapshots, struct list *idle) {
+    list_init(idle);
+    for (struct list_node *node = list_first(&snapshots->alive), *next; node; node = next) {
+        struct snapshot *snapshot = container_of(node, struct snapshot, node);
+        next = list_next(&snapshots->alive, node);
+        if (is_current(snapshots, snapshot) || atomic_load(&snapshot->references) > 1)
             continue;
-        }
-        *link = snapshot->next;
-        snapshot->next = idle;
-        idle = snapshot;
+        list_remove(node);
+        list_push_front(idle, node);
     }
-    return idle;
 }
 
-static void drop_idle(struct snapshots *snapshots, struct snapshot *idle) {
+static void drop_idle(struct snapshots *snapshots, struct list *idle) {
     const struct snapshots_options *options = &snapshots->options;
-    while (idle) {
-        struct snapshot *next = idle->next;
-        uint64_t disk_bytes = idle->disk_bytes;
+    struct list_node *node;
+    while ((node = list_pop_front(idle))) {
+        struct snapshot *snapshot = container_of(node, struct snapshot, node);
+        uint64_t disk_bytes = snapshot->disk_bytes;
         if (options->unpin)
-            options->unpin(options->keeper, idle->topic, idle->watermark);
-        snapshot_unref(idle);
-        /* Only now is the disk free again. */
+            options->unpin(options->keeper, snapshot->topic, snapshot->watermark);
+        snapshot_unref(snapshot);
+        /* The disk is free only after the last reference is gone. */
         pthread_mutex_lock(&snapshots->lock);
         snapshots->bytes -= disk_bytes;
         pthread_mutex_unlock(&snapshots->lock);
-        idle = next;
     }
 }
 
 void snapshots_tick(struct snapshots *snapshots, uint64_t now_ms) {
+    struct list idle;
     pthread_mutex_lock(&snapshots->lock);
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
         if (snapshots->slots[i].current && !is_fresh(&snapshots->slots[i], now_ms))
             snapshots->slots[i].current = NULL;
-    struct snapshot *idle = take_idle(snapshots);
+    take_idle(snapshots, &idle);
     pthread_mutex_unlock(&snapshots->lock);
-    drop_idle(snapshots, idle);
+    drop_idle(snapshots, &idle);
 }
 
 void snapshots_close(struct snapshots *snapshots) {
+    struct list idle;
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++) {
-        assert(!snapshots->slots[i].is_building && !snapshots->slots[i].askers);
+        assert(!snapshots->slots[i].is_building && list_is_empty(&snapshots->slots[i].askers));
         snapshots->slots[i].current = NULL;
     }
-    drop_idle(snapshots, take_idle(snapshots));
-    assert(!snapshots->alive && snapshots->bytes == 0);
+    take_idle(snapshots, &idle);
+    drop_idle(snapshots, &idle);
+    assert(list_is_empty(&snapshots->alive) && snapshots->bytes == 0);
     pthread_mutex_destroy(&snapshots->lock);
     free(snapshots);
 }
@@ -142,14 +145,17 @@ static void build_began(void *user, uint64_t watermark) {
         options->pin(options->keeper, policy_snapshot_topic(work->policy), watermark);
 }
 
-/* The oldest of those that nobody can be given any more and somebody still reads, with a reference;
- * what it takes no longer counts for it. */
+/* The oldest snapshot that is not current and still read, with a reference, or NULL. disk_bytes:
+ * the size of its file, which the snapshot no longer counts. */
 static struct snapshot *take_oldest(struct snapshots *snapshots, uint64_t *disk_bytes) {
     struct snapshot *oldest = NULL;
     pthread_mutex_lock(&snapshots->lock);
-    for (struct snapshot *one = snapshots->alive; one; one = one->next)
+    for (struct list_node *node = list_first(&snapshots->alive); node;
+         node = list_next(&snapshots->alive, node)) {
+        struct snapshot *one = container_of(node, struct snapshot, node);
         if (one->disk_bytes > 0 && !is_current(snapshots, one))
             oldest = one;
+    }
     if (oldest) {
         *disk_bytes = oldest->disk_bytes;
         oldest->disk_bytes = 0;
@@ -214,35 +220,36 @@ static void count_served(struct slot *slot) {
     metrics_add(METRIC_SYNC_SNAPSHOT_SERVED, METRIC_PLAIN, 1);
 }
 
-/* The build is over, with a snapshot or without: everybody who waited hears of it. */
+/* The build is over, with a snapshot or without: answers all requests that wait for it. */
 static void build_end(struct snapshots *snapshots, enum policy_row row, enum status status,
                       struct snapshot *made) {
     struct slot *slot = &snapshots->slots[row];
+    struct list answered;
+    struct list_node *node;
+    list_init(&answered);
     pthread_mutex_lock(&snapshots->lock);
     assert(slot->is_building);
-    struct snapshot_asker *askers = slot->askers;
-    slot->askers = NULL;
     slot->is_building = false;
     *(status == STATUS_OK ? &slot->built_count : &slot->failed_count) += 1;
     metrics_add(METRIC_SYNC_SNAPSHOT_BUILDS,
                 METRIC_LABELS(status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED), 1);
     if (made) {
         made->disk_bytes = made->file_bytes;
-        made->next = snapshots->alive;
-        snapshots->alive = made;
+        list_push_front(&snapshots->alive, &made->node);
         slot->current = made;
         slot->made_at_ms = slot->asked_at_ms;
     }
-    for (struct snapshot_asker *asker = askers; asker; asker = asker->next) {
+    while ((node = list_pop_front(&slot->askers))) {
+        struct snapshot_asker *asker = container_of(node, struct snapshot_asker, node);
+        list_push_back(&answered, node);
         asker->status = status;
         asker->snapshot = made ? snapshot_ref(made) : NULL;
         if (made)
             count_served(slot);
     }
     pthread_mutex_unlock(&snapshots->lock);
-    while (askers) {
-        struct snapshot_asker *asker = askers;
-        askers = asker->next;
+    while ((node = list_pop_front(&answered))) {
+        struct snapshot_asker *asker = container_of(node, struct snapshot_asker, node);
         asker->answered(asker);
     }
 }
@@ -257,11 +264,12 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
                                    .began = build_began,
                                    .reserve = build_reserve};
     struct snapshot *made = NULL;
-    /* The one that this replaces may have been read to its end since the last tick. */
+    struct list idle;
+    /* The last readers of the previous snapshot may have finished since the last tick. */
     pthread_mutex_lock(&snapshots->lock);
-    struct snapshot *idle = take_idle(snapshots);
+    take_idle(snapshots, &idle);
     pthread_mutex_unlock(&snapshots->lock);
-    drop_idle(snapshots, idle);
+    drop_idle(snapshots, &idle);
     log_event(LOG_DEBUG, "snapshot.building",
               log_slice("topic", policy_snapshot_topic(work.policy)));
     uint64_t begun_ns = clock_now().mono_ns;
@@ -276,67 +284,67 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
                   log_int("bytes", (int64_t)made->file_bytes));
     } else {
         build_undo(&work);
-        /* Once for each cause: those who ask set the pace, and they may be many. */
-        log_event(snapshots->slots[row].told == status ? LOG_DEBUG : LOG_WARN, "snapshot.failed",
-                  log_slice("topic", policy_snapshot_topic(work.policy)),
+        /* A repeated status is not a warning: clients set the pace of builds. */
+        log_event(snapshots->slots[row].last_status == status ? LOG_DEBUG : LOG_WARN,
+                  "snapshot.failed", log_slice("topic", policy_snapshot_topic(work.policy)),
                   log_str("code", status_code(status)), log_str("reason", build.reason));
     }
-    snapshots->slots[row].told = status;
+    snapshots->slots[row].last_status = status;
     build_end(snapshots, row, status, made);
 }
 
 /* ---- asking ------------------------------------------------------------------------------- */
 
-/* What a snapshot is held to. */
-struct journal_look {
+/* The state of the store that a snapshot is compared with. */
+struct journal_range {
     struct store_state state;
     uint64_t oldest_seq;
     uint64_t head_seq;
 };
 
-static enum status look_at_journal(struct store_session *session, struct slice topic_name,
-                                   struct journal_look *look) {
+static enum status read_journal_range(struct store_session *session, struct slice topic_name,
+                                      struct journal_range *range) {
     struct arena arena;
     struct store_topic topic;
     arena_init(&arena, SNAPSHOTS_ARENA_BYTES_MAX);
-    enum status status = store_read_state(session, &look->state);
+    enum status status = store_read_state(session, &range->state);
     if (status == STATUS_OK)
         status = store_load_topic(session, topic_name, &arena, &topic);
     if (status == STATUS_OK) {
-        look->oldest_seq = topic.oldest_seq;
-        look->head_seq = topic.head_seq;
+        range->oldest_seq = topic.oldest_seq;
+        range->head_seq = topic.head_seq;
     }
     arena_release(&arena);
     return status == STATUS_NOT_FOUND ? STATUS_INTERNAL_ERROR : status;
 }
 
-/* Whether who takes it now can follow the topic from there: the journal behind it is whole, and
- * short enough that a cursor at its watermark will not be stale by the replay budget before it has
- * been read. Otherwise a client of a busy topic would be sent back to the same snapshot for as long
- * as the cadence lasts. */
-static bool is_usable(const struct slot *slot, uint64_t now_ms, const struct journal_look *look) {
+/* Whether a client that gets the snapshot now can follow the topic from its watermark: the journal
+ * after it is complete, and so short that the replay budget is not exceeded before the client has
+ * read the snapshot. Otherwise a client of a busy topic would get the same snapshot again and again
+ * until its cadence is over. */
+static bool is_usable(const struct slot *slot, uint64_t now_ms, const struct journal_range *range) {
     const struct snapshot *current = slot->current;
     if (!current || !is_fresh(slot, now_ms))
         return false;
-    uint64_t behind = look->head_seq > current->watermark ? look->head_seq - current->watermark : 0;
-    return current->watermark + 1 >= look->oldest_seq &&
+    uint64_t behind =
+        range->head_seq > current->watermark ? range->head_seq - current->watermark : 0;
+    return current->watermark + 1 >= range->oldest_seq &&
            behind <= current->policy->replay_budget_events / 2 &&
-           strcmp(current->epoch, look->state.epoch) == 0;
+           strcmp(current->epoch, range->state.epoch) == 0;
 }
 
-/* Gives the current one, or queues the asker; true when a build has to be started for it. */
+/* Answers with the current snapshot, or queues the request. True: a build must be started. */
 static bool give_or_queue(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
-                          const struct journal_look *look, struct snapshot_asker *asker) {
+                          const struct journal_range *range, struct snapshot_asker *asker) {
     struct slot *slot = &snapshots->slots[row];
     bool starts = false;
     pthread_mutex_lock(&snapshots->lock);
-    if (is_usable(slot, now_ms, look)) {
+    if (is_usable(slot, now_ms, range)) {
         asker->snapshot = snapshot_ref(slot->current);
         count_served(slot);
     } else {
         slot->current = NULL;
-        asker->next = slot->askers;
-        slot->askers = asker;
+        list_push_back(&slot->askers, &asker->node);
         starts = !slot->is_building;
         if (starts)
             slot->asked_at_ms = now_ms;
@@ -352,25 +360,25 @@ static bool give_or_queue(struct snapshots *snapshots, enum policy_row row, uint
 void snapshots_ask(struct snapshots *snapshots, struct store_session *session, enum policy_row row,
                    uint64_t now_ms, struct snapshot_asker *asker) {
     const struct policy *policy = policy_at(snapshots, row);
-    struct journal_look look;
+    struct journal_range range;
     asker->snapshot = NULL;
-    asker->next = NULL;
-    asker->status = look_at_journal(session, policy_snapshot_topic(policy), &look);
+    asker->node = (struct list_node){0};
+    asker->status = read_journal_range(session, policy_snapshot_topic(policy), &range);
     if (asker->status != STATUS_OK) {
         asker->answered(asker);
         return;
     }
-    if (!give_or_queue(snapshots, row, now_ms, &look, asker))
+    if (!give_or_queue(snapshots, row, now_ms, &range, asker))
         return;
     enum status status = snapshots->options.start(snapshots->options.builder, row);
     if (status != STATUS_OK)
         build_end(snapshots, row, status, NULL);
 }
 
-/* ---- looking ------------------------------------------------------------------------------ */
+/* ---- state -------------------------------------------------------------------------------- */
 
-bool snapshots_look(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
-                    struct snapshots_state *state) {
+bool snapshots_read_state(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
+                          struct snapshots_state *state) {
     const struct policy *policy = &snapshots->options.policies->rows[row];
     if (!policy_has_snapshot(policy))
         return false;

@@ -1,15 +1,15 @@
-/* The snapshots there are: one for each summary topic, shared by all who ask within its cadence,
- * built once for all who ask at the same time.
- * Any thread; one lock, never held while a disk is waited for. An asker's memory stays its own and
- * must last until it is answered. Files of at most bytes_max in all, old ones that somebody still
- * reads included, which are withdrawn where a new one needs their room, the oldest first: nobody
- * who reads slowly keeps others from beginning. The service holds the last reference of each, so
- * that nobody but snapshots_tick, snapshots_build and snapshots_close ever waits for a large file
- * to be freed.
- * Asking fails with what reading the store or building fails with; all who wait for a build that
- * fails are told, and who asks later tries anew. STATUS_LIMIT_REACHED: no room within bytes_max.
- * A snapshot that is handed out is of the store's epoch; the journal behind it was whole, and no
- * longer than half the replay budget, when its asker came. */
+/* The current snapshots: one for each summary topic, shared by all requests within its cadence. All
+ * requests that wait at the same time share one build.
+ * Any thread; one lock, never held during disk I/O. Only snapshots_tick, snapshots_build and
+ * snapshots_close free files, since freeing a large one takes long: the service holds a reference
+ * of each snapshot until then.
+ * Memory: a request belongs to the caller and must last until it is answered. The files have at
+ * most bytes_max in total. That includes old snapshots that are still read; the oldest of them is
+ * withdrawn when a new one needs its room, so that a slow client cannot prevent a build.
+ * A request fails with the status of the store or of the build. A failed build answers all waiting
+ * requests, and the next request starts another. STATUS_LIMIT_REACHED: no room within bytes_max.
+ * A snapshot that is handed out has the store's epoch. At the time of its request, the journal
+ * after it was complete and not longer than half the replay budget. */
 #ifndef DELIVERY_SNAPSHOT_SNAPSHOTS_H
 #define DELIVERY_SNAPSHOT_SNAPSHOTS_H
 
@@ -21,31 +21,31 @@ struct snapshots_options {
     const struct policy_table *policies; /* outlive the service */
     const char *folder;
     uint64_t bytes_max;
-    /* Has snapshots_build called for the row, soon, on a thread that nobody waits for. */
+    /* Must have snapshots_build called soon for the row, on a thread that may block. */
     void *builder;
     enum status (*start)(void *builder, enum policy_row row);
-    /* From pin to unpin the journal must keep what comes behind seq. Called from any thread; both
-     * NULL: nobody prunes. */
+    /* From pin to unpin the journal must keep the rows after seq. Called from any thread. Both
+     * NULL: there is no retention. */
     void *keeper;
     void (*pin)(void *keeper, struct slice topic, uint64_t seq);
     void (*unpin)(void *keeper, struct slice topic, uint64_t seq);
 };
 
-/* Somebody who wants a snapshot. */
+/* A request for a snapshot. */
 struct snapshot_asker {
-    struct snapshot_asker *next;
-    /* Called once, on whatever thread the answer is found on, maybe inside snapshots_ask. */
+    struct list_node node; /* among the requests that wait for a build */
+    /* Called once, on any thread, possibly inside snapshots_ask. */
     void (*answered)(struct snapshot_asker *asker);
     enum status status;
-    struct snapshot *snapshot; /* with STATUS_OK: a reference that is now the asker's */
+    struct snapshot *snapshot; /* with STATUS_OK: a reference, which the caller owns */
 };
 
-/* How it stands with a topic, for people. */
+/* The state of one topic's snapshot, for operators. */
 struct snapshots_state {
     struct slice topic;
     bool has_current;
     bool is_building;
-    uint64_t watermark; /* these four of the current one */
+    uint64_t watermark; /* this and the next three: of the current snapshot */
     uint64_t document_count;
     uint64_t file_bytes;
     uint64_t age_ms;
@@ -56,24 +56,24 @@ struct snapshots_state {
 
 MUST_CHECK enum status snapshots_open(struct snapshots **snapshots,
                                       const struct snapshots_options *options);
-/* No build is under way, and nobody else holds a snapshot. */
+/* When no build is under way and all other references are gone. */
 void snapshots_close(struct snapshots *snapshots);
 
-/* now_ms is of a monotonic clock, the same for all callers. The session is for a look at the
- * journal's floor. */
+/* now_ms is of a monotonic clock, the same for all callers. The session reads the floor and the
+ * head of the journal. */
 void snapshots_ask(struct snapshots *snapshots, struct store_session *session, enum policy_row row,
                    uint64_t now_ms, struct snapshot_asker *asker);
-/* Once for each start. */
+/* Called once for each start. */
 void snapshots_build(struct snapshots *snapshots, struct store_session *session,
                      enum policy_row row);
-/* Lets go of what is older than its cadence, and of files that nobody reads any more. */
+/* Releases snapshots that are older than their cadence, and frees files without readers. */
 void snapshots_tick(struct snapshots *snapshots, uint64_t now_ms);
-/* Builds end soon with STATUS_SHUTTING_DOWN, for good. */
+/* All builds, also later ones, end soon with STATUS_SHUTTING_DOWN. */
 void snapshots_cancel(struct snapshots *snapshots);
 /* False for a row without snapshots. */
-bool snapshots_look(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
-                    struct snapshots_state *state);
-/* Bytes of all files there are. */
+bool snapshots_read_state(struct snapshots *snapshots, enum policy_row row, uint64_t now_ms,
+                          struct snapshots_state *state);
+/* Bytes of all files. */
 uint64_t snapshots_bytes(struct snapshots *snapshots);
 
 #endif

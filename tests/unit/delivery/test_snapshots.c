@@ -119,13 +119,13 @@ static void all_who_ask_at_once_share_one_build(void **state) {
     for (size_t i = 0; i < ASKERS; i++)
         snapshot_unref(asked[i].asker.snapshot);
     struct snapshots_state look;
-    assert_true(snapshots_look(service.snapshots, POLICY_RUN_SUMMARIES, 1500, &look));
+    assert_true(snapshots_read_state(service.snapshots, POLICY_RUN_SUMMARIES, 1500, &look));
     assert_int_equal(look.built_count, 1);
     assert_int_equal(look.served_count, ASKERS);
     assert_int_equal(look.age_ms, 500);
     assert_int_equal(look.document_count, 300);
     assert_int_equal(look.file_bytes, snapshots_bytes(service.snapshots));
-    assert_false(snapshots_look(service.snapshots, POLICY_FALLBACK, 1500, &look));
+    assert_false(snapshots_read_state(service.snapshots, POLICY_FALLBACK, 1500, &look));
     service_close(&service);
 }
 

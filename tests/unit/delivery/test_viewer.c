@@ -12,7 +12,7 @@ struct count {
 static enum status count_event(void *user, const struct store_event *event) {
     struct count *count = user;
     bool may_read;
-    enum status status = viewer_look(&count->viewer, event->entity_ref, event, &may_read);
+    enum status status = viewer_check(&count->viewer, event->entity_ref, event, &may_read);
     count->all++;
     count->seen += may_read ? 1 : 0;
     return status;
@@ -22,7 +22,7 @@ static enum status count_row(void *user, const struct store_journal_row *row,
                              const struct store_event *event) {
     struct count *count = user;
     bool may_read;
-    enum status status = viewer_look(&count->viewer, row->entity_ref, event, &may_read);
+    enum status status = viewer_check(&count->viewer, row->entity_ref, event, &may_read);
     count->all++;
     count->seen += may_read ? 1 : 0;
     return status;
@@ -75,11 +75,11 @@ static void an_events_own_owner_comes_before_its_entitys(void **state) {
     bool may_read;
     publisher_commit(publisher, 1); /* run 101 is u's */
     viewer_init(&viewer, publisher->session, &user, GRANT_VIEW_OWN);
-    assert_ok(viewer_look(&viewer, 101, &of_guest, &may_read));
+    assert_ok(viewer_check(&viewer, 101, &of_guest, &may_read));
     assert_false(may_read);
     viewer_release(&viewer);
     viewer_init(&viewer, publisher->session, &guest, GRANT_VIEW_OWN);
-    assert_ok(viewer_look(&viewer, 101, &of_guest, &may_read));
+    assert_ok(viewer_check(&viewer, 101, &of_guest, &may_read));
     assert_true(may_read);
     viewer_release(&viewer);
     publisher_close(publisher);
