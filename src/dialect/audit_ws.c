@@ -30,7 +30,7 @@
 struct audit {
     struct log_position position;
     struct audit_init init; /* the filters are in use as long as the session */
-    bool is_told;           /* the init was taken */
+    bool has_init;          /* the init was taken */
     bool has_begun;         /* init_ack is out */
     struct session_lookup lookup;
     struct single_use use; /* of the nonce, then of the token */
@@ -39,7 +39,7 @@ struct audit {
 
 static void audit_free(void *state) {
     struct audit *audit = state;
-    if (audit->is_told)
+    if (audit->has_init)
         audit_init_release(&audit->init);
     free(audit);
 }
@@ -110,7 +110,7 @@ static const char *error_code(enum status status) {
 }
 
 /* details: an object, or empty. */
-static enum status tell_error(struct session *session, enum status why, struct slice details,
+static enum status send_error(struct session *session, enum status why, struct slice details,
                               struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     char reason[124];
@@ -146,13 +146,13 @@ static enum status write_details(const struct session *session, const char *name
     return status == STATUS_OK ? ended : status;
 }
 
-static enum status tell_detail(struct session *session, enum status why, const char *name,
-                               const char *text, struct buffer *out) {
+static enum status send_error_detail(struct session *session, enum status why, const char *name,
+                                     const char *text, struct buffer *out) {
     struct buffer details;
     buffer_init(&details, SMALL_BYTES_MAX);
     enum status status = write_details(session, name, text, &details);
     if (status == STATUS_OK)
-        status = tell_error(session, why, buffer_slice(&details), out);
+        status = send_error(session, why, buffer_slice(&details), out);
     buffer_release(&details);
     return status;
 }
@@ -161,25 +161,25 @@ static enum status tell_detail(struct session *session, enum status why, const c
 static enum status refuse(struct session *session, enum status why, const char *name,
                           const char *text) {
     session_log_end(session, why, ws_close_code(why));
-    enum status status = tell_detail(session, why, name, text, &session->replies);
+    enum status status = send_error_detail(session, why, name, text, &session->replies);
     if (status == STATUS_OK)
         session_close(session);
     return status;
 }
 
-static enum status tell_slow(struct session *session, struct buffer *out) {
+static enum status send_slow(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct buffer details;
     buffer_init(&details, SMALL_BYTES_MAX);
     enum status status = log_position_slow(&audit->position, session, &details);
     if (status == STATUS_OK)
-        status = tell_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
+        status = send_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
     buffer_release(&details);
     return status;
 }
 
 /* Nothing is wrong with the session but its connection. */
-static enum status tell_reconnect(struct session *session, uint64_t retry_after_ms,
+static enum status send_reconnect(struct session *session, uint64_t retry_after_ms,
                                   enum close_code code, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_position_now(&audit->position, session);
@@ -199,23 +199,23 @@ static enum status tell_reconnect(struct session *session, uint64_t retry_after_
     return status;
 }
 
-static enum status tell_failed(struct session *session, enum status why, struct buffer *out) {
+static enum status send_failed(struct session *session, enum status why, struct buffer *out) {
     if (why == STATUS_WS_SILENT)
-        return tell_reconnect(session, io_loop_backoff_ms(session->delivery->io),
+        return send_reconnect(session, io_loop_backoff_ms(session->delivery->io),
                               ws_close_code(why), out);
-    return tell_detail(session, why, "reason", status_code(why), out);
+    return send_error_detail(session, why, "reason", status_code(why), out);
 }
 
-static enum status tell_leaving(struct session *session, uint64_t retry_after_ms,
+static enum status send_leaving(struct session *session, uint64_t retry_after_ms,
                                 struct buffer *out) {
-    return tell_reconnect(session, retry_after_ms, CLOSE_RESTARTING, out);
+    return send_reconnect(session, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
 /* ---- the course of it ---- */
 
 /* {"name":cursor and what follows}. */
-static enum status tell_cursor(struct session *session, const char *tag, const char *name,
-                               const char *rest, struct buffer *out) {
+static enum status send_cursor(struct session *session, const char *tag, const char *name,
+                               const char *tail, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_position_now(&audit->position, session);
     struct buffer body;
@@ -224,33 +224,33 @@ static enum status tell_cursor(struct session *session, const char *tag, const c
     if (status == STATUS_OK)
         status = query_cursor_write(&body, &now);
     if (status == STATUS_OK)
-        status = buffer_append_slice(&body, slice_of(rest));
+        status = buffer_append_slice(&body, slice_of(tail));
     if (status == STATUS_OK)
         status = typed_send(session, out, tag, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_caught_up(struct subscriber *subscriber, struct buffer *out) {
-    return tell_cursor(subscriber->session, "replay_complete", "cursor", "}", out);
+static enum status send_caught_up(struct subscriber *subscriber, struct buffer *out) {
+    return send_cursor(subscriber->session, "replay_complete", "cursor", "}", out);
 }
 
 /* Before the init this is its time running out. A ping goes with each heartbeat, since a peer that
  * has nothing to say answers it, and is heard. */
 static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
-    char rest[64];
-    if (!audit->is_told)
+    char tail[64];
+    if (!audit->has_init)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "no init came in time");
     if (!audit->has_begun)
         return STATUS_OK;
-    (void)snprintf(rest, sizeof(rest), ",\"interval_ms\":%" PRIu64 "}",
+    (void)snprintf(tail, sizeof(tail), ",\"interval_ms\":%" PRIu64 "}",
                    session->delivery->shared->options.heartbeat_ms);
-    enum status status = tell_cursor(session, "heartbeat", "last_cursor", rest, out);
+    enum status status = send_cursor(session, "heartbeat", "last_cursor", tail, out);
     return status == STATUS_OK ? websocket_ping(session, out) : status;
 }
 
-static enum status tell_begin(struct session *session) {
+static enum status send_init_ack(struct session *session) {
     struct uuid session_id =
         uuid7_next(&session->delivery->io->ids, clock_wall_ms(&session->delivery->io->clock));
     char id[UUID_TEXT_SIZE];
@@ -266,7 +266,7 @@ static void opened(struct session *session, struct session_opening *opening) {
     struct audit *audit = session->dialect_state;
     struct subscriber *subscriber = opening->subscribers[0];
     if (subscriber->driver.subscription.state == SUBSCRIPTION_OPEN) {
-        if (tell_begin(session) != STATUS_OK) {
+        if (send_init_ack(session) != STATUS_OK) {
             outlet_close(session->outlet);
             return;
         }
@@ -416,14 +416,14 @@ static enum status admit(struct session *session) {
 static enum status receive(struct session *session, struct slice text) {
     struct audit *audit = session->dialect_state;
     const char *problem = "";
-    if (audit->is_told)
+    if (audit->has_init)
         return refuse(session, STATUS_INVALID_MESSAGE, "reason", "only one message, the init");
     enum status status = audit_init_read(text, &audit->init, &problem);
     if (status == STATUS_INVALID_MESSAGE)
         return refuse(session, status, "reason", problem);
     if (status != STATUS_OK)
         return refuse(session, status, "reason", status_code(status));
-    audit->is_told = true;
+    audit->has_init = true;
     return admit(session);
 }
 
@@ -431,11 +431,11 @@ static const struct dialect audit_ws_dialect = {
     .label = LABEL_DIALECT_AUDIT_WS,
     .receive = receive,
     .opened = opened,
-    .caught_up = tell_caught_up,
-    .failed = tell_failed,
+    .caught_up = send_caught_up,
+    .failed = send_failed,
     .heartbeat = heartbeat,
-    .slow = tell_slow,
-    .leaving = tell_leaving,
+    .slow = send_slow,
+    .leaving = send_leaving,
     .state_free = audit_free,
 };
 

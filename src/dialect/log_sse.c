@@ -49,7 +49,7 @@ const struct page_form *log_sse_form(bool is_chunked) {
 
 /* ---- notices ---- */
 
-static enum status tell_slow(struct session *session, struct buffer *out) {
+static enum status send_slow(struct session *session, struct buffer *out) {
     const struct log_stream *state = session->dialect_state;
     struct buffer details, body;
     buffer_init(&details, 1024);
@@ -71,7 +71,7 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
 
 /* Where it begins, for clients that did not say so: without an id they would begin at the head
  * again, and miss what came between. */
-static enum status tell_begin(struct session *session) {
+static enum status send_begin(struct session *session) {
     const struct log_stream *state = session->dialect_state;
     char id[EVENT_CURSOR_SIZE_MAX];
     size_t id_size = event_cursor_encode(&state->position.asked.cursor, id);
@@ -100,7 +100,7 @@ static const struct dialect log_sse_dialect = {
     .failed = event_stream_failed,
     .reauth = event_stream_reauth,
     .heartbeat = event_stream_heartbeat,
-    .slow = tell_slow,
+    .slow = send_slow,
     .leaving = event_stream_leaving,
     .state_free = free,
 };
@@ -143,7 +143,7 @@ static void begin(struct session *session, bool from_head, enum grant_view view)
         .wants = state->position.is_future ? wants : NULL,
         .wants_user = &state->position,
     };
-    if (from_head && tell_begin(session) != STATUS_OK)
+    if (from_head && send_begin(session) != STATUS_OK)
         session_close(session);
     else
         event_stream_begin(session, SLICE(LOG_TOPIC), &options,

@@ -75,7 +75,7 @@ const struct page_form *sse_form(bool is_chunked) {
 /* Names the position it begins behind: a client that comes back before a frame came would resume
  * at the stale one again, or at the head and miss what was between. A snapshot has none until its
  * end. */
-static enum status tell_bootstrap(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
     struct slice position = position_write(subscriber->driver.subscription.bootstrap.from_seq - 1,
                                            subscriber->session->delivery->shared->epoch, id);
@@ -102,7 +102,7 @@ static enum status tell_bootstrap(struct subscriber *subscriber, struct buffer *
 
 /* The last part names the position it stands for, so that a client that lost its connection then
  * need not begin again. */
-static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_snapshot(struct subscriber *subscriber, struct buffer *out) {
     const struct subscriber_snapshot *snapshot = subscriber->snapshot;
     char id[POSITION_BYTES_MAX];
     struct buffer body;
@@ -118,7 +118,7 @@ static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *o
     return status;
 }
 
-static enum status tell_stale(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 65536);
     session_log_error(subscriber->session, STATUS_STALE_CURSOR);
@@ -129,7 +129,7 @@ static enum status tell_stale(struct subscriber *subscriber, struct buffer *out)
     return status;
 }
 
-static enum status tell_slow(struct session *session, struct buffer *out) {
+static enum status send_slow(struct session *session, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 65536);
     session_log_error(session, STATUS_SLOW_CONSUMER);
@@ -145,14 +145,14 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
 static const struct dialect sse_dialect = {
     .label = LABEL_DIALECT_SSE,
     .opened = event_stream_opened,
-    .bootstrap = tell_bootstrap,
-    .snapshot = tell_snapshot,
-    .stale = tell_stale,
+    .bootstrap = send_bootstrap,
+    .snapshot = send_snapshot,
+    .stale = send_stale,
     .restarts_stale = true,
     .failed = event_stream_failed,
     .reauth = event_stream_reauth,
     .heartbeat = event_stream_heartbeat,
-    .slow = tell_slow,
+    .slow = send_slow,
     .leaving = event_stream_leaving,
     .state_free = free,
 };

@@ -114,7 +114,7 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     return status == STATUS_OK ? ended : status;
 }
 
-static enum status tell_hello(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_hello(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
     enum status status = write_hello(subscriber, &body);
@@ -124,7 +124,7 @@ static enum status tell_hello(struct subscriber *subscriber, struct buffer *out)
     return status;
 }
 
-static enum status tell_stale(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, BODY_BYTES_MAX);
     session_log_error(subscriber->session, STATUS_STALE_CURSOR);
@@ -135,7 +135,7 @@ static enum status tell_stale(struct subscriber *subscriber, struct buffer *out)
     return status;
 }
 
-static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_snapshot(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, TOPIC_WS_PUSH_BYTES_MAX);
     enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
@@ -146,7 +146,7 @@ static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *o
 }
 
 /* The error that ends it, with the position to come back with. */
-static enum status tell_error(struct session *session, enum status why, uint64_t retry_after_ms,
+static enum status send_error(struct session *session, enum status why, uint64_t retry_after_ms,
                               struct buffer *out) {
     struct buffer body;
     char reason[124];
@@ -161,7 +161,7 @@ static enum status tell_error(struct session *session, enum status why, uint64_t
     return status;
 }
 
-static enum status tell_slow(struct session *session, struct buffer *out) {
+static enum status send_slow(struct session *session, struct buffer *out) {
     struct buffer body;
     char reason[124];
     buffer_init(&body, BODY_BYTES_MAX);
@@ -175,17 +175,17 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
     return status;
 }
 
-static enum status tell_leaving(struct session *session, uint64_t retry_after_ms,
+static enum status send_leaving(struct session *session, uint64_t retry_after_ms,
                                 struct buffer *out) {
-    return tell_error(session, STATUS_SHUTTING_DOWN, retry_after_ms, out);
+    return send_error(session, STATUS_SHUTTING_DOWN, retry_after_ms, out);
 }
 
-static enum status tell_failed(struct session *session, enum status why, struct buffer *out) {
-    return tell_error(session, why, 0, out);
+static enum status send_failed(struct session *session, enum status why, struct buffer *out) {
+    return send_error(session, why, 0, out);
 }
 
 /* A client with a fresh token must reconnect with it: this socket takes no messages. */
-static enum status tell_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
+static enum status send_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 4096);
     session_log_error(session, STATUS_REAUTH_REQUIRED);
@@ -200,7 +200,7 @@ static enum status tell_reauth(struct session *session, uint64_t left_ms, struct
 static enum status receive(struct session *session, struct slice text) {
     (void)text;
     session_log_end(session, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
-    enum status status = tell_error(session, STATUS_INVALID_MESSAGE, 0, &session->replies);
+    enum status status = send_error(session, STATUS_INVALID_MESSAGE, 0, &session->replies);
     if (status == STATUS_OK)
         session_close(session);
     return status;
@@ -211,7 +211,7 @@ static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
     const struct subscription *subscription = &subscriber->driver.subscription;
     bool resumes = subscription->state == SUBSCRIPTION_OPEN && !subscription->is_bootstrap;
-    if (resumes && tell_hello(subscriber, &session->replies) != STATUS_OK) {
+    if (resumes && send_hello(subscriber, &session->replies) != STATUS_OK) {
         outlet_close(session->outlet);
         return;
     }
@@ -223,15 +223,15 @@ static const struct dialect topic_ws_dialect = {
     .label = LABEL_DIALECT_TOPIC_WS,
     .receive = receive,
     .opened = opened,
-    .bootstrap = tell_hello,
-    .snapshot = tell_snapshot,
-    .stale = tell_stale,
+    .bootstrap = send_hello,
+    .snapshot = send_snapshot,
+    .stale = send_stale,
     .restarts_stale = true,
-    .failed = tell_failed,
-    .reauth = tell_reauth,
+    .failed = send_failed,
+    .reauth = send_reauth,
     .heartbeat = websocket_ping,
-    .slow = tell_slow,
-    .leaving = tell_leaving,
+    .slow = send_slow,
+    .leaving = send_leaving,
 };
 
 /* ---- asking ---- */

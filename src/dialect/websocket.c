@@ -15,15 +15,14 @@
 #define HEAD_BYTES_MAX    2048
 #define HEADERS_BYTES_MAX 4096
 #define DEFLATE_LEVEL     1
-/* Below it the mark and the block cost more than they save. */
+/* Smaller texts are not compressed: the overhead costs more than compression saves. */
 #define DEFLATE_BYTES_MIN 128
-/* The same for what one peer alone is sent: there the time counts that it takes of the loop, some
- * 30 us however little is saved. */
-#define DEFLATE_OWN_BYTES_MIN 1024
-/* Replies that wait for the peer to read; then its messages wait too. */
-#define OWN_BYTES_BUSY (64u << 10)
-/* A peer may save up so much, and is forgiven once it has. */
-#define CREDIT_US_MAX (2 * UINT64_C(1000000))
+/* The same for a reply, which is compressed for one peer only: that takes the loop some 30 us. */
+#define DEFLATE_REPLY_BYTES_MIN 1024
+/* A peer that leaves more reply bytes unread gets no further messages handled. */
+#define UNREAD_REPLY_BYTES_MAX (64u << 10)
+/* The most credit of a peer. A peer that reaches it has its refused messages forgiven. */
+#define CREDIT_US_MAX 2000000u
 #define FLOODED_MAX   1000
 #define WEIGHT_BYTES  4096
 #define WAITING_BYTES (sizeof(uint32_t))
@@ -31,13 +30,14 @@
 struct websocket {
     struct framing framing; /* first */
     struct ws_decoder decoder;
-    struct buffer waiting; /* messages not handed on yet, each behind its size */
-    uint64_t credit_us;    /* of messages: each costs its share of a second */
+    struct buffer waiting; /* messages that the dialect has not handled yet, each after its size */
     uint64_t credited_at_ms;
-    unsigned flooded; /* messages refused */
-    bool deflate;
-    bool is_held;
-    bool peer_closed;
+    uint32_t credit_us; /* of messages: each costs its share of a second */
+    uint16_t flooded;   /* the weight of the messages that were refused, at most FLOODED_MAX */
+    /* Bits, because every idle connection has this struct. */
+    bool deflate : 1;
+    bool is_paused : 1; /* nothing is read from the peer */
+    bool peer_closed : 1;
 };
 
 static void received(struct session *session, struct slice bytes);
@@ -58,8 +58,9 @@ static struct websocket *websocket_of(const struct session *session) {
     return (struct websocket *)session->framing;
 }
 
-/* Something whole came. Bytes alone would let one a minute hold a connection for ever. */
-static void heard(struct session *session) {
+/* A whole message arrived. Single bytes do not count: one byte a minute could keep a connection for
+ * ever. */
+static void restart_silence_deadline(struct session *session) {
     session->outlet->table->set_deadline(session->outlet, DEADLINE_SILENCE);
 }
 
@@ -70,8 +71,8 @@ static struct slice header(const struct http1_request *request, struct slice nam
     return http1_header_find(request, name, &value) ? value : (struct slice){NULL, 0};
 }
 
-static enum status shake(struct exchange *exchange, struct buffer *head,
-                         struct ws_agreement *agreement) {
+static enum status handshake(struct exchange *exchange, struct buffer *head,
+                             struct ws_agreement *agreement) {
     const struct http1_request *request = exchange->request;
     const struct ws_policy policy = {.deflate = true};
     const struct ws_request wanted = {
@@ -104,7 +105,7 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     struct session *session = NULL;
     buffer_init(&head, HEAD_BYTES_MAX);
     struct websocket *websocket = calloc(1, sizeof(*websocket));
-    enum status status = websocket ? shake(exchange, &head, &agreement) : STATUS_OUT_OF_MEMORY;
+    enum status status = websocket ? handshake(exchange, &head, &agreement) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
         if (dialect->state_free)
             dialect->state_free(state);
@@ -134,7 +135,7 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
                     message_bytes_max, agreement.deflate);
     websocket->framing.table = &framing_table;
     session->framing = &websocket->framing;
-    heard(session);
+    restart_silence_deadline(session);
     session_flush(session);
     return session;
 }
@@ -150,7 +151,7 @@ bool websocket_deflates(const struct session *session) {
     return websocket_of(session)->deflate;
 }
 
-/* What a message counts for: a small one is one. A few hundred compressed bytes may be a message of
+/* The weight of a message: 1 for a small one. A few hundred compressed bytes may be a message of
  * the largest size, which takes as long to read as many small ones. */
 static unsigned weight_of(size_t message_bytes) {
     return 1 + (unsigned)(message_bytes / WEIGHT_BYTES);
@@ -163,16 +164,15 @@ bool websocket_is_flooding(struct session *session, size_t message_bytes) {
         weight_of(message_bytes) * UINT64_C(1000000) / settings_of(session)->messages_per_second;
     if (cost_us > CREDIT_US_MAX)
         cost_us = CREDIT_US_MAX;
-    websocket->credit_us += (now_ms - websocket->credited_at_ms) * 1000;
-    websocket->credited_at_ms = now_ms;
-    if (websocket->credit_us >= CREDIT_US_MAX) {
-        websocket->credit_us = CREDIT_US_MAX;
+    uint64_t credit_us = websocket->credit_us + (now_ms - websocket->credited_at_ms) * 1000;
+    if (credit_us >= CREDIT_US_MAX) {
+        credit_us = CREDIT_US_MAX;
         websocket->flooded = 0;
     }
-    if (websocket->credit_us < cost_us)
-        return true;
-    websocket->credit_us -= cost_us;
-    return false;
+    bool is_flooding = credit_us < cost_us;
+    websocket->credited_at_ms = now_ms;
+    websocket->credit_us = (uint32_t)(is_flooding ? credit_us : credit_us - cost_us);
+    return is_flooding;
 }
 
 /* ---- out ---- */
@@ -202,7 +202,7 @@ static enum status wrap_deflated(struct delivery_loop *delivery, struct buffer *
         out->size = begin;
         status = ws_frame_write(out, WS_TEXT, true, buffer_slice(&packed));
     } else if (status == STATUS_PAYLOAD_TOO_LARGE) {
-        /* What does not shrink goes as it is. */
+        /* The compressed text is larger: the text is sent uncompressed. */
         status = ws_frame_wrap(out, begin, WS_TEXT);
     }
     buffer_release(&packed);
@@ -227,8 +227,8 @@ enum status websocket_text(struct delivery_loop *delivery, struct buffer *out, s
     return status;
 }
 
-enum status websocket_say(struct session *session, struct slice text) {
-    bool compress = websocket_of(session)->deflate && text.size >= DEFLATE_OWN_BYTES_MIN;
+enum status websocket_send(struct session *session, struct slice text) {
+    bool compress = websocket_of(session)->deflate && text.size >= DEFLATE_REPLY_BYTES_MIN;
     return websocket_text(session->delivery, &session->replies, text, compress);
 }
 
@@ -245,16 +245,19 @@ static void fail(struct session *session, enum status status) {
 }
 
 static bool must_wait(const struct session *session) {
-    return session_is_opening(session) || session->replies.size > OWN_BYTES_BUSY;
+    return session_is_opening(session) || session->replies.size > UNREAD_REPLY_BYTES_MAX;
 }
 
-static enum status hand_on(struct session *session, struct slice text) {
+/* Refused messages of a peer that floods are tolerated up to FLOODED_MAX. */
+static enum status dispatch(struct session *session, struct slice text) {
+    struct websocket *websocket = websocket_of(session);
     metrics_add(METRIC_SYNC_SOCKET_MESSAGES_RECEIVED, METRIC_LABELS(session->dialect->label), 1);
     enum status status = session->dialect->receive(session, text);
     if (status != STATUS_RATE_LIMITED)
         return status;
-    websocket_of(session)->flooded += weight_of(text.size);
-    return websocket_of(session)->flooded < FLOODED_MAX ? STATUS_OK : status;
+    size_t flooded = websocket->flooded + (size_t)weight_of(text.size);
+    websocket->flooded = (uint16_t)(flooded < FLOODED_MAX ? flooded : FLOODED_MAX);
+    return flooded < FLOODED_MAX ? STATUS_OK : status;
 }
 
 static enum status on_message(void *user, enum ws_opcode opcode, struct slice message) {
@@ -263,11 +266,11 @@ static enum status on_message(void *user, enum ws_opcode opcode, struct slice me
     uint32_t size = (uint32_t)message.size;
     if (!session_is_open(session))
         return STATUS_OK;
-    heard(session);
+    restart_silence_deadline(session);
     if (opcode != WS_TEXT)
         return STATUS_INVALID_MESSAGE;
     if (waiting->size == 0 && !must_wait(session))
-        return hand_on(session, message);
+        return dispatch(session, message);
     enum status status = buffer_reserve(waiting, sizeof(size) + message.size);
     if (status == STATUS_OK)
         status = buffer_append(waiting, &size, sizeof(size));
@@ -278,9 +281,9 @@ static enum status on_ping(void *user, struct slice payload) {
     struct session *session = user;
     if (!session_is_open(session))
         return STATUS_OK;
-    heard(session);
-    /* Of pings faster than they can be answered, the last ones are not. */
-    return session->replies.size > OWN_BYTES_BUSY
+    restart_silence_deadline(session);
+    /* Pings that arrive faster than the peer reads the answers are not answered. */
+    return session->replies.size > UNREAD_REPLY_BYTES_MAX
                ? STATUS_OK
                : ws_frame_write(&session->replies, WS_PONG, false, payload);
 }
@@ -289,7 +292,7 @@ static enum status on_pong(void *user, struct slice payload) {
     struct session *session = user;
     (void)payload;
     if (session_is_open(session))
-        heard(session);
+        restart_silence_deadline(session);
     return STATUS_OK;
 }
 
@@ -309,31 +312,31 @@ static enum status on_close(void *user, unsigned code, struct slice reason) {
     return status;
 }
 
-static void hold(struct session *session) {
-    if (!websocket_of(session)->is_held)
+static void pause_reading(struct session *session) {
+    if (!websocket_of(session)->is_paused)
         session->outlet->table->pause_reading(session->outlet);
-    websocket_of(session)->is_held = true;
+    websocket_of(session)->is_paused = true;
 }
 
-static void unhold(struct session *session) {
-    if (websocket_of(session)->is_held)
+static void resume_reading(struct session *session) {
+    if (websocket_of(session)->is_paused)
         session->outlet->table->resume_reading(session->outlet);
-    websocket_of(session)->is_held = false;
+    websocket_of(session)->is_paused = false;
 }
 
-/* A peer that has closed waits for the server to end the connection; one that has not is listened
- * to until it does. */
+/* A peer that has sent its close waits for the server to end the connection. Otherwise the server
+ * reads until the peer's close arrives. */
 static void ended(struct session *session) {
     if (websocket_of(session)->peer_closed) {
         session->outlet->table->linger(session->outlet);
         return;
     }
     session->outlet->table->set_deadline(session->outlet, DEADLINE_LINGER);
-    unhold(session);
+    resume_reading(session);
 }
 
-/* What waited, as far as it may go on now. */
-static enum status hand_on_waiting(struct session *session) {
+/* Handles waiting messages until the next one must wait. */
+static enum status dispatch_waiting(struct session *session) {
     struct buffer *waiting = &websocket_of(session)->waiting;
     size_t at = 0;
     enum status status = STATUS_OK;
@@ -343,7 +346,7 @@ static enum status hand_on_waiting(struct session *session) {
         memcpy(&size, waiting->data + at, sizeof(size));
         struct slice text = {waiting->data + at + sizeof(size), size};
         at += sizeof(size) + size;
-        status = hand_on(session, text);
+        status = dispatch(session, text);
     }
     buffer_consume(waiting, at);
     if (waiting->size == 0)
@@ -365,14 +368,14 @@ static void settle(struct session *session, enum status status) {
             return;
         if (waiting->size == 0 || must_wait(session))
             break;
-        status = hand_on_waiting(session);
+        status = dispatch_waiting(session);
         if (!session_is_connected(session))
             return;
     }
     if (must_wait(session))
-        hold(session);
+        pause_reading(session);
     else
-        unhold(session);
+        resume_reading(session);
 }
 
 static void received(struct session *session, struct slice bytes) {
@@ -380,6 +383,6 @@ static void received(struct session *session, struct slice bytes) {
 }
 
 static void resume(struct session *session) {
-    if (websocket_of(session)->waiting.size > 0 || websocket_of(session)->is_held)
-        settle(session, hand_on_waiting(session));
+    if (websocket_of(session)->waiting.size > 0 || websocket_of(session)->is_paused)
+        settle(session, dispatch_waiting(session));
 }

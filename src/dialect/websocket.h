@@ -1,33 +1,34 @@
 /* The WebSocket under a session: its handshake, its messages in and out, its close.
- * Belongs to the session's loop. Messages that come while the session is looking something up, or
- * has replies its peer does not read, wait in a bounded buffer and nothing more is read. A
- * handshake that fails is answered as HTTP; a broken frame, or what the dialect answers, closes
- * with its code.
- * Text only; a message is handed on whole, and in the order it came. */
+ * Belongs to the session's loop.
+ * Memory: messages that arrive during a lookup of the session, or while its peer does not read
+ * replies, wait in a bounded buffer; nothing more is read then.
+ * Errors: a failed handshake is answered as HTTP. A broken frame, or an error of the dialect,
+ * closes the connection with its code. Text only. The dialect gets messages whole and in their
+ * order. */
 #ifndef DIALECT_WEBSOCKET_H
 #define DIALECT_WEBSOCKET_H
 
 #include "delivery/session/session.h"
 #include "http/exchange.h"
 
-/* The handshake, and a session of that dialect over it. NULL: the exchange has been answered. The
- * state is taken over in any case. */
+/* The handshake, and a session of that dialect over it. Takes over the state in any case. NULL: the
+ * exchange has been answered. */
 struct session *websocket_open(struct exchange *exchange, const struct dialect *dialect,
                                const struct principal *principal, void *state);
 bool websocket_deflates(const struct session *session);
-/* Whether the peer sent more than it may; each question counts a message of that size. */
+/* Whether the peer sends faster than it may. Each call counts one message of that size. */
 bool websocket_is_flooding(struct session *session, size_t message_bytes);
 
-/* For encoders: makes a text message, as it goes to the socket, of what stands in out from begin
- * on. compress: for all who agreed on it. */
+/* For encoders: turns the bytes of out from begin on into a text message as the socket sends it.
+ * compress: for clients that agreed on compression. */
 MUST_CHECK enum status websocket_wrap(struct delivery_loop *delivery, struct buffer *out,
                                       size_t begin, bool compress);
-/* The same for a text that is elsewhere. */
+/* The same for a text that is not in out. */
 MUST_CHECK enum status websocket_text(struct delivery_loop *delivery, struct buffer *out,
                                       struct slice text, bool compress);
-/* A text message to this peer. */
-MUST_CHECK enum status websocket_say(struct session *session, struct slice text);
-/* A ping, for dialects without heartbeats of their own. */
+/* Adds a text message to the replies of this session. */
+MUST_CHECK enum status websocket_send(struct session *session, struct slice text);
+/* A ping, for dialects whose protocol has no heartbeat. */
 MUST_CHECK enum status websocket_ping(struct session *session, struct buffer *out);
 
 #endif

@@ -51,7 +51,7 @@ static void put_server(struct object_writer *object, const struct session *sessi
 }
 
 /* The reply, once what may be read was looked up. */
-static enum status say_joined(struct session *session, const struct join_request *request) {
+static enum status reply_joined(struct session *session, const struct join_request *request) {
     struct phoenix_address to = phoenix_request_address(&request->base);
     struct phoenix *phoenix = session->dialect_state;
     struct uuid id =
@@ -72,7 +72,7 @@ static enum status say_joined(struct session *session, const struct join_request
     put_server(&object, session);
     enum status status = object_end(&object);
     if (status == STATUS_OK)
-        status = phoenix_say_reply(session, &to, true, buffer_slice(&body));
+        status = phoenix_send_reply(session, &to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -91,7 +91,7 @@ static void join_done(struct session *session, struct session_lookup *call, enum
         phoenix_request_refuse(session, &request->base, status);
         return;
     }
-    status = say_joined(session, request);
+    status = reply_joined(session, request);
     join_free(call);
     phoenix_settle(session, status);
 }
@@ -99,7 +99,7 @@ static void join_done(struct session *session, struct session_lookup *call, enum
 static enum status join(struct session *session, const struct phoenix_address *to) {
     struct join_request *request = calloc(1, sizeof(*request));
     if (!request)
-        return phoenix_say_refusal(session, to, STATUS_OUT_OF_MEMORY);
+        return phoenix_send_error(session, to, STATUS_OUT_OF_MEMORY);
     phoenix_request_init(&request->base, session, to);
     buffer_init(&request->topics, PHOENIX_REPLY_BYTES_MAX);
     buffer_init(&request->watermarks, PHOENIX_REPLY_BYTES_MAX);
@@ -130,7 +130,7 @@ static enum status refuse_client(struct session *session, const struct phoenix_a
     enum status status =
         compatibility_write_json(&settings_of(session)->gate->compatibility, refusal, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(session, to, refusal, buffer_slice(&body));
+        status = phoenix_send_error_body(session, to, refusal, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -146,13 +146,13 @@ static enum status leave(struct session *session, const struct phoenix_address *
     struct buffer text;
     subscriber_drop_all(session);
     phoenix->is_joined = false;
-    enum status status = phoenix_say_reply(session, to, true, SLICE("{}"));
+    enum status status = phoenix_send_reply(session, to, true, SLICE("{}"));
     buffer_init(&text, 4096);
     if (status == STATUS_OK)
         status = phoenix_write_close(
             &text, (struct slice){phoenix->join_ref, phoenix->join_ref_size}, PHOENIX_CHANNEL);
     if (status == STATUS_OK)
-        status = websocket_say(session, buffer_slice(&text));
+        status = websocket_send(session, buffer_slice(&text));
     buffer_release(&text);
     return status;
 }
@@ -173,7 +173,7 @@ static enum status answer_heartbeat(struct session *session, const struct phoeni
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = write_watermarks(session, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
+        status = phoenix_send_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -202,13 +202,13 @@ static enum status refresh(struct session *session, const struct phoenix_message
     if (status != STATUS_OK) {
         if (status_http(status) == 401 || status_http(status) == 403)
             session_log_refused(session, (struct slice){NULL, 0}, status);
-        return phoenix_say_refusal(session, to, status);
+        return phoenix_send_error(session, to, status);
     }
     buffer_init(&body, 256);
     status =
         buffer_printf(&body, "{\"expires_at\":%" PRIu64 "}", session->principal->expires_at_ms);
     if (status == STATUS_OK)
-        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
+        status = phoenix_send_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -228,7 +228,7 @@ static enum status on_channel(struct session *session, const struct phoenix_mess
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
         if (slice_equal(message->event, events[i].event))
             return events[i].answer(session, message, to);
-    return phoenix_say_refusal(session, to, STATUS_INVALID_MESSAGE);
+    return phoenix_send_error(session, to, STATUS_INVALID_MESSAGE);
 }
 
 static enum status receive(struct session *session, struct slice text) {
@@ -240,31 +240,31 @@ static enum status receive(struct session *session, struct slice text) {
         return status == STATUS_OUT_OF_MEMORY ? status : STATUS_INVALID_MESSAGE;
     struct phoenix_address to = {message.join_ref, message.ref, message.topic};
     if (websocket_is_flooding(session, text.size)) {
-        status = phoenix_say_refusal(session, &to, STATUS_RATE_LIMITED);
+        status = phoenix_send_error(session, &to, STATUS_RATE_LIMITED);
         return status == STATUS_OK ? STATUS_RATE_LIMITED : status;
     }
     if (slice_equal(message.topic, SLICE("phoenix")) &&
         slice_equal(message.event, SLICE("heartbeat")))
-        return phoenix_say_reply(session, &to, true, SLICE("{}"));
+        return phoenix_send_reply(session, &to, true, SLICE("{}"));
     if (!slice_equal(message.topic, PHOENIX_CHANNEL))
-        return phoenix_say_refusal(session, &to, STATUS_BAD_TOPIC);
+        return phoenix_send_error(session, &to, STATUS_BAD_TOPIC);
     if (slice_equal(message.event, SLICE("phx_join")))
         return ask_to_join(session, &message, &to);
     if (slice_equal(message.event, SLICE("phx_leave")))
         return leave(session, &to);
     if (!phoenix->is_joined)
-        return phoenix_say_refusal(session, &to, STATUS_BAD_TOPIC);
+        return phoenix_send_error(session, &to, STATUS_BAD_TOPIC);
     return on_channel(session, &message, &to);
 }
 
 /* ---- notices ---- */
 
-static enum status say_error(struct session *session, enum status error, struct slice body) {
+static enum status push_error(struct session *session, enum status error, struct slice body) {
     session_log_error(session, error);
-    return phoenix_say_push(session, SLICE("sync:error"), body);
+    return phoenix_send_push(session, SLICE("sync:error"), body);
 }
 
-static enum status tell_caught_up(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_caught_up(struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->driver.subscription;
     struct buffer body;
     (void)out;
@@ -274,29 +274,30 @@ static enum status tell_caught_up(struct subscriber *subscriber, struct buffer *
                             subscription->window.head_seq, &body);
     if (status == STATUS_OK)
         status =
-            phoenix_say_push(subscriber->session, SLICE("sync:update_batch"), buffer_slice(&body));
+            phoenix_send_push(subscriber->session, SLICE("sync:update_batch"), buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_snapshot(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_snapshot(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     (void)out;
     buffer_init(&body, PHOENIX_PAYLOAD_BYTES_MAX);
     enum status status = subscriber_snapshot_write(subscriber->snapshot, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_push(subscriber->session, SLICE("sync:snapshot"), buffer_slice(&body));
+        status =
+            phoenix_send_push(subscriber->session, SLICE("sync:snapshot"), buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_stale(struct subscriber *subscriber, struct buffer *out) {
+static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     (void)out;
     buffer_init(&body, 65536);
     enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
-        status = say_error(subscriber->session, STATUS_STALE_CURSOR, buffer_slice(&body));
+        status = push_error(subscriber->session, STATUS_STALE_CURSOR, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -310,18 +311,18 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = write_watermarks(session, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_push(session, SLICE("sync:heartbeat"), buffer_slice(&body));
+        status = phoenix_send_push(session, SLICE("sync:heartbeat"), buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_slow(struct session *session, struct buffer *out) {
+static enum status send_slow(struct session *session, struct buffer *out) {
     char reason[124];
     struct buffer body;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = notice_slow(session, &body);
     if (status == STATUS_OK)
-        status = say_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&body));
+        status = push_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&body));
     buffer_release(&body);
     notice_resume(session, reason);
     return status == STATUS_OK ? ws_close_write(out, CLOSE_SLOW_CONSUMER, slice_of(reason))
@@ -329,39 +330,39 @@ static enum status tell_slow(struct session *session, struct buffer *out) {
 }
 
 /* The error that ends it, with the positions to come back with. */
-static enum status tell_end(struct session *session, enum status why, uint64_t retry_after_ms,
+static enum status send_end(struct session *session, enum status why, uint64_t retry_after_ms,
                             enum close_code code, struct buffer *out) {
     struct buffer body;
     char reason[124];
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = notice_end(session, why, retry_after_ms, &body);
     if (status == STATUS_OK)
-        status = say_error(session, why, buffer_slice(&body));
+        status = push_error(session, why, buffer_slice(&body));
     buffer_release(&body);
     notice_resume(session, reason);
     return status == STATUS_OK ? ws_close_write(out, (unsigned)code, slice_of(reason)) : status;
 }
 
-static enum status tell_leaving(struct session *session, uint64_t retry_after_ms,
+static enum status send_leaving(struct session *session, uint64_t retry_after_ms,
                                 struct buffer *out) {
-    return tell_end(session, STATUS_SHUTTING_DOWN, retry_after_ms, CLOSE_RESTARTING, out);
+    return send_end(session, STATUS_SHUTTING_DOWN, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
-static enum status tell_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
+static enum status send_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     (void)out;
     buffer_init(&body, 4096);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
-        status = say_error(session, STATUS_REAUTH_REQUIRED, buffer_slice(&body));
+        status = push_error(session, STATUS_REAUTH_REQUIRED, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-static enum status tell_failed(struct session *session, enum status failed, struct buffer *out) {
+static enum status send_failed(struct session *session, enum status failed, struct buffer *out) {
     /* The dialect has one word for whatever is too large. */
     enum status why = failed == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : failed;
-    return tell_end(session, why, 0, ws_close_code(why), out);
+    return send_end(session, why, 0, ws_close_code(why), out);
 }
 
 static const struct dialect phoenix_dialect = {
@@ -369,15 +370,15 @@ static const struct dialect phoenix_dialect = {
     .receive = receive,
     .opened = phoenix_opened,
     .opening_gone = phoenix_opening_gone,
-    .snapshot = tell_snapshot,
-    .caught_up = tell_caught_up,
+    .snapshot = send_snapshot,
+    .caught_up = send_caught_up,
     .page_says_caught_up = true,
-    .stale = tell_stale,
-    .failed = tell_failed,
-    .reauth = tell_reauth,
+    .stale = send_stale,
+    .failed = send_failed,
+    .reauth = send_reauth,
     .heartbeat = heartbeat,
-    .slow = tell_slow,
-    .leaving = tell_leaving,
+    .slow = send_slow,
+    .leaving = send_leaving,
     .state_free = phoenix_free,
 };
 

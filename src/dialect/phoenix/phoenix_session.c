@@ -10,31 +10,31 @@
 /* A payload, with its event and channel around it. */
 #define PUSH_BYTES_MAX (PHOENIX_PAYLOAD_BYTES_MAX + 4096)
 
-enum status phoenix_say_push(struct session *session, struct slice event, struct slice payload) {
+enum status phoenix_send_push(struct session *session, struct slice event, struct slice payload) {
     struct buffer text;
     buffer_init(&text, PUSH_BYTES_MAX);
     enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
     if (status == STATUS_OK)
-        status = websocket_say(session, buffer_slice(&text));
+        status = websocket_send(session, buffer_slice(&text));
     buffer_release(&text);
     return status;
 }
 
-enum status phoenix_say_reply(struct session *session, const struct phoenix_address *to, bool ok,
-                              struct slice response) {
+enum status phoenix_send_reply(struct session *session, const struct phoenix_address *to, bool ok,
+                               struct slice response) {
     struct buffer text;
     buffer_init(&text, PHOENIX_REPLY_BYTES_MAX);
     enum status status = phoenix_write_reply(&text, to, ok, response);
     if (status == STATUS_OK)
-        status = websocket_say(session, buffer_slice(&text));
+        status = websocket_send(session, buffer_slice(&text));
     buffer_release(&text);
     return status;
 }
 
-enum status phoenix_say_refused(struct session *session, const struct phoenix_address *to,
-                                enum status error, struct slice body) {
+enum status phoenix_send_error_body(struct session *session, const struct phoenix_address *to,
+                                    enum status error, struct slice body) {
     session_log_error(session, error);
-    return phoenix_say_reply(session, to, false, body);
+    return phoenix_send_reply(session, to, false, body);
 }
 
 static enum status write_error(enum status error, struct buffer *out) {
@@ -44,13 +44,13 @@ static enum status write_error(enum status error, struct buffer *out) {
     return object_end(&object);
 }
 
-enum status phoenix_say_refusal(struct session *session, const struct phoenix_address *to,
-                                enum status error) {
+enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
+                               enum status error) {
     struct buffer body;
     buffer_init(&body, 4096);
     enum status status = write_error(error, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(session, to, error, buffer_slice(&body));
+        status = phoenix_send_error_body(session, to, error, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -87,7 +87,7 @@ void phoenix_settle(struct session *session, enum status status) {
 void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
                             enum status error) {
     struct phoenix_address to = phoenix_request_address(request);
-    enum status status = phoenix_say_refusal(session, &to, error);
+    enum status status = phoenix_send_error(session, &to, error);
     request->call.free(&request->call);
     phoenix_settle(session, status);
 }

@@ -18,17 +18,17 @@ struct phoenix {
     struct compatibility_claim *claim; /* of the socket's query; NULL while the gate is open */
 };
 
-MUST_CHECK enum status phoenix_say_push(struct session *session, struct slice event,
-                                        struct slice payload);
-MUST_CHECK enum status phoenix_say_reply(struct session *session, const struct phoenix_address *to,
-                                         bool ok, struct slice response);
+MUST_CHECK enum status phoenix_send_push(struct session *session, struct slice event,
+                                         struct slice payload);
+MUST_CHECK enum status phoenix_send_reply(struct session *session, const struct phoenix_address *to,
+                                          bool ok, struct slice response);
 /* An error of that status, in reply; the body says it. */
-MUST_CHECK enum status phoenix_say_refused(struct session *session,
-                                           const struct phoenix_address *to, enum status error,
-                                           struct slice body);
+MUST_CHECK enum status phoenix_send_error_body(struct session *session,
+                                               const struct phoenix_address *to, enum status error,
+                                               struct slice body);
 /* The same, with the body that says no more than the status. */
-MUST_CHECK enum status phoenix_say_refusal(struct session *session,
-                                           const struct phoenix_address *to, enum status error);
+MUST_CHECK enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
+                                          enum status error);
 /* Sends what was said, with that status. */
 void phoenix_settle(struct session *session, enum status status);
 

@@ -129,7 +129,7 @@ static void refuse_forbidden(struct session *session, struct subscribe_request *
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = write_forbidden(session, &request->subscribe, &body);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(session, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
+        status = phoenix_send_error_body(session, &to, STATUS_FORBIDDEN_TOPIC, buffer_slice(&body));
     buffer_release(&body);
     request_free(request);
     phoenix_settle(session, status);
@@ -218,8 +218,8 @@ static enum status write_windows(const struct session_opening *opening, struct b
     return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
 
-static enum status say_subscribed(struct session *session, const struct session_opening *opening,
-                                  const struct phoenix_address *to) {
+static enum status reply_subscribed(struct session *session, const struct session_opening *opening,
+                                    const struct phoenix_address *to) {
     const struct phoenix *phoenix = session->dialect_state;
     struct buffer names;
     struct buffer watermarks;
@@ -245,7 +245,7 @@ static enum status say_subscribed(struct session *session, const struct session_
     if (status == STATUS_OK)
         status = ended;
     if (status == STATUS_OK)
-        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
+        status = phoenix_send_reply(session, to, true, buffer_slice(&body));
     buffer_release(&names);
     buffer_release(&watermarks);
     buffer_release(&windows);
@@ -253,8 +253,8 @@ static enum status say_subscribed(struct session *session, const struct session_
     return status;
 }
 
-static enum status say_stale(struct session *session, const struct session_opening *opening,
-                             const struct phoenix_address *to) {
+static enum status reply_stale(struct session *session, const struct session_opening *opening,
+                               const struct phoenix_address *to) {
     struct stale_topic *stale = calloc(opening->count, sizeof(*stale));
     struct buffer body;
     size_t count = 0;
@@ -272,13 +272,13 @@ static enum status say_stale(struct session *session, const struct session_openi
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);
     if (status == STATUS_OK)
-        status = phoenix_say_refused(session, to, STATUS_STALE_CURSOR, buffer_slice(&body));
+        status = phoenix_send_error_body(session, to, STATUS_STALE_CURSOR, buffer_slice(&body));
     buffer_release(&body);
     free(stale);
     return status;
 }
 
-static enum status look_at(const struct session_opening *opening) {
+static enum status opening_result(const struct session_opening *opening) {
     enum status status = opening->status;
     for (size_t i = 0; status == STATUS_OK && i < opening->count; i++) {
         const struct subscription *subscription = &opening->subscribers[i]->driver.subscription;
@@ -307,14 +307,14 @@ static void start_all(struct session *session, const struct subscribe *subscribe
 void phoenix_opened(struct session *session, struct session_opening *opening) {
     struct subscribe_request *request = opening->user;
     struct phoenix_address to = phoenix_request_address(&request->base);
-    enum status found = look_at(opening);
+    enum status found = opening_result(opening);
     enum status status;
     if (found == STATUS_OK) {
         start_all(session, &request->subscribe, opening);
-        status = say_subscribed(session, opening, &to);
+        status = reply_subscribed(session, opening, &to);
     } else {
-        status = found == STATUS_STALE_CURSOR ? say_stale(session, opening, &to)
-                                              : phoenix_say_refusal(session, &to, found);
+        status = found == STATUS_STALE_CURSOR ? reply_stale(session, opening, &to)
+                                              : phoenix_send_error(session, &to, found);
         drop_opening(opening);
     }
     request_free(request);
@@ -329,7 +329,7 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
                               const struct phoenix_address *to) {
     struct subscribe_request *request = calloc(1, sizeof(*request));
     if (!request)
-        return phoenix_say_refusal(session, to, STATUS_OUT_OF_MEMORY);
+        return phoenix_send_error(session, to, STATUS_OUT_OF_MEMORY);
     phoenix_request_init(&request->base, session, to);
     request->base.call =
         (struct session_lookup){.run = call_run, .done = call_done, .free = call_free};
@@ -338,7 +338,7 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
                                         settings_of(session)->subscriptions_max);
     if (status != STATUS_OK) {
         request_free(request);
-        return phoenix_say_refusal(session, to, status);
+        return phoenix_send_error(session, to, status);
     }
     session_look_up(session, &request->base.call);
     return STATUS_OK;
@@ -374,7 +374,7 @@ enum status phoenix_unsubscribe(struct session *session, const struct phoenix_me
         drop_named(session, &wanted);
     subscribe_release(&wanted);
     if (status != STATUS_OK)
-        return phoenix_say_refusal(session, to, status);
+        return phoenix_send_error(session, to, status);
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     status = buffer_append_slice(&body, SLICE("{\"topics\":"));
     if (status == STATUS_OK)
@@ -382,7 +382,7 @@ enum status phoenix_unsubscribe(struct session *session, const struct phoenix_me
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
-        status = phoenix_say_reply(session, to, true, buffer_slice(&body));
+        status = phoenix_send_reply(session, to, true, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
