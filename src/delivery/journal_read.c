@@ -10,7 +10,7 @@
 #include "delivery/owners.h"
 #include "hub/frame_row.h"
 
-/* None, with room to calculate. */
+/* No budget, with room for additions. */
 #define LOG_REPLAY_BUDGET_EVENTS (UINT64_MAX / 2)
 
 struct journal_page {
@@ -26,7 +26,7 @@ struct journal_page {
     bool has_hole;
 };
 
-/* Whether the row comes next and is wanted; if not, why not is noted. */
+/* Whether the row is the next one and wanted; otherwise notes why not. */
 static bool takes(struct journal_page *page, uint64_t seq) {
     const struct journal_read *read = page->read;
     page->has_hole = seq != page->expected_seq;
@@ -122,7 +122,7 @@ static enum status load(struct journal_page *page) {
     return status;
 }
 
-/* Where the page begins; a cursor that cannot go on makes the read stale. */
+/* Finds the start of the page; a cursor that cannot continue makes the read stale. */
 static enum status find_place(struct journal_page *page) {
     struct journal_read *read = page->read;
     const struct topic_window *window = read->exists ? &read->window : NULL;

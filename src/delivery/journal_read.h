@@ -29,7 +29,7 @@ struct journal_read {
     enum journal_read_mode mode;
     uint64_t after_seq;
     uint64_t below_seq; /* frames from here on are in memory, and not read */
-    size_t frames_max;  /* 0: only where the position stands */
+    size_t frames_max;  /* 0: reads the position only */
     bool epoch_differs; /* the cursor is of another epoch */
     struct event_cursor event_cursor;
     struct hub_watch *watch; /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
@@ -44,12 +44,12 @@ struct journal_read {
     uint64_t next_seq;
     struct frame *frames[JOURNAL_READ_FRAMES_MAX];
     size_t count;
-    size_t taken; /* of the frames, by the looker */
+    size_t taken; /* number of frames that were taken */
     bool is_kept; /* the hub has the frames too */
 };
 
 void journal_read_run(struct journal_read *read, struct store_session *session);
-/* Lets go of the frames not taken. */
+/* Releases the frames that were not taken. */
 void journal_read_release(struct journal_read *read);
 
 #endif

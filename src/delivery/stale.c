@@ -94,7 +94,7 @@ static enum status write_plan(struct buffer *out, const struct stale_topic *stal
     return status == STATUS_OK ? buffer_append_slice(out, SLICE("]}")) : status;
 }
 
-/* Each reason once, in the order of their rank. */
+/* Each reason once, ordered by rank. */
 static struct continuity all_reasons(const struct stale_topic *stale, size_t count) {
     static const enum reason ranked[CONTINUITY_REASONS_MAX] = {
         REASON_EPOCH_MISMATCH, REASON_RETENTION_FLOOR_BREACH, REASON_REPLAY_BUDGET_EXCEEDED};

@@ -234,12 +234,12 @@ static enum hub_take_result give_window(struct subscription *subscription,
         .bytes_max = batch->bytes_max,
         .frames = frames,
     };
-    enum hub_take_result place = hub_take(subscription->options.watch, &take);
+    enum hub_take_result result = hub_take(subscription->options.watch, &take);
     note_head(subscription, take.head_seq);
     for (size_t i = 0; i < take.count; i++)
         give(subscription, batch, frames[i]);
-    set_replaying(subscription, place == HUB_BELOW || (take.is_replay && is_behind(subscription)));
-    return place;
+    set_replaying(subscription, result == HUB_BELOW || (take.is_replay && is_behind(subscription)));
+    return result;
 }
 
 enum subscription_step subscription_next(struct subscription *subscription,

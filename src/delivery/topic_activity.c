@@ -1,6 +1,6 @@
-/* A clock: when a place is needed, the least busy of a few entries before the hand goes; then what
- * the entry under the hand has done is halved, and the hand moves on. So a flood of topics that
- * come once pushes out one another, and what was busy long ago does not stay for ever. */
+/* A clock: when an entry is needed, the least busy of the few entries after the hand is evicted.
+ * Then the activity of the entry under the hand is halved, and the hand moves on. So the topics of
+ * a flood evict one another, and a topic that was busy long ago is evicted in time. */
 #include "delivery/topic_activity.h"
 
 #include <assert.h>
@@ -55,15 +55,15 @@ void topic_activity_close(struct topic_activity *activity) {
     free(activity);
 }
 
-/* ---- places ---- */
+/* ---- entries ---- */
 
-static size_t place_of_quietest(struct topic_activity *activity) {
+static size_t quietest_index(struct topic_activity *activity) {
     size_t quietest = activity->hand;
     for (size_t i = 1; i < HAND_SPAN; i++) {
-        size_t place = (activity->hand + i) % activity->capacity;
-        if (activity->entries[place]->counts.activity <
+        size_t index = (activity->hand + i) % activity->capacity;
+        if (activity->entries[index]->counts.activity <
             activity->entries[quietest]->counts.activity)
-            quietest = place;
+            quietest = index;
     }
     activity->entries[activity->hand]->counts.activity /= 2;
     activity->hand = (activity->hand + 1) % activity->capacity;
@@ -88,18 +88,18 @@ static struct entry *entry_of(struct topic_activity *activity, struct slice topi
     if (!entry)
         return NULL;
     bool is_full = activity->count == activity->capacity;
-    size_t place = is_full ? place_of_quietest(activity) : activity->count;
+    size_t index = is_full ? quietest_index(activity) : activity->count;
     if (is_full) {
-        (void)map_remove(&activity->by_name, activity->entries[place]->counts.topic);
-        free(activity->entries[place]);
-        activity->entries[place] = activity->entries[--activity->count];
-        place = activity->count;
+        (void)map_remove(&activity->by_name, activity->entries[index]->counts.topic);
+        free(activity->entries[index]);
+        activity->entries[index] = activity->entries[--activity->count];
+        index = activity->count;
     }
     if (map_insert(&activity->by_name, entry->counts.topic, entry) != STATUS_OK) {
         free(entry);
         return NULL;
     }
-    activity->entries[place] = entry;
+    activity->entries[index] = entry;
     activity->count++;
     return entry;
 }
@@ -135,7 +135,7 @@ static const char *violation_reason(enum topic_violation violation) {
     return "";
 }
 
-/* Weighs more than a frame: what went wrong is what people look for. */
+/* Weighs more than a frame, because operators look for violations. */
 void topic_activity_violated(struct topic_activity *activity, struct slice topic,
                              enum topic_violation violation) {
     const char *reason = violation_reason(violation);
@@ -159,7 +159,7 @@ void topic_activity_stale(struct topic_activity *activity, struct slice topic,
     }
 }
 
-/* Events of one entity that follow one another are one lookup. */
+/* Consecutive events of one entity take one lookup. */
 static size_t see_entity(struct topic_activity *activity, const struct store_batch *batch,
                          size_t begin) {
     const struct store_event *first = &batch->events[begin];
@@ -202,7 +202,7 @@ static int compare(const void *a, const void *b) {
                : (one->topic.size > other->topic.size) - (one->topic.size < other->topic.size);
 }
 
-/* Names stay valid only under the lock, so all of it happens there: rarely, and bounded. */
+/* Names are valid only under the lock, so the whole copy runs under it; it is rare and bounded. */
 static enum status take_top(struct topic_activity *activity, struct arena *arena, size_t count_max,
                             struct topic_counts **counts, size_t *count) {
     struct topic_counts *all = arena_alloc(arena, activity->count * sizeof(*all));

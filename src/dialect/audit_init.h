@@ -1,8 +1,8 @@
-/* The first message of an audit socket: who it is, where it begins, which events it asks for.
+/* The first message of an audit socket: its capability, its position and its filters.
  * Any thread; a pure reader. One block holds the decoded texts; audit_init_release returns it.
  * STATUS_INVALID_MESSAGE with the problem in a static sentence; STATUS_OUT_OF_MEMORY.
- * Members it does not know are ignored, but for those of filters: a filter that is not understood
- * would let through what was not asked for. */
+ * Unknown members are ignored, except in filters: an ignored filter would let through events that
+ * the client did not ask for. */
 #ifndef DIALECT_AUDIT_INIT_H
 #define DIALECT_AUDIT_INIT_H
 

@@ -30,8 +30,8 @@
 struct audit {
     struct log_position position;
     struct audit_init init; /* the filters are in use as long as the session */
-    bool has_init;          /* the init was taken */
-    bool has_begun;         /* init_ack is out */
+    bool has_init;          /* the init was read */
+    bool has_begun;         /* init_ack was sent */
     struct session_lookup lookup;
     struct single_use use; /* of the nonce, then of the token */
     enum status use_status;
@@ -46,7 +46,7 @@ static void audit_free(void *state) {
 
 /* ---- forms ---- */
 
-/* The time is the page's, so that its bytes are the same for all. */
+/* All clients of the page get the same server_time, so that its bytes are shared. */
 static enum status put_event(struct delivery_loop *delivery, const struct frame *frame,
                              bool compress, struct buffer *out) {
     char cursor_text[EVENT_CURSOR_SIZE_MAX];
@@ -90,7 +90,7 @@ const struct page_form *audit_ws_form(bool compress) {
 
 /* ---- errors ---- */
 
-/* This dialect's own words for what ends it. */
+/* The error codes of this dialect. */
 static const char *error_code(enum status status) {
     static const struct {
         enum close_code close;
@@ -130,7 +130,7 @@ static enum status send_error(struct session *session, enum status why, struct s
     return status;
 }
 
-/* {"name":text,"resume_after":cursor}; the cursor is null where it has none yet. */
+/* {"name":text,"resume_after":cursor}; the cursor is null before the first event. */
 static enum status write_details(const struct session *session, const char *name, const char *text,
                                  struct buffer *out) {
     const struct audit *audit = session->dialect_state;
@@ -157,7 +157,7 @@ static enum status send_error_detail(struct session *session, enum status why, c
     return status;
 }
 
-/* Refuses what the peer said; the text is a member of details. */
+/* Refuses the message of the peer; the text is a member of details. */
 static enum status refuse(struct session *session, enum status why, const char *name,
                           const char *text) {
     session_log_end(session, why, ws_close_code(why));
@@ -178,7 +178,7 @@ static enum status send_slow(struct session *session, struct buffer *out) {
     return status;
 }
 
-/* Nothing is wrong with the session but its connection. */
+/* Only the connection ends: the client may resume at its cursor. */
 static enum status send_reconnect(struct session *session, uint64_t retry_after_ms,
                                   enum close_code code, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
@@ -211,9 +211,9 @@ static enum status send_leaving(struct session *session, uint64_t retry_after_ms
     return send_reconnect(session, retry_after_ms, CLOSE_RESTARTING, out);
 }
 
-/* ---- the course of it ---- */
+/* ---- notices ---- */
 
-/* {"name":cursor and what follows}. */
+/* {"name":cursor, then the tail, which closes the object. */
 static enum status send_cursor(struct session *session, const char *tag, const char *name,
                                const char *tail, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
@@ -235,8 +235,8 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
     return send_cursor(subscriber->session, "replay_complete", "cursor", "}", out);
 }
 
-/* Before the init this is its time running out. A ping goes with each heartbeat, since a peer that
- * has nothing to say answers it, and is heard. */
+/* Before the init, this is the timeout of the init. Each heartbeat has a ping, because its answer
+ * restarts the silence deadline of a peer that sends nothing else. */
 static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     char tail[64];
@@ -394,8 +394,8 @@ static enum status check_capability(struct session *session, struct slice capabi
     return grant_check(principal, topic_name(TOPIC_AUDIT), NULL).status;
 }
 
-/* The capability first: who has none cannot use up nonces. A nonce is no token: what is wrong with
- * it is a failed authentication, whatever it is. */
+/* The capability is checked first, so that a client without one cannot use up nonces. Every error
+ * of a nonce is a failed authentication. */
 static enum status admit(struct session *session) {
     struct audit *audit = session->dialect_state;
     const struct audit_init *init = &audit->init;
@@ -442,7 +442,7 @@ static const struct dialect audit_ws_dialect = {
 void handle_audit_ws(struct exchange *exchange) {
     struct query_cursor after;
     struct io_loop *loop = exchange->loop;
-    /* The token comes in the first message, where the page came from in the handshake. */
+    /* The token is in the first message; only the handshake has the origin. */
     enum status status = gate_check_origin(&exchange->http->gate, exchange->request);
     if (status != STATUS_OK) {
         exchange_answer_status(exchange, status);

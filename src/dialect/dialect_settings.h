@@ -1,4 +1,4 @@
-/* What the dialects share beside delivery: the gate and a few settings.
+/* Settings that all dialects use beside those of delivery: the gate and some limits.
  * Filled before the loops start; read-only afterwards, except for the gate, which any thread uses.
  * Memory: outlives every session.
  * Errors: none.

@@ -24,7 +24,7 @@ static enum status put_piece(const struct session *session, struct buffer *out,
     return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
-/* Nothing is hidden between frames that follow each other. */
+/* Consecutive frames have no hidden frames between them. */
 static enum status pass(const struct event_stream_writer *writer,
                         const struct delivery_loop *delivery, uint64_t after, uint64_t through,
                         struct buffer *out) {
@@ -49,7 +49,7 @@ enum status event_stream_encode(const struct page *page, const struct delivery_l
     }
     if (status == STATUS_OK)
         status = pass(writer, delivery, after, page->batch.through_seq, target);
-    /* Of a page without a word for its subscriber nothing is sent. */
+    /* A page that is wholly hidden sends nothing: an empty chunk would end the answer. */
     if (status == STATUS_OK && piece.size > 0)
         status = http1_chunk(out, buffer_slice(&piece));
     buffer_release(&piece);
@@ -58,7 +58,7 @@ enum status event_stream_encode(const struct page *page, const struct delivery_l
 
 /* ---- notices ---- */
 
-enum status event_stream_tell_id(const struct session *session, struct buffer *out,
+enum status event_stream_send_id(const struct session *session, struct buffer *out,
                                  const char *event, struct slice id, struct slice data) {
     struct buffer piece;
     buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
@@ -70,9 +70,9 @@ enum status event_stream_tell_id(const struct session *session, struct buffer *o
     return status;
 }
 
-enum status event_stream_tell(const struct session *session, struct buffer *out, const char *event,
+enum status event_stream_send(const struct session *session, struct buffer *out, const char *event,
                               struct slice data) {
-    return event_stream_tell_id(session, out, event, (struct slice){NULL, 0}, data);
+    return event_stream_send_id(session, out, event, (struct slice){NULL, 0}, data);
 }
 
 enum status event_stream_heartbeat(struct session *session, struct buffer *out) {
@@ -90,7 +90,7 @@ enum status event_stream_end(struct session *session, struct buffer *out) {
     return state->is_chunked ? http1_chunk_end(out) : STATUS_OK;
 }
 
-/* Clients come back by themselves, from their last id. */
+/* Clients reconnect by themselves, with their last id. */
 enum status event_stream_leaving(struct session *session, uint64_t retry_after_ms,
                                  struct buffer *out) {
     struct buffer piece;
@@ -110,17 +110,17 @@ enum status event_stream_reauth(struct session *session, uint64_t left_ms, struc
     session_log_error(session, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell(session, out, "reauth_required", buffer_slice(&body));
+        status = event_stream_send(session, out, "reauth_required", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-/* Without the last chunk, so that no client takes it for a complete answer. */
+/* Not followed by the last chunk, so that no client takes the answer to be complete. */
 enum status event_stream_failed(struct session *session, enum status failed, struct buffer *out) {
     char body[96];
     int size = snprintf(body, sizeof(body), "{\"code\":\"%s\"}", status_code(failed));
     session_log_error(session, failed);
-    return event_stream_tell(session, out, "error", (struct slice){body, (size_t)size});
+    return event_stream_send(session, out, "error", (struct slice){body, (size_t)size});
 }
 
 /* A stale or failed position is reported when the turn of the subscriber comes. */

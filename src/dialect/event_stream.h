@@ -1,7 +1,7 @@
-/* What the dialects that are event streams share: the session's head, its pieces, its notices.
+/* The common part of the dialects that are event streams: the head, the pieces and the notices.
  * Belongs to the session's loop. The session's state is a struct event_stream, freed by the
  * dialect's state_free. Appends whole pieces to the caller's buffer, all or nothing. Errors: the
- * buffer's own, and what an event may not hold. Only what is durable has an id. */
+ * buffer's, and bytes that an event may not hold. Only durable events have an id. */
 #ifndef DIALECT_EVENT_STREAM_H
 #define DIALECT_EVENT_STREAM_H
 
@@ -13,18 +13,18 @@ struct event_stream {
     bool is_chunked; /* whether pieces are chunks: not for HTTP/1.0 */
 };
 
-/* The exchange becomes a session of that dialect; the state is taken over in any case. NULL: it has
- * been answered. */
+/* Turns the exchange into a session of that dialect. Takes over the state in any case. NULL: the
+ * exchange has been answered. */
 struct session *event_stream_make(struct exchange *exchange, const struct dialect *dialect,
                                   struct event_stream *state);
-/* Has the session's one subscriber looked at; ends the session where that cannot be. */
+/* Opens the one subscriber of the session; ends the session if that fails. */
 void event_stream_begin(struct session *session, struct slice topic,
                         const struct subscription_options *options, const struct page_form *form);
 /* The answer to HEAD. */
 void event_stream_answer_head(struct exchange *exchange);
 
-/* How a page is written: its frames, and the ranges in which all is hidden; NULL: those are not
- * told. */
+/* Encodes the frames of a page, and the ranges of frames that are hidden from the subscriber. pass
+ * NULL: hidden ranges are not sent. */
 struct event_stream_writer {
     enum status (*put)(const struct delivery_loop *delivery, struct frame *frame,
                        struct buffer *out);
@@ -39,10 +39,10 @@ MUST_CHECK enum status event_stream_encode(const struct page *page,
                                            struct buffer *out);
 
 /* Notices. */
-MUST_CHECK enum status event_stream_tell(const struct session *session, struct buffer *out,
+MUST_CHECK enum status event_stream_send(const struct session *session, struct buffer *out,
                                          const char *event, struct slice data);
-/* The same with the position it stands for; data NULL: none. */
-MUST_CHECK enum status event_stream_tell_id(const struct session *session, struct buffer *out,
+/* The same with an id, the position for a client that reconnects; id.data NULL: none. */
+MUST_CHECK enum status event_stream_send_id(const struct session *session, struct buffer *out,
                                             const char *event, struct slice id, struct slice data);
 MUST_CHECK enum status event_stream_end(struct session *session, struct buffer *out);
 /* For the dialect's table. */

@@ -29,8 +29,8 @@ struct query_cursor log_position_now(const struct log_position *position,
     if (!subscriber || uuid_compare(&subscriber->driver.subscription.cursor, &none) == 0)
         return position->asked;
     struct event_cursor at = event_cursor_of(&subscriber->driver.subscription.cursor);
-    /* What it stepped over does not take it back: on the way to a position in the future, or what
-     * is hidden in the millisecond of the position. */
+    /* Events that were skipped on the way to a cursor of the future, or that are hidden in its
+     * millisecond, do not move the position back. */
     if (position->asked.given && event_cursor_compare(&at, &position->asked.cursor) < 0)
         return position->asked;
     return (struct query_cursor){true, at};

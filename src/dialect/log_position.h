@@ -1,14 +1,15 @@
-/* Where a subscriber of the whole log is, as an event cursor, which is what its clients know.
+/* The position of a subscriber of the whole log, as an event cursor, as its clients know it.
  * Belongs to the session's loop. A value in the dialect's state; allocates nothing.
  * Errors: the buffer's own.
- * Behind a cursor of the future comes only what is greater than it, as in lists of the log. */
+ * After a cursor of the future, only events with a greater cursor follow, as in lists of the log.
+ */
 #ifndef DIALECT_LOG_POSITION_H
 #define DIALECT_LOG_POSITION_H
 
 #include "delivery/session/session.h"
 #include "http/query_cursor.h"
 
-/* Before anything was sent the subscriber stands where it was asked to begin. */
+/* Before the first event, the position is the cursor that the client asked for. */
 struct log_position {
     struct query_cursor asked;
     bool is_future; /* when it was asked for */
@@ -16,7 +17,7 @@ struct log_position {
 
 void log_position_set(struct log_position *position, const struct event_cursor *cursor,
                       uint64_t now_ms);
-/* Behind everything there is by the server's clock. */
+/* The position after all events up to now, by the server's clock. */
 void log_position_set_head(struct log_position *position, uint64_t now_ms);
 /* Whether the event is behind it. */
 bool log_position_is_before(const struct log_position *position,

@@ -61,7 +61,7 @@ static enum status send_slow(struct session *session, struct buffer *out) {
     if (status == STATUS_OK)
         status = buffer_append_slice(&body, slice_from(buffer_slice(&details), 1));
     if (status == STATUS_OK)
-        status = event_stream_tell(session, out, "slow_consumer", buffer_slice(&body));
+        status = event_stream_send(session, out, "slow_consumer", buffer_slice(&body));
     if (status == STATUS_OK)
         status = event_stream_end(session, out);
     buffer_release(&body);
@@ -69,8 +69,8 @@ static enum status send_slow(struct session *session, struct buffer *out) {
     return status;
 }
 
-/* Where it begins, for clients that did not say so: without an id they would begin at the head
- * again, and miss what came between. */
+/* The first position of a client that gave none. Without an id, it would reconnect at the head and
+ * miss the events between. */
 static enum status send_begin(struct session *session) {
     const struct log_stream *state = session->dialect_state;
     char id[EVENT_CURSOR_SIZE_MAX];
@@ -83,7 +83,7 @@ static enum status send_begin(struct session *session) {
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
-        status = event_stream_tell_id(session, &session->replies, "bootstrap",
+        status = event_stream_send_id(session, &session->replies, "bootstrap",
                                       (struct slice){id, id_size}, buffer_slice(&body));
     buffer_release(&body);
     return status;
@@ -107,8 +107,8 @@ static const struct dialect log_sse_dialect = {
 
 /* ---- asking ---- */
 
-/* The header of a client that reconnects wins over the query it first came with. False: the
- * exchange has been answered. */
+/* The header of a client that reconnects takes precedence over its first query. False: the exchange
+ * has been answered. */
 static bool read_position(struct exchange *exchange, struct log_position *position,
                           bool *from_head) {
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);

@@ -53,15 +53,15 @@ static void poll_free(void *work) {
     free(poll);
 }
 
-/* Tokens that speak for nobody are told apart by what else they say: one of them polling must not
- * hold up the others. */
+/* Tokens without an owner are distinguished by their session or token id, so that the polls of one
+ * do not limit the others. */
 static struct slice poller_name(const struct exchange *exchange, struct poller *poller) {
     const struct principal *principal = exchange->principal;
-    const struct owner *who = &principal->identity;
+    const struct owner *identity = &principal->identity;
     struct slice id = principal->session_id.data ? principal->session_id : principal->token_id;
     poller->size = principal_name(principal, poller->name);
-    if (principal != &principal_operator && id.data && !who->user_id.data &&
-        !who->guest_scope.data && !who->org_id.data) {
+    if (principal != &principal_operator && id.data && !identity->user_id.data &&
+        !identity->guest_scope.data && !identity->org_id.data) {
         int size =
             snprintf(poller->name, sizeof(poller->name), "service:%.*s", (int)id.size, id.data);
         poller->size =
@@ -183,8 +183,8 @@ static void put_consumer(struct object_writer *object, const struct poll *poll, 
                   io_loop_backoff_ms(exchange->loop));
 }
 
-/* A topic with snapshots begins with one: who polls is told where it is, since an answer of a
- * bounded number of messages cannot hold it. */
+/* A topic with snapshots begins with one. The answer names its URL, since a bounded number of
+ * messages cannot hold it. */
 static void put_bootstrap(struct object_writer *object, const struct subscription *subscription) {
     struct slice topic = subscription->options.topic;
     char text[256 + TOPIC_NAME_BYTES_MAX];
@@ -270,7 +270,7 @@ static bool is_full(const struct poll *poll) {
     return poll->count >= poll->limit || poll->messages.size >= POLL_PAGE_BYTES;
 }
 
-/* No longer than the token lasts. */
+/* A poll waits no longer than its token is valid. */
 static uint64_t wait_of(const struct poll *poll) {
     const struct exchange *exchange = poll->exchange;
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
@@ -332,8 +332,8 @@ static void on_read(struct driver *driver) {
     call_store(&poll->call, exchange->loop, delivery_of(exchange)->store_pool);
 }
 
-/* A bootstrap is never stale: if its first frames were pruned before the client got any, it begins
- * again where the topic begins by now. */
+/* A bootstrap is never stale: if its first frames were pruned before the client got any, it starts
+ * again at the oldest frame. */
 static void on_stale(struct driver *driver) {
     struct poll *poll = poll_of(driver);
     if (poll->count > 0) {
@@ -389,7 +389,7 @@ void poll_expired(struct deadline *deadline) {
     answer_waiting(container_of(deadline, struct poll, deadline));
 }
 
-/* A poll that waits is answered with what there is; a poll that reads is answered soon. */
+/* A poll that waits is answered with the messages it has; a poll that reads is answered soon. */
 static void poll_drain(struct exchange *exchange) {
     struct poll *poll = exchange->work;
     poll->wait_ms = 0;

@@ -23,13 +23,14 @@
 
 #define POSITION_BYTES_MAX (20 + 1 + STORE_EPOCH_SIZE + 1)
 
-/* Names the epoch too: without it a client would resume into another history after a restore. */
+/* The id has the epoch too. Without it, a client would resume in another history after a restore.
+ */
 static struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]) {
     int size = snprintf(text, POSITION_BYTES_MAX, "%" PRIu64 "@%s", seq, epoch);
     return (struct slice){text, (size_t)size};
 }
 
-/* Of the default type, so that onmessage sees it, and a kind cannot pose as one of our own. */
+/* Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
 static enum status put_frame(const struct delivery_loop *delivery, struct frame *frame,
                              struct buffer *out) {
     char text[POSITION_BYTES_MAX];
@@ -39,7 +40,7 @@ static enum status put_frame(const struct delivery_loop *delivery, struct frame 
     return status == STATUS_OK ? sse_event(out, &event) : status;
 }
 
-/* What is hidden from the subscriber is covered all the same, and need not be looked at again. */
+/* Moves the position of the client past frames that are hidden from it. */
 static enum status put_progress(const struct delivery_loop *delivery, uint64_t after,
                                 uint64_t through, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
@@ -72,9 +73,9 @@ const struct page_form *sse_form(bool is_chunked) {
 
 /* ---- notices ---- */
 
-/* Names the position it begins behind: a client that comes back before a frame came would resume
- * at the stale one again, or at the head and miss what was between. A snapshot has none until its
- * end. */
+/* The id is the position before the first frame. Without it, a client that reconnects before the
+ * first frame would resume at the stale position, or at the head and miss frames. A snapshot has no
+ * id before its last part. */
 static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
     struct slice position = position_write(subscriber->driver.subscription.bootstrap.from_seq - 1,
@@ -90,18 +91,18 @@ static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *
     size_t begin = body.size;
     if (status == STATUS_OK)
         status = notice_bootstrap(subscriber, &body);
-    /* The members stand beside the topic. */
+    /* Drops the brace: the members follow the topic. */
     if (status == STATUS_OK)
         memmove(body.data + begin, body.data + begin + 1, --body.size - begin);
     if (status == STATUS_OK)
-        status = event_stream_tell_id(subscriber->session, out, "bootstrap",
+        status = event_stream_send_id(subscriber->session, out, "bootstrap",
                                       subscriber->snapshot ? NO_ID : position, buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
 
-/* The last part names the position it stands for, so that a client that lost its connection then
- * need not begin again. */
+/* The last part has the watermark as its id, so that a client that loses its connection then need
+ * not read the snapshot again. */
 static enum status send_snapshot(struct subscriber *subscriber, struct buffer *out) {
     const struct subscriber_snapshot *snapshot = subscriber->snapshot;
     char id[POSITION_BYTES_MAX];
@@ -111,7 +112,7 @@ static enum status send_snapshot(struct subscriber *subscriber, struct buffer *o
     buffer_init(&body, EVENT_STREAM_BYTES_MAX);
     enum status status = subscriber_snapshot_write(snapshot, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell_id(subscriber->session, out, "snapshot",
+        status = event_stream_send_id(subscriber->session, out, "snapshot",
                                       subscriber_snapshot_is_last(snapshot) ? position : NO_ID,
                                       buffer_slice(&body));
     buffer_release(&body);
@@ -124,7 +125,7 @@ static enum status send_stale(struct subscriber *subscriber, struct buffer *out)
     session_log_error(subscriber->session, STATUS_STALE_CURSOR);
     enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell(subscriber->session, out, "stale_cursor", buffer_slice(&body));
+        status = event_stream_send(subscriber->session, out, "stale_cursor", buffer_slice(&body));
     buffer_release(&body);
     return status;
 }
@@ -135,7 +136,7 @@ static enum status send_slow(struct session *session, struct buffer *out) {
     session_log_error(session, STATUS_SLOW_CONSUMER);
     enum status status = notice_slow(session, &body);
     if (status == STATUS_OK)
-        status = event_stream_tell(session, out, "slow_consumer", buffer_slice(&body));
+        status = event_stream_send(session, out, "slow_consumer", buffer_slice(&body));
     if (status == STATUS_OK)
         status = event_stream_end(session, out);
     buffer_release(&body);
@@ -177,7 +178,7 @@ static enum status id_read(struct slice id, const char *epoch,
     return number_read(seq, &options->after_seq) ? STATUS_OK : STATUS_INVALID_CURSOR;
 }
 
-/* The header of a client that reconnects wins over the query it first came with. */
+/* The header of a client that reconnects takes precedence over its first query. */
 static enum status read_cursor(const struct exchange *exchange,
                                struct subscription_options *options) {
     struct slice last_id;
@@ -200,7 +201,7 @@ void handle_sse(struct exchange *exchange) {
         event_stream_answer_head(exchange);
         return;
     }
-    /* The exchange's own goes with it. */
+    /* A copy, because the upgrade frees the exchange. */
     struct slice name = {topic, exchange->match.parameters[0].size};
     memcpy(topic, exchange->match.parameters[0].data, name.size);
     struct event_stream *state = malloc(sizeof(*state));

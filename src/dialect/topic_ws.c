@@ -25,7 +25,7 @@
 
 /* ---- forms ---- */
 
-/* after: what comes between it and the message's own sequence is hidden from the subscriber. */
+/* after: the frames between it and this message are hidden from the subscriber. */
 static enum status put_message(struct delivery_loop *delivery, struct frame *frame, uint64_t after,
                                bool compress, struct buffer *out) {
     size_t begin = out->size;
@@ -99,7 +99,7 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     object_text(&object, SLICE("topic"), subscription->options.topic);
     put_stream_id(&object, subscription->options.topic);
     object_text(&object, SLICE("epoch"), slice_of(shared->epoch));
-    /* Behind a snapshot it goes on from that one's watermark. */
+    /* After a snapshot the subscription continues from the snapshot's watermark. */
     if (!subscriber->snapshot)
         object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);
     object_number(&object, SLICE("oldest_available_cursor"),
@@ -145,7 +145,7 @@ static enum status send_snapshot(struct subscriber *subscriber, struct buffer *o
     return status;
 }
 
-/* The error that ends it, with the position to come back with. */
+/* The error that ends the session, with the position to resume from. */
 static enum status send_error(struct session *session, enum status why, uint64_t retry_after_ms,
                               struct buffer *out) {
     struct buffer body;
@@ -196,7 +196,7 @@ static enum status send_reauth(struct session *session, uint64_t left_ms, struct
     return status;
 }
 
-/* The socket goes one way. */
+/* Clients may not send messages on this socket. */
 static enum status receive(struct session *session, struct slice text) {
     (void)text;
     session_log_end(session, STATUS_INVALID_MESSAGE, CLOSE_INVALID_MESSAGE);
@@ -206,7 +206,7 @@ static enum status receive(struct session *session, struct slice text) {
     return status;
 }
 
-/* A bootstrap says hello when its turn comes, and so does what begins anew after it was stale. */
+/* A bootstrap sends hello at its turn, also one that follows a stale position. */
 static void opened(struct session *session, struct session_opening *opening) {
     struct subscriber *subscriber = opening->subscribers[0];
     const struct subscription *subscription = &subscriber->driver.subscription;
@@ -262,7 +262,7 @@ void handle_topic_ws(struct exchange *exchange) {
     }
     if (limit > DELIVERY_FRAMES_MAX)
         limit = DELIVERY_FRAMES_MAX;
-    /* The exchange's own goes with it. */
+    /* A copy, because the upgrade frees the exchange. */
     struct slice name = {topic, exchange->match.parameters[0].size};
     memcpy(topic, exchange->match.parameters[0].data, name.size);
     struct session *session =

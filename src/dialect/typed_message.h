@@ -2,7 +2,7 @@
  * Belongs to the session's loop.
  * Memory: appends whole WebSocket messages to the caller's buffer, all or nothing.
  * Errors: the buffer's own, and the compressor's.
- * The type comes first, so that a client can tell a message by its beginning. */
+ * The type is the first member, so that a client can recognise a message by its beginning. */
 #ifndef DIALECT_TYPED_MESSAGE_H
 #define DIALECT_TYPED_MESSAGE_H
 

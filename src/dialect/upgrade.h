@@ -1,5 +1,5 @@
 /* The upgrade of an exchange: its connection becomes a session's.
- * Belongs to the exchange's loop. The options' state is taken over in any case.
+ * Belongs to the exchange's loop. Takes over the state of the options in any case.
  * A session that cannot be made is answered as an error of the exchange.
  * After an upgrade the exchange is gone. */
 #ifndef DIALECT_UPGRADE_H

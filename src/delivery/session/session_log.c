@@ -9,20 +9,20 @@ void session_count(const struct session *session, enum metric metric) {
 
 struct cause session_cause(const struct session *session, const struct subscriber *subscriber,
                            struct cause_names *names) {
-    struct slice who = {NULL, 0};
+    struct slice principal = {NULL, 0};
     struct slice peer = {NULL, 0};
     struct slice topic =
         subscriber ? subscriber->driver.subscription.options.topic : (struct slice){NULL, 0};
     if (session->principal)
-        who =
+        principal =
             (struct slice){names->principal, principal_name(session->principal, names->principal)};
     else if (session->bearer)
-        who = slice_of(session->bearer);
+        principal = slice_of(session->bearer);
     if (session_is_connected(session))
         peer = session->outlet->table->peer(session->outlet, names->peer);
     return (struct cause){
         .connection = slice_of(session->name),
-        .principal = who,
+        .principal = principal,
         .peer = peer,
         /* Operators know the whole log by its URL. */
         .topic = subscriber && topic_is_log(topic) ? SLICE("/api/events") : topic,

@@ -31,7 +31,7 @@ static void phoenix_free(void *state) {
 
 struct join_request {
     struct phoenix_request base; /* first */
-    struct buffer topics;        /* what may be read, and how far that is */
+    struct buffer topics;        /* that the principal may read */
     struct buffer watermarks;
 };
 
@@ -50,7 +50,7 @@ static void put_server(struct object_writer *object, const struct session *sessi
     object_json(object, SLICE("server"), (struct slice){text, (size_t)size});
 }
 
-/* The reply, once what may be read was looked up. */
+/* The reply, after the lookup of the topics that the principal may read. */
 static enum status reply_joined(struct session *session, const struct join_request *request) {
     struct phoenix_address to = phoenix_request_address(&request->base);
     struct phoenix *phoenix = session->dialect_state;
@@ -110,7 +110,7 @@ static enum status join(struct session *session, const struct phoenix_address *t
     return STATUS_OK;
 }
 
-/* What the join says of its client wins over what the socket's query said. */
+/* The members of the join take precedence over the socket's query. */
 static enum status check_client(const struct session *session,
                                 const struct phoenix_message *message) {
     const struct phoenix *phoenix = session->dialect_state;
@@ -178,8 +178,8 @@ static enum status answer_heartbeat(struct session *session, const struct phoeni
     return status;
 }
 
-/* A new token for the one the connection came with: of the same principal, or it is refused. What
- * was subscribed to stays, and so does the old token where the new one may not read all of it. */
+/* Replaces the token of the connection by one of the same principal. The subscriptions stay. A
+ * token that may not read all of them is refused, and the old token stays. */
 static enum status refresh(struct session *session, const struct phoenix_message *message,
                            const struct phoenix_address *to) {
     struct json_field field = {.name = SLICE("token")};
@@ -329,7 +329,7 @@ static enum status send_slow(struct session *session, struct buffer *out) {
                                : status;
 }
 
-/* The error that ends it, with the positions to come back with. */
+/* The error that ends the session, with the positions to resume from. */
 static enum status send_end(struct session *session, enum status why, uint64_t retry_after_ms,
                             enum close_code code, struct buffer *out) {
     struct buffer body;
@@ -360,7 +360,7 @@ static enum status send_reauth(struct session *session, uint64_t left_ms, struct
 }
 
 static enum status send_failed(struct session *session, enum status failed, struct buffer *out) {
-    /* The dialect has one word for whatever is too large. */
+    /* The dialect has one code for everything that is too large. */
     enum status why = failed == STATUS_WS_MESSAGE_TOO_BIG ? STATUS_PAYLOAD_TOO_LARGE : failed;
     return send_end(session, why, 0, ws_close_code(why), out);
 }

@@ -80,7 +80,7 @@ static enum status begin_push(struct buffer *out, struct slice event) {
     return phoenix_push_begin(out, PHOENIX_NULL, PHOENIX_CHANNEL, event);
 }
 
-/* Makes a message of the push that stands in out from begin on. */
+/* Makes a message of the push in out from begin on. */
 static enum status end_push(struct delivery_loop *delivery, struct buffer *out, size_t begin,
                             bool compress) {
     enum status status = phoenix_push_end(out);
@@ -105,7 +105,7 @@ static enum status write_bytes(struct slice payload, struct buffer *out) {
         status = buffer_append_byte(out, '"');
     if (status != STATUS_OK)
         return status;
-    /* Writes a NUL behind, which the quote replaces. */
+    /* Adds a NUL, which the quote replaces. */
     EVP_EncodeBlock((unsigned char *)out->data + out->size, (const unsigned char *)payload.data,
                     (int)payload.size);
     out->size += size;

@@ -2,7 +2,7 @@
  * Belongs to a loop's thread. Written with join_ref null, so that they are the same bytes for
  * every client.
  * Errors: the buffer's own.
- * Every page says which range it covers. */
+ * Every page names the range it covers. */
 #ifndef DIALECT_PHOENIX_PHOENIX_FORM_H
 #define DIALECT_PHOENIX_PHOENIX_FORM_H
 
@@ -13,7 +13,7 @@
 /* The form of a subscription, with or without frames:true and compression. */
 const struct page_form *phoenix_form(bool frames, bool compress);
 
-/* A sync:update_batch's payload that covers nothing: where a topic stands after its replay. */
+/* The payload of an empty sync:update_batch: the position of a topic after its replay. */
 MUST_CHECK enum status phoenix_empty_batch(struct slice topic, uint64_t at_seq, uint64_t head_seq,
                                            struct buffer *out);
 

@@ -76,7 +76,7 @@ void phoenix_request_init(struct phoenix_request *request, const struct session 
         memcpy(request->ref, to->ref.data, to->ref.size);
 }
 
-/* A reply that cannot be written ends the session: its client would wait for ever. */
+/* Without a reply the client would wait for ever, so the session ends. */
 void phoenix_settle(struct session *session, enum status status) {
     if (status == STATUS_OK)
         session_flush(session);

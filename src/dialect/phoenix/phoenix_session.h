@@ -22,17 +22,17 @@ MUST_CHECK enum status phoenix_send_push(struct session *session, struct slice e
                                          struct slice payload);
 MUST_CHECK enum status phoenix_send_reply(struct session *session, const struct phoenix_address *to,
                                           bool ok, struct slice response);
-/* An error of that status, in reply; the body says it. */
+/* Replies with an error of that status and with that body. */
 MUST_CHECK enum status phoenix_send_error_body(struct session *session,
                                                const struct phoenix_address *to, enum status error,
                                                struct slice body);
-/* The same, with the body that says no more than the status. */
+/* The same with a body of the code and the message of the status. */
 MUST_CHECK enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
                                           enum status error);
-/* Sends what was said, with that status. */
+/* Sends the replies that were written with that status; any but STATUS_OK ends the session. */
 void phoenix_settle(struct session *session, enum status status);
 
-/* What a reply that comes later answers; the beginning of a larger one. */
+/* A request whose reply comes later; the beginning of a larger struct. */
 struct phoenix_request {
     struct session_lookup call;        /* first */
     const struct principal *principal; /* the session's, while the session waits for this */
@@ -48,7 +48,7 @@ struct phoenix_request {
 void phoenix_request_init(struct phoenix_request *request, const struct session *session,
                           const struct phoenix_address *to);
 struct phoenix_address phoenix_request_address(const struct phoenix_request *request);
-/* Says so, and frees it. */
+/* Replies with the error, and frees the request. */
 void phoenix_request_refuse(struct session *session, struct phoenix_request *request,
                             enum status error);
 

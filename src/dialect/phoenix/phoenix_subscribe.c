@@ -1,6 +1,6 @@
-/* A subscribe is looked at in two reads: first what its names stand for, then, when the topics are
- * watched, where each cursor stands. Only if all can go on is any of them begun; the messages that
- * come meanwhile wait. */
+/* A subscribe takes two reads. The first resolves its names and grants. Then the topics are
+ * watched, and the second compares each cursor with the store. Only if all can continue, all are
+ * started. Messages that arrive meanwhile wait. */
 #include "dialect/phoenix/phoenix_subscribe.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static void drop_opening(struct session_opening *opening) {
         subscriber_drop(opening->subscribers[i]);
 }
 
-/* Subscriptions that stay beside those asked for, which take the place of their like. */
+/* The subscriptions of other topics, which the subscribe does not replace. */
 static size_t count_others(const struct session *session, const struct subscribe *subscribe) {
     size_t count = 0;
     for (const struct subscriber *subscriber = session_first(session); subscriber;
@@ -135,7 +135,7 @@ static void refuse_forbidden(struct session *session, struct subscribe_request *
     phoenix_settle(session, status);
 }
 
-/* The names are topics now: watch them, then look where the cursors stand. */
+/* The names are resolved: watches the topics, then compares the cursors with the store. */
 static void call_done(struct session *session, struct session_lookup *call, enum status status) {
     struct subscribe_request *request = (struct subscribe_request *)call;
     size_t count = request->subscribe.count;
@@ -294,12 +294,12 @@ static void start_all(struct session *session, const struct subscribe *subscribe
     for (struct subscriber *subscriber = session_first(session), *next; subscriber;
          subscriber = next) {
         next = subscriber_next(subscriber);
-        /* Those that are to begin are not open yet. */
+        /* The subscribers of the opening are not started yet. */
         if (subscriber_is_started(subscriber) &&
             subscribe_has_topic(subscribe, subscriber->driver.subscription.options.topic))
             subscriber_drop(subscriber);
     }
-    /* Before the reply, which says what it begins with; nothing is sent before that is. */
+    /* Before the reply, which names the first position. No frame is sent before the reply. */
     for (size_t i = 0; i < opening->count; i++)
         subscriber_start(opening->subscribers[i]);
 }
@@ -346,8 +346,8 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
 
 /* ---- unsubscribing ---- */
 
-/* Of one that is subscribed to, the stream's name follows from the topic's: once for each, since
- * once for each that is asked about would hold up the loop. */
+/* The stream's name is computed once for each subscriber; once for each name of the request would
+ * block the loop. */
 static void drop_named(struct session *session, const struct subscribe *wanted) {
     for (struct subscriber *subscriber = session_first(session), *next; subscriber;
          subscriber = next) {

@@ -1,6 +1,6 @@
 /* Subscribing and unsubscribing on a Phoenix channel.
- * Belongs to the session's loop. A request lives until its reply is said, or its session is gone.
- * What cannot be subscribed to is refused in the reply; a status is of the reply.
+ * Belongs to the session's loop. A request lives until its reply is written or its session is gone.
+ * Errors: a topic that cannot be subscribed to is refused in the reply; a status is of the reply.
  * All of a subscribe's topics begin, or none of them. */
 #ifndef DIALECT_PHOENIX_PHOENIX_SUBSCRIBE_H
 #define DIALECT_PHOENIX_PHOENIX_SUBSCRIBE_H
@@ -15,7 +15,7 @@ MUST_CHECK enum status phoenix_unsubscribe(struct session *session,
                                            const struct phoenix_message *message,
                                            const struct phoenix_address *to);
 
-/* The dialect's own, of the openings that a subscribe makes. */
+/* For the dialect's table: openings that a subscribe makes. */
 void phoenix_opened(struct session *session, struct session_opening *opening);
 void phoenix_opening_gone(struct session_opening *opening);
 

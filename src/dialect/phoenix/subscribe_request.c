@@ -22,7 +22,7 @@ enum {
 
 /* Names with one stream. A cursor of the stream is for all of them. */
 struct subscribe_stream {
-    struct subscribe_item *item; /* that is asked for by this name; NULL: none */
+    struct subscribe_item *item; /* the item with this name; NULL: none */
     size_t cursor_order;         /* 0: none */
     uint64_t after_seq;
 };
@@ -75,13 +75,13 @@ static size_t count_elements(const struct json_field *field) {
 
 static enum status add_item(struct subscribe *subscribe, const struct subscribe_item *item) {
     struct map *map = item->is_stream ? &subscribe->by_stream : &subscribe->by_topic;
-    struct subscribe_item *place = &subscribe->items[subscribe->count];
-    enum status status = map_insert(map, item->name, place);
+    struct subscribe_item *added = &subscribe->items[subscribe->count];
+    enum status status = map_insert(map, item->name, added);
     if (status == STATUS_ALREADY_EXISTS)
         return STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    *place = *item;
+    *added = *item;
     subscribe->count++;
     return STATUS_OK;
 }
@@ -107,8 +107,8 @@ static enum status read_names(struct subscribe *subscribe, const struct json_fie
     return status;
 }
 
-/* The text rule from topic to stream loses nothing when it is asked whether two names can be one;
- * the way back would take a.b for a:b. */
+/* Names are compared as streams: the rule from topic to stream is exact, but the reverse takes a.b
+ * for a:b. */
 static enum status stream_name(struct subscribe *subscribe, const struct subscribe_item *item,
                                struct slice *name) {
     char text[STREAM_ID_BYTES_MAX];
@@ -145,8 +145,9 @@ static void place_at(struct subscribe_item *item, size_t order, uint64_t after_s
     item->after_seq = after_seq;
 }
 
-/* A cursor may name a topic by its stream, and the other way round. Of topics with one stream only
- * the stream is told here: were there many such cursors, each would go to many topics. */
+/* A cursor may name a topic by its stream, and a stream by its topic. A cursor of a stream is noted
+ * at the stream only: writing each of many such cursors to all topics of the stream would take time
+ * by the square. */
 static void place_cursor(struct subscribe *subscribe, const struct map *streams, size_t order,
                          const struct topic_cursor *cursor) {
     char text[STREAM_ID_BYTES_MAX];
@@ -169,7 +170,7 @@ static void place_cursor(struct subscribe *subscribe, const struct map *streams,
         place_at(stream->item, order, cursor->after_seq);
 }
 
-/* Of several cursors the last one counts. */
+/* The last of several cursors of one topic is used. */
 static void place_streams(struct subscribe *subscribe) {
     for (size_t i = 0; i < subscribe->count; i++) {
         struct subscribe_item *item = &subscribe->items[i];
@@ -272,7 +273,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
     return status == STATUS_OK ? read_options(subscribe, fields, epoch) : status;
 }
 
-/* The store first: the text rule cannot tell a.b from a:b. */
+/* The store is asked first, because the rule for names cannot distinguish a.b from a:b. */
 static enum status resolve(struct subscribe *subscribe, struct store_session *session,
                            struct subscribe_item *item) {
     char text[STREAM_ID_BYTES_MAX];
@@ -291,8 +292,8 @@ static enum status resolve(struct subscribe *subscribe, struct store_session *se
     return copy_text(&subscribe->arena, buffer_slice(&named), &item->topic);
 }
 
-/* Names of one topic become one: of two subscribers of it, one would take the place of the other.
- * Items of topics come first, and stay where they are. */
+/* Merges the names of one topic, because of two subscribers of a topic one would replace the other.
+ * Items of topics come first and keep their order. */
 static enum status merge(struct subscribe *subscribe) {
     size_t kept = 0;
     enum status status = STATUS_OK;

@@ -3,8 +3,8 @@
  * Read on the loop, resolved on the store pool, one after the other. One block of memory
  * with copies of all names. STATUS_BAD_SUBSCRIPTION for another shape or more cursors than there
  * may be topics, STATUS_BAD_TOPIC for a name that cannot be a topic's; STATUS_LIMIT_REACHED for too
- * many of them; STATUS_OUT_OF_MEMORY. A topic named twice is asked for once; a cursor of a topic
- * that is not asked for is not looked at. Takes time by the number of names, not by its square. */
+ * many of them; STATUS_OUT_OF_MEMORY. A topic that is named twice is subscribed once; a cursor of
+ * another topic is ignored. The time is linear in the number of names. */
 #ifndef DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 #define DIALECT_PHOENIX_SUBSCRIBE_REQUEST_H
 
@@ -44,11 +44,11 @@ MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_v
 /* Finds the topics of streams; afterwards each topic is there once. */
 MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
                                          struct store_session *session);
-/* Looks what the principal gets of each topic: the grants of the items say. The status is the
- * store's. */
+/* Fills in the grants of the items: what the principal may read of each topic. Errors: the store's.
+ */
 MUST_CHECK enum status subscribe_entitle(struct subscribe *subscribe, struct store_session *session,
                                          const struct principal *principal);
-/* Whether it asks for that topic; once resolved, whatever it called it by. */
+/* Whether it asks for that topic; once resolved, also by the name of its stream. */
 bool subscribe_has_topic(const struct subscribe *subscribe, struct slice topic);
 /* Before it is resolved. */
 bool subscribe_has_stream(const struct subscribe *subscribe, struct slice stream);

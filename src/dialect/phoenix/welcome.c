@@ -40,7 +40,7 @@ static enum status put_watermark(struct welcome *welcome, struct slice name) {
     return object_end(&object);
 }
 
-/* A pattern is judged by its own name: whether its kind of topic is open, never whose. */
+/* A pattern is checked by its name: whether its kind of topic is open, without an owner. */
 static enum status put_if_open(struct welcome *welcome, struct slice name) {
     if (grant_check(welcome->principal, name, NULL).status != STATUS_OK)
         return STATUS_OK;

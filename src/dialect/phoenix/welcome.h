@@ -2,8 +2,8 @@
  * Runs on a thread of the store pool, for a session that waits.
  * Appends to the caller's buffers, which are bounded; a token lists a bounded number of names.
  * The status is the store's or the buffers'.
- * Says nothing that the principal may not read: a name that its token lists and its scopes do not
- * open is left out. */
+ * Lists only what the principal may read: a name in its token that its scopes do not open is left
+ * out. */
 #ifndef DIALECT_PHOENIX_WELCOME_H
 #define DIALECT_PHOENIX_WELCOME_H
 
