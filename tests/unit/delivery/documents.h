@@ -1,6 +1,6 @@
 /* Run summaries in a real store: each put makes or replaces the document of a run, with its event
  * and its journal row, in one commit. Run i belongs to user "u" where i % 3 is 0, to guest "g"
- * where 1, to nobody but organisation "o" where 2. Version and payload count the puts of the run.
+ * where 1, only to organisation "o" where 2. Version and payload count the puts of the run.
  */
 #ifndef DOCUMENTS_H
 #define DOCUMENTS_H

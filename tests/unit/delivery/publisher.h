@@ -53,7 +53,7 @@ static inline struct publisher *publisher_open(struct hub *hub) {
         RUN_TOPIC_REF, SLICE(RUN_TOPIC), SLICE("runtime.run.r.events"), 101, 1, 0};
     publisher->topics[1] = (struct store_topic){
         OTHER_TOPIC_REF, SLICE(OTHER_TOPIC), SLICE("runtime.run.s.events"), 102, 1, 0};
-    /* The shared topics are there from the start. */
+    /* A new store has the shared topics. */
     struct arena arena;
     struct store_topic summaries;
     arena_init(&arena, 65536);
@@ -108,7 +108,7 @@ static inline void publisher_commit(struct publisher *publisher, size_t count) {
                                              .payload = slice_of(texts[i][1]),
                                              .published_at_ms = log_id};
     }
-    /* Pruning moves the floor behind the publisher's back; the store never lowers one. */
+    /* The publisher does not know a floor that pruning has raised; the store never lowers one. */
     struct arena arena;
     struct store_topic summaries;
     arena_init(&arena, 65536);

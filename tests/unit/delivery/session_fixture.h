@@ -117,7 +117,7 @@ static const struct outlet_table fake_table = {
 
 /* ---- the dialect ---- */
 
-static inline enum status say(struct buffer *out, const char *word) {
+static inline enum status put_word(struct buffer *out, const char *word) {
     return buffer_append_slice(out, slice_of(word));
 }
 
@@ -129,17 +129,17 @@ static inline void word_opened(struct session *session, struct session_opening *
 
 static inline enum status word_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     (void)subscriber;
-    return say(out, "bootstrap ");
+    return put_word(out, "bootstrap ");
 }
 
 static inline enum status word_caught_up(struct subscriber *subscriber, struct buffer *out) {
     (void)subscriber;
-    return say(out, "caught_up ");
+    return put_word(out, "caught_up ");
 }
 
 static inline enum status word_stale(struct subscriber *subscriber, struct buffer *out) {
     (void)subscriber;
-    return say(out, "stale ");
+    return put_word(out, "stale ");
 }
 
 static inline enum status word_failed(struct session *session, enum status why,
@@ -150,19 +150,19 @@ static inline enum status word_failed(struct session *session, enum status why,
 
 static inline enum status word_heartbeat(struct session *session, struct buffer *out) {
     (void)session;
-    return say(out, "heartbeat ");
+    return put_word(out, "heartbeat ");
 }
 
 static inline enum status word_slow(struct session *session, struct buffer *out) {
     (void)session;
-    return say(out, "slow ");
+    return put_word(out, "slow ");
 }
 
 static inline enum status word_leaving(struct session *session, uint64_t retry_after_ms,
                                        struct buffer *out) {
     (void)session;
     (void)retry_after_ms;
-    return say(out, "leaving ");
+    return put_word(out, "leaving ");
 }
 
 static const struct dialect word_dialect = {

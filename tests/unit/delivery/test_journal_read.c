@@ -33,7 +33,7 @@ static void run(struct publisher *publisher, struct journal_read *read) {
     assert_ok(read->status);
 }
 
-/* Behind event log_id and before the next one. */
+/* After the event with that log id and before the next one. */
 static struct event_cursor cursor_behind(uint64_t log_id) {
     struct event_cursor cursor = {.timestamp_ms = 1700000000000 + log_id};
     memset(cursor.uuid.bytes, 0xff, sizeof(cursor.uuid.bytes));
@@ -48,7 +48,7 @@ static void assert_frames(struct journal_read *read, uint64_t first_seq, size_t 
     journal_read_release(read);
 }
 
-static void events_of_entities_in_turn_do_not_look_them_up_again_and_again(void **state) {
+static void alternating_entities_are_looked_up_once_each(void **state) {
     struct publisher *publisher = *state;
     static const char *const topics[] = {LOG_TOPIC, SUMMARIES};
     for (size_t i = 0; i < 2; i++) {
@@ -58,12 +58,12 @@ static void events_of_entities_in_turn_do_not_look_them_up_again_and_again(void 
         uint64_t before = store_session_rows_read(publisher->session);
         run(publisher, &read);
         assert_frames(&read, 1, EVENTS);
-        /* The rows themselves, the two entities, and where the topic stands, twice. */
+        /* The rows, the two entities, and the state of the topic twice. */
         assert_true(store_session_rows_read(publisher->session) - before <= EVENTS + 10);
     }
 }
 
-static void without_frames_a_read_tells_where_a_position_stands(void **state) {
+static void a_read_without_frames_finds_the_position(void **state) {
     const enum journal_read_mode modes[] = {JOURNAL_READ_RESUME, JOURNAL_READ_CONTINUE};
     for (size_t i = 0; i < 2; i++) {
         struct journal_read read = {.topic = SLICE(SUMMARIES), .mode = modes[i], .after_seq = 42};
@@ -77,7 +77,7 @@ static void without_frames_a_read_tells_where_a_position_stands(void **state) {
     }
 }
 
-static void without_frames_a_read_tells_a_stale_position(void **state) {
+static void a_read_without_frames_finds_a_stale_position(void **state) {
     struct publisher *publisher = *state;
     publisher_prune(publisher, publisher->summaries_ref, 50);
     for (uint64_t after_seq = 48; after_seq <= 49; after_seq++) {
@@ -92,7 +92,7 @@ static void without_frames_a_read_tells_a_stale_position(void **state) {
     assert_int_equal(read.continuity.reasons[0], REASON_REPLAY_BUDGET_EXCEEDED);
 }
 
-static void without_frames_a_bootstrap_tells_where_it_begins(void **state) {
+static void a_bootstrap_without_frames_finds_its_first_position(void **state) {
     struct journal_read read = {
         .topic = SLICE(SUMMARIES), .policy = &frugal, .mode = JOURNAL_READ_BOOTSTRAP};
     run(*state, &read);
@@ -101,7 +101,7 @@ static void without_frames_a_bootstrap_tells_where_it_begins(void **state) {
     assert_frames(&read, 91, 0);
 }
 
-static void a_cursor_of_another_epoch_is_stale_even_where_the_topic_is_not_there(void **state) {
+static void a_cursor_of_another_epoch_is_stale_even_for_a_missing_topic(void **state) {
     const char *const topics[] = {SUMMARIES, RUN_TOPIC, "nothing", LOG_TOPIC};
     for (size_t i = 0; i < 4; i++)
         for (size_t frames_max = 0; frames_max < 2; frames_max++) {
@@ -117,7 +117,7 @@ static void a_cursor_of_another_epoch_is_stale_even_where_the_topic_is_not_there
         }
 }
 
-static void an_epoch_is_nothing_to_a_bootstrap(void **state) {
+static void a_bootstrap_ignores_the_epoch(void **state) {
     const char *const topics[] = {SUMMARIES, "nothing"};
     for (size_t i = 0; i < 2; i++) {
         struct journal_read read = {.topic = slice_of(topics[i]),
@@ -149,7 +149,7 @@ static void the_log_is_read_by_its_ids(void **state) {
     assert_frames(&below, 96, 2);
 }
 
-static void an_event_of_the_log_is_what_lists_of_events_show(void **state) {
+static void an_event_of_the_log_equals_the_event_of_a_list(void **state) {
     struct publisher *publisher = *state;
     struct journal_read read = {.topic = SLICE(LOG_TOPIC), .frames_max = 64};
     struct arena arena;
@@ -168,7 +168,7 @@ static void an_event_of_the_log_is_what_lists_of_events_show(void **state) {
         assert_slice(content->kind, "run.log");
         assert_int_equal(uuid_compare(&content->cursor, &event.cursor), 0);
         assert_int_equal(uuid_compare(&content->event_id, &event.event_id), 0);
-        /* r is a user's and s a guest's. */
+        /* Run r belongs to a user, run s to a guest. */
         assert_slice(i % 2 == 0 ? content->owner.user_id : content->owner.guest_scope,
                      i % 2 == 0 ? "u" : "g");
         assert_null(i % 2 == 0 ? content->owner.guest_scope.data : content->owner.user_id.data);
@@ -194,7 +194,7 @@ static void the_log_has_neither_a_floor_nor_a_budget(void **state) {
     }
 }
 
-static void an_empty_log_is_there_and_waits(void **state) {
+static void an_empty_log_exists_and_waits(void **state) {
     (void)state;
     struct publisher *publisher = publisher_open(NULL);
     struct journal_read read = {
@@ -212,7 +212,7 @@ static void an_empty_log_is_there_and_waits(void **state) {
     publisher_close(publisher);
 }
 
-static void an_event_cursor_goes_on_right_behind_its_event(void **state) {
+static void an_event_cursor_continues_right_after_its_event(void **state) {
     struct publisher *publisher = *state;
     struct arena arena;
     arena_init(&arena, 65536);
@@ -229,7 +229,7 @@ static void an_event_cursor_goes_on_right_behind_its_event(void **state) {
     arena_release(&arena);
 }
 
-static void an_event_cursor_of_no_event_goes_on_where_it_would_be(void **state) {
+static void an_event_cursor_without_an_event_continues_at_its_time(void **state) {
     const struct {
         struct event_cursor cursor;
         uint64_t next_seq;
@@ -254,18 +254,18 @@ static void an_event_cursor_of_no_event_goes_on_where_it_would_be(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        READ_TEST(events_of_entities_in_turn_do_not_look_them_up_again_and_again),
-        READ_TEST(without_frames_a_read_tells_where_a_position_stands),
-        READ_TEST(without_frames_a_read_tells_a_stale_position),
-        READ_TEST(without_frames_a_bootstrap_tells_where_it_begins),
-        READ_TEST(a_cursor_of_another_epoch_is_stale_even_where_the_topic_is_not_there),
-        READ_TEST(an_epoch_is_nothing_to_a_bootstrap),
+        READ_TEST(alternating_entities_are_looked_up_once_each),
+        READ_TEST(a_read_without_frames_finds_the_position),
+        READ_TEST(a_read_without_frames_finds_a_stale_position),
+        READ_TEST(a_bootstrap_without_frames_finds_its_first_position),
+        READ_TEST(a_cursor_of_another_epoch_is_stale_even_for_a_missing_topic),
+        READ_TEST(a_bootstrap_ignores_the_epoch),
         READ_TEST(the_log_is_read_by_its_ids),
-        READ_TEST(an_event_of_the_log_is_what_lists_of_events_show),
+        READ_TEST(an_event_of_the_log_equals_the_event_of_a_list),
         READ_TEST(the_log_has_neither_a_floor_nor_a_budget),
-        cmocka_unit_test(an_empty_log_is_there_and_waits),
-        READ_TEST(an_event_cursor_goes_on_right_behind_its_event),
-        READ_TEST(an_event_cursor_of_no_event_goes_on_where_it_would_be),
+        cmocka_unit_test(an_empty_log_exists_and_waits),
+        READ_TEST(an_event_cursor_continues_right_after_its_event),
+        READ_TEST(an_event_cursor_without_an_event_continues_at_its_time),
     };
     return cmocka_run_group_tests_name("journal_read", tests, NULL, NULL);
 }

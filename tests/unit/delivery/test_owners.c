@@ -1,11 +1,11 @@
-/* Whose entities are, on a real store; how often it was asked is what its session counts. */
+/* Owners of entities, on a real store. The session counts how often the store was read. */
 #include "delivery/owners.h"
 
 #include "delivery/publisher.h"
 
 #define ENTITIES 200
 
-/* Entities 1001 and on, each of a user of its own, with metadata of that size. */
+/* Entities from 1001 on, each of a different user, with metadata of that size. */
 static void add_entities(struct publisher *publisher, size_t metadata_bytes) {
     static char ids[ENTITIES][16];
     struct store_entity entities[ENTITIES] = {0};
@@ -38,7 +38,7 @@ static void assert_owner(struct owners *owners, size_t index) {
     assert_null(owner->guest_scope.data);
 }
 
-static void entities_in_turn_are_looked_up_once_each(void **state) {
+static void alternating_entities_are_looked_up_once_each(void **state) {
     struct publisher *publisher = *state;
     struct owners owners;
     add_entities(publisher, 100);
@@ -51,7 +51,7 @@ static void entities_in_turn_are_looked_up_once_each(void **state) {
     owners_release(&owners);
 }
 
-static void more_of_them_than_are_remembered_are_told_apart(void **state) {
+static void more_entities_than_slots_keep_their_owners(void **state) {
     struct publisher *publisher = *state;
     struct owners owners;
     add_entities(publisher, 100);
@@ -62,7 +62,7 @@ static void more_of_them_than_are_remembered_are_told_apart(void **state) {
     owners_release(&owners);
 }
 
-static void large_ones_are_forgotten_before_they_take_much_memory(void **state) {
+static void large_owners_are_evicted_before_they_take_much_memory(void **state) {
     struct publisher *publisher = *state;
     struct owners owners;
     add_entities(publisher, 100000);
@@ -75,7 +75,7 @@ static void large_ones_are_forgotten_before_they_take_much_memory(void **state) 
     owners_release(&owners);
 }
 
-static void an_entity_that_is_not_there_is_not_remembered(void **state) {
+static void a_missing_entity_is_not_cached(void **state) {
     struct publisher *publisher = *state;
     const struct owner *owner;
     struct owners owners;
@@ -99,13 +99,13 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(entities_in_turn_are_looked_up_once_each, setup, teardown),
-        cmocka_unit_test_setup_teardown(more_of_them_than_are_remembered_are_told_apart, setup,
+        cmocka_unit_test_setup_teardown(alternating_entities_are_looked_up_once_each, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(large_ones_are_forgotten_before_they_take_much_memory,
+        cmocka_unit_test_setup_teardown(more_entities_than_slots_keep_their_owners, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(large_owners_are_evicted_before_they_take_much_memory,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(an_entity_that_is_not_there_is_not_remembered, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_missing_entity_is_not_cached, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@ static const struct principal operator_all = {.read_all = true};
 static const struct principal user = {.identity.user_id = SLICE("u")};
 static const struct principal guest = {.identity.guest_scope = SLICE("g")};
 
-/* Frames 11 to 10 + count, the even ones the user's. */
+/* Frames 11 to 10 + count; the even ones belong to the user. */
 static void fill(struct delivery_batch *batch, size_t count) {
     *batch = (struct delivery_batch){
         .count_max = 16, .bytes_max = 4096, .after_seq = 10, .through_seq = 10};
@@ -47,7 +47,7 @@ static enum status encode_nothing(const struct page *page, void *tools, struct b
     return STATUS_OK;
 }
 
-static void a_form_is_encoded_once_for_all_who_ask(void **state) {
+static void a_form_is_encoded_once_for_all_connections(void **state) {
     (void)state;
     struct page *page = make_page(3);
     const struct page_form form = {0, 100, encode_range};
@@ -68,7 +68,7 @@ static void a_form_is_encoded_once_for_all_who_ask(void **state) {
     assert_int_equal(empty->size, 0);
     push_unref(empty);
     page_free(page);
-    /* What a socket still has to take outlives the page. */
+    /* A push that the socket has not taken outlives the page. */
     assert_int_equal(pushes[0]->references, 3);
     for (size_t i = 0; i < 3; i++)
         push_unref(pushes[i]);
@@ -84,7 +84,7 @@ static enum status encode_large(const struct page *page, void *tools, struct buf
     return status;
 }
 
-static void a_large_page_leaves_no_large_memory_behind(void **state) {
+static void a_large_page_keeps_no_large_memory(void **state) {
     (void)state;
     const struct page_form form = {0, 64u << 20, encode_large};
     size_t size = 4u << 20;
@@ -126,7 +126,7 @@ static void a_form_that_cannot_be_made_is_tried_again(void **state) {
     page_tools_release(&tools);
 }
 
-static void a_page_suits_those_who_may_read_all_of_it(void **state) {
+static void a_page_suits_principals_that_may_read_all_of_it(void **state) {
     (void)state;
     struct page *mixed = make_page(2);
     assert_true(page_suits(mixed, &operator_all, GRANT_VIEW_ALL));
@@ -142,7 +142,7 @@ static void a_page_suits_those_who_may_read_all_of_it(void **state) {
     page_free(empty);
 }
 
-static void a_page_that_hides_something_suits_nobody(void **state) {
+static void a_page_with_hidden_frames_suits_no_other_principal(void **state) {
     (void)state;
     struct delivery_batch batch;
     struct page *page;
@@ -156,14 +156,14 @@ static void a_page_that_hides_something_suits_nobody(void **state) {
     page_free(page);
 }
 
-static void the_frames_go_with_their_page(void **state) {
+static void the_frames_are_freed_with_their_page(void **state) {
     (void)state;
     struct delivery_batch batch;
     struct page *page;
     fill(&batch, 1);
     struct frame *frame = frame_ref(batch.frames[0]);
     assert_ok(page_make(&page, SLICE("t"), 11, &batch));
-    delivery_batch_release(&batch); /* is empty: takes nothing away */
+    delivery_batch_release(&batch); /* is empty: releases nothing */
     assert_int_equal(atomic_load(&frame->references), 2);
     page_free(page);
     assert_int_equal(atomic_load(&frame->references), 1);
@@ -172,12 +172,12 @@ static void the_frames_go_with_their_page(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_form_is_encoded_once_for_all_who_ask),
+        cmocka_unit_test(a_form_is_encoded_once_for_all_connections),
         cmocka_unit_test(a_form_that_cannot_be_made_is_tried_again),
-        cmocka_unit_test(a_large_page_leaves_no_large_memory_behind),
-        cmocka_unit_test(a_page_suits_those_who_may_read_all_of_it),
-        cmocka_unit_test(a_page_that_hides_something_suits_nobody),
-        cmocka_unit_test(the_frames_go_with_their_page),
+        cmocka_unit_test(a_large_page_keeps_no_large_memory),
+        cmocka_unit_test(a_page_suits_principals_that_may_read_all_of_it),
+        cmocka_unit_test(a_page_with_hidden_frames_suits_no_other_principal),
+        cmocka_unit_test(the_frames_are_freed_with_their_page),
     };
     return cmocka_run_group_tests_name("page", tests, NULL, NULL);
 }

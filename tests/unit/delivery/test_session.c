@@ -40,7 +40,7 @@ static void a_subscriber_without_a_cursor_bootstraps(void **state) {
     fixture_close();
 }
 
-static void a_stale_subscriber_is_told_and_bootstraps(void **state) {
+static void a_stale_subscriber_is_notified_and_bootstraps(void **state) {
     (void)state;
     fixture_open(40);
     publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 20);
@@ -248,7 +248,7 @@ int main(void) {
         cmocka_unit_test(a_session_writes_its_head_first_and_then_frames_in_order),
         cmocka_unit_test(a_replay_goes_from_the_store_through_memory_to_the_head),
         cmocka_unit_test(a_subscriber_without_a_cursor_bootstraps),
-        cmocka_unit_test(a_stale_subscriber_is_told_and_bootstraps),
+        cmocka_unit_test(a_stale_subscriber_is_notified_and_bootstraps),
         cmocka_unit_test(a_blocked_session_sends_nothing_until_its_socket_has_room),
         cmocka_unit_test(two_subscribers_of_a_session_are_both_served),
         cmocka_unit_test(a_session_that_ends_sends_its_last_message_and_lingers),

@@ -11,14 +11,14 @@
 
 #define BYTES_MAX (64u << 20)
 
-static const struct principal everybody = {.read_all = true};
+static const struct principal operator_all = {.read_all = true};
 
 struct began {
     unsigned count;
     uint64_t watermark;
     uint64_t bytes;
     uint64_t bytes_max;
-    struct documents *documents; /* puts once more, between the moment and the reading */
+    struct documents *documents; /* puts documents between the watermark and the read */
 };
 
 static void on_began(void *user, uint64_t watermark) {
@@ -58,7 +58,7 @@ static struct snapshot *built(struct documents *documents) {
     return snapshot;
 }
 
-/* The runs of an array of documents, in order; and that each document is what the store has. */
+/* The runs of an array of documents, in order. Checks that each document is as in the store. */
 static size_t runs_of(struct documents *documents, struct slice text, size_t *runs) {
     const struct json_limits limits = {BYTES_MAX, 8};
     struct json_value array, document;
@@ -118,7 +118,7 @@ static void a_snapshot_holds_every_document_as_the_store_does(void **state) {
     assert_slice(snapshot->topic, SUMMARIES);
     assert_int_equal(strlen(snapshot->epoch), STORE_EPOCH_SIZE);
     assert_true(snapshot->part_count >= 600 / SNAPSHOT_PART_DOCUMENTS_MAX);
-    assert_view(documents, snapshot, &everybody, 0, 1);
+    assert_view(documents, snapshot, &operator_all, 0, 1);
     snapshot_unref(snapshot);
     documents_close(documents);
 }
@@ -129,12 +129,12 @@ static void a_topic_without_documents_has_a_snapshot_without_parts(void **state)
     struct snapshot *snapshot = built(documents);
     assert_int_equal(snapshot->part_count, 0);
     assert_int_equal(snapshot->watermark, 0);
-    assert_view(documents, snapshot, &everybody, 0, 1);
+    assert_view(documents, snapshot, &operator_all, 0, 1);
     snapshot_unref(snapshot);
     documents_close(documents);
 }
 
-static void who_may_not_read_all_gets_its_own_and_nothing_of_others(void **state) {
+static void a_principal_gets_only_its_own_documents(void **state) {
     (void)state;
     struct documents *documents = documents_open();
     documents_put_many(documents, 700);
@@ -142,14 +142,14 @@ static void who_may_not_read_all_gets_its_own_and_nothing_of_others(void **state
     const struct principal user = {.identity = {.user_id = SLICE("u")}};
     const struct principal guest = {.identity = {.guest_scope = SLICE("g"), .org_id = SLICE("p")}};
     const struct principal member = {.identity = {.user_id = SLICE("v"), .org_id = SLICE("o")}};
-    const struct principal nobody = {.identity = {.user_id = SLICE("v")}};
+    const struct principal stranger = {.identity = {.user_id = SLICE("v")}};
     const struct principal nothing = {.read_all = false};
     assert_view(documents, snapshot, &user, 0, 3);
     assert_view(documents, snapshot, &guest, 1, 3);
     assert_view(documents, snapshot, &member, 2, 3);
     struct buffer text;
     buffer_init(&text, 64);
-    assert_int_equal(documents_read(snapshot, &nobody, &text), 0);
+    assert_int_equal(documents_read(snapshot, &stranger, &text), 0);
     assert_int_equal(documents_read(snapshot, &nothing, &text), 0);
     assert_slice(buffer_slice(&text), "[][]");
     buffer_release(&text);
@@ -157,7 +157,7 @@ static void who_may_not_read_all_gets_its_own_and_nothing_of_others(void **state
     documents_close(documents);
 }
 
-static void parts_are_bounded_and_a_large_document_stands_alone(void **state) {
+static void parts_are_bounded_and_a_large_document_has_its_own_part(void **state) {
     (void)state;
     struct documents *documents = documents_open();
     documents->padding_bytes = 150000;
@@ -177,12 +177,12 @@ static void parts_are_bounded_and_a_large_document_stands_alone(void **state) {
         assert_in_range(snapshot->parts[i].text_bytes, 1, SNAPSHOT_PART_BYTES);
         assert_in_range(snapshot->parts[i].count, 1, SNAPSHOT_PART_DOCUMENTS_MAX);
     }
-    assert_view(documents, snapshot, &everybody, 0, 1);
+    assert_view(documents, snapshot, &operator_all, 0, 1);
     snapshot_unref(snapshot);
     documents_close(documents);
 }
 
-static void what_is_committed_while_it_is_built_is_not_in_it(void **state) {
+static void documents_committed_during_a_build_are_not_in_it(void **state) {
     (void)state;
     struct documents *documents = documents_open();
     documents_put_many(documents, 300);
@@ -192,18 +192,18 @@ static void what_is_committed_while_it_is_built_is_not_in_it(void **state) {
     assert_int_equal(snapshot->watermark, 300);
     for (size_t i = 0; i < 10; i++)
         documents->versions[i]--;
-    assert_view(documents, snapshot, &everybody, 0, 1);
+    assert_view(documents, snapshot, &operator_all, 0, 1);
     snapshot_unref(snapshot);
     for (size_t i = 0; i < 10; i++)
         documents->versions[i]++;
     snapshot = built(documents);
     assert_int_equal(snapshot->watermark, 310);
-    assert_view(documents, snapshot, &everybody, 0, 1);
+    assert_view(documents, snapshot, &operator_all, 0, 1);
     snapshot_unref(snapshot);
     documents_close(documents);
 }
 
-static void a_build_ends_where_it_may_not_grow(void **state) {
+static void a_build_ends_when_it_may_not_grow(void **state) {
     (void)state;
     struct documents *documents = documents_open();
     documents_put_many(documents, 600);
@@ -216,7 +216,7 @@ static void a_build_ends_where_it_may_not_grow(void **state) {
     documents_close(documents);
 }
 
-static void a_full_disk_fails_the_build_and_leaves_nothing(void **state) {
+static void a_full_disk_fails_the_build_and_leaves_no_file(void **state) {
     (void)state;
     struct documents *documents = documents_open();
     struct rlimit limit;
@@ -234,12 +234,12 @@ static void a_full_disk_fails_the_build_and_leaves_nothing(void **state) {
     assert_int_equal(status, STATUS_STORE_UNAVAILABLE);
     assert_int_equal(documents_files(documents), 0);
     snapshot = built(documents);
-    assert_view(documents, snapshot, &everybody, 0, 1);
+    assert_view(documents, snapshot, &operator_all, 0, 1);
     snapshot_unref(snapshot);
     documents_close(documents);
 }
 
-static void a_folder_that_is_gone_fails_the_build(void **state) {
+static void a_missing_folder_fails_the_build(void **state) {
     (void)state;
     struct documents *documents = documents_open();
     documents_put_many(documents, 2);
@@ -263,7 +263,7 @@ static void a_part_too_large_for_the_buffer_changes_nothing(void **state) {
     size_t count;
     buffer_init(&out, 500);
     assert_ok(buffer_append_byte(&out, '['));
-    assert_int_equal(snapshot_part_read(snapshot, 0, &everybody, &out, &count),
+    assert_int_equal(snapshot_part_read(snapshot, 0, &operator_all, &out, &count),
                      STATUS_PAYLOAD_TOO_LARGE);
     assert_int_equal(snapshot_part_read(snapshot, 0, &user, &out, &count),
                      STATUS_PAYLOAD_TOO_LARGE);
@@ -273,7 +273,7 @@ static void a_part_too_large_for_the_buffer_changes_nothing(void **state) {
     documents_close(documents);
 }
 
-static void an_owner_reads_back_and_a_row_cut_short_is_noticed(void **state) {
+static void an_owner_reads_back_and_a_truncated_row_is_noticed(void **state) {
     (void)state;
     struct buffer rows;
     const struct snapshot_owner wanted = {
@@ -305,14 +305,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_snapshot_holds_every_document_as_the_store_does),
         cmocka_unit_test(a_topic_without_documents_has_a_snapshot_without_parts),
-        cmocka_unit_test(who_may_not_read_all_gets_its_own_and_nothing_of_others),
-        cmocka_unit_test(parts_are_bounded_and_a_large_document_stands_alone),
-        cmocka_unit_test(what_is_committed_while_it_is_built_is_not_in_it),
-        cmocka_unit_test(a_build_ends_where_it_may_not_grow),
-        cmocka_unit_test(a_full_disk_fails_the_build_and_leaves_nothing),
-        cmocka_unit_test(a_folder_that_is_gone_fails_the_build),
+        cmocka_unit_test(a_principal_gets_only_its_own_documents),
+        cmocka_unit_test(parts_are_bounded_and_a_large_document_has_its_own_part),
+        cmocka_unit_test(documents_committed_during_a_build_are_not_in_it),
+        cmocka_unit_test(a_build_ends_when_it_may_not_grow),
+        cmocka_unit_test(a_full_disk_fails_the_build_and_leaves_no_file),
+        cmocka_unit_test(a_missing_folder_fails_the_build),
         cmocka_unit_test(a_part_too_large_for_the_buffer_changes_nothing),
-        cmocka_unit_test(an_owner_reads_back_and_a_row_cut_short_is_noticed),
+        cmocka_unit_test(an_owner_reads_back_and_a_truncated_row_is_noticed),
     };
     return cmocka_run_group_tests_name("delivery/snapshot", tests, NULL, NULL);
 }

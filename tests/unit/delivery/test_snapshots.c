@@ -11,7 +11,7 @@
 #define CADENCE_MS 300000
 #define ASKERS     64
 
-static const struct principal everybody = {.read_all = true};
+static const struct principal operator_all = {.read_all = true};
 
 struct service {
     struct documents *documents;
@@ -24,7 +24,7 @@ struct service {
     uint64_t pinned_seq;
 };
 
-/* Builds are run by the test, when it likes. */
+/* The test runs the builds. */
 static enum status on_start(void *user, enum policy_row row) {
     struct service *service = user;
     assert_int_equal(row, POLICY_RUN_SUMMARIES);
@@ -85,7 +85,7 @@ static void build(struct service *service) {
     snapshots_build(service->snapshots, service->documents->reader, POLICY_RUN_SUMMARIES);
 }
 
-/* Asks, builds if need be, and gives the snapshot that was answered. */
+/* Asks, builds if necessary, and answers the snapshot. */
 static struct snapshot *take(struct service *service, uint64_t now_ms) {
     struct asked asked;
     unsigned started = service->started;
@@ -97,7 +97,7 @@ static struct snapshot *take(struct service *service, uint64_t now_ms) {
     return asked.asker.snapshot;
 }
 
-static void all_who_ask_at_once_share_one_build(void **state) {
+static void simultaneous_requests_share_one_build(void **state) {
     (void)state;
     struct service service;
     struct asked asked[ASKERS];
@@ -129,7 +129,7 @@ static void all_who_ask_at_once_share_one_build(void **state) {
     service_close(&service);
 }
 
-static void within_its_cadence_a_snapshot_is_the_same_and_then_another(void **state) {
+static void a_snapshot_is_reused_within_its_cadence_and_then_rebuilt(void **state) {
     (void)state;
     struct service service;
     service_open(&service, 1u << 30);
@@ -138,17 +138,17 @@ static void within_its_cadence_a_snapshot_is_the_same_and_then_another(void **st
     documents_put_many(service.documents, 1);
     struct snapshot *second = take(&service, 5000 + CADENCE_MS - 1);
     assert_ptr_equal(first, second);
-    /* Of a loop whose clock was read a little earlier. */
+    /* From a loop whose clock was read a little earlier. */
     struct snapshot *early = take(&service, 4999);
     assert_ptr_equal(first, early);
     struct snapshot *later = take(&service, 5000 + CADENCE_MS);
     assert_ptr_not_equal(first, later);
     assert_int_equal(service.started, 2);
     assert_int_equal(later->watermark, 11);
-    /* Who still reads the old one can go on. */
+    /* Readers of the old snapshot can continue. */
     struct buffer text;
     buffer_init(&text, 1u << 20);
-    assert_int_equal(documents_read(first, &everybody, &text), 10);
+    assert_int_equal(documents_read(first, &operator_all, &text), 10);
     buffer_release(&text);
     snapshot_unref(first);
     snapshot_unref(second);
@@ -157,7 +157,7 @@ static void within_its_cadence_a_snapshot_is_the_same_and_then_another(void **st
     service_close(&service);
 }
 
-static void a_tick_lets_go_of_what_is_old_and_read_to_its_end(void **state) {
+static void a_tick_releases_old_snapshots_without_readers(void **state) {
     (void)state;
     struct service service;
     service_open(&service, 1u << 30);
@@ -177,7 +177,7 @@ static void a_tick_lets_go_of_what_is_old_and_read_to_its_end(void **state) {
     service_close(&service);
 }
 
-static void one_that_the_journal_has_left_behind_is_not_used(void **state) {
+static void a_snapshot_below_the_floor_of_the_journal_is_not_used(void **state) {
     (void)state;
     struct service service;
     uint64_t pruned;
@@ -185,7 +185,7 @@ static void one_that_the_journal_has_left_behind_is_not_used(void **state) {
     documents_put_many(service.documents, 10);
     struct snapshot *first = take(&service, 0);
     documents_put_many(service.documents, 10);
-    /* The next row is still there: nothing is missing behind the watermark. */
+    /* The next row still exists: nothing is missing after the watermark. */
     assert_ok(store_prune(service.documents->writer, 1, 11, 100, &pruned));
     struct snapshot *second = take(&service, 1);
     assert_ptr_equal(first, second);
@@ -199,7 +199,7 @@ static void one_that_the_journal_has_left_behind_is_not_used(void **state) {
     service_close(&service);
 }
 
-static void one_too_far_behind_to_be_followed_is_not_used(void **state) {
+static void a_snapshot_too_far_behind_is_not_used(void **state) {
     (void)state;
     struct service service;
     service_open(&service, 1u << 30);
@@ -218,7 +218,7 @@ static void one_too_far_behind_to_be_followed_is_not_used(void **state) {
     service_close(&service);
 }
 
-static void one_of_another_epoch_is_not_used(void **state) {
+static void a_snapshot_of_another_epoch_is_not_used(void **state) {
     (void)state;
     struct service service;
     sqlite3 *database;
@@ -242,7 +242,7 @@ static void one_of_another_epoch_is_not_used(void **state) {
     service_close(&service);
 }
 
-static void a_build_that_fails_is_told_to_all_and_tried_again(void **state) {
+static void a_failed_build_answers_all_requests_and_is_tried_again(void **state) {
     (void)state;
     struct service service;
     struct asked asked[3];
@@ -270,7 +270,7 @@ static void a_build_that_fails_is_told_to_all_and_tried_again(void **state) {
     service_close(&service);
 }
 
-static void a_builder_that_cannot_start_is_told_to_the_asker(void **state) {
+static void a_builder_that_cannot_start_fails_the_request(void **state) {
     (void)state;
     struct service service;
     struct asked asked;
@@ -301,13 +301,13 @@ static void files_never_hold_more_than_the_maximum(void **state) {
 static enum status read_first(struct snapshot *snapshot, size_t *count) {
     struct buffer out;
     buffer_init(&out, 1u << 20);
-    enum status status = snapshot_part_read(snapshot, 0, &everybody, &out, count);
+    enum status status = snapshot_part_read(snapshot, 0, &operator_all, &out, count);
     assert_int_equal(out.size > 0, status == STATUS_OK);
     buffer_release(&out);
     return status;
 }
 
-static void who_still_reads_an_old_one_gives_way_to_a_new_one(void **state) {
+static void an_old_snapshot_that_is_read_is_withdrawn_for_a_new_one(void **state) {
     (void)state;
     struct service service;
     size_t count;
@@ -333,7 +333,7 @@ static void who_still_reads_an_old_one_gives_way_to_a_new_one(void **state) {
     service_close(&service);
 }
 
-static void a_cancelled_build_ends_and_says_so(void **state) {
+static void a_cancelled_build_ends_with_its_status(void **state) {
     (void)state;
     struct service service;
     struct asked asked;
@@ -422,7 +422,7 @@ static void *crowd_asks(void *user) {
         struct snapshot *snapshot = waiter.asker.snapshot;
         buffer_clear(&text);
         wrong += waiter.asker.status != STATUS_OK ||
-                 snapshot_part_read(snapshot, 0, &everybody, &text, &count) != STATUS_OK ||
+                 snapshot_part_read(snapshot, 0, &operator_all, &text, &count) != STATUS_OK ||
                  count != 50;
         snapshot_unref(snapshot);
         snapshots_tick(crowd->service->snapshots, i * CADENCE_MS / 3);
@@ -435,7 +435,7 @@ static void *crowd_asks(void *user) {
     return NULL;
 }
 
-static void many_threads_ask_build_read_and_let_go(void **state) {
+static void many_threads_ask_build_read_and_release(void **state) {
     (void)state;
     struct service service;
     struct crowd crowd = {.service = &service,
@@ -469,18 +469,18 @@ int main(void) {
     signal(SIGXFSZ, SIG_IGN);
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_who_ask_at_once_share_one_build),
-        cmocka_unit_test(within_its_cadence_a_snapshot_is_the_same_and_then_another),
-        cmocka_unit_test(a_tick_lets_go_of_what_is_old_and_read_to_its_end),
-        cmocka_unit_test(one_that_the_journal_has_left_behind_is_not_used),
-        cmocka_unit_test(one_too_far_behind_to_be_followed_is_not_used),
-        cmocka_unit_test(one_of_another_epoch_is_not_used),
-        cmocka_unit_test(a_build_that_fails_is_told_to_all_and_tried_again),
-        cmocka_unit_test(a_builder_that_cannot_start_is_told_to_the_asker),
+        cmocka_unit_test(simultaneous_requests_share_one_build),
+        cmocka_unit_test(a_snapshot_is_reused_within_its_cadence_and_then_rebuilt),
+        cmocka_unit_test(a_tick_releases_old_snapshots_without_readers),
+        cmocka_unit_test(a_snapshot_below_the_floor_of_the_journal_is_not_used),
+        cmocka_unit_test(a_snapshot_too_far_behind_is_not_used),
+        cmocka_unit_test(a_snapshot_of_another_epoch_is_not_used),
+        cmocka_unit_test(a_failed_build_answers_all_requests_and_is_tried_again),
+        cmocka_unit_test(a_builder_that_cannot_start_fails_the_request),
         cmocka_unit_test(files_never_hold_more_than_the_maximum),
-        cmocka_unit_test(who_still_reads_an_old_one_gives_way_to_a_new_one),
-        cmocka_unit_test(a_cancelled_build_ends_and_says_so),
-        cmocka_unit_test(many_threads_ask_build_read_and_let_go),
+        cmocka_unit_test(an_old_snapshot_that_is_read_is_withdrawn_for_a_new_one),
+        cmocka_unit_test(a_cancelled_build_ends_with_its_status),
+        cmocka_unit_test(many_threads_ask_build_read_and_release),
     };
     return cmocka_run_group_tests_name("delivery/snapshots", tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static json_t *body_of(const char *topic, enum policy_row row) {
     return body;
 }
 
-static void the_body_says_why_and_how_to_get_back(void **state) {
+static void the_body_has_the_reasons_and_the_plan(void **state) {
     (void)state;
     json_t *body = body_of("runtime.run_summaries", POLICY_RUN_SUMMARIES);
     json_t *topic = json_array_get(json_object_get(body, "stale_topics"), 0);
@@ -67,7 +67,7 @@ static void a_full_buffer_is_left_as_it_was(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_body_says_why_and_how_to_get_back),
+        cmocka_unit_test(the_body_has_the_reasons_and_the_plan),
         cmocka_unit_test(a_topic_without_snapshots_has_none_in_its_plan),
         cmocka_unit_test(a_full_buffer_is_left_as_it_was),
     };

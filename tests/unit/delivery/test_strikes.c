@@ -21,9 +21,9 @@ static bool look(struct strikes *strikes, struct seen seen) {
                                                            .strikes_max = STRIKES_MAX});
 }
 
-static void a_stuck_socket_is_over_after_exactly_the_last_look(void **state) {
+static void a_stuck_socket_is_evicted_at_exactly_the_last_check(void **state) {
     (void)state;
-    const uint64_t lags[] = {0, LAG_MAX, LAG_MAX + 1}; /* stuck is stuck, however little is left */
+    const uint64_t lags[] = {0, LAG_MAX, LAG_MAX + 1}; /* stuck with any lag */
     for (size_t i = 0; i < 3; i++) {
         struct strikes strikes = {0};
         assert_false(look(&strikes, (struct seen){true, true, 1000, lags[i]}));
@@ -37,7 +37,7 @@ static void a_stuck_socket_is_over_after_exactly_the_last_look(void **state) {
     }
 }
 
-static void one_that_never_took_a_byte_is_stuck_from_the_first_look_on(void **state) {
+static void a_socket_that_never_took_a_byte_is_stuck_from_the_first_check(void **state) {
     (void)state;
     struct strikes strikes = {0};
     assert_false(look(&strikes, (struct seen){true, true, 0, 1}));
@@ -45,7 +45,7 @@ static void one_that_never_took_a_byte_is_stuck_from_the_first_look_on(void **st
     assert_true(look(&strikes, (struct seen){true, true, 0, 1}));
 }
 
-static void who_catches_up_from_far_behind_at_full_speed_has_no_strike(void **state) {
+static void a_client_that_catches_up_from_far_behind_has_no_strike(void **state) {
     (void)state;
     struct strikes strikes = {0};
     uint64_t sent_bytes = 0;
@@ -56,7 +56,7 @@ static void who_catches_up_from_far_behind_at_full_speed_has_no_strike(void **st
     }
 }
 
-static void who_falls_behind_and_does_not_catch_up_is_over_after_the_strikes(void **state) {
+static void a_client_that_does_not_catch_up_is_evicted_after_the_strikes(void **state) {
     (void)state;
     for (uint64_t step = 0; step < 2; step++) { /* as far behind as before, or farther */
         struct strikes strikes = {0};
@@ -71,7 +71,7 @@ static void who_falls_behind_and_does_not_catch_up_is_over_after_the_strikes(voi
     }
 }
 
-static void at_the_threshold_is_well(void **state) {
+static void at_the_threshold_there_is_no_strike(void **state) {
     (void)state;
     struct strikes strikes = {0};
     for (uint64_t i = 1; i < 10; i++) {
@@ -82,7 +82,7 @@ static void at_the_threshold_is_well(void **state) {
     assert_int_equal(strikes.count, 1);
 }
 
-static void what_the_server_delays_is_no_fault(void **state) {
+static void a_delay_of_the_server_is_no_strike(void **state) {
     (void)state;
     struct strikes strikes = {0};
     uint64_t lag = 20000;
@@ -92,10 +92,10 @@ static void what_the_server_delays_is_no_fault(void **state) {
     }
 }
 
-static void a_look_without_a_strike_forgives_those_before(void **state) {
+static void a_check_without_a_strike_clears_the_earlier_ones(void **state) {
     (void)state;
     const struct seen well[] = {
-        {true, true, 101, LAG_MAX - 1},   /* it takes, and is not far behind */
+        {true, true, 101, LAG_MAX - 1},   /* it takes bytes, and is not far behind */
         {true, true, 101, 4999},          /* it catches up */
         {false, false, 100, LAG_MAX * 9}, /* its socket was free all the time */
     };
@@ -120,13 +120,13 @@ static void a_single_strike_can_be_the_last(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stuck_socket_is_over_after_exactly_the_last_look),
-        cmocka_unit_test(one_that_never_took_a_byte_is_stuck_from_the_first_look_on),
-        cmocka_unit_test(who_catches_up_from_far_behind_at_full_speed_has_no_strike),
-        cmocka_unit_test(who_falls_behind_and_does_not_catch_up_is_over_after_the_strikes),
-        cmocka_unit_test(at_the_threshold_is_well),
-        cmocka_unit_test(what_the_server_delays_is_no_fault),
-        cmocka_unit_test(a_look_without_a_strike_forgives_those_before),
+        cmocka_unit_test(a_stuck_socket_is_evicted_at_exactly_the_last_check),
+        cmocka_unit_test(a_socket_that_never_took_a_byte_is_stuck_from_the_first_check),
+        cmocka_unit_test(a_client_that_catches_up_from_far_behind_has_no_strike),
+        cmocka_unit_test(a_client_that_does_not_catch_up_is_evicted_after_the_strikes),
+        cmocka_unit_test(at_the_threshold_there_is_no_strike),
+        cmocka_unit_test(a_delay_of_the_server_is_no_strike),
+        cmocka_unit_test(a_check_without_a_strike_clears_the_earlier_ones),
         cmocka_unit_test(a_single_strike_can_be_the_last),
     };
     return cmocka_run_group_tests_name("strikes", tests, NULL, NULL);

@@ -139,8 +139,9 @@ static void frames_of_other_owners_are_covered_and_not_given(void **state) {
     (void)state;
     const struct principal user = {.identity.user_id = SLICE("u")};
     const struct principal guest = {.identity.guest_scope = SLICE("g")};
-    const struct principal nobody = {.identity.user_id = SLICE("g"), .identity.org_id = SLICE("u")};
-    const struct principal *const principals[] = {&user, &guest, &nobody};
+    const struct principal stranger = {.identity.user_id = SLICE("g"),
+                                       .identity.org_id = SLICE("u")};
+    const struct principal *const principals[] = {&user, &guest, &stranger};
     const size_t expected[] = {50, 50, 0};
     for (size_t i = 0; i < 3; i++) {
         struct fixture fixture;
@@ -316,8 +317,8 @@ static void a_cursor_at_the_head_waits_for_the_next_event(void **state) {
 static void a_principal_sees_only_its_own_events_of_the_log(void **state) {
     (void)state;
     const struct principal user = {.identity.user_id = SLICE("u")};
-    const struct principal nobody = {.identity.user_id = SLICE("g")};
-    const struct principal *const principals[] = {&user, &nobody};
+    const struct principal stranger = {.identity.user_id = SLICE("g")};
+    const struct principal *const principals[] = {&user, &stranger};
     for (size_t i = 0; i < 2; i++) {
         struct fixture fixture;
         size_t stored;

@@ -61,7 +61,7 @@ static void violations_are_counted_by_kind_and_the_last_is_named(void **state) {
     arena_release(&top.arena);
 }
 
-static void a_flood_of_topics_does_not_push_out_the_busy_ones(void **state) {
+static void a_flood_of_topics_does_not_evict_the_busy_ones(void **state) {
     struct top top;
     for (size_t i = 0; i < 20000; i++) {
         char name[32];
@@ -114,7 +114,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_busiest_topics_come_first, setup, teardown),
         cmocka_unit_test_setup_teardown(violations_are_counted_by_kind_and_the_last_is_named, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_flood_of_topics_does_not_push_out_the_busy_ones, setup,
+        cmocka_unit_test_setup_teardown(a_flood_of_topics_does_not_evict_the_busy_ones, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_commit_counts_each_entity_and_each_shared_topic, setup,
                                         teardown),

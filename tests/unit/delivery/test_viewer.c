@@ -28,7 +28,7 @@ static enum status count_row(void *user, const struct store_journal_row *row,
     return status;
 }
 
-static void each_sees_the_events_and_rows_of_its_own_entities(void **state) {
+static void each_principal_sees_the_events_and_rows_of_its_entities(void **state) {
     (void)state;
     static const struct principal user = {.identity.user_id = SLICE("u")};
     static const struct principal guest = {.identity.guest_scope = SLICE("g")};
@@ -87,7 +87,7 @@ static void an_events_own_owner_comes_before_its_entitys(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_sees_the_events_and_rows_of_its_own_entities),
+        cmocka_unit_test(each_principal_sees_the_events_and_rows_of_its_entities),
         cmocka_unit_test(an_events_own_owner_comes_before_its_entitys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
 
 #define HEAD "{\"type\":\"init\",\"version\":1,\"capability\":\"key\",\"nonce\":\"n1\",\"ts\":1700"
 
-static void an_init_is_read_with_all_it_says(void **state) {
+static void an_init_is_read_with_all_its_members(void **state) {
     (void)state;
     struct audit_init init;
     const char *problem = NULL;
@@ -36,7 +36,7 @@ static bool wants(const char *filters, const char *type, const char *key) {
     return answer;
 }
 
-static void filters_let_through_what_they_name(void **state) {
+static void filters_let_through_the_events_they_name(void **state) {
     (void)state;
     assert_true(wants("null", "run.log", "run:a"));
     assert_true(wants("{}", "run.log", "run:a"));
@@ -49,7 +49,7 @@ static void filters_let_through_what_they_name(void **state) {
     assert_true(wants("{\"event_types\":[\"x\",\"run.log\"]}", "run.log", "run:a"));
 }
 
-static void what_is_not_an_init_says_what_is_wrong(void **state) {
+static void a_message_that_is_no_init_is_refused_with_its_problem(void **state) {
     (void)state;
     static const char *const texts[] = {
         "",
@@ -78,9 +78,9 @@ static void what_is_not_an_init_says_what_is_wrong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_init_is_read_with_all_it_says),
-        cmocka_unit_test(filters_let_through_what_they_name),
-        cmocka_unit_test(what_is_not_an_init_says_what_is_wrong),
+        cmocka_unit_test(an_init_is_read_with_all_its_members),
+        cmocka_unit_test(filters_let_through_the_events_they_name),
+        cmocka_unit_test(a_message_that_is_no_init_is_refused_with_its_problem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

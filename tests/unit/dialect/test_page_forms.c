@@ -1,4 +1,4 @@
-/* What each dialect makes of known frames, byte by byte. */
+/* The bytes that each dialect makes of known frames. */
 #include "dialect/page_forms.h"
 
 #include "delivery/delivery.h"

@@ -44,7 +44,7 @@ static void topics_and_options_are_read_with_their_defaults(void **state) {
     subscribe_release(&subscribe);
 }
 
-static void what_has_another_shape_is_refused_and_frees_all_it_took(void **state) {
+static void a_request_of_another_shape_is_refused_and_frees_its_memory(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -109,7 +109,7 @@ static void names_that_share_a_stream_keep_their_own_cursors(void **state) {
     subscribe_release(&subscribe);
 }
 
-static void of_several_cursors_the_last_one_counts(void **state) {
+static void the_last_of_several_cursors_is_used(void **state) {
     (void)state;
     static const struct {
         const char *cursors;
@@ -138,7 +138,7 @@ static void of_several_cursors_the_last_one_counts(void **state) {
     }
 }
 
-static void as_many_cursors_as_topics_may_come_and_no_more(void **state) {
+static void a_request_may_have_as_many_cursors_as_topics(void **state) {
     (void)state;
     struct subscribe subscribe;
     read_ok(&subscribe, "{\"topics\":[\"h\"],\"resume_after\":"
@@ -152,7 +152,7 @@ static void as_many_cursors_as_topics_may_come_and_no_more(void **state) {
     subscribe_release(&subscribe);
 }
 
-static void streams_become_topics_and_each_topic_is_there_once(void **state) {
+static void streams_become_topics_and_each_topic_is_listed_once(void **state) {
     struct publisher *publisher = *state;
     struct subscribe subscribe;
     read_ok(&subscribe,
@@ -186,12 +186,12 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(topics_and_options_are_read_with_their_defaults),
-        cmocka_unit_test(what_has_another_shape_is_refused_and_frees_all_it_took),
+        cmocka_unit_test(a_request_of_another_shape_is_refused_and_frees_its_memory),
         cmocka_unit_test(a_cursor_finds_its_topic_by_either_name),
         cmocka_unit_test(names_that_share_a_stream_keep_their_own_cursors),
-        cmocka_unit_test(of_several_cursors_the_last_one_counts),
-        cmocka_unit_test(as_many_cursors_as_topics_may_come_and_no_more),
-        cmocka_unit_test_setup_teardown(streams_become_topics_and_each_topic_is_there_once, setup,
+        cmocka_unit_test(the_last_of_several_cursors_is_used),
+        cmocka_unit_test(a_request_may_have_as_many_cursors_as_topics),
+        cmocka_unit_test_setup_teardown(streams_become_topics_and_each_topic_is_listed_once, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
