@@ -13,11 +13,14 @@
 #include "base/decimal.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/utf8.h"
 #include "cli/settings_file.h"
 #include "server/config.h"
+#include "wire/json.h"
 
-#define NUMBER_MAX  9007199254740991u
-#define HELP_COLUMN 28
+#define NUMBER_MAX        9007199254740991u
+#define HELP_COLUMN       28
+#define MESSAGE_BYTES_MAX 4096
 
 static int cli_help(int argc, char **argv);
 
@@ -281,19 +284,57 @@ static void print_usage(FILE *out, const struct cli_command *command) {
     }
 }
 
-int cli_usage(const char *name) {
-    print_usage(stderr, command_find(name));
+/* The command line has --json, so programs read the errors. */
+static bool errors_are_json;
+
+bool cli_errors_are_json(void) {
+    return errors_are_json;
+}
+
+static void print_message(const char *members, const char *format, va_list arguments) {
+    char text[MESSAGE_BYTES_MAX];
+    struct buffer quoted;
+    vsnprintf(text, sizeof(text), format, arguments);
+    if (!errors_are_json) {
+        fprintf(stderr, "khala: %s\n", text);
+        return;
+    }
+    buffer_init(&quoted, MESSAGE_BYTES_MAX * 6 + 2);
+    if (!utf8_valid(slice_of(text)) || json_write_string(&quoted, slice_of(text)) != STATUS_OK)
+        quoted.size = 0;
+    fprintf(stderr, "{%s:%.*s}\n", members, quoted.size ? (int)quoted.size : 4,
+            quoted.size ? quoted.data : "null");
+    buffer_release(&quoted);
+}
+
+int cli_usage(const char *name, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message("\"error\":\"usage\",\"message\"", format, arguments);
+    va_end(arguments);
+    if (!errors_are_json)
+        print_usage(stderr, command_find(name));
     return EXIT_CODE_USAGE;
 }
 
 int cli_fail(enum exit_code code, const char *format, ...) {
+    static const char *const members[] = {[EXIT_CODE_DONE] = "\"error\":\"done\",\"message\"",
+                                          [EXIT_CODE_NO] = "\"error\":\"no\",\"message\"",
+                                          [EXIT_CODE_USAGE] = "\"error\":\"usage\",\"message\"",
+                                          [EXIT_CODE_UNREACHABLE] =
+                                              "\"error\":\"unreachable\",\"message\""};
     va_list arguments;
-    fputs("khala: ", stderr);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    print_message(members[code], format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
     return (int)code;
+}
+
+void cli_note(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message("\"notice\"", format, arguments);
+    va_end(arguments);
 }
 
 bool cli_number(const char *text, uint64_t *number) {
@@ -441,7 +482,7 @@ static int cli_help(int argc, char **argv) {
     }
     const struct cli_command *command = command_find(argv[0]);
     if (argc > 1)
-        return cli_usage("help");
+        return cli_usage("help", "'%s' is one verb too many", argv[1]);
     if (!command)
         return unknown_verb(argv[0]);
     printf("%s\n\n", command->summary);
@@ -465,6 +506,17 @@ static void hold_descriptors(void) {
             abort();
 }
 
+static bool asks_for_json(int argc, char **argv) {
+    struct cli_option_row row;
+    bool has_option = false;
+    for (size_t i = 0; !has_option && cli_option_at(running, i, &row); i++)
+        has_option = strcmp(row.name, "--json") == 0;
+    for (int i = 2; has_option && i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || (i == 2 && strcmp(argv[i], "-h") == 0))
@@ -475,6 +527,7 @@ static bool asks_for_help(int argc, char **argv) {
 int cli_main(int argc, char **argv) {
     hold_descriptors();
     if (argc < 2) {
+        cli_note("no verb is given");
         print_overview(stderr);
         return EXIT_CODE_USAGE;
     }
@@ -489,6 +542,7 @@ int cli_main(int argc, char **argv) {
     /* A file size limit is reported like a full disk, instead of ending the process. */
     signal(SIGXFSZ, SIG_IGN);
     running = command;
+    errors_are_json = asks_for_json(argc, argv);
     int code = asks_for_help(argc, argv) ? cli_help(1, (char *[]){(char *)command->name, NULL})
                                          : command->run(argc - 2, argv + 2);
     if (fflush(stdout) != 0 || ferror(stdout))

@@ -50,10 +50,15 @@ int cli_main(int argc, char **argv);
  * the options of the table only, and each of them but --config needs a row here. Reads the settings
  * file. */
 bool cli_options(int *argc, char **argv, const struct cli_option *options, size_t option_count);
-/* Prints "khala: …" on standard error and returns the code. */
+/* Prints "khala: …" on standard error and returns the code. With --json the line is JSON:
+ * {"error":"usage|no|unreachable","message":…}. */
 int cli_fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints the usage of the verb on standard error and returns EXIT_CODE_USAGE. */
-int cli_usage(const char *name);
+/* Prints the reason and the usage of the verb on standard error and returns EXIT_CODE_USAGE. */
+int cli_usage(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints "khala: …", or {"notice":…} with --json, on standard error: not an error. */
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Whether errors are JSON, because the command line has --json. */
+bool cli_errors_are_json(void);
 /* A whole number without sign or leading junk, at most 2^53-1. */
 bool cli_number(const char *text, uint64_t *number);
 /* Reads a whole file ("-" is standard input) up to the buffer's maximum. STATUS_SYSTEM_ERROR

@@ -115,6 +115,13 @@ static void print_json_text(struct json_value value) {
     buffer_release(&text);
 }
 
+/* Without the line's end, so that one line stays one line. */
+static struct slice slice_trim_end(struct slice text) {
+    while (text.size > 0 && strchr("\r\n", text.data[text.size - 1]))
+        text.size--;
+    return text;
+}
+
 int remote_refused(struct remote *remote, unsigned http_status) {
     const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct json_field fields[] = {
@@ -123,6 +130,11 @@ int remote_refused(struct remote *remote, unsigned http_status) {
     if (json_read_object(buffer_slice(&remote->answer), &limits, fields, 3) != STATUS_OK ||
         !fields[0].present || !fields[1].present)
         return cli_fail((enum exit_code)code, "the server answered %u", http_status);
+    if (cli_errors_are_json()) {
+        struct slice body = slice_trim_end(buffer_slice(&remote->answer));
+        fprintf(stderr, "%.*s\n", (int)body.size, body.data);
+        return code;
+    }
     fputs("khala: ", stderr);
     print_json_text(fields[0].value);
     fputs(": ", stderr);

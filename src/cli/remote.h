@@ -40,7 +40,8 @@ MUST_CHECK int remote_ask(struct remote *remote, const char *target, struct slic
 /* The same for any request whose key and on_body are set here when absent. */
 MUST_CHECK int remote_exchange(struct remote *remote, struct http_client_request *request,
                                unsigned *http_status);
-/* Prints the server's error from the answer; returns the exit code for that HTTP status. */
+/* Prints the server's error from the answer, with --json as it came; returns the exit code for that
+ * HTTP status. */
 int remote_refused(struct remote *remote, unsigned http_status);
 
 /* Appends a path segment or query value, percent-encoded. */

@@ -65,7 +65,7 @@ static int revoke(const struct token_revocation *options, struct slice request) 
 int token_revoke(const struct token_revocation *options) {
     struct buffer request;
     if (!options->session && !options->device && !options->token_id)
-        return cli_usage("token");
+        return cli_usage("token", "revoke needs --session, --device or --jti");
     buffer_init(&request, REVOKE_BYTES_MAX);
     enum status status = write_request(options, &request);
     int code = status == STATUS_OK ? revoke(options, buffer_slice(&request))

@@ -44,6 +44,11 @@ test("the command line appends and reads", async (t) => {
   assert.match(khala(["get", "run", "cli"]).out, /^status\trunning$/m);
   assert.match(khala(["get", "events", "--run", "cli", "--after", "1", "--limit", "1"]).out, /^2\t\d+\trun\.log\t\{"a":1\}$/m);
   assert.equal(JSON.parse(khala(["get", "events", "--run", "cli", "--json"]).out).events.length, 3);
+  const page = khala(["get", "events", "--run", "cli", "--limit", "2"]);
+  assert.match(page.out, /^1\t.*\n2\t.*\n$/, "only events are on standard output");
+  assert.match(page.problem, /^next_after_seq\t2\nhas_more\ttrue\n$/);
+  const missing = khala(["get", "run", "absent", "--json"]);
+  assert.deepEqual([missing.code, missing.out, JSON.parse(missing.problem).error], [1, "", "run_not_found"]);
   assert.equal(khala(["get", "replay", "cli"]).out.trim().split("\n").length, 3);
   assert.equal(JSON.parse(khala(["get", "receipt", "cli", "--json"]).out).event_count, 3);
   assert.equal(JSON.parse(khala(["get", "summary", "run", "cli", "--json"]).out).latest_seq, 3);

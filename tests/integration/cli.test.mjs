@@ -80,36 +80,65 @@ test("wrong usage exits with 2 and a message on stderr", () => {
   misused([], /^usage: khala VERB/m);
   misused(["frobnicate"], /^khala: there is no verb 'frobnicate'/);
   misused(["help", "frobnicate"], /^khala: there is no verb 'frobnicate'/);
-  misused(["help", "topic", "map"], /^usage: khala help/);
+  misused(["help", "topic", "map"], /^khala: .+\nusage: khala help/);
   misused(["version", "--loud"], /^khala: unknown option --loud/);
   misused(["version", "--json=yes"], /^khala: --json takes no value/);
-  misused(["version", "now"], /^usage: khala version/);
-  misused(["serve", "now"], /^usage: khala serve/);
+  misused(["version", "now"], /^khala: .+\nusage: khala version/);
+  misused(["serve", "now"], /^khala: .+\nusage: khala serve/);
   misused(["serve", "--bind"], /^khala: --bind needs a value/);
-  misused(["topic"], /^usage: khala topic/);
-  misused(["topic", "map"], /^usage: khala topic/);
-  misused(["topic", "map", "a", "b"], /^usage: khala topic/);
-  misused(["topic", "fold", "a"], /^usage: khala topic/);
-  misused(["json"], /^usage: khala json/);
-  misused(["json", "ugly"], /^usage: khala json/);
-  misused(["config", "bind"], /^usage: khala config/);
+  misused(["topic"], /^khala: .+\nusage: khala topic/);
+  misused(["topic", "map"], /^khala: .+\nusage: khala topic/);
+  misused(["topic", "map", "a", "b"], /^khala: .+\nusage: khala topic/);
+  misused(["topic", "fold", "a"], /^khala: .+\nusage: khala topic/);
+  misused(["json"], /^khala: .+\nusage: khala json/);
+  misused(["json", "ugly"], /^khala: .+\nusage: khala json/);
+  misused(["config", "bind"], /^khala: .+\nusage: khala config/);
 });
 
 test("khala cursor refuses incomplete arguments", () => {
-  misused(["cursor"], /^usage: khala cursor/);
-  misused(["cursor", "fold"], /^usage: khala cursor/);
-  misused(["cursor", "encode", "1"], /^usage: khala cursor/);
-  misused(["cursor", "decode"], /^usage: khala cursor/);
-  misused(["cursor", "compare", "a"], /^usage: khala cursor/);
-  misused(["cursor", "migrate"], /^usage: khala cursor/);
-  misused(["cursor", "migrate", "a", "b"], /^usage: khala cursor/);
-  misused(["cursor", "plan"], /^usage: khala cursor/);
-  misused(["cursor", "plan", "--after", "1", "--oldest", "1"], /^usage: khala cursor/);
-  misused(["cursor", "plan", "--after", "1", "--epoch", "a"], /^usage: khala cursor/);
+  misused(["cursor"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "fold"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "encode", "1"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "decode"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "compare", "a"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "migrate"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "migrate", "a", "b"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "plan"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "plan", "--after", "1", "--oldest", "1"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "plan", "--after", "1", "--epoch", "a"], /^khala: .+\nusage: khala cursor/);
   misused(["cursor", "plan", "--after", "-1"], /^khala: .*whole numbers/);
   misused(["cursor", "plan", "--after", "9007199254740992"], /^khala: .*whole numbers/);
-  misused(["cursor", "decode", "a", "--after", "1"], /^usage: khala cursor/);
-  misused(["cursor", "decode", "a", "--store-epoch", "b"], /^usage: khala cursor/);
+  misused(["cursor", "decode", "a", "--after", "1"], /^khala: .+\nusage: khala cursor/);
+  misused(["cursor", "decode", "a", "--store-epoch", "b"], /^khala: .+\nusage: khala cursor/);
+});
+
+test("every verb gives a reason with its usage", () => {
+  for (const args of [["append"], ["append", "--run", "r"], ["append", "--create", "--topic", "t"], ["append", "--batch", "-", "--run", "r"],
+    ["get"], ["get", "events"], ["get", "run"], ["get", "run", "r", "--limit", "1"], ["tail"], ["tail", "a", "--after", "x"],
+    ["tail", "a", "--after", "1", "--from-start"], ["export", "x"], ["snapshot"], ["why", "x"],
+    ["migrate", "x"], ["verify", "x"], ["reproject"], ["backup"], ["restore"], ["doctor", "x"], ["retention"], ["token"],
+    ["token", "inspect"], ["token", "mint", "--jti", "x"], ["token", "revoke"], ["completion"], ["man", "x"], ["cursor"]]) {
+    misused(args, new RegExp(`^khala: .{8,}\nusage: khala ${args[0]}`));
+  }
+});
+
+test("errors are one line of JSON with --json", () => {
+  const refused = [
+    [["verify", "--json", "x"], 2, "usage"],
+    [["verify", "--json", "--nothing"], 2, "usage"],
+    [["verify", "--json", "--data-dir", "/nowhere"], 3, "unreachable"],
+    [["config", "--json", "--bind", "\"x"], 2, "usage"],
+    [["append", "--json", "--key", "k", "--url", "http://127.0.0.1:1", "--topic", "t", "--type", "x"], 3, "unreachable"],
+    [["topic", "map", "", "--json"], 1, "no"],
+  ];
+  for (const [args, code, error] of refused) {
+    const done = run(args);
+    assert.equal(done.code, code, done.problem);
+    assert.match(done.problem, /^[^\n]+\n$/);
+    const said = JSON.parse(done.problem);
+    assert.equal(said.error, error);
+    assert.ok(said.message.length > 8, said.message);
+  }
 });
 
 test("khala topic map refuses invalid topic names", () => {

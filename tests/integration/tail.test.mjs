@@ -42,6 +42,24 @@ test("khala tail follows a topic from its start, a position or its head", async 
   }
 });
 
+test("khala tail says that it waits for a topic without events", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "100" } });
+  const head = tail(t, operator, ["later"]);
+  const start = tail(t, operator, ["later", "--from-start", "--json"]);
+  await head.saw("log", /^khala: waiting for topic later\n$/);
+  await start.saw("log", /^\{"notice":"waiting for topic later"\}\n$/);
+  await operator.did("topics/later/events", { event_type: "said" }, 200);
+  for (const one of [head, start]) await one.until(() => one.lines.length === 1, "the event");
+  const known = tail(t, operator, ["later"]);
+  const replayed = tail(t, operator, ["later", "--from-start"]);
+  await replayed.until(() => replayed.lines.length === 1, "the replay");
+  await until(async () => {
+    await operator.did("topics/later/events", { event_type: "said" }, 200);
+    return known.lines.length > 0;
+  }, "a new event");
+  for (const one of [known, replayed]) assert.equal(one.log, "");
+});
+
 test("khala tail resumes after the last printed event over crashes and restarts", async (t) => {
   const data = folder(t);
   let operator = await operate(t, { data });
@@ -64,7 +82,7 @@ test("khala tail resumes after the last printed event over crashes and restarts"
   const log = await operator.events("a");
   assert.deepEqual(json(topic).map((one) => one.event_id), log.map((one) => one.event_id));
   assert.deepEqual(json(audit), log);
-  assert.match(topic.log, /comes back\n/);
+  assert.match(topic.log, /^\{"notice":".*; comes back"\}\n/);
   for (const one of [topic, audit]) assert.equal((await one.end("SIGTERM")).code, 0);
 });
 

@@ -88,7 +88,7 @@ int cli_doctor(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
-        return cli_usage("doctor");
+        return cli_usage("doctor", "'%s' is not expected", argv[0]);
     /* The findings say what the checked modules would log. */
     log_configure(LOG_OFF, LOG_TEXT, STDERR_FILENO);
     if (doctor.json)

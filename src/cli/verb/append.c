@@ -215,7 +215,8 @@ static void count_answer(struct batch_run *run, struct json_value answer) {
         return;
     }
     run->refused++;
-    if (fields[3].value.kind == JSON_KIND_OBJECT &&
+    /* With --json the refusal is on standard output already. */
+    if (!run->json && fields[3].value.kind == JSON_KIND_OBJECT &&
         json_read_members(fields[3].value, error, 2) == STATUS_OK)
         fprintf(stderr, "item %.*s: %.*s %.*s: %.*s\n", (int)fields[0].value.raw.size,
                 fields[0].value.raw.data, (int)fields[1].value.raw.size, fields[1].value.raw.data,
@@ -271,16 +272,24 @@ static int append_batch(struct remote *remote, const struct append_options *opti
 
 /* ------------------------------------------------------------------------------------------- */
 
-static bool options_fit(const struct append_options *options) {
+/* NULL: the options fit together. */
+static const char *misuse_of(const struct append_options *options) {
     int targets = !!options->run + !!options->worker + !!options->topic + options->notification;
     uint64_t number;
     if (options->batch)
-        return targets == 0 && !options->type && !options->payload && !options->create;
-    /* The server has a type of its own for a notification that names none. */
-    if (targets != 1 || (options->create && !options->run) ||
-        (!options->type && !options->create && !options->notification))
-        return false;
-    return !options->expected_seq || cli_number(options->expected_seq, &number);
+        return targets > 0 || options->type || options->payload || options->create
+                   ? "--batch takes its events from the file only"
+                   : NULL;
+    if (targets != 1)
+        return "give one of --run, --worker, --topic, --notification and --batch";
+    if (options->create && !options->run)
+        return "--create needs --run";
+    /* The server has a default type for notifications. */
+    if (!options->type && !options->create && !options->notification)
+        return "--type is missing";
+    return options->expected_seq && !cli_number(options->expected_seq, &number)
+               ? "--expect-seq is not a whole number"
+               : NULL;
 }
 
 int cli_append(int argc, char **argv) {
@@ -304,8 +313,11 @@ int cli_append(int argc, char **argv) {
     struct remote remote;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
-    if (argc != 0 || !options_fit(&options))
-        return cli_usage("append");
+    const char *misuse = misuse_of(&options);
+    if (argc != 0)
+        return cli_usage("append", "'%s' is not expected", argv[0]);
+    if (misuse)
+        return cli_usage("append", "%s", misuse);
     int code = remote_open(&remote, &options.remote);
     if (code == EXIT_CODE_DONE)
         code = options.batch ? append_batch(&remote, &options) : append_one(&remote, &options);

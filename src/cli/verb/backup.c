@@ -40,7 +40,7 @@ int cli_backup(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 1)
-        return cli_usage("backup");
+        return cli_usage("backup", "give one file, not %d", argc);
     const struct store_copy_options options = {force, &progress, show_progress};
     progress_begin(&progress, "backup", "pages");
     enum status status = store_backup(config.data_dir, argv[0], &options, &copy, &message);

@@ -180,6 +180,6 @@ int cli_completion(int argc, char **argv) {
     else if (argc == 1 && strcmp(argv[0], "zsh") == 0)
         print_zsh();
     else
-        return cli_usage("completion");
+        return cli_usage("completion", "give bash or zsh");
     return EXIT_CODE_DONE;
 }

@@ -75,7 +75,7 @@ int cli_config(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
-        return cli_usage("config");
+        return cli_usage("config", "'%s' is not expected", argv[0]);
     if (markdown) {
         /* The page shows defaults, independent of this machine's environment. */
         if (config_load(&config, NULL, environment_none, NULL, 0, &error) != STATUS_OK)

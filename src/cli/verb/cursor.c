@@ -10,7 +10,7 @@ static int cursor_encode(int argc, char **argv, bool json) {
     struct event_cursor cursor;
     char text[EVENT_CURSOR_SIZE_MAX];
     if (argc != 2)
-        return cli_usage("cursor");
+        return cli_usage("cursor", "encode takes a time and a UUID");
     if (!cli_number(argv[0], &cursor.timestamp_ms))
         return cli_fail(EXIT_CODE_NO, "'%s' is not a timestamp of 0 to 2^53-1", argv[0]);
     if (uuid7_parse(slice_of(argv[1]), &cursor.uuid) != STATUS_OK)
@@ -32,7 +32,7 @@ static int cursor_decode(int argc, char **argv, bool json) {
     struct event_cursor cursor;
     char uuid[UUID_TEXT_SIZE + 1] = {0};
     if (argc != 1)
-        return cli_usage("cursor");
+        return cli_usage("cursor", "decode takes one cursor, not %d", argc);
     if (!decode(argv[0], &cursor))
         return EXIT_CODE_NO;
     uuid_format(&cursor.uuid, uuid);
@@ -45,7 +45,7 @@ static int cursor_compare(int argc, char **argv, bool json) {
     struct event_cursor a;
     struct event_cursor b;
     if (argc != 2)
-        return cli_usage("cursor");
+        return cli_usage("cursor", "compare takes two cursors, not %d", argc);
     if (!decode(argv[0], &a) || !decode(argv[1], &b))
         return EXIT_CODE_NO;
     int order = event_cursor_compare(&a, &b);
@@ -66,10 +66,12 @@ static int cursor_plan(int argc, const struct plan_words *words, bool json) {
     struct topic_window window;
     uint64_t after_seq;
     bool windowed = words->oldest && words->head && words->budget;
-    if (argc != 0 || !words->after ||
-        (!windowed && (words->oldest || words->head || words->budget)) ||
-        !words->epoch != !words->store_epoch)
-        return cli_usage("cursor");
+    if (argc != 0 || !words->after)
+        return cli_usage("cursor", "plan takes options only, and needs --after");
+    if (!windowed && (words->oldest || words->head || words->budget))
+        return cli_usage("cursor", "--oldest, --head and --budget go together");
+    if (!words->epoch != !words->store_epoch)
+        return cli_usage("cursor", "--epoch and --store-epoch go together");
     if (!cli_number(words->after, &after_seq) ||
         (windowed && (!cli_number(words->oldest, &window.oldest_seq) ||
                       !cli_number(words->head, &window.head_seq) ||
@@ -102,7 +104,7 @@ int cli_cursor(int argc, char **argv) {
     if (!cli_options(&argc, argv, options, sizeof(options) / sizeof(options[0])))
         return EXIT_CODE_USAGE;
     if (argc == 0)
-        return cli_usage("cursor");
+        return cli_usage("cursor", "give one of encode, decode, compare, plan and migrate");
     const char *name = argv[0];
     argc--;
     argv++;
@@ -110,7 +112,7 @@ int cli_cursor(int argc, char **argv) {
         return cursor_plan(argc, &words, json);
     if (words.after || words.oldest || words.head || words.budget || words.epoch ||
         words.store_epoch)
-        return cli_usage("cursor");
+        return cli_usage("cursor", "%s takes no option of plan", name);
     if (strcmp(name, "encode") == 0)
         return cursor_encode(argc, argv, json);
     if (strcmp(name, "decode") == 0)
@@ -119,5 +121,5 @@ int cli_cursor(int argc, char **argv) {
         return cursor_compare(argc, argv, json);
     if (strcmp(name, "migrate") == 0 && argc == 1)
         return cursor_migrate_file(argv[0], json);
-    return cli_usage("cursor");
+    return cli_usage("cursor", "'%s' is not a form of cursor with these words", name);
 }

@@ -68,8 +68,10 @@ int cli_export(int argc, char **argv) {
     struct buffer target;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
-    if (argc != 0 || (options.json && options.format && strcmp(options.format, "ndjson") != 0))
-        return cli_usage("export");
+    if (argc != 0)
+        return cli_usage("export", "'%s' is not expected", argv[0]);
+    if (options.json && options.format && strcmp(options.format, "ndjson") != 0)
+        return cli_usage("export", "--json and --format %s exclude each other", options.format);
     buffer_init(&target, TARGET_BYTES_MAX);
     enum status status = export_target(&target, &options);
     int code = status == STATUS_OK ? remote_open(&remote, &options.remote)

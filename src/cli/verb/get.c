@@ -79,15 +79,15 @@ static enum status events_target(struct buffer *target, const struct get_options
 
 /* ---- for people --------------------------------------------------------------------------- */
 
-static void print_text(struct json_value value) {
+static void print_text(FILE *out, struct json_value value) {
     struct buffer text;
     buffer_init(&text, ANSWER_BYTES_MAX);
     if (value.kind == JSON_KIND_NULL)
-        putchar('-');
+        fputc('-', out);
     else if (value.kind == JSON_KIND_STRING && json_string_decode(value, &text) == STATUS_OK)
-        printf("%.*s", (int)text.size, text.data);
+        fprintf(out, "%.*s", (int)text.size, text.data);
     else
-        printf("%.*s", (int)value.raw.size, value.raw.data);
+        fprintf(out, "%.*s", (int)value.raw.size, value.raw.data);
     buffer_release(&text);
 }
 
@@ -99,13 +99,24 @@ static void print_event(struct json_value event) {
     if (event.kind != JSON_KIND_OBJECT || json_read_members(event, fields, 4) != STATUS_OK)
         return;
     for (size_t i = 0; i < 4; i++) {
-        print_text(fields[i].value);
+        print_text(stdout, fields[i].value);
         putchar(i < 3 ? '\t' : '\n');
     }
 }
 
-/* One member a line; the lists of answers one element a line. */
+static bool has_list(struct json_value object) {
+    struct json_iterator members = json_iterate(object);
+    struct json_value name, value;
+    while (json_next_member(&members, &name, &value))
+        if (value.kind == JSON_KIND_ARRAY)
+            return true;
+    return false;
+}
+
+/* One member a line; the lists of answers one element a line. The other members of a list, such as
+ * its cursor, go to standard error, so that standard output has elements only. */
 static void print_object(struct json_value object) {
+    FILE *out = has_list(object) ? stderr : stdout;
     struct json_iterator members = json_iterate(object);
     struct json_value name, value, element;
     while (json_next_member(&members, &name, &value)) {
@@ -122,10 +133,10 @@ static void print_object(struct json_value object) {
                     printf("%.*s\n", (int)element.raw.size, element.raw.data);
             }
         } else {
-            print_text(name);
-            putchar('\t');
-            print_text(value);
-            putchar('\n');
+            print_text(out, name);
+            fputc('\t', out);
+            print_text(out, value);
+            fputc('\n', out);
         }
     }
 }
@@ -187,8 +198,15 @@ int cli_get(int argc, char **argv) {
     const struct subject *subject = argc > 0 ? subject_find(argc, argv, &word_count) : NULL;
     bool numbers = (!options.after || cli_number(options.after, &number)) &&
                    (!options.limit || cli_number(options.limit, &number));
-    if (!numbers || (!events && (!subject || targets > 0 || options.after || options.limit)))
-        return cli_usage("get");
+    if (!numbers)
+        return cli_usage("get", "--after and --limit take whole numbers");
+    if (argc == 1 && strcmp(argv[0], "events") == 0 && !events)
+        return cli_usage("get", "give one of --run, --worker and --topic");
+    if (!events && !subject)
+        return argc > 0 ? cli_usage("get", "'%s' does not take these words", argv[0])
+                        : cli_usage("get", "say what to get");
+    if (!events && (targets > 0 || options.after || options.limit))
+        return cli_usage("get", "'%s' does not take one of these options", argv[0]);
     struct buffer target;
     buffer_init(&target, TARGET_BYTES_MAX);
     enum status status = events ? events_target(&target, &options)

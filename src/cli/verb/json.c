@@ -19,7 +19,7 @@ int cli_json(int argc, char **argv) {
     if (!cli_options(&argc, argv, options, 1))
         return EXIT_CODE_USAGE;
     if (argc != 1 || (strcmp(argv[0], "canonical") != 0 && strcmp(argv[0], "hash") != 0))
-        return cli_usage("json");
+        return cli_usage("json", "give canonical or hash");
     buffer_init(&text, TEXT_BYTES_MAX);
     canonical_scratch_init(&scratch, TEXT_BYTES_MAX);
     enum status status = cli_read("-", &text);

@@ -13,7 +13,7 @@ int cli_migrate(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
-        return cli_usage("migrate");
+        return cli_usage("migrate", "'%s' is not expected", argv[0]);
     if (store_migrate(config.data_dir, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)

@@ -269,7 +269,9 @@ int cli_reproject(int argc, char **argv) {
         request.kind = (enum document_kind)i;
         scope_count++;
     }
-    if (argc != 0 || scope_count != 1)
-        return cli_usage("reproject");
+    if (argc != 0)
+        return cli_usage("reproject", "'%s' is not expected", argv[0]);
+    if (scope_count != 1)
+        return cli_usage("reproject", "give one of --run, --worker and --all");
     return run(&request, &config);
 }

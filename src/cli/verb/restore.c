@@ -89,7 +89,7 @@ int cli_restore(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 1)
-        return cli_usage("restore");
+        return cli_usage("restore", "give one file, not %d", argc);
     const struct store_copy_options options = {false, &progress, show_progress};
     progress_begin(&progress, "restore", "pages");
     enum status status =

@@ -142,7 +142,7 @@ int cli_retention(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 1 || strcmp(argv[0], "run-once") != 0)
-        return cli_usage("retention");
+        return cli_usage("retention", "give run-once and no other word");
     /* With --url the verb works on that server, never on the local data folder. */
     if (request.remote.url)
         return ask_server(&request, &config, NULL);

@@ -160,7 +160,7 @@ int cli_serve(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
-        return cli_usage("serve");
+        return cli_usage("serve", "'%s' is not expected", argv[0]);
     log_configure((enum log_level)server.config.log_level,
                   (enum log_format)server.config.log_format, 2);
     config_unknown_each(environ, NULL, log_unknown);

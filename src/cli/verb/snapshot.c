@@ -175,7 +175,7 @@ int cli_snapshot(int argc, char **argv) {
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 1)
-        return cli_usage("snapshot");
+        return cli_usage("snapshot", "give one topic, not %d", argc);
     int code = remote_open(&remote, &options);
     if (code == EXIT_CODE_DONE) {
         code = token_client_open(&token_client, &remote, &options, &token_options);

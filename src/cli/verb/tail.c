@@ -43,6 +43,7 @@ struct tail {
     bool is_expired;    /* the token expired; there was no other error */
     bool is_connected;  /* an answer of 200 has begun */
     bool was_connected; /* ever */
+    bool is_waiting;    /* the topic may have no event yet, and the user was not told */
 };
 
 /* The signal handler writes to it; it may touch nothing else. */
@@ -150,6 +151,13 @@ static bool is_old(const struct tail *tail, struct slice id) {
            given <= had;
 }
 
+/* A mistyped topic and a topic without events look alike: nothing is printed. */
+static void say_waiting(struct tail *tail) {
+    if (tail->is_waiting)
+        cli_note("waiting for topic %s", tail->topic);
+    tail->is_waiting = false;
+}
+
 /* ---- what the stream says ----------------------------------------------------------------- */
 
 static enum status take_bootstrap(struct tail *tail, struct json_value body) {
@@ -168,7 +176,11 @@ static enum status take_bootstrap(struct tail *tail, struct json_value body) {
         from_seq == 0 || !fields[1].present || !json_string_slice(fields[1].value, &epoch))
         return STATUS_OK;
     if (tail->start == TAIL_OLDEST && fields[2].present && fields[2].value.kind == JSON_KIND_TRUE)
-        fprintf(stderr, "khala: what came before %" PRIu64 " is not replayed any more\n", from_seq);
+        cli_note("what came before %" PRIu64 " is not replayed any more", from_seq);
+    tail->is_waiting = tail->topic && from_seq == 1;
+    /* The head of a topic that has events is not 0. */
+    if (tail->start == TAIL_HEAD)
+        say_waiting(tail);
     int size =
         snprintf(text, sizeof(text), "%" PRIu64 "@%.*s", from_seq - 1, (int)epoch.size, epoch.data);
     return position_set(tail, (struct slice){text, (size_t)size});
@@ -180,10 +192,10 @@ static void take_stale(struct tail *tail, struct json_value body) {
     struct slice reasons = {"[]", 2};
     if (json_read_members(body, &field, 1) == STATUS_OK && field.present)
         reasons = field.value.raw;
-    fprintf(stderr,
-            "khala: the cursor %.*s is stale %.*s: events were missed; begins again with what can "
-            "still be replayed\n",
-            (int)tail->position.size, tail->position.data, (int)reasons.size, reasons.data);
+    cli_note(
+        "the cursor %.*s is stale %.*s: events were missed; begins again with what can still be "
+        "replayed",
+        (int)tail->position.size, tail->position.data, (int)reasons.size, reasons.data);
     tail->start = TAIL_OLDEST;
 }
 
@@ -208,8 +220,8 @@ static void take_notice(struct tail *tail, const struct sse_message *message,
     /* The next connection has a new token; that needs no message. */
     if (tail->is_expired || slice_equal(message->event, SLICE("reauth_required")))
         return;
-    fprintf(stderr, "khala: %.*s: %.*s\n", (int)message->event.size, message->event.data,
-            (int)message->data.size, message->data.data);
+    cli_note("%.*s: %.*s", (int)message->event.size, message->event.data, (int)message->data.size,
+             message->data.data);
 }
 
 static enum status on_message(void *user, const struct sse_message *message) {
@@ -219,6 +231,7 @@ static enum status on_message(void *user, const struct sse_message *message) {
     if (json_parse(message->data, &limits, &body) != STATUS_OK || body.kind != JSON_KIND_OBJECT)
         return STATUS_INVALID_JSON;
     if (slice_equal(message->event, SLICE("message"))) {
+        tail->is_waiting = false;
         if (is_old(tail, message->id))
             return STATUS_OK;
         print_event(tail, message->data, body);
@@ -249,6 +262,9 @@ static enum status on_body(void *user, unsigned http_status, struct slice piece)
     tail->is_connected = tail->was_connected = true;
     tail->failures = 0;
     enum status status = sse_decoder_feed(&tail->decoder, piece);
+    /* A comment is a heartbeat: the replay of an existing topic would have come before. */
+    if (piece.size > 0 && piece.data[0] == ':')
+        say_waiting(tail);
     /* A reader of the output sees each event as soon as it arrives. */
     return fflush(stdout) == 0 ? status : STATUS_SYSTEM_ERROR;
 }
@@ -336,7 +352,7 @@ static int follow_once(struct tail *tail) {
     if (is_refused)
         reason = "the server cannot answer now";
     if (!tail->is_expired)
-        fprintf(stderr, "khala: %s; comes back\n", reason);
+        cli_note("%s; comes back", reason);
     return -1;
 }
 
@@ -402,9 +418,12 @@ int cli_tail(int argc, char **argv) {
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     bool is_number = options.after && cli_number(options.after, &number);
-    if (argc != (options.audit ? 0 : 1) || (options.after && options.from_start) ||
-        (options.after && !options.audit && !is_number))
-        return cli_usage("tail");
+    if (argc != (options.audit ? 0 : 1))
+        return cli_usage("tail", "give one topic, or --audit without one");
+    if (options.after && options.from_start)
+        return cli_usage("tail", "--after and --from-start exclude each other");
+    if (options.after && !options.audit && !is_number)
+        return cli_usage("tail", "--after '%s' is not a whole number", options.after);
     struct tail tail = {.topic = options.audit ? NULL : argv[0],
                         .json = options.json,
                         .start = options.from_start ? TAIL_OLDEST : TAIL_HEAD};

@@ -228,7 +228,9 @@ static int token_server_verb(int argc, char **argv) {
         return mint_token(&mint);
     if (argc == 1 && strcmp(argv[0], "revoke") == 0 && !has_mints_own(&mint))
         return token_revoke(&revocation);
-    return cli_usage("token");
+    if (argc != 1 || (strcmp(argv[0], "mint") != 0 && strcmp(argv[0], "revoke") != 0))
+        return cli_usage("token", "give one of mint, inspect and revoke");
+    return cli_usage("token", "%s does not take one of these options", argv[0]);
 }
 
 /* ---- inspect ---- */
@@ -267,7 +269,7 @@ static int token_inspect_verb(int argc, char **argv) {
     if (!cli_options(&argc, argv, rows, 2))
         return EXIT_CODE_USAGE;
     if (argc != 1)
-        return cli_usage("token");
+        return cli_usage("token", "inspect takes one token, not %d", argc);
     buffer_init(&token, TOKEN_BYTES_MAX + 2);
     buffer_init(&header, TOKEN_BYTES_MAX);
     buffer_init(&claims, TOKEN_BYTES_MAX);

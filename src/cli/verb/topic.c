@@ -31,10 +31,10 @@ int cli_topic(int argc, char **argv) {
     if (!cli_options(&argc, argv, options, 1))
         return EXIT_CODE_USAGE;
     if (argc != 2)
-        return cli_usage("topic");
+        return cli_usage("topic", "give map or unmap and one name");
     bool map = strcmp(argv[0], "map") == 0;
     if (!map && strcmp(argv[0], "unmap") != 0)
-        return cli_usage("topic");
+        return cli_usage("topic", "'%s' is not map or unmap", argv[0]);
     struct slice name = slice_of(argv[1]);
     struct buffer answer;
     buffer_init(&answer, STREAM_ID_BYTES_MAX);

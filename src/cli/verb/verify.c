@@ -70,7 +70,7 @@ int cli_verify(int argc, char **argv) {
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
-        return cli_usage("verify");
+        return cli_usage("verify", "'%s' is not expected", argv[0]);
     struct cli_store opened;
     code = cli_store_open(&config, STORE_READ, &opened);
     if (code == EXIT_CODE_DONE) {

@@ -8,7 +8,7 @@ int cli_version(int argc, char **argv) {
     if (!cli_options(&argc, argv, options, 1))
         return EXIT_CODE_USAGE;
     if (argc != 0)
-        return cli_usage("version");
+        return cli_usage("version", "'%s' is not expected", argv[0]);
     printf(json ? "{\"version\":\"%s\"}\n" : "khala %s\n", KHALA_VERSION);
     return EXIT_CODE_DONE;
 }

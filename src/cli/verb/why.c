@@ -169,7 +169,7 @@ int cli_why(int argc, char **argv) {
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 0)
-        return cli_usage("why");
+        return cli_usage("why", "'%s' is not expected", argv[0]);
     buffer_init(&target, TARGET_BYTES_MAX);
     enum status status = make_target(&target, &options);
     int code = status == STATUS_OK ? remote_open(&remote, &options.remote)
