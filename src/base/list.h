@@ -16,11 +16,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The object that holds *pointer as its member. The ternary is not evaluated; it makes the compiler
- * reject a pointer of another type than the member's. */
+/* The object that holds *pointer as its member. The ternary never takes its second branch; it makes
+ * the compiler reject a pointer of another type than the member's. */
 #define container_of(pointer, type, member)                                                        \
-    ((type *)(void *)((char *)(pointer)-offsetof(type, member) +                                   \
-                      0 * sizeof(1 ? (pointer) : &((type *)0)->member)))
+    ((type *)(void *)((char *)(1 ? (pointer) : &((type *)0)->member) - offsetof(type, member)))
 
 struct list_node {
     struct list_node *next;

@@ -56,7 +56,7 @@ struct summary_field {
 #define SUMMARY_FIELD(name_, kind_, offset_)                                                       \
     {                                                                                              \
         .name = {name_, sizeof(name_) - 1}, .opening = {",\"" name_ "\":", sizeof(name_) + 3},     \
-        .kind = kind_, .offset = offset_                                                           \
+        .kind = (kind_), .offset = (offset_)                                                       \
     }
 
 /* The layout of a document kind: its members in the order of canonical JSON. */

@@ -116,14 +116,14 @@ const char *entity_kind_name(enum entity_kind kind) {
 
 #define DOCUMENT_ROW(kind_, name_, table_, entity_, member_, topic_, user_topic_, guest_topic_)    \
     [kind_] = {                                                                                    \
-        .name = name_,                                                                             \
+        .name = (name_),                                                                           \
         .key_prefix = "runtime/" name_ ":",                                                        \
         .source_table = "runtime." table_,                                                         \
-        .entity = entity_,                                                                         \
-        .entity_member = member_,                                                                  \
-        .topic = topic_,                                                                           \
-        .user_topic = user_topic_,                                                                 \
-        .guest_topic = guest_topic_,                                                               \
+        .entity = (entity_),                                                                       \
+        .entity_member = (member_),                                                                \
+        .topic = (topic_),                                                                         \
+        .user_topic = (user_topic_),                                                               \
+        .guest_topic = (guest_topic_),                                                             \
     },
 static const struct document_row documents[] = {DOCUMENT_KINDS(DOCUMENT_ROW)};
 

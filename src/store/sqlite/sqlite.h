@@ -250,10 +250,10 @@ enum status sqlite_restore_begin(const char *folder, const char *file,
                                  const struct store_copy_options *options,
                                  struct store_restore **restore, struct store_message *message);
 struct store *sqlite_restore_copy(struct store_restore *restore);
-enum status sqlite_restore_apply(struct store_restore *restore, struct store_restored *restored,
+enum status sqlite_restore_apply(struct store_restore *base, struct store_restored *restored,
                                  struct store_message *message);
-void sqlite_restore_end(struct store_restore *restore);
-enum status sqlite_check_pages(struct store_session *session, bool whole,
+void sqlite_restore_end(struct store_restore *base);
+enum status sqlite_check_pages(struct store_session *base, bool whole,
                                struct store_message *message);
 
 /* sqlite_expiry.c */
