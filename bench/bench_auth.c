@@ -129,6 +129,8 @@ static void take_turn(const struct bench_server *server, struct side *side, unsi
 static const char *jwks_file;
 
 static const char *environment(const char *name) {
+    if (strcmp(name, "RUNTIME_SYNC_TOKEN_ISSUER") == 0)
+        return "khala";
     return strcmp(name, "RUNTIME_SYNC_JWKS_FILE") == 0 ? jwks_file : NULL;
 }
 
@@ -196,7 +198,8 @@ static void compare(const char *algorithm, const struct bench_setting *settings,
 
 int main(int argc, char **arguments) {
     char path[] = "/tmp/khala-bench-keys-XXXXXX";
-    const struct bench_setting settings[] = {{"RUNTIME_SYNC_JWKS_FILE", path}, {NULL, NULL}};
+    const struct bench_setting settings[] = {
+        {"RUNTIME_SYNC_JWKS_FILE", path}, {"RUNTIME_SYNC_TOKEN_ISSUER", "khala"}, {NULL, NULL}};
     (void)argc;
     compare("HS256", NULL, arguments);
     printf("HS256: target at least %.2f\n", TARGET_RATIO);

@@ -132,7 +132,6 @@ static enum status write_answer(const struct minting *minting, const struct gate
                                 const struct key *key, const struct slice texts[2],
                                 struct buffer *out) {
     const struct token_request *request = &minting->request;
-    struct slice issuer = gate->policy.issuer;
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("token"), texts[0]);
     object_text(&object, SLICE("token_type"), SLICE("Bearer"));
@@ -140,7 +139,7 @@ static enum status write_answer(const struct minting *minting, const struct gate
     object_number(&object, SLICE("issued_at"), request->issued_at_s * MS_PER_S);
     object_number(&object, SLICE("expires_at"), (request->issued_at_s + request->ttl_s) * MS_PER_S);
     object_number(&object, SLICE("refresh_after_in"), refresh_after_s(request->ttl_s));
-    object_text(&object, SLICE("issuer"), issuer.size > 0 ? issuer : (struct slice){NULL, 0});
+    object_text(&object, SLICE("issuer"), gate->policy.issuer);
     object_text(&object, SLICE("audience"), gate->policy.audience);
     object_text(&object, SLICE("subject"), texts[1]);
     object_text(&object, SLICE("claims_version"), SLICE(CLAIMS_VERSION));

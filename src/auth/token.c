@@ -65,20 +65,20 @@ static bool list_has(const struct claims_list *list, struct slice name) {
 static enum status check_times(const struct token_policy *policy, const struct claims *claims,
                                uint64_t now_s) {
     /* Times and the maximum age are at most 2^53 - 1, so no sum overflows. */
-    if (now_s >= claims->expires_at_s + TOKEN_SKEW_S)
+    if (now_s >= claims->expires_at_s)
         return STATUS_TOKEN_EXPIRED;
     if (claims->not_before_s > now_s + TOKEN_SKEW_S || claims->issued_at_s > now_s + TOKEN_SKEW_S)
         return STATUS_TOKEN_NOT_YET_VALID;
-    if (now_s > claims->issued_at_s + policy->max_age_s + TOKEN_SKEW_S)
+    if (now_s >= claims->issued_at_s + policy->max_age_s)
         return STATUS_TOKEN_TOO_OLD;
     return STATUS_OK;
 }
 
 static enum status check_claims(const struct token_policy *policy, const struct claims *claims,
                                 uint64_t now_s) {
-    if (policy->issuer.size > 0 && !slice_equal(policy->issuer, claims->issuer))
-        return STATUS_INVALID_TOKEN;
-    if (!list_has(&claims->audiences, policy->audience) || !claims->has_expires_at ||
+    assert(policy->issuer.size > 0);
+    if (!slice_equal(policy->issuer, claims->issuer) ||
+        !list_has(&claims->audiences, policy->audience) || !claims->has_expires_at ||
         !slice_equal(claims->version, SLICE(CLAIMS_VERSION)))
         return STATUS_INVALID_TOKEN;
     if (!claims->has_issued_at)
@@ -195,8 +195,7 @@ static bool put_list(json_t *object, const char *name, const struct grant_list *
 static char *claims_json(const struct token_policy *policy, const struct token_request *request,
                          struct slice subject) {
     json_t *object = json_object();
-    struct slice issuer = policy->issuer.size > 0 ? policy->issuer : (struct slice){NULL, 0};
-    bool whole = object && put_text(object, "iss", issuer) &&
+    bool whole = object && put_text(object, "iss", policy->issuer) &&
                  put_text(object, "aud", policy->audience) && put_text(object, "sub", subject) &&
                  put_number(object, "iat", request->issued_at_s) &&
                  put_number(object, "nbf", request->issued_at_s) &&

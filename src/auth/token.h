@@ -19,7 +19,7 @@
 
 /* The rules for every token of this server. */
 struct token_policy {
-    struct slice issuer; /* empty: any issuer is accepted and none is written */
+    struct slice issuer; /* never empty: always checked, and written into minted tokens */
     struct slice audience;
     uint64_t max_age_s;
     bool require_token_id;
@@ -32,9 +32,9 @@ struct token_bearer {
     char name[PRINCIPAL_NAME_BYTES_MAX];
 };
 
-/* The principal expires with the token or at its maximum age, whichever is first. No skew is added
- * there: nothing is delivered after the expiry of the token.
- * bearer may be NULL. It is set where a token is refused for its times or its id. */
+/* The principal expires with the token or at its maximum age, whichever is first. A token is
+ * refused from that time on. TOKEN_SKEW_S applies to nbf and to an iat in the future only. bearer
+ * may be NULL. It is set where a token is refused for its times or its id. */
 MUST_CHECK enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
                                     struct slice token, uint64_t now_ms,
                                     const struct principal **principal,

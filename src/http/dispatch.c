@@ -107,21 +107,13 @@ static void on_body(struct conn *conn, struct slice piece) {
     }
 }
 
-/* Clock skew admits a token shortly after its expiry. A session would then end at once. */
-static bool opens_too_late(const struct exchange *exchange) {
-    return exchange->match.route->flags & ROUTE_STAYS_OPEN &&
-           principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
-}
-
 /* A caller that is not entitled to the route's topic does not reach the handler. */
 static void run_handler(struct exchange *exchange) {
     const struct route *route = exchange->match.route;
     struct slice topic = exchange->match.parameters[0];
     bool is_once = route->flags & ROUTE_STAYS_OPEN && exchange->http->options.token_single_use;
     void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
-    if (opens_too_late(exchange))
-        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
-    else if (route->flags & ROUTE_AUDIT)
+    if (route->flags & ROUTE_AUDIT)
         entitle(exchange, topic_name(TOPIC_AUDIT), handle);
     else if (!(route->flags & ROUTE_TOPIC))
         handle(exchange);

@@ -336,18 +336,11 @@ static enum status append_piece(struct exchange *exchange, struct slice piece) {
     return exchange->chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
-/* An answer that takes longer than its token is valid breaks off. The clock skew is granted, as it
- * was when the token was admitted. */
-static bool token_expired_with_skew(const struct exchange *exchange) {
-    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
-    return exchange->principal && now_ms > UINT64_C(1000) * TOKEN_SKEW_S &&
-           principal_is_expired(exchange->principal, now_ms - UINT64_C(1000) * TOKEN_SKEW_S);
-}
-
 bool exchange_send(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
     assert(exchange->answered && !conn->is_last_piece);
-    if (token_expired_with_skew(exchange)) {
+    /* An answer that takes longer than its token lasts is aborted, as for a revoked token. */
+    if (exchange_token_expired(exchange)) {
         exchange_log_end(exchange, STATUS_TOKEN_EXPIRED);
         conn_reset(conn);
         return false;

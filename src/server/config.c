@@ -353,10 +353,11 @@ static const struct setting settings[] = {
          "file with the keys that verify tokens (JWKS; HS256, RS256, ES256), chosen by key id; "
          "reloaded when it changes and on SIGHUP; its first private key signs if no secret is set"},
     {.name = "RUNTIME_SYNC_TOKEN_ISSUER",
-     .type = SETTING_OPTIONAL,
+     .type = SETTING_TEXT,
      .offset = FIELD(token_issuer),
-     .fallback = "",
-     .help = "required issuer of tokens, and issuer of minted ones; empty: any issuer with a key"},
+     .fallback = "khala",
+     .help = "required issuer of tokens, and issuer of minted ones; must be set if "
+             "`RUNTIME_SYNC_JWKS_FILE` is set"},
     {.name = "RUNTIME_SYNC_TOKEN_AUDIENCE",
      .type = SETTING_TEXT,
      .offset = FIELD(token_audience),
@@ -640,6 +641,17 @@ static enum status check_window(const struct config *config, struct config_error
     return STATUS_OK;
 }
 
+/* The default issuer is the server's own. Tokens signed by a key of the file have another one. */
+static enum status check_issuer(const struct config *config, struct config_error *error) {
+    size_t i = 0;
+    while (settings[i].offset != FIELD(token_issuer))
+        i++;
+    if (*config->jwks_file && config->sources[i] == CONFIG_DEFAULT)
+        return refuse(error, "RUNTIME_SYNC_JWKS_FILE is set, and RUNTIME_SYNC_TOKEN_ISSUER is not: "
+                             "set it to the issuer (iss) of the tokens that these keys sign");
+    return STATUS_OK;
+}
+
 /* Refuses the settings of stores and drivers that this server does not have, so that the log does
  * not silently go to a file. The URL is not shown, because it may contain a password. */
 static enum status check_unsupported(const struct config *config,
@@ -674,6 +686,8 @@ enum status config_load(struct config *config, const struct config_file *file,
                         *config->tls_cert_file ? "KHALA_TLS_KEY_FILE" : "KHALA_TLS_CERT_FILE");
     if (status == STATUS_OK)
         status = check_window(config, error);
+    if (status == STATUS_OK)
+        status = check_issuer(config, error);
     if (status == STATUS_OK)
         status = check_unsupported(config, environment, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;

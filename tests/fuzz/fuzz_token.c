@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define NOW_S UINT64_C(1800000000)
 
 static const struct token_policy policy = {
-    .issuer = {"", 0}, .audience = {"openagents-sync", 15}, .max_age_s = 900};
+    .issuer = {"khala", 5}, .audience = {"openagents-sync", 15}, .max_age_s = 900};
 
 static void require(bool holds) {
     if (!holds)
@@ -44,7 +44,7 @@ static void check_principal(const struct principal *who) {
     check_list(&who->topics);
     check_list(&who->streams);
     require(!(who->identity.user_id.data && who->identity.guest_scope.data));
-    require(who->expires_at_ms > (NOW_S - TOKEN_SKEW_S) * 1000);
+    require(who->expires_at_ms > NOW_S * 1000);
     require(who->expires_at_ms <= (NOW_S + policy.max_age_s + TOKEN_SKEW_S) * 1000);
 }
 
@@ -84,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(!verify(keys, input));
     check_signed(keys, SLICE("{\"alg\":\"HS256\",\"kid\":\"k\"}"), input);
     check_signed(keys, input,
-                 SLICE("{\"aud\":\"openagents-sync\",\"iat\":1800000000,\"exp\":1800000001,"
+                 SLICE("{\"iss\":\"khala\",\"aud\":\"openagents-sync\",\"iat\":1800000000,"
+                       "\"exp\":1800000001,"
                        "\"oa_claims_version\":\"oa_sync_claims_v1\"}"));
     buffer_init(&header, TOKEN_BYTES_MAX);
     buffer_init(&claims, TOKEN_BYTES_MAX);

@@ -468,7 +468,7 @@ test("signing keys are replaced under load without dropping a connection", async
   };
   const [old, young] = [key("old"), key("young")];
   write(old);
-  const operator = await begin(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+  const operator = await begin(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path, RUNTIME_SYNC_TOKEN_ISSUER: "khala" } });
   const loads = (count) => operator.server.saw("log", new RegExp(`(signing_keys\\.loaded[\\s\\S]*){${count}}`));
   const opens = async (token) => {
     const stream = await Stream.open(operator, `${SSE}?token=${token}`);

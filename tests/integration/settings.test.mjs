@@ -448,6 +448,7 @@ test("every setting has a test of its effect", () => {
 const SPECIFIED = {
   RUNTIME_BIND_ADDR: "127.0.0.1:4100", KHALA_OPERATOR_BIND_ADDR: "", KHALA_DATA_DIR: "./khala-data", KHALA_OPERATOR_KEY: "",
   KHALA_LOG: "text", RUNTIME_SYNC_TOKEN_SIGNING_KEY: "", RUNTIME_SYNC_JWKS_FILE: "", RUNTIME_SYNC_TOKEN_AUDIENCE: "openagents-sync",
+  RUNTIME_SYNC_TOKEN_ISSUER: "khala",
   RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS: 900, RUNTIME_SYNC_TOKEN_REQUIRE_JTI: true, RUNTIME_SYNC_TOKEN_SINGLE_USE: false,
   RUNTIME_KHALA_ENFORCE_ORIGIN: true, RUNTIME_KHALA_ALLOWED_ORIGINS: "", RUNTIME_KHALA_RETENTION_INTERVAL_MS: 60000,
   RUNTIME_KHALA_POLL_DEFAULT_LIMIT: 100, RUNTIME_KHALA_POLL_MAX_LIMIT: 200, RUNTIME_KHALA_OUTBOUND_QUEUE_LIMIT: 200,
@@ -558,7 +559,7 @@ test("config --check, the server and the doctor report an unusable key file", (t
   const junk = join(place, "junk.json");
   writeFileSync(junk, "{}");
   for (const [file, words] of [[join(place, "none.json"), /No such file/], [junk, /junk\.json: /]]) {
-    const settings = { RUNTIME_SYNC_JWKS_FILE: file };
+    const settings = { RUNTIME_SYNC_JWKS_FILE: file, RUNTIME_SYNC_TOKEN_ISSUER: "issuer" };
     const check = run(["config", "--check"], { settings });
     assert.equal(check.code, 2);
     assert.match(check.problem, /^khala: RUNTIME_SYNC_JWKS_FILE: /);

@@ -33,7 +33,7 @@ test("a minted token names its principal, grants and lifetime", async (t) => {
   const { header, claims } = claimsOf(answer.token);
   assert.deepEqual(header, { alg: "HS256", kid: answer.kid, typ: "JWT" });
   assert.deepEqual(claims, {
-    aud: "openagents-sync", sub: "user:u1", iat: answer.issued_at / 1000, nbf: answer.issued_at / 1000,
+    iss: "khala", aud: "openagents-sync", sub: "user:u1", iat: answer.issued_at / 1000, nbf: answer.issued_at / 1000,
     exp: answer.expires_at / 1000, jti: answer.token_id, oa_user_id: "u1", oa_org_id: "o1",
     oa_session_id: "s1", oa_device_id: "d1", oa_sync_scopes: ["runtime.run_events"],
     oa_sync_topics: ["run:a:events"], oa_sync_streams: ["runtime.run.b.events"],
@@ -159,7 +159,7 @@ test("a changed key file is loaded at run time, and a bad one is ignored", async
     renameSync(`${path}.new`, path);
   };
   write(JSON.stringify({ keys: [key("one")] }));
-  const operator = await operate(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+  const operator = await operate(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path, RUNTIME_SYNC_TOKEN_ISSUER: "khala" } });
   const kid = async () => (await operator.did("/api/sync/token", {})).kid;
   assert.equal(await kid(), "one");
   write(JSON.stringify({ keys: [key("two"), key("one")] }));
@@ -177,16 +177,35 @@ test("a changed key file is loaded at run time, and a bad one is ignored", async
 test("a server without usable keys does not start and names the file", async (t) => {
   const path = join(folder(t), "keys.json");
   writeFileSync(path, '{"keys":[]}');
-  const { code, problem } = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", folder(t)], { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+  const { code, problem } = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", folder(t)],
+    { settings: { RUNTIME_SYNC_JWKS_FILE: path, RUNTIME_SYNC_TOKEN_ISSUER: "khala" } });
   assert.equal(code, 3);
   assert.match(problem, /keys\.json/);
+});
+
+test("minted tokens name their issuer, which is khala by default", async (t) => {
+  const operator = await operate(t);
+  const { token, issuer } = await operator.did("/api/sync/token", { user_id: "u" });
+  assert.equal(issuer, "khala");
+  assert.equal(claimsOf(token).claims.iss, "khala");
+});
+
+test("a server with a key file and without an issuer does not start and says why", async (t) => {
+  const path = join(folder(t), "keys.json");
+  writeFileSync(path, JSON.stringify({ kty: "oct", kid: "k", k: "A".repeat(43) }));
+  for (const verb of [["serve", "--bind", "127.0.0.1:0", "--data-dir", folder(t)], ["config", "--check"]]) {
+    const { code, problem } = run(verb, { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+    assert.equal(code, 2);
+    assert.match(problem, /^khala: RUNTIME_SYNC_JWKS_FILE is set, and RUNTIME_SYNC_TOKEN_ISSUER is not: /);
+    assert.equal(run(verb, { settings: { RUNTIME_SYNC_JWKS_FILE: path, RUNTIME_SYNC_TOKEN_ISSUER: "" } }).code, 2);
+  }
 });
 
 test("minting with public keys only is answered 501", async (t) => {
   const path = join(folder(t), "keys.json");
   writeFileSync(path, JSON.stringify({ kty: "EC", crv: "P-256", kid: "public",
     x: "aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4", y: "1NDYQeI7grkNN5XKTE4_r63YlkBUoykHJ6kMoyqei8I" }));
-  const operator = await operate(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path } });
+  const operator = await operate(t, { settings: { RUNTIME_SYNC_JWKS_FILE: path, RUNTIME_SYNC_TOKEN_ISSUER: "khala" } });
   assertError(await operator.post("/api/sync/token", {}), 501, "signing_key_missing");
 });
 

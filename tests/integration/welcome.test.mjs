@@ -102,7 +102,7 @@ test("a server with public keys only prints commands that work without minting",
   const file = join(data, "keys.jwks");
   writeFileSync(file, JSON.stringify({ keys: [{ kty: "EC", crv: "P-256", kid: "theirs", alg: "ES256",
     x: "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", y: "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" }] }));
-  const server = await serve(t, { args: ["--data-dir", data], settings: { RUNTIME_SYNC_JWKS_FILE: file } });
+  const server = await serve(t, { args: ["--data-dir", data], settings: { RUNTIME_SYNC_JWKS_FILE: file, RUNTIME_SYNC_TOKEN_ISSUER: "theirs" } });
   const [, append, read] = await server.saw("out", /Tokens are made elsewhere.*\n\n {2}(curl .*)\n {2}(curl .*)\n/);
   for (const round of [1, 2]) {
     paste(append);

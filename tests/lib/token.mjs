@@ -25,7 +25,7 @@ export function headerOf(key) {
 /** The claims that every valid token has, for a server whose clock is that far ahead. */
 export function usualClaims(offsetMs = 0) {
   const now = Math.floor((Date.now() + offsetMs) / 1000);
-  return { aud: "openagents-sync", sub: "service", iat: now, exp: now + 900, jti: randomUUID(), oa_claims_version: "oa_sync_claims_v1" };
+  return { iss: "khala", aud: "openagents-sync", sub: "service", iat: now, exp: now + 900, jti: randomUUID(), oa_claims_version: "oa_sync_claims_v1" };
 }
 
 /** The claims for the principal and the grants of a request, in the form that POST /api/sync/token takes. */

@@ -109,7 +109,6 @@ enum status gate_check_origin(const struct gate *gate, const struct http1_reques
 }
 
 uint64_t gate_revocation_expires_at_ms(const struct gate *gate, uint64_t now_ms) {
-    /* The skew counts twice: the issuer's clock may be ahead, and an expired token is accepted for
-     * that long. */
+    /* The skew counts twice: the issuer's clock may be ahead, and this clock may be set back. */
     return now_ms + (gate->policy.max_age_s + 2 * TOKEN_SKEW_S + 1) * MS_PER_S;
 }

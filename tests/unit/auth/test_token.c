@@ -8,7 +8,7 @@
 #define NOW_S UINT64_C(1800000000)
 
 static const struct token_policy policy = {
-    .issuer = {"", 0},
+    .issuer = {"khala", 5},
     .audience = {"openagents-sync", 15},
     .max_age_s = 900,
     .require_token_id = true,
@@ -39,7 +39,8 @@ static int teardown(void **state) {
 }
 
 static const char *const plain =
-    "{\"aud\":\"openagents-sync\",\"sub\":\"user:u1\",\"iat\":1800000000,\"nbf\":1800000000,"
+    "{\"iss\":\"khala\",\"aud\":\"openagents-sync\",\"sub\":\"user:u1\","
+    "\"iat\":1800000000,\"nbf\":1800000000,"
     "\"exp\":1800000300,\"jti\":\"j1\",\"oa_user_id\":\"u1\",\"oa_org_id\":\"o1\","
     "\"oa_session_id\":\"s1\",\"oa_device_id\":\"d1\","
     "\"oa_sync_scopes\":[\"runtime.run_events\",\"runtime.unheard_of\"],"
@@ -126,8 +127,8 @@ static const struct {
     {"\"iat\":1800000000", "\"iat\":\"1800000000\"", STATUS_INVALID_TOKEN},
     {"\"iat\":1800000000", "\"iat\":1800000030", STATUS_OK},
     {"\"iat\":1800000000", "\"iat\":1800000031", STATUS_TOKEN_NOT_YET_VALID},
-    {"\"iat\":1800000000", "\"iat\":1799999070", STATUS_OK},
-    {"\"iat\":1800000000", "\"iat\":1799999069", STATUS_TOKEN_TOO_OLD},
+    {"\"iat\":1800000000", "\"iat\":1799999101", STATUS_OK},
+    {"\"iat\":1800000000", "\"iat\":1799999100", STATUS_TOKEN_TOO_OLD},
     {"\"iat\":1800000000", "\"iat\":0", STATUS_TOKEN_TOO_OLD},
     {"\"nbf\":1800000000", "\"nbf\":1800000030", STATUS_OK},
     {"\"nbf\":1800000000", "\"nbf\":1800000031", STATUS_TOKEN_NOT_YET_VALID},
@@ -135,8 +136,8 @@ static const struct {
     {"\"nbf\":1800000000,", "", STATUS_OK},
     {"\"nbf\":1800000000", "\"nbf\":-5", STATUS_INVALID_TOKEN},
     {"\"exp\":1800000300,", "", STATUS_INVALID_TOKEN},
-    {"\"exp\":1800000300", "\"exp\":1799999971", STATUS_OK},
-    {"\"exp\":1800000300", "\"exp\":1799999970", STATUS_TOKEN_EXPIRED},
+    {"\"exp\":1800000300", "\"exp\":1800000001", STATUS_OK},
+    {"\"exp\":1800000300", "\"exp\":1800000000", STATUS_TOKEN_EXPIRED},
     {"\"exp\":1800000300", "\"exp\":0", STATUS_TOKEN_EXPIRED},
     {"\"exp\":1800000300", "\"exp\":-1", STATUS_INVALID_TOKEN},
     {"\"exp\":1800000300", "\"exp\":9007199254740991", STATUS_OK},
@@ -162,6 +163,9 @@ static const struct {
     {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":[1]", STATUS_INVALID_TOKEN},
     {"\"oa_sync_topics\":[\"run:a:events\"]", "\"oa_sync_topics\":[\"\"]", STATUS_INVALID_TOKEN},
     {"\"sub\":\"user:u1\"", "\"sub\":{}", STATUS_INVALID_TOKEN},
+    {"\"iss\":\"khala\",", "", STATUS_INVALID_TOKEN},
+    {"\"iss\":\"khala\"", "\"iss\":\"Khala\"", STATUS_INVALID_TOKEN},
+    {"\"iss\":\"khala\"", "\"iss\":[\"khala\"]", STATUS_INVALID_TOKEN},
 };
 
 static void claims_follow_the_table(void **state) {
@@ -178,17 +182,17 @@ static void settings_decide_about_issuer_and_token_id(void **state) {
     (void)state;
     struct token_policy rules = policy;
     struct buffer token;
-    sign("{\"alg\":\"HS256\",\"kid\":\"hs\"}", with("\"jti\":\"j1\"", "\"iss\":\"https://issuer\""),
-         &token);
+    sign("{\"alg\":\"HS256\",\"kid\":\"hs\"}", with("\"jti\":\"j1\",", ""), &token);
     assert_int_equal(verify_as(&rules, buffer_slice(&token), NOW_S), STATUS_MISSING_JTI);
     rules.require_token_id = false;
     assert_ok(verify_as(&rules, buffer_slice(&token), NOW_S));
     rules.issuer = SLICE("https://issuer");
-    assert_ok(verify_as(&rules, buffer_slice(&token), NOW_S));
-    rules.issuer = SLICE("https://issuer/");
     assert_int_equal(verify_as(&rules, buffer_slice(&token), NOW_S), STATUS_INVALID_TOKEN);
     buffer_release(&token);
-    sign("{\"alg\":\"HS256\",\"kid\":\"hs\"}", plain, &token);
+    sign("{\"alg\":\"HS256\",\"kid\":\"hs\"}",
+         with("\"iss\":\"khala\"", "\"iss\":\"https://issuer\""), &token);
+    assert_ok(verify_as(&rules, buffer_slice(&token), NOW_S));
+    rules.issuer = SLICE("https://issuer/");
     assert_int_equal(verify_as(&rules, buffer_slice(&token), NOW_S), STATUS_INVALID_TOKEN);
     buffer_release(&token);
 }
