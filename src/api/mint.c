@@ -1,5 +1,8 @@
 #include "api/mint.h"
 
+#include <stdio.h>
+
+#include "auth/grant.h"
 #include "topic/topic_name.h"
 #include "wire/object_writer.h"
 
@@ -64,29 +67,50 @@ static bool read_lists(struct minting *minting) {
     return true;
 }
 
-static enum status read_request(struct minting *minting, struct slice text, const char **message) {
+static enum status refuse(struct mint_reason *reason, const char *text) {
+    snprintf(reason->text, sizeof(reason->text), "%s", text);
+    return STATUS_INVALID_REQUEST;
+}
+
+/* An unknown scope is most often a misspelt one, and opens nothing. */
+static enum status check_scopes(const struct grant_list *scopes, struct mint_reason *reason) {
+    for (size_t i = 0; i < scopes->count; i++) {
+        struct slice name = scopes->names[i];
+        if (scope_of(name) != 0 || slice_equal(name, SLICE(SCOPE_READ_ALL_NAME)))
+            continue;
+        int size = snprintf(reason->text, sizeof(reason->text),
+                            "The scope '%.*s' is not known. The scopes are " SCOPE_READ_ALL_NAME,
+                            (int)name.size, name.data);
+        for (unsigned bit = 0; bit < SCOPE_COUNT; bit++)
+            size += snprintf(reason->text + size, sizeof(reason->text) - (size_t)size, ", %s",
+                             scope_name((enum scope)(1u << bit)));
+        snprintf(reason->text + size, sizeof(reason->text) - (size_t)size, ".");
+        return STATUS_INVALID_SCOPE;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_request(struct minting *minting, struct slice text,
+                                struct mint_reason *reason) {
     const struct json_limits limits = {MINT_BYTES_MAX, 8};
     struct token_request *request = &minting->request;
     const struct json_field *ttl = &minting->fields[FIELD_TTL_SECONDS];
     enum status status = json_read_object(text, &limits, minting->fields, FIELD_COUNT);
     if (status != STATUS_OK)
         return status;
-    *message = "user_id, guest_scope, org_id, device_id and session_id are text of 1 to 512 bytes.";
     if (!read_texts(minting))
-        return STATUS_INVALID_REQUEST;
-    *message = "user_id and guest_scope exclude each other.";
+        return refuse(
+            reason,
+            "user_id, guest_scope, org_id, device_id and session_id are text of 1 to 512 bytes.");
     if (request->identity.user_id.data && request->identity.guest_scope.data)
-        return STATUS_INVALID_REQUEST;
-    *message = "scopes, topics and streams are lists of at most 256 names.";
+        return refuse(reason, "user_id and guest_scope exclude each other.");
     if (!read_lists(minting))
-        return STATUS_INVALID_REQUEST;
-    *message = "ttl_seconds is a whole number.";
+        return refuse(reason, "scopes, topics and streams are lists of at most 256 names.");
     if (claims_given(ttl) && ttl->value.kind != JSON_KIND_NUMBER)
-        return STATUS_INVALID_REQUEST;
-    *message = NULL;
+        return refuse(reason, "ttl_seconds is a whole number.");
     if (claims_given(ttl) && !json_u64(ttl->value, JSON_INTEGER_MAX, &request->ttl_s))
         return STATUS_INVALID_TTL;
-    return STATUS_OK;
+    return check_scopes(&request->scopes, reason);
 }
 
 static void set_ids(struct minting *minting, const struct mint_moment *moment) {
@@ -122,6 +146,24 @@ static void put_list(struct object_writer *object, struct slice name,
     buffer_release(&text);
 }
 
+/* Why the token opens nothing, or NULL for a token that opens something. */
+static const char *warning_of(const struct token_request *request) {
+    struct principal principal = {
+        .identity = request->identity, .topics = request->topics, .streams = request->streams};
+    for (size_t i = 0; i < request->scopes.count; i++) {
+        principal.scopes |= scope_of(request->scopes.names[i]);
+        principal.read_all |= slice_equal(request->scopes.names[i], SLICE(SCOPE_READ_ALL_NAME));
+    }
+    if (grant_opens_any(&principal))
+        return NULL;
+    if (request->scopes.count + request->topics.count + request->streams.count == 0)
+        return "This token opens nothing: it has no scope and grants no topic.";
+    if (request->topics.count + request->streams.count == 0)
+        return "This token opens nothing: it names no user, guest or organisation.";
+    return "This token opens nothing: its scopes and its principal open none of the granted "
+           "topics.";
+}
+
 /* Early enough that the server need not ask the client for a new token. */
 static uint64_t refresh_after_s(uint64_t ttl_s) {
     uint64_t early_s = 2 * TOKEN_SKEW_S;
@@ -150,6 +192,10 @@ static enum status write_answer(const struct minting *minting, const struct gate
     object_text(&object, SLICE("token_id"), request->token_id);
     object_text(&object, SLICE("session_id"), request->session_id);
     object_text(&object, SLICE("device_id"), request->device_id);
+    const char *warning = warning_of(request);
+    if (warning)
+        put_list(&object, SLICE("warnings"),
+                 &(struct grant_list){(struct slice[]){slice_of(warning)}, 1});
     enum status status = object_end(&object);
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
 }
@@ -172,7 +218,7 @@ static enum status sign_and_answer(const struct minting *minting, const struct g
 }
 
 enum status mint(const struct gate *gate, struct slice request, const struct mint_moment *moment,
-                 struct buffer *out, const char **message) {
+                 struct buffer *out, struct mint_reason *reason) {
     struct minting minting = {
         .fields = {[FIELD_USER_ID] = {.name = SLICE("user_id")},
                    [FIELD_GUEST_SCOPE] = {.name = SLICE("guest_scope")},
@@ -186,15 +232,16 @@ enum status mint(const struct gate *gate, struct slice request, const struct min
     };
     uint64_t ttl_s_max = token_ttl_s_max(&gate->policy);
     minting.request.ttl_s = TOKEN_TTL_S < ttl_s_max ? TOKEN_TTL_S : ttl_s_max;
-    *message = NULL;
+    reason->text[0] = '\0';
     buffer_init(&minting.memory, CLAIMS_BYTES_MAX);
-    enum status status = read_request(&minting, request, message);
+    enum status status = read_request(&minting, request, reason);
     if (status == STATUS_OK) {
         struct key_set *keys = keys_current(gate->keys);
         set_ids(&minting, moment);
         status = sign_and_answer(&minting, gate, keys, out);
         if (status == STATUS_PAYLOAD_TOO_LARGE)
-            *message = "The token would be longer than 8192 bytes: grant fewer or shorter names.";
+            snprintf(reason->text, sizeof(reason->text),
+                     "The token would be longer than 8192 bytes: grant fewer or shorter names.");
         key_set_unref(keys);
     }
     buffer_release(&minting.memory);

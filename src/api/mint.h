@@ -1,8 +1,8 @@
 /* Minting: reads a JSON request for a token and writes the answer with the token.
  * Any thread.
  * Memory: the answer is appended to the caller's buffer, whole or not at all.
- * Errors: STATUS_INVALID_REQUEST with a message; STATUS_INVALID_TTL; those of token_mint and the
- * parser. The answer has the same values as the token. */
+ * Errors: STATUS_INVALID_REQUEST and STATUS_INVALID_SCOPE with a reason; STATUS_INVALID_TTL; those
+ * of token_mint and the parser. The answer has the same values as the token. */
 #ifndef API_MINT_H
 #define API_MINT_H
 
@@ -18,9 +18,14 @@ struct mint_moment {
     struct uuid session_id; /* used if the request names none */
 };
 
-/* message is static text, or NULL if the status has enough detail. */
+/* A sentence that says more than the message of the status; empty: there is none. */
+struct mint_reason {
+    char text[CLAIMS_TEXT_BYTES_MAX + 512];
+};
+
+/* A token that opens nothing is minted; the answer then has warnings. */
 MUST_CHECK enum status mint(const struct gate *gate, struct slice request,
                             const struct mint_moment *moment, struct buffer *out,
-                            const char **message);
+                            struct mint_reason *reason);
 
 #endif

@@ -7,9 +7,11 @@
 #include "api/mint.h"
 #include "http/exchange.h"
 
-static void answer_refusal(struct exchange *exchange, enum status status, const char *message) {
+static void answer_refusal(struct exchange *exchange, enum status status,
+                           const struct mint_reason *reason) {
     char bounds[96];
-    struct exchange_error error = {.status = status, .message = message};
+    struct exchange_error error = {.status = status,
+                                   .message = *reason->text ? reason->text : NULL};
     if (status == STATUS_INVALID_TTL) {
         int size = snprintf(bounds, sizeof(bounds),
                             "{\"ttl_seconds_min\":%d,\"ttl_seconds_max\":%" PRIu64 "}",
@@ -25,14 +27,14 @@ void handle_token(struct exchange *exchange) {
     struct mint_moment moment = {.now_ms = now_ms,
                                  .token_id = uuid7_next(&loop->ids, now_ms),
                                  .session_id = uuid7_next(&loop->ids, now_ms)};
-    const char *message;
+    struct mint_reason reason;
     struct buffer out;
     buffer_init(&out, 16 * MINT_BYTES_MAX);
     enum status status =
-        mint(&exchange->http->gate, buffer_slice(&exchange->body), &moment, &out, &message);
+        mint(&exchange->http->gate, buffer_slice(&exchange->body), &moment, &out, &reason);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, 200, buffer_slice(&out));
     else
-        answer_refusal(exchange, status, message);
+        answer_refusal(exchange, status, &reason);
     buffer_release(&out);
 }

@@ -114,6 +114,49 @@ struct grant grant_check(const struct principal *principal, struct slice topic,
                                                  : refuse(STATUS_OWNER_MISMATCH);
 }
 
+/* ---- tokens that open nothing ---- */
+
+static bool has_identity(const struct principal *principal) {
+    const struct owner *identity = &principal->identity;
+    return identity->user_id.data || identity->guest_scope.data || identity->org_id.data;
+}
+
+static bool topic_opens(const struct principal *principal, struct slice topic) {
+    bool is_pattern = memchr(topic.data, '*', topic.size) != NULL;
+    struct slice id;
+    const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
+    if (is_pattern && row->ownership == TOPIC_RESERVED)
+        return principal->scopes != 0 && has_identity(principal);
+    if (is_pattern && row->ownership != TOPIC_GRANTED)
+        return (principal->scopes & row->scopes_any) != 0 && has_identity(principal);
+    if (row->ownership == TOPIC_SHARED && !has_identity(principal))
+        return false;
+    return is_pattern || grant_check(principal, topic, NULL).status == STATUS_OK;
+}
+
+static bool stream_opens(const struct principal *principal, struct slice stream_id) {
+    char text[TOPIC_NAME_BYTES_MAX];
+    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    return stream_to_topic(stream_id, &topic) != STATUS_OK ||
+           topic_opens(principal, buffer_slice(&topic));
+}
+
+bool grant_opens_any(const struct principal *principal) {
+    if (principal->read_all)
+        return true;
+    if (principal->topics.count + principal->streams.count == 0)
+        return principal->scopes != 0 && has_identity(principal);
+    for (size_t i = 0; i < principal->topics.count; i++)
+        if (topic_opens(principal, principal->topics.names[i]))
+            return true;
+    for (size_t i = 0; i < principal->streams.count; i++)
+        if (stream_opens(principal, principal->streams.names[i]))
+            return true;
+    return false;
+}
+
+/* ---- delivery ---- */
+
 bool grant_may_read(const struct principal *principal, enum grant_view view,
                     const struct owner *owner) {
     bool is_unowned = !owner->user_id.data && !owner->guest_scope.data && !owner->org_id.data;

@@ -34,6 +34,9 @@ enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
 /* owner is the owner of the run or worker; NULL: not loaded, or no such entity exists. */
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner);
+/* Whether any topic could be open to the principal with frames that it may read. True in doubt: a
+ * name with '*' may match topics of several kinds. */
+bool grant_opens_any(const struct principal *principal);
 /* At delivery, for each frame. */
 bool grant_may_read(const struct principal *principal, enum grant_view view,
                     const struct owner *owner);

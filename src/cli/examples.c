@@ -12,7 +12,7 @@
 /* Whether this server has a key to sign tokens with. */
 static bool can_mint(const struct server *server) {
     struct uuid7_generator ids;
-    const char *why;
+    struct mint_reason reason;
     struct buffer answer;
     struct mint_moment moment = {.now_ms = clock_now().wall_ms};
     enum status status = uuid7_generator_init(&ids, NULL);
@@ -22,7 +22,7 @@ static bool can_mint(const struct server *server) {
     moment.session_id = uuid7_next(&ids, moment.now_ms);
     buffer_init(&answer, ANSWER_BYTES_MAX);
     status = mint(&server->http.gate, SLICE("{\"topics\":[\"" EXAMPLES_TOPIC "\"]}"), &moment,
-                  &answer, &why);
+                  &answer, &reason);
     buffer_release(&answer);
     return status == STATUS_OK;
 }

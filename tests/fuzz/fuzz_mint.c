@@ -33,12 +33,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct gate *gate;
     const struct json_limits limits = {1 << 20, 8};
     const struct mint_moment moment = {.now_ms = UINT64_C(1800000000000)};
-    const char *why;
+    struct mint_reason reason;
     struct buffer out;
     if (!gate)
         gate = make_gate();
     buffer_init(&out, 1 << 20);
-    enum status status = mint(gate, (struct slice){(const char *)data, size}, &moment, &out, &why);
+    enum status status =
+        mint(gate, (struct slice){(const char *)data, size}, &moment, &out, &reason);
     if (status == STATUS_OK) {
         struct json_field token = {.name = SLICE("token")};
         struct slice text;

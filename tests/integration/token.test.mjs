@@ -201,6 +201,58 @@ test("a server with a key file and without an issuer does not start and says why
   }
 });
 
+test("a token with an unknown scope is not minted, and the answer names the scope", async (t) => {
+  const operator = await operate(t);
+  const scopes = ["runtime.run_events", "runtime.run_event"];
+  const { message } = assertError(await operator.post("/api/sync/token", { user_id: "u", scopes }), 422, "invalid_scope");
+  assert.match(message, /^The scope 'runtime\.run_event' is not known\. The scopes are .*runtime\.run_events/);
+  const long = "s".repeat(640);
+  assert.ok(assertError(await operator.post("/api/sync/token", { scopes: [long] }), 422, "invalid_scope").message.endsWith("."));
+  const url = `http://${operator.server.host}:${operator.server.port}`;
+  for (const how of [["--url", url], ["--offline"]]) {
+    const minted = run(["token", "mint", "--user", "u", "--scopes", scopes.join(), ...how, "--data-dir", operator.data]);
+    assert.equal(minted.code, 1);
+    assert.match(minted.problem, /^khala: invalid_scope: The scope 'runtime\.run_event' is not known\./);
+    assert.equal(minted.out, "");
+  }
+});
+
+test("minting warns of a token that opens nothing", async (t) => {
+  const operator = await operate(t);
+  const run_events = { scopes: ["runtime.run_events"] };
+  const closed = [
+    [{}, /no scope/], [{ user_id: "u" }, /no scope/], [run_events, /no user/],
+    [{ user_id: "u", topics: ["run:a:events"] }, /none of the granted topics/],
+    [{ user_id: "u", streams: ["runtime.run.a.events"] }, /none of the granted topics/],
+    [{ user_id: "u", ...run_events, topics: ["worker:a:lifecycle"] }, /none of the granted topics/],
+    [{ ...run_events, topics: ["run:*:events"] }, /none of the granted topics/],
+    [{ ...run_events, topics: ["runtime.run_summaries"] }, /none of the granted topics/],
+    [{ user_id: "u", ...run_events, topics: ["run:a"] }, /none of the granted topics/],
+  ];
+  for (const [request, words] of closed) {
+    const { warnings } = await operator.did("/api/sync/token", request);
+    assert.equal(warnings?.length, 1, JSON.stringify(request));
+    assert.match(warnings[0], /^This token opens nothing: /);
+    assert.match(warnings[0], words);
+  }
+  const open = [
+    { user_id: "u", ...run_events }, { scopes: ["runtime.read_all"] }, { topics: ["demo"] }, { topics: ["room:*"] },
+    { streams: ["runtime.topic.demo"] }, { ...run_events, topics: ["run:a:events"] },
+    { org_id: "o", ...run_events, topics: ["run:*:events"] }, { user_id: "u", ...run_events, topics: ["worker:a:lifecycle", "demo"] },
+  ];
+  for (const request of open) {
+    assert.equal((await operator.did("/api/sync/token", request)).warnings, undefined, JSON.stringify(request));
+  }
+  const url = `http://${operator.server.host}:${operator.server.port}`;
+  for (const how of [["--url", url], ["--offline"]]) {
+    const minted = run(["token", "mint", "--user", "u", ...how, "--data-dir", operator.data]);
+    assert.equal(minted.code, 0);
+    assert.match(minted.problem, /^khala: This token opens nothing: it has no scope and grants no topic\.\n$/);
+    assert.match(minted.out, /^[\w.-]+\n$/);
+    assert.equal(run(["token", "mint", "--topics", "demo", ...how, "--data-dir", operator.data]).problem, "");
+  }
+});
+
 test("minting with public keys only is answered 501", async (t) => {
   const path = join(folder(t), "keys.json");
   writeFileSync(path, JSON.stringify({ kty: "EC", crv: "P-256", kid: "public",

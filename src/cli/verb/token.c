@@ -92,16 +92,27 @@ static enum status write_request(const struct mint_options *options, struct buff
 
 /* ---- mint ---- */
 
+static void print_warnings(struct json_value warnings) {
+    struct json_value element;
+    struct slice text;
+    struct json_iterator iterator = json_iterate(warnings);
+    while (json_next_element(&iterator, &element))
+        if (json_string_slice(element, &text))
+            fprintf(stderr, "khala: %.*s\n", (int)text.size, text.data);
+}
+
 static int print_minted(struct slice answer, bool json) {
     const struct json_limits limits = {ANSWER_BYTES_MAX, 8};
-    struct json_field token = {.name = SLICE("token")};
+    struct json_field fields[] = {{.name = SLICE("token")}, {.name = SLICE("warnings")}};
     struct slice text;
+    enum status status = json_read_object(answer, &limits, fields, 2);
+    if (status == STATUS_OK && fields[1].present && fields[1].value.kind == JSON_KIND_ARRAY)
+        print_warnings(fields[1].value);
     if (json) {
         printf("%.*s", (int)answer.size, answer.data);
         return EXIT_CODE_DONE;
     }
-    if (json_read_object(answer, &limits, &token, 1) != STATUS_OK ||
-        !json_string_slice(token.value, &text))
+    if (status != STATUS_OK || !fields[0].present || !json_string_slice(fields[0].value, &text))
         return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer holds no token");
     printf("%.*s\n", (int)text.size, text.data);
     return EXIT_CODE_DONE;
@@ -150,7 +161,7 @@ static int mint_offline(const struct mint_options *options, struct slice request
     struct uuid7_generator ids;
     struct clock clock;
     struct buffer out;
-    const char *why = NULL;
+    struct mint_reason reason = {""};
     int code = gate_of_settings(options->remote.data_dir, &config, &gate);
     if (code != EXIT_CODE_DONE)
         return code;
@@ -161,11 +172,11 @@ static int mint_offline(const struct mint_options *options, struct slice request
     if (status == STATUS_OK) {
         moment.token_id = uuid7_next(&ids, moment.now_ms);
         moment.session_id = uuid7_next(&ids, moment.now_ms);
-        status = mint(&gate, request, &moment, &out, &why);
+        status = mint(&gate, request, &moment, &out, &reason);
     }
     code = status == STATUS_OK ? print_minted(buffer_slice(&out), options->json)
                                : cli_fail(EXIT_CODE_NO, "%s: %s", status_code(status),
-                                          why ? why : status_message(status));
+                                          *reason.text ? reason.text : status_message(status));
     buffer_release(&out);
     gate_release(&gate);
     return code;

@@ -42,9 +42,9 @@ static void mint_text(const char *request, char out[TOKEN_BYTES_MAX + 1]) {
     struct json_field token = {.name = SLICE("token")};
     struct buffer answer;
     struct slice text;
-    const char *why;
+    struct mint_reason reason;
     buffer_init(&answer, 1 << 17);
-    assert_ok(mint(&gate, slice_of(request), &moment, &answer, &why));
+    assert_ok(mint(&gate, slice_of(request), &moment, &answer, &reason));
     assert_ok(json_read_object(buffer_slice(&answer), &limits, &token, 1));
     assert_true(json_string_slice(token.value, &text));
     memcpy(out, text.data, text.size);
@@ -148,6 +148,7 @@ static void a_mint_request_that_is_refused_has_a_message(void **state) {
         {"{\"user_id\":\"a\",\"guest_scope\":\"b\"}", STATUS_INVALID_REQUEST},
         {"{\"scopes\":\"runtime.run_events\"}", STATUS_INVALID_REQUEST},
         {"{\"topics\":[5]}", STATUS_INVALID_REQUEST},
+        {"{\"scopes\":[\"runtime.run_events\",\"runtime.run_event\"]}", STATUS_INVALID_SCOPE},
         {"{\"topics\":[\"a\\nb\"]}", STATUS_INVALID_REQUEST},
         {"{\"ttl_seconds\":\"60\"}", STATUS_INVALID_REQUEST},
         {"{\"ttl_seconds\":59}", STATUS_INVALID_TTL},
@@ -160,8 +161,8 @@ static void a_mint_request_that_is_refused_has_a_message(void **state) {
     struct buffer out;
     buffer_init(&out, 1 << 17);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *why;
-        enum status status = mint(&gate, slice_of(rows[i].request), &moment, &out, &why);
+        struct mint_reason reason;
+        enum status status = mint(&gate, slice_of(rows[i].request), &moment, &out, &reason);
         if (status != rows[i].status)
             fail_msg("%s: %s", rows[i].request, status_code(status));
         assert_int_equal(out.size, 0);
