@@ -50,6 +50,24 @@ enum status key_set_add_secret(struct key_set *set, struct slice id, struct slic
     return status == STATUS_OK ? add(set, &key, message) : status;
 }
 
+enum status key_set_add_previous(struct key_set *set, struct slice id, struct slice secret,
+                                 struct key_message *message) {
+    struct key key;
+    if (set->count == KEY_SET_COUNT_MAX) {
+        snprintf(message->text, sizeof(message->text), "there are more than %d keys",
+                 KEY_SET_COUNT_MAX);
+        return STATUS_INVALID_CONFIG;
+    }
+    snprintf(message->text, sizeof(message->text), "a previous secret is 1 to %d bytes",
+             KEY_SECRET_BYTES_MAX);
+    enum status status = key_init_secret(&key, id, secret);
+    if (status != STATUS_OK)
+        return status;
+    key.signs = false;
+    set->keys[set->count++] = key;
+    return STATUS_OK;
+}
+
 static enum status add_jwk(struct key_set *set, const json_t *jwk, size_t index,
                            struct key_message *message) {
     struct key key;
@@ -97,13 +115,24 @@ enum status key_set_add_jwks(struct key_set *set, struct slice text, struct key_
     return status;
 }
 
-const struct key *key_set_find(const struct key_set *set, struct slice id) {
-    if (!id.data)
-        return set->count == 1 ? &set->keys[0] : NULL;
-    for (size_t i = 0; i < set->count; i++)
+static const struct key *find_from(const struct key_set *set, size_t index, struct slice id) {
+    for (size_t i = index; i < set->count; i++)
         if (slice_equal(id, slice_of(set->keys[i].id)))
             return &set->keys[i];
     return NULL;
+}
+
+const struct key *key_set_find(const struct key_set *set, struct slice id) {
+    if (id.data)
+        return find_from(set, 0, id);
+    for (size_t i = 1; i < set->count; i++)
+        if (strcmp(set->keys[i].id, set->keys[0].id) != 0)
+            return NULL;
+    return set->count > 0 ? &set->keys[0] : NULL;
+}
+
+const struct key *key_set_next(const struct key_set *set, const struct key *key) {
+    return find_from(set, (size_t)(key - set->keys) + 1, slice_of(key->id));
 }
 
 const struct key *key_set_signer(const struct key_set *set) {

@@ -26,6 +26,7 @@ struct keys {
     pthread_mutex_t lock; /* guards set while a reference is taken */
     struct key_set *set;
     char *secret;
+    char *previous_secrets;   /* comma-separated */
     char path[KEYS_PATH_MAX]; /* empty: no file */
     struct file_mark mark;
     enum keys_source source;
@@ -135,6 +136,19 @@ static void warn_if_short(const struct key_set *set) {
                       log_int("wanted", KEY_SECRET_BYTES_SHORT));
 }
 
+static enum status add_previous(const struct keys *keys, struct key_set *set,
+                                struct key_message *message) {
+    enum status status = STATUS_OK;
+    for (const char *at = keys->previous_secrets; status == STATUS_OK && *at;) {
+        size_t size = strcspn(at, ",");
+        if (size > 0)
+            status =
+                key_set_add_previous(set, SLICE(KEYS_SECRET_ID), (struct slice){at, size}, message);
+        at += size + (at[size] == ',');
+    }
+    return status;
+}
+
 static enum status load(struct keys *keys, struct key_set **loaded, struct key_message *message) {
     struct key_set *set = key_set_new();
     if (!set)
@@ -144,6 +158,8 @@ static enum status load(struct keys *keys, struct key_set **loaded, struct key_m
         status = key_set_add_secret(set, SLICE(KEYS_SECRET_ID), slice_of(keys->secret), message);
     if (status == STATUS_OK && *keys->path)
         status = add_file(keys, set, message);
+    if (status == STATUS_OK)
+        status = add_previous(keys, set, message);
     if (status != STATUS_OK)
         goto out;
     warn_if_short(set);
@@ -189,7 +205,8 @@ enum status keys_open(struct keys **keys, const struct keys_options *options,
     assert(failed == 0);
     (void)failed;
     opened->secret = strdup(options->secret);
-    if (!opened->secret)
+    opened->previous_secrets = strdup(options->previous_secrets);
+    if (!opened->secret || !opened->previous_secrets)
         goto out;
     status = set_path(opened, options);
     if (status != STATUS_OK) {
@@ -207,14 +224,19 @@ out:
     return status;
 }
 
+static void secret_free(char *secret) {
+    if (secret)
+        OPENSSL_cleanse(secret, strlen(secret));
+    free(secret);
+}
+
 void keys_close(struct keys *keys) {
     if (!keys)
         return;
     key_set_unref(keys->set);
     pthread_mutex_destroy(&keys->lock);
-    if (keys->secret)
-        OPENSSL_cleanse(keys->secret, strlen(keys->secret));
-    free(keys->secret);
+    secret_free(keys->secret);
+    secret_free(keys->previous_secrets);
     free(keys);
 }
 

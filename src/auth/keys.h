@@ -14,11 +14,13 @@
 #define KEYS_PATH_MAX  1024
 
 /* A secret signs. Keys of the file verify, and sign when there is no secret. With neither, the key
- * in the folder is used, and generated if it is missing. Absent texts are "". */
+ * in the folder is used, and generated if it is missing. Previous secrets, comma-separated, only
+ * verify. Absent texts are "". */
 struct keys_options {
     const char *jwks_file;
     const char *secret;
     const char *folder;
+    const char *previous_secrets;
 };
 
 enum keys_source { KEYS_GIVEN, KEYS_READ, KEYS_GENERATED };

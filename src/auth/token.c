@@ -47,10 +47,13 @@ static enum status check_signature(const struct key_set *keys, const struct jws 
     enum status status = decode(jws->header, memory, sizeof(memory), &json);
     if (status != STATUS_OK || !header_read(json, &header))
         return STATUS_INVALID_TOKEN;
-    const struct key *key = key_set_find(keys, header.key_id);
-    if (!key || !slice_equal(header.algorithm, slice_of(key_algorithm_name(key->algorithm))))
-        return STATUS_INVALID_TOKEN;
-    return key_verify(key, jws) ? STATUS_OK : STATUS_INVALID_TOKEN;
+    /* During a rotation of secrets several keys have one id. */
+    for (const struct key *key = key_set_find(keys, header.key_id); key;
+         key = key_set_next(keys, key))
+        if (slice_equal(header.algorithm, slice_of(key_algorithm_name(key->algorithm))) &&
+            key_verify(key, jws))
+            return STATUS_OK;
+    return STATUS_INVALID_TOKEN;
 }
 
 /* ---- the claims ---- */

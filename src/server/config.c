@@ -130,6 +130,12 @@ static const struct setting settings[] = {
      .max = 256,
      .help = "the operator key, 1 to 256 visible ASCII characters; unset: `operator.key` in the "
              "data folder, generated at first start"},
+    {.name = "KHALA_OPERATOR_KEY_PREVIOUS",
+     .type = SETTING_SECRET,
+     .offset = FIELD(operator_key_previous),
+     .fallback = "",
+     .max = 256,
+     .help = "a second operator key that is also accepted, while callers change to a new one"},
     {.name = "KHALA_TLS_CERT_FILE",
      .type = SETTING_OPTIONAL,
      .offset = FIELD(tls_cert_file),
@@ -345,6 +351,13 @@ static const struct setting settings[] = {
      .help = "HS256 secret that signs and verifies tokens (key id `sync-auth-v1`, 32 characters or "
              "more); if neither this nor a key file is set: `sync-signing.jwk` in the data folder, "
              "generated at first start"},
+    {.name = "RUNTIME_SYNC_TOKEN_FALLBACK_SIGNING_KEYS",
+     .type = SETTING_SECRET,
+     .offset = FIELD(token_fallback_signing_keys),
+     .fallback = "",
+     .max = CONFIG_TEXT_MAX - 1,
+     .help = "previous HS256 secrets, comma-separated: they verify tokens (key id `sync-auth-v1`) "
+             "and do not sign"},
     {.name = "RUNTIME_SYNC_JWKS_FILE",
      .type = SETTING_OPTIONAL,
      .offset = FIELD(jwks_file),

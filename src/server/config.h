@@ -43,8 +43,9 @@ struct config {
     uint64_t idle_timeout_ms;
     uint64_t shutdown_delay_ms;
     uint64_t shutdown_grace_ms;
-    char operator_key[CONFIG_TEXT_MAX];  /* empty: the key in the data folder */
-    char tls_cert_file[CONFIG_TEXT_MAX]; /* empty, both: no TLS */
+    char operator_key_previous[CONFIG_TEXT_MAX]; /* empty: none */
+    char operator_key[CONFIG_TEXT_MAX];          /* empty: the key in the data folder */
+    char tls_cert_file[CONFIG_TEXT_MAX];         /* empty, both: no TLS */
     char tls_key_file[CONFIG_TEXT_MAX];
     uint64_t tls_version_min; /* enum tls_version */
     uint64_t readers;
@@ -74,6 +75,7 @@ struct config {
     uint64_t snapshots_bytes_max;
     uint64_t retention_interval_ms;
     uint64_t clock_offset_ms;
+    char token_fallback_signing_keys[CONFIG_TEXT_MAX];
     char token_signing_key[CONFIG_TEXT_MAX]; /* empty: not given, like the texts below */
     char jwks_file[CONFIG_TEXT_MAX];
     char token_issuer[CONFIG_TEXT_MAX];

@@ -12,7 +12,8 @@ struct gate_options config_gate_options(const struct config *config) {
     return (struct gate_options){
         .keys = {.jwks_file = config->jwks_file,
                  .secret = config->token_signing_key,
-                 .folder = config->data_dir},
+                 .folder = config->data_dir,
+                 .previous_secrets = config->token_fallback_signing_keys},
         .policy = {.issuer = slice_of(config->token_issuer),
                    .audience = slice_of(config->token_audience),
                    .max_age_s = config->token_max_age_s,

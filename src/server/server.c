@@ -43,6 +43,10 @@ static enum status key_start(struct server *server) {
     if (status != STATUS_OK)
         return server_refuse(server, status, "cannot read or make %s: %s", key->path,
                              strerror(errno));
+    operator_key_set_previous(key, slice_of(server->config.operator_key_previous));
+    if (key->has_previous)
+        log_event(LOG_INFO, "operator_key.previous_accepted",
+                  log_str("setting", "KHALA_OPERATOR_KEY_PREVIOUS"));
     if (strlen(key->text) < KEY_BYTES_SHORT)
         log_event(LOG_WARN, "operator_key.short",
                   log_int("characters", (int64_t)strlen(key->text)));

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { assertError, folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
+import { Stream } from "../lib/sse.mjs";
 
 const decode = (part) => JSON.parse(Buffer.from(part, "base64url").toString("utf8"));
 
@@ -251,6 +253,49 @@ test("minting warns of a token that opens nothing", async (t) => {
     assert.match(minted.out, /^[\w.-]+\n$/);
     assert.equal(run(["token", "mint", "--topics", "demo", ...how, "--data-dir", operator.data]).problem, "");
   }
+});
+
+test("old secrets stay valid during a rotation, and a connected client resumes across it", async (t) => {
+  const data = folder(t);
+  const [old, young] = ["the-old-secret-of-more-than-32-characters", "the-young-secret-of-more-than-32-characters"];
+  const [oldKey, youngKey] = ["old-operator-key-0123456789", "young-operator-key-0123456789"];
+  const begin = (key, settings) => {
+    writeFileSync(join(data, "operator.key"), key, { mode: 0o600 });
+    return operate(t, { data, settings });
+  };
+  const append = (operator, key) => operator.ask("POST", "/internal/v1/topics/demo/events",
+    JSON.stringify({ event_type: "said", payload: {} }), { authorization: `Bearer ${key}` });
+  const follow = (operator, token, seq) => Stream.open(operator, streamPath("demo", `after_seq=${seq}&token=${token}`));
+  const signer = (token) => {
+    const [header, claims, signature] = token.split(".");
+    const signed = (secret) => createHmac("sha256", secret).update(`${header}.${claims}`).digest("base64url") === signature;
+    return [old, young].find(signed);
+  };
+
+  let operator = await begin(oldKey, { RUNTIME_SYNC_TOKEN_SIGNING_KEY: old });
+  const { token } = await operator.did("/api/sync/token", { topics: ["demo"] });
+  assert.equal(signer(token), old);
+  assert.equal((await append(operator, oldKey)).status, 200);
+  const before = await follow(operator, token, 0);
+  await before.until(() => before.lastSeq === 1, "the first event");
+  await operator.server.stop();
+
+  operator = await begin(youngKey, { RUNTIME_SYNC_TOKEN_SIGNING_KEY: young, KHALA_OPERATOR_KEY_PREVIOUS: oldKey,
+    RUNTIME_SYNC_TOKEN_FALLBACK_SIGNING_KEYS: `a-still-older-secret-of-32-characters,${old}` });
+  const during = await follow(operator, token, before.lastSeq);
+  assert.equal(during.status, 200);
+  assert.equal((await append(operator, oldKey)).status, 200);
+  assert.equal((await append(operator, youngKey)).status, 200);
+  assert.equal((await append(operator, `${oldKey}x`)).status, 401);
+  await during.until(() => during.lastSeq === 3, "the events during the rotation");
+  const { token: fresh } = await operator.did("/api/sync/token", { topics: ["demo"] });
+  assert.equal(signer(fresh), young);
+  await operator.server.stop();
+
+  operator = await begin(youngKey, { RUNTIME_SYNC_TOKEN_SIGNING_KEY: young });
+  assert.equal((await append(operator, oldKey)).status, 401);
+  assert.deepEqual(await (await follow(operator, token, 3)).refused(), [401, "invalid_token"]);
+  assert.equal((await follow(operator, fresh, 3)).status, 200);
 });
 
 test("minting with public keys only is answered 501", async (t) => {

@@ -41,7 +41,7 @@ static void check_set(struct doctor *doctor, struct key_set *set) {
 void doctor_check_keys(struct doctor *doctor) {
     const struct config *config = &doctor->config;
     const struct keys_options options = {config->jwks_file, config->token_signing_key,
-                                         config->data_dir};
+                                         config->data_dir, config->token_fallback_signing_keys};
     bool is_given = *config->jwks_file || *config->token_signing_key;
     char path[KEYS_PATH_MAX];
     struct key_message message = {""};

@@ -31,7 +31,7 @@ static int check_certificate(const struct config *config) {
 /* The server creates the keys of the data folder itself. */
 static int check_keys(const struct config *config) {
     const struct keys_options options = {config->jwks_file, config->token_signing_key,
-                                         config->data_dir};
+                                         config->data_dir, config->token_fallback_signing_keys};
     struct keys *keys = NULL;
     struct key_message message = {""};
     if (!*config->jwks_file)

@@ -23,6 +23,7 @@ static enum status key_accept(struct operator_key *key, struct slice text,
     memmove(key->text, text.data, text.size);
     key->text[text.size] = '\0';
     key->source = source;
+    key->has_previous = false;
     sha256(text.data, text.size, key->digest);
     return STATUS_OK;
 }
@@ -94,6 +95,12 @@ enum status operator_key_load(struct operator_key *key, const char *given, const
     return status == STATUS_NOT_FOUND ? key_generate(key) : status;
 }
 
+void operator_key_set_previous(struct operator_key *key, struct slice previous) {
+    key->has_previous = previous.size > 0;
+    if (key->has_previous)
+        sha256(previous.data, previous.size, key->previous_digest);
+}
+
 static bool is_bearer(struct slice scheme) {
     static const char wanted[] = "bearer";
     if (scheme.size != sizeof(wanted) - 1)
@@ -108,7 +115,10 @@ bool operator_key_is(const struct operator_key *key, struct slice given) {
     uint8_t digest[SHA256_BYTES];
     /* Digests are compared, so that the time reveals neither the key nor its length. */
     sha256(given.data, given.size, digest);
-    return CRYPTO_memcmp(digest, key->digest, sizeof(digest)) == 0;
+    bool is_current = CRYPTO_memcmp(digest, key->digest, sizeof(digest)) == 0;
+    bool is_previous =
+        key->has_previous && CRYPTO_memcmp(digest, key->previous_digest, sizeof(digest)) == 0;
+    return is_current || is_previous;
 }
 
 enum status operator_key_check(const struct operator_key *key,

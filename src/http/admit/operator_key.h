@@ -21,6 +21,8 @@ struct operator_key {
     char text[OPERATOR_KEY_BYTES_MAX + 1];
     char path[OPERATOR_KEY_PATH_MAX]; /* of the file; empty when the key was given */
     uint8_t digest[SHA256_BYTES];
+    bool has_previous;
+    uint8_t previous_digest[SHA256_BYTES];
 };
 
 /* Takes the given key. If it is empty, reads the file in the folder, or generates that file. */
@@ -28,10 +30,12 @@ MUST_CHECK enum status operator_key_load(struct operator_key *key, const char *g
                                          const char *folder);
 /* Reads the file in the folder. STATUS_NOT_FOUND: there is no file. */
 MUST_CHECK enum status operator_key_read(struct operator_key *key, const char *folder);
+/* A second key that is also accepted, after a load. Empty: none. */
+void operator_key_set_previous(struct operator_key *key, struct slice previous);
 /* STATUS_OK for a request with the key; otherwise one of the 401 statuses. */
 MUST_CHECK enum status operator_key_check(const struct operator_key *key,
                                           const struct http1_request *request);
-/* Whether the text is the key. */
+/* Whether the text is the key or the previous one. */
 bool operator_key_is(const struct operator_key *key, struct slice given);
 
 #endif

@@ -219,7 +219,7 @@ static void a_key_is_generated_once_and_readable_only_for_its_owner(void **state
     struct key_message message;
     struct stat about;
     struct buffer out;
-    const struct keys_options options = {"", "", folder};
+    const struct keys_options options = {"", "", folder, ""};
     assert_ok(keys_open(&keys, &options, &message));
     assert_int_equal(keys_source(keys), KEYS_GENERATED);
     assert_int_equal(stat(keys_path(keys), &about), 0);
@@ -246,7 +246,7 @@ static void a_secret_signs_and_the_keys_of_the_file_verify(void **state) {
     char *text = jwk_text("HS256", "other", false);
     write_file(text);
     free(text);
-    assert_ok(keys_open(&keys, &(struct keys_options){path, "given-secret", folder}, &message));
+    assert_ok(keys_open(&keys, &(struct keys_options){path, "given-secret", folder, ""}, &message));
     struct key_set *set = keys_current(keys);
     assert_int_equal(set->count, 2);
     assert_string_equal(key_set_signer(set)->id, KEYS_SECRET_ID);
@@ -255,17 +255,45 @@ static void a_secret_signs_and_the_keys_of_the_file_verify(void **state) {
     keys_close(keys);
 }
 
+static void previous_secrets_verify_and_do_not_sign(void **state) {
+    (void)state;
+    struct keys *keys;
+    struct key_message message;
+    struct buffer out;
+    size_t count = 0;
+    const struct keys_options old = {"", "second", folder, ""};
+    const struct keys_options options = {"", "third", folder, "first,,second"};
+    buffer_init(&out, 16384);
+    assert_ok(keys_open(&keys, &old, &message));
+    struct key_set *set = keys_current(keys);
+    struct jws jws = signed_by(key_set_signer(set), &out);
+    key_set_unref(set);
+    keys_close(keys);
+    assert_ok(keys_open(&keys, &options, &message));
+    set = keys_current(keys);
+    assert_int_equal(set->count, 3);
+    assert_ptr_equal(key_set_signer(set), &set->keys[0]);
+    /* Without an id too: all keys have the same one. */
+    for (const struct key *key = key_set_find(set, (struct slice){NULL, 0}); key;
+         key = key_set_next(set, key))
+        assert_int_equal(key_verify(key, &jws), ++count == 3);
+    assert_int_equal(count, 3);
+    key_set_unref(set);
+    keys_close(keys);
+    buffer_release(&out);
+}
+
 static void a_missing_or_bad_file_is_named(void **state) {
     (void)state;
     struct keys *keys;
     struct key_message message;
-    const struct keys_options options = {path, "", folder};
+    const struct keys_options options = {path, "", folder, ""};
     assert_int_equal(keys_open(&keys, &options, &message), STATUS_SYSTEM_ERROR);
     assert_non_null(strstr(message.text, path));
     write_file("{\"keys\":[]}");
     assert_int_equal(keys_open(&keys, &options, &message), STATUS_INVALID_CONFIG);
     assert_non_null(strstr(message.text, path));
-    assert_int_equal(keys_open(&keys, &(struct keys_options){folder, "", folder}, &message),
+    assert_int_equal(keys_open(&keys, &(struct keys_options){folder, "", folder, ""}, &message),
                      STATUS_SYSTEM_ERROR);
 }
 
@@ -274,7 +302,7 @@ static void a_changed_file_replaces_the_set_and_a_bad_one_does_not(void **state)
     struct keys *keys;
     struct key_message message;
     write_file("{\"kty\":\"oct\",\"k\":\"c2VjcmV0\",\"kid\":\"one\"}");
-    assert_ok(keys_open(&keys, &(struct keys_options){path, "", folder}, &message));
+    assert_ok(keys_open(&keys, &(struct keys_options){path, "", folder, ""}, &message));
     struct key_set *before = keys_current(keys);
     assert_false(keys_reload(keys, false));
     write_file("{\"keys\":[{\"kty\":\"oct\",\"k\":\"c2VjcmV0\",\"kid\":\"two\"},"
@@ -311,6 +339,7 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_signs_and_the_keys_of_the_file_verify, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(previous_secrets_verify_and_do_not_sign, setup, teardown),
         cmocka_unit_test_setup_teardown(a_missing_or_bad_file_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(a_changed_file_replaces_the_set_and_a_bad_one_does_not,
                                         setup, teardown),
