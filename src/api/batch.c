@@ -257,7 +257,7 @@ static enum status page_fill(struct batch *batch) {
     struct batch_group *group;
     while ((group = returned_group(batch)) && batch->page.size < BATCH_PAGE_BYTES) {
         if (group->answered_count == group->group.request_count) {
-            list_remove(&group->node);
+            (void)list_pop_front(&batch->groups);
             batch->group_count--;
             group_free(group);
             continue;

@@ -291,7 +291,8 @@ bool cli_errors_are_json(void) {
     return errors_are_json;
 }
 
-static void print_message(const char *members, const char *format, va_list arguments) {
+__attribute__((format(printf, 2, 0))) static void
+print_message(const char *members, const char *format, va_list arguments) {
     char text[MESSAGE_BYTES_MAX];
     struct buffer quoted;
     vsnprintf(text, sizeof(text), format, arguments);
