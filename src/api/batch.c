@@ -257,9 +257,9 @@ static enum status page_fill(struct batch *batch) {
     struct batch_group *group;
     while ((group = returned_group(batch)) && batch->page.size < BATCH_PAGE_BYTES) {
         if (group->answered_count == group->group.request_count) {
-            (void)list_pop_front(&batch->groups);
+            struct list_node *node = list_pop_front(&batch->groups);
             batch->group_count--;
-            group_free(group);
+            group_free(container_of(node, struct batch_group, node));
             continue;
         }
         enum status status = page_item(batch, group->index_first + group->answered_count,

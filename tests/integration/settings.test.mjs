@@ -16,9 +16,9 @@ import { message, RawSocket } from "../lib/websocket.mjs";
 
 /** Keys that are tested elsewhere: the file, and the test that names the key. */
 const ELSEWHERE = {
-  RUNTIME_BIND_ADDR: ["append", "the command line finds the server by the server's settings"],
+  RUNTIME_BIND_ADDR: ["append_cli", "the command line finds the server by the server's settings"],
   KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "a taken or invalid operator address is refused by the setting's name"],
-  KHALA_DATA_DIR: ["append", "the command line appends and reads"],
+  KHALA_DATA_DIR: ["append_cli", "the command line appends and reads"],
   KHALA_LOG: ["http", "log lines are JSON when the setting says so"],
   KHALA_LOG_LEVEL: ["why", "the log contains only lines of its level"],
   KHALA_CONNECTIONS_MAX: ["operator_listener", "the operator can connect when clients have taken every connection"],
@@ -34,9 +34,9 @@ const ELSEWHERE = {
   RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: ["delivery", "a poll that is too early is told when to retry, and does not extend that time"],
   RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: ["metrics", "a slow polling consumer is counted, and its eviction is listed"],
   RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: ["metrics", "a slow polling consumer is counted, and its eviction is listed"],
-  KHALA_HEARTBEAT_MS: ["phoenix", "the server sends heartbeats and closes a silent client"],
+  KHALA_HEARTBEAT_MS: ["phoenix_connection", "the server sends heartbeats and closes a silent client"],
   KHALA_SLOW_CONSUMER_CHECK_MS: ["slow", "a client that stops reading is evicted with 4000 and its cursors, and resumes without loss"],
-  KHALA_WS_MESSAGE_BYTES_MAX: ["phoenix", "messages and frames that break the rules close with their code"],
+  KHALA_WS_MESSAGE_BYTES_MAX: ["phoenix_connection", "messages and frames that break the rules close with their code"],
   KHALA_SUBSCRIPTIONS_MAX: ["phoenix", "a repeated subscription starts at its new cursor and does not count twice"],
   KHALA_SNAPSHOTS_BYTES_MAX: ["snapshot", "snapshots use no more disk than the setting allows"],
   KHALA_CLOCK_OFFSET_MS: ["retention", "every row of the retention table is pruned at its time, and readers are told"],
