@@ -1,5 +1,6 @@
 // Every example of the help, run in a shell.
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { binary, environment, folder, run, start } from "../lib/khala.mjs";
@@ -43,6 +44,8 @@ async function tryAll(t, verbs, settings, cwd, happen) {
 test("every example of the help works", async (t) => {
   const cwd = folder(t);
   const data = join(cwd, "khala-data");
+  // The file that the example of --config names.
+  writeFileSync(join(cwd, "khala.conf"), "KHALA_LOG=json\n");
   assert.equal(binary.split("/").pop(), "khala");
   await tryAll(t, BEFORE, { RUNTIME_BIND_ADDR: "127.0.0.1:0" }, cwd);
 
