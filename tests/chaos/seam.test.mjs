@@ -14,7 +14,7 @@ import { Stream } from "../lib/sse.mjs";
 import { until, Watched, within } from "../lib/wait.mjs";
 
 const SUBSCRIPTIONS = Number(process.env.KHALA_CHAOS_SUBSCRIPTIONS ?? 3000);
-const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 14);
+const SECONDS = Number(process.env.KHALA_CHAOS_SECONDS ?? 8);
 const SEED = Number(process.env.KHALA_CHAOS_SEED ?? Date.now() % 1_000_000);
 const CLIENTS = 32;
 const WRITERS = 2;

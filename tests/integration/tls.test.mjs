@@ -188,7 +188,7 @@ test("a TLS client that stops reading is evicted with 4000, and resumes without 
 
 test("a slow client that keeps reading is not evicted", async (t) => {
   const { operator } = await withRun(t, { KHALA_SLOW_CONSUMER_CHECK_MS: "200", RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "1000000" });
-  await operator.batch(events(1000, { payload: (i) => ({ i, text: "x".repeat(20_000) }) }));
+  await operator.batch(events(400, { payload: (i) => ({ i, text: "x".repeat(20_000) }) }));
   const raw = await RawSocket.stuck(operator, TOPIC);
   let received = 0;
   raw.peer.socket.on("data", (data) => { received += data.length; });
@@ -196,11 +196,11 @@ test("a slow client that keeps reading is not evicted", async (t) => {
     raw.peer.socket.resume();
     setImmediate(() => raw.peer.socket.pause());
   });
-  for (let last = -1; received < 20e6 && received !== last;) {
+  for (let last = -1; received < 8e6 && received !== last;) {
     last = received;
-    await raw.peer.part(() => (received > last + 200_000 || received >= 20e6 ? { size: 0 } : null));
+    await raw.peer.part(() => (received > last + 200_000 || received >= 8e6 ? { size: 0 } : null));
   }
-  assert.ok(received >= 20e6);
+  assert.ok(received >= 8e6);
   assert.doesNotMatch(operator.server.log, /slow_consumer/);
 });
 
@@ -351,7 +351,7 @@ function breakOff(server, hello) {
   });
 }
 
-test("ten thousand handshakes leak no memory", async (t) => {
+test("five thousand handshakes leak no memory", async (t) => {
   const { operator } = await withRun(t, MEASURED);
   const { server } = operator;
   const halves = [Buffer.from("16", "hex"), Buffer.from("1603010200010001fc0303", "hex"), Buffer.from(GET_LIVE)];
@@ -362,14 +362,15 @@ test("ten thousand handshakes leak no memory", async (t) => {
       else await meet(server, contexts[i % 2], i % 10 === 1);
     }
   }));
-  await storm(2000);
+  await storm(1000);
   const before = memoryBytes(server);
-  await storm(8000);
+  await storm(4000);
   const grown = memoryBytes(server) - before;
   const { ok, failed } = await handshakes(operator);
   t.diagnostic(`${ok} handshakes and ${failed} that broke off, ${grown} bytes more`);
-  assert.ok(ok >= 9000);
-  assert.ok(grown < 16 << 20, `${grown} bytes`);
+  assert.ok(ok >= 4500);
+  // Two kilobytes each would be a leak.
+  assert.ok(grown < 8 << 20, `${grown} bytes`);
 });
 
 test("the verbs use https with a given authority", async (t) => {
