@@ -8,438 +8,9 @@
 #include "auth/origin.h"
 #include "base/decimal.h"
 #include "base/utf8.h"
+#include "server/config_table.h"
 #include "wire/http1.h"
 #include "wire/json.h"
-
-enum setting_type {
-    SETTING_TEXT,
-    SETTING_OPTIONAL, /* text that may be left empty */
-    SETTING_ORIGINS,  /* the same, a list of origins */
-    SETTING_SECRET,   /* may be left empty */
-    SETTING_ADDRESS,
-    SETTING_NUMBER,
-    SETTING_CHOICE,
-    SETTING_FLAG,
-};
-
-struct setting {
-    const char *name;
-    const char *flag; /* NULL: environment only */
-    enum setting_type type;
-    size_t offset;
-    const char *fallback;
-    uint64_t min;
-    uint64_t max;
-    const char *choices; /* "text|json": the value is the index */
-    const char *help;
-};
-
-#define FIELD(member) offsetof(struct config, member)
-
-static const struct setting settings[] = {
-    {.name = "RUNTIME_BIND_ADDR",
-     .flag = "--bind",
-     .type = SETTING_ADDRESS,
-     .offset = FIELD(bind),
-     .fallback = "127.0.0.1:4100",
-     .help = "address for clients and backends; port 0 chooses a free port"},
-    {.name = "KHALA_OPERATOR_BIND_ADDR",
-     .type = SETTING_ADDRESS,
-     .offset = FIELD(operator_bind),
-     .fallback = "",
-     .help =
-         "separate address for operator routes and /metrics; unset: they share the main address"},
-    {.name = "KHALA_DATA_DIR",
-     .flag = "--data-dir",
-     .type = SETTING_TEXT,
-     .offset = FIELD(data_dir),
-     .fallback = "./khala-data",
-     .help = "the folder of the embedded store"},
-    {.name = "KHALA_LOG",
-     .flag = "--log",
-     .type = SETTING_CHOICE,
-     .offset = FIELD(log_format),
-     .fallback = "text",
-     .choices = "text|json",
-     .help = "format of log lines"},
-    {.name = "KHALA_LOG_LEVEL",
-     .flag = "--log-level",
-     .type = SETTING_CHOICE,
-     .offset = FIELD(log_level),
-     .fallback = "info",
-     .choices = "debug|info|warn|error|off",
-     .help = "lowest level that is logged"},
-    {.name = "KHALA_IO_LOOPS",
-     .flag = "--loops",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(io_loops),
-     .fallback = "0",
-     .max = CONFIG_LOOPS_MAX,
-     .help = "io loops; 0 means one per core"},
-    {.name = "KHALA_LOOPS_OWN_DESCRIPTORS",
-     .type = SETTING_FLAG,
-     .offset = FIELD(own_descriptors),
-     .fallback = "false",
-     .help = "gives each io loop its own descriptor table, so that the descriptor limit applies to "
-             "each loop"},
-    {.name = "KHALA_CONNECTIONS_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(connections_max),
-     .fallback = "100000",
-     .min = 1,
-     .max = 10000000,
-     .help = "open connections, over all loops"},
-    {.name = "KHALA_REQUEST_HEAD_BYTES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(request_head_bytes_max),
-     .fallback = "16384",
-     .min = CONFIG_LINE_BYTES_MAX,
-     .max = HTTP1_HEAD_BYTES_LIMIT,
-     .help = "largest request line and headers together"},
-    {.name = "KHALA_REQUEST_TIMEOUT_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(request_timeout_ms),
-     .fallback = "10000",
-     .min = 10,
-     .max = 3600000,
-     .help = "time for a request to arrive, and for a client to read an answer"},
-    {.name = "KHALA_IDLE_TIMEOUT_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(idle_timeout_ms),
-     .fallback = "60000",
-     .min = 10,
-     .max = 86400000,
-     .help = "time that a connection may stay idle between requests"},
-    {.name = "KHALA_SHUTDOWN_DELAY_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(shutdown_delay_ms),
-     .fallback = "0",
-     .max = 600000,
-     .help = "time that a stopping server keeps serving while it reports not ready, for load "
-             "balancers"},
-    {.name = "KHALA_SHUTDOWN_GRACE_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(shutdown_grace_ms),
-     .fallback = "10000",
-     .max = 600000,
-     .help = "time for requests in progress to finish at shutdown"},
-    {.name = "KHALA_OPERATOR_KEY",
-     .type = SETTING_SECRET,
-     .offset = FIELD(operator_key),
-     .fallback = "",
-     .max = 256,
-     .help = "the operator key, 1 to 256 visible ASCII characters; unset: `operator.key` in the "
-             "data folder, generated at first start"},
-    {.name = "KHALA_OPERATOR_KEY_PREVIOUS",
-     .type = SETTING_SECRET,
-     .offset = FIELD(operator_key_previous),
-     .fallback = "",
-     .max = 256,
-     .help = "a second operator key that is also accepted, while callers change to a new one"},
-    {.name = "KHALA_TLS_CERT_FILE",
-     .type = SETTING_OPTIONAL,
-     .offset = FIELD(tls_cert_file),
-     .fallback = "",
-     .help = "certificate in PEM, followed by its issuers; if set, both addresses speak only TLS; "
-             "reloaded on SIGHUP"},
-    {.name = "KHALA_TLS_KEY_FILE",
-     .type = SETTING_OPTIONAL,
-     .offset = FIELD(tls_key_file),
-     .fallback = "",
-     .help = "private key of the certificate in PEM, without a passphrase"},
-    {.name = "KHALA_TLS_MIN_VERSION",
-     .type = SETTING_CHOICE,
-     .offset = FIELD(tls_version_min),
-     .fallback = "1.2",
-     .choices = "1.2|1.3",
-     .help = "oldest TLS version that clients may use"},
-    {.name = "KHALA_READERS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(readers),
-     .fallback = "2",
-     .min = 1,
-     .max = 64,
-     .help = "threads of the store pool, which read the store"},
-    {.name = "KHALA_WRITER_QUEUE_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(writer_queue_max),
-     .fallback = "10000",
-     .min = 1,
-     .max = 1000000,
-     .help = "appends (single, or a group of a batch) that may wait for the writer; beyond it the "
-             "answer is 503"},
-    {.name = "KHALA_WRITER_QUEUE_BYTES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(writer_queue_bytes_max),
-     .fallback = "268435456",
-     .min = 1,
-     .max = (uint64_t)1 << 40,
-     .help = "memory of the appends that wait for the writer; beyond it the answer is 503"},
-    {.name = "KHALA_BATCHES_BYTES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(batches_bytes_max),
-     .fallback = "268435456",
-     .min = 65536,
-     .max = (uint64_t)1 << 40,
-     .help = "memory of all batches until clients have read their answers; beyond it a new batch "
-             "gets 503, and batches in progress wait"},
-    {.name = "RUNTIME_KHALA_POLL_DEFAULT_LIMIT",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(poll_default_limit),
-     .fallback = "100",
-     .min = 1,
-     .max = 1000,
-     .help = "messages of a poll without a limit"},
-    {.name = "RUNTIME_KHALA_POLL_MAX_LIMIT",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(poll_max_limit),
-     .fallback = "200",
-     .min = 1,
-     .max = 1000,
-     .help = "most messages of one poll; the server lowers a higher limit"},
-    {.name = "RUNTIME_KHALA_OUTBOUND_QUEUE_LIMIT",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(outbound_queue_limit),
-     .fallback = "200",
-     .min = 1,
-     .max = 1000,
-     .help = "most messages in one answer to a polling consumer"},
-    {.name = "RUNTIME_KHALA_FAIR_TOPIC_SLICE_LIMIT",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(fair_topic_slice_limit),
-     .fallback = "50",
-     .min = 1,
-     .max = 1000,
-     .help = "most messages of one poll while its principal polls several topics"},
-    {.name = "RUNTIME_KHALA_POLL_MIN_INTERVAL_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(poll_min_interval_ms),
-     .fallback = "250",
-     .min = 0,
-     .max = 60000,
-     .help = "shortest time between two polls of a consumer; an earlier poll gets 429"},
-    {.name = "RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(slow_consumer_lag_threshold),
-     .fallback = "300",
-     .min = 1,
-     .max = 1000000000,
-     .help = "lag in messages beyond which a polling consumer must catch up"},
-    {.name = "RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(slow_consumer_max_strikes),
-     .fallback = "3",
-     .min = 1,
-     .max = 1000,
-     .help = "consecutive polls beyond that lag without catching up before the consumer gets 409"},
-    {.name = "RUNTIME_KHALA_CONSUMER_REGISTRY_CAPACITY",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(consumer_registry_capacity),
-     .fallback = "4096",
-     .min = 1,
-     .max = 1000000,
-     .help = "polling consumers that the server remembers"},
-    {.name = "RUNTIME_KHALA_RECONNECT_BASE_BACKOFF_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(reconnect_base_backoff_ms),
-     .fallback = "400",
-     .min = 0,
-     .max = 600000,
-     .help = "shortest reconnect delay that the server asks of clients"},
-    {.name = "RUNTIME_KHALA_RECONNECT_JITTER_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(reconnect_jitter_ms),
-     .fallback = "250",
-     .min = 0,
-     .max = 600000,
-     .help = "largest random addition to that delay, so that clients do not reconnect all at once"},
-    {.name = "KHALA_HEARTBEAT_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(heartbeat_ms),
-     .fallback = "15000",
-     .min = 10,
-     .max = 3600000,
-     .help = "interval of heartbeats on WebSockets and event streams"},
-    {.name = "KHALA_SILENCE_TIMEOUT_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(silence_timeout_ms),
-     .fallback = "60000",
-     .min = 20,
-     .max = 86400000,
-     .help = "time that a WebSocket client may be silent before the server closes it"},
-    {.name = "KHALA_SLOW_CONSUMER_CHECK_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(slow_consumer_check_ms),
-     .fallback = "5000",
-     .min = 10,
-     .max = 3600000,
-     .help = "interval of the checks of a lagging connection; each check may count a strike"},
-    {.name = "KHALA_WS_MESSAGE_BYTES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(message_bytes_max),
-     .fallback = "262144",
-     .min = 1024,
-     .max = 16777216,
-     .help = "largest message of a WebSocket client"},
-    {.name = "KHALA_WS_MESSAGES_PER_SECOND",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(messages_per_second),
-     .fallback = "100",
-     .min = 1,
-     .max = 1000000,
-     .help = "messages per second of a WebSocket client; bursts of twice as many are allowed"},
-    {.name = "KHALA_SUBSCRIPTIONS_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(subscriptions_max),
-     .fallback = "1000",
-     .min = 1,
-     .max = 10000,
-     .help = "topics that one connection may subscribe to"},
-    {.name = "KHALA_AUDIT_INIT_TIMEOUT_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(audit_init_timeout_ms),
-     .fallback = "10000",
-     .min = 10,
-     .max = 600000,
-     .help = "time for the init message of an audit socket"},
-    {.name = "KHALA_WINDOW_FRAMES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(window_frames_max),
-     .fallback = "4096",
-     .min = 1,
-     .max = 1000000,
-     .help = "newest frames of a topic that are kept in memory"},
-    {.name = "KHALA_WINDOW_BYTES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(window_bytes_max),
-     .fallback = "4194304",
-     .min = 1024,
-     .max = 4294967296,
-     .help = "memory of a topic's newest frames, and again of its replayed frames"},
-    {.name = "KHALA_WINDOWS_BYTES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(windows_bytes_max),
-     .fallback = "268435456",
-     .min = 1048576,
-     .max = 1099511627776,
-     .help = "memory of the frames of all topics; the server evicts the coldest"},
-    {.name = "KHALA_SNAPSHOTS_BYTES_MAX",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(snapshots_bytes_max),
-     .fallback = "8589934592",
-     .min = 65536,
-     .max = (uint64_t)1 << 44,
-     .help = "disk space of all snapshots in the data folder, including those still being read"},
-    {.name = "RUNTIME_KHALA_RETENTION_INTERVAL_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(retention_interval_ms),
-     .fallback = "60000",
-     .min = 10,
-     .max = 86400000,
-     .help = "interval of retention, which prunes expired frames"},
-    {.name = "KHALA_CLOCK_OFFSET_MS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(clock_offset_ms),
-     .fallback = "0",
-     .max = 315360000000,
-     .help = "for tests: how far the server's clock is ahead of the system's"},
-    {.name = "RUNTIME_SYNC_TOKEN_SIGNING_KEY",
-     .type = SETTING_SECRET,
-     .offset = FIELD(token_signing_key),
-     .fallback = "",
-     .max = 256,
-     .help = "HS256 secret that signs and verifies tokens (key id `sync-auth-v1`, 32 characters or "
-             "more); if neither this nor a key file is set: `sync-signing.jwk` in the data folder, "
-             "generated at first start"},
-    {.name = "RUNTIME_SYNC_TOKEN_FALLBACK_SIGNING_KEYS",
-     .type = SETTING_SECRET,
-     .offset = FIELD(token_fallback_signing_keys),
-     .fallback = "",
-     .max = CONFIG_TEXT_MAX - 1,
-     .help = "previous HS256 secrets, comma-separated: they verify tokens (key id `sync-auth-v1`) "
-             "and do not sign"},
-    {.name = "RUNTIME_SYNC_JWKS_FILE",
-     .type = SETTING_OPTIONAL,
-     .offset = FIELD(jwks_file),
-     .fallback = "",
-     .help =
-         "file with the keys that verify tokens (JWKS; HS256, RS256, ES256), chosen by key id; "
-         "reloaded when it changes and on SIGHUP; its first private key signs if no secret is set"},
-    {.name = "RUNTIME_SYNC_TOKEN_ISSUER",
-     .type = SETTING_TEXT,
-     .offset = FIELD(token_issuer),
-     .fallback = "khala",
-     .help = "required issuer of tokens, and issuer of minted ones; must be set if "
-             "`RUNTIME_SYNC_JWKS_FILE` is set"},
-    {.name = "RUNTIME_SYNC_TOKEN_AUDIENCE",
-     .type = SETTING_TEXT,
-     .offset = FIELD(token_audience),
-     .fallback = "openagents-sync",
-     .help = "required audience of tokens"},
-    {.name = "RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(token_max_age_s),
-     .fallback = "900",
-     .min = 60,
-     .max = 31536000,
-     .help = "maximum age of a token since its issue, regardless of its expiry"},
-    {.name = "RUNTIME_SYNC_TOKEN_REQUIRE_JTI",
-     .type = SETTING_FLAG,
-     .offset = FIELD(token_require_jti),
-     .fallback = "true",
-     .help = "refuse tokens without an id, which cannot be revoked individually"},
-    {.name = "RUNTIME_SYNC_TOKEN_SINGLE_USE",
-     .type = SETTING_FLAG,
-     .offset = FIELD(token_single_use),
-     .fallback = "false",
-     .help = "a token opens only one WebSocket or event stream"},
-    {.name = "RUNTIME_KHALA_ENFORCE_ORIGIN",
-     .type = SETTING_FLAG,
-     .offset = FIELD(enforce_origin),
-     .fallback = "true",
-     .help = "refuse browser pages whose origin is not allowed"},
-    {.name = "RUNTIME_KHALA_ALLOWED_ORIGINS",
-     .type = SETTING_ORIGINS,
-     .offset = FIELD(allowed_origins),
-     .fallback = "",
-     .help = "origins of pages that may connect, comma-separated: `https://app.example`, "
-             "`https://*.example` for all its subdomains, `*` for all"},
-    {.name = "OA_COMPAT_KHALA_ENFORCED",
-     .type = SETTING_FLAG,
-     .offset = FIELD(compatibility_enforced),
-     .fallback = "false",
-     .help = "refuse clients outside the range of the next five settings"},
-    {.name = "OA_COMPAT_KHALA_PROTOCOL_VERSION",
-     .type = SETTING_TEXT,
-     .offset = FIELD(compatibility_protocol_version),
-     .fallback = "khala.ws.v1",
-     .help = "required protocol version of clients"},
-    {.name = "OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID",
-     .type = SETTING_TEXT,
-     .offset = FIELD(compatibility_min_client_build_id),
-     .fallback = "00000000T000000Z",
-     .help = "oldest accepted client build"},
-    {.name = "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID",
-     .type = SETTING_OPTIONAL,
-     .offset = FIELD(compatibility_max_client_build_id),
-     .fallback = "",
-     .help = "newest accepted client build; empty: any"},
-    {.name = "OA_COMPAT_KHALA_MIN_SCHEMA_VERSION",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(compatibility_min_schema_version),
-     .fallback = "1",
-     .max = 1000000,
-     .help = "oldest accepted schema version of clients"},
-    {.name = "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION",
-     .type = SETTING_NUMBER,
-     .offset = FIELD(compatibility_max_schema_version),
-     .fallback = "1",
-     .max = 1000000,
-     .help = "newest accepted schema version of clients"},
-};
-
-#define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
-_Static_assert(SETTING_COUNT <= CONFIG_SETTINGS_MAX, "sources has an entry for each");
 
 __attribute__((format(printf, 2, 3))) static enum status refuse(struct config_error *error,
                                                                 const char *format, ...) {
@@ -582,19 +153,19 @@ static enum status refuse_row(const struct config_file *file, const struct confi
 /* The row is checked also where the environment or a flag overrides it. */
 static enum status setting_from_file(struct config *config, size_t index,
                                      struct config_error *error) {
-    const struct config_file_row *row = config_file_find(config->file, settings[index].name);
+    const struct config_file_row *row = config_file_find(config->file, config_settings[index].name);
     if (!row)
         return STATUS_OK;
     config->sources[index] = CONFIG_FILE;
-    enum status status = setting_apply(&settings[index], config, row->value, error);
+    enum status status = setting_apply(&config_settings[index], config, row->value, error);
     return status == STATUS_OK ? STATUS_OK : refuse_row(config->file, row, error);
 }
 
 static enum status settings_load(struct config *config, const char *(*environment)(const char *),
                                  const struct config_flag *flags, size_t flag_count,
                                  struct config_error *error) {
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *setting = &settings[i];
+    for (size_t i = 0; i < config_setting_count; i++) {
+        const struct setting *setting = &config_settings[i];
         const char *given = environment(setting->name);
         config->sources[i] = CONFIG_DEFAULT;
         enum status status = setting_apply(setting, config, setting->fallback, error);
@@ -657,7 +228,7 @@ static enum status check_window(const struct config *config, struct config_error
 /* The default issuer is the server's own. Tokens signed by a key of the file have another one. */
 static enum status check_issuer(const struct config *config, struct config_error *error) {
     size_t i = 0;
-    while (settings[i].offset != FIELD(token_issuer))
+    while (config_settings[i].offset != offsetof(struct config, token_issuer))
         i++;
     if (*config->jwks_file && config->sources[i] == CONFIG_DEFAULT)
         return refuse(error, "RUNTIME_SYNC_JWKS_FILE is set, and RUNTIME_SYNC_TOKEN_ISSUER is not: "
@@ -708,9 +279,9 @@ enum status config_load(struct config *config, const struct config_file *file,
 
 size_t config_flags(struct config_flag *flags) {
     size_t count = 0;
-    for (size_t i = 0; i < SETTING_COUNT; i++)
-        if (settings[i].flag)
-            flags[count++] = (struct config_flag){settings[i].flag, NULL};
+    for (size_t i = 0; i < config_setting_count; i++)
+        if (config_settings[i].flag)
+            flags[count++] = (struct config_flag){config_settings[i].flag, NULL};
     return count;
 }
 
@@ -736,9 +307,9 @@ static const char *takes_of(const struct setting *setting) {
 }
 
 bool config_setting_at(size_t index, struct config_setting *setting) {
-    if (index >= SETTING_COUNT)
+    if (index >= config_setting_count)
         return false;
-    const struct setting *row = &settings[index];
+    const struct setting *row = &config_settings[index];
     *setting =
         (struct config_setting){row->name, row->flag, takes_of(row), row->fallback, row->help};
     return true;
@@ -831,10 +402,10 @@ static void print_setting(struct printer *printer, const char *name, const char 
 
 void config_print(const struct config *config, FILE *out, bool json) {
     struct printer printer = {config, out, json, false};
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
+    for (size_t i = 0; i < config_setting_count; i++) {
         char text[CONFIG_TEXT_MAX];
-        setting_text(&settings[i], config, text);
-        print_setting(&printer, settings[i].name, text, config->sources[i]);
+        setting_text(&config_settings[i], config, text);
+        print_setting(&printer, config_settings[i].name, text, config->sources[i]);
     }
     for (size_t i = 0; i < policy_key_count(); i++) {
         struct policy_key key = policy_key_at(i);
@@ -860,8 +431,8 @@ void config_print_markdown(FILE *out) {
           "line, and 256 settings.\n\n"
           "| key | flag | default | takes | meaning |\n|---|---|---|---|---|\n",
           out);
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *setting = &settings[i];
+    for (size_t i = 0; i < config_setting_count; i++) {
+        const struct setting *setting = &config_settings[i];
         fprintf(out, "| `%s` | ", setting->name);
         fprintf(out, setting->flag ? "`%s` | " : "– | ", setting->flag);
         fprintf(out, *setting->fallback ? "`%s` | " : "– | ", setting->fallback);

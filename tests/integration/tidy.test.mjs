@@ -125,7 +125,7 @@ describe("tools/tidy", { concurrency: 3, skip }, () => {
   test("tidy has no findings in a correct tree", async (t) => {
     assert.deepEqual((await findings(t, {
       "docs/plan.md": "Who reads this page? The caller knows who waits. `Whose` is a word.\n\n```\nWhoever\n```\n",
-      "src/server/config.c": GOOD + lines(700, ""),
+      "src/server/config_table.c": GOOD + lines(700, ""),
     })).filter((line) => !line.includes("clang-format")), []);
     assert.deepEqual(await findings(t, {}), []);
     assert.deepEqual(await findings(t, {
