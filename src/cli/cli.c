@@ -408,7 +408,9 @@ static bool load_file(void) {
     struct cli_option_row row = {NULL, NULL, NULL};
     struct config_error error;
     bool has_option = false;
-    for (size_t i = 0; running && !has_option && cli_option_at(running, i, &row); i++)
+    if (!running)
+        return true;
+    for (size_t i = 0; !has_option && cli_option_at(running, i, &row); i++)
         has_option = strcmp(row.name, config_option.name) == 0;
     if (!has_option ||
         settings_file_load(config_path, running->takes_settings, &error) == STATUS_OK)
