@@ -99,8 +99,8 @@ static bool host_matches(const struct origin *entry, struct slice host) {
 bool origin_is_allowed(struct slice list, struct slice origin) {
     struct origin given = {.scheme = {NULL, 0}};
     bool is_null = slice_equal(origin, SLICE("null"));
-    if (!is_null &&
-        (origin.size == 0 || !origin_read(origin, &given) || !host_is_valid(given.host)))
+    if (!is_null && (origin.size == 0 || origin.size > ORIGIN_BYTES_MAX ||
+                     !origin_read(origin, &given) || !host_is_valid(given.host)))
         return false;
     while (list.size > 0) {
         struct slice entry = next_entry(&list);

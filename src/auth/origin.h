@@ -9,6 +9,9 @@
 
 #include "base/slice.h"
 
+/* A scheme, a host of 253 characters at most, and a port. */
+#define ORIGIN_BYTES_MAX 320
+
 /* Whether every entry is well formed. An empty list is. */
 bool origin_list_check(struct slice list);
 bool origin_is_allowed(struct slice list, struct slice origin);

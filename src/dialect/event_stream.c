@@ -11,6 +11,7 @@
 #include "delivery/session/session_log.h"
 #include "delivery/session/subscriber.h"
 #include "dialect/upgrade.h"
+#include "http/cors.h"
 #include "wire/http1_response.h"
 #include "wire/sse.h"
 
@@ -137,10 +138,15 @@ static enum status write_head(struct exchange *exchange, bool is_chunked, struct
         {SLICE("Cache-Control"), SLICE("no-cache, no-transform")},
         {SLICE("X-Accel-Buffering"), SLICE("no")}, /* proxies hold streams back otherwise */
     };
+    struct http1_header cors[CORS_HEADERS_MAX];
+    size_t cors_count =
+        cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, cors);
     struct buffer piece;
     enum status status = http1_response_begin(head, 200, false);
     for (size_t i = 0; status == STATUS_OK && i < sizeof(headers) / sizeof(headers[0]); i++)
         status = http1_response_header(head, headers[i].name, headers[i].value);
+    for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
+        status = http1_response_header(head, cors[i].name, cors[i].value);
     if (status == STATUS_OK)
         status = is_chunked ? http1_response_end_chunked(head) : http1_response_end_bare(head);
     buffer_init(&piece, 64);

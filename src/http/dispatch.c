@@ -7,6 +7,7 @@
 #include "http/admit/entitle.h"
 #include "http/admit/open_once.h"
 #include "http/admit/version_gate.h"
+#include "http/cors.h"
 #include "http/exchange.h"
 #include "topic/topic_name.h"
 
@@ -54,7 +55,34 @@ static enum status allow_body(struct exchange *exchange) {
     return conn_allow_body(exchange->conn, bytes_max);
 }
 
+static void handle_preflight(struct exchange *exchange) {
+    char methods[64];
+    struct http *http = exchange->http;
+    enum status status = gate_check_origin(&http->gate, exchange->request);
+    route_allowed(&http->routes, exchange->request->path, exchange->routes_hidden | ROUTE_OPERATOR,
+                  methods);
+    if (status == STATUS_OK && methods[0] == '\0')
+        status = STATUS_NOT_FOUND;
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return;
+    }
+    struct http1_header headers[] = {
+        {SLICE("Access-Control-Allow-Methods"), slice_of(methods)},
+        {SLICE("Access-Control-Allow-Headers"), CORS_REQUEST_HEADERS},
+        {SLICE("Access-Control-Max-Age"), CORS_MAX_AGE_SECONDS},
+    };
+    exchange_answer_bare(exchange, 204, headers, sizeof(headers) / sizeof(headers[0]));
+}
+
+/* Every path has it, and it needs no token: a browser sends none. */
+static const struct route preflight_route = {HTTP1_METHOD_OPTIONS, "/", handle_preflight, 0, 0};
+
 static enum status check_head(struct exchange *exchange) {
+    if (cors_is_preflight(exchange->request)) {
+        exchange->match.route = &preflight_route;
+        return allow_body(exchange);
+    }
     enum status status =
         route_find(&exchange->http->routes, exchange->request, exchange->routes_hidden,
                    &exchange->parameter_memory, &exchange->match);

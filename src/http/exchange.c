@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/uuid7.h"
+#include "http/cors.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
@@ -182,6 +183,14 @@ static struct slice date_now(const struct exchange *exchange) {
 
 static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
+    struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX];
+    size_t header_count =
+        cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, headers);
+    assert(response->header_count <= HEADERS_MAX);
+    for (size_t i = 0; i < response->header_count; i++)
+        headers[header_count++] = response->headers[i];
+    response->headers = headers;
+    response->header_count = header_count;
     assert(!exchange->answered);
     log_answered(exchange, response->http_status);
     exchange->answered = exchange->answered_whole = true;
@@ -309,6 +318,9 @@ void exchange_begin(struct exchange *exchange, unsigned http_status, struct slic
 void exchange_begin_with(struct exchange *exchange, unsigned http_status,
                          const struct http1_header *headers, size_t header_count) {
     struct conn *conn = exchange->conn;
+    struct http1_header cors[CORS_HEADERS_MAX];
+    size_t cors_count =
+        cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, cors);
     assert(!exchange->answered && exchange->stream);
     exchange->answered = true;
     exchange->chunked = exchange->request->version_minor > 0;
@@ -320,6 +332,8 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
         status = http1_response_header(&conn->out, SLICE("Date"), date_now(exchange));
     for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
         status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
+    for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
+        status = http1_response_header(&conn->out, cors[i].name, cors[i].value);
     if (status == STATUS_OK)
         status = exchange->chunked ? http1_response_end_chunked(&conn->out)
                                    : http1_response_end_bare(&conn->out);

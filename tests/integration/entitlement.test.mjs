@@ -105,6 +105,36 @@ test("a page of another origin is refused", async (t) => {
   assert.deepEqual(await refusal(operator, "run:a:events", token, { origin: "https://evil.example" }), [403, "origin_not_allowed"]);
 });
 
+/** The CORS fields of an answer, as [status, allowed origin, vary]. */
+async function crossOrigin(operator, method, path, headers) {
+  const answer = await operator.ask(method, path, null, { authorization: "", ...headers });
+  assert.equal(answer.headers["access-control-allow-credentials"], undefined);
+  return [answer.status, answer.headers["access-control-allow-origin"], answer.headers.vary];
+}
+
+test("answers name the page's origin if it is allowed, never a wildcard", async (t) => {
+  for (const list of ["https://*.example", "*"]) {
+    const operator = await tenants(t, { RUNTIME_KHALA_ALLOWED_ORIGINS: list });
+    const page = { origin: "https://app.example" };
+    const asks = { ...page, "access-control-request-method": "GET", "access-control-request-headers": "authorization" };
+    const poll = "/internal/v1/khala/topics/run:a:events/messages";
+    const allowed = "https://app.example";
+    assert.deepEqual(await crossOrigin(operator, "GET", poll, page), [401, allowed, "Origin"]);
+    assert.deepEqual(await crossOrigin(operator, "GET", "/v1/nothing", page), [404, allowed, "Origin"]);
+    assert.deepEqual(await crossOrigin(operator, "GET", poll, {}), [401, undefined, "Origin"]);
+    assert.deepEqual(await crossOrigin(operator, "OPTIONS", poll, asks), [204, allowed, "Origin"]);
+    assert.deepEqual(await crossOrigin(operator, "OPTIONS", "/v1/nothing", asks), [404, allowed, "Origin"]);
+    assert.deepEqual(await crossOrigin(operator, "OPTIONS", poll, page), [405, allowed, "Origin"]);
+    assert.deepEqual(await crossOrigin(operator, "OPTIONS", "/internal/v1/khala/why", asks), [404, allowed, "Origin"]);
+    assert.deepEqual(await crossOrigin(operator, "GET", "/internal/v1/khala/why", page), [401, undefined, undefined]);
+    const stranger = list === "*" ? { ...asks, origin: "https://app.example/path" } : { ...asks, origin: "https://evil.test" };
+    assert.deepEqual(await crossOrigin(operator, "OPTIONS", poll, stranger), [403, undefined, "Origin"]);
+    const { headers } = await operator.ask("OPTIONS", poll, null, asks);
+    assert.equal(headers["access-control-allow-methods"], "GET, HEAD");
+    assert.match(headers["access-control-allow-headers"], /Authorization.*Last-Event-ID/);
+  }
+});
+
 test("a session revoked in the store stays revoked after a restart", async (t) => {
   const operator = await tenants(t);
   const token = await operator.token({ session_id: "stolen", scopes: ["runtime.read_all"] });

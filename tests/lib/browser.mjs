@@ -1,5 +1,4 @@
-// Headless Chromium on a page of the server's origin, so that WebSocket and EventSource work as in a
-// page that the server delivered.
+// Headless Chromium, on a page of the server's origin or of another.
 import { after } from "node:test";
 import { chromium } from "playwright-core";
 import { within } from "./wait.mjs";
@@ -16,15 +15,18 @@ function browser() {
 
 after(async () => (await started)?.close());
 
-/** A page on the server's origin, closed with the test. A page that the test made up would count as
- * one of another network, which may not connect here. */
-export async function openPage(t, operator) {
+/** A page of that address, closed with the test. A page that the test made up would count as one of
+ * another network, which may not connect here. */
+export async function openAddress(t, address) {
   const context = await (await browser()).newContext();
   t.after(() => context.close());
   const page = await context.newPage();
-  await page.goto(`${operator.server.url}/healthz/live`);
+  await page.goto(address);
   return page;
 }
+
+/** A page on the server's origin. */
+export const openPage = (t, operator) => openAddress(t, `${operator.server.url}/healthz/live`);
 
 /** Waits until a script in the page answers true. */
 export function untilInPage(page, script, argument, what) {
