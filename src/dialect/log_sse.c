@@ -107,26 +107,41 @@ static const struct dialect log_sse_dialect = {
 
 /* ---- asking ---- */
 
-/* The header of a client that reconnects takes precedence over its first query. False: the exchange
- * has been answered. */
+static bool read_query(struct exchange *exchange, struct query_cursor *query, bool *from_head) {
+    if (!query_cursor_read(exchange, "after_cursor", query))
+        return false;
+    enum status status = query_from_head(exchange, from_head);
+    if (status == STATUS_OK && *from_head && query->given)
+        status = STATUS_INVALID_CURSOR;
+    if (status != STATUS_OK)
+        exchange_answer_status(exchange, status);
+    return status == STATUS_OK;
+}
+
+/* The id of a client that reconnects takes precedence over the position in its first query. */
+static bool read_cursor(struct exchange *exchange, struct query_cursor *query, bool *from_head) {
+    struct slice last_id;
+    struct buffer memory;
+    buffer_init(&memory, QUERY_CURSOR_BYTES_MAX);
+    enum status status = query_last_event_id(exchange, &memory, &last_id);
+    bool is_read = status == STATUS_OK;
+    if (status != STATUS_OK)
+        exchange_answer_status(exchange, status);
+    else if (last_id.size > 0)
+        is_read = header_cursor_read(exchange, "Last-Event-ID", last_id, query);
+    else
+        is_read = read_query(exchange, query, from_head);
+    buffer_release(&memory);
+    return is_read;
+}
+
+/* False: the exchange has been answered. */
 static bool read_position(struct exchange *exchange, struct log_position *position,
                           bool *from_head) {
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
     struct query_cursor query;
-    struct slice last_id;
-    if (http1_header_find(exchange->request, SLICE("last-event-id"), &last_id) &&
-        last_id.size > 0) {
-        if (!header_cursor_read(exchange, "Last-Event-ID", last_id, &query))
-            return false;
-    } else {
-        if (!query_cursor_read(exchange, "after_cursor", &query))
-            return false;
-        enum status status = query_from_head(exchange, from_head);
-        if (status != STATUS_OK || (*from_head && query.given)) {
-            exchange_answer_status(exchange, status == STATUS_OK ? STATUS_INVALID_CURSOR : status);
-            return false;
-        }
-    }
+    if (!read_cursor(exchange, &query, from_head))
+        return false;
     if (query.given)
         log_position_set(position, &query.cursor, now_ms);
     else if (*from_head)

@@ -178,13 +178,18 @@ static enum status id_read(struct slice id, const char *epoch,
     return number_read(seq, &options->after_seq) ? STATUS_OK : STATUS_INVALID_CURSOR;
 }
 
-/* The header of a client that reconnects takes precedence over its first query. */
+/* The id of a client that reconnects takes precedence over the position in its first query. */
 static enum status read_cursor(const struct exchange *exchange,
                                struct subscription_options *options) {
     struct slice last_id;
-    if (http1_header_find(exchange->request, SLICE("last-event-id"), &last_id) && last_id.size > 0)
-        return id_read(last_id, exchange->http->epoch, options);
-    return query_topic_cursor(exchange, options);
+    struct buffer memory;
+    buffer_init(&memory, LAST_ID_BYTES_MAX);
+    enum status status = query_last_event_id(exchange, &memory, &last_id);
+    if (status == STATUS_OK)
+        status = last_id.size > 0 ? id_read(last_id, exchange->http->epoch, options)
+                                  : query_topic_cursor(exchange, options);
+    buffer_release(&memory);
+    return status;
 }
 
 void handle_sse(struct exchange *exchange) {

@@ -10,6 +10,12 @@
 #include "http/cors.h"
 #include "http/exchange.h"
 #include "topic/topic_name.h"
+#include "wire/object_writer.h"
+
+/* A longer name of a query parameter is a bad request. */
+#define PARAMETER_BYTES_MAX 128
+/* Escapes make a name up to six times as long. */
+#define PARAMETER_DETAILS_BYTES_MAX (64 + 6 * PARAMETER_BYTES_MAX)
 
 static void answer_refused(struct exchange *exchange, enum status status) {
     if (compatibility_refuses(status))
@@ -76,7 +82,8 @@ static void handle_preflight(struct exchange *exchange) {
 }
 
 /* Every path has it, and it needs no token: a browser sends none. */
-static const struct route preflight_route = {HTTP1_METHOD_OPTIONS, "/", handle_preflight, 0, 0};
+static const struct route preflight_route = {
+    .method = HTTP1_METHOD_OPTIONS, .path = "/", .handle = handle_preflight};
 
 static enum status check_head(struct exchange *exchange) {
     if (cors_is_preflight(exchange->request)) {
@@ -135,6 +142,39 @@ static void on_body(struct conn *conn, struct slice piece) {
     }
 }
 
+static void answer_unknown_parameter(struct exchange *exchange, struct slice name) {
+    struct buffer details;
+    buffer_init(&details, PARAMETER_DETAILS_BYTES_MAX);
+    struct object_writer object = object_begin(&details);
+    object_text(&object, SLICE("parameter"), name);
+    enum status status = object_end(&object);
+    exchange_answer_error(exchange, &(struct exchange_error){
+                                        .status = STATUS_UNKNOWN_PARAMETER,
+                                        .details = status == STATUS_OK ? buffer_slice(&details)
+                                                                       : (struct slice){NULL, 0}});
+    buffer_release(&details);
+}
+
+/* False: the exchange has been answered. */
+static bool check_parameters(struct exchange *exchange) {
+    const struct route *route = exchange->match.route;
+    struct slice query = exchange->request->query;
+    char text[PARAMETER_BYTES_MAX];
+    bool found = route->parameters != NULL;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && found) {
+        struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        status = http1_query_next(&query, &name, &found);
+        if (status == STATUS_OK && found && !route_takes(route, buffer_slice(&name))) {
+            answer_unknown_parameter(exchange, buffer_slice(&name));
+            return false;
+        }
+    }
+    if (status != STATUS_OK)
+        exchange_answer_status(exchange, status);
+    return status == STATUS_OK;
+}
+
 /* A caller that is not entitled to the route's topic does not reach the handler. */
 static void run_handler(struct exchange *exchange) {
     const struct route *route = exchange->match.route;
@@ -160,7 +200,7 @@ static void on_request(struct conn *conn) {
     conn_handle(conn);
     if (exchange->refused != STATUS_OK)
         answer_refused(exchange, exchange->refused);
-    else
+    else if (check_parameters(exchange))
         run_handler(exchange);
 }
 

@@ -5,8 +5,6 @@
 #include "http/store_read.h"
 #include "wire/json.h"
 
-#define CURSOR_BYTES_MAX 256
-
 static void answer_invalid(struct exchange *exchange, const char *name, const char *reason) {
     char details[192];
     int size = snprintf(details, sizeof(details), "{\"parameter\":\"%s\",\"reason\":\"%s\"}", name,
@@ -18,7 +16,7 @@ static void answer_invalid(struct exchange *exchange, const char *name, const ch
 bool query_cursor_read(struct exchange *exchange, const char *name, struct query_cursor *query) {
     struct buffer text;
     const char *reason = "the cursor is too long";
-    buffer_init(&text, CURSOR_BYTES_MAX);
+    buffer_init(&text, QUERY_CURSOR_BYTES_MAX);
     enum status status =
         http1_query_find(exchange->request->query, slice_of(name), &text, &query->given);
     if (status == STATUS_OK && query->given)
@@ -51,10 +49,23 @@ enum status query_cursor_write(struct buffer *out, const struct query_cursor *qu
     return buffer_printf(out, "\"%.*s\"", (int)size, text);
 }
 
+enum status query_last_event_id(const struct exchange *exchange, struct buffer *memory,
+                                struct slice *id) {
+    bool found = false;
+    *id = SLICE("");
+    if (http1_header_find(exchange->request, SLICE("last-event-id"), id) && id->size > 0)
+        return STATUS_OK;
+    enum status status =
+        http1_query_find(exchange->request->query, SLICE("lastEventId"), memory, &found);
+    if (status == STATUS_OK && found && memory->size > 0)
+        *id = buffer_slice(memory);
+    return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_CURSOR : status;
+}
+
 enum status query_from_head(const struct exchange *exchange, bool *from_head) {
     struct buffer text;
     bool given = false;
-    buffer_init(&text, CURSOR_BYTES_MAX);
+    buffer_init(&text, QUERY_CURSOR_BYTES_MAX);
     enum status status = http1_query_find(exchange->request->query, SLICE("from"), &text, &given);
     *from_head = status == STATUS_OK && given;
     if (*from_head && !slice_equal(buffer_slice(&text), SLICE("head")))

@@ -11,6 +11,9 @@
 #include "http/exchange.h"
 #include "topic/event_cursor.h"
 
+/* Longer than any cursor of a query. */
+#define QUERY_CURSOR_BYTES_MAX 256
+
 struct query_cursor {
     bool given;
     struct event_cursor cursor;
@@ -28,6 +31,11 @@ MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query
  * without them asks for a bootstrap. */
 MUST_CHECK enum status query_topic_cursor(const struct exchange *exchange,
                                           struct subscription_options *options);
+/* The id of the last event that the client of an event stream has: its Last-Event-ID field, or the
+ * query parameter lastEventId of a client that cannot set fields. Empty where there is none.
+ * STATUS_INVALID_CURSOR for a text longer than any id. */
+MUST_CHECK enum status query_last_event_id(const struct exchange *exchange, struct buffer *memory,
+                                           struct slice *id);
 /* Whether the query says from=head; STATUS_INVALID_CURSOR for another from. */
 MUST_CHECK enum status query_from_head(const struct exchange *exchange, bool *from_head);
 

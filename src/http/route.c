@@ -93,6 +93,25 @@ void route_allowed(const struct route_table *table, struct slice path, unsigned 
     }
 }
 
+static bool is_listed(const char *names, struct slice name) {
+    struct slice left = slice_of(names);
+    while (left.size > 0) {
+        const char *blank = memchr(left.data, ' ', left.size);
+        size_t size = blank ? (size_t)(blank - left.data) : left.size;
+        if (slice_equal((struct slice){left.data, size}, name))
+            return true;
+        left = slice_from(left, blank ? size + 1 : size);
+    }
+    return false;
+}
+
+bool route_takes(const struct route *route, struct slice parameter) {
+    /* The token and the versions are read before the handler runs. "_" is the name under which
+     * browser libraries add a number against caches. */
+    return !route->parameters || is_listed(route->parameters, parameter) ||
+           is_listed("token client_build_id protocol_version schema_version _", parameter);
+}
+
 /* The first row that fits the route's pattern decides. The request's own path is not used, so the
  * number of labels is bounded. */
 static const struct {

@@ -35,6 +35,9 @@ struct route {
     void (*handle)(struct exchange *exchange);
     uint64_t body_bytes_max; /* 0: takes no body */
     unsigned flags;
+    /* The names of its query parameters, with a blank between each two. NULL: a name that it does
+     * not know is ignored. */
+    const char *parameters;
 };
 
 struct route_table {
@@ -52,6 +55,8 @@ struct route_match {
 MUST_CHECK enum status route_find(const struct route_table *table,
                                   const struct http1_request *request, unsigned hidden,
                                   struct buffer *memory, struct route_match *match);
+/* Whether a query of this route may have the parameter. Every route takes those of admission. */
+bool route_takes(const struct route *route, struct slice parameter);
 /* "GET, HEAD": the methods of the path, without routes that have a flag in hidden. */
 void route_allowed(const struct route_table *table, struct slice path, unsigned hidden,
                    char text[64]);

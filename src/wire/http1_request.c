@@ -109,6 +109,19 @@ enum status http1_query_find(struct slice query, struct slice name, struct buffe
     return *found ? decode(match, '+', value) : STATUS_OK;
 }
 
+enum status http1_query_next(struct slice *query, struct buffer *name, bool *found) {
+    *found = false;
+    while (query->size > 0) {
+        struct slice pair = http1_split(query, '&');
+        if (pair.size == 0)
+            continue;
+        *found = true;
+        enum status status = decode(http1_split(&pair, '='), '+', name);
+        return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_BAD_REQUEST : status;
+    }
+    return STATUS_OK;
+}
+
 static bool take_scheme(struct slice *text) {
     static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {

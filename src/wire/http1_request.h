@@ -61,4 +61,8 @@ MUST_CHECK enum status http1_percent_decode(struct slice text, struct buffer *de
 MUST_CHECK enum status http1_query_find(struct slice query, struct slice name, struct buffer *value,
                                         bool *found);
 
+/* Takes the next parameter from the query and appends its decoded name. False: none is left. A name
+ * that does not decode or does not fit is STATUS_BAD_REQUEST. */
+MUST_CHECK enum status http1_query_next(struct slice *query, struct buffer *name, bool *found);
+
 #endif

@@ -72,6 +72,17 @@ static void check_same_request(const struct http1_request *a, const struct http1
     }
 }
 
+/* Each parameter takes at least one byte of the query. */
+static void check_names(struct slice query, struct buffer *name) {
+    bool found = true;
+    for (size_t left = query.size + 1; found; left--) {
+        HTTP1_REQUIRE(left > 0);
+        buffer_clear(name);
+        enum status status = http1_query_next(&query, name, &found);
+        HTTP1_REQUIRE(status == STATUS_OK || (status == STATUS_BAD_REQUEST && name->size == 0));
+    }
+}
+
 static void check_lookups(const struct http1_request *request) {
     struct buffer out;
     bool found;
@@ -83,6 +94,7 @@ static void check_lookups(const struct http1_request *request) {
         HTTP1_REQUIRE((found || out.size == 0) && out.size <= request->query.size);
     else
         HTTP1_REQUIRE(out.size == 0);
+    check_names(request->query, &out);
     buffer_release(&out);
 }
 

@@ -11,9 +11,9 @@ static void handle(struct exchange *exchange) {
 }
 
 static const struct route test_rows[] = {
-    {HTTP1_METHOD_GET, "/here/{name}", handle, 0, 0},
-    {HTTP1_METHOD_POST, "/body", handle, 16, 0},
-    {HTTP1_METHOD_GET, "/operators", handle, 0, ROUTE_OPERATOR},
+    {HTTP1_METHOD_GET, "/here/{name}", handle, 0, 0, NULL},
+    {HTTP1_METHOD_POST, "/body", handle, 16, 0, NULL},
+    {HTTP1_METHOD_GET, "/operators", handle, 0, ROUTE_OPERATOR, NULL},
 };
 
 static int open_fixture(void **state) {

@@ -115,6 +115,42 @@ static void the_methods_of_a_path_are_listed(void **state) {
     assert_string_equal(text, "");
 }
 
+static void a_route_takes_its_own_parameters_and_those_of_admission(void **state) {
+    (void)state;
+    static const char *const common[] = {"token", "_", "client_build_id", "protocol_version",
+                                         "schema_version"};
+    const struct route two = {.parameters = "after_seq limit"};
+    const struct route none = {.parameters = ""};
+    const struct route any = {.parameters = NULL};
+    assert_true(route_takes(&two, SLICE("after_seq")));
+    assert_true(route_takes(&two, SLICE("limit")));
+    assert_false(route_takes(&two, SLICE("after")));
+    assert_false(route_takes(&two, SLICE("after_seq limit")));
+    assert_false(route_takes(&two, SLICE("LIMIT")));
+    assert_false(route_takes(&two, SLICE("")));
+    assert_false(route_takes(&none, SLICE("")));
+    assert_false(route_takes(&none, SLICE("limit")));
+    assert_true(route_takes(&any, SLICE("limit")));
+    for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
+        assert_true(route_takes(&none, slice_of(common[i])));
+}
+
+/* A write, a health check, the metrics and a route that stays open take any name. */
+static void every_route_that_reads_lists_its_parameters(void **state) {
+    (void)state;
+    for (size_t i = 0; i < api_routes.count; i++) {
+        const struct route *route = &api_routes.rows[i];
+        bool reads = route->method == HTTP1_METHOD_GET &&
+                     !(route->flags & (ROUTE_STAYS_OPEN | ROUTE_TOKEN_IN_FIRST_MESSAGE)) &&
+                     !slice_starts(slice_of(route->path), SLICE("/healthz/")) &&
+                     !slice_equal(slice_of(route->path), SLICE("/metrics"));
+        if (reads)
+            assert_non_null(route->parameters);
+        else if (route->flags & ROUTE_STAYS_OPEN)
+            assert_null(route->parameters);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_matches_only_itself),
@@ -123,6 +159,8 @@ int main(void) {
         cmocka_unit_test(parameters_are_in_the_order_of_the_path),
         cmocka_unit_test(a_route_is_found_by_path_and_method),
         cmocka_unit_test(the_methods_of_a_path_are_listed),
+        cmocka_unit_test(a_route_takes_its_own_parameters_and_those_of_admission),
+        cmocka_unit_test(every_route_that_reads_lists_its_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

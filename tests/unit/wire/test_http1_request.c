@@ -114,12 +114,35 @@ static void query_parameters_are_found_decoded_and_once(void **state) {
     }
 }
 
+static void the_names_of_a_query_are_read_one_by_one(void **state) {
+    (void)state;
+    struct slice query = SLICE("a=1&&b%5F+c&=x&d=%zz&%4");
+    static const char *const names[] = {"a", "b_ c", "", "d"};
+    struct buffer name;
+    bool found;
+    buffer_init(&name, 4);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        buffer_clear(&name);
+        assert_ok(http1_query_next(&query, &name, &found));
+        assert_true(found);
+        assert_slice(buffer_slice(&name), names[i]);
+    }
+    assert_int_equal(http1_query_next(&query, &name, &found), STATUS_BAD_REQUEST);
+    assert_ok(http1_query_next(&query, &name, &found));
+    assert_false(found);
+    struct slice longer = SLICE("abcde=1");
+    buffer_clear(&name);
+    assert_int_equal(http1_query_next(&longer, &name, &found), STATUS_BAD_REQUEST);
+    buffer_release(&name);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_found_in_any_case),
         cmocka_unit_test(lists_are_searched_over_all_their_lines),
         cmocka_unit_test(escapes_are_decoded_strictly),
         cmocka_unit_test(query_parameters_are_found_decoded_and_once),
+        cmocka_unit_test(the_names_of_a_query_are_read_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
