@@ -1,8 +1,8 @@
 // Followers of the whole log: the event stream and the audit socket.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { test } from "node:test";
 import { EventSource } from "eventsource";
+import { test } from "../lib/cases.mjs";
 import { folder, start } from "../lib/khala.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { AUDIT_SOCKET } from "../lib/paths.mjs";

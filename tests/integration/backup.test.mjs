@@ -5,7 +5,7 @@ import {
   chmodSync, closeSync, copyFileSync, existsSync, openSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync, writeSync,
 } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { test } from "../lib/cases.mjs";
 import { binary, environment, folder, run, startVerb } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { streamPath } from "../lib/paths.mjs";

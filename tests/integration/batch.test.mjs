@@ -2,7 +2,7 @@
 // memory, and clients that stop reading or sending.
 import assert from "node:assert/strict";
 import net from "node:net";
-import { test } from "node:test";
+import { test } from "../lib/cases.mjs";
 import { assertError } from "../lib/khala.mjs";
 import { memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, refused } from "../lib/operator.mjs";

@@ -1,6 +1,6 @@
 // Delivery of topics by polls, waiting polls and event streams.
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { alone, test } from "../lib/cases.mjs";
 import { connect, folder, start } from "../lib/khala.mjs";
 import { MEASURED, memoryBytes, openFiles } from "../lib/machine.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
@@ -316,7 +316,7 @@ async function beside(t, count) {
   return { grown_bytes, median_ms: median(rounds_ms) };
 }
 
-test("streams that stop reading cost no memory, delay no other stream, and are closed", async (t) => {
+alone("streams that stop reading cost no memory, delay no other stream, and are closed", async (t) => {
   const alone = await beside(t, 0);
   const crowd = await beside(t, 50);
   t.diagnostic(JSON.stringify({ alone, crowd }));

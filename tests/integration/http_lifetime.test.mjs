@@ -1,7 +1,7 @@
 // The lifetime of connections: timeouts, closing, shutdown and the maximum number.
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
-import { test } from "node:test";
+import { alone, test } from "../lib/cases.mjs";
 import { assertError, connect, folder, getRequest, run, serve } from "../lib/khala.mjs";
 import { until, within } from "../lib/wait.mjs";
 
@@ -45,7 +45,7 @@ test("a server does not wait long for a peer that neither sends nor closes", asy
 
 const HASTY = { KHALA_REQUEST_TIMEOUT_MS: "50" };
 
-test("a request that does not arrive in time is answered 408 and closed", async (t) => {
+alone("a request that does not arrive in time is answered 408 and closed", async (t) => {
   const server = await serve(t, { settings: HASTY });
   for (const beginning of ["G", "GET /healthz/live HTTP/1.1\r\nHost: kha"]) {
     const peer = await connect(server);
@@ -57,7 +57,7 @@ test("a request that does not arrive in time is answered 408 and closed", async 
   }
 });
 
-test("a trickle of bytes does not extend the request timeout", async (t) => {
+alone("a trickle of bytes does not extend the request timeout", async (t) => {
   const server = await serve(t, { settings: HASTY });
   const peer = await connect(server);
   await peer.send("GET /");
@@ -65,7 +65,7 @@ test("a trickle of bytes does not extend the request timeout", async (t) => {
   assertError(await peer.response(), 408, "request_timeout");
 });
 
-test("the request after a pipelined one has the same timeout", async (t) => {
+alone("the request after a pipelined one has the same timeout", async (t) => {
   const server = await serve(t, { settings: HASTY });
   const peer = await connect(server);
   await peer.send(getRequest("/healthz/live") + "GET /healthz/re");

@@ -1,7 +1,7 @@
 // The main dialect, with the unmodified npm Phoenix client over ws: joining, subscriptions, replay and snapshots.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import WebSocket from "ws";
+import { test } from "../lib/cases.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { events, range, TOPIC } from "../lib/samples.mjs";

@@ -1,7 +1,7 @@
 // Connections of the main dialect: raw frames that no client library would send, silence, message rates and closing.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import WebSocket from "ws";
+import { alone, test } from "../lib/cases.mjs";
 import { connect } from "../lib/khala.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
@@ -12,7 +12,7 @@ import { BINARY, CLOSE, frame, handshake, message, phoenixPath, PING, PONG, RawS
 /** Starts a server with a run of so many events. */
 const withRun = (t, count, settings = {}) => operateRun(t, { count, owner_user_id: "u", settings });
 
-test("the server sends heartbeats and closes a silent client", async (t) => {
+alone("the server sends heartbeats and closes a silent client", async (t) => {
   const operator = await withRun(t, 4, { KHALA_HEARTBEAT_MS: "20", KHALA_SILENCE_TIMEOUT_MS: "400" });
   const client = await Client.join(operator, { heartbeatIntervalMs: 50 });
   await client.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });

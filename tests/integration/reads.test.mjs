@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import http from "node:http";
 import net from "node:net";
-import { test } from "node:test";
+import { test } from "../lib/cases.mjs";
 import { connect, folder } from "../lib/khala.mjs";
 import { memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, refused } from "../lib/operator.mjs";

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { statSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
 import { promisify } from "node:util";
 import { EventSource } from "eventsource";
+import { alone, test } from "../lib/cases.mjs";
 import { assertError, binary, connect, environment, folder, run } from "../lib/khala.mjs";
 import { limitFileSize } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
@@ -311,7 +311,7 @@ const follow = (operator, run, after) => Stream.open(operator, streamPath(`run:$
   { authorization: `Bearer ${operator.reader}` });
 const batches = async (operator) => (await scrape(operator)).get("openagents_runtime_sync_retention_cycle_batches_total");
 
-test("the expiry of thousands of topics delays an append by at most one batch", async (t) => {
+alone("the expiry of thousands of topics delays an append by at most one batch", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   await appendCrowd(first);

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import { join } from "node:path";
-import { test } from "node:test";
 import WebSocket from "ws";
+import { alone, test } from "../lib/cases.mjs";
 import { assertError, folder, run } from "../lib/khala.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { AUDIT_SOCKET, pollPath, snapshotPath, socketPath, streamPath } from "../lib/paths.mjs";
@@ -181,7 +181,7 @@ async function many(count, make) {
   return made;
 }
 
-test("a revocation ends a thousand connections under load without disturbing others", async (t) => {
+alone("a revocation ends a thousand connections under load without disturbing others", async (t) => {
   const operator = await begin(t);
   const doomed = operator.sign({ ...ALICE, oa_session_id: "doomed" });
   const kept = operator.sign({ ...ALICE, oa_session_id: "kept" });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { alone, test } from "../lib/cases.mjs";
 import { assertError, connect, folder, run, serve } from "../lib/khala.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { AUDIT_SOCKET, pollPath, snapshotPath, streamPath } from "../lib/paths.mjs";
@@ -78,7 +78,7 @@ const threads = (server) => readdirSync(`/proc/${server.child.pid}/task`).length
 sees(["KHALA_IO_LOOPS", "KHALA_READERS"], "KHALA_IO_LOOPS and KHALA_READERS set the number of threads", async (t) => {
   const count = async (KHALA_IO_LOOPS, KHALA_READERS) => {
     const server = await serve(t, { settings: { KHALA_IO_LOOPS, KHALA_READERS } });
-    assert.match(server.log, new RegExp(`server\\.ready .*loops=${KHALA_IO_LOOPS}\\b`));
+    await server.saw("log", new RegExp(`server\\.ready .*loops=${KHALA_IO_LOOPS}\\b`));
     return threads(server);
   };
   const least = await count("1", "1");
@@ -436,13 +436,14 @@ sees(of(["RUN_SUMMARIES", "CODEX_WORKER_SUMMARIES"], "SNAPSHOT_CADENCE_SECONDS")
 
 // ---- all of them ----
 
-test("every setting has a test of its effect", () => {
+alone("every setting has a test of its effect", () => {
   const keys = effective().map(({ name }) => name);
   assert.deepEqual([...HERE, ...Object.keys(ELSEWHERE)].sort(), [...keys].sort());
   for (const [key, [file, title]] of Object.entries(ELSEWHERE)) {
     const source = readFileSync(new URL(`${file}.test.mjs`, import.meta.url), "utf8");
-    const [, body = ""] = source.split(`\ntest(${JSON.stringify(title)}, `);
-    assert.ok(body.split("\ntest(")[0].includes(key), `${file}: "${title}" is of ${key}`);
+    const cases = source.split(/\n(?:test|alone)\(/);
+    const body = cases.find((one) => one.startsWith(`${JSON.stringify(title)}, `));
+    assert.ok(body?.includes(key), `${file}: "${title}" is of ${key}`);
   }
 });
 

@@ -1,7 +1,7 @@
 // The end of a server: readiness fails first, then requests under way finish within a bound; and a
 // second server is refused. tests/chaos/restart.test.mjs tests how clients reconnect.
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "../lib/cases.mjs";
 import { assertError, connect, folder, run, serve } from "../lib/khala.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { socketPath } from "../lib/paths.mjs";

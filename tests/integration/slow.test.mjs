@@ -1,7 +1,7 @@
 // Clients that are slow, stuck or hostile, and the healthy clients beside them.
 import assert from "node:assert/strict";
 import net from "node:net";
-import { test } from "node:test";
+import { alone, test } from "../lib/cases.mjs";
 import { connect } from "../lib/khala.mjs";
 import { MEASURED, memoryBytes, openFiles } from "../lib/machine.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
@@ -115,7 +115,7 @@ test("a client that neither reads nor subscribes is evicted too", async (t) => {
   assert.match(body, /slow_consumer_evictions_total\{dialect="phoenix",topic_class="none"\} 1\n/);
 });
 
-test("a thousand stuck clients cost no growing memory, delay no other client, and are evicted", async (t) => {
+alone("a thousand stuck clients cost no growing memory, delay no other client, and are evicted", async (t) => {
   const alone = await beside(t, 0);
   const crowd = await beside(t, 1000);
   t.diagnostic(JSON.stringify({ alone, crowd, ratio_median: crowd.median_ms / alone.median_ms, ratio_p99: crowd.p99_ms / alone.p99_ms }));
@@ -141,7 +141,7 @@ test("the server stops reading the store for a client that does not read", async
   assert.ok(Number(read[1]) < runs.length, `${read[1]} frames of ${2 * runs.length} were read`);
 });
 
-test("thousands of connects at full speed do not delay connected clients", async (t) => {
+alone("thousands of connects at full speed do not delay connected clients", async (t) => {
   const operator = await withRun(t, { KHALA_CONNECTIONS_MAX: "3000" });
   const client = await Client.join(operator);
   await client.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });
@@ -179,7 +179,7 @@ test("thousands of connects at full speed do not delay connected clients", async
   await until(() => openFiles(operator.server) <= few + 5, "the close of the connections whose peers went");
 });
 
-test("slowly sent headers and frames are cut off and delay no other client", async (t) => {
+alone("slowly sent headers and frames are cut off and delay no other client", async (t) => {
   const operator = await withRun(t, { KHALA_REQUEST_TIMEOUT_MS: "700", KHALA_SILENCE_TIMEOUT_MS: "700" });
   const client = await Client.join(operator, { heartbeatIntervalMs: 100 });
   await client.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 } });

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readdirSync, readlinkSync } from "node:fs";
 import http from "node:http";
-import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
+import { alone, test } from "../lib/cases.mjs";
 import { assertError, connect, run } from "../lib/khala.mjs";
 import { limitFileSize, MEASURED, memoryBytes } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
@@ -302,7 +302,7 @@ test("an ETag depends on the documents that its principal may read", async (t) =
   }
 });
 
-test("a server killed while it builds a snapshot leaves no file behind", async (t) => {
+alone("a server killed while it builds a snapshot leaves no file behind", async (t) => {
   const data = storeWithSummaries(t, 100_000);
   const operator = await operate(t, { data, args: ["--log-level", "debug"] });
   const before = readdirSync(data).sort();

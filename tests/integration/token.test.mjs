@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { test } from "../lib/cases.mjs";
 import { assertError, folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { streamPath } from "../lib/paths.mjs";

@@ -1,6 +1,6 @@
 // The WebSocket of a topic, with the npm client ws.
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { alone, test } from "../lib/cases.mjs";
 import { connect } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { socketPath } from "../lib/paths.mjs";
@@ -198,7 +198,7 @@ test("an incomplete WebSocket handshake is answered 408", async (t) => {
   assert.match(await peer.rest(), /^HTTP\/1.1 408 /);
 });
 
-test("a topic socket that stops reading is closed with 4000, and one that catches up is kept", async (t) => {
+alone("a topic socket that stops reading is closed with 4000, and one that catches up is kept", async (t) => {
   const operator = await operate(t, { settings: { KHALA_SLOW_CONSUMER_CHECK_MS: "250" } });
   await operator.did("runs", { run_id: "a" }, 201);
   for (let i = 0; i < 4; i++) await operator.batch(events(500, { payload: (n) => ({ n, text: "x".repeat(10000) }) }));

@@ -5,7 +5,7 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, readlin
   writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { test } from "node:test";
+import { test } from "../lib/cases.mjs";
 import { assertError, folder, run, serve } from "../lib/khala.mjs";
 import { operate, Operator, UNHURRIED } from "../lib/operator.mjs";
 import { snapshotPath, streamPath } from "../lib/paths.mjs";

@@ -2,7 +2,7 @@
 // not displaced by a flood; and the log beside them.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { test } from "node:test";
+import { alone, test } from "../lib/cases.mjs";
 import { connect, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { pollPath, socketPath } from "../lib/paths.mjs";
@@ -186,7 +186,8 @@ const KINDS = [
 const groups = KINDS.reduce((all, kind) => all.set(kind[1], [...(all.get(kind[1]) ?? []), kind]), new Map());
 
 for (const [settings, kinds] of groups) {
-  test(`khala why lists every refusal and disconnect (${Object.keys(settings).join(", ") || "no setting"})`, async (t) => {
+  // Short timeouts of the server, which cases beside it would use up.
+  alone(`khala why lists every refusal and disconnect (${Object.keys(settings).join(", ") || "no setting"})`, async (t) => {
     const operator = await operate(t, { settings });
     await grow(operator, 9);
     for (const [what, , happens, expected] of kinds) {
