@@ -51,9 +51,8 @@ static void put_labels(struct page *page, const struct metric_row *row, size_t s
         indexes[i] = series % row->sizes[i];
     for (size_t i = 0; i < row->label_count; i++) {
         const struct metric_label *label = &row->labels[i];
-        const char *const *values = row->values[label->position];
         put_label(page, &has_label, label->name,
-                  values ? values[indexes[label->position]] : KHALA_VERSION);
+                  label->values ? label->values[indexes[label->position]] : KHALA_VERSION);
     }
     if (bucket)
         put_label(page, &has_label, "le", bucket);

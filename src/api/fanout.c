@@ -44,16 +44,15 @@ static uint64_t active_consumers(struct api *api) {
 
 static enum status write_delivery(struct buffer *out, struct api *api) {
     struct object_writer object = object_begin(out);
-    object_number(&object, SLICE("total_polls"), metrics_get_all(METRIC_KHALA_FANOUT_POLLS));
+    object_number(&object, SLICE("total_polls"), metrics_get_all(METRIC_FANOUT_POLLS));
     object_number(&object, SLICE("throttled_polls"),
-                  metrics_get_all(METRIC_KHALA_FANOUT_THROTTLED_POLLS));
-    object_number(&object, SLICE("limited_polls"),
-                  metrics_get_all(METRIC_KHALA_FANOUT_LIMITED_POLLS));
+                  metrics_get_all(METRIC_FANOUT_THROTTLED_POLLS));
+    object_number(&object, SLICE("limited_polls"), metrics_get_all(METRIC_FANOUT_LIMITED_POLLS));
     object_number(&object, SLICE("fairness_limited_polls"),
-                  metrics_get_all(METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS));
+                  metrics_get_all(METRIC_FANOUT_FAIRNESS_LIMITED_POLLS));
     object_number(&object, SLICE("slow_consumer_evictions"),
                   metrics_get_all(METRIC_SYNC_SLOW_CONSUMER_EVICTIONS));
-    object_number(&object, SLICE("served_messages"), metrics_get_all(METRIC_KHALA_FANOUT_FRAMES));
+    object_number(&object, SLICE("served_messages"), metrics_get_all(METRIC_FANOUT_FRAMES));
     object_number(&object, SLICE("active_consumers"), active_consumers(api));
     put_causes(&object, api);
     return object_end(&object);

@@ -40,11 +40,10 @@ static void measure(struct api *api, uint64_t mono_ms) {
     metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, atomic_load(&api->http->conn_count));
     metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN, store_pool_waiting(api->store_pool));
     metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, store_health_is_good(&api->health, mono_ms));
-    metrics_set(METRIC_KHALA_FANOUT_CONSUMERS, METRIC_PLAIN,
-                consumers_active(api->consumers, mono_ms));
-    metrics_set(METRIC_KHALA_FANOUT_WINDOW_TOPICS, METRIC_PLAIN, hub.topics);
-    metrics_set(METRIC_KHALA_FANOUT_WINDOW_BYTES, METRIC_PLAIN, hub.bytes);
-    metrics_set(METRIC_SYNC_SNAPSHOT_BYTES, METRIC_PLAIN,
+    metrics_set(METRIC_FANOUT_CONSUMERS, METRIC_PLAIN, consumers_active(api->consumers, mono_ms));
+    metrics_set(METRIC_FANOUT_WINDOW_TOPICS, METRIC_PLAIN, hub.topics);
+    metrics_set(METRIC_FANOUT_WINDOW_BYTES, METRIC_PLAIN, hub.bytes);
+    metrics_set(METRIC_SNAPSHOT_BYTES, METRIC_PLAIN,
                 snapshots_bytes(api->snapshot_service->snapshots));
 }
 

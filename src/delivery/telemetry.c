@@ -92,14 +92,14 @@ void telemetry_evicted(struct telemetry *telemetry, struct cause cause) {
 
 void telemetry_handed(enum label_dialect dialect, const struct policy *policy,
                       struct frame *const *frames, size_t count, uint64_t now_ns) {
-    metrics_add(METRIC_KHALA_FANOUT_FRAMES, METRIC_LABELS(dialect, policy->topic_class), count);
+    metrics_add(METRIC_FANOUT_FRAMES, METRIC_LABELS(dialect, policy->topic_class), count);
     /* Frames of one commit follow one another. */
     for (size_t begin = 0, end; begin < count; begin = end) {
         uint64_t committed_ns = frames[begin]->committed_ns;
         for (end = begin + 1; end < count && frames[end]->committed_ns == committed_ns; end++)
             continue;
         if (committed_ns != 0)
-            metrics_observe(METRIC_KHALA_FANOUT_LATENCY_SECONDS, METRIC_LABELS(dialect),
+            metrics_observe(METRIC_FANOUT_LATENCY_SECONDS, METRIC_LABELS(dialect),
                             now_ns > committed_ns ? now_ns - committed_ns : 0, end - begin);
     }
 }

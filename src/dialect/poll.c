@@ -409,9 +409,9 @@ static void limit_apply(struct poll *poll, uint64_t wanted) {
     if (poll->fairness_applied)
         poll->limit = slice_frames;
     if (poll->limit_capped)
-        count_poll(METRIC_KHALA_FANOUT_LIMITED_POLLS);
+        metrics_add(METRIC_FANOUT_LIMITED_POLLS, METRIC_PLAIN, 1);
     if (poll->fairness_applied)
-        count_poll(METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
+        count_poll(METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
 }
 
 static void answer_limited(struct exchange *exchange, uint64_t retry_after_ms) {
@@ -503,12 +503,12 @@ void handle_messages(struct exchange *exchange) {
         return;
     }
     if (status == STATUS_OK)
-        count_poll(METRIC_KHALA_FANOUT_POLLS);
+        count_poll(METRIC_FANOUT_POLLS);
     if (status == STATUS_OK)
         status = consumers_admit(delivery_of(exchange)->consumers, &key,
                                  clock_mono_ms(&exchange->loop->clock), &consumer);
     if (status == STATUS_RATE_LIMITED) {
-        count_poll(METRIC_KHALA_FANOUT_THROTTLED_POLLS);
+        metrics_add(METRIC_FANOUT_THROTTLED_POLLS, METRIC_PLAIN, 1);
         answer_limited(exchange, consumer.retry_after_ms);
         return;
     }

@@ -3,19 +3,10 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 
-/* Either all topics of a class have snapshots or none. */
-static bool has_snapshot(const struct policy_table *policies, size_t topic_class) {
-    for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
-        if (policies->rows[i].topic_class == topic_class)
-            return policy_has_snapshot(&policies->rows[i]);
-    return false;
-}
-
 static void count_class(const struct pass_count *pass, size_t topic_class,
                         enum label_outcome outcome) {
     const struct retention_class_totals *seen = &pass->report->classes[topic_class];
-    bool snapshot = has_snapshot(pass->policies, topic_class);
-    struct metric_labels labels = METRIC_LABELS(topic_class, outcome, snapshot);
+    struct metric_labels labels = METRIC_LABELS(topic_class, outcome);
     metrics_add(METRIC_SYNC_RETENTION_TOPIC_RUNS, labels, seen->topics);
     metrics_add(METRIC_SYNC_RETENTION_TOPIC_DELETED, labels, seen->deleted);
     metrics_set(METRIC_SYNC_RETENTION_TOPIC_STALE_RISK_EVENTS, METRIC_LABELS(topic_class),

@@ -11,7 +11,6 @@
 
 struct pass_count {
     const struct retention_report *report;
-    const struct policy_table *policies;
     enum status status;
     uint64_t duration_ns;
     uint64_t ended_at_ms; /* wall clock */

@@ -272,7 +272,6 @@ static void count_classes(struct retention *retention, const struct retention_re
 static void count_pass(const struct retention *retention, enum status status,
                        const struct retention_report *report, uint64_t duration_ns) {
     struct pass_count pass = {.report = report,
-                              .policies = retention->options.policies,
                               .status = status,
                               .duration_ns = duration_ns,
                               .ended_at_ms = clock_wall_ms(&retention->clock)};

@@ -132,7 +132,7 @@ test("refused clients are counted by surface and listed by khala why", async (t)
   assert.equal(of("upgrade_required"), 1);
   assert.equal(of("invalid_client_build"), 1);
   assert.equal(metrics.get("openagents_runtime_sync_socket_errors_total", { dialect: "phoenix", status: "upgrade_required" }), 1);
-  assert.equal(metrics.get("openagents_runtime_auth_denials_total"), 0);
+  assert.equal(metrics.get("khala_auth_denials_total"), 0);
   const why = run(["why", "--url", operator.server.url, "--key", operator.key]).out.trim().split("\n");
   assert.equal(why.length, 2);
   assert.match(why.join("\n"), /denied upgrade_required .*dialect=phoenix/);

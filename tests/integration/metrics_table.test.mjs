@@ -11,7 +11,7 @@ import { limitFileSize } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
 import { snapshotPath, streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
-import { scrape } from "../lib/prometheus.mjs";
+import { familyOf, scrape } from "../lib/prometheus.mjs";
 import { promtool } from "../lib/promtool.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { alter, holdWriter } from "../lib/store.mjs";
@@ -19,7 +19,6 @@ import { Authority } from "../lib/tls.mjs";
 import { once, until } from "../lib/wait.mjs";
 import { frame, message, RawSocket, TEXT } from "../lib/websocket.mjs";
 
-const P = "openagents_runtime_";
 const SPEC = JSON.parse(readFileSync(new URL("../../spec/metrics.json", import.meta.url), "utf8")).metrics;
 const KINDS = new Map(SPEC.map(({ name, kind }) => [name, kind]));
 const NEVER = { RUNTIME_KHALA_RETENTION_INTERVAL_MS: "86400000", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
@@ -36,7 +35,7 @@ function numberOf(metrics, name, labels) {
  * back. No other series of the family may move, unless alone is false.
  */
 async function moves(operator, name, labels, by, happens, { undo, alone = true } = {}) {
-  const of = name.startsWith("process_") ? name : P + name;
+  const of = familyOf(name);
   assert.ok(KINDS.has(of), of);
   seen.add(of);
   const before = await scrape(operator);
@@ -135,11 +134,11 @@ test("a full or damaged store moves its metrics", async (t) => {
     await until(async () => (await operator.post("topics/app/events", { event_type: "a", payload: { x: "y".repeat(50_000) } })).status === 503, "a full disk");
   };
   await moves(operator, "store_commits_total", { status: "failed" }, "some", full, { alone: false });
-  assert.equal((await scrape(operator)).get(`${P}store_writable`), 0);
+  assert.equal((await scrape(operator)).get("khala_store_writable"), 0);
   limitFileSize(operator.server, "unlimited");
   await until(async () => (await operator.post("topics/app/events", { event_type: "a" })).status === 200, "the recovery");
-  seen.add(`${P}store_writable`);
-  assert.equal((await scrape(operator)).get(`${P}store_writable`), 1);
+  seen.add("khala_store_writable");
+  assert.equal((await scrape(operator)).get("khala_store_writable"), 1);
 });
 
 test("waiting readers move their metrics", async (t) => {
@@ -175,8 +174,8 @@ test("retention", async (t) => {
   await again();
   const after = await scrape(operator);
   const rose = (name, labels) => {
-    seen.add(`${P}sync_retention_${name}`);
-    return after.get(`${P}sync_retention_${name}`, labels) - before.get(`${P}sync_retention_${name}`, labels);
+    seen.add(`openagents_runtime_sync_retention_${name}`);
+    return after.get(`openagents_runtime_sync_retention_${name}`, labels) - before.get(`openagents_runtime_sync_retention_${name}`, labels);
   };
   assert.equal(rose("cycle_batches_total"), 1);
   assert.equal(rose("cycle_deleted_total"), 5);
@@ -241,7 +240,7 @@ test("sockets, replays and fan-out move their metrics", async (t) => {
   await moves(operator, "sync_replay_read_duration_seconds", {}, "some", () => operator.poll(topic, "after_seq=17"));
   await moves(operator, "khala_fanout_frames_total", { dialect: "poll", topic_class: "run_events" }, 3, () => operator.poll(topic, "after_seq=17"));
   await moves(operator, "khala_fanout_polls_total", { dialect: "poll" }, 1, () => operator.poll(topic, "after_seq=17"));
-  await moves(operator, "khala_fanout_limited_polls_total", { dialect: "poll" }, 1, () => operator.poll(topic, "after_seq=17&limit=9999"));
+  await moves(operator, "khala_fanout_limited_polls_total", {}, 1, () => operator.poll(topic, "after_seq=17&limit=9999"));
   await moves(operator, "khala_fanout_consumers", {}, 1, () => operator.ask("GET", `khala/topics/${topic}/messages?after_seq=17`, undefined,
     { authorization: `Bearer ${operator.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events"] })}` }));
   await moves(operator, "khala_fanout_fairness_limited_polls_total", { dialect: "poll" }, 1, async () => {
@@ -256,12 +255,12 @@ test("sockets, replays and fan-out move their metrics", async (t) => {
   await moves(operator, "khala_fanout_latency_seconds", { dialect: "sse" }, 1, () => operator.did("topics/live/events", { event_type: "c" }));
   await stream.until(() => stream.lastSeq === 3, "the third");
   const summaries = "runtime.run_summaries";
-  await moves(operator, "sync_snapshot_builds_total", { status: "ok" }, 1, () => operator.read(snapshotPath(summaries)));
-  await moves(operator, "sync_snapshot_served_total", {}, 1, () => operator.read(snapshotPath(summaries)));
+  await moves(operator, "khala_snapshot_builds_total", { status: "ok" }, 1, () => operator.read(snapshotPath(summaries)));
+  await moves(operator, "khala_snapshot_served_total", {}, 1, () => operator.read(snapshotPath(summaries)));
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
-  await moves(operator, "sync_snapshot_build_duration_seconds", {}, 1, () => operator.read(snapshotPath("runtime.codex_worker_summaries")));
-  seen.add(`${P}sync_snapshot_bytes`);
-  assert.ok((await scrape(operator)).get(`${P}sync_snapshot_bytes`) > 0);
+  await moves(operator, "khala_snapshot_build_duration_seconds", {}, 1, () => operator.read(snapshotPath("runtime.codex_worker_summaries")));
+  seen.add("khala_snapshot_bytes");
+  assert.ok((await scrape(operator)).get("khala_snapshot_bytes") > 0);
   assert.equal(promtool((await scrape(operator)).text), "", "with all these series");
 });
 
@@ -275,7 +274,7 @@ test("slow and impatient consumers move their metrics", async (t) => {
   const patient = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" } });
   await patient.batch(items(1));
   await patient.poll("app", "after_seq=0");
-  await moves(patient, "khala_fanout_throttled_polls_total", { dialect: "poll" }, 1, () => patient.poll("app", "after_seq=0"));
+  await moves(patient, "khala_fanout_throttled_polls_total", {}, 1, () => patient.poll("app", "after_seq=0"));
 });
 
 test("admissions and denials move their metrics", async (t) => {
@@ -318,10 +317,10 @@ test("requests, connections and the process move their metrics", async (t) => {
   for (const peer of peers) peer.close();
   await moves(operator, "uptime_seconds", {}, "some", () => {});
   await moves(operator, "process_cpu_seconds_total", {}, "some", () => {});
-  await until(async () => (await scrape(operator)).get(`${P}http_connections`) === 1, "the others are gone");
+  await until(async () => (await scrape(operator)).get("khala_http_connections") === 1, "the others are gone");
   await moves(operator, "process_open_fds", {}, 1, come, { undo: () => peers.pop().close() });
   const metrics = await scrape(operator);
-  for (const [name, least] of [["process_resident_memory_bytes", 1 << 20], ["process_max_fds", 64], ["process_threads", 3], [`${P}build_info`, 1]]) {
+  for (const [name, least] of [["process_resident_memory_bytes", 1 << 20], ["process_max_fds", 64], ["process_threads", 3], ["khala_build_info", 1]]) {
     seen.add(name);
     assert.ok(metrics.get(name) >= least, name);
   }

@@ -74,8 +74,8 @@ test("the operator can connect when clients have taken every connection", async 
   const refused = await connect(outside.server);
   assert.equal(await refused.answered(), false);
   const metrics = parseMetrics((await inside.get("/metrics")).body);
-  assert.ok(metrics.get("openagents_runtime_http_connections_refused_total") >= 1);
-  assert.ok(metrics.get("openagents_runtime_http_connections") >= 4);
+  assert.ok(metrics.get("khala_http_connections_refused_total") >= 1);
+  assert.ok(metrics.get("khala_http_connections") >= 4);
 });
 
 test("verbs work with the operator's address", async (t) => {

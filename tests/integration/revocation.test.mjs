@@ -220,8 +220,8 @@ alone("a revocation ends a thousand connections under load without disturbing ot
   }
   assert.ok(told > 0);
   const { body } = await operator.get("/metrics");
-  assert.match(body, /openagents_runtime_auth_revocations_total\{kind="session"\} 1\n/);
-  assert.match(body, /openagents_runtime_auth_revoked_connections_total 1000\n/);
+  assert.match(body, /khala_auth_revocations_total\{kind="session"\} 1\n/);
+  assert.match(body, /khala_auth_revoked_connections_total 1000\n/);
   await operator.server.saw("log", /sessions\.revoked .*sessions=1 devices=0 tokens=0 reason=stolen/);
   const why = await operator.read("khala/why");
   assert.ok(JSON.stringify(why).includes("token_revoked"));

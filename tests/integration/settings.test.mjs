@@ -256,7 +256,7 @@ sees(["KHALA_WINDOW_FRAMES_MAX", "KHALA_WINDOW_BYTES_MAX", "KHALA_WINDOWS_BYTES_
       await operator.batch(events(400, { run_id, payload: (n) => ({ n, LARGE }) }));
     }
     await Promise.all(streams.map(whole));
-    const bytes = (await scrape(operator)).get("openagents_runtime_khala_fanout_window_bytes");
+    const bytes = (await scrape(operator)).get("khala_fanout_window_bytes");
     // All events can still be read.
     await whole(await follow(runs[0]));
     return bytes;

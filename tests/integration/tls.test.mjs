@@ -54,7 +54,7 @@ function shake(server, options = {}) {
 /** The handshakes that the server counted. */
 async function handshakes(operator) {
   const { body } = await operator.get("/metrics");
-  const count = (status) => Number(body.match(new RegExp(`^openagents_runtime_tls_handshakes_total\\{status="${status}"\\} (\\d+)$`, "m"))[1]);
+  const count = (status) => Number(body.match(new RegExp(`^khala_tls_handshakes_total\\{status="${status}"\\} (\\d+)$`, "m"))[1]);
   return { ok: count("ok"), failed: count("failed") };
 }
 

@@ -41,7 +41,7 @@ async function refusesToWrite(operator, reason) {
   const ready = assertError(await operator.get("/healthz/ready"), 503, "store_unavailable");
   assert.equal(ready.reason_code, reason);
   assert.equal((await operator.get("/healthz/live")).status, 200);
-  assert.match((await operator.get("/metrics")).body, /^openagents_runtime_store_writable 0$/m);
+  assert.match((await operator.get("/metrics")).body, /^khala_store_writable 0$/m);
 }
 
 /** Asserts that the store contains exactly the acknowledged events. */

@@ -1,6 +1,10 @@
 // A strict reader of Prometheus' text format: it fails on everything that promtool reports, and on
 // some things that a scraper tolerates.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+
+const FAMILIES = new Set(JSON.parse(readFileSync(new URL("../../spec/metrics.json", import.meta.url), "utf8"))
+  .metrics.map(({ name }) => name));
 
 const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 const LABEL = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
@@ -154,4 +158,10 @@ export async function scrape(operator) {
   assert.equal(status, 200, body);
   assert.equal(headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
   return Object.assign(parseMetrics(body), { text: body });
+}
+
+/** The full name of a family or of a histogram's sum or count, which may be given without its prefix. */
+export function familyOf(name) {
+  const known = (full) => FAMILIES.has(full) || FAMILIES.has(full.replace(/_(sum|count)$/, ""));
+  return ["", "openagents_runtime_", "khala_"].map((prefix) => prefix + name).find(known) ?? assert.fail(`no family ${name}`);
 }

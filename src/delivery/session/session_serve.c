@@ -60,9 +60,9 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
                          page->batch.frames, frames, clock_now().mono_ns);
     if (!is_shared)
         page_free(page);
-    session_count(session, METRIC_KHALA_FANOUT_POLLS);
+    session_count(session, METRIC_FANOUT_POLLS);
     if (scheduler_served(scheduler_of(subscriber), &subscriber->turn, frames, has_more))
-        session_count(session, METRIC_KHALA_FANOUT_FAIRNESS_LIMITED_POLLS);
+        session_count(session, METRIC_FANOUT_FAIRNESS_LIMITED_POLLS);
     if (status != STATUS_OK) {
         outlet_close(session->outlet);
         return;

@@ -217,7 +217,7 @@ static void build_undo(struct build_work *work) {
 
 static void count_served(struct slot *slot) {
     slot->served_count++;
-    metrics_add(METRIC_SYNC_SNAPSHOT_SERVED, METRIC_PLAIN, 1);
+    metrics_add(METRIC_SNAPSHOT_SERVED, METRIC_PLAIN, 1);
 }
 
 /* The build is over, with a snapshot or without: answers all requests that wait for it. */
@@ -231,7 +231,7 @@ static void build_end(struct snapshots *snapshots, enum policy_row row, enum sta
     assert(slot->is_building);
     slot->is_building = false;
     *(status == STATUS_OK ? &slot->built_count : &slot->failed_count) += 1;
-    metrics_add(METRIC_SYNC_SNAPSHOT_BUILDS,
+    metrics_add(METRIC_SNAPSHOT_BUILDS,
                 METRIC_LABELS(status == STATUS_OK ? LABEL_OUTCOME_OK : LABEL_OUTCOME_FAILED), 1);
     if (made) {
         made->disk_bytes = made->file_bytes;
@@ -274,7 +274,7 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
               log_slice("topic", policy_snapshot_topic(work.policy)));
     uint64_t begun_ns = clock_now().mono_ns;
     enum status status = snapshot_build(&build, session, &made);
-    metrics_observe(METRIC_SYNC_SNAPSHOT_BUILD_DURATION_SECONDS, METRIC_PLAIN,
+    metrics_observe(METRIC_SNAPSHOT_BUILD_DURATION_SECONDS, METRIC_PLAIN,
                     clock_now().mono_ns - begun_ns, 1);
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "snapshot.built",

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "test.h"
-#include "topic/topic_class.h"
+#include "topic/policy.h"
 
 #define THREADS 4
 #define ROUNDS  20000
@@ -103,25 +103,31 @@ static void a_bound_is_the_last_value_of_its_bucket(void **state) {
 
 static void labels_are_called_what_their_enums_are(void **state) {
     (void)state;
-    const struct metric_row *frames = metric_row(METRIC_KHALA_FANOUT_FRAMES);
+    const struct metric_row *frames = metric_row(METRIC_FANOUT_FRAMES);
     const struct metric_row *denials = metric_row(METRIC_AUTH_DENIALS);
     const struct metric_row *drift = metric_row(METRIC_KHALA_PROJECTION_DRIFT);
     assert_int_equal(frames->sizes[1], TOPIC_CLASS_COUNT);
     for (unsigned i = 0; i < TOPIC_CLASS_COUNT; i++) {
-        assert_string_equal(frames->values[1][i], topic_class_name((enum topic_class)i));
-        assert_string_equal(denials->values[1][i], topic_class_name((enum topic_class)i));
+        assert_string_equal(frames->labels[1].values[i], topic_class_name((enum topic_class)i));
+        assert_string_equal(denials->labels[1].values[i], topic_class_name((enum topic_class)i));
     }
-    assert_string_equal(denials->values[1][TOPIC_CLASS_COUNT], "none");
+    assert_string_equal(denials->labels[1].values[TOPIC_CLASS_COUNT], "none");
     for (unsigned i = 0; i < STATUS_COUNT; i++)
-        assert_string_equal(denials->values[0][i], status_code((enum status)i));
+        assert_string_equal(denials->labels[0].values[i], status_code((enum status)i));
     for (unsigned i = 0; i < drift->sizes[0]; i++)
-        assert_string_equal(drift->values[0][i], reason_code((enum reason)i));
+        assert_string_equal(drift->labels[0].values[i], reason_code((enum reason)i));
     const struct metric_row *closed = metric_row(METRIC_SYNC_SOCKET_CLOSED);
-    assert_string_equal(closed->values[1][label_close_code(CLOSE_SLOW_CONSUMER)], "4000");
-    assert_string_equal(closed->values[1][label_close_code(0)], "none");
+    const struct metric_row *deleted = metric_row(METRIC_SYNC_RETENTION_TOPIC_DELETED);
+    for (unsigned i = 0; i < POLICY_ROW_COUNT; i++) {
+        const struct policy *policy = policy_default((enum policy_row)i);
+        assert_string_equal(deleted->labels[3].values[policy->topic_class],
+                            policy_has_snapshot(policy) ? "true" : "false");
+    }
+    assert_string_equal(closed->labels[1].values[label_close_code(CLOSE_SLOW_CONSUMER)], "4000");
+    assert_string_equal(closed->labels[1].values[label_close_code(0)], "none");
     const struct metric_row *requests = metric_row(METRIC_HTTP_REQUESTS);
-    assert_string_equal(requests->values[1][label_http_status(410)], "410");
-    assert_string_equal(requests->values[1][label_http_status(299)], "other");
+    assert_string_equal(requests->labels[1].values[label_http_status(410)], "410");
+    assert_string_equal(requests->labels[1].values[label_http_status(299)], "other");
 }
 
 /* Every HTTP status that a status maps to has a label of its own. */
