@@ -36,11 +36,17 @@ void subscription_fail(struct subscription *subscription, enum status status) {
     subscription->status = status;
 }
 
+/* The client knows the position: it asked for it, or a notice names it. */
+static void set_position(struct subscription *subscription, uint64_t next_seq) {
+    subscription->next_seq = next_seq;
+    subscription->sent_seq = next_seq - 1;
+}
+
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options) {
     assert(!options->has_cursor || !options->has_event_cursor);
     *subscription = (struct subscription){.options = *options, .status = STATUS_OK};
-    subscription->next_seq = options->has_cursor ? options->after_seq + 1 : 1;
+    set_position(subscription, options->has_cursor ? options->after_seq + 1 : 1);
 }
 
 static void drop_read(struct subscription *subscription) {
@@ -139,7 +145,7 @@ enum status subscription_ask_position(struct subscription *subscription) {
 
 bool subscription_ask_ahead(struct subscription *subscription, const struct delivery_batch *batch) {
     struct hub_watch *watch = subscription->options.watch;
-    size_t near_count = (size_t)(batch->through_seq - batch->after_seq) * AHEAD_BATCHES;
+    size_t near_count = batch->taken * AHEAD_BATCHES;
     uint64_t after_seq;
     if (!subscription->is_replaying || subscription->ahead ||
         !hub_read_ahead_begin(watch, subscription->next_seq, near_count, &after_seq))
@@ -150,15 +156,24 @@ bool subscription_ask_ahead(struct subscription *subscription, const struct deli
     return subscription->ahead;
 }
 
-bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq) {
+static bool is_next(const struct subscription *subscription, uint64_t after_seq) {
     return subscription->state == SUBSCRIPTION_OPEN && !subscription->read &&
            subscription->next_seq == after_seq + 1;
+}
+
+bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq) {
+    return is_next(subscription, after_seq) && subscription->sent_seq == after_seq;
+}
+
+void subscription_sent(struct subscription *subscription, uint64_t seq) {
+    assert(seq >= subscription->sent_seq && seq < subscription->next_seq);
+    subscription->sent_seq = seq;
 }
 
 void subscription_place(struct subscription *subscription, uint64_t after_seq) {
     drop_read(subscription);
     subscription_set_state(subscription, SUBSCRIPTION_OPEN);
-    subscription->next_seq = after_seq + 1;
+    set_position(subscription, after_seq + 1);
 }
 
 static void note_head(struct subscription *subscription, uint64_t head_seq) {
@@ -169,7 +184,7 @@ static void note_head(struct subscription *subscription, uint64_t head_seq) {
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq) {
     assert(batch->through_seq + 1 > subscription->next_seq);
-    subscription->next_seq = batch->through_seq + 1;
+    set_position(subscription, batch->through_seq + 1);
     subscription->cursor = batch->through_cursor;
     note_head(subscription, head_seq);
     if (!is_behind(subscription))
@@ -195,6 +210,7 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     bool may_read = grant_may_read(options->principal, options->view, &frame->content.owner);
     subscription->next_seq++;
     batch->through_seq++;
+    batch->taken++;
     subscription->cursor = batch->through_cursor =
         may_read ? frame->content.cursor : hidden_cursor(subscription, frame);
     if (may_read && is_wanted(options, frame))
@@ -246,8 +262,9 @@ enum subscription_step subscription_next(struct subscription *subscription,
                                          struct delivery_batch *batch) {
     assert(!subscription_is_reading(subscription));
     assert(batch->count_max > 0 && batch->count_max <= DELIVERY_FRAMES_MAX);
-    batch->count = 0;
-    batch->after_seq = batch->through_seq = subscription->next_seq - 1;
+    batch->count = batch->taken = 0;
+    batch->after_seq = subscription->sent_seq;
+    batch->through_seq = subscription->next_seq - 1;
     if (subscription->state == SUBSCRIPTION_FAILED)
         return STEP_FAILED;
     if (subscription->state == SUBSCRIPTION_STALE)
@@ -276,7 +293,7 @@ enum subscription_step subscription_next(struct subscription *subscription,
 static void begin_at_head(struct subscription *subscription) {
     uint64_t head_seq = subscription->window.head_seq;
     journal_read_release(subscription->read);
-    subscription->next_seq = head_seq + 1;
+    set_position(subscription, head_seq + 1);
     subscription->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
 }
 
@@ -294,7 +311,8 @@ static void take_position(struct subscription *subscription, const struct journa
     }
     if (read->is_stale)
         return;
-    subscription->next_seq = read->next_seq;
+    if (read->mode != JOURNAL_READ_CONTINUE)
+        set_position(subscription, read->next_seq);
     if (options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
         begin_at_head(subscription);
 }
@@ -324,8 +342,7 @@ void subscription_ahead_done(struct subscription *subscription) {
     hub_read_ahead_end(watch);
     /* A failed read is repeated, and reported, when the position gets there. */
     bool is_kept = ahead->count == 0 || hub_refill(watch, ahead->frames, ahead->count);
-    bool is_awaited =
-        subscription->is_replaying && subscription_is_at(subscription, ahead->after_seq);
+    bool is_awaited = subscription->is_replaying && is_next(subscription, ahead->after_seq);
     if (!is_kept && is_awaited) {
         subscription->read = ahead;
         return;

@@ -4,9 +4,9 @@
  * Memory: itself, and a page of frames between a read and the next ask. The page stays longer only
  * where the hub has no room for it.
  * Errors: a failed subscription says why in status, and stays failed.
- * Each batch covers (after_seq, through_seq] and begins where the one before ended. Frames that the
- * principal may not read, or did not ask for, are missing from it. A position that retention
- * overtook is reported, never moved silently. */
+ * A batch covers (after_seq, through_seq] and begins at the last position that the client was sent.
+ * Frames that the principal may not read, or did not ask for, are missing from it; a batch without
+ * any frame is not sent. A position that retention overtook is reported, never moved silently. */
 #ifndef DELIVERY_SUBSCRIPTION_H
 #define DELIVERY_SUBSCRIPTION_H
 
@@ -47,6 +47,7 @@ enum subscription_state {
 struct subscription {
     struct subscription_options options;
     uint64_t next_seq;
+    uint64_t sent_seq;          /* the position that the client was last sent; below next_seq */
     struct topic_window window; /* as last read from the store, with the newest head known */
     struct uuid cursor;         /* the event cursor of the position; 0: none yet */
     struct continuity_bootstrap bootstrap;
@@ -60,7 +61,7 @@ struct subscription {
 };
 
 enum subscription_step {
-    STEP_FRAMES, /* the batch has frames, or covers a range without any for this principal */
+    STEP_FRAMES, /* the batch has frames; with none, the position passed hidden frames */
     STEP_WAIT,   /* at the head: ask again when the watch has advanced */
     STEP_READ,   /* have subscription->read run on the store pool, then subscription_read_done */
     STEP_AHEAD,  /* the frames are being read: ask again after subscription_ahead_done */
@@ -73,6 +74,7 @@ struct delivery_batch {
     size_t bytes_max; /* of payloads; one frame is given whatever its size */
     uint64_t after_seq;
     uint64_t through_seq;
+    size_t taken;               /* frames that were examined, hidden ones included */
     struct uuid through_cursor; /* the position there: names no event that is not the principal's */
     size_t count;
     struct frame *frames[DELIVERY_FRAMES_MAX];
@@ -99,8 +101,10 @@ void subscription_idle(struct subscription *subscription);
 /* Asks for a read that only compares the position with the store, so that a client can be refused
  * before anything is sent. STATUS_OUT_OF_MEMORY: subscription_read_failed must follow. */
 MUST_CHECK enum status subscription_ask_position(struct subscription *subscription);
-/* Whether the next frame it would take from memory is the one behind after_seq. */
+/* Whether the client was last sent after_seq, and the next frame would be taken from memory. */
 bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq);
+/* The client was sent its position up to seq. */
+void subscription_sent(struct subscription *subscription, uint64_t seq);
 /* The client was sent that batch, which another subscription took. */
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq);

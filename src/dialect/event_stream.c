@@ -25,17 +25,8 @@ static enum status put_piece(const struct session *session, struct buffer *out,
     return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
-/* Consecutive frames have no hidden frames between them. */
-static enum status pass(const struct event_stream_writer *writer,
-                        const struct delivery_loop *delivery, uint64_t after, uint64_t through,
-                        struct buffer *out) {
-    return writer->pass && through > after ? writer->pass(delivery, after, through, out)
-                                           : STATUS_OK;
-}
-
 enum status event_stream_encode(const struct page *page, const struct delivery_loop *delivery,
-                                bool is_chunked, const struct event_stream_writer *writer,
-                                struct buffer *out) {
+                                bool is_chunked, event_stream_put *put, struct buffer *out) {
     struct buffer piece;
     struct buffer *target = is_chunked ? &piece : out;
     uint64_t after = page->batch.after_seq;
@@ -43,14 +34,9 @@ enum status event_stream_encode(const struct page *page, const struct delivery_l
     buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
         struct frame *frame = page->batch.frames[i];
-        status = pass(writer, delivery, after, frame->content.seq - 1, target);
-        if (status == STATUS_OK)
-            status = writer->put(delivery, frame, target);
+        status = put(delivery, frame, after, target);
         after = frame->content.seq;
     }
-    if (status == STATUS_OK)
-        status = pass(writer, delivery, after, page->batch.through_seq, target);
-    /* A page that is wholly hidden sends nothing: an empty chunk would end the answer. */
     if (status == STATUS_OK && piece.size > 0)
         status = http1_chunk(out, buffer_slice(&piece));
     buffer_release(&piece);

@@ -23,20 +23,14 @@ void event_stream_begin(struct session *session, struct slice topic,
 /* The answer to HEAD. */
 void event_stream_answer_head(struct exchange *exchange);
 
-/* Encodes the frames of a page, and the ranges of frames that are hidden from the subscriber. pass
- * NULL: hidden ranges are not sent. */
-struct event_stream_writer {
-    enum status (*put)(const struct delivery_loop *delivery, struct frame *frame,
-                       struct buffer *out);
-    enum status (*pass)(const struct delivery_loop *delivery, uint64_t after, uint64_t through,
-                        struct buffer *out);
-};
+/* Encodes one frame. after: the frames between it and this one are hidden from the subscriber. */
+typedef enum status event_stream_put(const struct delivery_loop *delivery, struct frame *frame,
+                                     uint64_t after, struct buffer *out);
 
-/* For encoders. */
+/* For encoders: the frames of a page. */
 MUST_CHECK enum status event_stream_encode(const struct page *page,
                                            const struct delivery_loop *delivery, bool is_chunked,
-                                           const struct event_stream_writer *writer,
-                                           struct buffer *out);
+                                           event_stream_put *put, struct buffer *out);
 
 /* Notices. */
 MUST_CHECK enum status event_stream_send(const struct session *session, struct buffer *out,

@@ -6,6 +6,7 @@
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
 #include "delivery/session/session_log.h"
+#include "delivery/session/subscriber.h"
 #include "delivery/session/subscriber_snapshot.h"
 #include "dialect/event_stream.h"
 #include "dialect/handlers.h"
@@ -32,35 +33,31 @@ static struct slice position_write(uint64_t seq, const char *epoch, char text[PO
 
 /* Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
 static enum status put_frame(const struct delivery_loop *delivery, struct frame *frame,
-                             struct buffer *out) {
-    char text[POSITION_BYTES_MAX];
-    struct sse_event event = {
-        .id = position_write(frame->content.seq, delivery->shared->epoch, text)};
-    enum status status = frame_encoded(frame, &message_form, &event.data);
-    return status == STATUS_OK ? sse_event(out, &event) : status;
-}
-
-/* Moves the position of the client past frames that are hidden from it. */
-static enum status put_progress(const struct delivery_loop *delivery, uint64_t after,
-                                uint64_t through, struct buffer *out) {
+                             uint64_t after, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
-    char data[80];
-    int data_size = snprintf(data, sizeof(data), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
-                             after, through);
-    return sse_event(out,
-                     &(struct sse_event){.id = position_write(through, delivery->shared->epoch, id),
-                                         .event = SLICE("progress"),
-                                         .data = {data, (size_t)data_size}});
+    struct slice text;
+    struct buffer data;
+    struct sse_event event = {.id =
+                                  position_write(frame->content.seq, delivery->shared->epoch, id)};
+    buffer_init(&data, EVENT_STREAM_BYTES_MAX);
+    enum status status = frame_encoded(frame, &message_form, &text);
+    if (status == STATUS_OK)
+        status = buffer_printf(&data, "{\"after\":%" PRIu64 ",", after);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&data, slice_from(text, 1));
+    event.data = buffer_slice(&data);
+    if (status == STATUS_OK)
+        status = sse_event(out, &event);
+    buffer_release(&data);
+    return status;
 }
-
-static const struct event_stream_writer writer = {put_frame, put_progress};
 
 static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, true, &writer, out);
+    return event_stream_encode(page, tools, true, put_frame, out);
 }
 
 static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, false, &writer, out);
+    return event_stream_encode(page, tools, false, put_frame, out);
 }
 
 static const struct page_form chunked_form = {PAGE_FORM_SSE, EVENT_STREAM_BYTES_MAX,
@@ -130,6 +127,26 @@ static enum status send_stale(struct subscriber *subscriber, struct buffer *out)
     return status;
 }
 
+/* The comment keeps the connection open. The event moves the position of the client past frames
+ * that are hidden from it. */
+static enum status heartbeat(struct session *session, struct buffer *out) {
+    const struct subscriber *subscriber = session_first(session);
+    enum status status = event_stream_heartbeat(session, out);
+    if (status != STATUS_OK || !subscriber || !subscriber_has_position(subscriber))
+        return status;
+    uint64_t after = subscriber->driver.subscription.sent_seq;
+    uint64_t through = subscriber_position(subscriber);
+    if (through == after)
+        return status;
+    char id[POSITION_BYTES_MAX];
+    char data[64];
+    int size = snprintf(data, sizeof(data), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
+                        after, through);
+    return event_stream_send_id(session, out, "progress",
+                                position_write(through, session->delivery->shared->epoch, id),
+                                (struct slice){data, (size_t)size});
+}
+
 static enum status send_slow(struct session *session, struct buffer *out) {
     struct buffer body;
     buffer_init(&body, 65536);
@@ -152,7 +169,7 @@ static const struct dialect sse_dialect = {
     .restarts_stale = true,
     .failed = event_stream_failed,
     .reauth = event_stream_reauth,
-    .heartbeat = event_stream_heartbeat,
+    .heartbeat = heartbeat,
     .slow = send_slow,
     .leaving = event_stream_leaving,
     .state_free = free,

@@ -38,14 +38,6 @@ static enum status put_message(struct delivery_loop *delivery, struct frame *fra
     return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
 }
 
-static enum status put_progress(struct buffer *out, uint64_t after, uint64_t through) {
-    char text[128];
-    int size = snprintf(text, sizeof(text),
-                        "{\"type\":\"progress\",\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
-                        after, through);
-    return ws_frame_write(out, WS_TEXT, false, (struct slice){text, (size_t)size});
-}
-
 static enum status encode(const struct page *page, struct delivery_loop *delivery, bool compress,
                           struct buffer *out) {
     uint64_t after = page->batch.after_seq;
@@ -55,8 +47,6 @@ static enum status encode(const struct page *page, struct delivery_loop *deliver
         status = put_message(delivery, frame, after, compress, out);
         after = frame->content.seq;
     }
-    if (status == STATUS_OK && after < page->batch.through_seq)
-        status = put_progress(out, after, page->batch.through_seq);
     return status;
 }
 
@@ -196,6 +186,26 @@ static enum status send_reauth(struct session *session, uint64_t left_ms, struct
     return status;
 }
 
+/* Covers the hidden frames since the last message, if there are any. */
+static enum status send_progress(const struct subscriber *subscriber, struct buffer *out) {
+    uint64_t after = subscriber->driver.subscription.sent_seq;
+    uint64_t through = subscriber_position(subscriber);
+    char body[64];
+    if (through == after)
+        return STATUS_OK;
+    int size = snprintf(body, sizeof(body), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
+                        after, through);
+    return typed_send(subscriber->session, out, "progress", (struct slice){body, (size_t)size});
+}
+
+static enum status heartbeat(struct session *session, struct buffer *out) {
+    const struct subscriber *subscriber = session_first(session);
+    enum status status = STATUS_OK;
+    if (subscriber && subscriber_has_position(subscriber))
+        status = send_progress(subscriber, out);
+    return status == STATUS_OK ? websocket_ping(session, out) : status;
+}
+
 /* Clients may not send messages on this socket. */
 static enum status receive(struct session *session, struct slice text) {
     (void)text;
@@ -229,7 +239,7 @@ static const struct dialect topic_ws_dialect = {
     .restarts_stale = true,
     .failed = send_failed,
     .reauth = send_reauth,
-    .heartbeat = websocket_ping,
+    .heartbeat = heartbeat,
     .slow = send_slow,
     .leaving = send_leaving,
 };

@@ -191,6 +191,12 @@ class Cover {
     assert.ok(through >= after, what);
     this.at = through;
   }
+
+  /** Takes the position that a heartbeat covers. */
+  cover(through, what) {
+    assert.ok(through >= this.at, `seed ${SEED}: ${what}: a heartbeat covers ${through} after ${this.at}`);
+    if (this.at !== null) this.at = through;
+  }
 }
 
 // ---- the dialects ----
@@ -258,6 +264,7 @@ const DIALECTS = {
       if (event === "phx_reply") replies.set(ref, payload);
       if (event === "sync:frame") client.receive(Buffer.from(payload.payload_bytes, "base64").toString());
       if (event === "sync:snapshot" && payload.last) covers.get(payload.topic).at = payload.watermark;
+      if (event === "sync:heartbeat") for (const { topic, through } of payload.covered) covers.get(topic).cover(through, client.what);
       if (event !== "sync:update_batch") return;
       covers.get(payload.topic).take(payload.after, payload.through, client.what);
       if (payload.replay_complete) complete.add(payload.topic);

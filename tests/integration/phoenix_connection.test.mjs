@@ -21,11 +21,12 @@ alone("the server sends heartbeats and closes a silent client", async (t) => {
     const found = await silent.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[3] === "sync:heartbeat");
     return JSON.parse(found.payload);
   };
-  assert.deepEqual(await beaten(), [null, null, "sync:v1", "sync:heartbeat", { watermarks: [] }]);
+  assert.deepEqual(await beaten(), [null, null, "sync:v1", "sync:heartbeat", { covered: [], watermarks: [] }]);
   await beaten();
   assert.equal((await silent.closed()).code, 1001);
   await client.until(() => client.of("sync:heartbeat").length > 30, "heartbeats");
-  assert.deepEqual(client.of("sync:heartbeat").at(-1), { watermarks: [{ topic: TOPIC, watermark: 4 }] });
+  assert.deepEqual(client.of("sync:heartbeat").at(-1),
+    { covered: [{ topic: TOPIC, epoch: client.welcome.epoch, through: 4 }], watermarks: [{ topic: TOPIC, watermark: 4 }] });
   assert.deepEqual(client.closes, [], "one that speaks is not closed");
 });
 

@@ -23,6 +23,12 @@ export class Run {
     this.updates.push(...batch.updates);
   }
 
+  /** Takes the position that a heartbeat covers. */
+  cover(through) {
+    assert.ok(through >= this.at, `a heartbeat covers ${through} after ${this.at}`);
+    if (this.at !== null) this.at = through;
+  }
+
   get sequences() {
     return this.updates.map((one) => one.watermark);
   }
@@ -75,6 +81,7 @@ export class Client extends Watched {
 
   #pushed(event, payload) {
     this.pushes.push({ event, payload });
+    if (event === "sync:heartbeat") for (const { topic, through } of payload.covered) this.runs.get(topic)?.cover(through);
     if (event !== "sync:update_batch") return;
     if (!this.runs.has(payload.topic)) this.runs.set(payload.topic, new Run());
     this.runs.get(payload.topic).take(payload);

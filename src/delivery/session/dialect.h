@@ -39,16 +39,19 @@ struct dialect {
     enum status (*bootstrap)(struct subscriber *subscriber, struct buffer *out);
     /* A part of the snapshot that the subscriber begins with; NULL: it begins with the journal. */
     enum status (*snapshot)(struct subscriber *subscriber, struct buffer *out);
-    /* Nothing is left to replay; sent once, where a page does not say so. */
+    /* Nothing is left to replay; sent once, where a page does not say so. With page_covers_range,
+     * it covers the hidden frames too. */
     enum status (*caught_up)(struct subscriber *subscriber, struct buffer *out);
     /* Retention overtook the subscriber. */
     enum status (*stale)(struct subscriber *subscriber, struct buffer *out);
     bool restarts_stale;      /* a stale subscriber bootstraps; false: it is dropped */
     bool page_says_caught_up; /* a page says whether it is the last one of the replay */
+    bool page_covers_range;   /* a page covers the hidden frames behind its last frame too */
     /* Why the session ends: a subscriber that failed, a token that expired or was revoked. */
     enum status (*failed)(struct session *session, enum status status, struct buffer *out);
     /* The token ends in left_ms, and nothing is delivered after that. */
     enum status (*reauth)(struct session *session, uint64_t left_ms, struct buffer *out);
+    /* Covers what each subscriber passed since it was last sent its position. */
     enum status (*heartbeat)(struct session *session, struct buffer *out);
     /* The last strike: the error, before the close. */
     enum status (*slow)(struct session *session, struct buffer *out);

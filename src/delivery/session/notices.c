@@ -8,22 +8,13 @@
 #include "delivery/stale.h"
 #include "wire/object_writer.h"
 
-static uint64_t position(const struct subscriber *subscriber) {
-    return subscriber->driver.subscription.next_seq - 1;
-}
-
-/* A subscriber that has not got its whole snapshot has no position yet. */
-static bool has_position(const struct subscriber *subscriber) {
-    return subscriber_is_started(subscriber) && !subscriber->snapshot;
-}
-
 /* [{"topic":…,"watermark":…}] of the subscribers that have started. */
 static enum status write_list(const struct session *session, bool heads, struct buffer *out) {
     bool has_one = false;
     enum status status = buffer_append_byte(out, '[');
     for (const struct subscriber *subscriber = session_first(session);
          status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
-        if (heads ? !subscriber_is_started(subscriber) : !has_position(subscriber))
+        if (heads ? !subscriber_is_started(subscriber) : !subscriber_has_position(subscriber))
             continue;
         if (has_one)
             status = buffer_append_byte(out, ',');
@@ -32,7 +23,7 @@ static enum status write_list(const struct session *session, bool heads, struct 
         object_text(&object, SLICE("topic"), subscriber->driver.subscription.options.topic);
         object_number(&object, SLICE("watermark"),
                       heads ? subscriber->driver.subscription.window.head_seq
-                            : position(subscriber));
+                            : subscriber_position(subscriber));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;
     }
@@ -45,6 +36,26 @@ enum status notice_watermarks(const struct session *session, struct buffer *out)
 
 enum status notice_positions(const struct session *session, struct buffer *out) {
     return write_list(session, false, out);
+}
+
+enum status notice_covered(const struct session *session, struct buffer *out) {
+    bool has_one = false;
+    enum status status = buffer_append_byte(out, '[');
+    for (const struct subscriber *subscriber = session_first(session);
+         status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
+        if (!subscriber_has_position(subscriber))
+            continue;
+        if (has_one)
+            status = buffer_append_byte(out, ',');
+        has_one = true;
+        struct object_writer object = object_begin(out);
+        object_text(&object, SLICE("topic"), subscriber->driver.subscription.options.topic);
+        object_text(&object, SLICE("epoch"), slice_of(session->delivery->shared->epoch));
+        object_number(&object, SLICE("through"), subscriber_position(subscriber));
+        enum status ended = object_end(&object);
+        status = status == STATUS_OK ? ended : status;
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
 }
 
 enum status notice_slow(const struct session *session, struct buffer *out) {
@@ -122,10 +133,10 @@ void notice_resume(const struct session *session, char text[124]) {
     for (const struct subscriber *subscriber = session_first(session);
          status == STATUS_OK && subscriber; subscriber = subscriber_next(subscriber)) {
         struct slice topic = subscriber->driver.subscription.options.topic;
-        if (!has_position(subscriber))
+        if (!subscriber_has_position(subscriber))
             continue;
         status = buffer_printf(&reason, "%s%.*s=%" PRIu64, reason.size > 0 ? ", " : "resume_after ",
-                               (int)topic.size, topic.data, position(subscriber));
+                               (int)topic.size, topic.data, subscriber_position(subscriber));
     }
     text[status == STATUS_OK ? reason.size : 0] = '\0';
 }

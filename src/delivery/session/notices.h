@@ -11,7 +11,10 @@
 MUST_CHECK enum status notice_slow(const struct session *session, struct buffer *out);
 /* [{"topic","watermark"}]: the heads of the session's topics. */
 MUST_CHECK enum status notice_watermarks(const struct session *session, struct buffer *out);
-/* The same of the positions of the subscribers, behind which each may resume. */
+/* [{"topic","epoch","through"}]: everything that the client may see up to there was sent. */
+MUST_CHECK enum status notice_covered(const struct session *session, struct buffer *out);
+/* The same as notice_watermarks of the positions of the subscribers, behind which each may resume.
+ */
 MUST_CHECK enum status notice_positions(const struct session *session, struct buffer *out);
 /* The stale_cursor body of one subscriber. */
 MUST_CHECK enum status notice_stale(const struct subscriber *subscriber, struct buffer *out);

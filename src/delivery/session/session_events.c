@@ -71,14 +71,25 @@ void session_drain(struct session *session) {
 
 /* ---- heartbeats and strikes ---- */
 
+/* The heartbeat covered every position. */
+static void positions_sent(struct session *session) {
+    for (struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        if (subscriber_has_position(subscriber))
+            subscription_sent(&subscriber->driver.subscription, subscriber_position(subscriber));
+}
+
 static void heartbeat(struct session *session) {
     if (session_ends_with_token(session))
         return;
     io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
     session_arm_expiry(session);
     /* Frames that fill the socket are a sign of life too. */
-    if (!session_is_blocked(session))
-        session_send(session, session->dialect->heartbeat(session, &session->replies));
+    if (session_is_blocked(session))
+        return;
+    enum status status = session->dialect->heartbeat(session, &session->replies);
+    positions_sent(session);
+    session_send(session, status);
 }
 
 static uint64_t total_lag(const struct session *session) {

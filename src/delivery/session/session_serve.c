@@ -37,6 +37,15 @@ static struct page *shared_page(struct subscriber *subscriber, size_t frames_max
     return page;
 }
 
+/* The position that the client has after this page: messages alone do not cover hidden frames
+ * behind the last of them. */
+static void page_sent(struct subscriber *subscriber, const struct page *page) {
+    const struct delivery_batch *batch = &page->batch;
+    bool covers = subscriber->session->dialect->page_covers_range;
+    subscription_sent(&subscriber->driver.subscription,
+                      covers ? batch->through_seq : batch->frames[batch->count - 1]->content.seq);
+}
+
 /* The page that was pushed is the last one before the head. */
 static void page_caught_up(struct subscriber *subscriber) {
     const struct dialect *dialect = subscriber->session->dialect;
@@ -55,6 +64,7 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
     bool is_last = page->batch.through_seq >= page->head_seq;
     bool has_more = driver_lag(&subscriber->driver) > 0;
     enum status status = page_push(page, subscriber->form, &session->delivery->page_tools, &push);
+    page_sent(subscriber, page);
     if (status == STATUS_OK)
         telemetry_handed(session->dialect->label, subscriber->driver.subscription.options.policy,
                          page->batch.frames, frames, clock_now().mono_ns);
@@ -78,12 +88,24 @@ static void send_page(struct subscriber *subscriber, struct page *page, bool is_
 
 /* ---- answers of the subscription ---- */
 
+/* Only hidden frames were passed: the next page, the end of the replay or the heartbeat covers
+ * them.
+ */
+static void end_hidden(struct subscriber *subscriber) {
+    bool has_more = driver_lag(&subscriber->driver) > 0 || subscriber->state == SUBSCRIBER_REPLAY;
+    (void)scheduler_served(scheduler_of(subscriber), &subscriber->turn, 0, has_more);
+}
+
 static void on_frames(struct driver *driver, struct delivery_batch *batch) {
     struct subscriber *subscriber = subscriber_of(driver);
     struct page *page = NULL;
     bool is_whole = batch->count == batch->through_seq - batch->after_seq;
     /* Before the frames are encoded: that takes about as long as reading the next ones. */
     session_read_ahead(subscriber, batch);
+    if (batch->count == 0) {
+        end_hidden(subscriber);
+        return;
+    }
     enum status status = page_make(&page, driver->subscription.options.topic,
                                    driver->subscription.window.head_seq, batch);
     delivery_batch_release(batch);
@@ -104,8 +126,12 @@ static void on_head(struct driver *driver) {
     if (subscriber->state != SUBSCRIBER_REPLAY)
         return;
     subscriber_set_state(subscriber, SUBSCRIBER_LIVE);
-    if (session->dialect->caught_up)
-        session_send(session, session->dialect->caught_up(subscriber, &session->replies));
+    if (!session->dialect->caught_up)
+        return;
+    enum status status = session->dialect->caught_up(subscriber, &session->replies);
+    if (session->dialect->page_covers_range)
+        subscription_sent(&driver->subscription, subscriber_position(subscriber));
+    session_send(session, status);
 }
 
 static void on_read(struct driver *driver) {

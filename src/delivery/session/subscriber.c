@@ -27,6 +27,14 @@ bool subscriber_is_started(const struct subscriber *subscriber) {
     return subscriber->state != SUBSCRIBER_NEW && subscriber->state != SUBSCRIBER_LEAVING;
 }
 
+bool subscriber_has_position(const struct subscriber *subscriber) {
+    return subscriber_is_started(subscriber) && !subscriber->snapshot;
+}
+
+uint64_t subscriber_position(const struct subscriber *subscriber) {
+    return subscriber->driver.subscription.next_seq - 1;
+}
+
 bool subscriber_is_reading(const struct subscriber *subscriber) {
     return subscription_is_reading(&subscriber->driver.subscription) ||
            (subscriber->snapshot && subscriber_snapshot_is_reading(subscriber->snapshot));

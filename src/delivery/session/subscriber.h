@@ -29,6 +29,10 @@ void subscriber_ahead_back(struct subscriber *subscriber);
 
 /* Started, and not leaving. */
 bool subscriber_is_started(const struct subscriber *subscriber);
+/* False before the whole snapshot that it begins with was sent. */
+bool subscriber_has_position(const struct subscriber *subscriber);
+/* The client was sent every frame that it may see up to here. */
+uint64_t subscriber_position(const struct subscriber *subscriber);
 /* A read or part is asked for or under way. */
 bool subscriber_is_reading(const struct subscriber *subscriber);
 /* A read or part is asked for, and waits for the session's job. */

@@ -270,8 +270,8 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
     (void)out;
     buffer_init(&body, 4096);
     enum status status =
-        phoenix_empty_batch(subscription->options.topic, subscription->next_seq - 1,
-                            subscription->window.head_seq, &body);
+        phoenix_empty_batch(subscription->options.topic, subscription->sent_seq,
+                            subscriber_position(subscriber), subscription->window.head_seq, &body);
     if (status == STATUS_OK)
         status =
             phoenix_send_push(subscriber->session, SLICE("sync:update_batch"), buffer_slice(&body));
@@ -309,7 +309,15 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     if (!phoenix->is_joined)
         return STATUS_OK;
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
-    enum status status = write_watermarks(session, &body);
+    enum status status = buffer_append_slice(&body, SLICE("{\"covered\":"));
+    if (status == STATUS_OK)
+        status = notice_covered(session, &body);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&body, SLICE(",\"watermarks\":"));
+    if (status == STATUS_OK)
+        status = notice_watermarks(session, &body);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
         status = phoenix_send_push(session, SLICE("sync:heartbeat"), buffer_slice(&body));
     buffer_release(&body);
@@ -373,6 +381,7 @@ static const struct dialect phoenix_dialect = {
     .snapshot = send_snapshot,
     .caught_up = send_caught_up,
     .page_says_caught_up = true,
+    .page_covers_range = true,
     .stale = send_stale,
     .failed = send_failed,
     .reauth = send_reauth,

@@ -57,10 +57,10 @@ static enum status end_batch(struct slice topic, uint64_t through, uint64_t head
     return status == STATUS_OK ? buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", head) : status;
 }
 
-enum status phoenix_empty_batch(struct slice topic, uint64_t at_seq, uint64_t head_seq,
-                                struct buffer *out) {
-    enum status status = begin_batch(topic, at_seq, at_seq, out);
-    return status == STATUS_OK ? end_batch(topic, at_seq, head_seq, out) : status;
+enum status phoenix_empty_batch(struct slice topic, uint64_t after, uint64_t through,
+                                uint64_t head_seq, struct buffer *out) {
+    enum status status = begin_batch(topic, after, through, out);
+    return status == STATUS_OK ? end_batch(topic, through, head_seq, out) : status;
 }
 
 static enum status write_batch(const struct page *page, bool with_updates, struct buffer *out) {

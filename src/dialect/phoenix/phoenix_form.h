@@ -13,8 +13,8 @@
 /* The form of a subscription, with or without frames:true and compression. */
 const struct page_form *phoenix_form(bool frames, bool compress);
 
-/* The payload of an empty sync:update_batch: the position of a topic after its replay. */
-MUST_CHECK enum status phoenix_empty_batch(struct slice topic, uint64_t at_seq, uint64_t head_seq,
-                                           struct buffer *out);
+/* The payload of an empty sync:update_batch, the last one of a replay. */
+MUST_CHECK enum status phoenix_empty_batch(struct slice topic, uint64_t after, uint64_t through,
+                                           uint64_t head_seq, struct buffer *out);
 
 #endif

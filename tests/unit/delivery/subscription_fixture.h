@@ -45,8 +45,9 @@ static inline void client_close(struct client *client) {
     store_session_close(client->session);
 }
 
-/* The next step other than a read; reads run at once. */
+/* The next step other than a read; reads run at once. The client was sent the step before. */
 static inline enum subscription_step client_next(struct client *client) {
+    subscription_sent(&client->subscription, client->subscription.next_seq - 1);
     for (;;) {
         enum subscription_step step = subscription_next(&client->subscription, &client->batch);
         if (step != STEP_READ)

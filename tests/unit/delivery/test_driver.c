@@ -38,6 +38,7 @@ static void record_frames(struct driver *driver, struct delivery_batch *batch) {
     fixture.given += batch->count;
     if (fixture.asks_ahead)
         (void)!subscription_ask_ahead(&driver->subscription, batch);
+    subscription_sent(&driver->subscription, batch->through_seq);
     delivery_batch_release(batch);
 }
 

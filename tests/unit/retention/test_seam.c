@@ -87,6 +87,7 @@ static void check_batch(struct reader *me, bool is_run) {
     }
     me->frames += me->batch.count;
     assert_int_equal(me->batch.through_seq, me->last);
+    subscription_sent(&me->subscription, me->batch.through_seq);
     delivery_batch_release(&me->batch);
 }
 

@@ -1,0 +1,92 @@
+// Topics that tenants share: other tenants' frames cost a client no message. The next frame that it
+// may see covers their range, or the heartbeat does.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { operate } from "../lib/operator.mjs";
+import { socketPath, streamPath } from "../lib/paths.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { range } from "../lib/samples.mjs";
+import { Socket } from "../lib/socket.mjs";
+import { Stream } from "../lib/sse.mjs";
+
+const SUMMARIES = "runtime.run_summaries";
+const SCOPES = ["runtime.run_events"];
+
+/** A token of that user. */
+const reader = (operator, user_id) => operator.sign({ oa_user_id: user_id, oa_sync_scopes: SCOPES });
+
+/** Creates so many runs of that user; each is one frame. */
+const create = (operator, owner_user_id, count) =>
+  Promise.all(range(1, count).map(() => operator.did("runs", { owner_user_id }, 201)));
+
+/** A Phoenix client of that user that has replayed the shared topic. */
+async function phoenix(operator, user_id) {
+  const client = await Client.join(operator, { params: { token: reader(operator, user_id) } });
+  await client.subscribe({ topics: [SUMMARIES], resume_after: { [SUMMARIES]: 0 } });
+  await client.until(() => client.run(SUMMARIES).completes > 0, "the end of the replay");
+  return client;
+}
+
+const ranges = (client) => client.of("sync:update_batch").map(({ after, through, updates, replay_complete }) =>
+  [after, through, updates.length, replay_complete]);
+
+test("a hundred frames of other tenants are no message, and the next own frame covers them", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "3600000", KHALA_IO_LOOPS: "1" } });
+  const client = await phoenix(operator, "ada");
+  const all = await Client.join(operator);
+  await all.subscribe({ topics: [SUMMARIES], resume_after: { [SUMMARIES]: 0 } });
+  const socket = await Socket.open(operator, socketPath(SUMMARIES, `after_seq=0&token=${reader(operator, "ada")}`));
+  const stream = await Stream.open(operator, streamPath(SUMMARIES, `after_seq=0&token=${reader(operator, "ada")}`));
+  await socket.until((one) => one.of("hello").length > 0, "the hello");
+  await create(operator, "bob", 100);
+  await all.reached(SUMMARIES, 100);
+  await create(operator, "ada", 1);
+  await client.reached(SUMMARIES, 101);
+  assert.deepEqual(ranges(client), [[0, 0, 0, true], [0, 101, 1, true]]);
+  await socket.until((one) => one.of("message").length > 0, "the message");
+  assert.deepEqual(socket.messages.map(({ type, after, sequence }) => [type, after ?? null, sequence ?? null]).slice(1), [["message", 0, 101]]);
+  await stream.until((one) => one.events.length > 0, "the event");
+  assert.deepEqual(stream.events.map(({ type, id, data }) => [type, id.split("@")[0], data.after, data.sequence]), [["message", "101", 0, 101]]);
+  // The positions continue there, and a replay that ends with hidden frames ends all the same.
+  await create(operator, "bob", 3);
+  const late = await phoenix(operator, "ada");
+  assert.deepEqual(ranges(late), [[0, 104, 1, true]]);
+  const none = await phoenix(operator, "eve");
+  assert.deepEqual(ranges(none), [[0, 104, 0, true]], "an empty replay is complete once");
+  await create(operator, "ada", 1);
+  await client.reached(SUMMARIES, 105);
+  await socket.until((one) => one.of("message").length === 2, "the message");
+  assert.deepEqual([ranges(client).at(-1), socket.of("message").at(-1).after], [[101, 105, 1, true], 101]);
+  await stream.until((one) => one.events.length === 2, "the event");
+  assert.equal(stream.events.at(-1).data.after, 101);
+});
+
+test("the heartbeat covers the frames of other tenants", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "30" } });
+  const client = await phoenix(operator, "ada");
+  const socket = await Socket.open(operator, socketPath(SUMMARIES, `after_seq=0&token=${reader(operator, "ada")}`));
+  const stream = await Stream.open(operator, streamPath(SUMMARIES, `after_seq=0&token=${reader(operator, "ada")}`));
+  await create(operator, "bob", 20);
+  await client.reached(SUMMARIES, 20);
+  const { covered, watermarks } = client.of("sync:heartbeat").at(-1);
+  assert.deepEqual([covered, watermarks], [[{ topic: SUMMARIES, epoch: client.welcome.epoch, through: 20 }], [{ topic: SUMMARIES, watermark: 20 }]]);
+  assert.deepEqual(ranges(client), [[0, 0, 0, true]]);
+  await stream.until((one) => one.lastSeq === 20, "the whole range");
+  assert.deepEqual([...new Set(stream.events.map((one) => one.type))], ["progress"]);
+  await socket.until((one) => one.of("progress").at(-1)?.through === 20, "the whole range");
+  // A position moves once, and later heartbeats of event streams and topic sockets have no range.
+  const [events, progress, { comments }, { pings }] = [stream.events.length, socket.of("progress").length, stream, socket];
+  await stream.until((one) => one.comments > comments + 1, "heartbeats");
+  await socket.until((one) => one.pings > pings + 1, "heartbeats");
+  assert.deepEqual([stream.events.length, socket.of("progress").length], [events, progress]);
+  // What a heartbeat covered is a position to resume from, and the next range begins there.
+  await create(operator, "ada", 1);
+  await client.reached(SUMMARIES, 21);
+  await socket.until((one) => one.of("message").length > 0, "the message");
+  assert.deepEqual([ranges(client).at(-1), socket.of("message")[0].after], [[20, 21, 1, true], 20]);
+  let at = 0;
+  for (const one of socket.messages.slice(1)) {
+    assert.equal(one.after, at);
+    at = one.sequence ?? one.through;
+  }
+});
