@@ -256,7 +256,7 @@ static void on_topic_ws(struct worker *worker, struct conn *conn, struct slice t
     uint64_t seq = 0;
     if (head_has(text, "\"hello\"")) {
         conn_settle(worker, conn, CONN_READY);
-    } else if (head_has(text, "\"message\"") && number_find(text, "\"sequence\":", &seq)) {
+    } else if (head_has(text, "\"message\"") && number_find(text, "\"seq\":", &seq)) {
         worker->shared->messages++;
         worker->shared->bytes += wire_bytes;
         conn_advance(worker, conn, seq - 1, seq);

@@ -226,7 +226,8 @@ static enum status read_request(struct reproject_work *work) {
     const struct json_field *all = &fields[DOCUMENT_KIND_COUNT];
     size_t given = 0;
     for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++)
-        fields[i].name = slice_of(document_row((enum document_kind)i)->entity_member);
+        fields[i].name =
+            slice_of(entity_row(document_row((enum document_kind)i)->entity)->id_member);
     enum status status = json_read_object(buffer_slice(&work->exchange->body), &limits, fields,
                                           DOCUMENT_KIND_COUNT + 1);
     if (status != STATUS_OK)

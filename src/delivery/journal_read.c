@@ -26,6 +26,10 @@ struct journal_page {
     bool has_hole;
 };
 
+static struct frame_topic topic_of(const struct journal_page *page) {
+    return (struct frame_topic){page->read->topic, page->read->projection_version};
+}
+
 /* Whether the row is the next one and wanted; otherwise notes why not. */
 static bool takes(struct journal_page *page, uint64_t seq) {
     const struct journal_read *read = page->read;
@@ -43,13 +47,14 @@ static void keep(struct journal_page *page, struct frame *frame) {
 
 static enum status page_event(void *user, const struct store_event *event) {
     struct journal_page *page = user;
+    const struct frame_topic topic = topic_of(page);
     const struct owner *owner;
     struct frame *frame;
     if (!takes(page, event->seq))
         return STATUS_LIMIT_REACHED;
     enum status status = owners_find(&page->owners, event->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_event(page->read->topic, event, owner, &frame);
+        status = frame_of_event(&topic, event, owner, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;
@@ -72,13 +77,14 @@ static enum status page_log(void *user, const struct store_event *event) {
 static enum status page_row(void *user, const struct store_journal_row *row,
                             const struct store_event *event) {
     struct journal_page *page = user;
+    const struct frame_topic topic = topic_of(page);
     const struct owner *owner;
     struct frame *frame;
     if (!takes(page, row->seq))
         return STATUS_LIMIT_REACHED;
     enum status status = owners_find(&page->owners, row->entity_ref, &owner);
     if (status == STATUS_OK)
-        status = frame_of_row(page->read->topic, row, event, owner, &frame);
+        status = frame_of_row(&topic, row, event, owner, &frame);
     if (status == STATUS_OK)
         keep(page, frame);
     return status;

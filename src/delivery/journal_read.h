@@ -25,6 +25,7 @@ enum journal_read_mode {
 struct journal_read {
     /* Asked. */
     struct slice topic;
+    struct slice projection_version; /* as struct frame_topic */
     const struct policy *policy;
     enum journal_read_mode mode;
     uint64_t after_seq;

@@ -109,6 +109,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         return NULL;
     *read = (struct journal_read){
         .topic = options->topic,
+        .projection_version = hub_projection_version(options->watch->listener->hub),
         .policy = options->policy,
         .mode = read_mode(subscription),
         .after_seq = after_seq,

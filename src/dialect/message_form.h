@@ -1,6 +1,6 @@
 /* A frame as a message of the polling dialect, which the topic socket and event streams also send.
  * Any thread.
- * Memory: the form is kept with the frame, as all its forms.
+ * Memory: appends to the caller's buffer.
  * Errors: the buffer's own.
  * A message is the same bytes in every answer. */
 #ifndef DIALECT_MESSAGE_FORM_H
@@ -8,6 +8,11 @@
 
 #include "hub/frame.h"
 
-extern const struct frame_form message_form;
+/* The object {…}. */
+MUST_CHECK enum status message_write(struct buffer *out, const struct frame *frame,
+                                     enum frame_form form);
+/* Its members and the closing brace, behind an object that was begun with other members. */
+MUST_CHECK enum status message_write_members(struct buffer *out, const struct frame *frame,
+                                             enum frame_form form);
 
 #endif

@@ -257,7 +257,7 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
         if (poll->count > 0)
             status = buffer_append_byte(&poll->messages, ',');
         if (status == STATUS_OK)
-            status = frame_append(batch->frames[i], &message_form, &poll->messages);
+            status = message_write(&poll->messages, batch->frames[i], FRAME_FULL);
         poll->count++;
     }
     telemetry_handed(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy, batch->frames,

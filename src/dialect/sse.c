@@ -34,22 +34,14 @@ static struct slice position_write(uint64_t seq, const char *epoch, char text[PO
 /* Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
 static enum status put_frame(const struct delivery_loop *delivery, struct frame *frame,
                              uint64_t after, struct buffer *out) {
-    char id[POSITION_BYTES_MAX];
-    struct slice text;
-    struct buffer data;
-    struct sse_event event = {.id =
-                                  position_write(frame->content.seq, delivery->shared->epoch, id)};
-    buffer_init(&data, EVENT_STREAM_BYTES_MAX);
-    enum status status = frame_encoded(frame, &message_form, &text);
+    char text[POSITION_BYTES_MAX];
+    struct slice id = position_write(frame->content.seq, delivery->shared->epoch, text);
+    enum status status = sse_line_begin(out, id);
     if (status == STATUS_OK)
-        status = buffer_printf(&data, "{\"after\":%" PRIu64 ",", after);
+        status = buffer_printf(out, "{\"after\":%" PRIu64 ",", after);
     if (status == STATUS_OK)
-        status = buffer_append_slice(&data, slice_from(text, 1));
-    event.data = buffer_slice(&data);
-    if (status == STATUS_OK)
-        status = sse_event(out, &event);
-    buffer_release(&data);
-    return status;
+        status = message_write_members(out, frame, FRAME_FULL);
+    return status == STATUS_OK ? sse_line_end(out) : status;
 }
 
 static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {

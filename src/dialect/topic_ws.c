@@ -29,12 +29,9 @@
 static enum status put_message(struct delivery_loop *delivery, struct frame *frame, uint64_t after,
                                bool compress, struct buffer *out) {
     size_t begin = out->size;
-    struct slice text;
-    enum status status = frame_encoded(frame, &message_form, &text);
+    enum status status = buffer_printf(out, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
     if (status == STATUS_OK)
-        status = buffer_printf(out, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, slice_from(text, 1));
+        status = message_write_members(out, frame, FRAME_FULL);
     return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
 }
 

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/map.h"
 #include "hub/hub_topic.h"
+#include "projector/summary.h"
 
 #define NAME_BYTES_MAX 1024
 
@@ -40,6 +41,7 @@ struct hub {
     struct hub_options options;
     struct window_limits replay_limits;
     size_t shard_bytes_max;
+    struct slice projection_version;
     struct siphash_key secret;
     atomic_size_t topic_count; /* 0: publishing costs nothing */
     pthread_mutex_t listeners_lock;
@@ -60,6 +62,7 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
         return STATUS_OUT_OF_MEMORY;
     }
     made->options = *options;
+    made->projection_version = SLICE(PROJECTION_VERSION_DEFAULT);
     made->shard_bytes_max = options->bytes_max / HUB_SHARDS;
     /* A topic gets at most half of its shard, or each frame would evict the one before. */
     if (made->options.window.bytes_max > made->shard_bytes_max / 2)
@@ -78,6 +81,15 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
     }
     *hub = made;
     return STATUS_OK;
+}
+
+void hub_set_projection_version(struct hub *hub, struct slice version) {
+    assert(hub_is_empty(hub));
+    hub->projection_version = version;
+}
+
+struct slice hub_projection_version(const struct hub *hub) {
+    return hub->projection_version;
 }
 
 /* ---- topics; under the lock of the shard ---- */

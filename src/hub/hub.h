@@ -48,6 +48,10 @@ struct hub_watch {
 MUST_CHECK enum status hub_open(struct hub **hub, const struct hub_options *options);
 /* After the last watch, listener and publish. */
 void hub_close(struct hub *hub);
+/* The projection version of the frames that events become; PROJECTION_VERSION_DEFAULT unless set
+ * before the first watch and publish. The text outlives the hub. */
+void hub_set_projection_version(struct hub *hub, struct slice version);
+struct slice hub_projection_version(const struct hub *hub);
 
 void hub_listen(struct hub *hub, struct hub_listener *listener, void (*wake)(void *user),
                 void *user);

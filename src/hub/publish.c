@@ -32,9 +32,10 @@ static size_t publish_entity(struct hub *hub, const struct commit *commit, size_
     struct hub_topic *topic = hub_topic_lock(hub, name);
     if (!topic)
         return end;
+    const struct frame_topic of = {name, hub_projection_version(hub)};
     for (size_t i = begin; i < end; i++) {
         struct frame *frame = NULL;
-        if (frame_of_event(name, &batch->events[i], &commit->states[i].owner, &frame) == STATUS_OK)
+        if (frame_of_event(&of, &batch->events[i], &commit->states[i].owner, &frame) == STATUS_OK)
             frame->committed_ns = commit->now_ns;
         else
             frame = NULL;
@@ -44,7 +45,7 @@ static size_t publish_entity(struct hub *hub, const struct commit *commit, size_
     return end;
 }
 
-static struct frame *row_frame(const struct commit *commit, struct slice name,
+static struct frame *row_frame(const struct commit *commit, const struct frame_topic *topic,
                                const struct store_journal_row *row) {
     const struct store_batch *batch = commit->batch;
     struct frame *frame = NULL;
@@ -53,7 +54,7 @@ static struct frame *row_frame(const struct commit *commit, struct slice name,
     if (row->log_id < first_log_id || row->log_id - first_log_id >= batch->event_count)
         return NULL;
     size_t index = (size_t)(row->log_id - first_log_id);
-    if (frame_of_row(name, row, &batch->events[index], &commit->states[index].owner, &frame) !=
+    if (frame_of_row(topic, row, &batch->events[index], &commit->states[index].owner, &frame) !=
         STATUS_OK)
         return NULL;
     frame->committed_ns = commit->now_ns;
@@ -66,6 +67,7 @@ static void publish_rows(struct hub *hub, const struct commit *commit,
                          const struct store_topic *advanced) {
     const struct store_batch *batch = commit->batch;
     struct hub_topic *topic = hub_topic_lock(hub, advanced->name);
+    const struct frame_topic of = {advanced->name, hub_projection_version(hub)};
     bool is_last = false;
     if (!topic)
         return;
@@ -73,7 +75,7 @@ static void publish_rows(struct hub *hub, const struct commit *commit,
         const struct store_journal_row *row = &batch->journal[i];
         if (row->topic_ref != advanced->ref)
             continue;
-        hub_topic_add(hub, topic, row->seq, row_frame(commit, advanced->name, row));
+        hub_topic_add(hub, topic, row->seq, row_frame(commit, &of, row));
         is_last = row->seq == advanced->head_seq;
     }
     hub_topic_unlock(hub, topic);

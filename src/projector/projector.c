@@ -322,7 +322,7 @@ static enum status change_build(struct projector *projector, struct change *chan
         .owner = change->entity->owner,
         .version = change->version + 1,
         .log_id = change->log_id,
-        .range_first_seq = sent_seq + 1,
+        .first_seq = sent_seq + 1,
         .projection_version = projector->version,
         .now_ms = projector->now_ms,
     };

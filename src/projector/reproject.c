@@ -255,7 +255,7 @@ static enum status compare_fold(struct reprojection *work, const struct stored *
         .owner = stored->entity.owner,
         .version = last_version_of(stored) + 1,
         .log_id = walk->log_id,
-        .range_first_seq = sent_seq == UINT64_MAX ? 0 : sent_seq + 1,
+        .first_seq = sent_seq == UINT64_MAX ? 0 : sent_seq + 1,
         .projection_version = work->version,
         .now_ms = work->options->now_ms,
     };

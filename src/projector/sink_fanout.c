@@ -40,16 +40,11 @@ static bool copy_text(struct arena *arena, struct slice *text) {
 }
 
 static bool copy_update(struct arena *arena, struct sink_update *update) {
-    bool is_same = slice_equal(update->frame, update->document.payload);
-    bool done =
-        copy_text(arena, &update->document.key) && copy_text(arena, &update->document.payload) &&
-        copy_text(arena, &update->checkpoint.document_id) &&
-        copy_text(arena, &update->checkpoint.projection_version) &&
-        copy_text(arena, &update->owner.user_id) && copy_text(arena, &update->owner.guest_scope) &&
-        copy_text(arena, &update->owner.org_id);
-    if (done && is_same)
-        update->frame = update->document.payload;
-    return done && (is_same || copy_text(arena, &update->frame));
+    return copy_text(arena, &update->document.key) && copy_text(arena, &update->document.payload) &&
+           copy_text(arena, &update->checkpoint.document_id) &&
+           copy_text(arena, &update->checkpoint.projection_version) &&
+           copy_text(arena, &update->owner.user_id) &&
+           copy_text(arena, &update->owner.guest_scope) && copy_text(arena, &update->owner.org_id);
 }
 
 static bool copy_rows(struct arena *arena, const void *rows, size_t size, void *copied) {

@@ -116,10 +116,11 @@ static enum status add_update(struct tables *tables, const struct sink_update *u
     struct store_journal_row frame = {
         .log_id = update->log_id,
         .entity_ref = update->document.entity_ref,
+        .first_seq = update->first_seq,
         .document_version = update->document.version,
-        .payload = update->frame,
+        .payload = update->document.payload,
     };
-    memcpy(frame.payload_hash, update->frame_hash, SHA256_BYTES);
+    memcpy(frame.payload_hash, update->document.payload_hash, SHA256_BYTES);
     enum status status = add_frame(tables, topic_name(row->topic), &frame);
     if (status != STATUS_OK)
         return status;

@@ -82,13 +82,9 @@ static enum status write_document_id(struct buffer *out, const struct summary_la
     return status;
 }
 
-static enum status write_source_seq(struct buffer *out, const struct summary *summary,
-                                    struct summary_marks *marks) {
+static enum status write_source_seq(struct buffer *out, uint64_t seq) {
     enum status status = buffer_append_slice(out, SLICE("\"seq\":"));
-    if (status == STATUS_OK)
-        status = buffer_append_u64(out, summary->latest_seq);
-    marks->seq_end = out->size;
-    return status;
+    return status == STATUS_OK ? buffer_append_u64(out, seq) : status;
 }
 
 static enum status write_source_id(struct buffer *out, const char *member, struct slice id) {
@@ -97,19 +93,19 @@ static enum status write_source_id(struct buffer *out, const char *member, struc
 }
 
 /* Canonical JSON sorts the members: "run_id" stands before "seq", "worker_id" after it. */
-static enum status write_source(struct buffer *out, enum document_kind kind,
-                                const struct summary *summary, struct summary_marks *marks) {
-    const struct document_row *row = document_row(kind);
-    bool is_id_first = strcmp(row->entity_member, "seq") < 0;
-    enum status status = buffer_printf(out, "{\"entity\":\"%s\",", entity_kind_name(row->entity));
+enum status summary_write_source(struct buffer *out, enum entity_kind kind, struct slice entity_id,
+                                 uint64_t seq) {
+    const struct entity_row *row = entity_row(kind);
+    bool is_id_first = strcmp(row->id_member, "seq") < 0;
+    enum status status = buffer_printf(out, "{\"entity\":\"%s\",", row->name);
     if (status == STATUS_OK)
-        status = is_id_first ? write_source_id(out, row->entity_member, summary->entity_id)
-                             : write_source_seq(out, summary, marks);
+        status = is_id_first ? write_source_id(out, row->id_member, entity_id)
+                             : write_source_seq(out, seq);
     if (status == STATUS_OK)
         status = buffer_append_byte(out, ',');
     if (status == STATUS_OK)
-        status = is_id_first ? write_source_seq(out, summary, marks)
-                             : write_source_id(out, row->entity_member, summary->entity_id);
+        status = is_id_first ? write_source_seq(out, seq)
+                             : write_source_id(out, row->id_member, entity_id);
     return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
 }
 
@@ -148,7 +144,8 @@ static enum status write_value(const struct writing *writing, const struct summa
     case SUMMARY_ENTITY_ID:
         return json_write_string(out, summary->entity_id);
     case SUMMARY_SOURCE:
-        return write_source(out, writing->layout->document, summary, writing->marks);
+        return summary_write_source(out, document_row(writing->layout->document)->entity,
+                                    summary->entity_id, summary->latest_seq);
     case SUMMARY_VERSION:
         return json_write_string(out, writing->stamp->projection_version);
     case SUMMARY_PROJECTED_AT:
@@ -195,23 +192,6 @@ void summary_settle(const struct summary_layout *layout, const struct summary_ma
         if (field->kind == SUMMARY_TEXT || field->kind == SUMMARY_OBJECT)
             text_at(summary, field->offset)->data = document + marks->values[i];
     }
-}
-
-enum status summary_write_range(struct slice document, const struct summary_marks *marks,
-                                uint64_t first_seq, uint64_t last_seq, struct buffer *out) {
-    enum status status = buffer_append(out, document.data, marks->seq_end);
-    if (status == STATUS_OK)
-        status = buffer_append_slice(out, SLICE(",\"seq_range\":["));
-    if (status == STATUS_OK)
-        status = buffer_append_u64(out, first_seq);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ',');
-    if (status == STATUS_OK)
-        status = buffer_append_u64(out, last_seq);
-    if (status == STATUS_OK)
-        status = buffer_append_byte(out, ']');
-    return status == STATUS_OK ? buffer_append_slice(out, slice_from(document, marks->seq_end))
-                               : status;
 }
 
 enum status summary_hash_marked(struct slice document, const struct summary_marks *marks,

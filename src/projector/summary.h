@@ -79,7 +79,6 @@ struct summary_stamp {
 /* Offsets in a document that was just written, so that it need not be parsed. */
 struct summary_marks {
     size_t values[SUMMARY_FIELDS_MAX]; /* of each field */
-    size_t seq_end;                    /* of the seq in runtime_source */
     size_t projected_at;               /* of the member, comma included */
     size_t projected_at_end;
 };
@@ -98,11 +97,9 @@ MUST_CHECK enum status summary_write(const struct summary_layout *layout,
 /* Makes the texts of the summary point into a copy of its document. */
 void summary_settle(const struct summary_layout *layout, const struct summary_marks *marks,
                     const char *document, struct summary *summary);
-/* Appends the document with the range of seqs that one frame covers. For frames only: a document
- * must not depend on how events were split into commits. */
-MUST_CHECK enum status summary_write_range(struct slice document, const struct summary_marks *marks,
-                                           uint64_t first_seq, uint64_t last_seq,
-                                           struct buffer *out);
+/* The origin of a document or an event, {"entity","run_id","seq"}: frames name it too. */
+MUST_CHECK enum status summary_write_source(struct buffer *out, enum entity_kind kind,
+                                            struct slice entity_id, uint64_t seq);
 /* Reads a document, which must be of this entity. The summary keeps entity_id. */
 MUST_CHECK enum status summary_read(const struct summary_layout *layout, struct slice document,
                                     struct slice entity_id, struct summary *summary);

@@ -40,26 +40,12 @@ static enum status build_document(const struct update_source *source,
     return status;
 }
 
-static enum status build_frame(const struct update_source *source, struct update_scratch *scratch,
-                               struct arena *arena, struct sink_update *update) {
-    uint64_t last_seq = source->summary->common.latest_seq;
-    update->frame = update->document.payload;
-    memcpy(update->frame_hash, update->document.payload_hash, SHA256_BYTES);
-    if (source->range_first_seq == 0 || source->range_first_seq >= last_seq)
-        return STATUS_OK;
-    buffer_clear(&scratch->text);
-    enum status status = summary_write_range(update->document.payload, &scratch->marks,
-                                             source->range_first_seq, last_seq, &scratch->text);
-    if (status == STATUS_OK)
-        status = keep(arena, &scratch->text, &update->frame);
-    if (status == STATUS_OK)
-        sha256(update->frame.data, update->frame.size, update->frame_hash);
-    return status;
-}
-
 enum status update_build(const struct update_source *source, struct update_scratch *scratch,
                          struct arena *arena, struct sink_update *update) {
+    uint64_t last_seq = source->summary->common.latest_seq;
     *update = (struct sink_update){.log_id = source->log_id, .owner = source->owner};
+    if (source->first_seq < last_seq)
+        update->first_seq = source->first_seq;
     struct store_checkpoint *checkpoint = &update->checkpoint;
     enum status status = build_document(source, scratch, arena, &update->document);
     if (status == STATUS_OK)
@@ -70,8 +56,8 @@ enum status update_build(const struct update_source *source, struct update_scrat
     checkpoint->kind = source->kind;
     checkpoint->entity_ref = source->entity_ref;
     checkpoint->document_id = update->document.key;
-    checkpoint->last_runtime_seq = source->summary->common.latest_seq;
+    checkpoint->last_runtime_seq = last_seq;
     checkpoint->projection_version = source->projection_version;
     checkpoint->last_projected_at_ms = source->now_ms;
-    return build_frame(source, scratch, arena, update);
+    return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* Builds the rows of a summary: the document, its hashes, its checkpoint, its frame.
+/* Builds the rows of a summary: the document, its hashes, its checkpoint.
  * Any thread.
  * Everything made lives in the caller's arena.
  * STATUS_OUT_OF_MEMORY; STATUS_PAYLOAD_TOO_LARGE for a summary over SUMMARY_BYTES_MAX.
@@ -16,7 +16,7 @@ struct update_source {
     struct owner owner;
     uint64_t version; /* of the new document */
     uint64_t log_id;
-    uint64_t range_first_seq; /* of the first event since the last frame; 0: unknown */
+    uint64_t first_seq; /* of the first event since the last frame; 0: unknown */
     struct slice projection_version;
     uint64_t now_ms;
 };

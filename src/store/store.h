@@ -21,7 +21,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 3
+#define STORE_SCHEMA_VERSION 4
 #define STORE_EPOCH_SIZE     36
 #define STORE_MESSAGE_MAX    512
 
@@ -95,6 +95,7 @@ struct store_journal_row {
     uint64_t seq;
     uint64_t log_id;     /* the (last) event that caused it */
     uint64_t entity_ref; /* the entity of the frame, whose owner may read it */
+    uint64_t first_seq; /* the entity's first event since the document's last frame; 0: one event */
     uint64_t document_version;
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];

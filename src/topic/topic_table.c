@@ -67,6 +67,7 @@ static const struct entity_row entities[] = {
     [ENTITY_RUN] =
         {
             .name = "run",
+            .id_member = "run_id",
             .topic = TOPIC_RUN_EVENTS,
             .shared_topic = TOPIC_NONE,
             .summary = DOCUMENT_RUN_SUMMARY,
@@ -76,6 +77,7 @@ static const struct entity_row entities[] = {
     [ENTITY_WORKER] =
         {
             .name = "worker",
+            .id_member = "worker_id",
             .topic = TOPIC_WORKER_LIFECYCLE,
             .shared_topic = TOPIC_CODEX_WORKER_EVENTS,
             .summary = DOCUMENT_WORKER_SUMMARY,
@@ -85,6 +87,7 @@ static const struct entity_row entities[] = {
     [ENTITY_TOPIC] =
         {
             .name = "topic",
+            .id_member = "topic",
             .topic = TOPIC_APPLICATION,
             .shared_topic = TOPIC_NONE,
             .summary = DOCUMENT_NONE,
@@ -94,6 +97,7 @@ static const struct entity_row entities[] = {
     [ENTITY_AUDIT] =
         {
             .name = "audit",
+            .id_member = "audit_id",
             .topic = TOPIC_AUDIT,
             .shared_topic = TOPIC_NONE,
             .summary = DOCUMENT_NONE,
@@ -114,13 +118,12 @@ const char *entity_kind_name(enum entity_kind kind) {
 
 /* ---- documents ---- */
 
-#define DOCUMENT_ROW(kind_, name_, table_, entity_, member_, topic_, user_topic_, guest_topic_)    \
+#define DOCUMENT_ROW(kind_, name_, table_, entity_, topic_, user_topic_, guest_topic_)             \
     [kind_] = {                                                                                    \
         .name = (name_),                                                                           \
         .key_prefix = "runtime/" name_ ":",                                                        \
         .source_table = "runtime." table_,                                                         \
         .entity = (entity_),                                                                       \
-        .entity_member = (member_),                                                                \
         .topic = (topic_),                                                                         \
         .user_topic = (user_topic_),                                                               \
         .guest_topic = (guest_topic_),                                                             \

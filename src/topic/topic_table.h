@@ -46,14 +46,13 @@ enum entity_kind {
 };
 
 /* The table of document kinds, as a list: engines build their SQL from it at compile time.
- * X(kind, name, SQL table, entity, member with the entity's id, topic of all documents,
- *   topic of one user's documents, topic of one guest's documents) */
+ * X(kind, name, SQL table, entity, topic of all documents, topic of one user's documents,
+ *   topic of one guest's documents) */
 #define DOCUMENT_KINDS(X)                                                                          \
-    X(DOCUMENT_RUN_SUMMARY, "run_summary", "sync_run_summaries", ENTITY_RUN, "run_id",             \
-      TOPIC_RUN_SUMMARIES, TOPIC_NONE, TOPIC_NONE)                                                 \
+    X(DOCUMENT_RUN_SUMMARY, "run_summary", "sync_run_summaries", ENTITY_RUN, TOPIC_RUN_SUMMARIES,  \
+      TOPIC_NONE, TOPIC_NONE)                                                                      \
     X(DOCUMENT_WORKER_SUMMARY, "codex_worker_summary", "sync_codex_worker_summaries",              \
-      ENTITY_WORKER, "worker_id", TOPIC_CODEX_WORKER_SUMMARIES, TOPIC_USER_FLEET,                  \
-      TOPIC_GUEST_FLEET)
+      ENTITY_WORKER, TOPIC_CODEX_WORKER_SUMMARIES, TOPIC_USER_FLEET, TOPIC_GUEST_FLEET)
 
 #define DOCUMENT_ENUMERATOR(kind, ...) kind,
 enum document_kind {
@@ -108,6 +107,7 @@ struct topic_row {
 
 struct entity_row {
     const char *name;             /* on the wire, in hashes and in logs */
+    const char *id_member;        /* the JSON member that names an entity of this kind */
     enum topic_kind topic;        /* carries the events of one entity, under their own seq */
     enum topic_kind shared_topic; /* carries the events of all entities of the kind, or NONE */
     enum document_kind summary;   /* folded from the events, or DOCUMENT_NONE */
@@ -121,7 +121,6 @@ struct document_row {
     const char *key_prefix;   /* of the document key, before the entity's id */
     const char *source_table; /* as answers to clients name it */
     enum entity_kind entity;
-    const char *entity_member;
     enum topic_kind topic;
     enum topic_kind user_topic; /* or TOPIC_NONE, as for guests */
     enum topic_kind guest_topic;

@@ -68,6 +68,16 @@ enum status sse_event(struct buffer *out, const struct sse_event *event) {
     return block_end(out, size_before, status);
 }
 
+enum status sse_line_begin(struct buffer *out, struct slice id) {
+    enum status status =
+        has_any(id, "\r\n\0", 3) ? STATUS_INVALID_MESSAGE : line_append(out, SLICE("id"), id);
+    return status == STATUS_OK ? buffer_append_slice(out, SLICE("data: ")) : status;
+}
+
+enum status sse_line_end(struct buffer *out) {
+    return buffer_append_slice(out, SLICE("\n\n"));
+}
+
 enum status sse_comment(struct buffer *out, struct slice text) {
     size_t size_before = out->size;
     return block_end(out, size_before, lines_append(out, SLICE(""), text));

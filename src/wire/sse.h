@@ -17,6 +17,10 @@ struct sse_event {
 };
 
 MUST_CHECK enum status sse_event(struct buffer *out, const struct sse_event *event);
+/* An event of the default type with an id and one line of data, which the caller appends in
+ * between: it has no line ends, as canonical JSON. */
+MUST_CHECK enum status sse_line_begin(struct buffer *out, struct slice id);
+MUST_CHECK enum status sse_line_end(struct buffer *out);
 /* A comment, which clients skip: keeps idle connections open. */
 MUST_CHECK enum status sse_comment(struct buffer *out, struct slice text);
 MUST_CHECK enum status sse_retry(struct buffer *out, uint64_t delay_ms);

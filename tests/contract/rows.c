@@ -110,6 +110,7 @@ struct store_journal_row rows_journal(uint64_t topic_ref, uint64_t seq, uint64_t
                                     .seq = seq,
                                     .log_id = log_id,
                                     .entity_ref = topic_ref + 100,
+                                    .first_seq = seq % 3, /* 0: covers one event */
                                     .document_version = seq + 7,
                                     .payload = SLICE("{\"frame\":true}"),
                                     .published_at_ms = TIME_MS + seq};

@@ -39,6 +39,7 @@ static void make_old(struct fixture *fixture) {
                            &(struct store_batch){.events = events, .event_count = OLD_EVENTS}));
     close_all(fixture);
     execute(fixture->place, "DELETE FROM event_ids WHERE log_id <> 4; DROP TABLE minted_ids; "
+                            "ALTER TABLE sync_stream_events DROP COLUMN first_entity_seq; "
                             "PRAGMA user_version = 2");
 }
 

@@ -193,6 +193,7 @@ static enum status see_journal(void *user, const struct store_journal_row *row,
     assert_text(row->payload, expected.payload);
     assert_int_equal(row->entity_ref, expected.entity_ref);
     assert_int_equal(row->document_version, expected.document_version);
+    assert_int_equal(row->first_seq, expected.first_seq);
     assert_int_equal(row->published_at_ms, expected.published_at_ms);
     assert_memory_equal(row->payload_hash, expected.payload_hash, SHA256_BYTES);
     assert_int_equal(event->log_id, row->log_id);

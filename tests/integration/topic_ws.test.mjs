@@ -45,8 +45,6 @@ test("a topic socket sends hello, replays, follows, and resumes after its cursor
   await socket.until((one) => one.of("message").length === 1050, "what is live");
   assert.equal(assertContiguous(socket), 1050);
   const messages = socket.of("message");
-  assert.deepEqual(Object.keys(messages[0]),
-    ["type", "after", "topic", "sequence", "kind", "payload", "published_at", "event_id", "cursor"]);
   const log = await operator.events("a");
   assert.deepEqual(messages.map((one) => one.event_id), log.map((one) => one.event_id));
   assert.deepEqual(messages.map((one) => one.payload), log.map((one) => one.payload));

@@ -142,7 +142,8 @@ static enum status write_request(const struct request *request, struct buffer *b
     struct slice id = entity_id(request);
     enum status status = buffer_append_byte(body, '{');
     if (status == STATUS_OK)
-        status = json_write_string(body, slice_of(document_row(request->kind)->entity_member));
+        status = json_write_string(
+            body, slice_of(entity_row(document_row(request->kind)->entity)->id_member));
     if (status == STATUS_OK)
         status = buffer_append_byte(body, ':');
     if (status == STATUS_OK)

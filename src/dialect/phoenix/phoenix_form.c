@@ -6,33 +6,30 @@
 #include "base/limits.h"
 #include "delivery/session/dialect.h"
 #include "dialect/websocket.h"
-#include "topic/event_cursor.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 #include "wire/phoenix.h"
 
 /* ---- one frame ---- */
 
-static enum status encode_update(const struct frame_content *content, struct buffer *out) {
-    char id[UUID_TEXT_SIZE];
-    char cursor_text[EVENT_CURSOR_SIZE_MAX];
-    struct event_cursor cursor = event_cursor_of(&content->cursor);
-    uuid_format(&content->event_id, id);
-    struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), content->topic);
-    object_text(&object, SLICE("doc_key"), content->document_key);
-    object_number(&object, SLICE("doc_version"), content->document_version);
-    object_json(&object, SLICE("payload"), content->payload);
-    object_hash(&object, SLICE("payload_hash"), content->payload_hash);
-    object_number(&object, SLICE("watermark"), content->seq);
-    object_text(&object, SLICE("event_id"), (struct slice){id, sizeof(id)});
-    object_text(&object, SLICE("cursor"),
-                (struct slice){cursor_text, event_cursor_encode(&cursor, cursor_text)});
-    object_json(&object, SLICE("hydration_required"), SLICE("false"));
-    return object_end(&object);
-}
+/* The members of this dialect and the braces, with a number. */
+#define OWN_BYTES_MAX 80
 
-static const struct frame_form update_form = {1, PHOENIX_UPDATE_BYTES_MAX, encode_update};
+static enum status put_update(const struct frame *frame, enum frame_form form, struct buffer *out) {
+    struct slice text = frame->forms[form];
+    enum status status = buffer_reserve(out, OWN_BYTES_MAX + text.size);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(out, '{');
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, text);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"watermark\":"));
+    if (status == STATUS_OK)
+        status = buffer_append_u64(out, frame->content.seq);
+    if (status == STATUS_OK && form == FRAME_FULL)
+        status = buffer_append_slice(out, SLICE(",\"hydration_required\":false"));
+    return status == STATUS_OK ? buffer_append_byte(out, '}') : status;
+}
 
 /* ---- sync:update_batch ---- */
 
@@ -70,7 +67,7 @@ static enum status write_batch(const struct page *page, bool with_updates, struc
         if (i > 0)
             status = buffer_append_byte(out, ',');
         if (status == STATUS_OK)
-            status = frame_append(batch->frames[i], &update_form, out);
+            status = put_update(batch->frames[i], FRAME_FULL, out);
     }
     return status == STATUS_OK ? end_batch(page->topic, batch->through_seq, page->head_seq, out)
                                : status;
@@ -112,8 +109,8 @@ static enum status write_bytes(struct slice payload, struct buffer *out) {
     return buffer_append_byte(out, '"');
 }
 
-static enum status put_frame(const struct frame_content *content, struct delivery_loop *delivery,
-                             bool compress, struct buffer *out) {
+static enum status put_frame(const struct page *page, const struct frame_content *content,
+                             struct delivery_loop *delivery, bool compress, struct buffer *out) {
     struct buffer bytes;
     size_t begin = out->size;
     buffer_init(&bytes, PHOENIX_BATCH_BYTES_MAX);
@@ -121,7 +118,7 @@ static enum status put_frame(const struct frame_content *content, struct deliver
     if (status == STATUS_OK)
         status = begin_push(out, SLICE("sync:frame"));
     struct object_writer object = object_begin(out);
-    object_text(&object, SLICE("topic"), content->topic);
+    object_text(&object, SLICE("topic"), page->topic);
     object_number(&object, SLICE("seq"), content->seq);
     object_text(&object, SLICE("kind"), content->kind);
     object_json(&object, SLICE("payload_bytes"), buffer_slice(&bytes));
@@ -138,7 +135,7 @@ static enum status put_frames(const struct page *page, struct delivery_loop *del
                               bool compress, struct buffer *out) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
-        status = put_frame(&page->batch.frames[i]->content, delivery, compress, out);
+        status = put_frame(page, &page->batch.frames[i]->content, delivery, compress, out);
     return status == STATUS_OK ? put_batch(page, delivery, false, compress, out) : status;
 }
 

@@ -91,7 +91,7 @@ enum statement_id {
 };
 
 /* The events' first column in STATEMENT_WALK_JOURNAL. */
-#define SQLITE_STORE_JOURNAL_COLUMNS 8
+#define SQLITE_STORE_JOURNAL_COLUMNS 9
 
 /* The database, its log, and the memory that connections share. */
 enum sqlite_file { SQLITE_FILE_DATABASE, SQLITE_FILE_WAL, SQLITE_FILE_SHM, SQLITE_FILE_COUNT };

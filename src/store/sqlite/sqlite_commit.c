@@ -240,6 +240,7 @@ static enum status add_journal(struct sqlite_session *session,
     sqlite_bind_number(statement, 6, row->published_at_ms);
     sqlite_bind_bytes(statement, 7, row->payload_hash, sizeof(row->payload_hash));
     sqlite_bind_text(statement, 8, row->payload);
+    sqlite_bind_number(statement, 9, row->first_seq);
     return sqlite_run(session, statement);
 }
 

@@ -126,6 +126,7 @@ bool sqlite_row_journal(sqlite3_stmt *statement, struct store_journal_row *row) 
         .document_version = sqlite_number(statement, 4),
         .published_at_ms = sqlite_number(statement, 5),
         .payload = sqlite_text(statement, 7),
+        .first_seq = sqlite_number(statement, 8), /* NULL is read as 0 */
     };
     return sqlite_bytes(statement, 6, row->payload_hash, sizeof(row->payload_hash));
 }

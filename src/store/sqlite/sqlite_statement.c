@@ -99,7 +99,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
     [STATEMENT_ADD_JOURNAL] =
         "INSERT INTO sync_stream_events (topic_ref, seq, log_id, entity_ref, doc_version, "
-        "published_at, payload_hash, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "published_at, payload_hash, payload, first_entity_seq) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0))",
     [STATEMENT_ADD_DRIFT] =
         "INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
         "actual_seq, seen_at) VALUES (?, ?, ?, ?, ?, ?)",
@@ -170,7 +171,8 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_WALK_TOPICS] = TOPIC_SELECT "WHERE ref > ? ORDER BY ref LIMIT ?",
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
-        "j.payload_hash, j.payload, " EVENT_COLUMNS ", n.kind, n.id FROM sync_stream_events j "
+        "j.payload_hash, j.payload, j.first_entity_seq, " EVENT_COLUMNS
+        ", n.kind, n.id FROM sync_stream_events j "
         "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "
         "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
     [STATEMENT_WALK_DRIFTS] =

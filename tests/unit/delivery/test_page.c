@@ -11,15 +11,13 @@ static void fill(struct delivery_batch *batch, size_t count) {
     *batch = (struct delivery_batch){
         .count_max = 16, .bytes_max = 4096, .after_seq = 10, .through_seq = 10};
     for (size_t i = 0; i < count; i++) {
-        struct frame_content content = {.topic = SLICE("t"),
-                                        .seq = ++batch->through_seq,
-                                        .kind = SLICE("k"),
-                                        .payload = SLICE("{}")};
+        struct frame_content content = {
+            .seq = ++batch->through_seq, .kind = SLICE("k"), .payload = SLICE("{}")};
         if (content.seq % 2 == 0)
             content.owner.user_id = SLICE("u");
         else
             content.owner.guest_scope = SLICE("g");
-        assert_ok(frame_make(&batch->frames[batch->count++], &content));
+        assert_ok(frame_make(&batch->frames[batch->count++], &content, &(struct frame_text){0}));
     }
 }
 

@@ -236,9 +236,8 @@ static void a_frame_is_the_same_from_the_store_and_from_the_window(void **state)
         struct frame *b = fixture.client.batch.frames[0];
         assert_ptr_not_equal(a, b);
         assert_int_equal(a->bytes, b->bytes);
-        assert_memory_equal(a->texts, b->texts, 30);
+        assert_memory_equal(a->texts, b->texts, a->bytes - sizeof(*a));
         assert_int_equal(a->content.published_at_ms, b->content.published_at_ms);
-        assert_int_equal(a->content.document_version, b->content.document_version);
         assert_int_equal(uuid_compare(&a->content.cursor, &b->content.cursor), 0);
         assert_true(slice_equal(a->content.document_key, b->content.document_key));
         assert_true(slice_equal(a->content.payload, b->content.payload));

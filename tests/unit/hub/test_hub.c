@@ -163,7 +163,6 @@ static void a_watched_log_gets_each_whole_event(void **state) {
         assert_true(slice_equal(content->payload, buffer_slice(&json)));
         assert_int_equal(content->seq, 5 + i);
         assert_slice(content->kind, "run.log");
-        assert_int_equal(uuid_compare(&content->event_id, &event.event_id), 0);
         assert_int_equal(uuid_compare(&content->cursor, &event.cursor), 0);
         assert_slice(i % 2 == 0 ? content->owner.user_id : content->owner.guest_scope,
                      i % 2 == 0 ? "u" : "g");
@@ -273,65 +272,21 @@ static void a_removed_watch_is_not_announced(void **state) {
 
 /* ---- frames ---- */
 
-static atomic_int encodings;
-
-static enum status encode(const struct frame_content *content, struct buffer *out) {
-    atomic_fetch_add(&encodings, 1);
-    return buffer_printf(out, "%llu", (unsigned long long)content->seq);
-}
-
-static const struct frame_form form = {1, 64, encode};
-
-static void *encode_many(void *user) {
-    struct frame *frame = user;
-    struct slice text;
-    for (int i = 0; i < 1000; i++)
-        assert_ok(frame_encoded(frame, &form, &text));
-    assert_slice(text, "7");
-    frame_unref(frame);
-    return (void *)text.data;
-}
-
-static void a_form_is_made_once_and_shared_by_all_threads(void **state) {
+static void the_forms_of_a_frame_are_parts_of_one_text(void **state) {
     (void)state;
-    pthread_t threads[4];
     struct frame *frame;
-    void *texts[4];
-    const struct frame_content content = {.topic = SLICE("t"), .seq = 7, .payload = SLICE("{}")};
-    assert_ok(frame_make(&frame, &content));
+    const struct frame_content content = {.seq = 7, .payload = SLICE("{}"), .kind = SLICE("k")};
+    const struct frame_text text = {SLICE("\"a\":1,\"payload\":"), 6, SLICE(",\"b\":2")};
+    assert_ok(frame_make(&frame, &content, &text));
+    assert_slice(frame->forms[FRAME_FULL], "\"a\":1,\"payload\":{},\"b\":2");
+    assert_slice(frame->forms[FRAME_LEAN], "\"payload\":{}");
+    assert_ptr_equal(frame->forms[FRAME_LEAN].data, frame->forms[FRAME_FULL].data + 6);
+    assert_slice(frame->content.payload, "{}");
+    assert_ptr_equal(frame->content.payload.data, frame->texts + text.head.size);
+    assert_slice(frame->content.kind, "k");
     assert_null(frame->content.owner.user_id.data);
-    for (int i = 0; i < 4; i++)
-        pthread_create(&threads[i], NULL, encode_many, frame_ref(frame));
-    for (int i = 0; i < 4; i++)
-        pthread_join(threads[i], &texts[i]);
-    for (int i = 0; i < 4; i++)
-        assert_ptr_equal(texts[i], texts[0]);
-    assert_in_range(encodings, 1, 4);
+    assert_int_equal(frame->bytes, sizeof(*frame) + frame->forms[FRAME_FULL].size + 1);
     frame_unref(frame);
-}
-
-static void a_form_appended_twice_is_stored_and_identical(void **state) {
-    (void)state;
-    struct frame *frame;
-    struct buffer out;
-    struct slice text;
-    const struct frame_content content = {.topic = SLICE("t"), .seq = 7, .payload = SLICE("{}")};
-    assert_ok(frame_make(&frame, &content));
-    buffer_init(&out, 64);
-    atomic_store(&encodings, 0);
-    for (int i = 0; i < 4; i++)
-        assert_ok(frame_append(frame, &form, &out));
-    assert_slice(buffer_slice(&out), "7777");
-    assert_int_equal(encodings, 2);
-    assert_ok(frame_encoded(frame, &form, &text));
-    assert_slice(text, "7");
-    assert_int_equal(encodings, 2);
-    frame_unref(frame);
-    /* Encoded once and not stored: nothing to free. */
-    assert_ok(frame_make(&frame, &content));
-    assert_ok(frame_append(frame, &form, &out));
-    frame_unref(frame);
-    buffer_release(&out);
 }
 
 /* ---- threads ---- */
@@ -403,8 +358,7 @@ int main(void) {
         cmocka_unit_test(memory_stays_within_its_budget_and_watched_topics_stay_correct),
         cmocka_unit_test(an_unwatched_topic_is_freed_after_a_window_of_frames),
         cmocka_unit_test(a_removed_watch_is_not_announced),
-        cmocka_unit_test(a_form_is_made_once_and_shared_by_all_threads),
-        cmocka_unit_test(a_form_appended_twice_is_stored_and_identical),
+        cmocka_unit_test(the_forms_of_a_frame_are_parts_of_one_text),
         cmocka_unit_test(watchers_come_and_go_while_the_writer_publishes),
     };
     return cmocka_run_group_tests_name("hub", tests, NULL, NULL);

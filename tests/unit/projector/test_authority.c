@@ -252,7 +252,7 @@ static void alter(struct world *world, const char *sql) {
 /* Moves frames ahead of the heads of their topics, so that the next ones cannot be written. */
 static void damage(struct world *world) {
     alter(world, "INSERT INTO sync_stream_events SELECT NULL, ref, head_seq + 1, 1, 2, 7, 0, x'00',"
-                 " '{}' FROM sync_topic_sequences WHERE entity_ref IS NULL AND ref <= 2");
+                 " '{}', NULL FROM sync_topic_sequences WHERE entity_ref IS NULL AND ref <= 2");
 }
 
 static void undo_damage(struct world *world) {

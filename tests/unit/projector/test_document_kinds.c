@@ -36,10 +36,10 @@ static void expect_names(enum document_kind kind, struct slice document) {
     const struct document_row *row = document_row(kind);
     const struct json_limits limits = {document.size, JSON_DEPTH_MAX};
     struct json_field fields[] = {{.name = SLICE("kind")},
-                                  {.name = slice_of(row->entity_member)},
+                                  {.name = slice_of(entity_row(row->entity)->id_member)},
                                   {.name = SLICE("runtime_source")}};
     struct json_field source[] = {{.name = SLICE("entity")},
-                                  {.name = slice_of(row->entity_member)}};
+                                  {.name = slice_of(entity_row(row->entity)->id_member)}};
     assert_ok(json_read_object(document, &limits, fields, 3));
     assert_true(json_string_is(fields[0].value, slice_of(row->name)));
     assert_true(json_string_is(fields[1].value, SLICE("one")));

@@ -12,7 +12,9 @@ struct frames {
     uint64_t seq;
     uint64_t log_ids[64];
     uint64_t versions[64];
-    char payload[4096]; /* of the last frame */
+    /* Of the last frame. */
+    uint64_t first_seq;
+    uint8_t payload_hash[SHA256_BYTES];
 };
 
 static enum status see_frame(void *user, const struct store_journal_row *row,
@@ -23,8 +25,8 @@ static enum status see_frame(void *user, const struct store_journal_row *row,
     assert_true(frames->count < 64);
     frames->log_ids[frames->count] = row->log_id;
     frames->versions[frames->count++] = row->document_version;
-    snprintf(frames->payload, sizeof(frames->payload), "%.*s", (int)row->payload.size,
-             row->payload.data ? row->payload.data : "");
+    frames->first_seq = row->first_seq;
+    memcpy(frames->payload_hash, row->payload_hash, SHA256_BYTES);
     return STATUS_OK;
 }
 
@@ -85,14 +87,15 @@ static void events_of_one_commit_become_one_update(void **state) {
     assert_int_equal(frames.count, 2);
     assert_int_equal(frames.log_ids[0], 3);
     assert_int_equal(frames.log_ids[1], 4);
-    assert_non_null(strstr(frames.payload, "\"seq\":3,\"seq_range\":[1,3]"));
-    assert_false(document_has(log, ENTITY_RUN, "r1", "seq_range"));
+    assert_int_equal(frames.first_seq, 1);
+    assert_memory_equal(frames.payload_hash, log_document(log, ENTITY_RUN, "r1").payload_hash,
+                        SHA256_BYTES);
     assert_true(document_has(log, ENTITY_RUN, "r1", "\"latest_event_type\":\"b\""));
     log_append(log, ENTITY_RUN, "r1", "c", "{}");
     log_commit(log);
     frames = frames_of(log, "runtime.run_summaries");
     assert_int_equal(frames.count, 3);
-    assert_null(strstr(frames.payload, "seq_range"));
+    assert_int_equal(frames.first_seq, 0);
     struct store_document document = log_document(log, ENTITY_RUN, "r1");
     assert_int_equal(document.version, 2);
     assert_int_equal(frames.versions[2], 2);
@@ -259,7 +262,7 @@ static void a_gap_is_filled_from_the_log(void **state) {
     assert_true(document_has(log, ENTITY_RUN, "r1", "\"status\":\"canceling\""));
     assert_true(document_has(log, ENTITY_RUN, "r1", "\"event_count\":6"));
     struct frames frames = frames_of(log, "runtime.run_summaries");
-    assert_non_null(strstr(frames.payload, "\"seq_range\":[4,6]"));
+    assert_int_equal(frames.first_seq, 4);
     expect_sound(log);
     log_close(log);
 }

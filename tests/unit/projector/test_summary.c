@@ -109,30 +109,26 @@ static void documents_are_canonical(void **state) {
 
 /* ---- the codec ----------------------------------------------------------------------------- */
 
-/* The frame of events 2 to 4. The hash by marks equals the hash by parsing. */
-static void expect_range(const struct history *history, const char *source) {
+static void expect_source(const struct history *history, const char *source) {
     const struct summary_stamp stamp = {SLICE("v"), 1};
     struct summary_marks marks;
-    struct buffer document, frame, scratch;
+    struct buffer document, scratch;
     uint8_t hash[SHA256_BYTES];
     uint8_t hash_marked[SHA256_BYTES];
     buffer_init(&document, SUMMARY_BYTES_MAX);
-    buffer_init(&frame, SUMMARY_BYTES_MAX);
     buffer_init(&scratch, SUMMARY_BYTES_MAX);
     assert_ok(summary_write(fold_layout(history->kind), &history->summary.common, &stamp, &document,
                             &marks));
-    assert_ok(summary_write_range(buffer_slice(&document), &marks, 2, 4, &frame));
-    assert_non_null(memmem(frame.data, frame.size, source, strlen(source)));
-    assert_int_equal(frame.size, document.size + strlen(",\"seq_range\":[2,4]"));
+    assert_non_null(memmem(document.data, document.size, source, strlen(source)));
     assert_ok(summary_hash(buffer_slice(&document), hash));
     assert_ok(summary_hash_marked(buffer_slice(&document), &marks, &scratch, hash_marked));
     assert_memory_equal(hash, hash_marked, SHA256_BYTES);
     buffer_release(&document);
-    buffer_release(&frame);
     buffer_release(&scratch);
 }
 
-static void a_range_follows_the_last_seq(void **state) {
+/* Its hash by marks equals the hash by parsing. */
+static void a_summary_names_its_last_event(void **state) {
     (void)state;
     struct history run = history_begin(DOCUMENT_RUN_SUMMARY, "r");
     struct history worker = history_begin(DOCUMENT_WORKER_SUMMARY, "w");
@@ -140,10 +136,8 @@ static void a_range_follows_the_last_seq(void **state) {
         add_step(&run, 1);
         add_step(&worker, 6);
     }
-    expect_range(&run, "{\"entity\":\"run\",\"run_id\":\"r\",\"seq\":4,"
-                       "\"seq_range\":[2,4]}");
-    expect_range(&worker, "{\"entity\":\"worker\",\"seq\":4,\"seq_range\":[2,4],"
-                          "\"worker_id\":\"w\"}");
+    expect_source(&run, "{\"entity\":\"run\",\"run_id\":\"r\",\"seq\":4}");
+    expect_source(&worker, "{\"entity\":\"worker\",\"seq\":4,\"worker_id\":\"w\"}");
     arena_release(&run.arena);
     arena_release(&worker.arena);
 }
@@ -226,7 +220,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_do_not_depend_on_the_split_into_commits),
         cmocka_unit_test(documents_are_canonical),
-        cmocka_unit_test(a_range_follows_the_last_seq),
+        cmocka_unit_test(a_summary_names_its_last_event),
         cmocka_unit_test(the_hash_excludes_only_projected_at),
         cmocka_unit_test(a_text_that_is_no_summary_is_refused),
         cmocka_unit_test(a_full_buffer_or_arena_is_reported),
