@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "auth/grant.h"
-#include "topic/topic_name.h"
+#include "topic/stream_id.h"
 #include "wire/object_writer.h"
 
 #define ID_BYTES_MAX 512
@@ -59,7 +59,7 @@ static bool read_lists(struct minting *minting) {
         !claims_names(&fields[FIELD_STREAMS], memory, &minting->streams))
         return false;
     for (size_t i = 0; i < minting->topics.count; i++)
-        if (topic_name_check(minting->topics.names[i]) != STATUS_OK)
+        if (address_check(minting->topics.names[i]) != STATUS_OK)
             return false;
     request->scopes = (struct grant_list){minting->scopes.names, minting->scopes.count};
     request->topics = (struct grant_list){minting->topics.names, minting->topics.count};

@@ -45,17 +45,47 @@ static enum match list_match(const struct grant_list *list, struct slice name) {
     return best;
 }
 
+static enum match better(enum match a, enum match b) {
+    return a > b ? a : b;
+}
+
+/* A stream id among the topics counts only whole: the pattern runtime.* names built-in topics, and
+ * would match every stream id. */
+static enum match stream_match(const struct principal *principal, struct slice stream_id) {
+    enum match match = list_match(&principal->streams, stream_id);
+    for (size_t i = 0; i < principal->topics.count && match != MATCH_EXACT; i++)
+        if (slice_equal(principal->topics.names[i], stream_id))
+            match = MATCH_EXACT;
+    return match;
+}
+
 static enum match granted(const struct principal *principal, struct slice topic) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream_id = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     enum match by_topic = list_match(&principal->topics, topic);
-    if (by_topic == MATCH_EXACT || principal->streams.count == 0)
+    if (by_topic == MATCH_EXACT || principal->topics.count + principal->streams.count == 0)
         return by_topic;
     enum status status = topic_to_stream(topic, &stream_id);
     assert(status == STATUS_OK);
     (void)status;
-    enum match by_stream = list_match(&principal->streams, buffer_slice(&stream_id));
-    return by_stream > by_topic ? by_stream : by_topic;
+    return better(by_topic, stream_match(principal, buffer_slice(&stream_id)));
+}
+
+/* Whether a granted topic, or one that a granted pattern matches, could have the stream id. The
+ * stream id of a pattern is a pattern for the stream ids of its topics. */
+static enum match could_grant(const struct principal *principal, struct slice stream_id) {
+    enum match match = stream_match(principal, stream_id);
+    for (size_t i = 0; i < principal->topics.count && match != MATCH_EXACT; i++) {
+        char text[STREAM_ID_BYTES_MAX];
+        struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+        struct slice name = principal->topics.names[i];
+        if (topic_kind_of(name, NULL) != TOPIC_APPLICATION ||
+            topic_to_stream(name, &stream) != STATUS_OK)
+            continue;
+        struct slice granted_stream = buffer_slice(&stream);
+        match = better(match, list_match(&(struct grant_list){&granted_stream, 1}, stream_id));
+    }
+    return match;
 }
 
 /* ---- the decision ---- */
@@ -87,9 +117,20 @@ static struct grant refuse(enum status status) {
     return (struct grant){status, GRANT_VIEW_NONE};
 }
 
+/* No topic has the stream id yet. The topic that appears is an application topic, and is checked
+ * then by its name. */
+static struct grant check_stored_stream(const struct principal *principal, struct slice stream_id) {
+    bool is_narrowed = principal->topics.count + principal->streams.count > 0;
+    if (could_grant(principal, stream_id) == MATCH_NONE && (is_narrowed || !principal->read_all))
+        return refuse(STATUS_FORBIDDEN_TOPIC);
+    return allow(principal->read_all ? GRANT_VIEW_ALL : GRANT_VIEW_OWN_OR_UNOWNED);
+}
+
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner) {
     struct slice id;
+    if (address_check(topic) == STATUS_OK && address_kind(topic) == ADDRESS_STORED_STREAM)
+        return check_stored_stream(principal, topic);
     if (topic_name_check(topic) != STATUS_OK)
         return refuse(STATUS_FORBIDDEN_TOPIC);
     const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
@@ -146,9 +187,12 @@ bool grant_opens_any(const struct principal *principal) {
         return true;
     if (principal->topics.count + principal->streams.count == 0)
         return principal->scopes != 0 && has_identity(principal);
-    for (size_t i = 0; i < principal->topics.count; i++)
-        if (topic_opens(principal, principal->topics.names[i]))
+    for (size_t i = 0; i < principal->topics.count; i++) {
+        struct slice name = principal->topics.names[i];
+        bool is_topic = address_kind(name) == ADDRESS_TOPIC;
+        if (is_topic ? topic_opens(principal, name) : stream_opens(principal, name))
             return true;
+    }
     for (size_t i = 0; i < principal->streams.count; i++)
         if (stream_opens(principal, principal->streams.names[i]))
             return true;

@@ -7,9 +7,10 @@
  *
  * A granted name is exact or has one '*'. The '*' is a whole part: it follows ':' or '.', and
  * stands before ':' or '.' or at the end (run:*:events, room:7:*). It matches one or more
- * characters. Grants narrow: with any grant, a topic must match one of them. An exact grant, by
- * topic or by stream id, replaces ownership of a run, a worker or a fleet. A '*' does not, because
- * one grant would open every tenant. On shared topics no grant lifts the filter by owner. */
+ * characters. A whole stream id may stand among the topics too. Grants narrow: with any grant, a
+ * topic must match one of them. An exact grant, by topic or by stream id, replaces ownership of a
+ * run, a worker or a fleet. A '*' does not, because one grant would open every tenant. On shared
+ * topics no grant lifts the filter by owner. */
 #ifndef AUTH_GRANT_H
 #define AUTH_GRANT_H
 
@@ -31,7 +32,9 @@ struct grant {
 /* The entity whose owner decides about the topic, or ENTITY_NONE. The caller loads it where
  * grant_check without an owner answers STATUS_OWNER_MISMATCH. */
 enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
-/* owner is the owner of the run or worker; NULL: not loaded, or no such entity exists. */
+/* owner is the owner of the run or worker; NULL: not loaded, or no such entity exists. topic may be
+ * a stream id of the kind ADDRESS_STORED_STREAM that no topic has yet: the answer then says whether
+ * the principal may wait for the topic. */
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner);
 /* Whether any topic could be open to the principal with frames that it may read. True in doubt: a

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/metrics.h"
 #include "delivery/owners.h"
+#include "delivery/topic_address.h"
 #include "hub/frame_row.h"
 
 /* No budget, with room for additions. */
@@ -27,7 +28,7 @@ struct journal_page {
 };
 
 static struct frame_topic topic_of(const struct journal_page *page) {
-    return (struct frame_topic){page->read->topic, page->read->projection_version};
+    return (struct frame_topic){page->topic.name, page->read->projection_version};
 }
 
 /* Whether the row is the next one and wanted; otherwise notes why not. */
@@ -114,12 +115,25 @@ static enum status load_log(struct journal_page *page) {
     return status;
 }
 
+static enum status load_topic(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    struct topic_address address;
+    enum status status = topic_address_find(page->session, read->topic, &page->arena, &address);
+    if (status != STATUS_OK || !address.exists)
+        return status == STATUS_OK ? STATUS_NOT_FOUND : status;
+    page->topic = address.row;
+    if (slice_equal(page->topic.name, read->topic))
+        return STATUS_OK;
+    assert(page->topic.name.size <= sizeof(read->found_text));
+    memcpy(read->found_text, page->topic.name.data, page->topic.name.size);
+    read->found = (struct slice){read->found_text, page->topic.name.size};
+    return STATUS_OK;
+}
+
 static enum status load(struct journal_page *page) {
     struct journal_read *read = page->read;
     arena_reset(&page->arena);
-    enum status status =
-        page->is_log ? load_log(page)
-                     : store_load_topic(page->session, read->topic, &page->arena, &page->topic);
+    enum status status = page->is_log ? load_log(page) : load_topic(page);
     read->exists = status == STATUS_OK;
     if (status == STATUS_OK)
         read->window = (struct topic_window){page->topic.oldest_seq, page->topic.head_seq,

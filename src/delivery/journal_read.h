@@ -1,7 +1,8 @@
 /* A read of a topic from the store: checks a position, and reads a page of frames from there.
  * Made and used on a loop, run once on a thread of the store pool in between.
  * Memory: the frames belong to the read until they are taken; the names belong to its maker.
- * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a gap.
+ * status: the store's errors; STATUS_INTERNAL_ERROR for a journal with a gap;
+ * STATUS_STREAM_ID_CONFLICT for a topic that cannot exist, because another has its stream id.
  * The frames begin at next_seq and have no gap. A floor that rose above next_seq during the read is
  * reported (is_stale), even if rows could still be read. A bootstrap is never stale. The log
  * (LOG_TOPIC) is stale only for a cursor of another epoch: it is never pruned and has no budget. */
@@ -12,6 +13,7 @@
 #include "hub/hub.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
+#include "topic/topic_name.h"
 
 enum journal_read_mode {
     JOURNAL_READ_RESUME,    /* a cursor comes in: judged by floor and budget */
@@ -24,7 +26,7 @@ enum journal_read_mode {
 
 struct journal_read {
     /* Asked. */
-    struct slice topic;
+    struct slice topic;              /* or a stream id of the kind ADDRESS_STORED_STREAM */
     struct slice projection_version; /* as struct frame_topic */
     const struct policy *policy;
     enum journal_read_mode mode;
@@ -38,6 +40,8 @@ struct journal_read {
     enum status status;
     bool is_in_memory; /* nothing was read */
     bool exists;
+    char found_text[TOPIC_NAME_BYTES_MAX];
+    struct slice found;         /* the topic of a stream id, if it exists */
     struct topic_window window; /* all 0 when the topic does not exist */
     bool is_stale;
     struct continuity continuity;          /* why */

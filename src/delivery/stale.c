@@ -21,7 +21,7 @@ static void put_reasons(struct object_writer *object, const struct continuity *c
 static void put_name(struct object_writer *object, struct slice topic) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    enum status status = topic_to_stream(topic, &stream);
+    enum status status = address_stream(topic, &stream);
     object_text(object, SLICE("topic"), topic);
     object_text(object, SLICE("stream_id"), buffer_slice(&stream));
     if (status != STATUS_OK)

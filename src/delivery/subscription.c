@@ -76,6 +76,8 @@ void subscription_release(struct subscription *subscription) {
     assert(!subscription_is_reading(subscription) && !subscription->ahead);
     drop_read(subscription);
     set_replaying(subscription, false);
+    free(subscription->bound_topic);
+    subscription->bound_topic = NULL;
 }
 
 void subscription_idle(struct subscription *subscription) {
@@ -90,10 +92,13 @@ void subscription_restart(struct subscription *subscription) {
     drop_read(subscription);
     subscription_set_state(subscription, SUBSCRIPTION_UNPLACED);
     subscription->options.has_cursor = subscription->options.has_event_cursor = false;
-    subscription->options.from_head = false;
+    subscription->options.from_head = subscription->is_absent = false;
 }
 
 static enum journal_read_mode read_mode(const struct subscription *subscription) {
+    /* A cursor was not compared with a topic that did not exist. */
+    if (subscription->is_absent && subscription->next_seq > 1)
+        return JOURNAL_READ_RESUME;
     if (subscription->state == SUBSCRIPTION_OPEN)
         return JOURNAL_READ_CONTINUE;
     if (subscription->options.has_event_cursor)
@@ -117,7 +122,8 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
         .event_cursor = options->event_cursor,
-        .watch = options->watch,
+        /* The name of a topic that appeared is not known before the store was read. */
+        .watch = subscription->is_absent ? NULL : options->watch,
         .status = STATUS_OK,
     };
     return read;
@@ -159,7 +165,7 @@ bool subscription_ask_ahead(struct subscription *subscription, const struct deli
 
 static bool is_next(const struct subscription *subscription, uint64_t after_seq) {
     return subscription->state == SUBSCRIPTION_OPEN && !subscription->read &&
-           subscription->next_seq == after_seq + 1;
+           !subscription->is_absent && subscription->next_seq == after_seq + 1;
 }
 
 bool subscription_is_at(const struct subscription *subscription, uint64_t after_seq) {
@@ -277,6 +283,9 @@ enum subscription_step subscription_next(struct subscription *subscription,
         set_replaying(subscription, is_behind(subscription));
         return STEP_FRAMES;
     }
+    if (subscription->is_absent)
+        return hub_head_seq(subscription->options.watch) > 0 ? ask_read(subscription, batch)
+                                                             : STEP_WAIT;
     switch (give_window(subscription, batch)) {
     case HUB_FRAMES:
         return STEP_FRAMES;
@@ -298,9 +307,32 @@ static void begin_at_head(struct subscription *subscription) {
     subscription->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
 }
 
+/* The stream id belongs to a topic now. The principal waited for the stream; whether it may read
+ * the topic depends on the name. */
+static enum status bind(struct subscription *subscription, struct slice topic) {
+    struct subscription_options *options = &subscription->options;
+    struct grant grant = grant_check(options->principal, topic, NULL);
+    if (grant.status != STATUS_OK)
+        return grant.status;
+    assert(!subscription->bound_topic);
+    subscription->bound_topic = malloc(topic.size);
+    if (!subscription->bound_topic)
+        return STATUS_OUT_OF_MEMORY;
+    memcpy(subscription->bound_topic, topic.data, topic.size);
+    options->topic = (struct slice){subscription->bound_topic, topic.size};
+    options->view = grant.view;
+    return STATUS_OK;
+}
+
 /* The read answered where the position is. */
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
     const struct subscription_options *options = &subscription->options;
+    enum status status = read->found.data ? bind(subscription, read->found) : STATUS_OK;
+    if (status != STATUS_OK) {
+        subscription_fail(subscription, status);
+        return;
+    }
+    subscription->is_absent = !read->exists;
     hub_learn_head(options->watch, read->window.head_seq);
     subscription->window = read->window;
     if (!read->exists)

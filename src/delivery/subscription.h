@@ -4,6 +4,10 @@
  * Memory: itself, and a page of frames between a read and the next ask. The page stays longer only
  * where the hub has no room for it.
  * Errors: a failed subscription says why in status, and stays failed.
+ * A name or stream id may be subscribed before its topic exists. When the topic appears, the store
+ * is read again: a stream id is bound to the topic's name, which the principal must be entitled to
+ * (STATUS_FORBIDDEN_TOPIC); the name of another topic of that stream id cannot appear any more
+ * (STATUS_STREAM_ID_CONFLICT).
  * A batch covers (after_seq, through_seq] and begins at the last position that the client was sent.
  * Frames that the principal may not read, or did not ask for, are missing from it; a batch without
  * any frame is not sent. A position that retention overtook is reported, never moved silently. */
@@ -19,7 +23,7 @@
 
 struct subscription_options {
     struct hub_watch *watch; /* outlives the subscription, as do the next three */
-    struct slice topic;
+    struct slice topic;      /* or a stream id of the kind ADDRESS_STORED_STREAM, until bound */
     const struct policy *policy;
     const struct principal *principal;
     enum grant_view view; /* which frames it gets */
@@ -56,6 +60,8 @@ struct subscription {
     struct journal_read *ahead; /* under way: frames that will be asked for later */
     enum status status;         /* with SUBSCRIPTION_FAILED: why */
     enum subscription_state state;
+    char *bound_topic; /* the name of the topic that appeared for a stream id; NULL: none */
+    bool is_absent;    /* no topic has the name or stream id yet */
     bool is_replaying; /* the hub counts it as a replay */
     bool is_bootstrap; /* it began with a bootstrap */
 };

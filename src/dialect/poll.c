@@ -438,9 +438,8 @@ struct poll_query {
 static enum status poll_query_read(const struct exchange *exchange, struct poll_query *query) {
     *query =
         (struct poll_query){UINT64_MAX, exchange_settings(exchange)->poll_default_limit, 0, false};
-    enum status status = topic_name_check(exchange->match.parameters[0]);
-    if (status == STATUS_OK)
-        status = query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &query->after_seq);
+    enum status status =
+        query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &query->after_seq);
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &query->limit);
     if (status == STATUS_OK)

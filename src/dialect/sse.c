@@ -13,7 +13,7 @@
 #include "dialect/message_form.h"
 #include "dialect/page_forms.h"
 #include "http/query_cursor.h"
-#include "topic/topic_name.h"
+#include "topic/stream_id.h"
 #include "wire/json.h"
 #include "wire/sse.h"
 
@@ -203,7 +203,7 @@ static enum status read_cursor(const struct exchange *exchange,
 
 void handle_sse(struct exchange *exchange) {
     struct subscription_options options = {.view = exchange->view};
-    char topic[TOPIC_NAME_BYTES_MAX];
+    char topic[STREAM_ID_BYTES_MAX];
     enum status status = read_cursor(exchange, &options);
     if (status == STATUS_OK && atomic_load(&exchange->http->is_draining))
         status = STATUS_SHUTTING_DOWN;

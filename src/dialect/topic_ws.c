@@ -16,7 +16,6 @@
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "topic/stream_id.h"
-#include "topic/topic_name.h"
 #include "wire/json.h"
 #include "wire/object_writer.h"
 #include "wire/websocket/ws_frame.h"
@@ -69,7 +68,7 @@ const struct page_form *topic_ws_form(bool compress) {
 static void put_stream_id(struct object_writer *object, struct slice topic) {
     struct buffer stream;
     buffer_init(&stream, STREAM_ID_BYTES_MAX);
-    if (topic_to_stream(topic, &stream) == STATUS_OK)
+    if (address_stream(topic, &stream) == STATUS_OK)
         object_text(object, SLICE("stream_id"), buffer_slice(&stream));
     buffer_release(&stream);
 }
@@ -258,7 +257,7 @@ static void begin(struct session *session, struct slice topic,
 
 void handle_topic_ws(struct exchange *exchange) {
     struct subscription_options options = {.view = exchange->view};
-    char topic[TOPIC_NAME_BYTES_MAX];
+    char topic[STREAM_ID_BYTES_MAX];
     uint64_t limit = DELIVERY_FRAMES_MAX;
     enum status status = query_topic_cursor(exchange, &options);
     if (status == STATUS_OK)

@@ -178,17 +178,14 @@ static bool check_parameters(struct exchange *exchange) {
 /* A caller that is not entitled to the route's topic does not reach the handler. */
 static void run_handler(struct exchange *exchange) {
     const struct route *route = exchange->match.route;
-    struct slice topic = exchange->match.parameters[0];
     bool is_once = route->flags & ROUTE_STAYS_OPEN && exchange->http->options.token_single_use;
     void (*handle)(struct exchange *) = is_once ? open_once : route->handle;
     if (route->flags & ROUTE_AUDIT)
         entitle(exchange, topic_name(TOPIC_AUDIT), handle);
     else if (!(route->flags & ROUTE_TOPIC))
         handle(exchange);
-    else if (topic_name_check(topic) == STATUS_OK)
-        entitle(exchange, topic, handle);
     else
-        exchange_answer_status(exchange, STATUS_INVALID_TOPIC);
+        entitle_path(exchange, handle);
 }
 
 static void on_request(struct conn *conn) {

@@ -1,4 +1,4 @@
-/* A topic belongs to the shard that its name hashes to. A shard has a lock, its topics in the order
+/* A topic belongs to the shard that its key hashes to. A shard has a lock, its topics in the order
  * of their last frames, and its share of the memory. Locks are taken in the order shard, listeners.
  * A watch in the list of a topic is valid under the lock of the shard, because hub_unwatch takes
  * it. */
@@ -12,12 +12,13 @@
 #include "base/map.h"
 #include "hub/hub_topic.h"
 #include "projector/summary.h"
+#include "topic/stream_id.h"
 
 #define NAME_BYTES_MAX 1024
 
 struct hub_topic {
     struct shard *shard;
-    struct slice name;
+    struct slice key;
     uint64_t head_seq;
     struct window window;
     struct window replay;      /* frames read again */
@@ -100,7 +101,7 @@ static void touch(struct hub_topic *topic) {
 }
 
 static size_t fixed_bytes(const struct hub_topic *topic) {
-    return sizeof(*topic) + topic->name.size;
+    return sizeof(*topic) + topic->key.size;
 }
 
 static void forget_replay(struct hub_topic *topic) {
@@ -117,7 +118,7 @@ static void forget_windows(struct hub_topic *topic) {
 static void topic_free(struct hub *hub, struct hub_topic *topic) {
     struct shard *shard = topic->shard;
     assert(!topic->watches.first && topic->replay_count == 0);
-    (void)map_remove(&shard->topics, topic->name);
+    (void)map_remove(&shard->topics, topic->key);
     list_remove(&topic->age);
     forget_windows(topic);
     shard->bytes -= fixed_bytes(topic);
@@ -139,19 +140,31 @@ static void make_room(struct hub *hub, struct shard *shard, const struct hub_top
     }
 }
 
-static struct shard *shard_of(struct hub *hub, struct slice name) {
-    return &hub->shards[siphash(hub->secret, name) % HUB_SHARDS];
+/* Several names of application topics have one stream id, and at most one of them exists. The
+ * stream id is the key for all of them, so that a subscriber of the stream, or of another of its
+ * names, notices when the topic appears. */
+static struct slice key_of(struct slice name, char text[STREAM_ID_BYTES_MAX]) {
+    struct buffer stream = {
+        .data = text, .capacity = STREAM_ID_BYTES_MAX, .size_max = STREAM_ID_BYTES_MAX};
+    if (topic_kind_of(name, NULL) != TOPIC_APPLICATION ||
+        topic_to_stream(name, &stream) != STATUS_OK)
+        return name;
+    return buffer_slice(&stream);
 }
 
-static enum status topic_make(struct hub *hub, struct shard *shard, struct slice name,
+static struct shard *shard_of(struct hub *hub, struct slice key) {
+    return &hub->shards[siphash(hub->secret, key) % HUB_SHARDS];
+}
+
+static enum status topic_make(struct hub *hub, struct shard *shard, struct slice key,
                               struct hub_topic **topic) {
-    struct hub_topic *made = calloc(1, sizeof(*made) + name.size);
+    struct hub_topic *made = calloc(1, sizeof(*made) + key.size);
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->shard = shard;
-    memcpy(made->text, name.data, name.size);
-    made->name = (struct slice){made->text, name.size};
-    enum status status = map_insert(&shard->topics, made->name, made);
+    memcpy(made->text, key.data, key.size);
+    made->key = (struct slice){made->text, key.size};
+    enum status status = map_insert(&shard->topics, made->key, made);
     if (status != STATUS_OK) {
         free(made);
         return STATUS_OUT_OF_MEMORY;
@@ -236,13 +249,15 @@ void hub_wake_listeners(struct hub *hub) {
 /* ---- watching ---- */
 
 enum status hub_watch(struct hub_listener *listener, struct slice name, struct hub_watch *watch) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct slice key = key_of(name, text);
     struct hub *hub = listener->hub;
-    struct shard *shard = shard_of(hub, name);
+    struct shard *shard = shard_of(hub, key);
     enum status status = STATUS_OK;
     pthread_mutex_lock(&shard->lock);
-    struct hub_topic *topic = map_find(&shard->topics, name);
+    struct hub_topic *topic = map_find(&shard->topics, key);
     if (!topic)
-        status = topic_make(hub, shard, name, &topic);
+        status = topic_make(hub, shard, key, &topic);
     if (status == STATUS_OK) {
         *watch = (struct hub_watch){.topic = topic, .listener = listener};
         hlist_push_front(&topic->watches, &watch->node);
@@ -425,9 +440,11 @@ struct arena *hub_names(struct hub *hub) {
 }
 
 struct hub_topic *hub_topic_lock(struct hub *hub, struct slice name) {
-    struct shard *shard = shard_of(hub, name);
+    char text[STREAM_ID_BYTES_MAX];
+    struct slice key = key_of(name, text);
+    struct shard *shard = shard_of(hub, key);
     pthread_mutex_lock(&shard->lock);
-    struct hub_topic *topic = map_find(&shard->topics, name);
+    struct hub_topic *topic = map_find(&shard->topics, key);
     if (!topic)
         pthread_mutex_unlock(&shard->lock);
     return topic;

@@ -32,6 +32,8 @@ static enum status read_name(struct cursor_list *list, struct json_value text,
     if (status != STATUS_OK)
         return status;
     cursor->name = buffer_slice(&list->name);
+    if (address_kind(cursor->name) != ADDRESS_TOPIC)
+        cursor->kind = TOPIC_CURSOR_STREAM;
     return check_name(cursor);
 }
 

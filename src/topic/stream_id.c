@@ -103,3 +103,51 @@ enum status stream_to_topic(struct slice stream_id, struct buffer *out) {
         return STATUS_NOT_FOUND;
     return other_to_topic(slice_from(stream_id, prefix.size), out);
 }
+
+/* ---- addresses ---- */
+
+/* The part behind "runtime.topic." of a stream id of that form; data NULL for others. */
+static struct slice other_name(struct slice address) {
+    const struct slice prefix = {other_prefix, sizeof(other_prefix) - 1};
+    struct slice name = {NULL, 0};
+    if (address.size > prefix.size && slice_starts(address, prefix))
+        name = slice_from(address, prefix.size);
+    return name;
+}
+
+enum address_kind address_kind(struct slice address) {
+    struct slice middle;
+    if (topic_kind_of(address, NULL) != TOPIC_RESERVED_RUNTIME)
+        return ADDRESS_TOPIC;
+    for (size_t kind = 0; kind < TOPIC_KIND_COUNT; kind++) {
+        const struct topic_row *row = topic_row((enum topic_kind)kind);
+        if (row->stream && topic_pattern_match(row->stream, address, &middle))
+            return strchr(row->stream, '*') && is_blank(middle) ? ADDRESS_TOPIC : ADDRESS_STREAM;
+    }
+    struct slice name = other_name(address);
+    if (!name.data || is_blank(name) || memchr(name.data, ':', name.size))
+        return ADDRESS_TOPIC;
+    return is_built_in(name) && !has_retained_stream(name) ? ADDRESS_STREAM : ADDRESS_STORED_STREAM;
+}
+
+enum status address_check(struct slice address) {
+    struct slice name = other_name(address);
+    return topic_name_check(name.data ? name : address);
+}
+
+enum status address_stream(struct slice address, struct buffer *out) {
+    return address_kind(address) == ADDRESS_TOPIC ? topic_to_stream(address, out)
+                                                  : buffer_append_slice(out, address);
+}
+
+enum status address_topic(struct slice address, struct buffer *out) {
+    switch (address_kind(address)) {
+    case ADDRESS_TOPIC:
+        return buffer_append_slice(out, address);
+    case ADDRESS_STREAM:
+        return stream_to_topic(address, out);
+    case ADDRESS_STORED_STREAM:
+        break;
+    }
+    return STATUS_NOT_FOUND;
+}

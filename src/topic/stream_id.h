@@ -1,4 +1,5 @@
-/* Stream ids: the canonical runtime.* names of topics, and the topics of stream ids.
+/* Stream ids: the canonical runtime.* names of topics, and the topics of stream ids. An address is
+ * either, as a client gives it. No topic has a name that is also a stream id.
  * Any thread. Appends to the caller's buffer or uses the caller's arena.
  * STATUS_NOT_FOUND for a stream id without a topic. A failure leaves the buffer unchanged.
  * Every topic has one stream id. A topic found by a stream id has that stream id. */
@@ -19,5 +20,19 @@ MUST_CHECK enum status topic_stream(struct arena *arena, struct slice topic,
 /* Exact for the retained streams and the built-in topics. For other stream ids ask the store first:
  * a.b and a:b are both runtime.topic.a.b, and this rule returns a:b. */
 MUST_CHECK enum status stream_to_topic(struct slice stream_id, struct buffer *out);
+
+enum address_kind {
+    ADDRESS_TOPIC,         /* the name of a topic, also one that may not exist */
+    ADDRESS_STREAM,        /* a stream id whose topic follows from the text */
+    ADDRESS_STORED_STREAM, /* the stream id of several names: the store knows which one exists */
+};
+
+enum address_kind address_kind(struct slice address);
+/* STATUS_INVALID_TOPIC for a text that is neither. */
+MUST_CHECK enum status address_check(struct slice address);
+/* Appends the stream id of the address. */
+MUST_CHECK enum status address_stream(struct slice address, struct buffer *out);
+/* Appends the topic of the address. STATUS_NOT_FOUND for a stored stream. */
+MUST_CHECK enum status address_topic(struct slice address, struct buffer *out);
 
 #endif

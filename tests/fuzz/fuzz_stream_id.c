@@ -51,6 +51,30 @@ static void check_stream(struct slice stream_id) {
     buffer_release(&topic);
 }
 
+/* Every address has one stream id, and a topic with that stream id unless the store must tell. */
+static void check_address(struct slice address) {
+    struct buffer stream_id;
+    struct buffer topic;
+    struct buffer again;
+    buffer_init(&stream_id, OUT_BYTES_MAX);
+    buffer_init(&topic, OUT_BYTES_MAX);
+    buffer_init(&again, OUT_BYTES_MAX);
+    enum address_kind kind = address_kind(address);
+    require(address_stream(address, &stream_id) == STATUS_OK);
+    require(kind == ADDRESS_TOPIC || slice_equal(buffer_slice(&stream_id), address));
+    enum status status = address_topic(address, &topic);
+    require((status == STATUS_NOT_FOUND) == (kind == ADDRESS_STORED_STREAM));
+    if (status == STATUS_OK) {
+        require(topic_to_stream(buffer_slice(&topic), &again) == STATUS_OK);
+        require(slice_equal(buffer_slice(&again), buffer_slice(&stream_id)));
+    }
+    if (address_check(address) == STATUS_OK)
+        require(address.size > 0 && address.size <= STREAM_ID_BYTES_MAX);
+    buffer_release(&again);
+    buffer_release(&topic);
+    buffer_release(&stream_id);
+}
+
 static void check_name(struct slice topic) {
     bool valid = topic_name_check(topic) == STATUS_OK;
     require(!valid || (topic.size > 0 && topic.size <= TOPIC_NAME_BYTES_MAX && utf8_valid(topic)));
@@ -64,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct slice input = {(const char *)data, size};
     check_topic(input);
     check_stream(input);
+    check_address(input);
     check_name(input);
     return 0;
 }

@@ -47,6 +47,9 @@ struct dialect {
     bool restarts_stale;      /* a stale subscriber bootstraps; false: it is dropped */
     bool page_says_caught_up; /* a page says whether it is the last one of the replay */
     bool page_covers_range;   /* a page covers the hidden frames behind its last frame too */
+    /* A subscriber ends, and the session goes on: the topic that appeared is not the one it may
+     * read. NULL: the session ends with it. */
+    enum status (*refused)(struct subscriber *subscriber, enum status status, struct buffer *out);
     /* Why the session ends: a subscriber that failed, a token that expired or was revoked. */
     enum status (*failed)(struct session *session, enum status status, struct buffer *out);
     /* The token ends in left_ms, and nothing is delivered after that. */

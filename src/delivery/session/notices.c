@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "delivery/session/subscriber.h"
 #include "delivery/stale.h"
+#include "topic/stream_id.h"
 #include "wire/object_writer.h"
 
 /* [{"topic":…,"watermark":…}] of the subscribers that have started. */
@@ -109,6 +110,21 @@ enum status notice_stale(const struct subscriber *subscriber, struct buffer *out
                                                   subscription->options.policy,
                                                   subscription_continuity(subscription)},
                             1);
+}
+
+enum status notice_refused(const struct subscriber *subscriber, enum status why,
+                           struct buffer *out) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    struct slice topic = subscriber->driver.subscription.options.topic;
+    enum status status = address_stream(topic, &stream);
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("code"), slice_of(status_code(why)));
+    object_text(&object, SLICE("message"), slice_of(status_message(why)));
+    object_text(&object, SLICE("topic"), topic);
+    object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
+    enum status ended = object_end(&object);
+    return status == STATUS_OK ? ended : status;
 }
 
 enum status notice_bootstrap(const struct subscriber *subscriber, struct buffer *out) {

@@ -18,6 +18,10 @@ MUST_CHECK enum status notice_covered(const struct session *session, struct buff
 MUST_CHECK enum status notice_positions(const struct session *session, struct buffer *out);
 /* The stale_cursor body of one subscriber. */
 MUST_CHECK enum status notice_stale(const struct subscriber *subscriber, struct buffer *out);
+/* {"code","message","topic","stream_id"}: why a subscriber ends, under the name it was asked for.
+ */
+MUST_CHECK enum status notice_refused(const struct subscriber *subscriber, enum status why,
+                                      struct buffer *out);
 /* {"from_seq","truncated"}, or {"snapshot":true,…} for a subscriber that begins with a snapshot. */
 MUST_CHECK enum status notice_bootstrap(const struct subscriber *subscriber, struct buffer *out);
 /* {"code","message","resume_after":[…]}: why the session ends. retry_after_ms: when to come back;

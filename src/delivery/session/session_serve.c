@@ -156,9 +156,25 @@ static void on_stale(struct driver *driver) {
     session_send(session, status);
 }
 
+/* The topic appeared after the subscription, and is not the one that the client may read. */
+static bool is_refusal(enum status status) {
+    return status == STATUS_FORBIDDEN_TOPIC || status == STATUS_STREAM_ID_CONFLICT;
+}
+
 static void on_failed(struct driver *driver) {
-    end_turn(subscriber_of(driver));
-    session_end(subscriber_of(driver)->session, driver->subscription.status);
+    struct subscriber *subscriber = subscriber_of(driver);
+    struct session *session = subscriber->session;
+    enum status failed = driver->subscription.status;
+    end_turn(subscriber);
+    if (is_refusal(failed))
+        session_log_refused(session, driver->subscription.options.topic, failed);
+    if (!is_refusal(failed) || !session->dialect->refused) {
+        session_end(session, failed);
+        return;
+    }
+    enum status status = session->dialect->refused(subscriber, failed, &session->replies);
+    subscriber_drop(subscriber);
+    session_send(session, status);
 }
 
 static const struct driver_sink push_sink = {

@@ -165,8 +165,23 @@ void subscriber_restart(struct subscriber *subscriber) {
     scheduler_add(scheduler_of(subscriber), &subscriber->turn);
 }
 
+/* The client asked for the topic by another name too. */
+static bool is_repeated(const struct subscriber *subscriber) {
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    const struct subscriber *other = session_first(subscriber->session);
+    if (!subscription->bound_topic || !subscriber_is_started(subscriber))
+        return false;
+    while (other &&
+           (other == subscriber || !subscriber_is_started(other) ||
+            !slice_equal(other->driver.subscription.options.topic, subscription->options.topic)))
+        other = subscriber_next(other);
+    return other;
+}
+
 static void settle(struct subscriber *subscriber) {
-    if (subscriber->state != SUBSCRIBER_LEAVING)
+    if (is_repeated(subscriber))
+        subscriber_drop(subscriber);
+    else if (subscriber->state != SUBSCRIBER_LEAVING)
         subscriber_ready(subscriber);
     else if (!is_lent(subscriber))
         subscriber_free(subscriber);

@@ -302,6 +302,18 @@ static enum status send_stale(struct subscriber *subscriber, struct buffer *out)
     return status;
 }
 
+static enum status send_refused(struct subscriber *subscriber, enum status why,
+                                struct buffer *out) {
+    struct buffer body;
+    (void)out;
+    buffer_init(&body, 65536);
+    enum status status = notice_refused(subscriber, why, &body);
+    if (status == STATUS_OK)
+        status = push_error(subscriber->session, why, buffer_slice(&body));
+    buffer_release(&body);
+    return status;
+}
+
 static enum status heartbeat(struct session *session, struct buffer *out) {
     const struct phoenix *phoenix = session->dialect_state;
     struct buffer body;
@@ -383,6 +395,7 @@ static const struct dialect phoenix_dialect = {
     .page_says_caught_up = true,
     .page_covers_range = true,
     .stale = send_stale,
+    .refused = send_refused,
     .failed = send_failed,
     .reauth = send_reauth,
     .heartbeat = heartbeat,

@@ -170,7 +170,7 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
     const struct policy *policy = subscription->options.policy;
     char text[STREAM_ID_BYTES_MAX];
     struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    enum status status = topic_to_stream(subscription->options.topic, &stream);
+    enum status status = address_stream(subscription->options.topic, &stream);
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), subscription->options.topic);
     object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
@@ -355,7 +355,7 @@ static void drop_named(struct session *session, const struct subscribe *wanted) 
         struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
         struct slice topic = subscriber->driver.subscription.options.topic;
         next = subscriber_next(subscriber);
-        if (subscriber->state == SUBSCRIBER_LEAVING || topic_to_stream(topic, &stream) != STATUS_OK)
+        if (subscriber->state == SUBSCRIBER_LEAVING || address_stream(topic, &stream) != STATUS_OK)
             continue;
         if (subscribe_has_topic(wanted, topic) ||
             subscribe_has_stream(wanted, buffer_slice(&stream)))

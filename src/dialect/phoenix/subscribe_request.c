@@ -1,6 +1,7 @@
 #include "dialect/phoenix/subscribe_request.h"
 
 #include "base/limits.h"
+#include "delivery/topic_address.h"
 #include "http/admit/entitle.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
@@ -86,8 +87,9 @@ static enum status add_item(struct subscribe *subscribe, const struct subscribe_
     return STATUS_OK;
 }
 
+/* Adds the topics of a list, or its stream ids. A list of streams may not have topics. */
 static enum status read_names(struct subscribe *subscribe, const struct json_field *field,
-                              bool is_stream) {
+                              bool adds_streams, bool may_have_topics) {
     struct json_value value;
     enum status status = STATUS_OK;
     if (!field->present || field->value.kind == JSON_KIND_NULL)
@@ -96,12 +98,15 @@ static enum status read_names(struct subscribe *subscribe, const struct json_fie
         return STATUS_BAD_SUBSCRIPTION;
     struct json_iterator iterator = json_iterate(field->value);
     while (status == STATUS_OK && json_next_element(&iterator, &value)) {
-        struct subscribe_item item = {.is_stream = is_stream};
+        struct subscribe_item item = {.is_stream = adds_streams};
         status = copy_name(&subscribe->arena, value, &item.name);
-        if (status == STATUS_OK && !is_stream && topic_name_check(item.name) != STATUS_OK)
+        if (status == STATUS_OK && address_check(item.name) != STATUS_OK)
+            status = STATUS_BAD_TOPIC;
+        bool is_stream = status == STATUS_OK && address_kind(item.name) != ADDRESS_TOPIC;
+        if (status == STATUS_OK && !is_stream && !may_have_topics)
             status = STATUS_BAD_TOPIC;
         item.topic = is_stream ? (struct slice){NULL, 0} : item.name;
-        if (status == STATUS_OK)
+        if (status == STATUS_OK && is_stream == adds_streams)
             status = add_item(subscribe, &item);
     }
     return status;
@@ -263,9 +268,11 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
     subscribe->items = arena_alloc(&subscribe->arena, (count + 1) * sizeof(*subscribe->items));
     if (!subscribe->items)
         return STATUS_OUT_OF_MEMORY;
-    enum status status = read_names(subscribe, &fields[FIELD_TOPICS], false);
+    enum status status = read_names(subscribe, &fields[FIELD_TOPICS], false, true);
     if (status == STATUS_OK)
-        status = read_names(subscribe, &fields[FIELD_STREAMS], true);
+        status = read_names(subscribe, &fields[FIELD_TOPICS], true, true);
+    if (status == STATUS_OK)
+        status = read_names(subscribe, &fields[FIELD_STREAMS], true, false);
     if (status == STATUS_OK && subscribe->count == 0)
         status = STATUS_BAD_SUBSCRIPTION;
     if (status == STATUS_OK)
@@ -273,23 +280,14 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
     return status == STATUS_OK ? read_options(subscribe, fields, epoch) : status;
 }
 
-/* The store is asked first, because the rule for names cannot distinguish a.b from a:b. */
+/* A stream without a topic is subscribed as the stream. */
 static enum status resolve(struct subscribe *subscribe, struct store_session *session,
                            struct subscribe_item *item) {
-    char text[STREAM_ID_BYTES_MAX];
-    struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    struct store_topic topic;
-    enum status status = store_load_stream(session, item->name, &subscribe->arena, &topic);
-    if (status == STATUS_OK) {
-        item->topic = topic.name;
-        return STATUS_OK;
-    }
-    if (status != STATUS_NOT_FOUND)
-        return status;
-    if (stream_to_topic(item->name, &named) != STATUS_OK ||
-        topic_name_check(buffer_slice(&named)) != STATUS_OK)
-        return STATUS_BAD_TOPIC;
-    return copy_text(&subscribe->arena, buffer_slice(&named), &item->topic);
+    struct topic_address found;
+    enum status status = topic_address_find(session, item->name, &subscribe->arena, &found);
+    if (status == STATUS_OK)
+        item->topic = found.topic.data ? found.topic : item->name;
+    return status == STATUS_INVALID_TOPIC ? STATUS_BAD_TOPIC : status;
 }
 
 /* Merges the names of one topic, because of two subscribers of a topic one would replace the other.

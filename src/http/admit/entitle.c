@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "delivery/topic_address.h"
 #include "http/conn.h"
 #include "http/exchange_call.h"
 #include "io/store_pool.h"
@@ -27,12 +28,14 @@ enum status entitle_load(struct store_session *session, const struct principal *
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-/* A check that needs the owner from the store. */
+/* A check that needs the store: for the topic of a stream id, or for its owner. */
 struct owner_check {
     struct exchange_call call;
-    struct slice topic;
+    struct slice address;
+    bool is_of_path; /* the address is a parameter of the route, which becomes the topic */
     void (*next)(struct exchange *exchange);
     struct arena arena;
+    struct topic_address found;
     struct grant grant;
 };
 
@@ -51,10 +54,29 @@ static void decide(struct exchange *exchange, const struct grant *grant,
         exchange_answer_status(exchange, grant->status);
 }
 
+/* Handlers find the name of the topic in the parameters of the route. Routes of topics have no
+ * other parameter. */
+static enum status rename_topic(struct exchange *exchange, struct slice topic) {
+    struct buffer *memory = &exchange->parameter_memory;
+    assert(exchange->match.parameter_count == 1);
+    buffer_clear(memory);
+    enum status status = buffer_append_slice(memory, topic);
+    if (status == STATUS_OK)
+        exchange->match.parameters[0] = buffer_slice(memory);
+    return status;
+}
+
 static void check_run(struct call *call, struct store_session *store) {
     struct owner_check *check = container_of(call, struct owner_check, call.call);
-    call->status = entitle_load(store, check->call.exchange->principal, check->topic, &check->arena,
-                                &check->grant);
+    struct slice topic = check->address;
+    if (address_kind(topic) == ADDRESS_STORED_STREAM) {
+        call->status = topic_address_find(store, topic, &check->arena, &check->found);
+        if (check->found.topic.data)
+            topic = check->found.topic;
+    }
+    if (call->status == STATUS_OK)
+        call->status = entitle_load(store, check->call.exchange->principal, topic, &check->arena,
+                                    &check->grant);
 }
 
 static void check_answer(struct exchange_call *call) {
@@ -62,6 +84,8 @@ static void check_answer(struct exchange_call *call) {
     struct exchange *exchange = call->exchange;
     enum status status = call->call.status;
     struct grant grant = check->grant;
+    if (status == STATUS_OK && check->is_of_path && check->found.topic.data)
+        status = rename_topic(exchange, check->found.topic);
     void (*next)(struct exchange * exchange) = check->next;
     exchange->work = NULL;
     check_free(check);
@@ -71,12 +95,13 @@ static void check_answer(struct exchange_call *call) {
         exchange_answer_status(exchange, status);
 }
 
-void entitle(struct exchange *exchange, struct slice topic,
-             void (*next)(struct exchange *exchange)) {
+static void entitle_as(struct exchange *exchange, struct slice address, bool is_of_path,
+                       void (*next)(struct exchange *exchange)) {
     struct slice id;
-    enum entity_kind entity = grant_entity_of(topic, &id);
-    struct grant grant = grant_check(exchange->principal, topic, NULL);
-    if (grant.status != STATUS_OWNER_MISMATCH || entity == ENTITY_NONE) {
+    bool is_stored = address_kind(address) == ADDRESS_STORED_STREAM;
+    enum entity_kind entity = grant_entity_of(address, &id);
+    struct grant grant = grant_check(exchange->principal, address, NULL);
+    if (!is_stored && (grant.status != STATUS_OWNER_MISMATCH || entity == ENTITY_NONE)) {
         decide(exchange, &grant, next);
         return;
     }
@@ -87,10 +112,32 @@ void entitle(struct exchange *exchange, struct slice topic,
     }
     check->call =
         (struct exchange_call){.call.run = check_run, .exchange = exchange, .answer = check_answer};
-    check->topic = topic;
+    check->address = address;
+    check->is_of_path = is_of_path;
     check->next = next;
     arena_init(&check->arena, ENTITLE_ARENA_BYTES_MAX);
     exchange->work = check;
     exchange->work_free = check_free;
     exchange_call_store(&check->call);
+}
+
+void entitle(struct exchange *exchange, struct slice topic,
+             void (*next)(struct exchange *exchange)) {
+    entitle_as(exchange, topic, false, next);
+}
+
+void entitle_path(struct exchange *exchange, void (*next)(struct exchange *exchange)) {
+    char text[TOPIC_NAME_BYTES_MAX];
+    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    enum status status = address_check(exchange->match.parameters[0]);
+    if (status == STATUS_OK && address_kind(exchange->match.parameters[0]) == ADDRESS_STREAM) {
+        status = address_topic(exchange->match.parameters[0], &topic);
+        if (status == STATUS_OK)
+            status = rename_topic(exchange, buffer_slice(&topic));
+    }
+    if (status == STATUS_OK)
+        entitle_as(exchange, exchange->match.parameters[0], true, next);
+    else
+        exchange_answer_status(exchange,
+                               status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_TOPIC : status);
 }

@@ -11,7 +11,10 @@
 #include "http/exchange.h"
 #include "store/store.h"
 
-/* The topic is in the exchange's parameters. */
+/* The topic of the route. Its parameter may be a stream id, and becomes the name of the topic. It
+ * stays a stream id only if no topic has it yet. */
+void entitle_path(struct exchange *exchange, void (*next)(struct exchange *exchange));
+/* Another topic, which outlives the exchange. */
 void entitle(struct exchange *exchange, struct slice topic,
              void (*next)(struct exchange *exchange));
 

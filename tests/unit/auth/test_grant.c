@@ -140,6 +140,53 @@ static void streams_grant_as_topics_do(void **state) {
     assert_ok(grant_check(&who, SLICE("room:1"), NULL).status);
 }
 
+static void stream_ids_stand_among_the_topics_only_whole(void **state) {
+    (void)state;
+    const struct slice exact = SLICE("runtime.topic.a.b");
+    const struct slice pattern = SLICE("runtime.*");
+    struct principal who = {.identity = owner_u, .scopes = ALL_SCOPES, .topics = {&exact, 1}};
+    assert_int_equal(grant_check(&who, SLICE("a.b"), NULL).status, STATUS_OK);
+    assert_int_equal(grant_check(&who, SLICE("a:b"), NULL).status, STATUS_OK);
+    assert_int_equal(grant_check(&who, SLICE("a.c"), NULL).status, STATUS_FORBIDDEN_TOPIC);
+    assert_true(grant_opens_any(&who));
+    who.topics.names = &pattern;
+    assert_int_equal(grant_check(&who, SLICE("a.b"), NULL).status, STATUS_FORBIDDEN_TOPIC);
+    assert_int_equal(grant_check(&who, SLICE("run:r:events"), NULL).status, STATUS_FORBIDDEN_TOPIC);
+}
+
+static void a_stream_without_a_topic_is_open_to_tokens_that_grant_one_of_its_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *granted;
+        bool is_stream;
+        enum status status;
+    } cases[] = {
+        {"runtime.topic.a.b", true, STATUS_OK},
+        {"runtime.topic.a.*", true, STATUS_OK},
+        {"runtime.topic.a.b", false, STATUS_OK},
+        {"a.b", false, STATUS_OK},
+        {"a:b", false, STATUS_OK},
+        {"a:*", false, STATUS_OK},
+        {"a.*", false, STATUS_OK},
+        {"a:c", false, STATUS_FORBIDDEN_TOPIC},
+        {"a.b", true, STATUS_FORBIDDEN_TOPIC},
+        {"runtime.*", false, STATUS_FORBIDDEN_TOPIC},
+    };
+    struct principal who = {.identity = owner_u, .scopes = ALL_SCOPES};
+    const struct slice stream = SLICE("runtime.topic.a.b");
+    assert_int_equal(grant_check(&who, stream, NULL).status, STATUS_FORBIDDEN_TOPIC);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct slice name = slice_of(cases[i].granted);
+        const struct grant_list list = {&name, 1};
+        const struct grant_list none = {NULL, 0};
+        who.topics = cases[i].is_stream ? none : list;
+        who.streams = cases[i].is_stream ? list : none;
+        assert_int_equal(grant_check(&who, stream, NULL).status, cases[i].status);
+    }
+    const struct principal all = {.read_all = true};
+    assert_int_equal(grant_check(&all, stream, NULL).view, GRANT_VIEW_ALL);
+}
+
 static void patterns_are_whole_parts(void **state) {
     (void)state;
     static const struct {
@@ -223,6 +270,8 @@ int main(void) {
         cmocka_unit_test(an_unknown_run_is_refused_like_one_of_another_owner),
         cmocka_unit_test(fleets_belong_to_the_owner_in_their_name),
         cmocka_unit_test(streams_grant_as_topics_do),
+        cmocka_unit_test(stream_ids_stand_among_the_topics_only_whole),
+        cmocka_unit_test(a_stream_without_a_topic_is_open_to_tokens_that_grant_one_of_its_names),
         cmocka_unit_test(patterns_are_whole_parts),
         cmocka_unit_test(names_that_cannot_be_topics_are_forbidden),
         cmocka_unit_test(frames_are_filtered_by_view),

@@ -161,13 +161,22 @@ static void streams_become_topics_and_each_topic_is_listed_once(void **state) {
             "\"resume_after\":[{\"stream_id\":\"runtime.topic.x.y\",\"after_seq\":4}]}");
     assert_int_equal(subscribe.count, 4);
     assert_ok(subscribe_resolve(&subscribe, publisher->session));
-    assert_int_equal(subscribe.count, 2);
+    /* No topic has the stream id of x:y: another name of it may appear first. */
+    assert_int_equal(subscribe.count, 3);
     assert_slice(subscribe.items[0].topic, RUN_TOPIC);
     assert_slice(subscribe.items[1].topic, "x:y");
+    assert_slice(subscribe.items[2].topic, "runtime.topic.x.y");
     assert_cursor(&subscribe, 1, 4);
+    assert_cursor(&subscribe, 2, 4);
     subscribe_release(&subscribe);
-    read_ok(&subscribe, "{\"streams\":[\"nothing.of.ours\"]}");
-    assert_int_equal(subscribe_resolve(&subscribe, publisher->session), STATUS_BAD_TOPIC);
+    read_ok(&subscribe, "{\"topics\":[\"runtime.run.r.events\",\"" RUN_TOPIC "\",\"z\"]}");
+    assert_ok(subscribe_resolve(&subscribe, publisher->session));
+    assert_int_equal(subscribe.count, 2);
+    assert_slice(subscribe.items[0].topic, RUN_TOPIC);
+    assert_slice(subscribe.items[1].topic, "z");
+    subscribe_release(&subscribe);
+    assert_int_equal(read_text(&subscribe, "{\"streams\":[\"nothing.of.ours\"]}"),
+                     STATUS_BAD_TOPIC);
     subscribe_release(&subscribe);
 }
 

@@ -252,6 +252,56 @@ static void a_full_buffer_is_unchanged(void **state) {
     buffer_release(&small);
 }
 
+static void an_address_is_a_topic_or_a_stream_id(void **state) {
+    (void)state;
+    static const struct {
+        const char *address;
+        enum address_kind kind;
+        const char *stream;
+        const char *topic; /* NULL: only the store knows it */
+    } cases[] = {
+        {"a.b", ADDRESS_TOPIC, "runtime.topic.a.b", "a.b"},
+        {"run:x:events", ADDRESS_TOPIC, "runtime.run.x.events", "run:x:events"},
+        {"runtime.run_summaries", ADDRESS_TOPIC, "runtime.topic.runtime.run_summaries",
+         "runtime.run_summaries"},
+        {"runtime.nothing", ADDRESS_TOPIC, "runtime.topic.runtime.nothing", "runtime.nothing"},
+        {"runtime.topic.", ADDRESS_TOPIC, "runtime.topic.runtime.topic.", "runtime.topic."},
+        {"runtime.topic.a:b", ADDRESS_TOPIC, "runtime.topic.runtime.topic.a.b",
+         "runtime.topic.a:b"},
+        {"runtime.run.x.events", ADDRESS_STREAM, "runtime.run.x.events", "run:x:events"},
+        {"runtime.codex.worker.events", ADDRESS_STREAM, "runtime.codex.worker.events",
+         "runtime.codex_worker_events"},
+        {"runtime.topic.runtime.audit", ADDRESS_STREAM, "runtime.topic.runtime.audit",
+         "runtime.audit"},
+        {"runtime.topic.a.b", ADDRESS_STORED_STREAM, "runtime.topic.a.b", NULL},
+        {"runtime.topic.run.x.events", ADDRESS_STORED_STREAM, "runtime.topic.run.x.events", NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct slice address = slice_of(cases[i].address);
+        assert_ok(address_check(address));
+        assert_int_equal(address_kind(address), cases[i].kind);
+        buffer_clear(&out);
+        assert_ok(address_stream(address, &out));
+        assert_slice(buffer_slice(&out), cases[i].stream);
+        buffer_clear(&out);
+        assert_int_equal(address_topic(address, &out),
+                         cases[i].topic ? STATUS_OK : STATUS_NOT_FOUND);
+        assert_slice(buffer_slice(&out), cases[i].topic ? cases[i].topic : "");
+    }
+}
+
+static void an_address_has_room_for_the_stream_id_of_the_longest_topic(void **state) {
+    (void)state;
+    char text[STREAM_ID_BYTES_MAX + 1] = "runtime.topic.";
+    memset(text + 14, 'a', sizeof(text) - 14);
+    assert_ok(address_check((struct slice){text, STREAM_ID_BYTES_MAX}));
+    assert_int_equal(address_check((struct slice){text, sizeof(text)}), STATUS_INVALID_TOPIC);
+    assert_ok(address_check((struct slice){text + 14, TOPIC_NAME_BYTES_MAX}));
+    assert_int_equal(address_check((struct slice){text + 14, TOPIC_NAME_BYTES_MAX + 1}),
+                     STATUS_INVALID_TOPIC);
+    assert_int_equal(address_check(SLICE("runtime.topic.a\nb")), STATUS_INVALID_TOPIC);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_ids_match_the_vectors),
@@ -265,6 +315,8 @@ int main(void) {
         cmocka_unit_test(a_topic_found_by_a_stream_id_has_that_stream_id),
         cmocka_unit_test(colons_of_other_topics_survive_the_round_trip),
         cmocka_unit_test(a_full_buffer_is_unchanged),
+        cmocka_unit_test(an_address_is_a_topic_or_a_stream_id),
+        cmocka_unit_test(an_address_has_room_for_the_stream_id_of_the_longest_topic),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
