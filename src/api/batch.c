@@ -68,11 +68,6 @@ static size_t group_bytes(const struct batch_group *group) {
            group->group.arena.bytes_held;
 }
 
-static bool is_over_limit(const struct batch *batch) {
-    const struct api *api = api_of(batch->exchange);
-    return atomic_load_explicit(&api->batches_bytes, memory_order_relaxed) > api->batches_bytes_max;
-}
-
 static void group_free(struct batch_group *group) {
     if (!group)
         return;
@@ -168,11 +163,6 @@ static void batch_post(struct batch *batch) {
     call_return_post(&group->call);
 }
 
-static bool group_is_full(const struct batch_group *group) {
-    return group->group.request_count == APPEND_GROUP_REQUESTS_MAX ||
-           group->item_bytes >= BATCH_GROUP_BYTES_MAX;
-}
-
 static void batch_break(struct batch *batch, enum status status) {
     batch->broken = status;
     batch->items_over = true;
@@ -203,9 +193,13 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
 /* Reads items until the input is used up (true), or until no further group may be posted (false).
  */
 static bool batch_take(struct batch *batch, struct slice *input) {
+    const struct api *api = api_of(batch->exchange);
     while (!batch->items_over) {
-        bool is_over = is_over_limit(batch);
-        if (batch->filling && (is_over || group_is_full(batch->filling))) {
+        const struct batch_group *filling = batch->filling;
+        bool is_over = atomic_load_explicit(&api->batches_bytes, memory_order_relaxed) >
+                       api->batches_bytes_max;
+        if (filling && (is_over || filling->group.request_count == APPEND_GROUP_REQUESTS_MAX ||
+                        filling->item_bytes >= BATCH_GROUP_BYTES_MAX)) {
             if (batch->group_count == BATCH_GROUPS_MAX)
                 return false;
             batch_post(batch);

@@ -112,10 +112,6 @@ bool revocations_has(struct revocations *revocations, const struct principal *pr
     return found;
 }
 
-size_t revocations_count(struct revocations *revocations) {
-    return revocations->count;
-}
-
 /* ---- writers ---- */
 
 /* Returns when every lookup that was running has ended. A lookup takes microseconds. */

@@ -27,6 +27,5 @@ MUST_CHECK enum status revocations_add(struct revocations *revocations, enum rev
                                        struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
 /* Whether the set holds the principal's session, device or token. */
 bool revocations_has(struct revocations *revocations, const struct principal *principal);
-size_t revocations_count(struct revocations *revocations);
 
 #endif

@@ -46,7 +46,7 @@ static inline uint64_t clock_mono_ms(const struct clock *clock) {
     return clock->reading.mono_ns / CLOCK_NS_PER_MS;
 }
 
-/* Time that the caller moves: set or advance it, then tick the clock that reads it. */
+/* Time for tests, which the caller moves: set or advance it, then tick the clock that reads it. */
 struct clock_manual {
     struct clock_reading reading;
 };

@@ -114,7 +114,6 @@ enum status map_insert(struct map *map, struct slice key, void *value) {
     slot_fill(map, hash, map->entry_count);
     map->entries[map->entry_count++] = (struct map_entry){key, value, hash};
     map->count++;
-    map->insert_count++;
     return STATUS_OK;
 }
 
@@ -136,19 +135,4 @@ void *map_remove(struct map *map, struct slice key) {
     while (map->entry_count > 0 && !map->entries[map->entry_count - 1].value)
         map->entry_count--;
     return value;
-}
-
-struct map_walk map_walk_begin(const struct map *map) {
-    return (struct map_walk){map, 0, map->insert_count};
-}
-
-const struct map_entry *map_walk_next(struct map_walk *walk) {
-    const struct map *map = walk->map;
-    assert(walk->insert_count == map->insert_count);
-    while (walk->index < map->entry_count) {
-        const struct map_entry *entry = &map->entries[walk->index++];
-        if (entry->value)
-            return entry;
-    }
-    return NULL;
 }

@@ -30,7 +30,6 @@ struct map {
     size_t capacity;           /* of entries; there are twice as many slots; a power of two */
     size_t count;
     size_t count_max;
-    uint64_t insert_count;
 };
 
 /* Takes no memory yet. */
@@ -44,19 +43,5 @@ MUST_CHECK enum status map_insert(struct map *map, struct slice key, void *value
 void *map_find(const struct map *map, struct slice key);
 /* Returns the removed value, or NULL. The key may be part of it. */
 void *map_remove(struct map *map, struct slice key);
-
-/* Every entry once, oldest insert first:
- *     struct map_walk walk = map_walk_begin(map);
- *     for (const struct map_entry *entry; (entry = map_walk_next(&walk));)
- * Any entry may be removed meanwhile; one not yet reached is then not seen. Inserting ends the
- * walk: asking it for more asserts. An entry may be read until the next insert or its removal. */
-struct map_walk {
-    const struct map *map;
-    size_t index;
-    uint64_t insert_count;
-};
-
-struct map_walk map_walk_begin(const struct map *map);
-const struct map_entry *map_walk_next(struct map_walk *walk);
 
 #endif

@@ -145,12 +145,6 @@ static uint64_t number_of(size_t slot) {
     return sum;
 }
 
-uint64_t metrics_get(enum metric metric, struct metric_labels labels) {
-    const struct metric_row *row = metric_row(metric);
-    assert(row->kind != METRIC_KIND_HISTOGRAM);
-    return number_of(slot_of(row, labels));
-}
-
 uint64_t metrics_get_all(enum metric metric) {
     const struct metric_row *row = metric_row(metric);
     assert(row->kind != METRIC_KIND_HISTOGRAM);

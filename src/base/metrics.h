@@ -32,8 +32,7 @@ void metrics_set(enum metric metric, struct metric_labels labels, uint64_t value
 void metrics_observe(enum metric metric, struct metric_labels labels, uint64_t value,
                      uint64_t times);
 
-/* A series of a counter or gauge, over all threads; and all series of the family together. */
-uint64_t metrics_get(enum metric metric, struct metric_labels labels);
+/* All series of a counter or gauge together, over all threads. */
 uint64_t metrics_get_all(enum metric metric);
 /* All numbers, in the slots that the table assigns. */
 void metrics_read(uint64_t numbers[METRIC_SLOT_COUNT]);

@@ -86,14 +86,6 @@ static void entry_fill(struct entry *entry, const struct cause *cause) {
 
 /* ---- eviction ---- */
 
-static size_t share_of_one(const struct causes *causes) {
-    return causes->capacity / 16 > 0 ? causes->capacity / 16 : 1;
-}
-
-static size_t share_of_unnamed(const struct causes *causes) {
-    return causes->capacity / 2 > 0 ? causes->capacity / 2 : 1;
-}
-
 /* The number of some slots, and the oldest of them. */
 struct tally {
     size_t count;
@@ -119,9 +111,10 @@ static struct slot *slot_for(const struct causes *causes, uint64_t principal_has
         if (!slot->has_principal)
             tally_add(&unnamed, slot);
     }
-    if (same.count >= share_of_one(causes))
+    /* One principal gets a sixteenth of the slots, all clients without a principal get half. */
+    if (same.count > 0 && same.count >= causes->capacity / 16)
         return same.oldest;
-    if (!has_principal && unnamed.count >= share_of_unnamed(causes))
+    if (!has_principal && unnamed.count > 0 && unnamed.count >= causes->capacity / 2)
         return unnamed.oldest;
     return container_of(list_last(&causes->order), struct slot, node);
 }

@@ -198,10 +198,6 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
         set_replaying(subscription, false);
 }
 
-static bool is_wanted(const struct subscription_options *options, const struct frame *frame) {
-    return !options->wants || options->wants(options->wants_user, &frame->content);
-}
-
 /* A position behind everything that was passed, without the id of an event that the principal may
  * not read: the start of its millisecond, unless the position is already behind that. */
 static struct uuid hidden_cursor(const struct subscription *subscription,
@@ -220,7 +216,7 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     batch->taken++;
     subscription->cursor = batch->through_cursor =
         may_read ? frame->content.cursor : hidden_cursor(subscription, frame);
-    if (may_read && is_wanted(options, frame))
+    if (may_read && (!options->wants || options->wants(options->wants_user, &frame->content)))
         batch->frames[batch->count++] = frame;
     else
         frame_unref(frame);

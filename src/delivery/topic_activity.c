@@ -112,12 +112,6 @@ static void add(struct topic_activity *activity, struct slice topic, uint64_t co
 
 /* ---- counting ---- */
 
-void topic_activity_seen(struct topic_activity *activity, struct slice topic, uint64_t count) {
-    pthread_mutex_lock(&activity->lock);
-    add(activity, topic, count);
-    pthread_mutex_unlock(&activity->lock);
-}
-
 static const char *violation_reason(enum topic_violation violation) {
     switch (violation) {
     case VIOLATION_PUBLISH_RATE:

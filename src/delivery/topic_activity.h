@@ -31,8 +31,6 @@ struct topic_activity;
 MUST_CHECK enum status topic_activity_open(struct topic_activity **activity, size_t capacity);
 void topic_activity_close(struct topic_activity *activity);
 
-/* So many frames were published to it or read from it. */
-void topic_activity_seen(struct topic_activity *activity, struct slice topic, uint64_t count);
 void topic_activity_violated(struct topic_activity *activity, struct slice topic,
                              enum topic_violation violation);
 /* A cursor that cannot resume, by its reasons. */

@@ -266,10 +266,6 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
     return status;
 }
 
-static bool is_full(const struct poll *poll) {
-    return poll->count >= poll->limit || poll->messages.size >= POLL_PAGE_BYTES;
-}
-
 /* A poll waits no longer than its token is valid. */
 static uint64_t wait_of(const struct poll *poll) {
     const struct exchange *exchange = poll->exchange;
@@ -296,7 +292,7 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
     enum status status = add_messages(poll, batch);
     if (status != STATUS_OK)
         exchange_answer_status(poll->exchange, status);
-    else if (is_full(poll))
+    else if (poll->count >= poll->limit || poll->messages.size >= POLL_PAGE_BYTES)
         answer_page(poll);
     else
         *poll->wants_more = true;

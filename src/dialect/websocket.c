@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/metrics.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/session_close.h"
@@ -28,7 +29,7 @@
 #define WAITING_BYTES (sizeof(uint32_t))
 
 struct websocket {
-    struct framing framing; /* first */
+    struct framing framing;
     struct ws_decoder decoder;
     struct buffer waiting; /* messages that the dialect has not handled yet, each after its size */
     uint64_t credited_at_ms;
@@ -55,7 +56,7 @@ static enum status on_close(void *user, unsigned code, struct slice reason);
 static const struct ws_handlers handlers = {on_message, on_ping, on_pong, on_close};
 
 static struct websocket *websocket_of(const struct session *session) {
-    return (struct websocket *)session->framing;
+    return container_of(session->framing, struct websocket, framing);
 }
 
 /* A whole message arrived. Single bytes do not count: one byte a minute could keep a connection for
@@ -141,7 +142,7 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
 }
 
 static void websocket_free(struct framing *framing) {
-    struct websocket *websocket = (struct websocket *)framing;
+    struct websocket *websocket = container_of(framing, struct websocket, framing);
     ws_decoder_release(&websocket->decoder);
     buffer_release(&websocket->waiting);
     free(websocket);

@@ -54,10 +54,6 @@ static enum status parameters_decode(struct route_match *match, const struct sli
     return STATUS_OK;
 }
 
-static bool method_matches(enum http1_method wanted, enum http1_method given) {
-    return wanted == given || (wanted == HTTP1_METHOD_GET && given == HTTP1_METHOD_HEAD);
-}
-
 enum status route_find(const struct route_table *table, const struct http1_request *request,
                        unsigned hidden, struct buffer *memory, struct route_match *match) {
     struct slice raw[ROUTE_PARAMETERS_MAX];
@@ -68,7 +64,9 @@ enum status route_find(const struct route_table *table, const struct http1_reque
             !route_path_matches(row->path, request->path, raw, &match->parameter_count))
             continue;
         is_path_known = true;
-        if (method_matches(row->method, request->method)) {
+        /* A GET handler also answers HEAD. */
+        if (row->method == request->method ||
+            (row->method == HTTP1_METHOD_GET && request->method == HTTP1_METHOD_HEAD)) {
             match->route = row;
             return parameters_decode(match, raw, memory);
         }

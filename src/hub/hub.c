@@ -54,14 +54,13 @@ struct hub {
 /* ---- open and close ---- */
 
 enum status hub_open(struct hub **hub, const struct hub_options *options) {
+    enum status status = STATUS_OUT_OF_MEMORY;
     struct hub *made = calloc(1, sizeof(*made));
     if (!made)
-        return STATUS_OUT_OF_MEMORY;
+        return status;
     arena_init(&made->names, HUB_NAMES_BYTES_MAX);
-    if (!arena_alloc(&made->names, NAME_BYTES_MAX)) {
-        free(made);
-        return STATUS_OUT_OF_MEMORY;
-    }
+    if (!arena_alloc(&made->names, NAME_BYTES_MAX))
+        goto out;
     made->options = *options;
     made->projection_version = SLICE(PROJECTION_VERSION_DEFAULT);
     made->shard_bytes_max = options->bytes_max / HUB_SHARDS;
@@ -81,7 +80,11 @@ enum status hub_open(struct hub **hub, const struct hub_options *options) {
         list_init(&made->shards[i].by_age);
     }
     *hub = made;
-    return STATUS_OK;
+    made = NULL;
+    status = STATUS_OK;
+out:
+    free(made);
+    return status;
 }
 
 void hub_set_projection_version(struct hub *hub, struct slice version) {

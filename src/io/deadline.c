@@ -16,12 +16,6 @@ void deadline_queue_define(struct deadline_queue *queue, enum deadline_kind kind
     queue->kinds[kind].expired = expired;
 }
 
-void deadline_set(struct deadline_queue *queue, struct deadline *deadline, enum deadline_kind kind,
-                  uint64_t now_ms) {
-    assert(queue->kinds[kind].delay_ms > 0);
-    deadline_set_at(queue, deadline, kind, now_ms + queue->kinds[kind].delay_ms);
-}
-
 void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
                      enum deadline_kind kind, uint64_t at_ms) {
     assert(at_ms > 0);

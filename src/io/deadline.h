@@ -42,9 +42,6 @@ void deadline_queue_init(struct deadline_queue *queue);
 /* Sets the usual delay of a kind, and the callback for a deadline of that kind that passes. */
 void deadline_queue_define(struct deadline_queue *queue, enum deadline_kind kind, uint64_t delay_ms,
                            void (*expired)(struct deadline *deadline));
-/* Sets the deadline with its kind's usual delay. */
-void deadline_set(struct deadline_queue *queue, struct deadline *deadline, enum deadline_kind kind,
-                  uint64_t now_ms);
 /* Searches for the position from the latest deadline backwards. That is slow for a kind with many
  * different delays, so such kinds are few. */
 void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,

@@ -54,20 +54,24 @@ enum status listen_open(const struct listen_address *address, int *fds, size_t c
     struct addrinfo *info = NULL;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     size_t opened = 0;
+    int error;
     if (getaddrinfo(address->host, "0", &hints, &info) != 0)
         return STATUS_INVALID_CONFIG;
     set_port(info->ai_addr, address->port);
     enum status status = address_claim(info, port);
-    if (status == STATUS_OK)
-        set_port(info->ai_addr, *port);
-    while (status == STATUS_OK && opened < count) {
+    if (status != STATUS_OK)
+        goto out;
+    set_port(info->ai_addr, *port);
+    status = STATUS_SYSTEM_ERROR;
+    for (; opened < count; opened++) {
         fds[opened] = socket_bind(info, true);
         if (fds[opened] < 0)
-            status = STATUS_SYSTEM_ERROR;
-        else
-            opened++;
+            goto out;
     }
-    int error = errno;
+    status = STATUS_OK;
+out:
+    /* The caller reads errno, which the clean-up may change. */
+    error = errno;
     freeaddrinfo(info);
     while (status != STATUS_OK && opened > 0)
         close(fds[--opened]);

@@ -89,13 +89,15 @@ enum status transport_secure(struct transport *transport, struct tls_context *co
         return STATUS_OUT_OF_MEMORY;
     buffer_init(&secure->sending, TLS_OUT_BYTES_MAX);
     enum status status = tls_init(&secure->tls, context);
-    if (status != STATUS_OK) {
-        tls_release(&secure->tls);
-        free(secure);
-        return status;
-    }
+    if (status != STATUS_OK)
+        goto out;
     transport->secure = secure;
-    return STATUS_OK;
+    secure = NULL;
+out:
+    if (secure)
+        tls_release(&secure->tls);
+    free(secure);
+    return status;
 }
 
 static void count_handshake(enum label_outcome outcome) {

@@ -495,13 +495,11 @@ enum status projector_open(struct projector **projector, const struct projector_
     struct slice version = options->projection_version;
     if (!version.data)
         version = SLICE(PROJECTION_VERSION_DEFAULT);
+    enum status status = STATUS_OUT_OF_MEMORY;
     struct projector *made = calloc(1, sizeof(*made));
     char *text = malloc(version.size + 1);
-    if (!made || !text) {
-        free(made);
-        free(text);
-        return STATUS_OUT_OF_MEMORY;
-    }
+    if (!made || !text)
+        goto out;
     memcpy(text, version.data, version.size);
     made->version_text = text;
     made->version = (struct slice){text, version.size};
@@ -516,7 +514,13 @@ enum status projector_open(struct projector **projector, const struct projector_
         made, project_begin, project_fold, project_collect, project_committed, project_abandoned,
     };
     *projector = made;
-    return STATUS_OK;
+    made = NULL;
+    text = NULL;
+    status = STATUS_OK;
+out:
+    free(text);
+    free(made);
+    return status;
 }
 
 void projector_close(struct projector *projector) {

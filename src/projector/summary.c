@@ -113,10 +113,6 @@ static enum status write_time(struct buffer *out, uint64_t time_ms) {
     return time_ms == 0 ? buffer_append_slice(out, SLICE("null")) : buffer_append_u64(out, time_ms);
 }
 
-static enum status write_kind(struct buffer *out, enum document_kind kind) {
-    return json_write_string(out, slice_of(document_kind_name(kind)));
-}
-
 struct writing {
     const struct summary_layout *layout;
     const struct summary *summary;
@@ -140,7 +136,7 @@ static enum status write_value(const struct writing *writing, const struct summa
     case SUMMARY_DOCUMENT_ID:
         return write_document_id(out, writing->layout, summary);
     case SUMMARY_KIND:
-        return write_kind(out, writing->layout->document);
+        return json_write_string(out, slice_of(document_kind_name(writing->layout->document)));
     case SUMMARY_ENTITY_ID:
         return json_write_string(out, summary->entity_id);
     case SUMMARY_SOURCE:

@@ -334,6 +334,7 @@ MUST_CHECK enum status store_load_entity(struct store_session *session, enum ent
                                          struct store_entity *entity);
 MUST_CHECK enum status store_load_entity_ref(struct store_session *session, uint64_t ref,
                                              struct arena *arena, struct store_entity *entity);
+/* For tests and checks of a backend; the server reads events by walks and prefetches. */
 MUST_CHECK enum status store_load_event(struct store_session *session, uint64_t log_id,
                                         struct arena *arena, struct store_event *event);
 /* The last event at or before the cursor: the position it names. 0 when before the first. */

@@ -112,10 +112,8 @@ enum status subscriber_new(struct session *session, struct slice topic,
     filled.principal = session->principal;
     enum status status = driver_open(&subscriber->driver, &delivery->feeds, topic,
                                      delivery->shared->policies, &filled);
-    if (status != STATUS_OK) {
-        free(subscriber);
-        return status;
-    }
+    if (status != STATUS_OK)
+        goto out;
     const struct policy *policy = subscriber->driver.subscription.options.policy;
     struct slice name = {text, principal_name(session->principal, text)};
     subscriber->turn.topic = subscriber->driver.member.feed;
@@ -123,13 +121,15 @@ enum status subscriber_new(struct session *session, struct slice topic,
     status = scheduler_join(&delivery->scheduler, name, &subscriber->turn);
     if (status != STATUS_OK) {
         driver_close(&subscriber->driver);
-        free(subscriber);
-        return status;
+        goto out;
     }
     hlist_push_front(&session->subscribers, &subscriber->node);
     metrics_add(METRIC_SYNC_SOCKET_SUBSCRIPTIONS, METRIC_LABELS(policy->topic_class), 1);
     *made = subscriber;
-    return STATUS_OK;
+    subscriber = NULL;
+out:
+    free(subscriber);
+    return status;
 }
 
 /* A bootstrap of a summary topic is its snapshot, and then the frames behind the snapshot. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "delivery/session/dialect.h"
 #include "delivery/session/notices.h"
 #include "delivery/session/session_jobs.h"
@@ -30,13 +31,13 @@ static void phoenix_free(void *state) {
 /* ---- joining ---- */
 
 struct join_request {
-    struct phoenix_request base; /* first */
-    struct buffer topics;        /* that the principal may read */
+    struct phoenix_request base;
+    struct buffer topics; /* that the principal may read */
     struct buffer watermarks;
 };
 
 static void join_free(struct session_lookup *call) {
-    struct join_request *request = (struct join_request *)call;
+    struct join_request *request = container_of(call, struct join_request, base.call);
     buffer_release(&request->topics);
     buffer_release(&request->watermarks);
     free(request);
@@ -78,13 +79,13 @@ static enum status reply_joined(struct session *session, const struct join_reque
 }
 
 static void join_run(struct session_lookup *call, struct store_session *store) {
-    struct join_request *request = (struct join_request *)call;
+    struct join_request *request = container_of(call, struct join_request, base.call);
     request->base.status =
         welcome_write(store, request->base.principal, &request->topics, &request->watermarks);
 }
 
 static void join_done(struct session *session, struct session_lookup *call, enum status status) {
-    struct join_request *request = (struct join_request *)call;
+    struct join_request *request = container_of(call, struct join_request, base.call);
     if (status == STATUS_OK)
         status = request->base.status;
     if (status != STATUS_OK) {

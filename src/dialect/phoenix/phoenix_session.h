@@ -34,7 +34,7 @@ void phoenix_settle(struct session *session, enum status status);
 
 /* A request whose reply comes later; the beginning of a larger struct. */
 struct phoenix_request {
-    struct session_lookup call;        /* first */
+    struct session_lookup call;
     const struct principal *principal; /* the session's, while the session waits for this */
     enum status status;                /* of the run */
     bool has_join_ref;

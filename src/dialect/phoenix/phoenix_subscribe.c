@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "delivery/session/notices.h"
 #include "delivery/session/session_jobs.h"
 #include "delivery/session/session_log.h"
@@ -20,7 +21,7 @@
 #include "wire/object_writer.h"
 
 struct subscribe_request {
-    struct phoenix_request base; /* first */
+    struct phoenix_request base;
     struct subscribe subscribe;
 };
 
@@ -30,15 +31,11 @@ static void request_free(struct subscribe_request *request) {
 }
 
 static void call_free(struct session_lookup *call) {
-    request_free((struct subscribe_request *)call);
-}
-
-static const struct page_form *form_of(const struct session *session, bool frames) {
-    return phoenix_form(frames, websocket_deflates(session));
+    request_free(container_of(call, struct subscribe_request, base.call));
 }
 
 static void call_run(struct session_lookup *call, struct store_session *store) {
-    struct subscribe_request *request = (struct subscribe_request *)call;
+    struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
     request->base.status = subscribe_resolve(&request->subscribe, store);
     if (request->base.status == STATUS_OK)
         request->base.status =
@@ -62,7 +59,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
         status = subscriber_new(session, item->topic, &options, &subscriber);
         if (status != STATUS_OK)
             break;
-        subscriber->form = form_of(session, subscribe->frames);
+        subscriber->form = phoenix_form(subscribe->frames, websocket_deflates(session));
         subscriber->frames_max = subscribe->batch_size;
         opening->subscribers[opening->count++] = subscriber;
     }
@@ -137,7 +134,7 @@ static void refuse_forbidden(struct session *session, struct subscribe_request *
 
 /* The names are resolved: watches the topics, then compares the cursors with the store. */
 static void call_done(struct session *session, struct session_lookup *call, enum status status) {
-    struct subscribe_request *request = (struct subscribe_request *)call;
+    struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
     size_t count = request->subscribe.count;
     struct session_opening *opening = NULL;
     if (status == STATUS_OK)

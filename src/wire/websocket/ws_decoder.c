@@ -186,10 +186,6 @@ static enum status header_check_early(struct ws_decoder *decoder, struct slice d
                                                                 : STATUS_OK;
 }
 
-static bool is_plain_text(const struct ws_decoder *decoder) {
-    return decoder->opcode == WS_TEXT && !decoder->compressed;
-}
-
 /* A frame or message in one piece is delivered from wslay's memory. Only several pieces are
  * gathered. */
 static enum status frame_payload(struct ws_decoder *decoder, const struct wslay_frame_iocb *frame,
@@ -199,7 +195,8 @@ static enum status frame_payload(struct ws_decoder *decoder, const struct wslay_
     struct buffer *gathered = control ? &decoder->control : &decoder->message;
     assert(piece.size <= decoder->payload_bytes_left);
     decoder->payload_bytes_left -= piece.size;
-    if (!control && is_plain_text(decoder) && !utf8_feed(&decoder->utf8, piece.data, piece.size))
+    if (!control && decoder->opcode == WS_TEXT && !decoder->compressed &&
+        !utf8_feed(&decoder->utf8, piece.data, piece.size))
         return STATUS_INVALID_UTF8;
     *whole = piece;
     if (decoder->payload_bytes_left == 0 && frame->fin && gathered->size == 0)

@@ -45,11 +45,9 @@ static void only_expired_entries_make_room(void **state) {
     assert_ok(revocations_add(revocations, REVOCATION_SESSION, SLICE("s2"), 200, 0));
     assert_int_equal(revocations_add(revocations, REVOCATION_SESSION, SLICE("s3"), 200, 99),
                      STATUS_LIMIT_REACHED);
-    assert_int_equal(revocations_count(revocations), 2);
     assert_true(revocations_has(revocations, &who));
     assert_ok(revocations_add(revocations, REVOCATION_SESSION, SLICE("s3"), 300, 100));
     assert_false(revocations_has(revocations, &who));
-    assert_int_equal(revocations_count(revocations), 2);
     revocations_close(revocations);
 }
 
@@ -136,7 +134,6 @@ static void lookups_run_while_expired_entries_are_removed(void **state) {
         char id[32];
         snprintf(id, sizeof(id), "other%llu", (unsigned long long)i);
         assert_ok(revocations_add(churn.revocations, REVOCATION_TOKEN, slice_of(id), i, i));
-        assert_true(revocations_count(churn.revocations) <= 8);
     }
     churn.is_over = true;
     for (size_t i = 0; i < 3; i++)
@@ -153,7 +150,8 @@ static void a_set_of_many_entries_finds_each_by_its_kind(void **state) {
         snprintf(id, sizeof(id), "id%d", i);
         assert_ok(revocations_add(revocations, REVOCATION_DEVICE, slice_of(id), 100, 0));
     }
-    assert_int_equal(revocations_count(revocations), 1000);
+    assert_int_equal(revocations_add(revocations, REVOCATION_DEVICE, SLICE("more"), 100, 0),
+                     STATUS_LIMIT_REACHED);
     for (int i = 0; i < 1000; i++) {
         char id[16];
         snprintf(id, sizeof(id), "id%d", i);

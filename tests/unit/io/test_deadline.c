@@ -8,6 +8,12 @@ static void queue_open(struct deadline_queue *queue) {
     deadline_queue_define(queue, DEADLINE_REQUEST, 100, NULL);
 }
 
+/* Sets the deadline with its kind's usual delay, as a loop does. */
+static void set_usual(struct deadline_queue *queue, struct deadline *deadline,
+                      enum deadline_kind kind, uint64_t now_ms) {
+    deadline_set_at(queue, deadline, kind, now_ms + queue->kinds[kind].delay_ms);
+}
+
 static void an_empty_queue_has_no_next_deadline(void **state) {
     (void)state;
     struct deadline_queue queue;
@@ -21,7 +27,7 @@ static void a_deadline_passes_once_at_its_millisecond(void **state) {
     struct deadline_queue queue;
     struct deadline deadline = {0};
     queue_open(&queue);
-    deadline_set(&queue, &deadline, DEADLINE_REQUEST, 5000);
+    set_usual(&queue, &deadline, DEADLINE_REQUEST, 5000);
     assert_int_equal(deadline_next_ms(&queue), 5100);
     assert_null(deadline_expired(&queue, 5099));
     assert_ptr_equal(deadline_expired(&queue, 5100), &deadline);
@@ -36,7 +42,7 @@ static void deadlines_of_a_kind_pass_in_the_order_they_were_set(void **state) {
     struct deadline deadlines[3] = {0};
     queue_open(&queue);
     for (uint64_t i = 0; i < 3; i++)
-        deadline_set(&queue, &deadlines[i], DEADLINE_REQUEST, i);
+        set_usual(&queue, &deadlines[i], DEADLINE_REQUEST, i);
     for (uint64_t i = 0; i < 3; i++)
         assert_ptr_equal(deadline_expired(&queue, 1000), &deadlines[i]);
 }
@@ -47,11 +53,11 @@ static void setting_a_deadline_again_moves_it_even_to_another_kind(void **state)
     struct deadline first = {0};
     struct deadline second = {0};
     queue_open(&queue);
-    deadline_set(&queue, &first, DEADLINE_REQUEST, 10);
-    deadline_set(&queue, &second, DEADLINE_REQUEST, 20);
-    deadline_set(&queue, &first, DEADLINE_REQUEST, 30);
+    set_usual(&queue, &first, DEADLINE_REQUEST, 10);
+    set_usual(&queue, &second, DEADLINE_REQUEST, 20);
+    set_usual(&queue, &first, DEADLINE_REQUEST, 30);
     assert_int_equal(deadline_next_ms(&queue), 120);
-    deadline_set(&queue, &second, DEADLINE_IDLE, 40);
+    set_usual(&queue, &second, DEADLINE_IDLE, 40);
     assert_int_equal(deadline_next_ms(&queue), 130);
     assert_ptr_equal(deadline_expired(&queue, 130), &first);
     assert_null(deadline_expired(&queue, 1039));
@@ -65,7 +71,7 @@ static void a_dropped_deadline_never_passes_and_may_be_dropped_again(void **stat
     queue_open(&queue);
     deadline_drop(&deadlines[0]);
     for (int i = 0; i < 3; i++)
-        deadline_set(&queue, &deadlines[i], DEADLINE_IDLE, 1);
+        set_usual(&queue, &deadlines[i], DEADLINE_IDLE, 1);
     deadline_drop(&deadlines[1]);
     deadline_drop(&deadlines[1]);
     assert_ptr_equal(deadline_expired(&queue, 5000), &deadlines[0]);
@@ -79,8 +85,8 @@ static void the_earliest_deadline_of_all_kinds_is_next(void **state) {
     struct deadline idle = {0};
     struct deadline request = {0};
     queue_open(&queue);
-    deadline_set(&queue, &idle, DEADLINE_IDLE, 0);
-    deadline_set(&queue, &request, DEADLINE_REQUEST, 950);
+    set_usual(&queue, &idle, DEADLINE_IDLE, 0);
+    set_usual(&queue, &request, DEADLINE_REQUEST, 950);
     assert_int_equal(deadline_next_ms(&queue), 1000);
     assert_ptr_equal(deadline_expired(&queue, 1000), &idle);
     assert_int_equal(deadline_next_ms(&queue), 1050);
@@ -102,7 +108,7 @@ static void random_deadlines_match_a_plain_array(void **state) {
             deadline_drop(&deadlines[chosen]);
             at_ms[chosen] = 0;
         } else {
-            deadline_set(&queue, &deadlines[chosen], kind, now_ms);
+            set_usual(&queue, &deadlines[chosen], kind, now_ms);
             at_ms[chosen] = now_ms + queue.kinds[kind].delay_ms;
         }
         struct deadline *passed;
