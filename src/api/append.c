@@ -12,8 +12,6 @@
 #include "base/limits.h"
 #include "http/exchange_call.h"
 
-#define DETAILS_BYTES_MAX 8192
-
 struct append_work {
     struct exchange_call call;
     struct append_group group;
@@ -41,7 +39,7 @@ static void answer_refused(struct exchange *exchange, const struct append_reques
     struct buffer details;
     char seconds[24];
     uint64_t retry_after_ms = 0;
-    buffer_init(&details, DETAILS_BYTES_MAX);
+    buffer_init(&details, APPEND_DETAILS_BYTES_MAX);
     if (request->status == STATUS_KHALA_PUBLISH_RATE_LIMITED)
         retry_after_ms = request->refusal.retry_after_ms;
     else if (status_http(request->status) == 503)

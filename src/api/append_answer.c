@@ -1,9 +1,8 @@
 #include "api/append_answer.h"
 
 #include "authority/event_json.h"
+#include "base/limits.h"
 #include "wire/json.h"
-
-#define DETAILS_BYTES_MAX 8192
 
 unsigned append_http_status(const struct append_request *request) {
     if (request->status == STATUS_OK && request->created)
@@ -92,7 +91,7 @@ enum status append_write_details(struct buffer *out, const struct append_request
 static enum status write_item_error(struct buffer *out, struct exchange *exchange,
                                     const struct append_request *request) {
     struct buffer details;
-    buffer_init(&details, DETAILS_BYTES_MAX);
+    buffer_init(&details, APPEND_DETAILS_BYTES_MAX);
     exchange_log_refusal(exchange, request->status, append_refused_topic(request));
     enum status status = append_write_details(&details, request);
     const struct exchange_error error = {.status = request->status,

@@ -6,16 +6,12 @@
 
 #include "api/handlers.h"
 #include "authority/event_json.h"
+#include "base/limits.h"
 #include "delivery/viewer.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 
 #define LIMIT_DEFAULT 50
-#define LIMIT_MAX     200
-/* A page ends after the event that reaches this size, even below the limit. */
-#define PAGE_BYTES (1u << 20)
-/* Events read for one page, whether the principal may read them or not. */
-#define EVENTS_READ_MAX 20000
 
 struct log_page {
     struct store_read *read;
@@ -59,8 +55,9 @@ static enum status page_event(void *user, const struct store_event *event) {
     enum status status = viewer_check(&page->viewer, event->entity_ref, event, &may_read);
     if (status != STATUS_OK)
         return status;
-    bool is_full = page->count == page->read->limit || page->read->out.size >= PAGE_BYTES;
-    if ((may_read && is_full) || (page->events_read++ >= EVENTS_READ_MAX && has_advanced(page))) {
+    bool is_full = page->count == page->read->limit || page->read->out.size >= AUDIT_PAGE_BYTES;
+    if ((may_read && is_full) ||
+        (page->events_read++ >= AUDIT_PAGE_READS_MAX && has_advanced(page))) {
         page->read->has_more = true;
         return STATUS_LIMIT_REACHED;
     }
@@ -98,7 +95,7 @@ static void read_page(struct store_read *read, struct store_session *session) {
 void handle_audit_list(struct exchange *exchange) {
     struct query_cursor after;
     uint64_t limit = LIMIT_DEFAULT;
-    enum status status = query_number(exchange, SLICE("limit"), 1, LIMIT_MAX, &limit);
+    enum status status = query_number(exchange, SLICE("limit"), 1, AUDIT_PAGE_EVENTS_MAX, &limit);
     if (status != STATUS_OK) {
         const char *message =
             status == STATUS_INVALID_REQUEST ? "limit is a whole number from 1 to 200." : NULL;

@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "base/limits.h"
 #include "delivery/telemetry.h"
 #include "delivery/viewer.h"
 #include "http/admit/entitle.h"
@@ -17,7 +18,6 @@
 #include "topic/stream_id.h"
 #include "wire/json.h"
 
-#define CURSORS_MAX 1000
 /* Frames measured by one task of the store pool. Other tasks wait meanwhile. */
 #define PAGE_FRAMES 20000
 
@@ -281,17 +281,18 @@ static void answer_bad_cursor(struct exchange *exchange, enum status status, uin
     char details[48];
     int size = snprintf(details, sizeof(details), "{\"index\":%llu}", (unsigned long long)index);
     exchange_answer_error(
-        exchange, &(struct exchange_error){
-                      .status = status,
-                      .message = index == CURSORS_MAX ? "A plan takes up to 1000 cursors." : NULL,
-                      .details = {details, (size_t)size}});
+        exchange, &(struct exchange_error){.status = status,
+                                           .message = index == CURSORS_PLAN_CURSORS_MAX
+                                                          ? "A plan takes up to 1000 cursors."
+                                                          : NULL,
+                                           .details = {details, (size_t)size}});
 }
 
 /* Checks all cursors before the store is read. On failure *index is that of the invalid cursor. */
 static enum status check_cursors(struct cursor_list *list, uint64_t *index) {
     struct cursor_list_item item;
     for (*index = 0; cursor_list_next(list, &item); ++*index) {
-        if (*index == CURSORS_MAX)
+        if (*index == CURSORS_PLAN_CURSORS_MAX)
             return STATUS_INVALID_REQUEST;
         if (item.status != STATUS_OK)
             return item.status;

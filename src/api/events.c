@@ -1,16 +1,11 @@
 /* The events of an entity: a page of them, or all of them as a stream of lines. */
 #include "api/handlers.h"
 #include "authority/event_json.h"
+#include "base/limits.h"
 #include "http/store_read.h"
 #include "wire/json.h"
 
 #define LIMIT_DEFAULT 100
-#define LIMIT_MAX     1000
-/* An answer ends after the event that reaches this size, even below the limit. The client continues
- * with next_after_seq. */
-#define LIST_BYTES    (1u << 20)
-#define REPLAY_BYTES  (256u << 10)
-#define REPLAY_EVENTS 4096
 
 /* ---- a page ------------------------------------------------------------------------------- */
 
@@ -23,7 +18,7 @@ struct event_list {
 static enum status list_event(void *user, const struct store_event *event) {
     struct event_list *list = user;
     struct buffer *out = &list->read->out;
-    if (list->count == list->read->limit || out->size >= LIST_BYTES) {
+    if (list->count == list->read->limit || out->size >= EVENTS_PAGE_BYTES) {
         list->read->has_more = true;
         return STATUS_LIMIT_REACHED;
     }
@@ -59,7 +54,7 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
     enum status status =
         query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &after_seq);
     if (status == STATUS_OK)
-        status = query_number(exchange, SLICE("limit"), 1, LIMIT_MAX, &limit);
+        status = query_number(exchange, SLICE("limit"), 1, EVENTS_PAGE_EVENTS_MAX, &limit);
     if (status != STATUS_OK) {
         exchange_answer_error(
             exchange, &(struct exchange_error){
@@ -94,7 +89,7 @@ void handle_topic_events(struct exchange *exchange) {
 
 static enum status replay_event(void *user, const struct store_event *event) {
     struct store_read *read = user;
-    if (event->seq > read->until_seq || read->out.size >= REPLAY_BYTES)
+    if (event->seq > read->until_seq || read->out.size >= REPLAY_PAGE_BYTES)
         return STATUS_LIMIT_REACHED;
     enum status status = event_write_json(&read->out, event);
     if (status == STATUS_OK)
@@ -118,8 +113,8 @@ static void read_replay(struct store_read *read, struct store_session *session) 
         }
     }
     if (status == STATUS_OK && read->after_seq < read->until_seq)
-        status = store_walk_entity_events(session, read->entity_ref, read->after_seq, REPLAY_EVENTS,
-                                          read, replay_event);
+        status = store_walk_entity_events(session, read->entity_ref, read->after_seq,
+                                          REPLAY_PAGE_EVENTS_MAX, read, replay_event);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
     read->has_more = read->after_seq < read->until_seq;

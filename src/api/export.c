@@ -11,13 +11,11 @@
 #include "api/handlers.h"
 #include "authority/event_csv.h"
 #include "authority/event_json.h"
+#include "base/limits.h"
 #include "base/sha256.h"
 #include "delivery/viewer.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
-
-#define PAGE_BYTES  (256u << 10)
-#define PAGE_EVENTS 4096
 
 enum export_format { EXPORT_NDJSON, EXPORT_CSV };
 
@@ -57,7 +55,7 @@ static enum status export_event(void *user, const struct store_event *event) {
     struct store_read *read = user;
     struct export_work *work = read->state;
     bool may_read;
-    if (event->log_id > work->until_log_id || read->out.size >= PAGE_BYTES)
+    if (event->log_id > work->until_log_id || read->out.size >= EXPORT_PAGE_BYTES)
         return STATUS_LIMIT_REACHED;
     enum status status = viewer_check(work->viewer, event->entity_ref, event, &may_read);
     if (status != STATUS_OK)
@@ -122,7 +120,7 @@ static void read_export(struct store_read *read, struct store_session *session) 
         status = export_begin(work, session, &read->out);
     uint64_t before = work->log_id;
     if (status == STATUS_OK && work->log_id < work->until_log_id)
-        status = store_walk_log(session, work->log_id, PAGE_EVENTS, read, export_event);
+        status = store_walk_log(session, work->log_id, EXPORT_PAGE_EVENTS_MAX, read, export_event);
     if (status == STATUS_LIMIT_REACHED)
         status = STATUS_OK;
     read->has_more = work->log_id < work->until_log_id;

@@ -29,7 +29,6 @@ void handle_audit_list(struct exchange *exchange);
 void handle_audit_export(struct exchange *exchange);
 
 /* cursors.c */
-#define CURSORS_PLAN_BYTES_MAX (1u << 20)
 void handle_cursors_plan(struct exchange *exchange);
 
 /* batch.c; takes the body in pieces */

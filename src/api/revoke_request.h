@@ -7,11 +7,8 @@
 #define API_REVOKE_REQUEST_H
 
 #include "base/buffer.h"
+#include "base/limits.h"
 #include "store/store.h"
-
-#define REVOKE_BYTES_MAX        (1u << 20)
-#define REVOKE_IDS_MAX          1000
-#define REVOKE_REASON_BYTES_MAX 512
 
 struct revoke_request {
     size_t count;

@@ -3,6 +3,7 @@
 #include "api/handlers.h"
 #include "api/mint.h"
 #include "api/revoke_request.h"
+#include "base/limits.h"
 #include "dialect/handlers.h"
 
 /* Routes of backends and operators. They need the operator key. */

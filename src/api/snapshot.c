@@ -17,9 +17,6 @@
 #include "wire/http1_negotiate.h"
 #include "wire/object_writer.h"
 
-#define PAGE_BYTES (64u << 10)
-/* Bounds the work of a page for a principal that may read few of the documents. */
-#define PAGE_PARTS     64
 #define GZIP_LEVEL     1
 #define ETAG_BYTES_MAX 128
 /* Bytes of the digest that are in the tag: enough to distinguish the views of a client. */
@@ -118,8 +115,8 @@ static enum status append_plain(struct snapshot_work *work, struct buffer *out) 
     const struct snapshot *snapshot = work->wait.snapshot;
     enum status status = work->has_head ? STATUS_OK : write_head(snapshot, out);
     work->has_head = true;
-    for (size_t i = 0; status == STATUS_OK && i < PAGE_PARTS && out->size < PAGE_BYTES &&
-                       work->part < snapshot->part_count;
+    for (size_t i = 0; status == STATUS_OK && i < SNAPSHOT_PAGE_PARTS_MAX &&
+                       out->size < SNAPSHOT_PAGE_BYTES && work->part < snapshot->part_count;
          i++)
         status = append_part(work, out);
     if (status == STATUS_OK && work->part == snapshot->part_count)

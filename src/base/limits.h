@@ -90,6 +90,13 @@
     X(SNAPSHOTS_ANSWER_BYTES_MAX,         16384,     BYTES, LOOP,         1, "answer that lists the snapshots")                                              \
     X(EXPOSITION_BYTES_MAX,               2 << 20,   BYTES, LOOP,         1, "the metrics as text")                                                          \
     X(EXCHANGE_ERROR_BYTES_MAX,           65536,     BYTES, LOOP,         1, "one error answer")                                                             \
+    X(APPEND_DETAILS_BYTES_MAX,          8192,      BYTES, LOOP,         1, "details of a refused append")                                                   \
+    X(POLL_DETAILS_BYTES_MAX,            32768,     BYTES, LOOP,         1, "details of a refused poll")                                                     \
+    X(NOTICE_BYTES_MAX,                  65536,     BYTES, LOOP,         1, "a notice of a dialect that names topics or positions")                          \
+    X(SHORT_NOTICE_BYTES_MAX,            4096,      BYTES, LOOP,         2, "a short message of a dialect: a heartbeat, an acknowledgement, an error")       \
+    X(UPGRADE_HEAD_BYTES_MAX,            2048,      BYTES, LOOP,         1, "head of the answer that opens a WebSocket or an event stream")                  \
+    X(LAST_EVENT_ID_BYTES_MAX,           64,        BYTES, LOOP,         1, "decoded Last-Event-ID of a request")                                            \
+    X(PHOENIX_ENVELOPE_BYTES_MAX,        4096,      BYTES, LOOP,         2, "event and channel around a Phoenix payload")                                    \
     /* Connection: whatever it serves. */                                                                                                                    \
     X(CONN_OUT_BYTES_MAX,                 64 << 20,  BYTES, CONNECTION,   1, "one page of a streamed answer, or the largest event")                          \
     X(CONN_UNSENT_BYTES_MAX,              256 << 10, BYTES, CONNECTION,   1, "unsent bytes in the kernel; more would delay a quiet topic behind a busy one") \
@@ -100,14 +107,31 @@
     X(ENTITLE_ARENA_BYTES_MAX,            1 << 20,   BYTES, CONNECTION,   1, "rows that decide an entitlement")                                              \
     X(EXCHANGE_BODY_BYTES_MAX,            64 << 20,  BYTES, CONNECTION,   1, "the body of the request")                                                      \
     X(EXCHANGE_PARAMETER_BYTES_MAX,       4096,      BYTES, CONNECTION,   1, "decoded parameters of the request")                                            \
+    X(CURSORS_PLAN_BYTES_MAX,            1 << 20,   BYTES, WITHIN,       1, "body of a request for a cursor plan")                                           \
+    X(CURSORS_PLAN_CURSORS_MAX,          1000,      ITEMS, WITHIN,       1, "cursors of such a request")                                                     \
+    X(REVOKE_BYTES_MAX,                  1 << 20,   BYTES, WITHIN,       1, "body of a revocation")                                                          \
+    X(REVOKE_IDS_MAX,                    1000,      ITEMS, WITHIN,       1, "ids of a revocation")                                                           \
+    X(REVOKE_REASON_BYTES_MAX,           512,       BYTES, WITHIN,       1, "reason of a revocation")                                                        \
     /* Connection: a request of one kind at a time. */                                                                                                       \
     X(STORE_READ_OUT_BYTES_MAX,           48 << 20,  BYTES, READ,         1, "answer of a read of the store")                                                \
+    X(AUDIT_PAGE_BYTES,                  1 << 20,   BYTES, WITHIN,       1, "size at which a page of the log ends")                                          \
+    X(AUDIT_PAGE_EVENTS_MAX,             200,       ITEMS, WITHIN,       1, "events in a page of the log")                                                   \
+    X(AUDIT_PAGE_READS_MAX,              20000,     ITEMS, WITHIN,       1, "events read for such a page, whether the principal may read them or not")       \
+    X(EXPORT_PAGE_BYTES,                 256 << 10, BYTES, WITHIN,       1, "size at which a page of an export is sent")                                     \
+    X(EXPORT_PAGE_EVENTS_MAX,            4096,      ITEMS, WITHIN,       1, "events in a page of an export")                                                 \
+    X(EVENTS_PAGE_BYTES,                 1 << 20,   BYTES, WITHIN,       1, "size at which a page of events of an entity ends")                              \
+    X(EVENTS_PAGE_EVENTS_MAX,            1000,      ITEMS, WITHIN,       1, "events in a page of an entity")                                                 \
+    X(REPLAY_PAGE_BYTES,                 256 << 10, BYTES, WITHIN,       1, "size at which a page of a replay is sent")                                      \
+    X(REPLAY_PAGE_EVENTS_MAX,            4096,      ITEMS, WITHIN,       1, "events in a page of a replay")                                                  \
+    X(SNAPSHOT_PAGE_BYTES,               64 << 10,  BYTES, WITHIN,       1, "size at which a page of a snapshot is sent")                                    \
+    X(SNAPSHOT_PAGE_PARTS_MAX,           64,        ITEMS, WITHIN,       1, "parts read for such a page, whether the principal may read them or not")        \
     X(STORE_READ_ARENA_BYTES_MAX,         64 << 20,  BYTES, READ,         1, "rows of a read of the store")                                                  \
     X(SNAPSHOT_PLAIN_BYTES_MAX,           256 << 20, BYTES, READ,         1, "a snapshot part before it is compressed")                                      \
     X(APPEND_ARENA_BYTES_MAX,             128 << 20, BYTES, APPEND,       1, "one append while the writer holds it")                                         \
     X(REPROJECT_ARENA_BYTES_MAX,          64 << 20,  BYTES, REPROJECT,    1, "scope and result of a reprojection")                                           \
     X(REPROJECT_ANSWER_BYTES_MAX,         1 << 20,   BYTES, REPROJECT,    1, "answer of a reprojection")                                                     \
     X(POLL_PAGE_BYTES_MAX,                160 << 20, BYTES, POLL,         2, "messages of one poll, and its answer")                                         \
+    X(POLL_ENVELOPE_BYTES_MAX,           65536,     BYTES, POLL,         1, "members of the answer around the messages")                                     \
     X(POLL_PAGE_BYTES,                    1 << 20,   BYTES, WITHIN,       1, "size at which a poll ends; its next_cursor says where to continue")            \
     X(BATCH_GROUPS_MAX,                   2,         ITEMS, WITHIN,       1, "groups of one batch posted and not answered")                                  \
     X(BATCH_GROUP_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "items of one group of a batch")                                                \
@@ -115,6 +139,7 @@
     X(BATCH_PAGE_BYTES,                   256 << 10, BYTES, WITHIN,       1, "answers of a batch after which a page is sent")                                \
     X(BATCH_PAGE_BYTES_MAX,               48 << 20,  BYTES, WITHIN,       1, "one page of a batch's answers; KHALA_BATCHES_BYTES_MAX bounds all")            \
     X(SESSION_REPLIES_BYTES_MAX,          200 << 20, BYTES, SESSION,      1, "replies to the largest message")                                               \
+    X(SESSION_REPLIES_UNREAD_BYTES,      64 << 10,  BYTES, WITHIN,       1, "unread replies at which no further message is handled")                         \
     X(SESSION_PUSH_BYTES,                 64 << 10,  BYTES, SESSION,      1, "frames gathered for one push")                                                 \
     X(SESSION_PART_BYTES_MAX,             160 << 20, BYTES, SESSION,      1, "the snapshot part a session is sending")                                       \
     X(PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX,  64 << 20,  BYTES, SESSION,      1, "one subscribe request")                                                        \

@@ -21,9 +21,6 @@
 #include "wire/object_writer.h"
 #include "wire/websocket/ws_frame.h"
 
-#define BODY_BYTES_MAX  4096
-#define SMALL_BYTES_MAX 512
-
 /* How far a client's clock may be off. */
 #define NONCE_SKEW_MS_MAX UINT64_C(300000)
 
@@ -115,7 +112,7 @@ static enum status send_error(struct session *session, enum status why, struct s
     const struct audit *audit = session->dialect_state;
     char reason[124];
     struct buffer body;
-    buffer_init(&body, BODY_BYTES_MAX);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     log_position_reason(&audit->position, session, reason);
     session_log_error(session, why);
     struct object_writer object = object_begin(&body);
@@ -136,7 +133,7 @@ static enum status write_details(const struct session *session, const char *name
     const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_position_now(&audit->position, session);
     struct buffer cursor;
-    buffer_init(&cursor, SMALL_BYTES_MAX);
+    buffer_init(&cursor, SHORT_NOTICE_BYTES_MAX);
     enum status status = query_cursor_write(&cursor, &now);
     struct object_writer object = object_begin(out);
     object_text(&object, slice_of(name), slice_of(text));
@@ -149,7 +146,7 @@ static enum status write_details(const struct session *session, const char *name
 static enum status send_error_detail(struct session *session, enum status why, const char *name,
                                      const char *text, struct buffer *out) {
     struct buffer details;
-    buffer_init(&details, SMALL_BYTES_MAX);
+    buffer_init(&details, SHORT_NOTICE_BYTES_MAX);
     enum status status = write_details(session, name, text, &details);
     if (status == STATUS_OK)
         status = send_error(session, why, buffer_slice(&details), out);
@@ -170,7 +167,7 @@ static enum status refuse(struct session *session, enum status why, const char *
 static enum status send_slow(struct session *session, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct buffer details;
-    buffer_init(&details, SMALL_BYTES_MAX);
+    buffer_init(&details, SHORT_NOTICE_BYTES_MAX);
     enum status status = log_position_slow(&audit->position, session, &details);
     if (status == STATUS_OK)
         status = send_error(session, STATUS_SLOW_CONSUMER, buffer_slice(&details), out);
@@ -185,7 +182,7 @@ static enum status send_reconnect(struct session *session, uint64_t retry_after_
     struct query_cursor now = log_position_now(&audit->position, session);
     char reason[124];
     struct buffer body;
-    buffer_init(&body, SMALL_BYTES_MAX);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status =
         buffer_printf(&body, "{\"retry_after_ms\":%" PRIu64 ",\"resume_after\":", retry_after_ms);
     if (status == STATUS_OK)
@@ -219,7 +216,7 @@ static enum status send_cursor(struct session *session, const char *tag, const c
     const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_position_now(&audit->position, session);
     struct buffer body;
-    buffer_init(&body, SMALL_BYTES_MAX);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status = buffer_printf(&body, "{\"%s\":", name);
     if (status == STATUS_OK)
         status = query_cursor_write(&body, &now);

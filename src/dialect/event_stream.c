@@ -15,8 +15,6 @@
 #include "wire/http1_response.h"
 #include "wire/sse.h"
 
-#define HEAD_BYTES_MAX 2048
-
 /* ---- pieces ---- */
 
 static enum status put_piece(const struct session *session, struct buffer *out,
@@ -93,7 +91,7 @@ enum status event_stream_leaving(struct session *session, uint64_t retry_after_m
 
 enum status event_stream_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
-    buffer_init(&body, 4096);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     session_log_error(session, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
@@ -149,7 +147,7 @@ struct session *event_stream_make(struct exchange *exchange, const struct dialec
                                   struct event_stream *state) {
     struct session *session = NULL;
     struct buffer head;
-    buffer_init(&head, HEAD_BYTES_MAX);
+    buffer_init(&head, UPGRADE_HEAD_BYTES_MAX);
     state->is_chunked = exchange->request->version_minor > 0;
     enum status status = write_head(exchange, state->is_chunked, &head);
     if (status == STATUS_OK) {

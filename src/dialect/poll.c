@@ -111,7 +111,7 @@ static void answer_stale(struct poll *poll) {
     struct poller poller;
     telemetry_stale(delivery_of(poll->exchange)->telemetry, cause_of(poll->exchange, &poller),
                     subscription_continuity(subscription));
-    buffer_init(&details, 32768);
+    buffer_init(&details, POLL_DETAILS_BYTES_MAX);
     enum status status = stale_write_json(
         &details,
         &(struct stale_topic){subscription->options.topic, subscription->options.policy,
@@ -135,7 +135,7 @@ static void answer_evicted(struct poll *poll, uint64_t lag) {
     struct cause cause = cause_of(exchange, &poller);
     cause.status = STATUS_SLOW_CONSUMER_EVICTED;
     telemetry_evicted(delivery_of(exchange)->telemetry, cause);
-    buffer_init(&details, 4096);
+    buffer_init(&details, POLL_DETAILS_BYTES_MAX);
     struct object_writer object = object_begin(&details);
     object_text(&object, SLICE("topic"), poll->driver.subscription.options.topic);
     object_number(&object, SLICE("lag"), lag);
@@ -233,7 +233,7 @@ static void answer_page(struct poll *poll) {
         exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
         return;
     }
-    buffer_init(&out, POLL_PAGE_BYTES_MAX + 65536);
+    buffer_init(&out, POLL_PAGE_BYTES_MAX + POLL_ENVELOPE_BYTES_MAX);
     enum status status =
         consumers_served(delivery_of(exchange)->consumers, &key, lag, &poll->consumer);
     if (status == STATUS_SLOW_CONSUMER_EVICTED) {

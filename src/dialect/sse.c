@@ -17,8 +17,7 @@
 #include "wire/json.h"
 #include "wire/sse.h"
 
-#define LAST_ID_BYTES_MAX 64
-#define NO_ID             ((struct slice){NULL, 0})
+#define NO_ID ((struct slice){NULL, 0})
 
 /* ---- forms ---- */
 
@@ -70,7 +69,7 @@ static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *
     struct slice position = position_write(subscriber->driver.subscription.bootstrap.from_seq - 1,
                                            subscriber->session->delivery->shared->epoch, id);
     struct buffer body;
-    buffer_init(&body, 4096);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
         status = json_write_string(&body, subscriber->driver.subscription.options.topic);
@@ -110,7 +109,7 @@ static enum status send_snapshot(struct subscriber *subscriber, struct buffer *o
 
 static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
-    buffer_init(&body, 65536);
+    buffer_init(&body, NOTICE_BYTES_MAX);
     session_log_error(subscriber->session, STATUS_STALE_CURSOR);
     enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
@@ -141,7 +140,7 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
 
 static enum status send_slow(struct session *session, struct buffer *out) {
     struct buffer body;
-    buffer_init(&body, 65536);
+    buffer_init(&body, NOTICE_BYTES_MAX);
     session_log_error(session, STATUS_SLOW_CONSUMER);
     enum status status = notice_slow(session, &body);
     if (status == STATUS_OK)
@@ -170,7 +169,7 @@ static const struct dialect sse_dialect = {
 /* ---- asking ---- */
 
 static bool number_read(struct slice text, uint64_t *number) {
-    const struct json_limits limits = {LAST_ID_BYTES_MAX, 0};
+    const struct json_limits limits = {LAST_EVENT_ID_BYTES_MAX, 0};
     struct json_value value;
     return json_parse(text, &limits, &value) == STATUS_OK && value.raw.size == text.size &&
            json_u64(value, JSON_INTEGER_MAX, number);
@@ -192,7 +191,7 @@ static enum status read_cursor(const struct exchange *exchange,
                                struct subscription_options *options) {
     struct slice last_id;
     struct buffer memory;
-    buffer_init(&memory, LAST_ID_BYTES_MAX);
+    buffer_init(&memory, LAST_EVENT_ID_BYTES_MAX);
     enum status status = query_last_event_id(exchange, &memory, &last_id);
     if (status == STATUS_OK)
         status = last_id.size > 0 ? id_read(last_id, exchange->http->epoch, options)

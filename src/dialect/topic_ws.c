@@ -20,8 +20,6 @@
 #include "wire/object_writer.h"
 #include "wire/websocket/ws_frame.h"
 
-#define BODY_BYTES_MAX 65536
-
 /* ---- forms ---- */
 
 /* after: the frames between it and this message are hidden from the subscriber. */
@@ -102,7 +100,7 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
 
 static enum status send_hello(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
-    buffer_init(&body, BODY_BYTES_MAX);
+    buffer_init(&body, NOTICE_BYTES_MAX);
     enum status status = write_hello(subscriber, &body);
     if (status == STATUS_OK)
         status = typed_send(subscriber->session, out, "hello", buffer_slice(&body));
@@ -112,7 +110,7 @@ static enum status send_hello(struct subscriber *subscriber, struct buffer *out)
 
 static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
-    buffer_init(&body, BODY_BYTES_MAX);
+    buffer_init(&body, NOTICE_BYTES_MAX);
     session_log_error(subscriber->session, STATUS_STALE_CURSOR);
     enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
@@ -137,7 +135,7 @@ static enum status send_error(struct session *session, enum status why, uint64_t
     struct buffer body;
     char reason[124];
     enum close_code code = why == STATUS_SHUTTING_DOWN ? CLOSE_RESTARTING : ws_close_code(why);
-    buffer_init(&body, BODY_BYTES_MAX);
+    buffer_init(&body, NOTICE_BYTES_MAX);
     notice_resume(session, reason);
     session_log_error(session, why);
     enum status status = notice_end(session, why, retry_after_ms, &body);
@@ -150,7 +148,7 @@ static enum status send_error(struct session *session, enum status why, uint64_t
 static enum status send_slow(struct session *session, struct buffer *out) {
     struct buffer body;
     char reason[124];
-    buffer_init(&body, BODY_BYTES_MAX);
+    buffer_init(&body, NOTICE_BYTES_MAX);
     notice_resume(session, reason);
     session_log_error(session, STATUS_SLOW_CONSUMER);
     enum status status = notice_slow(session, &body);
@@ -173,7 +171,7 @@ static enum status send_failed(struct session *session, enum status why, struct 
 /* A client with a fresh token must reconnect with it: this socket takes no messages. */
 static enum status send_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
-    buffer_init(&body, 4096);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     session_log_error(session, STATUS_REAUTH_REQUIRED);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)

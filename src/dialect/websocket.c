@@ -13,15 +13,11 @@
 #include "dialect/upgrade.h"
 #include "wire/websocket/ws_handshake.h"
 
-#define HEAD_BYTES_MAX    2048
-#define HEADERS_BYTES_MAX 4096
-#define DEFLATE_LEVEL     1
+#define DEFLATE_LEVEL 1
 /* Smaller texts are not compressed: the overhead costs more than compression saves. */
 #define DEFLATE_BYTES_MIN 128
 /* The same for a reply, which is compressed for one peer only: that takes the loop some 30 us. */
 #define DEFLATE_REPLY_BYTES_MIN 1024
-/* A peer that leaves more reply bytes unread gets no further messages handled. */
-#define UNREAD_REPLY_BYTES_MAX (64u << 10)
 /* The most credit of a peer. A peer that reaches it has its refused messages forgiven. */
 #define CREDIT_US_MAX 2000000u
 #define FLOODED_MAX   1000
@@ -104,7 +100,7 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
     struct ws_agreement agreement = {0};
     struct buffer head;
     struct session *session = NULL;
-    buffer_init(&head, HEAD_BYTES_MAX);
+    buffer_init(&head, UPGRADE_HEAD_BYTES_MAX);
     struct websocket *websocket = calloc(1, sizeof(*websocket));
     enum status status = websocket ? handshake(exchange, &head, &agreement) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
@@ -246,7 +242,7 @@ static void fail(struct session *session, enum status status) {
 }
 
 static bool must_wait(const struct session *session) {
-    return session_is_opening(session) || session->replies.size > UNREAD_REPLY_BYTES_MAX;
+    return session_is_opening(session) || session->replies.size > SESSION_REPLIES_UNREAD_BYTES;
 }
 
 /* Refused messages of a peer that floods are tolerated up to FLOODED_MAX. */
@@ -284,7 +280,7 @@ static enum status on_ping(void *user, struct slice payload) {
         return STATUS_OK;
     restart_silence_deadline(session);
     /* Pings that arrive faster than the peer reads the answers are not answered. */
-    return session->replies.size > UNREAD_REPLY_BYTES_MAX
+    return session->replies.size > SESSION_REPLIES_UNREAD_BYTES
                ? STATUS_OK
                : ws_frame_write(&session->replies, WS_PONG, false, payload);
 }

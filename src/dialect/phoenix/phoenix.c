@@ -126,7 +126,7 @@ static enum status check_client(const struct session *session,
 static enum status refuse_client(struct session *session, const struct phoenix_address *to,
                                  enum status refusal) {
     struct buffer body;
-    buffer_init(&body, 4096);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     session_log_refused(session, (struct slice){NULL, 0}, refusal);
     enum status status =
         compatibility_write_json(&settings_of(session)->gate->compatibility, refusal, &body);
@@ -148,7 +148,7 @@ static enum status leave(struct session *session, const struct phoenix_address *
     subscriber_drop_all(session);
     phoenix->is_joined = false;
     enum status status = phoenix_send_reply(session, to, true, SLICE("{}"));
-    buffer_init(&text, 4096);
+    buffer_init(&text, SHORT_NOTICE_BYTES_MAX);
     if (status == STATUS_OK)
         status = phoenix_write_close(
             &text, (struct slice){phoenix->join_ref, phoenix->join_ref_size}, PHOENIX_CHANNEL);
@@ -269,7 +269,7 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
     const struct subscription *subscription = &subscriber->driver.subscription;
     struct buffer body;
     (void)out;
-    buffer_init(&body, 4096);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status =
         phoenix_empty_batch(subscription->options.topic, subscription->sent_seq,
                             subscriber_position(subscriber), subscription->window.head_seq, &body);
@@ -295,7 +295,7 @@ static enum status send_snapshot(struct subscriber *subscriber, struct buffer *o
 static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
     struct buffer body;
     (void)out;
-    buffer_init(&body, 65536);
+    buffer_init(&body, NOTICE_BYTES_MAX);
     enum status status = notice_stale(subscriber, &body);
     if (status == STATUS_OK)
         status = push_error(subscriber->session, STATUS_STALE_CURSOR, buffer_slice(&body));
@@ -372,7 +372,7 @@ static enum status send_leaving(struct session *session, uint64_t retry_after_ms
 static enum status send_reauth(struct session *session, uint64_t left_ms, struct buffer *out) {
     struct buffer body;
     (void)out;
-    buffer_init(&body, 4096);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status = notice_reauth(left_ms, &body);
     if (status == STATUS_OK)
         status = push_error(session, STATUS_REAUTH_REQUIRED, buffer_slice(&body));

@@ -7,12 +7,9 @@
 #include "dialect/websocket.h"
 #include "wire/object_writer.h"
 
-/* A payload, with its event and channel around it. */
-#define PUSH_BYTES_MAX (PHOENIX_PAYLOAD_BYTES_MAX + 4096)
-
 enum status phoenix_send_push(struct session *session, struct slice event, struct slice payload) {
     struct buffer text;
-    buffer_init(&text, PUSH_BYTES_MAX);
+    buffer_init(&text, PHOENIX_PAYLOAD_BYTES_MAX + PHOENIX_ENVELOPE_BYTES_MAX);
     enum status status = phoenix_write_push(&text, PHOENIX_NULL, PHOENIX_CHANNEL, event, payload);
     if (status == STATUS_OK)
         status = websocket_send(session, buffer_slice(&text));
@@ -47,7 +44,7 @@ static enum status write_error(enum status error, struct buffer *out) {
 enum status phoenix_send_error(struct session *session, const struct phoenix_address *to,
                                enum status error) {
     struct buffer body;
-    buffer_init(&body, 4096);
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status = write_error(error, &body);
     if (status == STATUS_OK)
         status = phoenix_send_error_body(session, to, error, buffer_slice(&body));
