@@ -2,7 +2,7 @@
 
 #define ASCII_MASK 0x8080808080808080u
 
-/* What a lead byte asks of the bytes behind it; missing 0 means it cannot lead. */
+/* The bytes that must follow a lead byte; missing 0 means it cannot lead. */
 static struct utf8_state utf8_lead(uint8_t byte) {
     if (byte >= 0xc2 && byte <= 0xdf)
         return (struct utf8_state){1, 0x80, 0xbf};

@@ -18,7 +18,7 @@ struct driver {
 struct driver_sink {
     /* Frames, or a range without any for this principal. The sink releases the batch. */
     void (*frames)(struct driver *driver, struct delivery_batch *batch);
-    /* There is nothing more for now. The driver's member is told when the topic advances. */
+    /* There is nothing more for now. The driver's member is called when the topic advances. */
     void (*at_head)(struct driver *driver);
     /* The subscription needs a read: have driver_read_run run, then call driver_read_done. */
     void (*read)(struct driver *driver);

@@ -45,7 +45,7 @@ static void page_drop(struct feed *feed) {
 }
 
 static void feed_advanced(struct feed *feed) {
-    /* The page knows an older head. A subscriber that waits for its turn would be sent this page as
+    /* The page has an older head. A subscriber that waits for its turn would be sent this page as
      * the last one, and not learn of the new frames. */
     if (feed->page)
         page_drop(feed);

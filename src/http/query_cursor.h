@@ -1,4 +1,4 @@
-/* Cursors of a request: the position where a client wants to start, from its query or a header.
+/* Cursors of a request: the position where a client starts, from its query or a header.
  * Belongs to the exchange's loop.
  * Memory: the caller's structs; nothing is kept.
  * Errors: an invalid event cursor is answered here with TALOS_INVALID_CURSOR and the parameter's

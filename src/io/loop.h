@@ -92,7 +92,8 @@ struct io_loop {
     bool has_own_descriptors;
     const int *later_fds;
     size_t later_fd_count;
-    uv_sem_t started; /* the thread runs, with its own descriptor table if it wants one */
+    uv_sem_t
+        started; /* the thread runs, with its own descriptor table if the setting asks for one */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;

@@ -48,7 +48,7 @@ void transport_release(struct transport *transport);
 bool transport_is_open(const struct transport *transport);
 
 #define TRANSPORT_PEER_BYTES_MAX 46
-/* The peer's address without its port; empty when the socket no longer knows it. */
+/* The peer's address without its port; empty when the socket has none any more. */
 struct slice transport_peer(const struct transport *transport, char text[TRANSPORT_PEER_BYTES_MAX]);
 
 /* Reports input by the received event. A second start is no error. False: the peer announced that

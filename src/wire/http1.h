@@ -1,5 +1,5 @@
 /* Reads HTTP/1.1 requests from a stream of bytes with http-parser, and is stricter than it.
- * Belongs to its connection's thread; does no I/O and knows no time.
+ * Belongs to its connection's thread; does no I/O and reads no clock.
  * Holds no memory between requests; during one, a head of at most head_bytes_max and an array of
  * its fields. An error of the peer has a status, and a failed parser stays failed with that status.
  * The events of a stream do not depend on how the stream was split into pieces. */

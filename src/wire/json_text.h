@@ -39,7 +39,7 @@ static inline const char *json_text_skip_space(const char *at, const char *end) 
     return at;
 }
 
-/* The next byte JSON wants escaped: a quote, a backslash or a control character. */
+/* The next byte that JSON requires to be escaped: a quote, a backslash or a control character. */
 static inline const char *json_text_skip_unescaped(const char *at, const char *end) {
     while (end - at >= 8) {
         uint64_t word = json_text_word(at);

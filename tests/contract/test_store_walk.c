@@ -46,7 +46,7 @@ static void the_log_is_walked_in_order_after_a_position(void **state) {
     assert_int_equal(seen.count, 0);
 }
 
-static void a_walk_stops_when_told_to_and_can_start_again(void **state) {
+static void a_walk_stops_when_its_callback_ends_it_and_can_start_again(void **state) {
     struct fixture *fixture = *state;
     check_fill(fixture);
     struct seen seen = {.stop_after = 3};
@@ -356,7 +356,7 @@ static void a_stopped_walk_reads_at_most_one_row_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_log_is_walked_in_order_after_a_position),
-        cmocka_unit_test(a_walk_stops_when_told_to_and_can_start_again),
+        cmocka_unit_test(a_walk_stops_when_its_callback_ends_it_and_can_start_again),
         cmocka_unit_test(a_walk_of_an_entity_shows_only_its_events),
         cmocka_unit_test(rows_may_be_loaded_inside_a_walk),
         cmocka_unit_test(entities_of_a_kind_are_walked_by_ref),

@@ -209,7 +209,7 @@ test("events move a run through its states", async (t) => {
   }
 });
 
-test("a publisher above the rate limit is told when to retry", async (t) => {
+test("a publisher above the rate limit receives the time to retry", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "5" } });
   const events = await started(operator, "fast");
   const other = await started(operator, "calm");

@@ -110,7 +110,7 @@ test("an invalid poll or stream request is refused", async (t) => {
   assert.equal((await operator.ask("GET", `${streams}?after_seq=-1&token=${token}`)).status, 400);
 });
 
-test("a poll that is too early is told when to retry, and does not extend that time", async (t) => {
+test("a poll that is too early receives the time to retry, and does not extend it", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" } });
   await page(operator, TOPIC, "after_seq=0");
   let before = 60001;

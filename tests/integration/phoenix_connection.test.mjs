@@ -179,7 +179,7 @@ test("messages after a large reply are all answered", async (t) => {
   for (const i of range(1, 20)) assert.equal((await raw.reply(`h${i}`)).status, "ok");
 });
 
-test("a client above the message rate is told so, and closed if it continues", async (t) => {
+test("a client above the message rate receives an error, and is closed if it continues", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WS_MESSAGES_PER_SECOND: "50" } });
   const healthy = await Client.join(operator);
   const raw = await RawSocket.open(operator);

@@ -117,7 +117,7 @@ test("a server that ends does not wait for a running reprojection", async (t) =>
   await asked;
 });
 
-test("reproject with --url asks that server and no local store", async (t) => {
+test("reproject with --url uses that server and no local store", async (t) => {
   const operator = await operate(t);
   const { data } = operator;
   await operator.did("runs", { run_id: "a", owner_user_id: "u1" }, 201);

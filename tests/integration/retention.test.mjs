@@ -49,7 +49,7 @@ const truth = (data) => sql(data, "SELECT count(*), sum(length(payload)) FROM ev
   "SELECT * FROM sync_run_summaries; SELECT * FROM sync_codex_worker_summaries; SELECT * FROM event_positions " +
   "UNION SELECT * FROM event_positions_recent");
 
-test("every row of the retention table is pruned at its time, and readers are told", async (t) => {
+test("every row of the retention table is pruned at its time, and its readers receive stale_cursor", async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   await appendEverywhere(first);

@@ -164,7 +164,7 @@ static int append_one(struct remote *remote, const struct append_options *option
 struct batch_run {
     struct remote *remote;
     int fd;
-    struct buffer block; /* bytes read; whole lines of it are given */
+    struct buffer block; /* bytes read; only whole lines of it are sent */
     size_t given;
     bool json;
     struct json_items answers;
@@ -173,7 +173,7 @@ struct batch_run {
     unsigned long long refused;
 };
 
-/* Gives whole lines only, so that an empty one may follow at any time. */
+/* Sends whole lines only, so that an empty line may follow at any time. */
 static enum status batch_next(void *user, bool idle, struct slice *piece, bool *end) {
     struct batch_run *run = user;
     buffer_consume(&run->block, run->given);
@@ -192,7 +192,7 @@ static enum status batch_next(void *user, bool idle, struct slice *piece, bool *
     *end = size == 0;
     const char *last = run->block.size ? memrchr(run->block.data, '\n', run->block.size) : NULL;
     run->given = *end ? run->block.size : (last ? (size_t)(last - run->block.data) + 1 : 0);
-    /* A line longer than the server takes need not be gathered to be refused. */
+    /* A line beyond the server's limit is refused before all of it is read. */
     if (!last && run->block.size > BLOCK_BYTES_MAX / 2)
         run->given = run->block.size;
     *piece = (struct slice){run->block.data, run->given};

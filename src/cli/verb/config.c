@@ -42,7 +42,7 @@ static int check_keys(const struct config *config) {
     return EXIT_CODE_DONE;
 }
 
-/* The files that a server would not start without. */
+/* The files that a server needs to start. */
 static int check_files(const struct config *config) {
     int code = check_certificate(config);
     return code == EXIT_CODE_DONE ? check_keys(config) : code;

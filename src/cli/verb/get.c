@@ -141,7 +141,7 @@ static void print_object(struct json_value object) {
     }
 }
 
-/* An answer goes out as it arrives with --json, and a replay in any case. */
+/* With --json an answer is printed as it arrives; a replay always is. */
 struct get_run {
     struct remote *remote;
     bool passes;

@@ -20,7 +20,7 @@ struct request {
     bool all;
     bool verify;
     bool json;
-    struct remote_options remote; /* where a server has the store */
+    struct remote_options remote; /* the server that uses the store */
 };
 
 struct report {
@@ -134,7 +134,7 @@ static int apply(const struct request *request, const struct cli_store *opened) 
     return conclude(request, opened, status, &result);
 }
 
-/* ---- where a server has the store ----------------------------------------------------------- */
+/* ---- on a running server ----------------------------------------------------------- */
 
 static enum status write_request(const struct request *request, struct buffer *body) {
     if (request->all)

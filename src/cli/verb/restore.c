@@ -16,7 +16,7 @@ static void show_progress(void *user, uint64_t done, uint64_t total) {
     progress_show(user, done, total);
 }
 
-/* Pages may be sound and the events in them not. */
+/* The pages may be intact although the events in them are damaged. */
 static int check_chains(struct store_restore *restore, const char *file) {
     const struct verify_sample sample = {STRETCH_COUNT, STRETCH_EVENTS, (uint64_t)time(NULL)};
     struct store_session *session = NULL;

@@ -14,10 +14,10 @@
 
 struct request {
     bool json;
-    struct remote_options remote; /* where a server has the store */
+    struct remote_options remote; /* the server that uses the store */
 };
 
-/* ---- what was done, as a server's answer or our own report tells it ---- */
+/* ---- printing the report, of a server or of a local pass ---- */
 
 static bool print_topic(struct json_value value) {
     struct json_field fields[] = {{.name = SLICE("topic")},
@@ -55,7 +55,7 @@ static int print_report(const struct request *request, struct slice text) {
     if (!done)
         return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a retention report");
     if (request->json) {
-        /* White space came first where the pass took long. */
+        /* The server sends white space first while a pass takes long. */
         const char *begin = memchr(text.data, '{', text.size);
         fwrite(begin, 1, text.size - (size_t)(begin - text.data), stdout);
         return EXIT_CODE_DONE;
@@ -69,7 +69,7 @@ static int print_report(const struct request *request, struct slice text) {
     return done ? EXIT_CODE_DONE : EXIT_CODE_UNREACHABLE;
 }
 
-/* ---- where nobody has the store ---- */
+/* ---- on a local store that no server uses ---- */
 
 static enum status prune(void *user, struct prune_batch *batch) {
     const struct cli_store *opened = user;
@@ -107,7 +107,7 @@ static int run_here(const struct request *request, const struct config *config,
     return code;
 }
 
-/* opened: what is in use here; NULL: the server was named. */
+/* opened: the local store, which a server uses; NULL: --url names the server. */
 static int ask_server(const struct request *request, const struct config *config,
                       const struct cli_store *opened) {
     struct remote_options options = request->remote;

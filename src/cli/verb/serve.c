@@ -111,7 +111,7 @@ static void print_examples(struct examples *examples) {
     enum status status = write_exports(&texts[EXPORTS], examples);
     if (status == STATUS_OK)
         status = write_key(&texts[KEY], &examples->server->http.operator_key);
-    /* This machine may not know the certificate's authority. */
+    /* The trust store of this machine may lack the certificate's authority. */
     if (status == STATUS_OK && *certificate)
         status = write_path(&texts[TRUST], " --cacert ", certificate);
     if (status == STATUS_OK)

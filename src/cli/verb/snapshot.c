@@ -1,5 +1,5 @@
-/* The snapshot of a topic: with --json as it comes, else what it says about itself and a document a
- * line, printed while it arrives. */
+/* Prints the snapshot of a topic while it arrives: unchanged with --json, else its properties and
+ * then one document a line. */
 #include <stdio.h>
 #include <string.h>
 

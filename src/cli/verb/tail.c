@@ -1,5 +1,5 @@
-/* Follows a topic or the whole log over event streams, for ever: comes back by itself, behind the
- * last event it printed. */
+/* Follows a topic or the whole log over event streams until a signal ends it. It reconnects by
+ * itself and resumes after the last event it printed. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -42,8 +42,8 @@ struct tail {
     unsigned failures;  /* consecutive */
     bool is_expired;    /* the token expired; there was no other error */
     bool is_connected;  /* an answer of 200 has begun */
-    bool was_connected; /* ever */
-    bool is_waiting;    /* the topic may have no event yet, and the user was not told */
+    bool was_connected; /* at least once */
+    bool is_waiting;    /* the topic may have no event yet, and no message says so */
 };
 
 /* The signal handler writes to it; it may touch nothing else. */
@@ -51,7 +51,7 @@ static int stop_pipe[2] = {-1, -1};
 
 static void on_signal(int number) {
     (void)number;
-    /* The pipe only needs to have something in it. */
+    /* One byte in the pipe is enough. */
     if (write(stop_pipe[1], "", 1) < 0)
         return;
 }
@@ -71,8 +71,8 @@ static bool pause_ms(const struct tail *tail, uint64_t delay_ms) {
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
-/* As it stands between its quotes where nothing is escaped; else as JSON, which no terminal takes
- * for a command. */
+/* Prints a string without its quotes if it has no escapes. Otherwise prints it as JSON, which a
+ * terminal never takes for a command. */
 static void print_value(struct json_value value) {
     struct slice text;
     if (!json_string_slice(value, &text))
@@ -158,7 +158,7 @@ static void say_waiting(struct tail *tail) {
     tail->is_waiting = false;
 }
 
-/* ---- what the stream says ----------------------------------------------------------------- */
+/* ---- events of the stream ----------------------------------------------------------------- */
 
 static enum status take_bootstrap(struct tail *tail, struct json_value body) {
     struct json_field fields[] = {{.name = SLICE("from_seq")},
@@ -199,8 +199,7 @@ static void take_stale(struct tail *tail, struct json_value body) {
     tail->start = TAIL_OLDEST;
 }
 
-/* Only the last part stands for a position: who lost its connection before needs all of it again.
- */
+/* Only the last part stands for a position. After a lost connection all parts are read again. */
 static enum status take_snapshot(struct tail *tail, const struct sse_message *message,
                                  struct json_value part) {
     struct json_field last = {.name = SLICE("last")};
@@ -210,7 +209,7 @@ static enum status take_snapshot(struct tail *tail, const struct sse_message *me
     return STATUS_OK;
 }
 
-/* About the connection, not about an event. */
+/* A notice about the connection. */
 static void take_notice(struct tail *tail, const struct sse_message *message,
                         struct json_value body) {
     struct json_field code = {.name = SLICE("code")};
@@ -309,7 +308,7 @@ static enum status write_target(struct tail *tail) {
 }
 
 /* No sooner than the server asked for, twice as long after each failure, and spread by chance so
- * that those who lost one server do not come back as one. */
+ * that the clients of one server do not reconnect all at once. */
 static uint64_t backoff_ms(const struct tail *tail) {
     uint32_t chance = 0;
     unsigned doublings = tail->failures < BACKOFF_DOUBLINGS ? tail->failures : BACKOFF_DOUBLINGS;

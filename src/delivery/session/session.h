@@ -121,7 +121,7 @@ struct session {
     enum session_job job;
     enum session_state state;
     uint16_t close_code;                   /* that the server gave; 0: none yet */
-    bool has_reauth_notice;                /* the peer knows that its token ends soon */
+    bool has_reauth_notice;                /* the peer was warned that its token expires */
     bool was_blocked;                      /* since the last check for strikes */
     char name[SESSION_NAME_BYTES_MAX + 1]; /* of the connection, in the log: its request's id */
 };

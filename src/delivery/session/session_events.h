@@ -29,7 +29,7 @@ void session_writable(struct session *session);
 void session_expired(struct session *session, enum deadline_kind kind);
 /* For assembly: what happens when deadlines of sessions pass. After delivery_loop_open. */
 void sessions_define_deadlines(struct delivery_loop *delivery);
-/* The server ends: the peer is told when to come back. */
+/* The server ends: sends the peer the time to reconnect. */
 void session_drain(struct session *session);
 
 #endif

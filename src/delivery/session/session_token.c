@@ -7,7 +7,7 @@
 #include "delivery/session/session_log.h"
 #include "hub/frame_row.h"
 
-/* How long before the end of its token a client is told. */
+/* How long before the expiry of its token a client is warned. */
 #define REAUTH_MS 30000
 
 bool session_is_expired(const struct session *session) {

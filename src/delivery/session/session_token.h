@@ -14,8 +14,8 @@
 void session_admit(struct session *session, const struct principal *principal);
 /* A new token in place of the session's: takes a reference of its own. */
 MUST_CHECK enum status session_refresh(struct session *session, const struct principal *principal);
-/* Ends the session at once. Its peer is told why, unless frames before that were not sent yet: the
- * peer must not get them any more, so the connection is reset. */
+/* Ends the session at once. It sends the peer the reason, unless frames before that were not sent
+ * yet: the peer must not get them any more, so the connection is reset. */
 void session_reset(struct session *session, enum status reason);
 
 /* Sets a deadline for the end of the token where it is near; called with each heartbeat. */

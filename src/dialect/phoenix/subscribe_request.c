@@ -144,7 +144,7 @@ static enum status name_stream(struct subscribe *subscribe, struct subscribe_ite
     return status;
 }
 
-static void place_at(struct subscribe_item *item, size_t order, uint64_t after_seq) {
+static void set_cursor(struct subscribe_item *item, size_t order, uint64_t after_seq) {
     item->has_cursor = true;
     item->cursor_order = order;
     item->after_seq = after_seq;
@@ -153,7 +153,7 @@ static void place_at(struct subscribe_item *item, size_t order, uint64_t after_s
 /* A cursor may name a topic by its stream, and a stream by its topic. A cursor of a stream is noted
  * at the stream only: writing each of many such cursors to all topics of the stream would take time
  * by the square. */
-static void place_cursor(struct subscribe *subscribe, const struct map *streams, size_t order,
+static void apply_cursor(struct subscribe *subscribe, const struct map *streams, size_t order,
                          const struct topic_cursor *cursor) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
@@ -168,23 +168,23 @@ static void place_cursor(struct subscribe *subscribe, const struct map *streams,
     }
     struct subscribe_item *item = map_find(&subscribe->by_topic, cursor->name);
     if (item)
-        place_at(item, order, cursor->after_seq);
+        set_cursor(item, order, cursor->after_seq);
     if (topic_to_stream(cursor->name, &named) == STATUS_OK)
         stream = map_find(streams, buffer_slice(&named));
     if (stream && stream->item)
-        place_at(stream->item, order, cursor->after_seq);
+        set_cursor(stream->item, order, cursor->after_seq);
 }
 
 /* The last of several cursors of one topic is used. */
-static void place_streams(struct subscribe *subscribe) {
+static void apply_stream_cursors(struct subscribe *subscribe) {
     for (size_t i = 0; i < subscribe->count; i++) {
         struct subscribe_item *item = &subscribe->items[i];
         if (item->stream->cursor_order > item->cursor_order)
-            place_at(item, item->stream->cursor_order, item->stream->after_seq);
+            set_cursor(item, item->stream->cursor_order, item->stream->after_seq);
     }
 }
 
-static enum status place_cursors(struct subscribe *subscribe, struct cursor_list *list,
+static enum status apply_cursors(struct subscribe *subscribe, struct cursor_list *list,
                                  size_t cursors_max) {
     struct cursor_list_item item;
     struct map streams;
@@ -195,10 +195,10 @@ static enum status place_cursors(struct subscribe *subscribe, struct cursor_list
     for (size_t order = 1; status == STATUS_OK && cursor_list_next(list, &item); order++) {
         status = order > cursors_max ? STATUS_BAD_SUBSCRIPTION : item.status;
         if (status == STATUS_OK)
-            place_cursor(subscribe, &streams, order, &item.cursor);
+            apply_cursor(subscribe, &streams, order, &item.cursor);
     }
     if (status == STATUS_OK)
-        place_streams(subscribe);
+        apply_stream_cursors(subscribe);
     map_release(&streams);
     return status;
 }
@@ -214,7 +214,7 @@ static enum status read_cursors(struct subscribe *subscribe, const struct json_f
     cursor_list_init(&list);
     enum status status = cursor_list_begin(&list, field->value.raw, &limits);
     if (status == STATUS_OK)
-        status = place_cursors(subscribe, &list, cursors_max);
+        status = apply_cursors(subscribe, &list, cursors_max);
     cursor_list_release(&list);
     return status == STATUS_OK || status == STATUS_OUT_OF_MEMORY ? status : STATUS_BAD_SUBSCRIPTION;
 }

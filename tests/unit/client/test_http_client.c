@@ -97,7 +97,7 @@ static void answers(const char *text, unsigned expected_status, const char *expe
     canned_stop(&canned);
 }
 
-static void an_answer_may_end_in_any_way_http_knows(void **state) {
+static void an_answer_may_end_in_any_way_of_http(void **state) {
     (void)state;
     answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello");
     answers("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404, "");
@@ -249,7 +249,7 @@ static void an_unreachable_server_is_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_may_end_in_any_way_http_knows),
+        cmocka_unit_test(an_answer_may_end_in_any_way_of_http),
         cmocka_unit_test(an_incomplete_answer_is_reported),
         cmocka_unit_test(a_request_carries_its_key_and_its_body),
         cmocka_unit_test(a_body_in_pieces_is_chunked),

@@ -301,7 +301,7 @@ static void a_driver_keeps_a_copy_of_the_topic_name(void **state) {
     fixture_close();
 }
 
-static void a_closed_driver_is_not_told_of_commits(void **state) {
+static void a_closed_driver_receives_no_commits(void **state) {
     (void)state;
     fixture_open(0, 32);
     fixture_drive(SUMMARIES, 0);
@@ -515,7 +515,7 @@ int main(void) {
         cmocka_unit_test(a_bootstrap_begins_where_the_policy_of_the_topic_allows),
         cmocka_unit_test(a_commit_tells_the_member_of_its_topic),
         cmocka_unit_test(a_driver_keeps_a_copy_of_the_topic_name),
-        cmocka_unit_test(a_closed_driver_is_not_told_of_commits),
+        cmocka_unit_test(a_closed_driver_receives_no_commits),
         cmocka_unit_test(a_driver_that_pruning_overtook_is_stale),
         cmocka_unit_test(a_driver_whose_read_could_not_run_fails),
         cmocka_unit_test(a_driver_whose_read_ran_and_failed_fails),

@@ -31,7 +31,7 @@ static int close_fixture(void **state) {
 
 /* A connection in the state CONN_HANDLING: the answer to its request is due. The peer has pipelined
  * the bytes that follow. */
-static struct exchange *owe_an_answer(struct conn *conn, const char *behind) {
+static struct exchange *receive_request(struct conn *conn, const char *behind) {
     struct slice input = SLICE(GET_LIVE);
     struct http1_event event;
     assert_ok(http1_next(&conn->parser, &input, &event));
@@ -60,7 +60,7 @@ static void pipelined_requests_continue_after_a_late_answer(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
     char received[4096] = "";
-    struct exchange *exchange = owe_an_answer(conn, GET_LIVE GET_LIVE "GET /hea");
+    struct exchange *exchange = receive_request(conn, GET_LIVE GET_LIVE "GET /hea");
     exchange_answer_json(exchange, 200, SLICE("\"late\""));
     assert_int_equal(conn->state, CONN_READING);
     assert_null(conn->exchange);
@@ -76,7 +76,7 @@ static void a_late_answer_that_closes_the_connection_drops_pipelined_requests(vo
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
     char received[4096] = "";
-    struct exchange *exchange = owe_an_answer(conn, GET_LIVE);
+    struct exchange *exchange = receive_request(conn, GET_LIVE);
     conn->keep_alive = false;
     exchange_answer_json(exchange, 200, SLICE("\"late\""));
     assert_int_equal(conn->state, CONN_LINGERING);
@@ -88,7 +88,7 @@ static void a_late_answer_that_closes_the_connection_drops_pipelined_requests(vo
 
 static void an_exchange_outlives_its_connection_until_the_last_reference_returns(void **state) {
     (void)state;
-    struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
+    struct exchange *exchange = receive_request(fixture_newest(&fixture), "");
     assert_ok(buffer_append_slice(&exchange->body, SLICE("kept")));
     exchange_ref(exchange);
     exchange_ref(exchange);
@@ -104,7 +104,7 @@ static void an_exchange_outlives_its_connection_until_the_last_reference_returns
 
 static void a_call_that_returns_in_time_finds_its_connection(void **state) {
     (void)state;
-    struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
+    struct exchange *exchange = receive_request(fixture_newest(&fixture), "");
     char received[4096] = "";
     exchange_ref(exchange);
     assert_true(exchange_unref(exchange));
@@ -123,7 +123,7 @@ static void count_freed(void *work) {
 static void the_work_of_an_exchange_is_freed_with_it(void **state) {
     (void)state;
     freed_count = 0;
-    struct exchange *exchange = owe_an_answer(fixture_newest(&fixture), "");
+    struct exchange *exchange = receive_request(fixture_newest(&fixture), "");
     exchange->work = &freed_count;
     exchange->work_free = count_freed;
     exchange_ref(exchange);
@@ -140,7 +140,7 @@ static void closing_while_an_answer_is_written_frees_its_memory(void **state) {
     int size = 4096;
     uv_send_buffer_size((uv_handle_t *)&conn->transport.tcp, &size);
     memset(body, 'x', sizeof(body));
-    exchange_answer_json(owe_an_answer(conn, ""), 200, (struct slice){body, sizeof(body)});
+    exchange_answer_json(receive_request(conn, ""), 200, (struct slice){body, sizeof(body)});
     assert_int_equal(conn->state, CONN_WRITING);
     assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
     conn_close(conn);
@@ -150,7 +150,7 @@ static void closing_while_an_answer_is_written_frees_its_memory(void **state) {
 static void an_answer_larger_than_the_buffer_closes_the_connection(void **state) {
     (void)state;
     static char body[(64 << 20) + 1];
-    exchange_answer_json(owe_an_answer(fixture_newest(&fixture), ""), 200,
+    exchange_answer_json(receive_request(fixture_newest(&fixture), ""), 200,
                          (struct slice){body, sizeof(body)});
     assert_true(list_is_empty(&fixture.loop.conns));
     fixture_turn_until(&fixture, 0);
@@ -159,7 +159,7 @@ static void an_answer_larger_than_the_buffer_closes_the_connection(void **state)
 static void closing_while_the_connection_lingers_closes_once(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
-    struct exchange *exchange = owe_an_answer(conn, "");
+    struct exchange *exchange = receive_request(conn, "");
     conn->keep_alive = false;
     exchange_answer_json(exchange, 200, SLICE("{}"));
     assert_int_equal(conn->state, CONN_LINGERING);
@@ -171,7 +171,7 @@ static void closing_while_the_connection_lingers_closes_once(void **state) {
 static void an_answer_to_a_peer_that_has_left_closes_the_connection(void **state) {
     (void)state;
     struct conn *conn = fixture_newest(&fixture);
-    struct exchange *exchange = owe_an_answer(conn, GET_LIVE);
+    struct exchange *exchange = receive_request(conn, GET_LIVE);
     struct linger reset = {.l_onoff = 1};
     setsockopt(fixture.client, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     close(fixture.client);

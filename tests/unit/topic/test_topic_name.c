@@ -65,7 +65,7 @@ static void accepts_at_most_512_bytes(void **state) {
     assert_int_equal(topic_name_check((struct slice){name, 512}), STATUS_INVALID_TOPIC);
 }
 
-static void knows_which_topics_the_projector_owns(void **state) {
+static void topics_of_the_projector_are_recognised(void **state) {
     (void)state;
     static const char *const owned[] = {
         "run:1:events",  "run:",         "run:x",  "worker:1:lifecycle",
@@ -98,7 +98,7 @@ int main(void) {
         cmocka_unit_test(refuses_control_characters_everywhere),
         cmocka_unit_test(refuses_empty_names_and_invalid_utf8),
         cmocka_unit_test(accepts_at_most_512_bytes),
-        cmocka_unit_test(knows_which_topics_the_projector_owns),
+        cmocka_unit_test(topics_of_the_projector_are_recognised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
