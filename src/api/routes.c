@@ -17,7 +17,7 @@
 #define NONE   ""
 #define ANY    NULL /* not checked: writes, health checks, metrics, WebSockets, event streams */
 #define EVENTS "after_seq limit"
-#define POLL   "after_seq epoch limit wait_ms"
+#define POLL   "after_seq epoch form limit wait_ms"
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, ANY},

@@ -10,7 +10,7 @@
 #include "delivery/push.h"
 #include "delivery/subscription.h"
 
-#define PAGE_FORMS_MAX 16
+#define PAGE_FORMS_MAX 18
 
 struct page {
     struct slice topic; /* the feed's, which outlives the page */

@@ -9,10 +9,10 @@
 #include "delivery/page.h"
 
 /* Event streams; is_chunked: as chunks of HTTP/1.1. */
-const struct page_form *sse_form(bool is_chunked);
+const struct page_form *sse_form(enum frame_form form, bool is_chunked);
 const struct page_form *log_sse_form(bool is_chunked);
 /* WebSockets; compress: for clients that agreed on it. */
-const struct page_form *topic_ws_form(bool compress);
+const struct page_form *topic_ws_form(enum frame_form form, bool compress);
 const struct page_form *audit_ws_form(bool compress);
 
 #endif

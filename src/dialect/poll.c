@@ -32,6 +32,7 @@ struct poll {
     bool limit_capped;
     bool fairness_applied;
     uint64_t wait_ms;
+    enum frame_form form;
     bool is_open;     /* the driver is */
     bool *wants_more; /* of the step under way: another must follow */
     struct consumer_state consumer;
@@ -257,7 +258,7 @@ static enum status add_messages(struct poll *poll, struct delivery_batch *batch)
         if (poll->count > 0)
             status = buffer_append_byte(&poll->messages, ',');
         if (status == STATUS_OK)
-            status = message_write(&poll->messages, batch->frames[i], FRAME_FULL);
+            status = message_write(&poll->messages, batch->frames[i], poll->form);
         poll->count++;
     }
     telemetry_handed(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy, batch->frames,
@@ -429,11 +430,12 @@ struct poll_query {
     uint64_t limit;
     uint64_t wait_ms;
     bool epoch_differs;
+    enum frame_form form;
 };
 
 static enum status poll_query_read(const struct exchange *exchange, struct poll_query *query) {
-    *query =
-        (struct poll_query){UINT64_MAX, exchange_settings(exchange)->poll_default_limit, 0, false};
+    *query = (struct poll_query){.after_seq = UINT64_MAX,
+                                 .limit = exchange_settings(exchange)->poll_default_limit};
     enum status status =
         query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &query->after_seq);
     if (status == STATUS_OK)
@@ -442,6 +444,8 @@ static enum status poll_query_read(const struct exchange *exchange, struct poll_
         status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &query->wait_ms);
     if (status == STATUS_OK)
         status = query_epoch(exchange, &query->epoch_differs);
+    if (status == STATUS_OK)
+        status = message_query_form(exchange, &query->form);
     if (atomic_load(&exchange->http->is_draining))
         query->wait_ms = 0;
     return status;
@@ -460,6 +464,7 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
     poll->driver.member.advanced = member_advanced;
     poll->consumer = *consumer;
     poll->wait_ms = query->wait_ms;
+    poll->form = query->form;
     bool has_cursor = query->after_seq != UINT64_MAX;
     const struct subscription_options options = {
         .principal = exchange->principal,
@@ -494,7 +499,7 @@ void handle_messages(struct exchange *exchange) {
             exchange, &(struct exchange_error){
                           .status = status,
                           .message = "after_seq is a whole number from 0, limit one from 1, "
-                                     "wait_ms one from 0 to 60000."});
+                                     "wait_ms one from 0 to 60000, form full or lean."});
         return;
     }
     if (status == STATUS_OK)

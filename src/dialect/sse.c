@@ -31,32 +31,52 @@ static struct slice position_write(uint64_t seq, const char *epoch, char text[PO
 }
 
 /* Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
-static enum status put_frame(const struct delivery_loop *delivery, struct frame *frame,
-                             uint64_t after, struct buffer *out) {
+static enum status put_message(const struct delivery_loop *delivery, const struct frame *frame,
+                               enum frame_form form, uint64_t after, struct buffer *out) {
     char text[POSITION_BYTES_MAX];
     struct slice id = position_write(frame->content.seq, delivery->shared->epoch, text);
     enum status status = sse_line_begin(out, id);
     if (status == STATUS_OK)
         status = buffer_printf(out, "{\"after\":%" PRIu64 ",", after);
     if (status == STATUS_OK)
-        status = message_write_members(out, frame, FRAME_FULL);
+        status = message_write_members(out, frame, form);
     return status == STATUS_OK ? sse_line_end(out) : status;
 }
 
+static enum status put_full(const struct delivery_loop *delivery, struct frame *frame,
+                            uint64_t after, struct buffer *out) {
+    return put_message(delivery, frame, FRAME_FULL, after, out);
+}
+
+static enum status put_lean(const struct delivery_loop *delivery, struct frame *frame,
+                            uint64_t after, struct buffer *out) {
+    return put_message(delivery, frame, FRAME_LEAN, after, out);
+}
+
 static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, true, put_frame, out);
+    return event_stream_encode(page, tools, true, put_full, out);
 }
 
 static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, false, put_frame, out);
+    return event_stream_encode(page, tools, false, put_full, out);
 }
 
-static const struct page_form chunked_form = {PAGE_FORM_SSE, EVENT_STREAM_BYTES_MAX,
-                                              encode_chunked};
-static const struct page_form bare_form = {PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTES_MAX, encode_bare};
+static enum status encode_lean_chunked(const struct page *page, void *tools, struct buffer *out) {
+    return event_stream_encode(page, tools, true, put_lean, out);
+}
 
-const struct page_form *sse_form(bool is_chunked) {
-    return is_chunked ? &chunked_form : &bare_form;
+static enum status encode_lean_bare(const struct page *page, void *tools, struct buffer *out) {
+    return event_stream_encode(page, tools, false, put_lean, out);
+}
+
+const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
+    static const struct page_form forms[FRAME_FORM_COUNT][2] = {
+        [FRAME_FULL] = {{PAGE_FORM_SSE_BARE, EVENT_STREAM_BYTES_MAX, encode_bare},
+                        {PAGE_FORM_SSE, EVENT_STREAM_BYTES_MAX, encode_chunked}},
+        [FRAME_LEAN] = {{PAGE_FORM_SSE_LEAN_BARE, EVENT_STREAM_BYTES_MAX, encode_lean_bare},
+                        {PAGE_FORM_SSE_LEAN, EVENT_STREAM_BYTES_MAX, encode_lean_chunked}},
+    };
+    return &forms[form][is_chunked];
 }
 
 /* ---- notices ---- */
@@ -203,7 +223,10 @@ static enum status read_cursor(const struct exchange *exchange,
 void handle_sse(struct exchange *exchange) {
     struct subscription_options options = {.view = exchange->view};
     char topic[STREAM_ID_BYTES_MAX];
+    enum frame_form form;
     enum status status = read_cursor(exchange, &options);
+    if (status == STATUS_OK)
+        status = message_query_form(exchange, &form);
     if (status == STATUS_OK && atomic_load(&exchange->http->is_draining))
         status = STATUS_SHUTTING_DOWN;
     if (status != STATUS_OK) {
@@ -224,5 +247,5 @@ void handle_sse(struct exchange *exchange) {
     }
     struct session *session = event_stream_make(exchange, &sse_dialect, state);
     if (session && session_is_connected(session))
-        event_stream_begin(session, name, &options, sse_form(state->is_chunked));
+        event_stream_begin(session, name, &options, sse_form(form, state->is_chunked));
 }

@@ -22,43 +22,60 @@
 
 /* ---- forms ---- */
 
+struct topic_ws_format {
+    struct delivery_loop *delivery;
+    enum frame_form form;
+    bool compress;
+};
+
 /* after: the frames between it and this message are hidden from the subscriber. */
-static enum status put_message(struct delivery_loop *delivery, struct frame *frame, uint64_t after,
-                               bool compress, struct buffer *out) {
+static enum status put_message(const struct topic_ws_format *format, struct frame *frame,
+                               uint64_t after, struct buffer *out) {
     size_t begin = out->size;
     enum status status = buffer_printf(out, "{\"type\":\"message\",\"after\":%" PRIu64 ",", after);
     if (status == STATUS_OK)
-        status = message_write_members(out, frame, FRAME_FULL);
-    return status == STATUS_OK ? websocket_wrap(delivery, out, begin, compress) : status;
+        status = message_write_members(out, frame, format->form);
+    return status == STATUS_OK ? websocket_wrap(format->delivery, out, begin, format->compress)
+                               : status;
 }
 
-static enum status encode(const struct page *page, struct delivery_loop *delivery, bool compress,
+static enum status encode(const struct page *page, const struct topic_ws_format *format,
                           struct buffer *out) {
     uint64_t after = page->batch.after_seq;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
         struct frame *frame = page->batch.frames[i];
-        status = put_message(delivery, frame, after, compress, out);
+        status = put_message(format, frame, after, out);
         after = frame->content.seq;
     }
     return status;
 }
 
 static enum status encode_plain(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, tools, false, out);
+    return encode(page, &(struct topic_ws_format){tools, FRAME_FULL, false}, out);
 }
 
 static enum status encode_deflated(const struct page *page, void *tools, struct buffer *out) {
-    return encode(page, tools, true, out);
+    return encode(page, &(struct topic_ws_format){tools, FRAME_FULL, true}, out);
 }
 
-static const struct page_form plain_form = {PAGE_FORM_TOPIC_WS, TOPIC_WS_PUSH_BYTES_MAX,
-                                            encode_plain};
-static const struct page_form deflated_form = {PAGE_FORM_TOPIC_WS_DEFLATE, TOPIC_WS_PUSH_BYTES_MAX,
-                                               encode_deflated};
+static enum status encode_lean(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, &(struct topic_ws_format){tools, FRAME_LEAN, false}, out);
+}
 
-const struct page_form *topic_ws_form(bool compress) {
-    return compress ? &deflated_form : &plain_form;
+static enum status encode_lean_deflated(const struct page *page, void *tools, struct buffer *out) {
+    return encode(page, &(struct topic_ws_format){tools, FRAME_LEAN, true}, out);
+}
+
+const struct page_form *topic_ws_form(enum frame_form form, bool compress) {
+    static const struct page_form forms[FRAME_FORM_COUNT][2] = {
+        [FRAME_FULL] = {{PAGE_FORM_TOPIC_WS, TOPIC_WS_PUSH_BYTES_MAX, encode_plain},
+                        {PAGE_FORM_TOPIC_WS_DEFLATE, TOPIC_WS_PUSH_BYTES_MAX, encode_deflated}},
+        [FRAME_LEAN] = {{PAGE_FORM_TOPIC_WS_LEAN, TOPIC_WS_PUSH_BYTES_MAX, encode_lean},
+                        {PAGE_FORM_TOPIC_WS_LEAN_DEFLATE, TOPIC_WS_PUSH_BYTES_MAX,
+                         encode_lean_deflated}},
+    };
+    return &forms[form][compress];
 }
 
 /* ---- notices ---- */
@@ -240,13 +257,19 @@ static const struct dialect topic_ws_dialect = {
 
 /* ---- asking ---- */
 
+/* The query of a topic socket, beside its position. */
+struct topic_ws_query {
+    uint64_t limit;
+    enum frame_form form;
+};
+
 static void begin(struct session *session, struct slice topic,
-                  const struct subscription_options *options, uint64_t limit) {
+                  const struct subscription_options *options, const struct topic_ws_query *query) {
     struct subscriber *subscriber = NULL;
     enum status status = subscriber_new(session, topic, options, &subscriber);
     if (status == STATUS_OK) {
-        subscriber->form = topic_ws_form(websocket_deflates(session));
-        subscriber->frames_max = (size_t)limit;
+        subscriber->form = topic_ws_form(query->form, websocket_deflates(session));
+        subscriber->frames_max = (size_t)query->limit;
         status = session_open_one(session, subscriber);
     }
     if (status != STATUS_OK)
@@ -256,21 +279,23 @@ static void begin(struct session *session, struct slice topic,
 void handle_topic_ws(struct exchange *exchange) {
     struct subscription_options options = {.view = exchange->view};
     char topic[STREAM_ID_BYTES_MAX];
-    uint64_t limit = DELIVERY_FRAMES_MAX;
+    struct topic_ws_query query = {.limit = DELIVERY_FRAMES_MAX};
     enum status status = query_topic_cursor(exchange, &options);
     if (status == STATUS_OK)
-        status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &limit);
+        status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &query.limit);
+    if (status == STATUS_OK)
+        status = message_query_form(exchange, &query.form);
     if (status != STATUS_OK) {
         exchange_answer_status(exchange, status);
         return;
     }
-    if (limit > DELIVERY_FRAMES_MAX)
-        limit = DELIVERY_FRAMES_MAX;
+    if (query.limit > DELIVERY_FRAMES_MAX)
+        query.limit = DELIVERY_FRAMES_MAX;
     /* A copy, because the upgrade frees the exchange. */
     struct slice name = {topic, exchange->match.parameters[0].size};
     memcpy(topic, exchange->match.parameters[0].data, name.size);
     struct session *session =
         websocket_open(exchange, &topic_ws_dialect, exchange->principal, NULL);
     if (session && session_is_connected(session))
-        begin(session, name, &options, limit);
+        begin(session, name, &options, &query);
 }

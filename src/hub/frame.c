@@ -6,6 +6,20 @@
 /* The texts of a frame besides those around its payload. */
 #define TEXTS_MAX 5
 
+bool frame_form_of(struct slice name, enum frame_form *form) {
+    static const struct slice names[FRAME_FORM_COUNT] = {
+        [FRAME_FULL] = SLICE("full"),
+        [FRAME_LEAN] = SLICE("lean"),
+    };
+    for (size_t i = 0; i < FRAME_FORM_COUNT; i++) {
+        if (slice_equal(name, names[i])) {
+            *form = (enum frame_form)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void list_texts(struct frame_content *content, struct slice *texts[TEXTS_MAX]) {
     texts[0] = &content->kind;
     texts[1] = &content->document_key;

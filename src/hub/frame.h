@@ -47,6 +47,9 @@ struct frame {
     char texts[];
 };
 
+/* The form of that name: "full" or "lean". False for any other. */
+MUST_CHECK bool frame_form_of(struct slice name, enum frame_form *form);
+
 /* Copies all texts. The caller owns the only reference. */
 MUST_CHECK enum status frame_make(struct frame **frame, const struct frame_content *content,
                                   const struct frame_text *text);

@@ -8,11 +8,8 @@
 #ifndef HUB_FRAME_ENCODE_H
 #define HUB_FRAME_ENCODE_H
 
+#include "base/limits.h"
 #include "hub/frame.h"
-
-/* A name takes at most six bytes for each of its own. */
-#define FRAME_HEAD_BYTES_MAX 8192
-#define FRAME_TAIL_BYTES_MAX 8192
 
 /* The members that struct frame_content does not have. */
 struct frame_members {

@@ -68,9 +68,9 @@ const OWN = {
 };
 
 /** The frame without the members of its dialect, which are checked; members keep their order. */
-function common(dialect, message, own = OWN[dialect]) {
+function common(dialect, message, without = []) {
   const frame = { ...message };
-  for (const [name, value] of Object.entries(own)) {
+  for (const [name, value] of Object.entries(OWN[dialect]).filter(([name]) => !without.includes(name))) {
     assert.deepEqual(frame[name], value(message), `${dialect} ${name}`);
     delete frame[name];
   }
@@ -204,5 +204,30 @@ test("a frame is the same on every transport, live and after a restart", async (
       assert.deepEqual(documents.map((one) => [one.doc_key, one.doc_version, one.payload_hash, one.payload]),
         [[last.doc_key, last.doc_version, last.payload_hash, last.payload]]);
     }
+  });
+
+  await t.test("a lean frame has seq, kind, doc_key and payload, and the position of its dialect", async () => {
+    const lean = await gather(operator, await connect(operator, "form=lean"), heads, "form=lean");
+    for (const { topic } of TOPICS) {
+      const expected = replayed.get(topic).poll.map(({ seq, kind, doc_key, payload }) => JSON.stringify({ seq, kind, doc_key, payload }));
+      for (const [dialect, messages] of Object.entries(lean.get(topic))) {
+        const frames = messages.map((one) => JSON.stringify(common(dialect, one, ["hydration_required", "published_at"])));
+        assert.deepEqual(frames, expected, `${topic} on ${dialect}`);
+      }
+    }
+  });
+
+  await t.test("an unknown form is refused, and full is the default", async () => {
+    const [{ topic }] = TOPICS;
+    for (const form of ["slim", "", "lean".repeat(9)]) {
+      assert.equal((await operator.poll(topic, `form=${form}`)).status, 400);
+      assert.equal((await Socket.refused(operator, socketPath(topic, `form=${form}&token=${operator.reader}`))).status, 400);
+      assert.equal((await operator.get(streamPath(topic, `form=${form}`))).status, 400);
+    }
+    for (const form of ["slim", 1, ["lean"]]) {
+      assert.equal((await clients.phoenix.refused("sync:subscribe", { topics: [topic], form })).code, "bad_subscription");
+    }
+    const { messages } = await operator.read(pollPath(topic, "after_seq=0&form=full"));
+    assert.deepEqual(messages, replayed.get(topic).poll);
   });
 });

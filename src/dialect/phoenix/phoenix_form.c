@@ -60,14 +60,17 @@ enum status phoenix_empty_batch(struct slice topic, uint64_t after, uint64_t thr
     return status == STATUS_OK ? end_batch(topic, through, head_seq, out) : status;
 }
 
-static enum status write_batch(const struct page *page, bool with_updates, struct buffer *out) {
+static enum status write_batch(const struct page *page, enum phoenix_updates updates,
+                               struct buffer *out) {
     const struct delivery_batch *batch = &page->batch;
+    enum frame_form form = updates == PHOENIX_UPDATES_LEAN ? FRAME_LEAN : FRAME_FULL;
+    size_t count = updates == PHOENIX_UPDATES_NONE ? 0 : batch->count;
     enum status status = begin_batch(page->topic, batch->after_seq, batch->through_seq, out);
-    for (size_t i = 0; with_updates && status == STATUS_OK && i < batch->count; i++) {
+    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         if (i > 0)
             status = buffer_append_byte(out, ',');
         if (status == STATUS_OK)
-            status = put_update(batch->frames[i], FRAME_FULL, out);
+            status = put_update(batch->frames[i], form, out);
     }
     return status == STATUS_OK ? end_batch(page->topic, batch->through_seq, page->head_seq, out)
                                : status;
@@ -85,11 +88,11 @@ static enum status end_push(struct delivery_loop *delivery, struct buffer *out, 
 }
 
 static enum status put_batch(const struct page *page, struct delivery_loop *delivery,
-                             bool with_updates, bool compress, struct buffer *out) {
+                             enum phoenix_updates updates, bool compress, struct buffer *out) {
     size_t begin = out->size;
     enum status status = begin_push(out, SLICE("sync:update_batch"));
     if (status == STATUS_OK)
-        status = write_batch(page, with_updates, out);
+        status = write_batch(page, updates, out);
     return status == STATUS_OK ? end_push(delivery, out, begin, compress) : status;
 }
 
@@ -136,18 +139,28 @@ static enum status put_frames(const struct page *page, struct delivery_loop *del
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++)
         status = put_frame(page, &page->batch.frames[i]->content, delivery, compress, out);
-    return status == STATUS_OK ? put_batch(page, delivery, false, compress, out) : status;
+    return status == STATUS_OK ? put_batch(page, delivery, PHOENIX_UPDATES_NONE, compress, out)
+                               : status;
 }
 
 /* ---- the table ---- */
 
-static enum status encode_batch(const struct page *page, void *delivery, struct buffer *out) {
-    return put_batch(page, delivery, true, false, out);
+static enum status encode_full(const struct page *page, void *delivery, struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_FULL, false, out);
 }
 
-static enum status encode_batch_deflate(const struct page *page, void *delivery,
-                                        struct buffer *out) {
-    return put_batch(page, delivery, true, true, out);
+static enum status encode_full_deflate(const struct page *page, void *delivery,
+                                       struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_FULL, true, out);
+}
+
+static enum status encode_lean(const struct page *page, void *delivery, struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_LEAN, false, out);
+}
+
+static enum status encode_lean_deflate(const struct page *page, void *delivery,
+                                       struct buffer *out) {
+    return put_batch(page, delivery, PHOENIX_UPDATES_LEAN, true, out);
 }
 
 static enum status encode_frames(const struct page *page, void *delivery, struct buffer *out) {
@@ -159,12 +172,18 @@ static enum status encode_frames_deflate(const struct page *page, void *delivery
     return put_frames(page, delivery, true, out);
 }
 
-const struct page_form *phoenix_form(bool frames, bool compress) {
-    static const struct page_form forms[2][2] = {
-        {{PAGE_FORM_PHOENIX, PHOENIX_BATCH_BYTES_MAX, encode_batch},
-         {PAGE_FORM_PHOENIX_DEFLATE, PHOENIX_BATCH_BYTES_MAX, encode_batch_deflate}},
-        {{PAGE_FORM_PHOENIX_FRAMES, PHOENIX_BATCH_BYTES_MAX, encode_frames},
-         {PAGE_FORM_PHOENIX_FRAMES_DEFLATE, PHOENIX_BATCH_BYTES_MAX, encode_frames_deflate}},
+const struct page_form *phoenix_form(enum phoenix_updates updates, bool compress) {
+    static const struct page_form forms[PHOENIX_UPDATES_COUNT][2] = {
+        [PHOENIX_UPDATES_FULL] = {{PAGE_FORM_PHOENIX, PHOENIX_BATCH_BYTES_MAX, encode_full},
+                                  {PAGE_FORM_PHOENIX_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_full_deflate}},
+        [PHOENIX_UPDATES_LEAN] = {{PAGE_FORM_PHOENIX_LEAN, PHOENIX_BATCH_BYTES_MAX, encode_lean},
+                                  {PAGE_FORM_PHOENIX_LEAN_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_lean_deflate}},
+        [PHOENIX_UPDATES_NONE] = {{PAGE_FORM_PHOENIX_FRAMES, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_frames},
+                                  {PAGE_FORM_PHOENIX_FRAMES_DEFLATE, PHOENIX_BATCH_BYTES_MAX,
+                                   encode_frames_deflate}},
     };
-    return &forms[frames][compress];
+    return &forms[updates][compress];
 }

@@ -10,8 +10,16 @@
 
 #define PHOENIX_CHANNEL SLICE("sync:v1")
 
-/* The form of a subscription, with or without frames:true and compression. */
-const struct page_form *phoenix_form(bool frames, bool compress);
+/* What a subscription gets of each frame. */
+enum phoenix_updates {
+    PHOENIX_UPDATES_FULL,
+    PHOENIX_UPDATES_LEAN, /* form: "lean" */
+    PHOENIX_UPDATES_NONE, /* frames: true: sync:frame instead */
+    PHOENIX_UPDATES_COUNT,
+};
+
+/* The form of a subscription, with or without compression. */
+const struct page_form *phoenix_form(enum phoenix_updates updates, bool compress);
 
 /* The payload of an empty sync:update_batch, the last one of a replay. */
 MUST_CHECK enum status phoenix_empty_batch(struct slice topic, uint64_t after, uint64_t through,

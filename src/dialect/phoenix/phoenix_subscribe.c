@@ -34,6 +34,14 @@ static void call_free(struct session_lookup *call) {
     request_free(container_of(call, struct subscribe_request, base.call));
 }
 
+static const struct page_form *form_of(const struct session *session,
+                                       const struct subscribe *subscribe) {
+    enum phoenix_updates updates =
+        subscribe->form == FRAME_LEAN ? PHOENIX_UPDATES_LEAN : PHOENIX_UPDATES_FULL;
+    return phoenix_form(subscribe->frames ? PHOENIX_UPDATES_NONE : updates,
+                        websocket_deflates(session));
+}
+
 static void call_run(struct session_lookup *call, struct store_session *store) {
     struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
     request->base.status = subscribe_resolve(&request->subscribe, store);
@@ -59,7 +67,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
         status = subscriber_new(session, item->topic, &options, &subscriber);
         if (status != STATUS_OK)
             break;
-        subscriber->form = phoenix_form(subscribe->frames, websocket_deflates(session));
+        subscriber->form = form_of(session, subscribe);
         subscriber->frames_max = subscribe->batch_size;
         opening->subscribers[opening->count++] = subscriber;
     }

@@ -18,6 +18,7 @@ enum {
     FIELD_BOOTSTRAP,
     FIELD_BATCH,
     FIELD_FRAMES,
+    FIELD_FORM,
     FIELD_COUNT
 };
 
@@ -223,6 +224,14 @@ static bool is_given(const struct json_field *field) {
     return field->present && field->value.kind != JSON_KIND_NULL;
 }
 
+static bool read_form(const struct json_field *field, enum frame_form *form) {
+    char text[FRAME_FORM_BYTES_MAX];
+    struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    return field->value.kind == JSON_KIND_STRING &&
+           json_string_decode(field->value, &name) == STATUS_OK &&
+           frame_form_of(buffer_slice(&name), form);
+}
+
 static enum status read_options(struct subscribe *subscribe, struct json_field *fields,
                                 struct slice epoch) {
     subscribe->batch_size = BATCH_SIZE;
@@ -235,6 +244,8 @@ static enum status read_options(struct subscribe *subscribe, struct json_field *
         return STATUS_BAD_SUBSCRIPTION;
     if (is_given(&fields[FIELD_FRAMES]) &&
         !json_bool(fields[FIELD_FRAMES].value, &subscribe->frames))
+        return STATUS_BAD_SUBSCRIPTION;
+    if (is_given(&fields[FIELD_FORM]) && !read_form(&fields[FIELD_FORM], &subscribe->form))
         return STATUS_BAD_SUBSCRIPTION;
     if (is_given(&fields[FIELD_EPOCH])) {
         if (fields[FIELD_EPOCH].value.kind != JSON_KIND_STRING)
@@ -254,6 +265,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         [FIELD_BOOTSTRAP] = {.name = SLICE("bootstrap")},
         [FIELD_BATCH] = {.name = SLICE("replay_batch_size")},
         [FIELD_FRAMES] = {.name = SLICE("frames")},
+        [FIELD_FORM] = {.name = SLICE("form")},
     };
     *subscribe = (struct subscribe){0};
     arena_init(&subscribe->arena, PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX);

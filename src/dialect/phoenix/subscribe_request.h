@@ -11,6 +11,7 @@
 #include "auth/grant.h"
 #include "base/arena.h"
 #include "base/map.h"
+#include "hub/frame.h"
 #include "store/store.h"
 #include "wire/json.h"
 
@@ -35,7 +36,8 @@ struct subscribe {
     struct map by_stream; /* of streams, until resolved */
     bool epoch_differs;
     bool bootstrap;
-    bool frames;
+    bool frames; /* it wins over the form */
+    enum frame_form form;
     uint64_t batch_size;
 };
 

@@ -87,9 +87,9 @@ static void a_poll_message_is_the_frame_with_its_own_names(void **state) {
 static void an_event_stream_sends_each_message_with_the_position_before_it(void **state) {
     (void)state;
     char chunked[1024];
-    check(sse_form(false), SSE_EVENTS);
+    check(sse_form(FRAME_FULL, false), SSE_EVENTS);
     snprintf(chunked, sizeof(chunked), "%zx\r\n%s\r\n", strlen(SSE_EVENTS), SSE_EVENTS);
-    check(sse_form(true), chunked);
+    check(sse_form(FRAME_FULL, true), chunked);
 }
 
 static void the_log_as_an_event_stream_has_event_cursors_as_ids(void **state) {
@@ -104,7 +104,7 @@ static void the_log_as_an_event_stream_has_event_cursors_as_ids(void **state) {
 static void a_topic_socket_sends_each_message_with_the_position_before_it(void **state) {
     (void)state;
     struct buffer out;
-    encode(topic_ws_form(false), &out);
+    encode(topic_ws_form(FRAME_FULL, false), &out);
     struct slice bytes = buffer_slice(&out);
     assert_slice(next_text(&bytes), "{\"type\":\"message\",\"after\":10," MESSAGE);
     assert_int_equal(bytes.size, 0);
@@ -127,7 +127,7 @@ static void an_audit_socket_sends_the_event_and_its_cursor(void **state) {
 static void a_phoenix_batch_covers_its_range(void **state) {
     (void)state;
     struct buffer out;
-    encode(phoenix_form(false, false), &out);
+    encode(phoenix_form(PHOENIX_UPDATES_FULL, false), &out);
     struct slice bytes = buffer_slice(&out);
     struct slice text = next_text(&bytes);
     assert_true(slice_starts(
@@ -143,7 +143,7 @@ static void a_phoenix_batch_covers_its_range(void **state) {
 static void phoenix_frames_come_one_by_one_before_their_range(void **state) {
     (void)state;
     struct buffer out;
-    encode(phoenix_form(true, false), &out);
+    encode(phoenix_form(PHOENIX_UPDATES_NONE, false), &out);
     struct slice bytes = buffer_slice(&out);
     assert_slice(next_text(&bytes),
                  "[null,null,\"sync:v1\",\"sync:frame\",{\"topic\":\"t\",\"seq\":12,\"kind\":\"k\","
@@ -156,11 +156,30 @@ static void phoenix_frames_come_one_by_one_before_their_range(void **state) {
     buffer_release(&out);
 }
 
+/* The members from seq to the payload, and the position under the name of the dialect. */
+static void lean_forms_have_few_members(void **state) {
+    (void)state;
+    struct buffer out;
+    check(sse_form(FRAME_LEAN, false),
+          "id: 12@e1\ndata: {\"after\":10," LEAN "{\"a\":1},\"sequence\":12}\n\n");
+    encode(topic_ws_form(FRAME_LEAN, false), &out);
+    struct slice bytes = buffer_slice(&out);
+    assert_slice(next_text(&bytes),
+                 "{\"type\":\"message\",\"after\":10," LEAN "{\"a\":1},\"sequence\":12}");
+    buffer_release(&out);
+    encode(phoenix_form(PHOENIX_UPDATES_LEAN, false), &out);
+    bytes = buffer_slice(&out);
+    struct slice text = next_text(&bytes);
+    const char *update = "\"updates\":[{" LEAN "{\"a\":1},\"watermark\":12}],";
+    assert_non_null(memmem(text.data, text.size, update, strlen(update)));
+    buffer_release(&out);
+}
+
 /* The second bit of a frame says that it is compressed. */
 static void compressed_forms_are_marked_as_compressed(void **state) {
     (void)state;
-    const struct page_form *forms[] = {topic_ws_form(true), audit_ws_form(true),
-                                       phoenix_form(false, true)};
+    const struct page_form *forms[] = {topic_ws_form(FRAME_FULL, true), audit_ws_form(true),
+                                       phoenix_form(PHOENIX_UPDATES_FULL, true)};
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         struct buffer out;
         encode(forms[i], &out);
@@ -181,6 +200,7 @@ int main(void) {
         cmocka_unit_test(an_audit_socket_sends_the_event_and_its_cursor),
         cmocka_unit_test(a_phoenix_batch_covers_its_range),
         cmocka_unit_test(phoenix_frames_come_one_by_one_before_their_range),
+        cmocka_unit_test(lean_forms_have_few_members),
         cmocka_unit_test(compressed_forms_are_marked_as_compressed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

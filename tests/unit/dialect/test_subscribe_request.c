@@ -39,6 +39,10 @@ static void topics_and_options_are_read_with_their_defaults(void **state) {
     assert_true(subscribe.bootstrap && subscribe.frames && !subscribe.epoch_differs);
     assert_int_equal(subscribe.batch_size, 1000);
     subscribe_release(&subscribe);
+    assert_int_equal(subscribe.form, FRAME_FULL);
+    read_ok(&subscribe, "{\"topics\":[\"a\"],\"form\":\"lean\"}");
+    assert_int_equal(subscribe.form, FRAME_LEAN);
+    subscribe_release(&subscribe);
     read_ok(&subscribe, "{\"topics\":[\"a\"],\"epoch\":\"another\"}");
     assert_true(subscribe.epoch_differs);
     subscribe_release(&subscribe);
@@ -56,6 +60,9 @@ static void a_request_of_another_shape_is_refused_and_frees_its_memory(void **st
         {"{\"topics\":{}}", STATUS_BAD_SUBSCRIPTION},
         {"{\"topics\":[null]}", STATUS_BAD_SUBSCRIPTION},
         {"{\"topics\":[\"a\"],\"topics\":[\"b\"]}", STATUS_BAD_SUBSCRIPTION},
+        {"{\"topics\":[\"a\"],\"form\":\"slim\"}", STATUS_BAD_SUBSCRIPTION},
+        {"{\"topics\":[\"a\"],\"form\":1}", STATUS_BAD_SUBSCRIPTION},
+        {"{\"topics\":[\"a\"],\"form\":\"leanleanleanleanlean\"}", STATUS_BAD_SUBSCRIPTION},
         {"{\"topics\":[\"\"]}", STATUS_BAD_TOPIC},
         {"{\"topics\":[\"a\\u0000\"]}", STATUS_BAD_TOPIC},
         {"{\"topics\":[\"1\",\"2\",\"3\",\"4\",\"5\"],\"streams\":[\"6\",\"7\",\"8\",\"9\"]}",
