@@ -52,13 +52,13 @@ struct receipt {
     struct uuid event_id;
     struct uuid cursor;
     uint64_t seq;
-    uint8_t event_hash[SHA256_BYTES];
+    uint8_t chain_hash[SHA256_BYTES];
 };
 
 static enum status take_event(void *user, const struct store_event *event) {
     struct receipt *receipt = user;
     *receipt = (struct receipt){event->event_id, event->cursor, event->seq, {0}};
-    memcpy(receipt->event_hash, event->event_hash, SHA256_BYTES);
+    memcpy(receipt->chain_hash, event->chain_hash, SHA256_BYTES);
     return STATUS_OK;
 }
 
@@ -75,8 +75,8 @@ static enum status write_receipt(struct buffer *out, const struct store_entity *
     char event_id[UUID_TEXT_SIZE], cursor_text[EVENT_CURSOR_SIZE_MAX];
     struct event_cursor cursor = event_cursor_of(&last->cursor);
     size_t cursor_size = event_cursor_encode(&cursor, cursor_text);
-    payload_hash_text(first->event_hash, first_hash);
-    payload_hash_text(last->event_hash, last_hash);
+    payload_hash_text(first->chain_hash, first_hash);
+    payload_hash_text(last->chain_hash, last_hash);
     uuid_format(&last->event_id, event_id);
     enum status status =
         buffer_append_slice(out, SLICE("{\"schema\":\"openagents.receipt.v1\",\"run_id\":"));

@@ -33,10 +33,18 @@ static void measure_projection(const struct api *api) {
     metrics_set(METRIC_KHALA_PROJECTION_REFUSED, METRIC_PLAIN, writer_stats(api->writer).underived);
 }
 
+static void measure_cursor_clock(const struct api *api) {
+    uint64_t cursor_ms = writer_stats(api->writer).cursor_ms;
+    uint64_t now_ms = clock_now().wall_ms;
+    metrics_set(METRIC_CURSOR_CLOCK_AHEAD_SECONDS, METRIC_PLAIN,
+                cursor_ms > now_ms ? (cursor_ms - now_ms) * CLOCK_NS_PER_MS : 0);
+}
+
 static void measure(struct api *api, uint64_t mono_ms) {
     const struct hub_stats hub = hub_stats(api->hub);
     measure_process(api);
     measure_projection(api);
+    measure_cursor_clock(api);
     metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, atomic_load(&api->http->conn_count));
     metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN, store_pool_waiting(api->store_pool));
     metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, store_health_is_good(&api->health, mono_ms));

@@ -6,7 +6,7 @@
 #include "wire/object_writer.h"
 
 /* Room for all of an event but its payload, entity id and type. */
-#define EVENT_FIXED_BYTES 640
+#define EVENT_FIXED_BYTES 800
 
 static void put_time(struct object_writer *object, struct slice name, uint64_t time_ms) {
     if (time_ms > 0) {
@@ -28,6 +28,18 @@ static void put_cursor(struct object_writer *object, struct slice name, const st
     object_text(object, name, (struct slice){text, event_cursor_encode(&cursor, text)});
 }
 
+/* Opens the member here, because an object writer writes whole members. */
+static void put_event_owner(struct object_writer *object, const struct owner *owner) {
+    object_json(object, SLICE("owner"), SLICE(""));
+    if (object->status != STATUS_OK)
+        return;
+    struct object_writer inner = object_begin(object->out);
+    object_text_given(&inner, SLICE("user_id"), owner->user_id);
+    object_text_given(&inner, SLICE("guest_scope"), owner->guest_scope);
+    object_text_given(&inner, SLICE("org_id"), owner->org_id);
+    object->status = object_end(&inner);
+}
+
 enum status event_write_json(struct buffer *out, const struct store_event *event) {
     enum status status = buffer_reserve(out, EVENT_FIXED_BYTES + event->payload.size);
     if (status != STATUS_OK && status != STATUS_PAYLOAD_TOO_LARGE)
@@ -40,9 +52,13 @@ enum status event_write_json(struct buffer *out, const struct store_event *event
     object_number(&object, SLICE("seq"), event->seq);
     object_text(&object, SLICE("event_type"), event->type);
     object_json(&object, SLICE("payload"), event->payload);
-    object_number(&object, SLICE("recorded_at"), uuid7_timestamp_ms(&event->cursor));
-    object_hash(&object, SLICE("prev_hash"), event->prev_hash);
-    object_hash(&object, SLICE("event_hash"), event->event_hash);
+    object_hash(&object, SLICE("payload_hash"), event->payload_hash);
+    put_event_owner(&object, &event->owner);
+    object_number(&object, SLICE("recorded_at"), event->recorded_at_ms);
+    object_hash(&object, SLICE("prev_chain_hash"), event->prev_chain_hash);
+    object_hash(&object, SLICE("chain_hash"), event->chain_hash);
+    if (event->chain_version < STORE_CHAIN_VERSION)
+        object_number(&object, SLICE("chain_version"), event->chain_version);
     return object_end(&object);
 }
 

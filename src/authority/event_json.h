@@ -9,8 +9,9 @@
 #include "base/buffer.h"
 #include "store/store.h"
 
-/* {event_id, cursor, entity, entity_id, seq, event_type, payload, recorded_at, prev_hash,
- * event_hash} */
+/* {event_id, cursor, entity, entity_id, seq, event_type, payload, payload_hash, owner {user_id,
+ * guest_scope, org_id}, recorded_at, prev_chain_hash, chain_hash, chain_version}. The owner has
+ * only the members that are known. chain_version is absent unless it is 1. */
 MUST_CHECK enum status event_write_json(struct buffer *out, const struct store_event *event);
 /* {run_id, status, owner_user_id, owner_guest_scope, org_id, worker_id, thread_id, metadata,
  * created_at, started_at, finished_at, latest_seq, head_hash} */

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "authority/event_hash.h"
+#include "authority/chain_hash.h"
 #include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
@@ -40,7 +40,7 @@ static enum status load(struct ledger *ledger) {
 enum status ledger_init(struct ledger *ledger, const struct ledger_options *options) {
     *ledger = (struct ledger){.session = options->session, .policies = options->policies};
     entity_cache_init(&ledger->cache, options->entity_count_max, LEDGER_CACHE_BYTES_MAX);
-    buffer_init(&ledger->hash_text, EVENT_HASH_SCRATCH_BYTES);
+    buffer_init(&ledger->hash_text, CHAIN_HASH_SCRATCH_BYTES);
     buffer_init(&ledger->text, LEDGER_TEXT_BYTES_MAX);
     enum status status = batch_init(&ledger->batch);
     if (status == STATUS_OK)
@@ -214,6 +214,19 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
 
 /* ---- appending ---- */
 
+/* The entity's texts are the writer's, and the event is answered to the group's maker. */
+static bool copy_owner(struct arena *arena, const struct owner *from, struct owner *to) {
+    const struct slice *texts[] = {&from->user_id, &from->guest_scope, &from->org_id};
+    struct slice *copies[] = {&to->user_id, &to->guest_scope, &to->org_id};
+    for (size_t i = 0; i < 3; i++) {
+        if (texts[i]->data)
+            *copies[i] = arena_copy(arena, *texts[i]);
+        if (texts[i]->data && !copies[i]->data)
+            return false;
+    }
+    return true;
+}
+
 /* The next event of the batch, which does not count yet. */
 static enum status fill_event(struct ledger *ledger, const struct draft *draft) {
     const struct append_request *request = draft->request;
@@ -228,12 +241,16 @@ static enum status fill_event(struct ledger *ledger, const struct draft *draft) 
         .payload = draft->payload,
         .event_id = request->has_event_id ? request->event_id : draft->cursor,
         .cursor = draft->cursor,
+        .recorded_at_ms = draft->time_ms,
+        .chain_version = STORE_CHAIN_VERSION,
     };
     if (entity_row(draft->entity.kind)->has_event_owner)
         event->owner = request->owner;
+    else if (!copy_owner(draft->arena, &draft->entity.owner, &event->owner))
+        return STATUS_OUT_OF_MEMORY;
     memcpy(event->payload_hash, draft->payload_hash, SHA256_BYTES);
-    memcpy(event->prev_hash, draft->entity.head_hash, SHA256_BYTES);
-    return event_hash(event, &ledger->hash_text, event->event_hash);
+    memcpy(event->prev_chain_hash, draft->entity.head_hash, SHA256_BYTES);
+    return chain_hash(event, &ledger->hash_text, event->chain_hash);
 }
 
 static enum status name_topic(struct draft *draft) {
@@ -321,7 +338,7 @@ enum status ledger_append(struct ledger *ledger, struct draft *draft) {
     if (status != STATUS_OK)
         return status;
     draft->entity.head_seq++;
-    memcpy(draft->entity.head_hash, ledger->batch.events[ledger->batch.event_count].event_hash,
+    memcpy(draft->entity.head_hash, ledger->batch.events[ledger->batch.event_count].chain_hash,
            SHA256_BYTES);
     status = ledger_answer_entity(draft, &draft->entity);
     if (status == STATUS_OK && is_new)

@@ -80,7 +80,7 @@ struct draft {
     struct slice payload;
     uint8_t payload_hash[SHA256_BYTES];
     struct uuid cursor;
-    uint64_t time_ms;    /* recorded_at */
+    uint64_t time_ms;    /* recorded_at: the wall clock's, not the cursor's */
     bool is_answered;    /* nothing is to be appended */
     bool rests_on_batch; /* the answer rests on an event of the batch under way */
     bool is_pending;

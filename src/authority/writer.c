@@ -29,6 +29,7 @@ struct writer_counters {
     _Atomic uint64_t deduplicated;
     _Atomic uint64_t commit_failures;
     _Atomic uint64_t underived;
+    _Atomic uint64_t cursor_ms;
 };
 
 struct writer {
@@ -202,6 +203,13 @@ static void fail_batch(struct writer *writer, enum status status) {
     writer->is_role_lost = is_lost;
 }
 
+static void note_cursor(struct writer *writer) {
+    const struct store_state *state = &writer->ledger.state;
+    if (state->log_id > 0)
+        atomic_store_explicit(&writer->counters.cursor_ms, uuid7_timestamp_ms(&state->cursor),
+                              memory_order_relaxed);
+}
+
 static void finish(struct writer *writer) {
     struct ledger *ledger = &writer->ledger;
     struct store_batch rows;
@@ -216,6 +224,7 @@ static void finish(struct writer *writer) {
     count(&writer->counters.events, ledger->batch.event_count);
     writer_announce(writer, &rows, ledger->batch.states);
     ledger_committed(ledger);
+    note_cursor(writer);
     note_success(writer);
 }
 
@@ -371,6 +380,7 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
         free(made);
         return status;
     }
+    note_cursor(made);
     clock_init_source(&made->clock, options->clock_user, options->clock_read);
     mailbox_init(&made->mailbox, options->group_max, NULL, NULL);
     if (pthread_create(&made->thread, NULL, writer_main, made) != 0) {
@@ -436,5 +446,6 @@ struct writer_stats writer_stats(const struct writer *writer) {
         .deduplicated = atomic_load_explicit(&counters->deduplicated, memory_order_relaxed),
         .commit_failures = atomic_load_explicit(&counters->commit_failures, memory_order_relaxed),
         .underived = atomic_load_explicit(&counters->underived, memory_order_relaxed),
+        .cursor_ms = atomic_load_explicit(&counters->cursor_ms, memory_order_relaxed),
     };
 }

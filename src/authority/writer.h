@@ -51,6 +51,7 @@ struct writer_stats {
     uint64_t deduplicated;
     uint64_t commit_failures;
     uint64_t underived; /* commits without their derived rows, which the store refused */
+    uint64_t cursor_ms; /* the time of the last event's cursor; 0: no event */
 };
 
 MUST_CHECK enum status writer_start(struct writer **writer, const struct writer_options *options);

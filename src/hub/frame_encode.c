@@ -58,7 +58,7 @@ static enum status write_tail(const struct frame_content *content,
     object_number(&object, SLICE("entity_seq"), event->seq);
     put_range(&object, members);
     put_ids(&object, event);
-    object_number(&object, SLICE("recorded_at"), uuid7_timestamp_ms(&event->cursor));
+    object_number(&object, SLICE("recorded_at"), event->recorded_at_ms);
     object_json(&object, SLICE("runtime_source"), SLICE(""));
     if (object.status == STATUS_OK)
         object.status = summary_write_source(out, event->entity_kind, event->entity_id, event->seq);

@@ -39,7 +39,7 @@ static struct frame_content content_of(const struct store_event *event,
         .kind = event->type,
         .payload = event->payload,
         .cursor = event->cursor,
-        .published_at_ms = uuid7_timestamp_ms(&event->cursor),
+        .published_at_ms = event->recorded_at_ms,
         .owner = frame_owner(event, entity_owner),
     };
 }
@@ -143,7 +143,10 @@ enum status frame_of_log(const struct store_event *event, const struct owner *en
                          struct frame **frame) {
     static const struct frame_text payload_only = {0};
     struct frame_content content = content_of(event, entity_owner);
-    size_t escaped_bytes_max = ESCAPED_BYTES_MAX * (event->entity_id.size + event->type.size);
+    const struct owner *owner = &event->owner;
+    size_t escaped_bytes_max =
+        ESCAPED_BYTES_MAX * (event->entity_id.size + event->type.size + owner->user_id.size +
+                             owner->guest_scope.size + owner->org_id.size);
     struct buffer json;
     struct key key;
     buffer_init(&json, LOG_FIXED_BYTES + escaped_bytes_max + event->payload.size);

@@ -64,7 +64,7 @@ static bool fold_finish(struct run_summary *summary, const struct store_event *e
             continue;
         summary->common.status = outcomes[i].status;
         summary->common.terminal_reason_class = outcomes[i].reason_class;
-        summary->common.terminal_at_ms = event_cursor_of(&event->cursor).timestamp_ms;
+        summary->common.terminal_at_ms = event->recorded_at_ms;
         return summary_take_text(&fields[1], arena, &summary->common.terminal_reason);
     }
     return true;

@@ -52,7 +52,7 @@ enum status summary_count(struct summary *summary, const struct store_event *eve
         return status;
     summary->latest_seq = event->seq;
     summary->event_count++;
-    summary->latest_event_at_ms = event_cursor_of(&event->cursor).timestamp_ms;
+    summary->latest_event_at_ms = event->recorded_at_ms;
     return STATUS_OK;
 }
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "authority/event_hash.h"
+#include "authority/chain_hash.h"
 #include "base/limits.h"
 
 #define PAGE_ENTITIES   256
@@ -56,9 +56,9 @@ static enum status check_hashes(struct verification *work, const struct store_ev
     if (memcmp(hash, event->payload_hash, SHA256_BYTES) != 0)
         return broken(work, event, "the payload does not hash to its payload_hash");
     buffer_clear(&work->scratch);
-    if (event_hash(event, &work->scratch, hash) != STATUS_OK ||
-        memcmp(hash, event->event_hash, SHA256_BYTES) != 0)
-        return broken(work, event, "the event does not hash to its event_hash");
+    if (chain_hash(event, &work->scratch, hash) != STATUS_OK ||
+        memcmp(hash, event->chain_hash, SHA256_BYTES) != 0)
+        return broken(work, event, "the event does not hash to its chain_hash");
     return STATUS_OK;
 }
 
@@ -99,10 +99,10 @@ static enum status check_link(void *user, const struct store_event *event) {
         return STOPPED;
     if (event->seq != work->seq + 1)
         return broken(work, event, "earlier events of the entity are missing");
-    if (memcmp(event->prev_hash, work->head_hash, SHA256_BYTES) != 0)
+    if (memcmp(event->prev_chain_hash, work->head_hash, SHA256_BYTES) != 0)
         return broken(work, event, "the link to the previous event of the entity is broken");
     work->seq = event->seq;
-    memcpy(work->head_hash, event->event_hash, SHA256_BYTES);
+    memcpy(work->head_hash, event->chain_hash, SHA256_BYTES);
     work->linked_events++;
     progress(work);
     return STATUS_OK;
@@ -182,7 +182,7 @@ enum status verify(struct store_session *session, const struct verify_options *o
     if (status != STATUS_OK)
         return status;
     work.log_end = state.log_id;
-    buffer_init(&work.scratch, EVENT_HASH_SCRATCH_BYTES);
+    buffer_init(&work.scratch, CHAIN_HASH_SCRATCH_BYTES);
     arena_init(&work.arena, VERIFY_ENTITY_BYTES_MAX);
     status = check_log(&work);
     if (status == STOPPED && !result->is_broken)
@@ -210,7 +210,7 @@ static enum status keep_link(void *user, const struct store_event *event) {
     struct link_before *before = user;
     before->seq = event->seq;
     before->is_found = true;
-    memcpy(before->hash, event->event_hash, SHA256_BYTES);
+    memcpy(before->hash, event->chain_hash, SHA256_BYTES);
     return STATUS_OK;
 }
 
@@ -226,7 +226,7 @@ static enum status check_sampled(void *user, const struct store_event *event) {
     if (event->seq == 0 || before.is_found != (event->seq > 1) ||
         (before.is_found && before.seq != event->seq - 1))
         return broken(work, event, "earlier events of the entity are missing");
-    if (memcmp(event->prev_hash, before.hash, SHA256_BYTES) != 0)
+    if (memcmp(event->prev_chain_hash, before.hash, SHA256_BYTES) != 0)
         return broken(work, event, "the link to the previous event of the entity is broken");
     return STATUS_OK;
 }
@@ -266,7 +266,7 @@ enum status verify_sample(struct store_session *session, const struct verify_sam
     work.log_end = state.log_id;
     uint64_t room =
         work.log_end > sample->stretch_events ? work.log_end - sample->stretch_events : 0;
-    buffer_init(&work.scratch, EVENT_HASH_SCRATCH_BYTES);
+    buffer_init(&work.scratch, CHAIN_HASH_SCRATCH_BYTES);
     for (uint64_t i = 0; i < sample->stretch_count && status == STATUS_OK; i++)
         if (room > 0 || i + 1 == sample->stretch_count)
             status = check_stretch(&work, stretch_begin(sample, i, room), sample->stretch_events);

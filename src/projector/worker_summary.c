@@ -70,7 +70,7 @@ static bool fold_registration(struct worker_summary *summary, const struct store
         {.name = SLICE("metadata")},
     };
     summary_payload_fields(event->payload, fields, sizeof(fields) / sizeof(fields[0]));
-    uint64_t now_ms = event_cursor_of(&event->cursor).timestamp_ms;
+    uint64_t now_ms = event->recorded_at_ms;
     summary->common.status = SLICE("\"starting\"");
     summary->started_at_ms = now_ms;
     summary->last_heartbeat_at_ms = 0;
@@ -93,7 +93,7 @@ static bool fold_status(struct worker_summary *summary, const struct store_event
     if (!update_text(&fields[0], arena, &summary->common.status) ||
         !summary_take_text(&fields[1], arena, &summary->common.terminal_reason))
         return false;
-    fold_life(summary, event_cursor_of(&event->cursor).timestamp_ms);
+    fold_life(summary, event->recorded_at_ms);
     return true;
 }
 
@@ -119,7 +119,7 @@ static bool fold_patch(struct worker_summary *summary, struct slice patch, struc
 static bool fold_heartbeat(struct worker_summary *summary, const struct store_event *event,
                            struct arena *arena) {
     struct json_field patch = {.name = SLICE("metadata_patch")};
-    summary->last_heartbeat_at_ms = event_cursor_of(&event->cursor).timestamp_ms;
+    summary->last_heartbeat_at_ms = event->recorded_at_ms;
     summary_payload_fields(event->payload, &patch, 1);
     return !patch.present || patch.value.kind != JSON_KIND_OBJECT ||
            fold_patch(summary, patch.value.raw, arena);

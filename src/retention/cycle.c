@@ -37,10 +37,14 @@ static uint64_t retention_ms(const struct policy *policy) {
     return policy->retention_seconds * MS_PER_SECOND;
 }
 
+/* Frames dated in the future go with the expired frame behind them, so that there may be more of
+ * both than fit. */
 static void plan_prune(struct cycle *cycle, struct inspected *inspected, uint64_t first_seq,
                        bool has_rows) {
     struct prune_batch *batch = &cycle->batch;
     uint64_t expired = first_seq - inspected->topic.oldest_seq;
+    if (has_rows && expired > batch->work_max - batch->work)
+        expired = batch->work_max - batch->work;
     inspected->prune = batch->count++;
     batch->names[inspected->prune] = inspected->topic.topic;
     batch->prunes[inspected->prune] = (struct store_prune){
@@ -60,10 +64,13 @@ static enum status inspect(struct cycle *cycle, const struct store_topic *topic)
     struct prune_batch *batch = &cycle->batch;
     const struct policy *policy = policy_of(options->policies, topic->name);
     uint64_t age_ms = retention_ms(policy);
-    uint64_t before_ms = options->now_ms > age_ms ? options->now_ms - age_ms : 0;
+    const struct store_expiry_query query = {
+        .before_ms = options->now_ms > age_ms ? options->now_ms - age_ms : 0,
+        .now_ms = options->now_ms,
+        .limit = batch->work_max - batch->work,
+    };
     struct store_expiry expiry;
-    enum status status = store_find_expired(options->session, topic, before_ms,
-                                            batch->work_max - batch->work, &expiry);
+    enum status status = store_find_expired(options->session, topic, &query, &expiry);
     if (status != STATUS_OK)
         return status;
     struct inspected *inspected = &cycle->page[cycle->page_count];

@@ -24,7 +24,7 @@
 /* Every topic is inspected once in this time, even if it is not due. */
 #define FULL_PASS_NS (3600 * NS_PER_SECOND)
 /* More than the usual error of a clock. */
-#define LOG_AHEAD_MS 60000
+#define CURSOR_AHEAD_MS 60000
 
 struct class_counters {
     _Atomic uint64_t topics;
@@ -74,7 +74,7 @@ struct retention {
     uint64_t full_pass_at_ns;
     uint64_t commits_seen;
     bool is_failing;
-    bool is_log_ahead;
+    bool is_cursor_ahead;
     char error[STORE_MESSAGE_MAX];
 };
 
@@ -219,18 +219,18 @@ static uint64_t read_time(struct retention *retention) {
     return step.now_ms;
 }
 
-/* Frames with times in the future are kept until the clock has caught up. */
-static void check_log_ahead(struct retention *retention, uint64_t now_ms) {
+/* Cursors order events and never go back. Retention goes by recorded_at and is not affected. */
+static void check_cursor_clock(struct retention *retention, uint64_t now_ms) {
     struct store_state state;
     if (store_read_state(retention->session, &state) != STATUS_OK || state.log_id == 0)
         return;
-    uint64_t log_ms = event_cursor_of(&state.cursor).timestamp_ms;
-    bool is_ahead = log_ms > now_ms + LOG_AHEAD_MS;
-    if (is_ahead && !retention->is_log_ahead)
-        log_event(LOG_WARN, "retention.log_ahead_of_clock",
-                  log_int("ahead_ms", (int64_t)(log_ms - now_ms)),
-                  log_str("effect", "events of that time are kept that much longer"));
-    retention->is_log_ahead = is_ahead;
+    uint64_t cursor_ms = uuid7_timestamp_ms(&state.cursor);
+    bool is_ahead = cursor_ms > now_ms + CURSOR_AHEAD_MS;
+    if (is_ahead && !retention->is_cursor_ahead)
+        log_event(LOG_WARN, "log.cursor_clock_ahead",
+                  log_int("ahead_ms", (int64_t)(cursor_ms - now_ms)),
+                  log_str("effect", "new cursors keep that time until the clock has caught up"));
+    retention->is_cursor_ahead = is_ahead;
 }
 
 static void log_outcome(struct retention *retention, enum status status,
@@ -287,7 +287,7 @@ static enum status make_pass(struct retention *retention, struct retention_repor
     bool is_full = report->is_listing || begun_ns >= retention->full_pass_at_ns;
     if (is_full)
         due_clear(&retention->due);
-    check_log_ahead(retention, now_ms);
+    check_cursor_clock(retention, now_ms);
     retention->progress_at_ns = begun_ns + PROGRESS_NS;
     retention->error[0] = '\0';
     const struct cycle_options options = {

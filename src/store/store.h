@@ -21,9 +21,11 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 4
+#define STORE_SCHEMA_VERSION 5
 #define STORE_EPOCH_SIZE     36
-#define STORE_MESSAGE_MAX    512
+/* Of the links in the hash chains that are written now. */
+#define STORE_CHAIN_VERSION 2
+#define STORE_MESSAGE_MAX   512
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
@@ -51,7 +53,8 @@ struct store_entity {
 };
 
 /* One fact. log_id numbers the whole log from 1 without gaps; cursors rise with it. The payload is
- * canonical JSON. owner is the event's own, where it has one that is not its entity's. */
+ * canonical JSON. owner is the event's own where its kind of entity has owners per event; otherwise
+ * it is the entity's, which never changes, and is only read. */
 struct store_event {
     uint64_t log_id;
     uint64_t entity_ref;
@@ -61,11 +64,13 @@ struct store_event {
     struct slice type;
     struct slice payload;
     struct uuid event_id;
-    struct uuid cursor; /* the cursor's uuid; its timestamp is recorded_at */
+    struct uuid cursor;      /* the cursor's uuid, which holds the cursor's time */
+    uint64_t recorded_at_ms; /* by the wall clock, which may be behind the cursor's time */
     struct owner owner;
     uint8_t payload_hash[SHA256_BYTES];
-    uint8_t prev_hash[SHA256_BYTES];
-    uint8_t event_hash[SHA256_BYTES];
+    unsigned chain_version; /* how chain_hash is made: 1 to STORE_CHAIN_VERSION */
+    uint8_t prev_chain_hash[SHA256_BYTES];
+    uint8_t chain_hash[SHA256_BYTES];
 };
 
 /* An idempotency key of an entity, for the event it made. */
@@ -160,6 +165,13 @@ struct store_prune {
     uint64_t pruned;
     uint64_t oldest_seq; /* afterwards */
     uint64_t head_seq;
+};
+
+/* Frames of before before_ms have expired. */
+struct store_expiry_query {
+    uint64_t before_ms;
+    uint64_t now_ms;
+    uint64_t limit; /* most expired journal rows to count; at least 1 */
 };
 
 /* How far a topic has expired. */
@@ -348,12 +360,13 @@ MUST_CHECK enum status store_load_stream(struct store_session *session, struct s
 MUST_CHECK enum status store_measure_replay(struct store_session *session,
                                             const struct store_topic *topic, uint64_t after_seq,
                                             uint64_t limit, struct store_replay *replay);
-/* How many frames at the topic's beginning are older than a time: events by their cursor, whose
- * time never falls; rows by when they were published, of which at most limit are looked at, one
- * after the other, since a clock may have stepped back between two of them. */
+/* How many frames at the topic's beginning are older than a time. The walk goes from the oldest
+ * frame to the first that is young enough. A frame dated after now_ms does not end the walk: it
+ * goes with the first later frame that goes. */
 MUST_CHECK enum status store_find_expired(struct store_session *session,
-                                          const struct store_topic *topic, uint64_t before_ms,
-                                          uint64_t limit, struct store_expiry *expiry);
+                                          const struct store_topic *topic,
+                                          const struct store_expiry_query *query,
+                                          struct store_expiry *expiry);
 MUST_CHECK enum status store_load_document(struct store_session *session, enum document_kind kind,
                                            uint64_t entity_ref, struct arena *arena,
                                            struct store_document *document);

@@ -148,8 +148,9 @@ enum status store_measure_replay(struct store_session *session, const struct sto
 }
 
 enum status store_find_expired(struct store_session *session, const struct store_topic *topic,
-                               uint64_t before_ms, uint64_t limit, struct store_expiry *expiry) {
-    return session->engine->find_expired(session, topic, before_ms, limit, expiry);
+                               const struct store_expiry_query *query,
+                               struct store_expiry *expiry) {
+    return session->engine->find_expired(session, topic, query, expiry);
 }
 
 enum status store_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,

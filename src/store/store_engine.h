@@ -50,7 +50,8 @@ struct store_engine {
     enum status (*measure_replay)(struct store_session *session, const struct store_topic *topic,
                                   uint64_t after_seq, uint64_t limit, struct store_replay *replay);
     enum status (*find_expired)(struct store_session *session, const struct store_topic *topic,
-                                uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
+                                const struct store_expiry_query *query,
+                                struct store_expiry *expiry);
     enum status (*load_document)(struct store_session *session, enum document_kind kind,
                                  uint64_t entity_ref, struct arena *arena,
                                  struct store_document *document);

@@ -1,5 +1,6 @@
 // Every row of spec/vectors, through the command line.
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { answer, run, vectors } from "../lib/khala.mjs";
 
@@ -52,6 +53,18 @@ test("every invalid event cursor is refused with its reason", () => {
     assert.match(problem, /^khala: invalid_cursor: .+/, name);
     refused(["cursor", "compare", cursor, derive[0].cursor]);
     refused(["cursor", "compare", derive[0].cursor, cursor]);
+  }
+});
+
+test("every link of a chain has its hash", () => {
+  const sorted = (_, value) => value && typeof value === "object"
+    ? Object.fromEntries(Object.keys(value).sort().map((name) => [name, value[name]])) : value;
+  for (const { name, prev_chain_hash: before, canonical_json: text, chain_hash: hash, ...link } of rows(vectors("chain_hash"), "vectors")) {
+    const { cursor, entity, entity_id: id, event_id, payload_hash, seq, event_type: type } = link;
+    const signed = link.chain_version === 1 ? { cursor, entity: `${entity}:${id}`, event_id, payload_hash, seq, type } : link;
+    assert.equal(JSON.stringify(signed, sorted), text, name);
+    const digest = createHash("sha256").update(Buffer.from(before.slice(7), "hex")).update(text).digest("hex");
+    assert.equal(`sha256:${digest}`, hash, name);
   }
 });
 

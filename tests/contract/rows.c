@@ -6,6 +6,8 @@
 
 #define TIME_MS UINT64_C(1700000000000)
 
+static const struct owner rows_owner = {.user_id = {"user", 4}, .org_id = {"org", 3}};
+
 void rows_hash(uint8_t hash[SHA256_BYTES], uint64_t number) {
     sha256(&number, sizeof(number), hash);
 }
@@ -39,7 +41,7 @@ struct store_entity rows_run(uint64_t ref, struct rows_text *id) {
         .ref = ref,
         .kind = ENTITY_RUN,
         .id = slice_of(id->bytes),
-        .owner = {.user_id = SLICE("user"), .org_id = SLICE("org")},
+        .owner = rows_owner,
         .status = SLICE("running"),
         .worker_id = SLICE("worker"),
         .thread_id = SLICE("thread"),
@@ -59,14 +61,19 @@ struct store_event rows_event(uint64_t log_id, uint64_t entity_ref, uint64_t seq
         .log_id = log_id,
         .entity_ref = entity_ref,
         .seq = seq,
+        .entity_kind = entity_ref == 1 ? ENTITY_TOPIC : ENTITY_RUN,
         .type = SLICE("run.note"),
         .payload = SLICE("{\"text\":\"h\xc3\xa9llo\"}"),
         .event_id = rows_cursor(log_id),
         .cursor = rows_cursor(log_id),
+        .recorded_at_ms = rows_time_ms(log_id),
+        .chain_version = STORE_CHAIN_VERSION,
     };
+    if (event.entity_kind == ENTITY_RUN)
+        event.owner = rows_owner;
     rows_hash(event.payload_hash, 3 * log_id);
-    rows_hash(event.prev_hash, 3 * log_id + 1);
-    rows_hash(event.event_hash, 3 * log_id + 2);
+    rows_hash(event.prev_chain_hash, 3 * log_id + 1);
+    rows_hash(event.chain_hash, 3 * log_id + 2);
     return event;
 }
 

@@ -20,9 +20,11 @@ void assert_event(const struct store_event *actual, const struct store_event *ex
     assert_owner(&actual->owner, &expected->owner);
     assert_memory_equal(&actual->event_id, &expected->event_id, sizeof(actual->event_id));
     assert_memory_equal(&actual->cursor, &expected->cursor, sizeof(actual->cursor));
+    assert_int_equal(actual->recorded_at_ms, expected->recorded_at_ms);
+    assert_int_equal(actual->chain_version, expected->chain_version);
     assert_memory_equal(actual->payload_hash, expected->payload_hash, SHA256_BYTES);
-    assert_memory_equal(actual->prev_hash, expected->prev_hash, SHA256_BYTES);
-    assert_memory_equal(actual->event_hash, expected->event_hash, SHA256_BYTES);
+    assert_memory_equal(actual->prev_chain_hash, expected->prev_chain_hash, SHA256_BYTES);
+    assert_memory_equal(actual->chain_hash, expected->chain_hash, SHA256_BYTES);
 }
 
 void check_fill(struct fixture *fixture) {

@@ -40,6 +40,10 @@ static void make_old(struct fixture *fixture) {
     close_all(fixture);
     execute(fixture->place, "DELETE FROM event_ids WHERE log_id <> 4; DROP TABLE minted_ids; "
                             "ALTER TABLE sync_stream_events DROP COLUMN first_entity_seq; "
+                            "ALTER TABLE events DROP COLUMN recorded_at; "
+                            "ALTER TABLE events DROP COLUMN chain_version; "
+                            "ALTER TABLE events RENAME COLUMN prev_chain_hash TO prev_hash; "
+                            "ALTER TABLE events RENAME COLUMN chain_hash TO event_hash; "
                             "PRAGMA user_version = 2");
 }
 
@@ -60,6 +64,22 @@ static void assert_old_ids_are_taken(struct fixture *fixture) {
     /* This cursor is not an id: its event has a supplied one. */
     struct uuid cursor = rows_cursor(4);
     assert_int_equal(lookup_event_id(fixture->writer, &cursor, &log_id), STATUS_NOT_FOUND);
+}
+
+static void old_events_keep_their_links_and_were_recorded_by_their_cursors(void **state) {
+    struct fixture *fixture = *state;
+    struct store_message message;
+    make_old(fixture);
+    assert_ok(store_migrate(fixture->place, &message));
+    open_all(fixture);
+    for (uint64_t i = 1; i <= OLD_EVENTS; i++) {
+        struct store_event read, event = rows_event(i, 1, i);
+        assert_ok(store_load_event(fixture->reader, i, &fixture->arena, &read));
+        assert_int_equal(read.recorded_at_ms, rows_time_ms(i));
+        assert_int_equal(read.chain_version, 1);
+        assert_memory_equal(read.chain_hash, event.chain_hash, SHA256_BYTES);
+        assert_memory_equal(read.prev_chain_hash, event.prev_chain_hash, SHA256_BYTES);
+    }
 }
 
 static void ids_from_before_the_mark_stay_taken(void **state) {
@@ -125,6 +145,7 @@ static void an_old_backup_is_marked_when_it_is_restored(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_from_before_the_mark_stay_taken),
+        cmocka_unit_test(old_events_keep_their_links_and_were_recorded_by_their_cursors),
         cmocka_unit_test(a_restored_backup_keeps_its_ids_and_its_mark),
         cmocka_unit_test(an_old_backup_is_marked_when_it_is_restored),
     };

@@ -92,7 +92,7 @@ static enum status check_event(void *user, const struct store_event *event) {
     uint8_t hash[SHA256_BYTES];
     rows_hash(hash, 3 * event->log_id + 2);
     if (event->log_id != *last + 1 || event->seq != event->log_id ||
-        memcmp(hash, event->event_hash, sizeof(hash)) != 0)
+        memcmp(hash, event->chain_hash, sizeof(hash)) != 0)
         return STATUS_INTERNAL_ERROR;
     *last = event->log_id;
     return STATUS_OK;

@@ -34,12 +34,20 @@ static void fill(struct fixture *fixture) {
                                                                   .topic_count = 1}));
 }
 
-static struct store_expiry expired(struct fixture *fixture, const char *name, uint64_t before_ms,
-                                   uint64_t limit) {
+static struct store_expiry expired_at(struct fixture *fixture, const char *name,
+                                      const struct store_expiry_query *query) {
     struct store_topic topic = topic_now(fixture, name);
     struct store_expiry expiry;
-    assert_ok(store_find_expired(fixture->reader, &topic, before_ms, limit, &expiry));
+    assert_ok(store_find_expired(fixture->reader, &topic, query, &expiry));
     return expiry;
+}
+
+/* No frame is dated in the future. */
+static struct store_expiry expired(struct fixture *fixture, const char *name, uint64_t before_ms,
+                                   uint64_t limit) {
+    return expired_at(
+        fixture, name,
+        &(struct store_expiry_query){before_ms, .now_ms = UINT64_MAX, .limit = limit});
 }
 
 static void events_expire_by_the_time_of_their_cursors(void **state) {
@@ -85,6 +93,69 @@ static void rows_expire_up_to_the_first_row_that_is_young_enough(void **state) {
     assert_int_equal(expiry.first_at_ms, 0);
 }
 
+/* The cursors of all events are far ahead of published_at, by which they were recorded. */
+static void fill_ahead(struct fixture *fixture) {
+    struct store_event events[EVENT_COUNT];
+    for (uint64_t i = 0; i < EVENT_COUNT; i++) {
+        events[i] = rows_event(i + 1, 1, i + 1);
+        events[i].recorded_at_ms = published_at[i];
+    }
+    assert_ok(store_commit(fixture->writer,
+                           &(struct store_batch){.events = events, .event_count = EVENT_COUNT}));
+}
+
+static void events_expire_by_when_they_were_recorded(void **state) {
+    struct fixture *fixture = *state;
+    for (uint64_t i = 0; i < EVENT_COUNT; i++)
+        published_at[i] = 1000 + i;
+    fill_ahead(fixture);
+    struct store_expiry expiry = expired(fixture, TOPIC_NAME, 1030, 1);
+    assert_int_equal(expiry.first_seq, 31);
+    assert_int_equal(expiry.first_at_ms, 1030);
+}
+
+/* Frames 1 to 3 and 10 are dated in the future, and frame 21 is young enough. */
+static void date_some_ahead(void) {
+    for (uint64_t i = 0; i < EVENT_COUNT; i++)
+        published_at[i] = 1000 + i;
+    published_at[0] = published_at[1] = published_at[2] = published_at[9] = 9000;
+    published_at[19] = 9000;
+    published_at[20] = 2000;
+}
+
+static void check_ahead(struct fixture *fixture, const char *name) {
+    struct store_expiry_query query = {.before_ms = 1006, .now_ms = 3000, .limit = 5000};
+    struct store_expiry expiry = expired_at(fixture, name, &query);
+    assert_int_equal(expiry.first_seq, 7);
+    assert_int_equal(expiry.first_at_ms, 1006);
+    /* A frame dated in the future stays while no later frame goes. */
+    query.before_ms = 1000;
+    expiry = expired_at(fixture, name, &query);
+    assert_int_equal(expiry.first_seq, 1);
+    query.before_ms = 1030;
+    expiry = expired_at(fixture, name, &query);
+    assert_int_equal(expiry.first_seq, 20);
+    assert_int_equal(expiry.first_at_ms, 2000);
+}
+
+static void frames_dated_in_the_future_go_with_a_later_frame(void **state) {
+    struct fixture *fixture = *state;
+    date_some_ahead();
+    fill(fixture);
+    check_ahead(fixture, "runtime.run_summaries");
+    struct store_expiry_query query = {.before_ms = 1030, .now_ms = 3000, .limit = 2};
+    struct store_expiry expiry = expired_at(fixture, "runtime.run_summaries", &query);
+    assert_int_equal(expiry.first_seq, 6);
+    assert_int_equal(expiry.first_at_ms, 0);
+}
+
+static void events_dated_in_the_future_go_with_a_later_event(void **state) {
+    struct fixture *fixture = *state;
+    date_some_ahead();
+    fill_ahead(fixture);
+    check_ahead(fixture, TOPIC_NAME);
+}
+
 static void several_topics_are_pruned_together_or_not_at_all(void **state) {
     struct fixture *fixture = *state;
     fill(fixture);
@@ -110,6 +181,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_expire_by_the_time_of_their_cursors),
         cmocka_unit_test(rows_expire_up_to_the_first_row_that_is_young_enough),
+        cmocka_unit_test(events_expire_by_when_they_were_recorded),
+        cmocka_unit_test(frames_dated_in_the_future_go_with_a_later_frame),
+        cmocka_unit_test(events_dated_in_the_future_go_with_a_later_event),
         cmocka_unit_test(several_topics_are_pruned_together_or_not_at_all),
     };
     return CONTRACT_RUN("expiry", tests);

@@ -154,7 +154,7 @@ static void events_are_found_with_their_content_by_every_lookup(void **state) {
         assert_int_equal(events[i].event.log_id, log_ids[i]);
         assert_true(slice_equal(events[i].event.payload, expected.payload));
         assert_true(slice_equal(events[i].event.entity_id, expected.entity_id));
-        assert_memory_equal(events[i].event.event_hash, expected.event_hash, SHA256_BYTES);
+        assert_memory_equal(events[i].event.chain_hash, expected.chain_hash, SHA256_BYTES);
     }
 }
 

@@ -219,7 +219,7 @@ static void the_head_of_an_entity_is_its_last_event(void **state) {
     assert_ok(
         store_load_entity(fixture->reader, ENTITY_RUN, SLICE("run-3"), &fixture->arena, &entity));
     assert_int_equal(entity.head_seq, CHECK_EVENTS / 2 + 1);
-    assert_memory_equal(entity.head_hash, next.event_hash, sizeof(hash));
+    assert_memory_equal(entity.head_hash, next.chain_hash, sizeof(hash));
 }
 
 /* ---- positions --------------------------------------------------------------------------------

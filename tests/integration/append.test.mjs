@@ -32,15 +32,16 @@ test("creating a run appends its first event and answers the documented fields",
   assert.equal(run.owner_guest_scope, null);
   assert.deepEqual(run.metadata, { a: [2], b: 1 });
   assert.deepEqual(Object.keys(event),
-    ["event_id", "cursor", "entity", "entity_id", "seq", "event_type", "payload", "recorded_at", "prev_hash", "event_hash"]);
+    ["event_id", "cursor", "entity", "entity_id", "seq", "event_type", "payload", "payload_hash", "owner", "recorded_at",
+      "prev_chain_hash", "chain_hash"]);
   assert.match(event.event_id, UUID);
   assert.equal(Buffer.from(event.cursor, "base64url").toString(), `${event.recorded_at}:${event.event_id}`);
   assert.equal(event.entity, "run");
   assert.equal(event.entity_id, "r 1/ä");
   assert.equal(event.seq, 1);
   assert.equal(event.event_type, "run.started");
-  assert.equal(event.prev_hash, `sha256:${"0".repeat(64)}`);
-  assert.match(event.event_hash, HASH);
+  assert.equal(event.prev_chain_hash, `sha256:${"0".repeat(64)}`);
+  assert.match(event.chain_hash, HASH);
   assert.deepEqual((await operator.read(`runs/${encodeURIComponent("r 1/ä")}`)).run, run);
 });
 
@@ -72,7 +73,7 @@ test("single appends form one hash chain", async (t) => {
     assert.equal(deduplicated, false);
     assert.equal(event.seq, i);
     assert.deepEqual(event.payload, { i });
-    assert.equal(event.prev_hash, last.event_hash);
+    assert.equal(event.prev_chain_hash, last.chain_hash);
     assert.ok(event.recorded_at >= last.recorded_at);
     last = event;
   }
@@ -413,7 +414,7 @@ test("event ids and idempotency keys deduplicate across a restart", async (t) =>
   await refused(operator, () => operator.post(events, { event_type: "run.log", idempotency_key: "k" }), 409, "idempotency_key_conflict");
   const next = await operator.did(events, { event_type: "run.log" });
   assert.equal(next.event.seq, 5);
-  assert.equal(next.event.prev_hash, made.event.event_hash);
+  assert.equal(next.event.prev_chain_hash, made.event.chain_hash);
 });
 
 test("acknowledged events survive kill -9", async (t) => {
@@ -441,7 +442,7 @@ test("acknowledged events survive kill -9", async (t) => {
     const events = await operator.events(run);
     events.forEach((event, index) => {
       assert.equal(event.seq, index + 1);
-      assert.equal(event.prev_hash, index ? events[index - 1].event_hash : `sha256:${"0".repeat(64)}`);
+      assert.equal(event.prev_chain_hash, index ? events[index - 1].chain_hash : `sha256:${"0".repeat(64)}`);
       stored.set(event.event_id, event);
     });
     assert.equal((await operator.read(`projectors/run-summary/${run}`)).latest_seq, events.length);

@@ -18,7 +18,7 @@ const KILLS = 8;
 const FIRST_SCHEMA = new URL("../../src/store/sqlite/migrations/0001_log.sql", import.meta.url);
 const epoch = (data) => sql(data, "SELECT value FROM meta WHERE name = 'epoch'");
 const count = (data) => Number(sql(data, "SELECT count(*) FROM events"));
-const log = (data, last) => sql(data, `SELECT log_id, hex(event_hash) FROM events WHERE log_id <= ${last} ORDER BY log_id`);
+const log = (data, last) => sql(data, `SELECT log_id, hex(chain_hash) FROM events WHERE log_id <= ${last} ORDER BY log_id`);
 const change = (file, query) => execFileSync("sqlite3", [file, query]);
 const items = (size) => events(size, { run_id: "load", payload: (n) => ({ n, text: "x".repeat(200) }) });
 

@@ -309,8 +309,8 @@ test("a client that disconnects inside a batch leaves only whole events", async 
     assert.ok(after > 1 + round && after <= 1 + 200 * (round + 1), `${after}`);
   }
   const events = await operator.events("a");
-  events.slice(1).forEach(({ payload, prev_hash }, index) => {
-    assert.equal(prev_hash, events[index].event_hash);
+  events.slice(1).forEach(({ payload, prev_chain_hash }, index) => {
+    assert.equal(prev_chain_hash, events[index].chain_hash);
     assert.ok(payload.i < 200);
   });
 });

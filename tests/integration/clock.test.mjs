@@ -10,6 +10,7 @@ import { sql } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
 
 const HOUR_MS = 3_600_000;
+const YEAR_MS = 365 * 24 * HOUR_MS;
 const SETTINGS = { KHALA_HEARTBEAT_MS: "50", RUNTIME_KHALA_RETENTION_INTERVAL_MS: "50", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
 const STEPS_MS = [0, -6 * HOUR_MS, 13 * HOUR_MS, 0, -30 * HOUR_MS, -30 * HOUR_MS + 1, 40 * HOUR_MS, -1, 6 * HOUR_MS, 0];
 
@@ -82,7 +83,7 @@ test("retention prunes nothing while the clock is ahead, and continues when it r
   await server.saw("log", /retention\.clock_stepped step=returned /);
   assert.equal((await operator.did("retention/run", {})).deleted, 0);
   assert.equal(floors(data), before);
-  await server.saw("log", /retention\.log_ahead_of_clock /);
+  await server.saw("log", /log\.cursor_clock_ahead /);
   const messages = JSON.parse((await operator.poll("runtime.notifications", "after_seq=0")).body);
   assert.equal(messages.messages.length, 5);
   assert.equal(server.log.match(/retention\.clock_stepped/g).length, 2);
@@ -100,12 +101,39 @@ test("retention prunes nothing when the clock goes back, and prunes by the new t
   const floor = () => Number(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE topic = 'runtime.notifications'"));
   await passes(operator);
   assert.equal(floor(), 1);
-  // Notifications have the log's time, which does not go back: they stay until the clock has caught up.
   clock.set(2000);
   await server.stop();
   const next = await clock.operate(t, { data, settings: { ...SETTINGS, RUNTIME_KHALA_NOTIFICATIONS_RETENTION_SECONDS: "1" } });
   await until(() => floor() >= 2, "the expiry of the notification", 60_000);
   await passes(next, 1);
+});
+
+test("one event under a clock a year ahead stops neither recorded_at nor retention", async (t) => {
+  const clock = new SteppedClock(t);
+  const data = folder(t);
+  const settings = { ...SETTINGS, RUNTIME_KHALA_NOTIFICATIONS_RETENTION_SECONDS: "1" };
+  clock.set(YEAR_MS);
+  let operator = await clock.operate(t, { data, settings });
+  const { event: ahead } = await notify(operator);
+  assert.ok(ahead.recorded_at > Date.now() + YEAR_MS - HOUR_MS);
+  await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  await operator.server.stop();
+  clock.set(0);
+  operator = await clock.operate(t, { data, settings });
+  const { event } = await notify(operator);
+  assertRising([ahead.cursor, event.cursor]);
+  assert.ok(Math.abs(event.recorded_at - Date.now()) < HOUR_MS, JSON.stringify(event));
+  assert.equal((await operator.did("workers/w/heartbeat", {})).worker.liveness, "fresh");
+  const { worker } = await operator.read("workers/w");
+  assert.ok(Math.abs(worker.last_heartbeat_at - Date.now()) < HOUR_MS, JSON.stringify(worker));
+  const aheadSeconds = (await scrape(operator)).get("khala_cursor_clock_ahead_seconds");
+  assert.ok(Math.abs(aheadSeconds * 1000 - YEAR_MS) < HOUR_MS, `${aheadSeconds} s`);
+  // The first notification is dated a year ahead. It goes with the second.
+  await until(() => Number(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE topic = 'runtime.notifications'")) === 3,
+    "the expiry of both notifications");
+  await operator.server.stop();
+  const doctor = run(["doctor", "--data-dir", data]);
+  assert.match(doctor.out, /the cursor clock runs 31\d{6} s ahead of this machine's clock/);
 });
 
 test("heartbeats, polls and timers use the monotonic clock and do not spin", async (t) => {

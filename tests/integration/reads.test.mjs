@@ -102,8 +102,8 @@ test("a receipt names the run, its first and last hash, and its head", async (t)
     owner_guest_scope: null,
     org_id: "o",
     event_count: 2,
-    first_hash: events[0].event_hash,
-    last_hash: events[1].event_hash,
+    first_hash: events[0].chain_hash,
+    last_hash: events[1].chain_hash,
     head: { seq: 2, event_id: events[1].event_id, cursor: events[1].cursor },
   });
 });
@@ -119,9 +119,12 @@ test("the hash chain can be verified from a replay", async (t) => {
   for (const event of events) {
     // JSON.stringify writes the canonical form of these payloads.
     const payload_hash = `sha256:${createHash("sha256").update(JSON.stringify(event.payload)).digest("hex")}`;
-    const link = JSON.stringify({ cursor: event.cursor, entity: "run:c", event_id: event.event_id, payload_hash, seq: event.seq, type: event.event_type });
+    assert.equal(event.payload_hash, payload_hash);
+    const { guest_scope = null, org_id = null, user_id = null } = event.owner;
+    const link = JSON.stringify({ chain_version: 2, cursor: event.cursor, entity: "run", entity_id: "c", event_id: event.event_id,
+      event_type: event.event_type, owner: { guest_scope, org_id, user_id }, payload_hash, recorded_at: event.recorded_at, seq: event.seq });
     previous = createHash("sha256").update(previous).update(link).digest();
-    assert.equal(event.event_hash, `sha256:${previous.toString("hex")}`);
+    assert.equal(event.chain_hash, `sha256:${previous.toString("hex")}`);
   }
 });
 

@@ -57,7 +57,7 @@ void ledger_apply(struct ledger *ledger, struct append_request *request, struct 
         .cursor = mint_cursor(ledger, request),
     };
     memcpy(draft.payload_hash, request->payload_hash, SHA256_BYTES);
-    draft.time_ms = uuid7_timestamp_ms(&draft.cursor);
+    draft.time_ms = ledger->now.wall_ms;
     request->status = draft.lookup->status;
     if (request->status == STATUS_OK)
         request->status = apply_rule(ledger, &draft);

@@ -74,7 +74,7 @@ enum status ledger_check_owner(const struct draft *draft) {
     const struct owner *actual = &draft->entity.owner;
     if (is_other(given->user_id, actual->user_id) ||
         is_other(given->guest_scope, actual->guest_scope) ||
-        (actual->org_id.data && is_other(given->org_id, actual->org_id)))
+        is_other(given->org_id, actual->org_id))
         return STATUS_OWNER_MISMATCH;
     return STATUS_OK;
 }
@@ -94,8 +94,23 @@ static bool is_same_status(const struct append_request *request, struct slice pa
            (!has_reason || json_string_is(fields[1].value, request->reason));
 }
 
+static bool is_same_text(struct slice a, struct slice b) {
+    return (a.data != NULL) == (b.data != NULL) && slice_equal(a, b);
+}
+
+/* The owner of a run or worker never changes, and was compared before. */
+static bool is_same_owner(const struct draft *draft, const struct store_event *event) {
+    const struct owner *given = &draft->request->owner;
+    const struct owner *actual = &event->owner;
+    return !entity_row(draft->entity.kind)->has_event_owner ||
+           (is_same_text(given->user_id, actual->user_id) &&
+            is_same_text(given->guest_scope, actual->guest_scope) &&
+            is_same_text(given->org_id, actual->org_id));
+}
+
 static bool is_same_content(const struct draft *draft, const struct store_event *event) {
-    if (event->entity_ref != draft->entity.ref || !slice_equal(event->type, draft->type))
+    if (event->entity_ref != draft->entity.ref || !slice_equal(event->type, draft->type) ||
+        !is_same_owner(draft, event))
         return false;
     if (draft->request->kind == APPEND_WORKER_STATUS)
         return is_same_status(draft->request, event->payload);

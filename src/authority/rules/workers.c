@@ -41,7 +41,6 @@ static enum status append_registration(struct ledger *ledger, struct draft *draf
     worker->started_at_ms = draft->time_ms;
     worker->stopped_at_ms = 0;
     worker->last_heartbeat_at_ms = 0;
-    replace_given(&worker->owner.org_id, request->owner.org_id);
     replace_given(&worker->workspace_ref, request->workspace_ref);
     replace_given(&worker->codex_home_ref, request->codex_home_ref);
     replace_given(&worker->adapter, request->adapter);

@@ -52,12 +52,12 @@ static void check_clock(struct doctor *doctor, struct store_session *session, ui
         doctor_say(doctor, FINDING_WRONG, "set the clock", "this machine's clock has not been set");
     else if (last_ms > now_ms + AHEAD_MS_MAX)
         doctor_say(doctor, FINDING_WRONG,
-                   "compare the clock with a time server; new events keep their order, but their "
-                   "times stand still until it has caught up",
-                   "the last event was recorded %llu s ahead of this machine's clock",
+                   "compare the clock with a time server; if it is right, nothing needs doing: new "
+                   "events keep their order, and recorded_at and retention go by the clock",
+                   "the cursor clock runs %llu s ahead of this machine's clock",
                    (unsigned long long)(last_ms - now_ms) / 1000);
     else
-        doctor_say(doctor, FINDING_OK, NULL, "no event is ahead of this machine's clock");
+        doctor_say(doctor, FINDING_OK, NULL, "no cursor is ahead of this machine's clock");
 }
 
 static void check_inside(struct doctor *doctor, struct store *store) {

@@ -73,6 +73,7 @@ enum statement_id {
     STATEMENT_MEASURE_EVENTS,
     STATEMENT_MEASURE_JOURNAL,
     STATEMENT_EVENT_TIME,
+    STATEMENT_EVENT_TIMES,
     STATEMENT_ROW_TIMES,
     STATEMENT_DOCUMENT,
     STATEMENT_DOCUMENT_LAST = STATEMENT_DOCUMENT + DOCUMENT_KIND_COUNT - 1,
@@ -193,13 +194,16 @@ MUST_CHECK bool sqlite_bytes(sqlite3_stmt *statement, int column, void *bytes, s
 /* ---- rows (sqlite_row.c): false when the row is damaged -------------------------------- */
 
 MUST_CHECK bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity);
-/* Kind and id, in columns that begin at first. */
+/* Kind, id and owner, in columns that begin at first. */
 struct sqlite_entity_name {
     enum entity_kind kind;
     struct slice id;
+    struct owner owner;
 };
 MUST_CHECK bool sqlite_row_entity_name(sqlite3_stmt *statement, int first,
                                        struct sqlite_entity_name *name);
+/* When an event was recorded, from the column and the event's cursor. */
+uint64_t sqlite_row_time(sqlite3_stmt *statement, int column, const struct uuid *cursor);
 /* The event's columns begin at first. Its entity's name follows them, unless the caller gives it.
  */
 MUST_CHECK bool sqlite_row_event(sqlite3_stmt *statement, int first,
@@ -258,7 +262,8 @@ enum status sqlite_check_pages(struct store_session *base, bool whole,
 
 /* sqlite_expiry.c */
 enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
-                                uint64_t before_ms, uint64_t limit, struct store_expiry *expiry);
+                                const struct store_expiry_query *query,
+                                struct store_expiry *expiry);
 
 /* sqlite_read.c */
 enum status sqlite_read_begin(struct store_session *base);

@@ -114,13 +114,21 @@ static enum status insert_event(struct sqlite_session *session, const struct sto
     sqlite_bind_bytes(statement, 5, is_cursor ? NULL : event->event_id.bytes,
                       is_cursor ? 0 : sizeof(event->event_id.bytes));
     sqlite_bind_text(statement, 6, event->type);
-    sqlite_bind_text(statement, 7, event->owner.user_id);
-    sqlite_bind_text(statement, 8, event->owner.guest_scope);
-    sqlite_bind_text(statement, 9, event->owner.org_id);
+    /* An owner that is the entity's is in the entity's row. */
+    const struct owner owner =
+        entity_row(event->entity_kind)->has_event_owner ? event->owner : (struct owner){0};
+    sqlite_bind_text(statement, 7, owner.user_id);
+    sqlite_bind_text(statement, 8, owner.guest_scope);
+    sqlite_bind_text(statement, 9, owner.org_id);
     sqlite_bind_bytes(statement, 10, event->payload_hash, sizeof(event->payload_hash));
-    sqlite_bind_bytes(statement, 11, event->prev_hash, sizeof(event->prev_hash));
-    sqlite_bind_bytes(statement, 12, event->event_hash, sizeof(event->event_hash));
+    sqlite_bind_bytes(statement, 11, event->prev_chain_hash, sizeof(event->prev_chain_hash));
+    sqlite_bind_bytes(statement, 12, event->chain_hash, sizeof(event->chain_hash));
     sqlite_bind_text(statement, 13, event->payload);
+    if (event->recorded_at_ms == uuid7_timestamp_ms(&event->cursor))
+        sqlite_bind_optional(statement, 14, 0);
+    else
+        sqlite_bind_number(statement, 14, event->recorded_at_ms);
+    sqlite_bind_number(statement, 15, event->chain_version);
     return sqlite_run(session, statement);
 }
 

@@ -44,7 +44,13 @@ bool sqlite_row_entity(sqlite3_stmt *statement, struct store_entity *entity) {
 
 bool sqlite_row_entity_name(sqlite3_stmt *statement, int first, struct sqlite_entity_name *name) {
     name->id = sqlite_text(statement, first + 1);
+    name->owner = row_owner(statement, first + 2);
     return row_kind(statement, first, &name->kind) && name->id.data != NULL;
+}
+
+uint64_t sqlite_row_time(sqlite3_stmt *statement, int column, const struct uuid *cursor) {
+    return sqlite3_column_type(statement, column) == SQLITE_NULL ? uuid7_timestamp_ms(cursor)
+                                                                 : sqlite_number(statement, column);
 }
 
 bool sqlite_row_event(sqlite3_stmt *statement, int first, const struct sqlite_entity_name *name,
@@ -57,20 +63,26 @@ bool sqlite_row_event(sqlite3_stmt *statement, int first, const struct sqlite_en
         .type = sqlite_text(statement, first + 5),
         .owner = row_owner(statement, first + 6),
         .payload = sqlite_text(statement, first + 12),
+        .chain_version = (unsigned)sqlite_number(statement, first + 14),
     };
     bool intact =
         sqlite_bytes(statement, first + 3, event->cursor.bytes, sizeof(event->cursor.bytes)) &&
         sqlite_bytes(statement, first + 9, event->payload_hash, sizeof(event->payload_hash)) &&
-        sqlite_bytes(statement, first + 10, event->prev_hash, sizeof(event->prev_hash)) &&
-        sqlite_bytes(statement, first + 11, event->event_hash, sizeof(event->event_hash)) &&
-        event->type.data != NULL && event->payload.data != NULL;
+        sqlite_bytes(statement, first + 10, event->prev_chain_hash,
+                     sizeof(event->prev_chain_hash)) &&
+        sqlite_bytes(statement, first + 11, event->chain_hash, sizeof(event->chain_hash)) &&
+        event->type.data != NULL && event->payload.data != NULL && event->chain_version >= 1 &&
+        event->chain_version <= STORE_CHAIN_VERSION;
     if (!name && intact) {
-        intact = sqlite_row_entity_name(statement, first + 13, &joined);
+        intact = sqlite_row_entity_name(statement, first + 15, &joined);
         name = &joined;
     }
     if (intact) {
         event->entity_kind = name->kind;
         event->entity_id = name->id;
+        if (!entity_row(name->kind)->has_event_owner)
+            event->owner = name->owner;
+        event->recorded_at_ms = sqlite_row_time(statement, first + 13, &event->cursor);
     }
     event->event_id = event->cursor;
     if (intact && sqlite3_column_type(statement, first + 4) != SQLITE_NULL)

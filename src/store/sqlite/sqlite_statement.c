@@ -13,15 +13,17 @@
 #define ENTITY_SELECT                                                                              \
     "SELECT n.ref, n.kind, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id, n.status, "       \
     "n.worker_id, n.thread_id, n.workspace_ref, n.codex_home_ref, n.adapter, n.metadata, "         \
-    "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.event_hash "          \
+    "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.chain_hash "          \
     "FROM entities n LEFT JOIN events h ON h.log_id = " HEAD_OF("log_id", "n.ref") " "
 
 /* Left joins: a row without its partner is damage, which must be reported and not skipped. */
 #define EVENT_COLUMNS                                                                              \
     "e.log_id, e.entity_ref, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "               \
-    "e.owner_guest_scope, e.org_id, e.payload_hash, e.prev_hash, e.event_hash, e.payload "
+    "e.owner_guest_scope, e.org_id, e.payload_hash, e.prev_chain_hash, e.chain_hash, e.payload, "  \
+    "e.recorded_at, e.chain_version "
+#define ENTITY_NAME "n.kind, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id "
 #define EVENT_SELECT                                                                               \
-    "SELECT " EVENT_COLUMNS ", n.kind, n.id FROM events e "                                        \
+    "SELECT " EVENT_COLUMNS ", " ENTITY_NAME "FROM events e "                                      \
     "LEFT JOIN entities n ON n.ref = e.entity_ref "
 
 /* Positions of entity ?1 after seq ?2. SQLite merges the two ordered parts without sorting, and a
@@ -77,8 +79,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "WHERE kind = excluded.kind AND id = excluded.id",
     [STATEMENT_ADD_EVENT] =
         "INSERT INTO events (log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
-        "owner_guest_scope, org_id, payload_hash, prev_hash, event_hash, payload) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
+        "recorded_at, chain_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [STATEMENT_ADD_POSITION] =
         "INSERT INTO event_positions_recent (entity_ref, seq, log_id) VALUES (?, ?, ?)",
     [STATEMENT_MOVE_POSITIONS] = "INSERT INTO event_positions (entity_ref, seq, log_id) SELECT "
@@ -156,23 +158,25 @@ static const char *const texts[STATEMENT_COUNT] = {
         "SELECT cursor FROM events WHERE log_id = coalesce("
         "(SELECT log_id FROM event_positions WHERE entity_ref = ?1 AND seq = ?2), "
         "(SELECT log_id FROM event_positions_recent WHERE entity_ref = ?1 AND seq = ?2))",
+    [STATEMENT_EVENT_TIMES] = "SELECT p.seq, e.cursor, e.recorded_at FROM (" POSITIONS ") p "
+                              "LEFT JOIN events e ON e.log_id = p.log_id",
     [STATEMENT_ROW_TIMES] = "SELECT seq, published_at FROM sync_stream_events "
-                            "WHERE topic_ref = ? AND seq >= ? ORDER BY seq LIMIT ?",
+                            "WHERE topic_ref = ? AND seq >= ? ORDER BY seq",
     DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
         "SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
         "last_projected_at FROM khala_projection_checkpoints "
         "WHERE entity_ref = ? AND projection_name = ?",
     [STATEMENT_WALK_ENTITY_EVENTS] = "SELECT " EVENT_COLUMNS "FROM (" POSITIONS ") p "
                                      "LEFT JOIN events e ON e.log_id = p.log_id LIMIT ?3",
-    [STATEMENT_ENTITY_NAME] = "SELECT kind, id FROM entities WHERE ref = ?",
+    [STATEMENT_ENTITY_NAME] = "SELECT " ENTITY_NAME "FROM entities n WHERE n.ref = ?",
     [STATEMENT_WALK_LOG] = EVENT_SELECT "WHERE e.log_id > ? ORDER BY e.log_id LIMIT ?",
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
                                               "LIMIT ?",
     [STATEMENT_WALK_TOPICS] = TOPIC_SELECT "WHERE ref > ? ORDER BY ref LIMIT ?",
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
-        "j.payload_hash, j.payload, j.first_entity_seq, " EVENT_COLUMNS
-        ", n.kind, n.id FROM sync_stream_events j "
+        "j.payload_hash, j.payload, j.first_entity_seq, " EVENT_COLUMNS ", " ENTITY_NAME
+        "FROM sync_stream_events j "
         "LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = e.entity_ref "
         "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
     [STATEMENT_WALK_DRIFTS] =

@@ -14,9 +14,13 @@ static struct store_event event_of(void) {
         .payload = SLICE("{\"a\":[1,2]}"),
         .event_id = {{0x01, 0x8f, 0x3b, 0x7e, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 0x0a}},
         .cursor = {{0x01, 0x8f, 0x3b, 0x7e, 0x10, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 0x01}},
+        .recorded_at_ms = 1714690068000,
+        .owner = {.user_id = SLICE("u\"1"), .org_id = SLICE("o1")},
+        .chain_version = STORE_CHAIN_VERSION,
     };
-    memset(event.prev_hash, 0x11, SHA256_BYTES);
-    memset(event.event_hash, 0xfe, SHA256_BYTES);
+    memset(event.payload_hash, 0x22, SHA256_BYTES);
+    memset(event.prev_chain_hash, 0x11, SHA256_BYTES);
+    memset(event.chain_hash, 0xfe, SHA256_BYTES);
     return event;
 }
 
@@ -34,9 +38,27 @@ static void the_json_of_an_event_has_its_documented_fields(void **state) {
                 "\"cursor\":\"MTcxNDY5MDA2ODQ4MDowMThmM2I3ZS0xMDAwLTcwMDAtODAwMC0wMDAwMDAwMDAwM"
                 "DE\",\"entity\":\"run\",\"entity_id\":\"r\\\"1\",\"seq\":7,"
                 "\"event_type\":\"tool.called\",\"payload\":{\"a\":[1,2]},"
-                "\"recorded_at\":1714690068480,"
-                "\"prev_hash\":\"sha256:" HEX32("11") "\","
-                                                      "\"event_hash\":\"sha256:" HEX32("fe") "\"}");
+                "\"payload_hash\":\"sha256:" HEX32(
+                    "22") "\","
+                          "\"owner\":{\"user_id\":\"u\\\"1\",\"org_id\":\"o1\"},"
+                          "\"recorded_at\":1714690068000,"
+                          "\"prev_chain_hash\":\"sha256:" HEX32(
+                              "11") "\","
+                                    "\"chain_hash\":\"sha256:" HEX32("fe") "\"}");
+    buffer_release(&out);
+}
+
+static void an_event_of_chain_version_1_names_its_version(void **state) {
+    (void)state;
+    struct buffer out;
+    buffer_init(&out, 4096);
+    struct store_event event = event_of();
+    event.chain_version = 1;
+    event.owner = (struct owner){0};
+    assert_ok(event_write_json(&out, &event));
+    assert_non_null(memmem(out.data, out.size, "\"owner\":{},", 11));
+    const char *end = HEX32("fe") "\",\"chain_version\":1}";
+    assert_memory_equal(out.data + out.size - strlen(end), end, strlen(end));
     buffer_release(&out);
 }
 
@@ -109,6 +131,7 @@ static void a_full_buffer_keeps_its_earlier_content(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_json_of_an_event_has_its_documented_fields),
+        cmocka_unit_test(an_event_of_chain_version_1_names_its_version),
         cmocka_unit_test(the_json_of_a_run_has_its_documented_fields),
         cmocka_unit_test(the_json_of_a_worker_has_its_documented_fields_and_liveness),
         cmocka_unit_test(a_full_buffer_keeps_its_earlier_content),

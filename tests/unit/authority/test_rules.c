@@ -39,7 +39,7 @@ static void creating_a_run_twice_stores_one_run(void **state) {
     for (int round = 0; round < 2; round++) {
         const struct append_request *again = ask_ok(fixture, APPEND_RUN_CREATE, NULL, body);
         assert_true(again->deduplicated && !again->created);
-        assert_memory_equal(again->event.event_hash, first->event.event_hash, SHA256_BYTES);
+        assert_memory_equal(again->event.chain_hash, first->event.chain_hash, SHA256_BYTES);
         assert_slice(again->entity.metadata, "{\"k\":\"v\"}");
         refused(fixture, APPEND_RUN_CREATE, NULL, "{\"run_id\":\"r1\"}", STATUS_ALREADY_EXISTS);
         fixture_restart(fixture);

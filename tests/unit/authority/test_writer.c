@@ -343,7 +343,7 @@ static void note_fold(void *user, const struct store_entity *entity,
     struct note *note = user;
     assert_int_equal(entity->head_seq, event->seq);
     assert_int_equal(entity->ref, event->entity_ref);
-    assert_memory_equal(entity->head_hash, event->event_hash, SHA256_BYTES);
+    assert_memory_equal(entity->head_hash, event->chain_hash, SHA256_BYTES);
     note->entities[note->fold_count % 8] = entity;
     (void)snprintf(note->statuses[note->fold_count++ % 8], 16, "%.*s", (int)entity->status.size,
                    entity->status.data ? entity->status.data : "");

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "authority/append_read.h"
-#include "authority/event_hash.h"
+#include "authority/chain_hash.h"
 #include "authority/writer.h"
 #include "test.h"
 
@@ -238,8 +238,8 @@ static inline enum status check_event(void *user, const struct store_event *even
     assert_true(check->log_id == 0 || uuid_compare(&event->cursor, &check->cursor) > 0);
     sha256(event->payload.data, event->payload.size, digest);
     assert_memory_equal(digest, event->payload_hash, SHA256_BYTES);
-    assert_ok(event_hash(event, &check->scratch, digest));
-    assert_memory_equal(digest, event->event_hash, SHA256_BYTES);
+    assert_ok(chain_hash(event, &check->scratch, digest));
+    assert_memory_equal(digest, event->chain_hash, SHA256_BYTES);
     check->log_id = event->log_id;
     check->cursor = event->cursor;
     return STATUS_OK;
@@ -253,8 +253,8 @@ struct chain_check {
 static inline enum status check_link(void *user, const struct store_event *event) {
     struct chain_check *chain = user;
     assert_int_equal(event->seq, chain->seq + 1);
-    assert_memory_equal(event->prev_hash, chain->hash, SHA256_BYTES);
-    memcpy(chain->hash, event->event_hash, SHA256_BYTES);
+    assert_memory_equal(event->prev_chain_hash, chain->hash, SHA256_BYTES);
+    memcpy(chain->hash, event->chain_hash, SHA256_BYTES);
     chain->seq = event->seq;
     return STATUS_OK;
 }
@@ -275,7 +275,7 @@ static inline enum status check_chain(void *user, const struct store_entity *ent
 static inline uint64_t checked_log(struct fixture *fixture) {
     struct log_check check = {.store = fixture->store};
     struct store_session *session;
-    buffer_init(&check.scratch, EVENT_HASH_SCRATCH_BYTES);
+    buffer_init(&check.scratch, CHAIN_HASH_SCRATCH_BYTES);
     assert_ok(store_session_open(fixture->store, STORE_READ, &session));
     assert_ok(store_walk_log(session, 0, UINT64_MAX, &check, check_event));
     for (size_t kind = 0; kind < ENTITY_KIND_COUNT; kind++)

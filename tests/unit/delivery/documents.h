@@ -105,7 +105,9 @@ static inline void documents_put(struct documents *documents, size_t run) {
                                 .type = SLICE("run.log"),
                                 .payload = SLICE("{}"),
                                 .event_id = uuid,
-                                .cursor = uuid};
+                                .cursor = uuid,
+                                .recorded_at_ms = uuid7_timestamp_ms(&uuid),
+                                .chain_version = STORE_CHAIN_VERSION};
     struct slice payload = documents_payload(documents, run, text);
     struct store_document document = {.kind = DOCUMENT_RUN_SUMMARY,
                                       .entity_ref = ref,

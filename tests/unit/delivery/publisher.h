@@ -98,7 +98,10 @@ static inline void publisher_commit(struct publisher *publisher, size_t count) {
                                          .type = SLICE("run.log"),
                                          .payload = slice_of(texts[i][0]),
                                          .event_id = id,
-                                         .cursor = id};
+                                         .cursor = id,
+                                         .owner = run->owner,
+                                         .recorded_at_ms = uuid7_timestamp_ms(&id),
+                                         .chain_version = STORE_CHAIN_VERSION};
         states[i] = *run;
         rows[i] = (struct store_journal_row){.topic_ref = publisher->summaries_ref,
                                              .seq = log_id,

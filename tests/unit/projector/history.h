@@ -16,6 +16,7 @@ static inline struct store_event history_event(uint64_t seq, const char *type,
         .seq = seq,
         .type = slice_of(type),
         .payload = slice_of(payload),
+        .recorded_at_ms = HISTORY_TIME_MS + seq,
     };
     uint64_t time_ms = HISTORY_TIME_MS + seq;
     for (int i = 0; i < 6; i++)

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "authority/event_hash.h"
+#include "authority/chain_hash.h"
 #include "projector/projector.h"
 #include "projector/reproject.h"
 #include "projector/verify.h"
@@ -66,7 +66,7 @@ static inline struct stored_log *log_open(const struct projector_options *option
     log->now_ms = UINT64_C(1700000000000);
     arena_init(&log->arena, (size_t)16 << 20);
     arena_init(&log->payload, (size_t)64 << 20);
-    buffer_init(&log->scratch, EVENT_HASH_SCRATCH_BYTES);
+    buffer_init(&log->scratch, CHAIN_HASH_SCRATCH_BYTES);
     assert_ok(uuid7_generator_init(&log->generator, NULL));
     log_start(log);
     return log;
@@ -117,12 +117,15 @@ static inline void log_append(struct stored_log *log, enum entity_kind kind, con
         .type = arena_copy(&log->payload, slice_of(type)),
         .payload = arena_copy(&log->payload, slice_of(payload)),
         .cursor = uuid7_next(&log->generator, ++log->now_ms),
+        .recorded_at_ms = log->now_ms,
+        .owner = entity->owner,
+        .chain_version = STORE_CHAIN_VERSION,
     };
     event->event_id = event->cursor;
     sha256(event->payload.data, event->payload.size, event->payload_hash);
-    memcpy(event->prev_hash, entity->head_hash, SHA256_BYTES);
-    assert_ok(event_hash(event, &log->scratch, event->event_hash));
-    memcpy(entity->head_hash, event->event_hash, SHA256_BYTES);
+    memcpy(event->prev_chain_hash, entity->head_hash, SHA256_BYTES);
+    assert_ok(chain_hash(event, &log->scratch, event->chain_hash));
+    memcpy(entity->head_hash, event->chain_hash, SHA256_BYTES);
     log->owners[log->event_count++] = entity;
 }
 

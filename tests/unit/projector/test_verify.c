@@ -69,14 +69,18 @@ static void an_altered_payload_is_reported(void **state) {
 
 static void any_altered_column_is_reported(void **state) {
     (void)state;
-    const char *what = "the event does not hash to its event_hash";
+    const char *what = "the event does not hash to its chain_hash";
     expect_broken("UPDATE events SET type = 'z' WHERE log_id = 4", "run:r1", 2, 4, what);
-    expect_broken("UPDATE events SET event_hash = zeroblob(32) WHERE log_id = 4", "run:r1", 2, 4,
+    expect_broken("UPDATE events SET chain_hash = zeroblob(32) WHERE log_id = 4", "run:r1", 2, 4,
                   what);
-    expect_broken("UPDATE events SET prev_hash = zeroblob(32) WHERE log_id = 4", "run:r1", 2, 4,
-                  what);
+    expect_broken("UPDATE events SET prev_chain_hash = zeroblob(32) WHERE log_id = 4", "run:r1", 2,
+                  4, what);
     expect_broken("UPDATE events SET seq = 99 WHERE log_id = 4", "run:r1", 99, 4, what);
+    expect_broken("UPDATE events SET recorded_at = 1 WHERE log_id = 4", "run:r1", 2, 4, what);
+    expect_broken("UPDATE events SET chain_version = 1 WHERE log_id = 4", "run:r1", 2, 4, what);
     expect_broken("UPDATE entities SET id = 'thief' WHERE id = 'r1'", "run:thief", 1, 1, what);
+    expect_broken("UPDATE entities SET owner_user_id = 'thief' WHERE id = 'r1'", "run:r1", 1, 1,
+                  what);
 }
 
 static void a_missing_event_is_reported(void **state) {
@@ -103,13 +107,13 @@ static void an_event_forged_with_its_hashes_breaks_the_next_link(void **state) {
     assert_ok(store_load_event(log->session, 4, &log->arena, &event));
     event.payload = SLICE("{\"n\":3}");
     sha256(event.payload.data, event.payload.size, event.payload_hash);
-    assert_ok(event_hash(&event, &log->scratch, event.event_hash));
+    assert_ok(chain_hash(&event, &log->scratch, event.chain_hash));
     for (int i = 0; i < SHA256_BYTES; i++) {
-        snprintf(hex + 2 * i, 3, "%02x", event.event_hash[i]);
+        snprintf(hex + 2 * i, 3, "%02x", event.chain_hash[i]);
         snprintf(payload_hex + 2 * i, 3, "%02x", event.payload_hash[i]);
     }
     snprintf(sql, sizeof(sql),
-             "UPDATE events SET payload = '{\"n\":3}', payload_hash = x'%s', event_hash = x'%s' "
+             "UPDATE events SET payload = '{\"n\":3}', payload_hash = x'%s', chain_hash = x'%s' "
              "WHERE log_id = 4",
              payload_hex, hex);
     log_alter(log, sql);
@@ -166,8 +170,8 @@ static void a_sample_finds_damage_at_the_end_of_the_log(void **state) {
         {"UPDATE events SET payload = '{}' WHERE log_id = 28", 28,
          "the payload does not hash to its payload_hash"},
         {"UPDATE events SET type = 'z' WHERE log_id = 28", 28,
-         "the event does not hash to its event_hash"},
-        {"UPDATE events SET event_hash = zeroblob(32) WHERE log_id = 25", 28,
+         "the event does not hash to its chain_hash"},
+        {"UPDATE events SET chain_hash = zeroblob(32) WHERE log_id = 25", 28,
          "the link to the previous event of the entity is broken"},
         {"DELETE FROM events WHERE log_id = 29", 30,
          "events before this one are missing from the log"},
