@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/siphash.h"
+
 const struct principal principal_operator = {.read_all = true};
 
 /* ---- copies ---- */
@@ -93,6 +95,42 @@ bool principal_may_read(const struct principal *principal, const struct owner *o
         return same(identity->user_id, owner->user_id) ||
                same(identity->guest_scope, owner->guest_scope);
     return same(identity->org_id, owner->org_id);
+}
+
+enum key_kind { KEY_USER, KEY_GUEST, KEY_ORG, KEY_NONE };
+
+static uint32_t key_of(enum key_kind kind, struct slice id) {
+    struct siphash_key secret = siphash_process_key();
+    secret.low ^= kind;
+    return (uint32_t)siphash(secret, id);
+}
+
+static size_t person_key(const struct owner *owner, uint32_t *key) {
+    assert(!owner->user_id.data || !owner->guest_scope.data);
+    if (owner->user_id.data)
+        *key = key_of(KEY_USER, owner->user_id);
+    else if (owner->guest_scope.data)
+        *key = key_of(KEY_GUEST, owner->guest_scope);
+    return owner->user_id.data || owner->guest_scope.data;
+}
+
+size_t principal_keys(const struct principal *principal, uint32_t keys[PRINCIPAL_KEYS_MAX]) {
+    const struct owner *identity = &principal->identity;
+    size_t count = person_key(identity, keys);
+    if (identity->org_id.data)
+        keys[count++] = key_of(KEY_ORG, identity->org_id);
+    /* No data has this key. */
+    if (count == 0)
+        keys[count++] = key_of(KEY_NONE, SLICE(""));
+    return count;
+}
+
+/* The organisation matters only for data without user and guest, as in principal_may_read. */
+size_t owner_keys(const struct owner *owner, uint32_t keys[PRINCIPAL_KEYS_MAX]) {
+    size_t count = person_key(owner, keys);
+    if (count == 0 && owner->org_id.data)
+        keys[count++] = key_of(KEY_ORG, owner->org_id);
+    return count;
 }
 
 size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]) {

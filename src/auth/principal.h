@@ -47,6 +47,14 @@ void principal_unref(const struct principal *principal);
  * the principals of that organisation. */
 bool principal_may_read(const struct principal *principal, const struct owner *owner);
 
+/* Keys of readers and of owned data, which are listed by them. A principal that does not read
+ * everything may read data only if the two have a key in common. A key is a hash with a secret of
+ * the process, so two names rarely have the same. Data without an owner has no key. Returns the
+ * number of keys. */
+#define PRINCIPAL_KEYS_MAX 2
+size_t principal_keys(const struct principal *principal, uint32_t keys[PRINCIPAL_KEYS_MAX]);
+size_t owner_keys(const struct owner *owner, uint32_t keys[PRINCIPAL_KEYS_MAX]);
+
 #define PRINCIPAL_NAME_BYTES_MAX 192
 /* The name for logs and for fairness: "user:42", "guest:…", "org:…", "operator", or "service" for a
  * token without an identity. A longer name is truncated. Returns the size. */

@@ -5,7 +5,8 @@
 enum status driver_open(struct driver *driver, struct feeds *feeds, struct slice topic,
                         const struct policy_table *policies,
                         const struct subscription_options *options) {
-    enum status status = feed_join(feeds, topic, &driver->member);
+    enum status status =
+        feed_join(feeds, topic, &driver->member, options->principal, options->view);
     if (status != STATUS_OK)
         return status;
     struct subscription_options filled = *options;
@@ -21,13 +22,38 @@ void driver_close(struct driver *driver) {
     feed_leave(&driver->member);
 }
 
+/* At the head, from now on only wake-ups of the feed bring frames for it. */
+static void settle(struct driver *driver) {
+    struct subscription *subscription = &driver->subscription;
+    if (subscription->state != SUBSCRIPTION_OPEN || driver_lag(driver) > 0)
+        return;
+    subscription->is_settled = true;
+    feed_settled(&driver->member, subscription->window.head_seq);
+}
+
+void driver_skip_hidden(struct driver *driver) {
+    const struct uuid *cursor;
+    if (!driver->subscription.is_settled)
+        return;
+    uint64_t through_seq = feed_hidden_seq(&driver->member, &cursor);
+    subscription_skip(&driver->subscription, through_seq, cursor);
+}
+
+void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq) {
+    subscription_pass(&driver->subscription, batch, head_seq);
+    settle(driver);
+}
+
 void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
                  const struct driver_sink *sink) {
     struct delivery_batch batch;
     /* Not initialized: clearing the room for all frames costs more than a delivery. */
     batch.count_max = frames_max;
     batch.bytes_max = bytes_max;
-    switch (subscription_next(&driver->subscription, &batch)) {
+    driver_skip_hidden(driver);
+    enum subscription_step step = subscription_next(&driver->subscription, &batch);
+    settle(driver);
+    switch (step) {
     case STEP_FRAMES:
         sink->frames(driver, &batch);
         return;

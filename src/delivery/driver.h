@@ -42,6 +42,10 @@ void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
 void driver_read_run(struct driver *driver, struct store_session *store);
 /* status: STATUS_OK, or why the read could not be run. */
 void driver_read_done(struct driver *driver, enum status status);
+/* Moves the position over frames that the feed knows to be hidden. */
+void driver_skip_hidden(struct driver *driver);
+/* The client was sent that batch, which another subscription took. */
+void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq);
 /* How many frames the subscription is behind. */
 uint64_t driver_lag(const struct driver *driver);
 

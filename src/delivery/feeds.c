@@ -4,11 +4,21 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "topic/topic_name.h"
+
+/* Frames that are looked at together. */
+#define FRAMES_MAX 64
 
 struct feed {
     struct hub_watch watch;
     struct feeds *feeds;
-    struct hlist members;
+    struct readers readers;
+    size_t member_count;
+    bool is_shared;          /* each frame has its own owner */
+    bool has_settled;        /* a reader that is listed by owner has reached the head */
+    bool is_waking;          /* its members are being woken: it must not be freed */
+    uint64_t seen_seq;       /* readers listed by owner were woken for their frames up to here */
+    struct uuid seen_cursor; /* of that frame; 0: not known */
     struct page *page;
     struct hlist_node paged_node; /* among the feeds that have a page */
     size_t name_size;
@@ -44,17 +54,79 @@ static void page_drop(struct feed *feed) {
     hlist_remove(&feed->paged_node);
 }
 
+static void feed_free(struct feed *feed) {
+    if (feed->page)
+        page_drop(feed);
+    (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
+    hub_unwatch(&feed->watch);
+    readers_release(&feed->readers);
+    free(feed);
+}
+
+/* ---- waking ---- */
+
+/* user: the position up to which no frame is for a member that was not woken yet. */
+static void wake_reader(struct reader *reader, void *user) {
+    struct feed_member *member = container_of(reader, struct feed_member, reader);
+    const uint64_t *hidden_seq = user;
+    if (member->hidden_seq == FEED_SEEN)
+        member->hidden_seq = *hidden_seq;
+    member->advanced(member);
+}
+
+static void see_up_to(struct feed *feed, uint64_t seq) {
+    feed->seen_seq = seq;
+    feed->seen_cursor = (struct uuid){0};
+}
+
+static void see_frame(struct feed *feed, const struct frame *frame) {
+    uint64_t hidden_seq = frame->content.seq - 1;
+    readers_visit_owner(&feed->readers, &frame->content.owner, wake_reader, &hidden_seq);
+    feed->seen_seq = frame->content.seq;
+    feed->seen_cursor = frame->content.cursor;
+}
+
+/* The next frame is not in memory. A store read that knows the head of a commit before the hub does
+ * is no reason to wake anyone: the hub will announce that frame. */
+static void see_gap(struct feed *feed, uint64_t head_seq) {
+    if (hub_first_seq(&feed->watch) <= feed->seen_seq)
+        return;
+    readers_visit_listed(&feed->readers, wake_reader, &feed->seen_seq);
+    see_up_to(feed, head_seq);
+}
+
+/* Wakes the readers that are listed by owner for the frames that are new. */
+static void wake_listed(struct feed *feed) {
+    struct frame *frames[FRAMES_MAX];
+    enum hub_take_result result;
+    do {
+        struct hub_take take = {.next_seq = feed->seen_seq + 1,
+                                .count_max = FRAMES_MAX,
+                                .bytes_max = SIZE_MAX,
+                                .frames = frames};
+        result = hub_take(&feed->watch, &take);
+        for (size_t i = 0; i < take.count; i++) {
+            see_frame(feed, frames[i]);
+            frame_unref(frames[i]);
+        }
+        if (result == HUB_BELOW)
+            see_gap(feed, take.head_seq);
+    } while (result == HUB_FRAMES);
+}
+
 static void feed_advanced(struct feed *feed) {
+    uint64_t unused = 0;
     /* The page has an older head. A subscriber that waits for its turn would be sent this page as
      * the last one, and not learn of the new frames. */
     if (feed->page)
         page_drop(feed);
-    for (struct hlist_node *node = feed->members.first, *next; node; node = next) {
-        struct feed_member *member = container_of(node, struct feed_member, node);
-        /* The feed may be freed with its last member. */
-        next = node->next;
-        member->advanced(member);
-    }
+    feed->is_waking = true;
+    readers_visit_all(&feed->readers, wake_reader, &unused);
+    if (feed->readers.entry_count > 0)
+        wake_listed(feed);
+    feed->is_waking = false;
+    if (feed->member_count == 0)
+        feed_free(feed);
 }
 
 static void run_advanced(struct loop_task *task) {
@@ -72,6 +144,8 @@ static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
     if (!feed)
         return NULL;
     feed->feeds = feeds;
+    feed->is_shared =
+        topic_is_log(topic) || topic_row(topic_kind_of(topic, NULL))->ownership == TOPIC_SHARED;
     feed->name_size = topic.size;
     memcpy(feed->name, topic.data, topic.size);
     struct slice name = {feed->name, topic.size};
@@ -87,28 +161,69 @@ static struct feed *feed_make(struct feeds *feeds, struct slice topic) {
     return feed;
 }
 
-enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_member *member) {
+/* ---- members ---- */
+
+static enum status add_reader(struct feed *feed, struct feed_member *member,
+                              const struct principal *principal, enum grant_view view) {
+    bool is_first = feed->readers.entry_count == 0;
+    if (!feed->is_shared) {
+        readers_add_to_all(&feed->readers, &member->reader);
+        return STATUS_OK;
+    }
+    enum status status = readers_add(&feed->readers, &member->reader, principal, view);
+    /* No reader was listed, so none missed the frames before. */
+    if (status == STATUS_OK && is_first && reader_is_listed(&member->reader)) {
+        see_up_to(feed, hub_head_seq(&feed->watch));
+        feed->has_settled = false;
+    }
+    return status;
+}
+
+enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_member *member,
+                      const struct principal *principal, enum grant_view view) {
     struct feed *feed = map_find(&feeds->by_name, topic);
     if (!feed)
         feed = feed_make(feeds, topic);
     if (!feed)
         return STATUS_OUT_OF_MEMORY;
-    member->feed = feed;
-    hlist_push_front(&feed->members, &member->node);
-    return STATUS_OK;
+    member->reader = (struct reader){0};
+    member->hidden_seq = 0;
+    enum status status = add_reader(feed, member, principal, view);
+    if (status == STATUS_OK) {
+        member->feed = feed;
+        feed->member_count++;
+    } else if (feed->member_count == 0 && !feed->is_waking) {
+        feed_free(feed);
+    }
+    return status;
 }
 
 void feed_leave(struct feed_member *member) {
     struct feed *feed = member->feed;
-    hlist_remove(&member->node);
+    readers_remove(&feed->readers, &member->reader);
     member->feed = NULL;
-    if (feed->members.first)
+    if (--feed->member_count == 0 && !feed->is_waking)
+        feed_free(feed);
+}
+
+void feed_settled(struct feed_member *member, uint64_t head_seq) {
+    struct feed *feed = member->feed;
+    if (!reader_is_listed(&member->reader))
         return;
-    if (feed->page)
-        page_drop(feed);
-    (void)map_remove(&feed->feeds->by_name, (struct slice){feed->name, feed->name_size});
-    hub_unwatch(&feed->watch);
-    free(feed);
+    /* The hub may not have known the head of the topic before. Readers that have not settled
+     * examine every frame, so the first one that does sets where waking begins. */
+    if (!feed->has_settled && head_seq > feed->seen_seq)
+        see_up_to(feed, head_seq);
+    feed->has_settled = true;
+    member->hidden_seq = FEED_SEEN;
+}
+
+uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor) {
+    static const struct uuid none;
+    const struct feed *feed = member->feed;
+    bool is_seen = member->hidden_seq == FEED_SEEN;
+    *cursor = is_seen && uuid_compare(&feed->seen_cursor, &none) != 0 ? &feed->seen_cursor : NULL;
+    return is_seen ? feed->seen_seq : member->hidden_seq;
 }
 
 struct slice feed_name(const struct feed *feed) {

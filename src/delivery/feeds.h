@@ -3,13 +3,15 @@
  * Belongs to its loop's thread.
  * Memory: a feed lives while it has a member. A member is part of its subscriber or poll.
  * STATUS_OUT_OF_MEMORY for a topic that cannot be watched.
- * A commit costs the loop one task, however many topics it advanced. */
+ * A commit costs the loop one task, however many topics it advanced. On a shared topic, a frame
+ * wakes only the members that may read it. */
 #ifndef DELIVERY_FEEDS_H
 #define DELIVERY_FEEDS_H
 
 #include "base/list.h"
 #include "base/map.h"
 #include "delivery/page.h"
+#include "delivery/readers.h"
 #include "hub/hub.h"
 #include "io/loop.h"
 
@@ -18,10 +20,15 @@ struct feed;
 /* One that reads a topic. */
 struct feed_member {
     struct feed *feed;
-    struct hlist_node node; /* in the feed's members */
+    struct reader reader;
+    /* For a settled member: no frame behind its position and up to here is for it. FEED_SEEN: up to
+     * the last frame that the feed has handled. */
+    uint64_t hidden_seq;
     /* The topic advanced. May end this member, and no other. */
     void (*advanced)(struct feed_member *member);
 };
+
+#define FEED_SEEN UINT64_MAX
 
 struct feeds {
     struct io_loop *loop;
@@ -35,9 +42,17 @@ void feeds_open(struct feeds *feeds, struct io_loop *loop, struct hub *hub);
 /* When no member is left. */
 void feeds_close(struct feeds *feeds);
 
+/* principal and view: which frames the member may read; the principal is not kept. */
 MUST_CHECK enum status feed_join(struct feeds *feeds, struct slice topic,
-                                 struct feed_member *member);
+                                 struct feed_member *member, const struct principal *principal,
+                                 enum grant_view view);
 void feed_leave(struct feed_member *member);
+/* The member has examined every frame up to head_seq, the hub's head. Frames after that wake it if
+ * it may read them. */
+void feed_settled(struct feed_member *member, uint64_t head_seq);
+/* How far a settled member may move its position without examining frames; 0: not at all. cursor:
+ * of the last frame there, or NULL where it is not known. */
+uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor);
 struct hub_watch *feed_watch(struct feed *feed);
 struct slice feed_name(const struct feed *feed);
 /* The last page that a member was sent, for members at the same position; NULL: none. Takes over

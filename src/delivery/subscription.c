@@ -40,6 +40,7 @@ void subscription_fail(struct subscription *subscription, enum status status) {
 static void set_position(struct subscription *subscription, uint64_t next_seq) {
     subscription->next_seq = next_seq;
     subscription->sent_seq = next_seq - 1;
+    subscription->is_settled = false;
 }
 
 void subscription_init(struct subscription *subscription,
@@ -191,7 +192,8 @@ static void note_head(struct subscription *subscription, uint64_t head_seq) {
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq) {
     assert(batch->through_seq + 1 > subscription->next_seq);
-    set_position(subscription, batch->through_seq + 1);
+    subscription->next_seq = batch->through_seq + 1;
+    subscription->sent_seq = batch->through_seq;
     subscription->cursor = batch->through_cursor;
     note_head(subscription, head_seq);
     if (!is_behind(subscription))
@@ -201,9 +203,20 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
 /* A position behind everything that was passed, without the id of an event that the principal may
  * not read: the start of its millisecond, unless the position is already behind that. */
 static struct uuid hidden_cursor(const struct subscription *subscription,
-                                 const struct frame *frame) {
-    struct uuid first = uuid7_first(uuid7_timestamp_ms(&frame->content.cursor));
+                                 const struct uuid *cursor) {
+    struct uuid first = uuid7_first(uuid7_timestamp_ms(cursor));
     return uuid_compare(&first, &subscription->cursor) > 0 ? first : subscription->cursor;
+}
+
+void subscription_skip(struct subscription *subscription, uint64_t through_seq,
+                       const struct uuid *cursor) {
+    if (subscription->state != SUBSCRIPTION_OPEN || subscription->read ||
+        through_seq < subscription->next_seq)
+        return;
+    subscription->next_seq = through_seq + 1;
+    note_head(subscription, through_seq);
+    if (cursor)
+        subscription->cursor = hidden_cursor(subscription, cursor);
 }
 
 static void give(struct subscription *subscription, struct delivery_batch *batch,
@@ -215,7 +228,7 @@ static void give(struct subscription *subscription, struct delivery_batch *batch
     batch->through_seq++;
     batch->taken++;
     subscription->cursor = batch->through_cursor =
-        may_read ? frame->content.cursor : hidden_cursor(subscription, frame);
+        may_read ? frame->content.cursor : hidden_cursor(subscription, &frame->content.cursor);
     if (may_read && (!options->wants || options->wants(options->wants_user, &frame->content)))
         batch->frames[batch->count++] = frame;
     else

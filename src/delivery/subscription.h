@@ -62,6 +62,7 @@ struct subscription {
     enum subscription_state state;
     char *bound_topic; /* the name of the topic that appeared for a stream id; NULL: none */
     bool is_absent;    /* no topic has the name or stream id yet */
+    bool is_settled;   /* it reached the head since its position was set */
     bool is_replaying; /* the hub counts it as a replay */
     bool is_bootstrap; /* it began with a bootstrap */
 };
@@ -114,6 +115,10 @@ void subscription_sent(struct subscription *subscription, uint64_t seq);
 /* The client was sent that batch, which another subscription took. */
 void subscription_pass(struct subscription *subscription, const struct delivery_batch *batch,
                        uint64_t head_seq);
+/* No frame up to through_seq is for the client: moves an idle position there. cursor: of the event
+ * at through_seq, or NULL. */
+void subscription_skip(struct subscription *subscription, uint64_t through_seq,
+                       const struct uuid *cursor);
 /* The client has everything up to after_seq from a snapshot: continues behind it. */
 void subscription_place(struct subscription *subscription, uint64_t after_seq);
 /* Stale: the reasons. */

@@ -378,8 +378,10 @@ static void member_advanced(struct feed_member *member) {
 
 static void answer_waiting(struct poll *poll) {
     bool is_waiting = poll->exchange->conn && !subscription_is_reading(&poll->driver.subscription);
-    if (is_waiting && !poll->exchange->answered)
-        answer_page(poll);
+    if (!is_waiting || poll->exchange->answered)
+        return;
+    driver_skip_hidden(&poll->driver);
+    answer_page(poll);
 }
 
 void poll_expired(struct deadline *deadline) {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operate } from "../lib/operator.mjs";
-import { socketPath, streamPath } from "../lib/paths.mjs";
+import { pollPath, socketPath, streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { range } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
@@ -88,5 +88,72 @@ test("the heartbeat covers the frames of other tenants", async (t) => {
   for (const one of socket.messages.slice(1)) {
     assert.equal(one.after, at);
     at = one.sequence ?? one.through;
+  }
+});
+
+/** A client of one user that records frames and covered positions in the order of their arrival. */
+async function recording(operator, user_id, after = 0) {
+  const token = reader(operator, user_id);
+  const socket = await Socket.open(operator, `/socket/websocket?vsn=2.0.0&token=${token}`);
+  const client = { socket, arrived: [], get seqs() { return this.arrived.filter((one) => one.seq).map((one) => one.seq); } };
+  let taken = 0;
+  client.drain = () => {
+    for (; taken < socket.messages.length; taken++) {
+      const [, , , event, payload] = socket.messages[taken];
+      if (event === "sync:update_batch") client.arrived.push(...payload.updates.map((one) => ({ seq: one.watermark })), { through: payload.through });
+      if (event === "sync:heartbeat") client.arrived.push(...payload.covered.map(({ through }) => ({ through })));
+    }
+    return client.arrived.findLast((one) => one.through !== undefined)?.through ?? after;
+  };
+  socket.say(["1", "1", "sync:v1", "phx_join", {}]);
+  socket.say(["1", "2", "sync:v1", "sync:subscribe", { topics: [SUMMARIES], resume_after: { [SUMMARIES]: after } }]);
+  return client;
+}
+
+/** Every frame of its own up to a position arrived before that position. */
+function assertCovered(client, own, after) {
+  let next = own.findIndex((seq) => seq > after);
+  if (next < 0) next = own.length;
+  for (const { seq, through } of client.arrived) {
+    if (seq) assert.equal(seq, own[next++], "own frames arrive in order, without a gap");
+    else assert.ok(next === own.length || own[next] > through, `${through} passes the frame ${own[next]}`);
+  }
+  assert.equal(next, own.length);
+}
+
+test("no heartbeat covers a frame that was not sent, while many owners append", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "10", KHALA_WINDOW_FRAMES_MAX: "16" } });
+  const users = range(1, 12).map((i) => `u${i}`);
+  const runs = users.flatMap((owner_user_id) => [1, 2].map((i) => ({ owner_user_id, run_id: `${owner_user_id}-${i}` })));
+  await Promise.all(runs.map((run) => operator.did("runs", run, 201)));
+  const all = await Client.join(operator);
+  await all.subscribe({ topics: [SUMMARIES], resume_after: { [SUMMARIES]: 0 } });
+  const clients = await Promise.all(users.slice(0, 8).map((user) => recording(operator, user)));
+  const resumed = [];
+  // Few owners are busy, so that the others have long ranges without a frame.
+  const write = async () => {
+    for (let i = 0; i < 100; i++) {
+      const skewed = Math.floor(Math.random() ** 3 * runs.length);
+      await operator.did(`runs/${runs[skewed].run_id}/events`, { event_type: "run.log", payload: { i } });
+    }
+  };
+  const resume = async () => {
+    for (let i = 0; i < 8; i++) {
+      const after = clients[i].drain();
+      resumed.push({ user: users[i], after, client: await recording(operator, users[i], after) });
+      await operator.did(`runs/${runs[2 * i].run_id}/events`, { event_type: "run.log", payload: {} });
+    }
+  };
+  await Promise.all([write(), write(), write(), resume()]);
+  const head = (await operator.read(pollPath(SUMMARIES, "after_seq=0&limit=1"))).head_cursor;
+  await all.reached(SUMMARIES, head);
+  const own = (user) => all.run(SUMMARIES).updates.filter((one) => one.payload.owner_user_id === user).map((one) => one.watermark);
+  for (const [i, client] of clients.entries()) {
+    await client.socket.until(() => client.drain() === head, `${users[i]} at the head`);
+    assertCovered(client, own(users[i]), 0);
+  }
+  for (const { user, after, client } of resumed) {
+    await client.socket.until(() => client.drain() === head, `${user} at the head, from ${after}`);
+    assertCovered(client, own(user), after);
   }
 });

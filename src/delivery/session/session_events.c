@@ -71,6 +71,13 @@ void session_drain(struct session *session) {
 
 /* ---- heartbeats and strikes ---- */
 
+/* Positions move over hidden frames as far as the loop has handled all announcements. */
+static void skip_hidden(struct session *session) {
+    for (struct subscriber *subscriber = session_first(session); subscriber;
+         subscriber = subscriber_next(subscriber))
+        driver_skip_hidden(&subscriber->driver);
+}
+
 /* The heartbeat covered every position. */
 static void positions_sent(struct session *session) {
     for (struct subscriber *subscriber = session_first(session); subscriber;
@@ -87,6 +94,7 @@ static void heartbeat(struct session *session) {
     /* Frames that fill the socket are a sign of life too. */
     if (session_is_blocked(session))
         return;
+    skip_hidden(session);
     enum status status = session->dialect->heartbeat(session, &session->replies);
     positions_sent(session);
     session_send(session, status);

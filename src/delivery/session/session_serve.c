@@ -33,7 +33,7 @@ static struct page *shared_page(struct subscriber *subscriber, size_t frames_max
         !subscription_is_at(subscription, page->batch.after_seq) ||
         !page_suits(page, subscription->options.principal, subscription->options.view))
         return NULL;
-    subscription_pass(subscription, &page->batch, page->head_seq);
+    driver_pass(&subscriber->driver, &page->batch, page->head_seq);
     return page;
 }
 

@@ -12,6 +12,7 @@
 #include "test.h"
 
 #define PUBLISHER_BATCH_MAX 64
+#define PUBLISHER_KNOWN_MAX 4096
 #define RUN_TOPIC           "run:r:events"
 #define OTHER_TOPIC         "run:s:events"
 #define SUMMARIES           "runtime.run_summaries"
@@ -27,6 +28,8 @@ struct publisher {
     struct store_topic topics[2];
     uint64_t summaries_ref;
     uint64_t log_id;
+    uint64_t seed; /* 0: r and s in turn; UINT64_MAX: s only; else mostly s, by chance */
+    uint8_t which[PUBLISHER_KNOWN_MAX]; /* the run of each event, by log id */
     struct uuid7_generator ids;
 };
 
@@ -74,7 +77,13 @@ static inline void publisher_close(struct publisher *publisher) {
     free(publisher);
 }
 
-/* Events of r and s in turn, beginning with r; a summary row each. */
+static inline size_t publisher_choose(struct publisher *publisher) {
+    if (publisher->seed == 0)
+        return publisher->log_id % 2;
+    return publisher->seed == UINT64_MAX || test_random(&publisher->seed) % 8 > 0;
+}
+
+/* Events of r and s, a summary row each. */
 static inline void publisher_commit(struct publisher *publisher, size_t count) {
     static _Thread_local char texts[PUBLISHER_BATCH_MAX][2][32];
     struct store_event events[PUBLISHER_BATCH_MAX] = {0};
@@ -83,9 +92,11 @@ static inline void publisher_commit(struct publisher *publisher, size_t count) {
     bool is_first = publisher->log_id == 0;
     assert_true(count > 0 && count <= PUBLISHER_BATCH_MAX);
     for (size_t i = 0; i < count; i++) {
-        size_t which = publisher->log_id % 2;
+        size_t which = publisher_choose(publisher);
         struct store_entity *run = &publisher->runs[which];
         uint64_t log_id = ++publisher->log_id;
+        if (log_id < PUBLISHER_KNOWN_MAX)
+            publisher->which[log_id] = (uint8_t)which;
         struct uuid id = uuid7_next(&publisher->ids, 1700000000000 + log_id);
         run->head_seq++;
         snprintf(texts[i][0], 32, "{\"n\":%llu}", (unsigned long long)run->head_seq);
