@@ -5,13 +5,15 @@
  * commit and encoding, and of the writing thread of the bare loop. Alone: the publisher sends an
  * event when all subscribers have the previous one; the bare loop writes one frame per write.
  * Burst: 50 events in one batch; the bare loop writes 8 frames per write. Every client checks that
- * no frame is missing.
+ * no frame is missing. At the end: one active tenant of a shared topic, alone and beside many idle
+ * tenants.
  *
  * --subscribers N     only this number (default: 1000, then 10000)
  * --dialect NAME      phoenix (default), topic_ws or sse
  * --deflate           with permessage-deflate
  * --loops N           io loops of the server (default 1)
- * --payload N         bytes of an event's payload (default 48) */
+ * --payload N         bytes of an event's payload (default 48)
+ * --tenants N         idle tenants (default 10000); alone: only this measurement */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,6 +25,7 @@
 
 #include "bare.h"
 #include "publisher.h"
+#include "tenants.h"
 
 #define TOPIC            "bench:fanout"
 #define FRAME_BYTES      300
@@ -255,7 +258,11 @@ int main(int count, char **arguments) {
     struct bench_setting settings[] = {
         {"KHALA_IO_LOOPS", bench_option_text(arguments, "--loops", "1")}, {NULL, NULL}};
     unsigned only = (unsigned)bench_option(arguments, "--subscribers", 0);
-    (void)count;
+    unsigned tenants = (unsigned)bench_option(arguments, "--tenants", 10000);
+    if (count == 3 && strcmp(arguments[1], "--tenants") == 0) {
+        tenants_measure(tenants);
+        return 0;
+    }
     fanout.server.settings = settings;
     bench_server_start(&fanout.server);
     buffer_init(&token, 8192);
@@ -279,5 +286,6 @@ int main(int count, char **arguments) {
     publisher_close(&fanout.publisher);
     buffer_release(&token);
     bench_server_stop(&fanout.server);
+    tenants_measure(tenants);
     return 0;
 }

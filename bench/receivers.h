@@ -23,6 +23,7 @@ struct receiver_options {
     unsigned count; /* connections */
     unsigned process_count;
     const char *token;
+    char *const *tokens; /* one for each connection of the only process; NULL: token for all */
     const char *topic;
     uint64_t after_seq;
     unsigned replay_batch;  /* 0: the server's default */
