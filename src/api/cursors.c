@@ -10,6 +10,7 @@
 #include "api/api.h"
 #include "api/handlers.h"
 #include "base/limits.h"
+#include "delivery/replay_budget.h"
 #include "delivery/telemetry.h"
 #include "delivery/viewer.h"
 #include "http/admit/entitle.h"
@@ -178,6 +179,12 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
     }
     row->continuity = continuity_plan(row->has_window ? &row->window : NULL, cursor->after_seq,
                                       plan->epoch_differs);
+    const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
+                                         clock_now().wall_ms};
+    if (row->has_window)
+        status = replay_budget_judge(session, &row->topic, &reader, &row->continuity);
+    if (status != STATUS_OK)
+        return status;
     return row->has_window ? measure(read, session, cursor->after_seq, row) : STATUS_OK;
 }
 

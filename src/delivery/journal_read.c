@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/metrics.h"
 #include "delivery/owners.h"
+#include "delivery/replay_budget.h"
 #include "delivery/topic_address.h"
 #include "hub/frame_row.h"
 
@@ -142,6 +143,15 @@ static enum status load(struct journal_page *page) {
     return status;
 }
 
+static enum status judge_budget(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    if (!read->exists || !read->principal || page->is_log)
+        return STATUS_OK;
+    const struct replay_reader reader = {read->policy, read->principal, read->view,
+                                         clock_now().wall_ms};
+    return replay_budget_judge(page->session, &page->topic, &reader, &read->continuity);
+}
+
 /* Finds the start of the page; a cursor that cannot continue makes the read stale. */
 static enum status find_place(struct journal_page *page) {
     struct journal_read *read = page->read;
@@ -158,9 +168,10 @@ static enum status find_place(struct journal_page *page) {
         read->next_seq = read->bootstrap.from_seq;
     } else if (read->mode != JOURNAL_READ_CONTINUE) {
         read->continuity = continuity_plan(window, after_seq, read->epoch_differs);
+        status = judge_budget(page);
         read->is_stale = read->continuity.decision == CONTINUITY_REBOOTSTRAP;
     }
-    return STATUS_OK;
+    return status;
 }
 
 static void release_frames(struct journal_read *read) {
@@ -232,4 +243,6 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
 
 void journal_read_release(struct journal_read *read) {
     release_frames(read);
+    principal_unref(read->principal);
+    read->principal = NULL;
 }

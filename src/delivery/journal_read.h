@@ -9,6 +9,7 @@
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
 
+#include "auth/grant.h"
 #include "base/limits.h"
 #include "hub/hub.h"
 #include "topic/continuity.h"
@@ -35,6 +36,8 @@ struct journal_read {
     size_t frames_max;  /* 0: reads the position only */
     bool epoch_differs; /* the cursor is of another epoch */
     struct event_cursor event_cursor;
+    const struct principal *principal; /* a reference; NULL: all frames count for the budget */
+    enum grant_view view;
     struct hub_watch *watch; /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
     /* Answered. */
     enum status status;
@@ -54,7 +57,7 @@ struct journal_read {
 };
 
 void journal_read_run(struct journal_read *read, struct store_session *session);
-/* Releases the frames that were not taken. */
+/* Releases the principal and the frames that were not taken. */
 void journal_read_release(struct journal_read *read);
 
 #endif

@@ -123,6 +123,9 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
         .event_cursor = options->event_cursor,
+        /* A fresh token may replace the principal while the read is under way. */
+        .principal = principal_ref(options->principal),
+        .view = options->view,
         /* The name of a topic that appeared is not known before the store was read. */
         .watch = subscription->is_absent ? NULL : options->watch,
         .status = STATUS_OK,

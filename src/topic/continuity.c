@@ -31,6 +31,15 @@ struct continuity continuity_plan(const struct topic_window *window, uint64_t af
     return plan;
 }
 
+void continuity_lift_budget(struct continuity *continuity) {
+    assert(continuity->reason_count > 0);
+    size_t last = continuity->reason_count - 1;
+    assert(continuity->reasons[last] == REASON_REPLAY_BUDGET_EXCEEDED);
+    continuity->reason_count = last;
+    if (last == 0)
+        continuity->decision = CONTINUITY_RESUME;
+}
+
 static enum status write_reasons(struct buffer *out, const struct continuity *continuity) {
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < continuity->reason_count; i++) {

@@ -45,6 +45,9 @@ MUST_CHECK enum status continuity_write_json(struct buffer *out,
 MUST_CHECK enum status continuity_write_text(struct buffer *out,
                                              const struct continuity *continuity);
 
+/* The budget does not apply to this cursor: removes that reason, which is the last one. */
+void continuity_lift_budget(struct continuity *continuity);
+
 /* The first event that a client without a cursor gets from a topic without snapshots. */
 struct continuity_bootstrap {
     uint64_t from_seq;

@@ -157,3 +157,36 @@ test("no heartbeat covers a frame that was not sent, while many owners append", 
     assertCovered(client, own(user), after);
   }
 });
+
+test("only own frames count for the replay budget of a shared topic", async (t) => {
+  const operator = await operate(t, { settings: {
+    RUNTIME_KHALA_CODEX_WORKER_EVENTS_REPLAY_BUDGET_EVENTS: "10", RUNTIME_KHALA_NOTIFICATIONS_REPLAY_BUDGET_EVENTS: "10",
+    RUNTIME_KHALA_RUN_SUMMARIES_REPLAY_BUDGET_EVENTS: "10", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
+  const scopes = ["runtime.run_events", "runtime.codex_worker_events", "runtime.notifications"];
+  const tokens = { ada: operator.sign({ oa_user_id: "ada", oa_sync_scopes: scopes }), bob: operator.sign({ oa_user_id: "bob", oa_sync_scopes: scopes }) };
+  for (const owner_user_id of ["ada", "bob"]) await operator.did("workers", { worker_id: owner_user_id, owner_user_id }, 201);
+  const said = (owner_user_id) => operator.did("notifications", { event_type: "said", payload: {}, owner_user_id });
+  for (let i = 0; i < 30; i++) {
+    await operator.did("workers/bob/events", { event_type: "worker.log", payload: { i } });
+    await said("bob");
+  }
+  await operator.did("workers/ada/events", { event_type: "worker.log", payload: {} });
+  await said("ada");
+  const poll = async (user, topic) => {
+    const response = await operator.ask("GET", pollPath(topic, "after_seq=2&limit=200"), undefined, { authorization: `Bearer ${tokens[user]}` });
+    return response.status === 200 ? JSON.parse(response.body).messages.length : JSON.parse(response.body).details.reason_codes[0];
+  };
+  for (const topic of ["runtime.codex_worker_events", "runtime.notifications"]) {
+    assert.equal(await poll("ada", topic), 1, topic);
+    assert.equal(await poll("bob", topic), "replay_budget_exceeded", topic);
+  }
+  const plan = async (user) => {
+    const response = await operator.ask("POST", "/v1/cursors/plan", JSON.stringify([{ topic: "runtime.notifications", after_seq: 2 }]),
+      { authorization: `Bearer ${tokens[user]}` });
+    return JSON.parse(response.body).plans[0].decision;
+  };
+  assert.deepEqual([await plan("ada"), await plan("bob")], ["resume", "rebootstrap"]);
+  // A client that fetched a snapshot can follow it, however many frames came since.
+  await create(operator, "bob", 30);
+  assert.equal(await poll("bob", SUMMARIES), 28);
+});

@@ -3,6 +3,7 @@
 #include "delivery/journal_read.h"
 
 #include "authority/event_json.h"
+#include "base/clock.h"
 #include "delivery/publisher.h"
 #include "hub/frame_row.h"
 
@@ -177,6 +178,59 @@ static void an_event_of_the_log_equals_the_event_of_a_list(void **state) {
     arena_release(&arena);
 }
 
+/* Half of the frames are the user's. */
+static void the_budget_counts_the_frames_that_the_reader_may_see(void **state) {
+    static const struct principal user = {.identity.user_id = SLICE("u")};
+    static const struct principal stranger = {.identity.user_id = SLICE("x")};
+    const struct {
+        const struct principal *principal;
+        enum grant_view view;
+        uint64_t after_seq;
+        uint64_t lag;
+        bool is_stale;
+    } rows[] = {
+        {&user, GRANT_VIEW_OWN, 80, 10, false},
+        {&user, GRANT_VIEW_OWN, 78, 11, true},
+        {&stranger, GRANT_VIEW_OWN, 0, 0, false},
+        {&user, GRANT_VIEW_ALL, 80, 20, true},
+        {&principal_operator, GRANT_VIEW_OWN, 80, 20, true},
+        {NULL, GRANT_VIEW_NONE, 80, 20, true},
+        {&principal_operator, GRANT_VIEW_ALL, 90, 10, false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct journal_read read = {.topic = SLICE(SUMMARIES),
+                                    .policy = &frugal,
+                                    .mode = JOURNAL_READ_RESUME,
+                                    .after_seq = rows[i].after_seq,
+                                    .principal = rows[i].principal,
+                                    .view = rows[i].view};
+        run(*state, &read);
+        assert_int_equal(read.is_stale, rows[i].is_stale);
+        assert_int_equal(read.continuity.replay_lag, rows[i].lag);
+        assert_int_equal(read.continuity.reason_count, rows[i].is_stale ? 1 : 0);
+        journal_read_release(&read);
+    }
+}
+
+static void
+a_cursor_of_a_summary_topic_is_not_over_budget_while_its_next_frame_is_young(void **state) {
+    struct policy summaries = {.replay_budget_events = 10,
+                               .snapshot_document = DOCUMENT_RUN_SUMMARY};
+    /* The frames were published in 1970. */
+    for (int is_young = 0; is_young < 2; is_young++) {
+        struct journal_read read = {.topic = SLICE(SUMMARIES),
+                                    .policy = &summaries,
+                                    .mode = JOURNAL_READ_RESUME,
+                                    .after_seq = 50,
+                                    .principal = &principal_operator,
+                                    .view = GRANT_VIEW_ALL};
+        summaries.snapshot_cadence_seconds = is_young ? clock_now().wall_ms / 1000 : 300;
+        run(*state, &read);
+        assert_int_equal(read.is_stale, !is_young);
+        journal_read_release(&read);
+    }
+}
+
 static void the_log_has_neither_a_floor_nor_a_budget(void **state) {
     struct publisher *publisher = *state;
     publisher_prune(publisher, publisher->summaries_ref, 90);
@@ -261,6 +315,8 @@ int main(void) {
         READ_TEST(a_bootstrap_ignores_the_epoch),
         READ_TEST(the_log_is_read_by_its_ids),
         READ_TEST(an_event_of_the_log_equals_the_event_of_a_list),
+        READ_TEST(the_budget_counts_the_frames_that_the_reader_may_see),
+        READ_TEST(a_cursor_of_a_summary_topic_is_not_over_budget_while_its_next_frame_is_young),
         READ_TEST(the_log_has_neither_a_floor_nor_a_budget),
         cmocka_unit_test(an_empty_log_exists_and_waits),
         READ_TEST(an_event_cursor_continues_right_after_its_event),

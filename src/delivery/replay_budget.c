@@ -1,0 +1,91 @@
+#include "delivery/replay_budget.h"
+
+#include "base/limits.h"
+#include "delivery/viewer.h"
+
+/* Walks the frames after the position, at most limit of them. */
+static enum status walk(struct store_session *session, const struct store_topic *topic,
+                        uint64_t after_seq, uint64_t limit, void *user, store_journal_cb *row,
+                        store_event_cb *event) {
+    enum status status =
+        topic->entity_ref > 0
+            ? store_walk_entity_events(session, topic->entity_ref, after_seq, limit, user, event)
+            : store_walk_journal(session, topic->ref, after_seq, limit, user, row);
+    return status == STATUS_LIMIT_REACHED ? STATUS_OK : status;
+}
+
+/* ---- frames of the reader ---- */
+
+struct count {
+    struct viewer viewer;
+    uint64_t budget;
+    uint64_t rows;
+    uint64_t own;
+};
+
+static enum status count_one(struct count *count, uint64_t entity_ref,
+                             const struct store_event *event) {
+    bool may_read;
+    enum status status = viewer_check(&count->viewer, entity_ref, event, &may_read);
+    if (status != STATUS_OK)
+        return status;
+    count->rows++;
+    count->own += may_read;
+    return count->own > count->budget ? STATUS_LIMIT_REACHED : STATUS_OK;
+}
+
+static enum status count_row(void *user, const struct store_journal_row *row,
+                             const struct store_event *event) {
+    return count_one(user, row->entity_ref, event);
+}
+
+static enum status count_event(void *user, const struct store_event *event) {
+    return count_one(user, event->entity_ref, event);
+}
+
+static enum status judge_own(struct store_session *session, const struct store_topic *topic,
+                             const struct replay_reader *reader, struct continuity *plan) {
+    struct count count = {.budget = plan->replay_budget_events};
+    viewer_init(&count.viewer, session, reader->principal, reader->view);
+    enum status status = walk(session, topic, plan->after_seq, REPLAY_COUNT_ROWS_MAX, &count,
+                              count_row, count_event);
+    viewer_release(&count.viewer);
+    if (status != STATUS_OK || count.rows == REPLAY_COUNT_ROWS_MAX)
+        return status;
+    plan->replay_lag = count.own;
+    if (count.own <= count.budget)
+        continuity_lift_budget(plan);
+    return STATUS_OK;
+}
+
+/* ---- the age of the next frame ---- */
+
+static enum status note_row(void *user, const struct store_journal_row *row,
+                            const struct store_event *event) {
+    uint64_t *published_at_ms = user;
+    (void)event;
+    *published_at_ms = row->published_at_ms;
+    return STATUS_LIMIT_REACHED;
+}
+
+static enum status judge_age(struct store_session *session, const struct store_topic *topic,
+                             const struct replay_reader *reader, struct continuity *plan) {
+    uint64_t age_ms_max = 2 * 1000 * reader->policy->snapshot_cadence_seconds;
+    uint64_t published_at_ms = 0;
+    enum status status = walk(session, topic, plan->after_seq, 1, &published_at_ms, note_row, NULL);
+    if (status == STATUS_OK && published_at_ms + age_ms_max > reader->now_ms)
+        continuity_lift_budget(plan);
+    return status;
+}
+
+enum status replay_budget_judge(struct store_session *session, const struct store_topic *topic,
+                                const struct replay_reader *reader, struct continuity *plan) {
+    enum status status = STATUS_OK;
+    bool is_over = plan->reason_count == 1 && plan->reasons[0] == REASON_REPLAY_BUDGET_EXCEEDED;
+    bool is_filtered = reader->view == GRANT_VIEW_OWN && !reader->principal->read_all;
+    if (is_over && policy_has_snapshot(reader->policy) && topic->entity_ref == 0)
+        status = judge_age(session, topic, reader, plan);
+    if (status == STATUS_OK && is_over && plan->reason_count > 0 && is_filtered)
+        status = judge_own(session, topic, reader, plan);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* The replay budget of a cursor, as one reader sees it. On a shared topic only the frames that the
+ * reader may see count. On a summary topic a cursor whose next frame is younger than two cadences
+ * is never over the budget, so that a client can always follow the snapshot that it fetched.
+ * Belongs to the thread of its session.
+ * Memory: the owners of some entities.
+ * Errors: the store's.
+ * The rows of the reader are counted, not indexed: at most REPLAY_COUNT_ROWS_MAX are examined, and
+ * only for a cursor that would be over the budget. Beyond that the cursor stays stale. */
+#ifndef DELIVERY_REPLAY_BUDGET_H
+#define DELIVERY_REPLAY_BUDGET_H
+
+#include "auth/grant.h"
+#include "store/store.h"
+#include "topic/continuity.h"
+#include "topic/policy.h"
+
+struct replay_reader {
+    const struct policy *policy; /* of the topic */
+    const struct principal *principal;
+    enum grant_view view;
+    uint64_t now_ms;
+};
+
+/* Lifts the reason replay_budget_exceeded of a plan that has no other, where it does not apply to
+ * the reader. replay_lag becomes the number of frames of the reader, if they were counted. */
+MUST_CHECK enum status replay_budget_judge(struct store_session *session,
+                                           const struct store_topic *topic,
+                                           const struct replay_reader *reader,
+                                           struct continuity *plan);
+
+#endif
