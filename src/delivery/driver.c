@@ -52,6 +52,8 @@ void driver_step(struct driver *driver, size_t frames_max, size_t bytes_max,
     batch.bytes_max = bytes_max;
     driver_skip_hidden(driver);
     enum subscription_step step = subscription_next(&driver->subscription, &batch);
+    if (step == STEP_FRAMES)
+        feed_taken(&driver->member, batch.count);
     settle(driver);
     switch (step) {
     case STEP_FRAMES:
@@ -91,4 +93,9 @@ uint64_t driver_lag(const struct driver *driver) {
     uint64_t head_seq = driver->subscription.window.head_seq;
     uint64_t next_seq = driver->subscription.next_seq;
     return head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
+}
+
+uint64_t driver_own_lag(const struct driver *driver) {
+    bool is_counted = driver->subscription.is_settled && driver->member.own_count != FEED_UNKNOWN;
+    return is_counted ? driver->member.own_count : driver_lag(driver);
 }

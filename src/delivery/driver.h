@@ -48,5 +48,8 @@ void driver_skip_hidden(struct driver *driver);
 void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq);
 /* How many frames the subscription is behind. */
 uint64_t driver_lag(const struct driver *driver);
+/* The same, without frames that are known to be hidden: on a shared topic, after the subscription
+ * has reached the head once. */
+uint64_t driver_own_lag(const struct driver *driver);
 
 #endif

@@ -65,12 +65,20 @@ static void feed_free(struct feed *feed) {
 
 /* ---- waking ---- */
 
-/* user: the position up to which no frame is for a member that was not woken yet. */
+struct wake {
+    uint64_t hidden_seq; /* no frame up to here is for a member that was not woken yet */
+    bool is_gap;         /* the frames that follow were not seen */
+};
+
 static void wake_reader(struct reader *reader, void *user) {
     struct feed_member *member = container_of(reader, struct feed_member, reader);
-    const uint64_t *hidden_seq = user;
+    const struct wake *wake = user;
     if (member->hidden_seq == FEED_SEEN)
-        member->hidden_seq = *hidden_seq;
+        member->hidden_seq = wake->hidden_seq;
+    if (wake->is_gap)
+        member->own_count = FEED_UNKNOWN;
+    else if (member->own_count < FEED_UNKNOWN)
+        member->own_count++;
     member->advanced(member);
 }
 
@@ -80,8 +88,8 @@ static void see_up_to(struct feed *feed, uint64_t seq) {
 }
 
 static void see_frame(struct feed *feed, const struct frame *frame) {
-    uint64_t hidden_seq = frame->content.seq - 1;
-    readers_visit_owner(&feed->readers, &frame->content.owner, wake_reader, &hidden_seq);
+    struct wake wake = {frame->content.seq - 1, false};
+    readers_visit_owner(&feed->readers, &frame->content.owner, wake_reader, &wake);
     feed->seen_seq = frame->content.seq;
     feed->seen_cursor = frame->content.cursor;
 }
@@ -91,7 +99,8 @@ static void see_frame(struct feed *feed, const struct frame *frame) {
 static void see_gap(struct feed *feed, uint64_t head_seq) {
     if (hub_first_seq(&feed->watch) <= feed->seen_seq)
         return;
-    readers_visit_listed(&feed->readers, wake_reader, &feed->seen_seq);
+    struct wake wake = {feed->seen_seq, true};
+    readers_visit_listed(&feed->readers, wake_reader, &wake);
     see_up_to(feed, head_seq);
 }
 
@@ -115,13 +124,13 @@ static void wake_listed(struct feed *feed) {
 }
 
 static void feed_advanced(struct feed *feed) {
-    uint64_t unused = 0;
+    struct wake wake = {0, true};
     /* The page has an older head. A subscriber that waits for its turn would be sent this page as
      * the last one, and not learn of the new frames. */
     if (feed->page)
         page_drop(feed);
     feed->is_waking = true;
-    readers_visit_all(&feed->readers, wake_reader, &unused);
+    readers_visit_all(&feed->readers, wake_reader, &wake);
     if (feed->readers.entry_count > 0)
         wake_listed(feed);
     feed->is_waking = false;
@@ -188,6 +197,7 @@ enum status feed_join(struct feeds *feeds, struct slice topic, struct feed_membe
         return STATUS_OUT_OF_MEMORY;
     member->reader = (struct reader){0};
     member->hidden_seq = 0;
+    member->own_count = FEED_UNKNOWN;
     enum status status = add_reader(feed, member, principal, view);
     if (status == STATUS_OK) {
         member->feed = feed;
@@ -216,6 +226,12 @@ void feed_settled(struct feed_member *member, uint64_t head_seq) {
         see_up_to(feed, head_seq);
     feed->has_settled = true;
     member->hidden_seq = FEED_SEEN;
+    member->own_count = 0;
+}
+
+void feed_taken(struct feed_member *member, size_t count) {
+    if (member->own_count != FEED_UNKNOWN)
+        member->own_count = count < member->own_count ? member->own_count - (uint32_t)count : 0;
 }
 
 uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor) {

@@ -24,11 +24,13 @@ struct feed_member {
     /* For a settled member: no frame behind its position and up to here is for it. FEED_SEEN: up to
      * the last frame that the feed has handled. */
     uint64_t hidden_seq;
+    uint32_t own_count; /* frames of its own since it settled; FEED_UNKNOWN: not counted */
     /* The topic advanced. May end this member, and no other. */
     void (*advanced)(struct feed_member *member);
 };
 
-#define FEED_SEEN UINT64_MAX
+#define FEED_SEEN    UINT64_MAX
+#define FEED_UNKNOWN UINT32_MAX
 
 struct feeds {
     struct io_loop *loop;
@@ -50,6 +52,8 @@ void feed_leave(struct feed_member *member);
 /* The member has examined every frame up to head_seq, the hub's head. Frames after that wake it if
  * it may read them. */
 void feed_settled(struct feed_member *member, uint64_t head_seq);
+/* The member was sent frames that it may read. */
+void feed_taken(struct feed_member *member, size_t count);
 /* How far a settled member may move its position without examining frames; 0: not at all. cursor:
  * of the last frame there, or NULL where it is not known. */
 uint64_t feed_hidden_seq(const struct feed_member *member, const struct uuid **cursor);

@@ -46,7 +46,7 @@ enum status log_position_slow(const struct log_position *position, const struct 
     enum status status = query_cursor_write(&cursor, &now);
     struct object_writer object = object_begin(out);
     if (subscriber)
-        object_number(&object, SLICE("lag"), driver_lag(&subscriber->driver));
+        object_number(&object, SLICE("lag"), driver_own_lag(&subscriber->driver));
     object_number(&object, SLICE("strikes"), session->strikes.count);
     object_number(&object, SLICE("max_strikes"), options->strikes_max);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));

@@ -67,7 +67,7 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         if (subscriber_is_started(subscriber) &&
-            (!worst || driver_lag(&subscriber->driver) > driver_lag(&worst->driver)))
+            (!worst || driver_own_lag(&subscriber->driver) > driver_own_lag(&worst->driver)))
             worst = subscriber;
     enum status status = notice_positions(session, &cursors);
     struct object_writer object = object_begin(out);
@@ -76,7 +76,7 @@ enum status notice_slow(const struct session *session, struct buffer *out) {
                 SLICE("The connection does not read what it is sent; come back and resume."));
     if (worst) {
         object_text(&object, SLICE("topic"), worst->driver.subscription.options.topic);
-        object_number(&object, SLICE("lag"), driver_lag(&worst->driver));
+        object_number(&object, SLICE("lag"), driver_own_lag(&worst->driver));
     }
     object_number(&object, SLICE("strikes"), session->strikes.count);
     object_number(&object, SLICE("max_strikes"), options->strikes_max);

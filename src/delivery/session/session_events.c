@@ -104,7 +104,7 @@ static uint64_t total_lag(const struct session *session) {
     uint64_t lag = 0;
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
-        lag += subscriber_is_started(subscriber) ? driver_lag(&subscriber->driver) : 0;
+        lag += subscriber_is_started(subscriber) ? driver_own_lag(&subscriber->driver) : 0;
     return lag;
 }
 
@@ -113,7 +113,7 @@ static const struct subscriber *furthest_behind(const struct session *session) {
     for (const struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         if (subscriber_is_started(subscriber) &&
-            (!worst || driver_lag(&subscriber->driver) > driver_lag(&worst->driver)))
+            (!worst || driver_own_lag(&subscriber->driver) > driver_own_lag(&worst->driver)))
             worst = subscriber;
     return worst;
 }

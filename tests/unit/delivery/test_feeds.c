@@ -270,11 +270,14 @@ static void a_woken_member_skips_what_lies_before_its_frame_without_reading(void
     for (int i = 0; i < 20; i++)
         commit(4);
     assert_int_equal(client->wakes, 0);
+    assert_int_equal(driver_own_lag(&client->driver), 0);
     fixture.publisher->seed = 0;
     commit(1);
     assert_true(client->is_woken);
+    assert_int_equal(driver_own_lag(&client->driver), 1);
     assert_int_equal(client_cover(client), 82);
     client_serve(client);
+    assert_int_equal(driver_own_lag(&client->driver), 0);
     assert_int_equal(client->received_seq, 83);
     assert_int_equal(client->sent_seq, 83);
     assert_int_equal(store_session_rows_read(fixture.session), rows);
