@@ -54,8 +54,9 @@ static enum status write_limit(struct buffer *out, const struct append_refusal *
         status = refusal->topic.data ? json_write_string(out, refusal->topic)
                                      : buffer_append_slice(out, SLICE("null"));
     if (status == STATUS_OK)
-        status = buffer_printf(out, ",\"topic_class\":\"%s\",",
-                               refusal->topic_class ? refusal->topic_class : "");
+        status = buffer_printf(out, ",\"topic_class\":\"%s\",\"publish_class\":\"%s\",",
+                               topic_class_name(refusal->policy->topic_class),
+                               publish_class_name(refusal->policy->publish_class));
     return status;
 }
 

@@ -82,6 +82,21 @@ static void put_violations(struct object_writer *object, const struct topic_coun
                 last ? slice_of(last) : (struct slice){NULL, 0});
 }
 
+/* null where no limit applies. */
+static void put_limits(struct object_writer *object, const struct policy *policy,
+                       struct slice topic) {
+    if (topic_has_documents_only(topic_kind_of(topic, NULL))) {
+        object_json(object, SLICE("publish_class"), SLICE("null"));
+        object_json(object, SLICE("publish_rate_limit_per_second"), SLICE("null"));
+        object_json(object, SLICE("max_payload_bytes"), SLICE("null"));
+        return;
+    }
+    object_text(object, SLICE("publish_class"),
+                slice_of(publish_class_name(policy->publish_class)));
+    object_number(object, SLICE("publish_rate_limit_per_second"), policy->publish_rate_per_second);
+    object_number(object, SLICE("max_payload_bytes"), policy->max_payload_bytes);
+}
+
 static enum status write_topic(struct buffer *out, const struct policy *policy,
                                const struct topic_counts *counts, const struct store_topic *topic) {
     struct object_writer object = object_begin(out);
@@ -90,19 +105,59 @@ static enum status write_topic(struct buffer *out, const struct policy *policy,
     object_text(&object, SLICE("qos_tier"), slice_of(qos_tier_name(policy->qos_tier)));
     object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
     put_window(&object, topic);
-    object_number(&object, SLICE("publish_rate_limit_per_second"), policy->publish_rate_per_second);
-    object_number(&object, SLICE("max_payload_bytes"), policy->max_payload_bytes);
+    put_limits(&object, policy, counts->topic);
     put_violations(&object, counts);
     return object_end(&object);
 }
 
+struct shown_topics {
+    struct arena *arena;
+    struct topic_counts *counts; /* room for limit */
+    size_t count;
+    size_t limit;
+};
+
+static enum status add_stored(void *user, const struct store_topic *topic) {
+    struct shown_topics *shown = user;
+    for (size_t i = 0; i < shown->count; i++)
+        if (slice_equal(shown->counts[i].topic, topic->name))
+            return STATUS_OK;
+    if (shown->count == shown->limit)
+        return STATUS_OK;
+    struct slice name = arena_copy(shown->arena, topic->name);
+    if (!name.data)
+        return STATUS_OUT_OF_MEMORY;
+    shown->counts[shown->count++] = (struct topic_counts){.topic = name};
+    return STATUS_OK;
+}
+
+/* The busiest topics of this process. After a restart there are few; topics of the store follow,
+ * the oldest first. */
+static enum status topics_shown(struct store_read *read, struct store_session *session,
+                                struct shown_topics *shown) {
+    struct topic_counts *busiest = NULL;
+    *shown = (struct shown_topics){.arena = &read->arena, .limit = (size_t)read->limit};
+    shown->counts = arena_alloc(&read->arena, shown->limit * sizeof(shown->counts[0]));
+    if (!shown->counts)
+        return STATUS_OUT_OF_MEMORY;
+    enum status status = topic_activity_top(api_of(read->exchange)->telemetry->activity,
+                                            &read->arena, shown->limit, &busiest, &shown->count);
+    if (status != STATUS_OK)
+        return status;
+    if (shown->count > 0)
+        memcpy(shown->counts, busiest, shown->count * sizeof(shown->counts[0]));
+    /* Enough rows: at most count of them are shown already. */
+    return shown->count < shown->limit
+               ? store_walk_topics(session, 0, shown->limit, shown, add_stored)
+               : STATUS_OK;
+}
+
 static enum status write_windows(struct store_read *read, struct store_session *session) {
     struct api *api = api_of(read->exchange);
-    struct topic_counts *counts = NULL;
-    size_t count = 0;
-    enum status status = topic_activity_top(api->telemetry->activity, &read->arena,
-                                            (size_t)read->limit, &counts, &count);
-    for (size_t i = 0; status == STATUS_OK && i < count; i++) {
+    struct shown_topics shown;
+    enum status status = topics_shown(read, session, &shown);
+    const struct topic_counts *counts = shown.counts;
+    for (size_t i = 0; status == STATUS_OK && i < shown.count; i++) {
         struct store_topic topic = {0};
         status = store_load_topic(session, counts[i].topic, &read->arena, &topic);
         /* A topic whose only publish was refused does not exist, but has counters. */
@@ -143,6 +198,8 @@ static void read_hooks(struct store_read *read, struct store_session *session) {
               "{\"backend\":\"memory\",\"status\":\"active\","
               "\"note\":\"commits wake the io loops of this process\"},"
               "{\"backend\":\"postgres_notify\",\"status\":\"inactive\","
+              "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"},"
+              "{\"backend\":\"redis\",\"status\":\"inactive\","
               "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"},"
               "{\"backend\":\"nats\",\"status\":\"inactive\","
               "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"}],"));

@@ -40,6 +40,11 @@ static enum status write_cause(struct buffer *out, const struct api *api,
     object_text(&object, SLICE("topic"), cause->topic);
     object_text(&object, SLICE("topic_class"), class_name_of(api, cause->topic));
     object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(cause->dialect)));
+    if (cause->client.build_id.data) {
+        object_text(&object, SLICE("client_build_id"), cause->client.build_id);
+        object_text(&object, SLICE("protocol_version"), cause->client.protocol_version);
+        object_text(&object, SLICE("schema_version"), cause->client.schema_version);
+    }
     if (cause->close_code > 0)
         object_number(&object, SLICE("close_code"), cause->close_code);
     else

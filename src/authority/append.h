@@ -34,9 +34,9 @@ struct append_refusal {
     uint64_t limit;          /* khala_publish_rate_limited: publishes a second */
     uint64_t payload_bytes;  /* khala_frame_payload_too_large */
     uint64_t max_payload_bytes;
-    struct slice topic; /* of the limit */
-    const char *topic_class;
-    const char *message; /* NULL: the status's own */
+    struct slice topic;          /* of the limit */
+    const struct policy *policy; /* of the topic whose limit was exceeded */
+    const char *message;         /* NULL: the status's own */
 };
 
 struct append_request {

@@ -35,11 +35,10 @@ void publish_bucket_take(struct publish_bucket *bucket, uint64_t rate_per_second
 enum status publish_limit_check(const struct policy *policy, const struct publish_bucket *bucket,
                                 size_t payload_bytes, uint64_t now_ns,
                                 struct append_refusal *refusal) {
-    const char *topic_class = publish_class_name(policy->publish_class);
+    refusal->policy = policy;
     if (payload_bytes > policy->max_payload_bytes) {
         refusal->payload_bytes = payload_bytes;
         refusal->max_payload_bytes = policy->max_payload_bytes;
-        refusal->topic_class = topic_class;
         return STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE;
     }
     uint64_t wait_ns = publish_bucket_wait_ns(bucket, policy->publish_rate_per_second, now_ns);
@@ -47,6 +46,5 @@ enum status publish_limit_check(const struct policy *policy, const struct publis
         return STATUS_OK;
     refusal->retry_after_ms = (wait_ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
     refusal->limit = policy->publish_rate_per_second;
-    refusal->topic_class = topic_class;
     return STATUS_KHALA_PUBLISH_RATE_LIMITED;
 }

@@ -18,6 +18,7 @@
 #define CAUSE_CONNECTION_BYTES_MAX 64
 #define CAUSE_PRINCIPAL_BYTES_MAX  192
 #define CAUSE_PEER_BYTES_MAX       46
+#define CAUSE_VERSION_BYTES_MAX    64
 /* A decision that evicts a younger one than this comes too fast to be logged. */
 #define CAUSE_PACE_MS 10000
 
@@ -26,13 +27,21 @@ enum cause_kind {
     CAUSE_DISCONNECTED, /* the server ended the connection, or an HTTP consumer's turn */
 };
 
+/* The versions that a client stated. The gate refused one of them. */
+struct cause_client {
+    struct slice build_id;
+    struct slice protocol_version;
+    struct slice schema_version;
+};
+
 struct cause {
     enum cause_kind kind;
-    uint64_t at_ms;          /* since 1970 */
-    struct slice connection; /* its name in answers and logs; the id of a request */
-    struct slice principal;  /* "user:42", "operator"; absent: not known */
-    struct slice peer;       /* the address it came from; absent: not known */
-    struct slice topic;      /* absent: none */
+    uint64_t at_ms;             /* since 1970 */
+    struct slice connection;    /* its name in answers and logs; the id of a request */
+    struct slice principal;     /* "user:42", "operator"; absent: not known */
+    struct slice peer;          /* the address it came from; absent: not known */
+    struct slice topic;         /* absent: none */
+    struct cause_client client; /* absent: the decision is not about a version */
     enum status status;
     const char *reason;  /* static: a reason code that says more, or NULL */
     unsigned close_code; /* 0: none was given */

@@ -1,6 +1,5 @@
 #include "delivery/telemetry.h"
 
-#include "auth/compatibility.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -12,7 +11,7 @@ static unsigned class_of(const struct telemetry *telemetry, struct slice topic) 
 
 /* The topic is last: it is the one that may be long. */
 static void log_cause(const struct telemetry *telemetry, const struct cause *cause) {
-    struct log_field fields[9];
+    struct log_field fields[12];
     size_t count = 0;
     bool is_request = cause->dialect == LABEL_DIALECT_HTTP || cause->dialect == LABEL_DIALECT_POLL;
     fields[count++] = log_str("code", status_code(cause->status));
@@ -26,6 +25,11 @@ static void log_cause(const struct telemetry *telemetry, const struct cause *cau
         fields[count++] = log_str("reason", cause->reason);
     if (cause->close_code > 0)
         fields[count++] = log_int("close_code", cause->close_code);
+    if (cause->client.build_id.data) {
+        fields[count++] = log_slice("client_build_id", cause->client.build_id);
+        fields[count++] = log_slice("protocol_version", cause->client.protocol_version);
+        fields[count++] = log_slice("schema_version", cause->client.schema_version);
+    }
     if (cause->topic.data) {
         fields[count++] =
             log_str("topic_class",
@@ -50,6 +54,16 @@ void telemetry_tick(struct telemetry *telemetry) {
     uint64_t count = atomic_exchange(&telemetry->unlogged_count, 0);
     if (count > 0)
         log_event(LOG_INFO, "client.decisions_unlogged", log_int("count", (int64_t)count));
+}
+
+static struct slice text_slice(const struct compatibility_text *text) {
+    return (struct slice){text->text, text->size};
+}
+
+struct cause_client telemetry_client(const struct compatibility_claim *claim) {
+    return (struct cause_client){text_slice(&claim->client_build_id),
+                                 text_slice(&claim->protocol_version),
+                                 text_slice(&claim->schema_version)};
 }
 
 void telemetry_refused(struct telemetry *telemetry, struct cause cause, enum status status) {

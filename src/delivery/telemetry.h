@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "auth/compatibility_claim.h"
 #include "base/metrics.h"
 #include "delivery/causes.h"
 #include "delivery/topic_activity.h"
@@ -27,6 +28,9 @@ struct cause_names {
     char principal[CAUSE_PRINCIPAL_BYTES_MAX];
     char peer[CAUSE_PEER_BYTES_MAX];
 };
+
+/* The versions of a claim, which the caller keeps as long as the cause. */
+struct cause_client telemetry_client(const struct compatibility_claim *claim);
 
 /* A client is refused: for its principal, for its version, or for asking too much. The class is
  * that of the topic, where there is one. The cause's kind, time and status are set here. */

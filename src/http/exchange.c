@@ -161,12 +161,17 @@ static struct cause cause_of(struct exchange *exchange, enum status status,
 void exchange_log_refusal(struct exchange *exchange, enum status status, struct slice topic) {
     int http_status = status_http(status);
     struct cause_names names;
+    struct compatibility_claim claim = {.schema_version.size = 0};
     if (http_status != 401 && http_status != 403 && http_status != 413 && http_status != 426 &&
         http_status != 429)
         return;
     struct cause cause = cause_of(exchange, status, &names);
     if (topic.data)
         cause.topic = topic;
+    if (exchange->request && compatibility_refuses(status)) {
+        compatibility_claim_query(&claim, exchange->request->query);
+        cause.client = telemetry_client(&claim);
+    }
     telemetry_refused(exchange->http->telemetry, cause, status);
 }
 

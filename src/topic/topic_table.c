@@ -139,6 +139,14 @@ const char *document_kind_name(enum document_kind kind) {
     return document_row(kind)->name;
 }
 
+bool topic_has_documents_only(enum topic_kind kind) {
+    for (unsigned i = 0; i < DOCUMENT_KIND_COUNT; i++)
+        if (documents[i].topic == kind || documents[i].user_topic == kind ||
+            documents[i].guest_topic == kind)
+            return true;
+    return false;
+}
+
 enum document_kind document_kind_of(struct slice name) {
     size_t kind = 0;
     while (kind < DOCUMENT_KIND_COUNT && !slice_equal(name, slice_of(documents[kind].name)))

@@ -132,6 +132,8 @@ const struct document_row *document_row(enum document_kind kind);
 
 /* id, which may be NULL, becomes the part of the name in the place of '*'; it may be empty. */
 enum topic_kind topic_kind_of(struct slice topic, struct slice *id);
+/* Its frames are documents only. No event is published to it, so publish limits do not apply. */
+bool topic_has_documents_only(enum topic_kind kind);
 /* DOCUMENT_NONE where no kind has this name. */
 enum document_kind document_kind_of(struct slice name);
 

@@ -227,7 +227,7 @@ test("a publisher above the rate limit receives the time to retry", async (t) =>
   const { error, details } = JSON.parse(limited.body);
   assert.equal(error, "khala_publish_rate_limited");
   assert.equal(details.topic, "run:fast:events");
-  assert.equal(details.topic_class, "run_events");
+  assert.deepEqual([details.topic_class, details.publish_class], ["run_events", "run_events"]);
   assert.equal(details.limit, 5);
   assert.ok(details.retry_after_ms >= 1 && details.retry_after_ms <= 1000);
   assert.equal(limited.headers["retry-after"], "1");

@@ -137,5 +137,10 @@ test("refused clients are counted by surface and listed by khala why", async (t)
   assert.equal(why.length, 2);
   assert.match(why.join("\n"), /denied upgrade_required .*dialect=phoenix/);
   const one = run(["why", "--connection", "old-page", "--url", operator.server.url, "--key", operator.key]).out;
+  assert.match(why.join("\n"), /client_build_id=20250101T000000Z +protocol_version=khala\.ws\.v1 +schema_version=2/);
+  const { decisions } = await operator.read("khala/why");
+  const old = decisions.find((one) => one.code === "upgrade_required");
+  assert.deepEqual([old.client_build_id, old.protocol_version, old.schema_version], ["20250101T000000Z", "khala.ws.v1", "2"]);
+  await operator.server.saw("log", /client\.denied code=upgrade_required .*client_build_id=20250101T000000Z protocol_version=khala\.ws\.v1 schema_version=2/);
   assert.match(one, /denied invalid_client_build +topic=news +principal=service +connection=old-page/);
 });

@@ -265,7 +265,7 @@ test("/metrics needs the operator key", async (t) => {
 const DELIVERY = ["active_consumers", "fairness_limited_polls", "limited_polls", "recent_disconnect_causes", "served_messages",
   "slow_consumer_evictions", "throttled_polls", "total_polls"];
 const WINDOW = ["dropped_messages", "frame_size_rejected_count", "head_sequence", "last_violation_reason", "max_payload_bytes",
-  "oldest_sequence", "publish_rate_limit_per_second", "publish_rate_limited_count", "qos_tier", "queue_depth",
+  "oldest_sequence", "publish_class", "publish_rate_limit_per_second", "publish_rate_limited_count", "qos_tier", "queue_depth",
   "replay_budget_events", "stale_cursor_budget_exceeded_count", "stale_cursor_retention_floor_count", "topic", "topic_class"];
 
 function windowOf(fanout, topic) {
@@ -284,15 +284,22 @@ test("the fan-out endpoints have the documented fields", async (t) => {
   for (const window of metrics.topic_windows) assert.deepEqual(Object.keys(window).sort(), WINDOW);
   assert.deepEqual(windowOf(metrics, "run:a:events"), {
     topic: "run:a:events", topic_class: "run_events", qos_tier: "warm", replay_budget_events: 20000, oldest_sequence: 1,
-    head_sequence: 4, queue_depth: 4, dropped_messages: 0, publish_rate_limit_per_second: 1000000, max_payload_bytes: 262144,
+    head_sequence: 4, queue_depth: 4, dropped_messages: 0, publish_class: "run_events", publish_rate_limit_per_second: 1000000, max_payload_bytes: 262144,
     publish_rate_limited_count: 0, frame_size_rejected_count: 0, stale_cursor_budget_exceeded_count: 0,
     stale_cursor_retention_floor_count: 0, last_violation_reason: null,
   });
-  assert.equal(windowOf(metrics, "runtime.run_summaries").topic_class, "durable_summary");
+  const summaries = windowOf(metrics, "runtime.run_summaries");
+  assert.deepEqual([summaries.topic_class, summaries.publish_class, summaries.publish_rate_limit_per_second, summaries.max_payload_bytes],
+    ["durable_summary", null, null, null]);
   const hooks = await operator.read("khala/fanout/hooks");
   assert.deepEqual(Object.keys(hooks).sort(), ["delivery_metrics", "driver", "hooks", "topic_windows"]);
   assert.deepEqual(hooks.hooks.filter((hook) => hook.status === "active").map((hook) => hook.backend), [hooks.driver]);
   for (const hook of hooks.hooks) assert.deepEqual(Object.keys(hook).sort(), ["backend", "note", "status"]);
+  assert.deepEqual(hooks.hooks.map((hook) => hook.backend).sort(), ["memory", "nats", "postgres_notify", "redis"]);
+  await operator.server.stop();
+  const again = await operate(t, { data: operator.data });
+  const windows = await again.read("khala/fanout/metrics");
+  assert.deepEqual(windowOf(windows, "run:a:events"), windowOf(metrics, "run:a:events"), "after a restart");
 });
 
 test("the fan-out endpoint lists the busiest topics up to topic_limit", async (t) => {
@@ -302,7 +309,7 @@ test("the fan-out endpoint lists the busiest topics up to topic_limit", async (t
   const shown = async (query) => (await operator.read(`khala/fanout/metrics${query}`)).topic_windows;
   assert.equal((await shown("")).length, 20);
   assert.equal((await shown("?topic_limit=1"))[0].topic, "busy");
-  assert.equal((await shown("?topic_limit=200")).length, 51);
+  assert.equal((await shown("?topic_limit=200")).length, 55, "with the built-in topics of the store");
   for (const limit of ["0", "201", "x", "-1"]) {
     const response = await operator.get(`khala/fanout/metrics?topic_limit=${limit}`);
     assert.equal(response.status, 400);

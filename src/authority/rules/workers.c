@@ -111,7 +111,7 @@ static enum status merge_metadata(struct ledger *ledger, struct draft *draft) {
         struct append_refusal *refusal = &draft->request->refusal;
         refusal->payload_bytes = ledger->text.size;
         refusal->max_payload_bytes = policy->max_payload_bytes;
-        refusal->topic_class = publish_class_name(policy->publish_class);
+        refusal->policy = policy;
         refusal->message = "The worker's metadata would become larger than a payload may be.";
         return STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE;
     }

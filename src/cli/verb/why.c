@@ -86,7 +86,23 @@ static void print_sentence(struct json_value value) {
 
 /* One line per decision: time, decision, principal, the code's message and its advice. */
 static bool print_decision(struct json_value decision) {
-    enum { AT, DECISION, CODE, MESSAGE, ADVICE, REASON, CLOSE, TOPIC, WHO, PEER, NAME, DIALECT };
+    enum {
+        AT,
+        DECISION,
+        CODE,
+        MESSAGE,
+        ADVICE,
+        REASON,
+        CLOSE,
+        TOPIC,
+        PRINCIPAL,
+        PEER,
+        NAME,
+        DIALECT,
+        BUILD,
+        PROTOCOL,
+        SCHEMA,
+    };
     struct json_field fields[] = {
         [AT] = {.name = SLICE("at")},
         [DECISION] = {.name = SLICE("decision")},
@@ -96,10 +112,13 @@ static bool print_decision(struct json_value decision) {
         [REASON] = {.name = SLICE("reason_code")},
         [CLOSE] = {.name = SLICE("close_code")},
         [TOPIC] = {.name = SLICE("topic")},
-        [WHO] = {.name = SLICE("principal")},
+        [PRINCIPAL] = {.name = SLICE("principal")},
         [PEER] = {.name = SLICE("peer")},
         [NAME] = {.name = SLICE("connection")},
         [DIALECT] = {.name = SLICE("dialect")},
+        [BUILD] = {.name = SLICE("client_build_id")},
+        [PROTOCOL] = {.name = SLICE("protocol_version")},
+        [SCHEMA] = {.name = SLICE("schema_version")},
     };
     uint64_t at_ms = 0;
     size_t count = sizeof(fields) / sizeof(fields[0]);
@@ -114,10 +133,13 @@ static bool print_decision(struct json_value decision) {
     print_named("reason", fields[REASON].value);
     print_named("close_code", fields[CLOSE].value);
     print_named("topic", fields[TOPIC].value);
-    print_named("principal", fields[WHO].value);
+    print_named("principal", fields[PRINCIPAL].value);
     print_named("connection", fields[NAME].value);
     print_named("peer", fields[PEER].value);
     print_named("dialect", fields[DIALECT].value);
+    print_named("client_build_id", fields[BUILD].value);
+    print_named("protocol_version", fields[PROTOCOL].value);
+    print_named("schema_version", fields[SCHEMA].value);
     print_sentence(fields[MESSAGE].value);
     print_sentence(fields[ADVICE].value);
     printf("\n");

@@ -53,6 +53,14 @@ void session_log_refused(struct session *session, struct slice topic, enum statu
     telemetry_refused(session->delivery->shared->telemetry, cause, status);
 }
 
+void session_log_incompatible(struct session *session, const struct compatibility_claim *claim,
+                              enum status status) {
+    struct cause_names names;
+    struct cause cause = session_cause(session, NULL, &names);
+    cause.client = telemetry_client(claim);
+    telemetry_refused(session->delivery->shared->telemetry, cause, status);
+}
+
 void session_log_error(const struct session *session, enum status status) {
     metrics_add(METRIC_SYNC_SOCKET_ERRORS, METRIC_LABELS(session->dialect->label, status), 1);
 }

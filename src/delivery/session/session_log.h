@@ -16,9 +16,11 @@ struct cause session_cause(const struct session *session, const struct subscribe
                            struct cause_names *names);
 /* The server is about to end the session. */
 void session_log_end(struct session *session, enum status status, unsigned close_code);
-/* The client may not have what it asked for, or its version is not served; topic data NULL: none.
- */
+/* The client may not have what it asked for; topic data NULL: none. */
 void session_log_refused(struct session *session, struct slice topic, enum status status);
+/* The versions that the client stated are not served. */
+void session_log_incompatible(struct session *session, const struct compatibility_claim *claim,
+                              enum status status);
 /* A subscriber's cursor is stale. */
 void session_log_stale(const struct subscriber *subscriber);
 /* An error message is about to be sent. */

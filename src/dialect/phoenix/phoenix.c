@@ -113,21 +113,22 @@ static enum status join(struct session *session, const struct phoenix_address *t
 
 /* The members of the join take precedence over the socket's query. */
 static enum status check_client(const struct session *session,
-                                const struct phoenix_message *message) {
+                                const struct phoenix_message *message,
+                                struct compatibility_claim *claim) {
     const struct phoenix *phoenix = session->dialect_state;
     if (!phoenix->claim)
         return STATUS_OK;
-    struct compatibility_claim claim = *phoenix->claim;
-    compatibility_claim_json(&claim, message->payload);
-    struct compatibility_client client = compatibility_claim_client(&claim);
+    *claim = *phoenix->claim;
+    compatibility_claim_json(claim, message->payload);
+    struct compatibility_client client = compatibility_claim_client(claim);
     return compatibility_check(&settings_of(session)->gate->compatibility, &client);
 }
 
 static enum status refuse_client(struct session *session, const struct phoenix_address *to,
-                                 enum status refusal) {
+                                 const struct compatibility_claim *claim, enum status refusal) {
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    session_log_refused(session, (struct slice){NULL, 0}, refusal);
+    session_log_incompatible(session, claim, refusal);
     enum status status =
         compatibility_write_json(&settings_of(session)->gate->compatibility, refusal, &body);
     if (status == STATUS_OK)
@@ -138,8 +139,9 @@ static enum status refuse_client(struct session *session, const struct phoenix_a
 
 static enum status ask_to_join(struct session *session, const struct phoenix_message *message,
                                const struct phoenix_address *to) {
-    enum status refusal = check_client(session, message);
-    return refusal == STATUS_OK ? join(session, to) : refuse_client(session, to, refusal);
+    struct compatibility_claim claim;
+    enum status refusal = check_client(session, message, &claim);
+    return refusal == STATUS_OK ? join(session, to) : refuse_client(session, to, &claim, refusal);
 }
 
 static enum status leave(struct session *session, const struct phoenix_address *to) {

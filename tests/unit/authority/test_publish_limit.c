@@ -60,7 +60,7 @@ static void a_refusal_names_the_exceeded_limit(void **state) {
                      STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE);
     assert_int_equal(refusal.payload_bytes, 65537);
     assert_int_equal(refusal.max_payload_bytes, 65536);
-    assert_string_equal(refusal.topic_class, "worker_lifecycle");
+    assert_string_equal(publish_class_name(refusal.policy->publish_class), "worker_lifecycle");
     (void)take_all(&bucket, policy->publish_rate_per_second, 0);
     refusal = (struct append_refusal){0};
     assert_int_equal(publish_limit_check(policy, &bucket, 10, 0, &refusal),

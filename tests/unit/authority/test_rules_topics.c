@@ -97,7 +97,8 @@ static void a_payload_above_the_limit_stores_nothing(void **state) {
     const struct append_request *worker = ask(fixture, APPEND_WORKER_EVENT, "w1", body);
     assert_int_equal(worker->status, STATUS_KHALA_FRAME_PAYLOAD_TOO_LARGE);
     assert_slice(worker->refusal.topic, "runtime.codex_worker_events");
-    assert_string_equal(worker->refusal.topic_class, "codex_worker_events");
+    assert_string_equal(publish_class_name(worker->refusal.policy->publish_class),
+                        "codex_worker_events");
     assert_int_equal(worker->refusal.payload_bytes, 108);
     assert_int_equal(worker->refusal.max_payload_bytes, 107);
     (void)snprintf(body, sizeof(body), "{\"event_type\":\"x\",\"payload\":{\"p\":\"%0101d\"}}", 0);
@@ -118,7 +119,7 @@ static void a_producer_over_its_rate_stores_nothing_and_learns_when_to_retry(voi
     assert_int_equal(fast->refusal.retry_after_ms, 250);
     assert_int_equal(fast->refusal.limit, 4);
     assert_slice(fast->refusal.topic, "t");
-    assert_string_equal(fast->refusal.topic_class, "fallback");
+    assert_string_equal(publish_class_name(fast->refusal.policy->publish_class), "fallback");
     ask_ok(fixture, APPEND_TOPIC_EVENT, "another", "{\"event_type\":\"x\"}");
     clock_manual_advance_ms(&fixture->clock, 250);
     ask_ok(fixture, APPEND_TOPIC_EVENT, "t", "{\"event_type\":\"x\"}");
