@@ -47,7 +47,7 @@ const struct cli_command cli_commands[] = {
      "append --run ID --type TYPE [--payload JSON|-] [--create] [--event-id UUID]\n"
      "append --worker ID | --topic TOPIC  (with the same options)\n"
      "append --notification [--type TYPE] [--payload JSON|-] [--event-id UUID]\n"
-     "append --batch FILE|-   (one JSON object per line, as for events:batch)\n"
+     "append --batch FILE|- [--progress]   (one JSON object per line, as for events:batch)\n"
      "append … [--idempotency-key KEY] [--expect-seq N] [--url URL] [--ca FILE] [--key KEY] "
      "[--data-dir DIR] [--config FILE] [--json]",
      "Append events to the server at --url, KHALA_URL or http://127.0.0.1:4100.",
@@ -66,6 +66,7 @@ const struct cli_command cli_commands[] = {
              {"--expect-seq", "N", "append only if the last seq is N"},
              {"--batch", "FILE",
               "append the events of a file, one JSON object per line; - is standard input"},
+             {"--progress", NULL, "show progress also where standard error is no terminal"},
              REMOTE_ROWS, JSON_ROW),
      false},
     {"get",

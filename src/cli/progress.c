@@ -7,10 +7,11 @@
 
 #include "base/clock.h"
 
-#define BAR_COLUMNS   30
-#define QUIET_MS      300
-#define BETWEEN_MS    100
-#define BAR_TEXT_SIZE (BAR_COLUMNS + 1)
+#define BAR_COLUMNS      30
+#define QUIET_MS         300
+#define BETWEEN_MS       100
+#define BETWEEN_LINES_MS 1000
+#define BAR_TEXT_SIZE    (BAR_COLUMNS + 1)
 
 static uint64_t now_ms(void) {
     struct clock clock;
@@ -60,6 +61,18 @@ void progress_show(struct progress *progress, uint64_t done, uint64_t total) {
         progress->shown_ms = now;
         show_bar(progress, done, total);
     }
+}
+
+void progress_count(struct progress *progress, uint64_t done) {
+    uint64_t now = now_ms();
+    uint64_t between_ms = progress->is_terminal ? BETWEEN_MS : BETWEEN_LINES_MS;
+    if (now - progress->begun_ms < QUIET_MS || now - progress->shown_ms < between_ms)
+        return;
+    progress->shown_ms = now;
+    progress->is_shown = progress->is_terminal;
+    fprintf(stderr, progress->is_terminal ? "\r%s: %llu %s\033[K" : "%s: %llu %s\n",
+            progress->label, (unsigned long long)done, progress->unit);
+    fflush(stderr);
 }
 
 void progress_end(struct progress *progress) {

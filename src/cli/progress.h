@@ -19,6 +19,8 @@ struct progress {
 
 void progress_begin(struct progress *progress, const char *label, const char *unit);
 void progress_show(struct progress *progress, uint64_t done, uint64_t total);
+/* For work whose total is not known. */
+void progress_count(struct progress *progress, uint64_t done);
 void progress_end(struct progress *progress);
 
 #endif

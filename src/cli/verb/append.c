@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "cli/remote.h"
 #include "wire/json.h"
 #include "wire/json_items.h"
@@ -27,6 +28,7 @@ struct append_options {
     const char *batch;
     bool create;
     bool notification;
+    bool progress; /* also without a terminal */
     bool json;
 };
 
@@ -167,6 +169,8 @@ struct batch_run {
     struct buffer block; /* bytes read; only whole lines of it are sent */
     size_t given;
     bool json;
+    bool shows_progress;
+    struct progress progress;
     struct json_items answers;
     unsigned long long appended;
     unsigned long long repeated;
@@ -215,6 +219,7 @@ static void count_answer(struct batch_run *run, struct json_value answer) {
         return;
     }
     run->refused++;
+    progress_end(&run->progress);
     /* With --json the refusal is on standard output already. */
     if (!run->json && fields[3].value.kind == JSON_KIND_OBJECT &&
         json_read_members(fields[3].value, error, 2) == STATUS_OK)
@@ -235,6 +240,8 @@ static enum status batch_answer(void *user, unsigned http_status, struct slice p
     while ((item = json_items_next(&run->answers, &piece)).kind != JSON_ITEM_MORE)
         if (item.kind == JSON_ITEM_VALUE)
             count_answer(run, item.value);
+    if (run->shows_progress)
+        progress_count(&run->progress, run->appended + run->repeated + run->refused);
     return STATUS_OK;
 }
 
@@ -255,7 +262,10 @@ static int append_batch(struct remote *remote, const struct append_options *opti
                                           .source = &source,
                                           .user = &run,
                                           .on_body = batch_answer};
+    progress_begin(&run.progress, "append", "events acknowledged");
+    run.shows_progress = options->progress || (run.progress.is_terminal && !options->json);
     int code = remote_exchange(remote, &request, &http_status);
+    progress_end(&run.progress);
     if (code == EXIT_CODE_DONE && http_status != 200)
         code = remote_refused(remote, http_status);
     if (!options->json)
@@ -280,6 +290,8 @@ static const char *misuse_of(const struct append_options *options) {
         return targets > 0 || options->type || options->payload || options->create
                    ? "--batch takes its events from the file only"
                    : NULL;
+    if (options->progress)
+        return "--progress needs --batch";
     if (targets != 1)
         return "give one of --run, --worker, --topic, --notification and --batch";
     if (options->create && !options->run)
@@ -309,6 +321,7 @@ int cli_append(int argc, char **argv) {
                                        {"--expect-seq", NULL, &options.expected_seq},
                                        {"--batch", NULL, &options.batch},
                                        {"--create", &options.create, NULL},
+                                       {"--progress", &options.progress, NULL},
                                        {"--json", &options.json, NULL}};
     struct remote remote;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
