@@ -201,8 +201,8 @@ static enum status read_event_type(struct reading *reading) {
 
 /* ---- groups of fields ---- */
 
-/* The fields that make an append repeatable or conditional. */
-static enum status read_conditions(struct reading *reading) {
+/* The fields that make an append repeatable. */
+static enum status read_repeat(struct reading *reading) {
     struct append_request *request = reading->request;
     if (is_given(reading, FIELD_EVENT_ID)) {
         struct slice text;
@@ -211,6 +211,13 @@ static enum status read_conditions(struct reading *reading) {
         if (!request->has_event_id)
             return refuse(reading, FIELD_EVENT_ID, "must be a lower-case UUIDv7");
     }
+    return read_text(reading, FIELD_IDEMPOTENCY_KEY, APPEND_IDEMPOTENCY_BYTES_MAX,
+                     &request->idempotency_key);
+}
+
+/* The fields that make an append repeatable or conditional. */
+static enum status read_conditions(struct reading *reading) {
+    struct append_request *request = reading->request;
     if (is_given(reading, FIELD_EXPECTED_PREVIOUS_SEQ)) {
         struct json_value value = reading->fields[FIELD_EXPECTED_PREVIOUS_SEQ].value;
         request->has_expected_seq =
@@ -219,8 +226,7 @@ static enum status read_conditions(struct reading *reading) {
             return refuse(reading, FIELD_EXPECTED_PREVIOUS_SEQ,
                           "must be an integer of 0 to 9007199254740991");
     }
-    return read_text(reading, FIELD_IDEMPOTENCY_KEY, APPEND_IDEMPOTENCY_BYTES_MAX,
-                     &request->idempotency_key);
+    return read_repeat(reading);
 }
 
 static enum status read_owner(struct reading *reading) {
@@ -257,6 +263,8 @@ static enum status read_run_create(struct reading *reading) {
         status = read_text(reading, FIELD_WORKER_ID, APPEND_ID_BYTES_MAX, &request->worker_id);
     if (status == STATUS_OK)
         status = read_text(reading, FIELD_THREAD_ID, APPEND_ID_BYTES_MAX, &request->thread_id);
+    if (status == STATUS_OK)
+        status = read_repeat(reading);
     if (status == STATUS_OK)
         status = read_owner(reading);
     if (status == STATUS_OK)
@@ -310,6 +318,8 @@ static enum status read_worker_create(struct reading *reading) {
     struct append_request *request = reading->request;
     enum status status =
         read_text(reading, FIELD_WORKER_ID, APPEND_ID_BYTES_MAX, &request->entity_id);
+    if (status == STATUS_OK)
+        status = read_repeat(reading);
     if (status == STATUS_OK)
         status = read_owner(reading);
     if (status == STATUS_OK && !request->owner.user_id.data && !request->owner.guest_scope.data)

@@ -167,6 +167,12 @@ enum status entity_cache_expect(struct entity_cache *cache, enum entity_kind kin
     return STATUS_OK;
 }
 
+struct entity_entry *entity_cache_find(const struct entity_cache *cache, enum entity_kind kind,
+                                       struct slice id) {
+    struct entity_entry *found = map_find(&cache->by_id[kind], id);
+    return found && found->status == STATUS_OK ? found : NULL;
+}
+
 static void set_entity(struct entity_entry *entry, const struct store_entity *entity) {
     struct slice id = entry->entity.id;
     entry->entity = *entity;

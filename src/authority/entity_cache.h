@@ -58,6 +58,9 @@ void entity_cache_begin_batch(struct entity_cache *cache);
 MUST_CHECK enum status entity_cache_expect(struct entity_cache *cache, enum entity_kind kind,
                                            struct slice id, struct entity_entry **entry,
                                            bool *is_added);
+/* NULL: it is not in memory, or does not exist. */
+struct entity_entry *entity_cache_find(const struct entity_cache *cache, enum entity_kind kind,
+                                       struct slice id);
 /* Sets the entity that the store has, with copies of its texts. */
 MUST_CHECK enum status entity_cache_fill(struct entity_cache *cache, struct entity_entry *entry,
                                          const struct store_entity *entity);

@@ -7,9 +7,12 @@
 #include "base/limits.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
+#include "wire/json.h"
 
 /* A first event, an idempotency key and an event id. */
 #define EVENTS_OF_REQUEST_MAX 3
+/* Five texts, of which each byte may need an escape. */
+#define CREATION_KEY_BYTES_MAX (5 * (6 * APPEND_ID_BYTES_MAX + 3) + 2)
 
 enum status lookups_init(struct lookups *lookups) {
     *lookups = (struct lookups){
@@ -55,6 +58,10 @@ enum entity_kind append_entity_kind(enum append_kind kind) {
         break;
     }
     return ENTITY_TOPIC;
+}
+
+bool append_is_creation(enum append_kind kind) {
+    return kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE;
 }
 
 /* ---- gathering ---- */
@@ -112,37 +119,94 @@ static uint32_t add_entity_event(struct lookups *lookups, const struct entity_en
     return add_event(lookups, &lookup);
 }
 
-static void gather_events(struct lookups *lookups, const struct lookup_sources *sources,
-                          struct request_lookup *lookup, struct arena *arena) {
+/* The key of a creation is scoped to kind and owner, because the entity may not exist yet:
+ * [kind, user, guest, organisation, key]. */
+static enum status write_creation_key(struct buffer *out, const struct append_request *request) {
+    const struct owner *owner = &request->owner;
+    const struct slice parts[] = {slice_of(entity_kind_name(append_entity_kind(request->kind))),
+                                  owner->user_id, owner->guest_scope, owner->org_id,
+                                  request->idempotency_key};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < sizeof(parts) / sizeof(parts[0]); i++) {
+        status = buffer_append_byte(out, i == 0 ? '[' : ',');
+        if (status == STATUS_OK)
+            status = parts[i].data ? json_write_string(out, parts[i])
+                                   : buffer_append_slice(out, SLICE("null"));
+    }
+    return status == STATUS_OK ? buffer_append_byte(out, ']') : status;
+}
+
+static enum status gather_key(struct request_lookup *lookup, struct arena *arena) {
+    const struct append_request *request = lookup->request;
+    lookup->key = request->idempotency_key;
+    if (!lookup->key.data || !append_is_creation(request->kind))
+        return STATUS_OK;
+    struct buffer text;
+    buffer_init(&text, CREATION_KEY_BYTES_MAX);
+    enum status status = write_creation_key(&text, request);
+    if (status == STATUS_OK) {
+        lookup->key = arena_copy(arena, buffer_slice(&text));
+        status = lookup->key.data ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    }
+    buffer_release(&text);
+    return status;
+}
+
+static void gather_id(struct lookups *lookups, const struct lookup_sources *sources,
+                      struct request_lookup *lookup, const struct store_event_lookup *common) {
+    uint64_t log_id = 0;
+    struct store_event_lookup by_id = *common;
+    enum recent_answer answer =
+        recent_ids_find(sources->recent, &lookup->request->event_id, &log_id);
+    by_id.by = answer == RECENT_KNOWN ? STORE_EVENT_BY_LOG_ID : STORE_EVENT_BY_ID;
+    by_id.log_id = log_id;
+    by_id.event_id = lookup->request->event_id;
+    if (answer == RECENT_KNOWN || answer == RECENT_UNKNOWN)
+        lookup->id_event = add_event(lookups, &by_id);
+}
+
+static enum status add_creation_events(struct lookups *lookups, struct request_lookup *lookup,
+                                       struct store_event_lookup *common) {
+    const struct entity_entry *entry = lookup->entry;
+    const struct append_request *request = lookup->request;
+    if (entry)
+        lookup->first_event = add_entity_event(
+            lookups, entry,
+            (struct store_event_lookup){.by = STORE_EVENT_FIRST, .arena = common->arena});
+    if (!lookup->key.data && !request->has_event_id)
+        return STATUS_OK;
+    struct store_entity *holders = arena_alloc(common->arena, 2 * sizeof(*holders));
+    if (!holders)
+        return STATUS_OUT_OF_MEMORY;
+    struct store_event_lookup by_key = *common;
+    by_key.by = STORE_EVENT_BY_CREATION_KEY;
+    by_key.key = lookup->key;
+    by_key.holder = &holders[0];
+    common->holder = &holders[1];
+    if (lookup->key.data)
+        lookup->key_event = add_event(lookups, &by_key);
+    return STATUS_OK;
+}
+
+static enum status gather_events(struct lookups *lookups, const struct lookup_sources *sources,
+                                 struct request_lookup *lookup, struct arena *arena) {
     const struct append_request *request = lookup->request;
     const struct entity_entry *entry = lookup->entry;
-    uint64_t log_id = 0;
+    struct store_event_lookup common = {.arena = arena};
     /* Another request of the batch could not ask for the entity. */
     if (entry && entry->status != STATUS_OK && entry->status != STATUS_NOT_FOUND)
-        return;
-    bool is_creation = request->kind == APPEND_RUN_CREATE || request->kind == APPEND_WORKER_CREATE;
-    if (entry && is_creation)
-        lookup->first_event = add_entity_event(
-            lookups, entry, (struct store_event_lookup){.by = STORE_EVENT_FIRST, .arena = arena});
-    /* Creations take neither a key nor an event id. */
-    if (is_creation)
-        return;
-    if (entry && request->idempotency_key.data)
-        lookup->key_event = add_entity_event(
-            lookups, entry,
-            (struct store_event_lookup){
-                .by = STORE_EVENT_BY_KEY, .key = request->idempotency_key, .arena = arena});
-    if (!request->has_event_id)
-        return;
-    enum recent_answer answer = recent_ids_find(sources->recent, &request->event_id, &log_id);
-    if (answer == RECENT_KNOWN)
-        lookup->id_event =
-            add_event(lookups, &(struct store_event_lookup){
-                                   .by = STORE_EVENT_BY_LOG_ID, .log_id = log_id, .arena = arena});
-    else if (answer == RECENT_UNKNOWN)
-        lookup->id_event = add_event(
-            lookups, &(struct store_event_lookup){
-                         .by = STORE_EVENT_BY_ID, .event_id = request->event_id, .arena = arena});
+        return STATUS_OK;
+    enum status status = gather_key(lookup, arena);
+    if (status == STATUS_OK && append_is_creation(request->kind))
+        status = add_creation_events(lookups, lookup, &common);
+    else if (status == STATUS_OK && entry && lookup->key.data)
+        lookup->key_event =
+            add_entity_event(lookups, entry,
+                             (struct store_event_lookup){
+                                 .by = STORE_EVENT_BY_KEY, .key = lookup->key, .arena = arena});
+    if (status == STATUS_OK && request->has_event_id)
+        gather_id(lookups, sources, lookup, &common);
+    return status;
 }
 
 void lookups_gather(struct lookups *lookups, const struct lookup_sources *sources,
@@ -152,7 +216,7 @@ void lookups_gather(struct lookups *lookups, const struct lookup_sources *source
     *lookup = (struct request_lookup){.request = request};
     lookup->status = gather_entity(lookups, sources, lookup);
     if (lookup->status == STATUS_OK)
-        gather_events(lookups, sources, lookup, arena);
+        lookup->status = gather_events(lookups, sources, lookup, arena);
 }
 
 /* ---- asking ---- */
@@ -213,4 +277,9 @@ enum status lookups_event(const struct lookups *lookups, uint32_t number,
         return lookup->status;
     /* Memory names the event, so that its absence is damage. */
     return lookup->by == STORE_EVENT_BY_LOG_ID ? STATUS_INTERNAL_ERROR : STATUS_OK;
+}
+
+const struct store_entity *lookups_holder(const struct lookups *lookups, uint32_t number) {
+    assert(number <= lookups->event_count);
+    return number > 0 ? lookups->events[number - 1].holder : NULL;
 }

@@ -4,7 +4,8 @@
  * STATUS_OUT_OF_MEMORY; the store's statuses, for one request or for the whole batch.
  * A request asks for its entity unless the cache holds it, for the events that have its idempotency
  * key and its event id unless memory rules them out, and for the first event of an entity that it
- * would create. Answers describe the store before the batch. */
+ * would create. A creation asks for the entities of those events too. Answers describe the store
+ * before the batch. */
 #ifndef AUTHORITY_LOOKUPS_H
 #define AUTHORITY_LOOKUPS_H
 
@@ -18,6 +19,7 @@ struct request_lookup {
     enum status status; /* of gathering */
     /* NULL: the request names no entity. Otherwise its status says whether the entity exists. */
     struct entity_entry *entry;
+    struct slice key; /* the idempotency key as it is stored; data NULL: none was given */
     uint32_t first_event;
     uint32_t key_event;
     uint32_t id_event;
@@ -59,6 +61,10 @@ const struct request_lookup *lookups_take(struct lookups *lookups,
 MUST_CHECK enum status lookups_event(const struct lookups *lookups, uint32_t number,
                                      struct store_event *event);
 
+/* The entity of that event, for a request that creates; NULL where there is none. */
+const struct store_entity *lookups_holder(const struct lookups *lookups, uint32_t number);
+
+bool append_is_creation(enum append_kind kind);
 /* The kind of entity that a request appends to. */
 enum entity_kind append_entity_kind(enum append_kind kind);
 

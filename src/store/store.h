@@ -75,7 +75,7 @@ struct store_event {
 
 /* An idempotency key of an entity, for the event it made. */
 struct store_key {
-    uint64_t entity_ref;
+    uint64_t entity_ref; /* 0: the key of a creation, which holds its own scope */
     struct slice key;
     uint64_t log_id;
 };
@@ -218,7 +218,8 @@ enum store_event_by {
     STORE_EVENT_BY_LOG_ID,
     STORE_EVENT_BY_ID,
     STORE_EVENT_BY_KEY, /* the event that an idempotency key of an entity made */
-    STORE_EVENT_FIRST,  /* an entity's event with seq 1 */
+    STORE_EVENT_BY_CREATION_KEY,
+    STORE_EVENT_FIRST, /* an entity's event with seq 1 */
 };
 
 /* One event that the writer asks for. The entity of a key or of a first event is named by its ref,
@@ -230,7 +231,8 @@ struct store_event_lookup {
     uint64_t entity_ref;
     const struct store_entity_lookup *entity; /* NULL: entity_ref is set */
     struct slice key;
-    struct arena *arena; /* for the texts of the event */
+    struct arena *arena;         /* for the texts of the event */
+    struct store_entity *holder; /* filled with the entity of the event; NULL: not asked for */
     /* Answered. STATUS_NOT_FOUND: there is no such event. */
     enum status status;
     struct store_event event;

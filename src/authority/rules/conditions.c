@@ -131,11 +131,12 @@ static enum status answer_original(struct ledger *ledger, struct draft *draft,
 /* The event that has the request's key; its log_id is 0 where the key is new. */
 static enum status find_key(struct ledger *ledger, const struct draft *draft,
                             struct store_event *event) {
-    struct slice key = draft->request->idempotency_key;
+    struct slice key = draft->lookup->key;
+    bool is_creation = append_is_creation(draft->request->kind);
     *event = (struct store_event){0};
-    if (!key.data || !draft->entry)
+    if (!key.data || (!is_creation && !draft->entry))
         return STATUS_OK;
-    uint64_t log_id = batch_find_key(&ledger->batch, draft->entity.ref, key);
+    uint64_t log_id = batch_find_key(&ledger->batch, is_creation ? 0 : draft->entity.ref, key);
     if (log_id > 0)
         return copy_batch_event(ledger, draft, log_id, event);
     return lookups_event(&ledger->lookups, draft->lookup->key_event, event);
@@ -173,4 +174,56 @@ enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft) 
         return STATUS_SEQUENCE_CONFLICT;
     }
     return STATUS_OK;
+}
+
+/* ---- creations ---- */
+
+/* The state of an event's entity: memory knows of the batch under way, the prefetch does not. */
+static enum status take_holder(struct ledger *ledger, struct draft *draft,
+                               const struct store_event *event, uint32_t lookup_number) {
+    const struct store_entity *holder = lookups_holder(&ledger->lookups, lookup_number);
+    draft->entry = entity_cache_find(&ledger->cache, event->entity_kind, event->entity_id);
+    if (!draft->entry && !holder)
+        return STATUS_INTERNAL_ERROR;
+    draft->entity = draft->entry ? draft->entry->entity : *holder;
+    return STATUS_OK;
+}
+
+static enum status answer_creation(struct ledger *ledger, struct draft *draft,
+                                   const struct store_event *event, creation_check_cb *check) {
+    struct append_request *request = draft->request;
+    bool is_same = event->entity_kind == append_entity_kind(request->kind) &&
+                   (!request->entity_id.data || slice_equal(request->entity_id, event->entity_id));
+    enum status status = STATUS_OK;
+    if (is_same) {
+        request->entity_id = event->entity_id;
+        status = check(ledger, draft, event, &is_same);
+    }
+    if (status != STATUS_OK)
+        return status;
+    draft->rests_on_batch = !is_same && event->log_id > ledger->committed_log_id;
+    if (!is_same)
+        return STATUS_ALREADY_EXISTS;
+    request->event = *event;
+    return answer_repeated(ledger, draft);
+}
+
+enum status ledger_check_repeat(struct ledger *ledger, struct draft *draft,
+                                creation_check_cb *check) {
+    const struct request_lookup *lookup = draft->lookup;
+    struct store_event event;
+    enum status conflict = STATUS_IDEMPOTENCY_KEY_CONFLICT;
+    uint32_t number = lookup->key_event;
+    enum status status = find_key(ledger, draft, &event);
+    if (status == STATUS_OK && event.log_id == 0 && draft->request->has_event_id) {
+        conflict = STATUS_EVENT_ID_CONFLICT;
+        number = lookup->id_event;
+        status = find_event_id(ledger, draft, &event);
+    }
+    if (status != STATUS_OK || event.log_id == 0)
+        return status;
+    status = take_holder(ledger, draft, &event, number);
+    if (status == STATUS_OK)
+        status = answer_creation(ledger, draft, &event, check);
+    return status == STATUS_ALREADY_EXISTS ? conflict : status;
 }

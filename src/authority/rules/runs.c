@@ -37,21 +37,36 @@ static struct store_entity new_run(const struct draft *draft) {
     };
 }
 
+static enum status take_started(struct ledger *ledger, struct draft *draft) {
+    enum status status = write_started(&ledger->text, draft->request);
+    return status == STATUS_OK ? ledger_take_payload(ledger, draft) : status;
+}
+
+/* The payload names the owner and everything else that the request asks for. */
+static enum status check_started(struct ledger *ledger, struct draft *draft,
+                                 const struct store_event *event, bool *is_same) {
+    enum status status = take_started(ledger, draft);
+    *is_same =
+        event->seq == 1 && memcmp(event->payload_hash, draft->payload_hash, SHA256_BYTES) == 0;
+    return status;
+}
+
 enum status runs_create(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
-    enum status status = STATUS_NOT_FOUND;
+    draft->answers_entity = true;
+    enum status status = ledger_check_repeat(ledger, draft, check_started);
+    if (status != STATUS_OK || draft->is_answered)
+        return status;
+    status = STATUS_NOT_FOUND;
     if (request->entity_id.data)
         status = ledger_find(draft);
     else if (ledger_make_id(ledger, draft, SLICE(MADE_ID_PREFIX), &request->entity_id) != STATUS_OK)
         return STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK && status != STATUS_NOT_FOUND)
         return status;
-    enum status written = write_started(&ledger->text, request);
-    if (written == STATUS_OK)
-        written = ledger_take_payload(ledger, draft);
+    enum status written = take_started(ledger, draft);
     if (written != STATUS_OK)
         return written;
-    draft->answers_entity = true;
     draft->type = SLICE(RUN_EVENT_STARTED);
     /* A repeated request is answered with the first event. The same id with another payload is
      * refused. */

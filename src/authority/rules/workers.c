@@ -5,6 +5,7 @@
 #include "authority/rules/conditions.h"
 #include "authority/rules/metadata.h"
 #include "authority/worker_state.h"
+#include "wire/json.h"
 #include "wire/object_writer.h"
 
 #define MADE_ID_PREFIX  "codexw_"
@@ -33,18 +34,21 @@ static void replace_given(struct slice *text, struct slice given) {
         *text = given;
 }
 
-/* For a new worker and for a revived one: attributes that the request leaves out stay. */
-static enum status append_registration(struct ledger *ledger, struct draft *draft) {
-    const struct append_request *request = draft->request;
-    struct store_entity *worker = &draft->entity;
+static void register_attributes(struct store_entity *worker, const struct append_request *request) {
     worker->status = slice_of(worker_state_name(WORKER_STARTING));
-    worker->started_at_ms = draft->time_ms;
-    worker->stopped_at_ms = 0;
-    worker->last_heartbeat_at_ms = 0;
     replace_given(&worker->workspace_ref, request->workspace_ref);
     replace_given(&worker->codex_home_ref, request->codex_home_ref);
     replace_given(&worker->adapter, request->adapter);
     replace_given(&worker->metadata, request->metadata);
+}
+
+/* For a new worker and for a revived one: attributes that the request leaves out stay. */
+static enum status append_registration(struct ledger *ledger, struct draft *draft) {
+    struct store_entity *worker = &draft->entity;
+    register_attributes(worker, draft->request);
+    worker->started_at_ms = draft->time_ms;
+    worker->stopped_at_ms = 0;
+    worker->last_heartbeat_at_ms = 0;
     draft->type = SLICE(WORKER_EVENT_REGISTERED);
     draft->is_changed = draft->is_borrowing = true;
     enum status status = write_registered(&ledger->text, worker);
@@ -64,10 +68,58 @@ static enum status register_again(struct ledger *ledger, struct draft *draft) {
                                        : ledger_answer_first(ledger, draft, false);
 }
 
+static struct store_entity new_worker(const struct draft *draft) {
+    return (struct store_entity){
+        .kind = ENTITY_WORKER,
+        .id = draft->request->entity_id,
+        .owner = draft->request->owner,
+        .adapter = SLICE(ADAPTER_DEFAULT),
+        .created_at_ms = draft->time_ms,
+    };
+}
+
+static bool is_same_if_given(struct slice given, const struct json_field *field) {
+    return !given.data || (field->present && json_string_is(field->value, given));
+}
+
+/* A revival keeps the attributes that its request left out, so only those given are compared. */
+static bool is_same_revival(const struct append_request *request, struct slice payload) {
+    struct json_limits limits = {SIZE_MAX, JSON_DEPTH_MAX};
+    struct json_field fields[] = {{.name = SLICE("workspace_ref")},
+                                  {.name = SLICE("codex_home_ref")},
+                                  {.name = SLICE("adapter")},
+                                  {.name = SLICE("metadata")}};
+    if (json_read_object(payload, &limits, fields, 4) != STATUS_OK)
+        return false;
+    return is_same_if_given(request->workspace_ref, &fields[0]) &&
+           is_same_if_given(request->codex_home_ref, &fields[1]) &&
+           is_same_if_given(request->adapter, &fields[2]) &&
+           (!request->metadata.data ||
+            (fields[3].present && slice_equal(fields[3].value.raw, request->metadata)));
+}
+
+static enum status check_registered(struct ledger *ledger, struct draft *draft,
+                                    const struct store_event *event, bool *is_same) {
+    *is_same = slice_equal(event->type, SLICE(WORKER_EVENT_REGISTERED));
+    if (event->seq > 1) {
+        *is_same = *is_same && ledger_check_owner(draft) == STATUS_OK &&
+                   is_same_revival(draft->request, event->payload);
+        return STATUS_OK;
+    }
+    struct store_entity worker = new_worker(draft);
+    register_attributes(&worker, draft->request);
+    enum status status = write_registered(&ledger->text, &worker);
+    *is_same = *is_same && slice_equal(event->payload, buffer_slice(&ledger->text));
+    return status;
+}
+
 enum status workers_create(struct ledger *ledger, struct draft *draft) {
     struct append_request *request = draft->request;
-    enum status status = STATUS_NOT_FOUND;
     draft->answers_entity = true;
+    enum status status = ledger_check_repeat(ledger, draft, check_registered);
+    if (status != STATUS_OK || draft->is_answered)
+        return status;
+    status = STATUS_NOT_FOUND;
     if (request->entity_id.data)
         status = ledger_find(draft);
     else if (ledger_make_id(ledger, draft, SLICE(MADE_ID_PREFIX), &request->entity_id) != STATUS_OK)
@@ -76,13 +128,7 @@ enum status workers_create(struct ledger *ledger, struct draft *draft) {
         return register_again(ledger, draft);
     if (status != STATUS_NOT_FOUND)
         return status;
-    draft->entity = (struct store_entity){
-        .kind = ENTITY_WORKER,
-        .id = request->entity_id,
-        .owner = request->owner,
-        .adapter = SLICE(ADAPTER_DEFAULT),
-        .created_at_ms = draft->time_ms,
-    };
+    draft->entity = new_worker(draft);
     return append_registration(ledger, draft);
 }
 

@@ -64,6 +64,8 @@ static enum status find_event(struct sqlite_session *session,
     case STORE_EVENT_BY_KEY:
         return entity_ref > 0 ? find_key(session, entity_ref, lookup->key, log_id)
                               : STATUS_NOT_FOUND;
+    case STORE_EVENT_BY_CREATION_KEY:
+        return find_key(session, 0, lookup->key, log_id);
     case STORE_EVENT_FIRST:
         return entity_ref > 0 ? find_first_event(session, entity_ref, log_id) : STATUS_NOT_FOUND;
     }
@@ -78,6 +80,9 @@ static enum status look_up_event(struct sqlite_session *session,
     if (status != STATUS_OK)
         return status;
     status = sqlite_load_event(&session->base, log_id, lookup->arena, event);
+    if (status == STATUS_OK && lookup->holder)
+        status = sqlite_load_entity_ref(&session->base, event->entity_ref, lookup->arena,
+                                        lookup->holder);
     /* An index names the event, so that its absence is damage. */
     return status == STATUS_NOT_FOUND && lookup->by != STORE_EVENT_BY_LOG_ID
                ? sqlite_damaged(session, "event", log_id)
