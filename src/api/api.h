@@ -30,6 +30,7 @@ struct api {
     struct consumers *consumers;
     struct snapshot_service *snapshot_service;
     struct append_parser *parsers; /* by the index of the loop */
+    const char *folder;            /* for files that an import spools */
     struct clock_reading started;
     uint64_t item_bytes_max; /* of one item of a batch */
     uint64_t batches_bytes_max;

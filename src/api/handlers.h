@@ -22,6 +22,7 @@ void handle_worker_append(struct exchange *exchange);
 void handle_topic_append(struct exchange *exchange);
 void handle_notification(struct exchange *exchange);
 void handle_event_ingest(struct exchange *exchange);
+void handle_event_import(struct exchange *exchange);
 
 /* audit.c */
 void handle_audit_list(struct exchange *exchange);

@@ -51,6 +51,8 @@ static const struct route routes[] = {
      "after_cursor limit"},
     {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0, ROUTE_OPERATOR | ROUTE_APPEND,
      ANY},
+    {HTTP1_METHOD_POST, "/api/events/import", handle_event_import, UINT64_MAX,
+     ROUTE_OPERATOR | ROUTE_STREAM, ANY},
     {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0,
      ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, "after_cursor until_cursor format"},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,

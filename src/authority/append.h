@@ -39,6 +39,16 @@ struct append_refusal {
     const char *message;         /* NULL: the status's own */
 };
 
+/* An event of another store's log, which is appended as it was there. */
+struct append_import {
+    uint64_t log_id; /* its number in the log */
+    struct uuid cursor;
+    uint64_t recorded_at_ms;
+    unsigned chain_version;
+    uint64_t seq;
+    uint8_t chain_hash[SHA256_BYTES];
+};
+
 struct append_request {
     /* Asked. Shapes are checked and the payload is made canonical and hashed before posting, on
      * the poster's thread; absent slices have data NULL. */
@@ -61,6 +71,9 @@ struct append_request {
     struct slice metadata; /* canonical JSON object; the patch of a heartbeat */
     struct slice status_name;
     struct slice reason;
+    /* NULL: a new event. Otherwise the event becomes exactly this one, without checks of limits and
+     * conditions, or the request is refused with STATUS_IMPORT_REFUSED. */
+    const struct append_import *import;
 
     /* Answered. STATUS_OK when posted; a request refused while it was read is posted with its
      * refusal, keeps it, and is otherwise left alone. When STATUS_OK is answered, event is set: the

@@ -32,6 +32,19 @@ bool store_entity_copy(struct arena *arena, const struct store_entity *from,
     return to->id.data != NULL;
 }
 
+bool owner_copy(struct arena *arena, const struct owner *from, struct owner *to) {
+    *to = (struct owner){0};
+    const struct slice *texts[] = {&from->user_id, &from->guest_scope, &from->org_id};
+    struct slice *copies[] = {&to->user_id, &to->guest_scope, &to->org_id};
+    for (size_t i = 0; i < 3; i++) {
+        if (texts[i]->data)
+            *copies[i] = arena_copy(arena, *texts[i]);
+        if (texts[i]->data && !copies[i]->data)
+            return false;
+    }
+    return true;
+}
+
 void entity_cache_init(struct entity_cache *cache, size_t count_max, size_t bytes_max) {
     *cache = (struct entity_cache){.count_max = count_max, .bytes_max = bytes_max};
     for (size_t kind = 0; kind < ENTITY_KIND_COUNT; kind++)

@@ -71,7 +71,8 @@ MUST_CHECK enum status entity_cache_add(struct entity_cache *cache,
 /* After the commit, before the groups are returned: copies borrowed texts. */
 void entity_cache_settle(struct entity_cache *cache, struct entity_entry *entry);
 
-/* A copy with all its texts in the arena; false when there is no room. */
+/* Copies with all their texts in the arena; false when there is no room. */
+bool owner_copy(struct arena *arena, const struct owner *from, struct owner *to);
 bool store_entity_copy(struct arena *arena, const struct store_entity *from,
                        struct store_entity *to);
 

@@ -12,7 +12,7 @@
 /* ---- life ---- */
 
 /* Above the last id of the log and above every id minted here, stored or not. */
-static enum status start_minting(struct ledger *ledger) {
+enum status ledger_start_minting(struct ledger *ledger) {
     const struct uuid *last = &ledger->state.cursor;
     bool is_first = ledger->state.log_id == 0;
     if (uuid_compare(&ledger->minter.last, last) > 0) {
@@ -28,7 +28,7 @@ static enum status load(struct ledger *ledger) {
     if (status == STATUS_OK)
         status = recent_ids_reset(&ledger->recent, &ledger->state.event_id_max);
     if (status == STATUS_OK)
-        status = start_minting(ledger);
+        status = ledger_start_minting(ledger);
     if (status != STATUS_OK)
         return status;
     entity_cache_clear(&ledger->cache);
@@ -195,7 +195,7 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
     struct append_refusal *refusal = &draft->request->refusal;
     const struct policy *limits[LIMITS_OF_ENTITY_MAX];
     size_t count = limits_of(ledger, &draft->entity, limits);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; !draft->request->import && i < count; i++) {
         const struct publish_bucket *bucket = draft->entry ? &draft->entry->buckets[i] : &full;
         enum status status = publish_limit_check(limits[i], bucket, draft->payload.size,
                                                  ledger->now.mono_ns, refusal);
@@ -214,22 +214,10 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
 
 /* ---- appending ---- */
 
-/* The entity's texts are the writer's, and the event is answered to the group's maker. */
-static bool copy_owner(struct arena *arena, const struct owner *from, struct owner *to) {
-    const struct slice *texts[] = {&from->user_id, &from->guest_scope, &from->org_id};
-    struct slice *copies[] = {&to->user_id, &to->guest_scope, &to->org_id};
-    for (size_t i = 0; i < 3; i++) {
-        if (texts[i]->data)
-            *copies[i] = arena_copy(arena, *texts[i]);
-        if (texts[i]->data && !copies[i]->data)
-            return false;
-    }
-    return true;
-}
-
 /* The next event of the batch, which does not count yet. */
 static enum status fill_event(struct ledger *ledger, const struct draft *draft) {
     const struct append_request *request = draft->request;
+    const struct append_import *import = request->import;
     struct store_event *event = &ledger->batch.events[ledger->batch.event_count];
     *event = (struct store_event){
         .log_id = ledger->state.log_id + 1,
@@ -242,15 +230,21 @@ static enum status fill_event(struct ledger *ledger, const struct draft *draft) 
         .event_id = request->has_event_id ? request->event_id : draft->cursor,
         .cursor = draft->cursor,
         .recorded_at_ms = draft->time_ms,
-        .chain_version = STORE_CHAIN_VERSION,
+        .chain_version = import ? import->chain_version : STORE_CHAIN_VERSION,
     };
     if (entity_row(draft->entity.kind)->has_event_owner)
         event->owner = request->owner;
-    else if (!copy_owner(draft->arena, &draft->entity.owner, &event->owner))
+    /* The entity's texts are the writer's, and the event is answered to the group's maker. */
+    else if (!owner_copy(draft->arena, &draft->entity.owner, &event->owner))
         return STATUS_OUT_OF_MEMORY;
     memcpy(event->payload_hash, draft->payload_hash, SHA256_BYTES);
     memcpy(event->prev_chain_hash, draft->entity.head_hash, SHA256_BYTES);
-    return chain_hash(event, &ledger->hash_text, event->chain_hash);
+    enum status status = chain_hash(event, &ledger->hash_text, event->chain_hash);
+    if (status == STATUS_OK && import &&
+        (event->seq != import->seq ||
+         memcmp(event->chain_hash, import->chain_hash, SHA256_BYTES) != 0))
+        return STATUS_IMPORT_REFUSED;
+    return status;
 }
 
 static enum status name_topic(struct draft *draft) {

@@ -62,6 +62,9 @@ void ledger_forget(struct ledger *ledger, enum status answer);
 /* Between batches, after a job may have made topics with the session. */
 void ledger_refresh(struct ledger *ledger);
 
+/* Ids are minted above the log's last cursor, also after an import has moved it. */
+MUST_CHECK enum status ledger_start_minting(struct ledger *ledger);
+
 /* ---- for the rules: runs, workers, topics -------------------------------------------------- */
 
 /* An event that is being added to the batch. */

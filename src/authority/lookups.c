@@ -196,6 +196,9 @@ static enum status gather_events(struct lookups *lookups, const struct lookup_so
     /* Another request of the batch could not ask for the entity. */
     if (entry && entry->status != STATUS_OK && entry->status != STATUS_NOT_FOUND)
         return STATUS_OK;
+    /* An imported event is new, or the commit refuses it. */
+    if (request->import)
+        return STATUS_OK;
     enum status status = gather_key(lookup, arena);
     if (status == STATUS_OK && append_is_creation(request->kind))
         status = add_creation_events(lookups, lookup, &common);

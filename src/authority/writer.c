@@ -42,10 +42,11 @@ struct writer {
     struct writer_counters counters;
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
     _Atomic int failing;            /* the reason why the last commit failed, or NOT_FAILING */
-    atomic_bool is_role_lost;       /* the session may not write any more: nothing is asked of it */
-    bool is_failure_logged;         /* once for each outage, */
-    uint64_t failure_logged_ns;     /* and not again within FAILURE_LOG_NS */
-    bool is_underived;              /* the last commit left out the derived rows */
+    atomic_bool is_importing;
+    atomic_bool is_role_lost;   /* the session may not write any more: nothing is asked of it */
+    bool is_failure_logged;     /* once for each outage, */
+    uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
+    bool is_underived;          /* the last commit left out the derived rows */
     uint64_t derive_at_ns;
 };
 
@@ -236,6 +237,15 @@ static void refuse_group(struct append_group *group, enum status status) {
             group->requests[i].status = status;
 }
 
+/* An event among those of an import would end it, and would be part of no other log. */
+static void refuse_during_import(struct writer *writer, struct append_group *group) {
+    if (!atomic_load_explicit(&writer->is_importing, memory_order_relaxed))
+        return;
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK && !group->requests[i].import)
+            group->requests[i].status = STATUS_IMPORT_IN_PROGRESS;
+}
+
 static void gather_group(struct ledger *ledger, struct append_group *group) {
     for (size_t i = 0; i < group->request_count; i++)
         if (group->requests[i].status == STATUS_OK)
@@ -290,8 +300,10 @@ static enum status begin_batch(struct writer *writer, struct mailbox_item *first
         status = ledger_begin(ledger, writer->clock.reading);
     if (status != STATUS_OK)
         return status;
-    for (struct mailbox_item *item = first; item != end; item = item->next)
+    for (struct mailbox_item *item = first; item != end; item = item->next) {
+        refuse_during_import(writer, group_of(item));
         gather_group(ledger, group_of(item));
+    }
     return ledger_prefetch(ledger);
 }
 
@@ -427,6 +439,11 @@ void writer_stop(struct writer *writer) {
     assert(error == 0);
     (void)error;
     writer_free(writer);
+}
+
+bool writer_set_importing(struct writer *writer, bool is_importing) {
+    bool before = !is_importing;
+    return atomic_compare_exchange_strong(&writer->is_importing, &before, is_importing);
 }
 
 bool writer_is_failing(const struct writer *writer, enum reason *reason) {

@@ -64,6 +64,9 @@ void writer_announce(struct writer *writer, const struct store_batch *batch,
                      const struct store_entity *states);
 /* Finishes all posted items, then ends the thread. */
 void writer_stop(struct writer *writer);
+/* Any thread. From a call with true until one with false, requests that import nothing are refused
+ * with STATUS_IMPORT_IN_PROGRESS. False: another import is in progress, and nothing changes. */
+MUST_CHECK bool writer_set_importing(struct writer *writer, bool is_importing);
 /* Any thread: false when the last commit succeeded; otherwise the reason why it failed. */
 bool writer_is_failing(const struct writer *writer, enum reason *reason);
 /* Any thread. */

@@ -46,6 +46,10 @@
     X(RETENTION_DUE_BYTES_MAX,            512 << 20, BYTES, PROCESS,      2, "when each topic is due, 8 bytes a topic; also while the table grows")          \
     X(PRUNE_BATCH_TOPICS_MAX,             256,       ITEMS, PROCESS,      1, "topics in one pruning batch")                                                  \
     X(PRUNE_BATCH_WORK_MAX,               5000,      ITEMS, PROCESS,      1, "work of one pruning batch: a removed row is 1, a topic is 1")                  \
+    X(IMPORT_PART_ENTITIES_MAX,           262144,    ITEMS, PROCESS,      1, "entities whose links an import follows in one pass")                           \
+    X(IMPORT_PART_BYTES_MAX,              64 << 20,  BYTES, PROCESS,      1, "links that an import follows in one pass")                                     \
+    X(IMPORT_STEP_BYTES,                  1 << 20,   BYTES, PROCESS,      2, "bytes of an import read or checked at once; one import at a time")             \
+    X(IMPORT_LINE_ARENA_BYTES_MAX,        64 << 20,  BYTES, PROCESS,      1, "the texts of one line of an import")                                           \
     /* Process: shared tables. */                                                                                                                            \
     X(STORE_POOL_TASKS_MAX,               100000,    ITEMS, PROCESS,      1, "reads that wait for a thread of the store pool")                               \
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \

@@ -97,15 +97,25 @@ const struct cli_command cli_commands[] = {
              {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, TOKEN_ROWS, JSON_ROW),
      false},
     {"export",
-     "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--url URL] [--ca FILE] "
-     "[--key KEY] "
-     "[--data-dir DIR] [--config FILE] [--json]",
+     "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--progress] [--url URL] "
+     "[--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE] [--json]",
      "Print the whole log, or the part between two event cursors, with a manifest at the end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
      OPTIONS({"--after", "CURSOR", "only events after this cursor"},
              {"--until", "CURSOR", "only events up to and including this cursor"},
              {"--format", "ndjson|csv", "output format, default ndjson"},
+             {"--progress", NULL, "show progress also where standard error is no terminal"},
              {"--json", NULL, "the same as --format ndjson"}, REMOTE_ROWS),
+     false},
+    {"import",
+     "import FILE [--progress] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config "
+     "FILE] [--json]",
+     "Take the events of an NDJSON export into an empty store, or into one that holds the "
+     "beginning "
+     "of the same log. Repeat it to continue an interrupted import.",
+     "khala import events.ndjson", cli_import, "FILE",
+     OPTIONS({"--progress", NULL, "show progress also where standard error is no terminal"},
+             REMOTE_ROWS, JSON_ROW),
      false},
     {"snapshot",
      "snapshot TOPIC [--json] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config "

@@ -72,6 +72,7 @@ int cli_config(int argc, char **argv);
 int cli_cursor(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_export(int argc, char **argv);
+int cli_import(int argc, char **argv);
 int cli_get(int argc, char **argv);
 int cli_json(int argc, char **argv);
 int cli_man(int argc, char **argv);

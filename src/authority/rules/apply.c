@@ -46,6 +46,27 @@ static struct uuid mint_cursor(struct ledger *ledger, const struct append_reques
     return cursor;
 }
 
+/* An import must continue the log exactly where it ends. */
+static enum status begin_import(struct ledger *ledger, struct draft *draft) {
+    const struct append_import *import = draft->request->import;
+    const struct store_state *state = &ledger->state;
+    draft->cursor = import->cursor;
+    draft->time_ms = import->recorded_at_ms;
+    bool follows = import->log_id == state->log_id + 1 &&
+                   (state->log_id == 0 || uuid_compare(&import->cursor, &state->cursor) > 0);
+    return follows ? STATUS_OK : STATUS_IMPORT_REFUSED;
+}
+
+static enum status begin_event(struct ledger *ledger, struct draft *draft) {
+    draft->time_ms = ledger->now.wall_ms;
+    enum status status = STATUS_OK;
+    if (ledger->state.log_id > 0 && uuid_compare(&ledger->minter.last, &ledger->state.cursor) < 0)
+        status = ledger_start_minting(ledger);
+    if (status == STATUS_OK)
+        draft->cursor = mint_cursor(ledger, draft->request);
+    return status;
+}
+
 void ledger_apply(struct ledger *ledger, struct append_request *request, struct arena *arena) {
     assert(request->status == STATUS_OK);
     struct draft draft = {
@@ -54,11 +75,12 @@ void ledger_apply(struct ledger *ledger, struct append_request *request, struct 
         .arena = arena,
         .type = request->event_type,
         .payload = request->payload,
-        .cursor = mint_cursor(ledger, request),
     };
     memcpy(draft.payload_hash, request->payload_hash, SHA256_BYTES);
-    draft.time_ms = ledger->now.wall_ms;
     request->status = draft.lookup->status;
+    if (request->status == STATUS_OK)
+        request->status =
+            request->import ? begin_import(ledger, &draft) : begin_event(ledger, &draft);
     if (request->status == STATUS_OK)
         request->status = apply_rule(ledger, &draft);
     if (request->status == STATUS_OK)

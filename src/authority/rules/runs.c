@@ -70,6 +70,8 @@ enum status runs_create(struct ledger *ledger, struct draft *draft) {
     draft->type = SLICE(RUN_EVENT_STARTED);
     /* A repeated request is answered with the first event. The same id with another payload is
      * refused. */
+    if (status == STATUS_OK && request->import)
+        return STATUS_IMPORT_REFUSED;
     if (status == STATUS_OK)
         return ledger_answer_first(ledger, draft, true);
     draft->entity = new_run(draft);

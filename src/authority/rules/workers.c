@@ -64,6 +64,11 @@ static enum status register_again(struct ledger *ledger, struct draft *draft) {
         return status;
     if (!worker_state_parse(draft->entity.status, &state))
         return STATUS_INTERNAL_ERROR;
+    /* Before links covered the owner, a registration could add an organisation. */
+    if (draft->request->import)
+        replace_given(&draft->entity.owner.org_id, draft->request->owner.org_id);
+    if (draft->request->import && !worker_state_is_down(state))
+        return STATUS_IMPORT_REFUSED;
     return worker_state_is_down(state) ? append_registration(ledger, draft)
                                        : ledger_answer_first(ledger, draft, false);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "cli/remote.h"
 
 #define TARGET_BYTES_MAX 4096
@@ -12,6 +13,14 @@ struct export_options {
     const char *until;
     const char *format;
     bool json;
+    bool progress; /* also without a terminal */
+};
+
+struct export_run {
+    struct remote *remote;
+    struct progress progress;
+    bool shows_progress;
+    uint64_t lines;
 };
 
 /* Only the given options, so that the server reports errors in them. */
@@ -37,18 +46,27 @@ static enum status export_target(struct buffer *target, const struct export_opti
 }
 
 static enum status export_body(void *user, unsigned http_status, struct slice piece) {
-    struct remote *remote = user;
+    struct export_run *run = user;
     if (http_status != 200)
-        return buffer_append_slice(&remote->answer, piece);
+        return buffer_append_slice(&run->remote->answer, piece);
+    for (const char *at = piece.data;
+         (at = memchr(at, '\n', piece.size - (size_t)(at - piece.data))); at++)
+        run->lines++;
+    if (run->shows_progress)
+        progress_count(&run->progress, run->lines);
     return fwrite(piece.data, 1, piece.size, stdout) == piece.size ? STATUS_OK
                                                                    : STATUS_SYSTEM_ERROR;
 }
 
-static int export_all(struct remote *remote, const char *target) {
+static int export_all(struct remote *remote, const char *target, bool progress) {
+    struct export_run run = {.remote = remote};
     struct http_client_request request = {
-        .method = "GET", .target = target, .user = remote, .on_body = export_body};
+        .method = "GET", .target = target, .user = &run, .on_body = export_body};
     unsigned http_status = 0;
+    progress_begin(&run.progress, "export", "lines");
+    run.shows_progress = progress || run.progress.is_terminal;
     int code = remote_exchange(remote, &request, &http_status);
+    progress_end(&run.progress);
     if (code == EXIT_CODE_DONE && http_status != 200)
         code = remote_refused(remote, http_status);
     return code;
@@ -63,6 +81,7 @@ int cli_export(int argc, char **argv) {
                                        {"--after", NULL, &options.after},
                                        {"--until", NULL, &options.until},
                                        {"--format", NULL, &options.format},
+                                       {"--progress", &options.progress, NULL},
                                        {"--json", &options.json, NULL}};
     struct remote remote;
     struct buffer target;
@@ -77,7 +96,7 @@ int cli_export(int argc, char **argv) {
     int code = status == STATUS_OK ? remote_open(&remote, &options.remote)
                                    : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
     if (code == EXIT_CODE_DONE)
-        code = export_all(&remote, target.data);
+        code = export_all(&remote, target.data, options.progress);
     if (status == STATUS_OK)
         remote_close(&remote);
     buffer_release(&target);

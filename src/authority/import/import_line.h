@@ -1,0 +1,29 @@
+/* A line of an export: an event with its link, or the manifest at the end.
+ * Any thread; a parser belongs to one thread at a time. Texts are copied into the caller's arena.
+ * STATUS_IMPORT_REFUSED with a static reason for a line that no export contains;
+ * STATUS_OUT_OF_MEMORY, arena full.
+ * A line that is read has the payload and the hashes that it names; whether it follows the lines
+ * before it is import_check.h's matter. */
+#ifndef AUTHORITY_IMPORT_IMPORT_LINE_H
+#define AUTHORITY_IMPORT_IMPORT_LINE_H
+
+#include "authority/append_read.h"
+
+struct import_line {
+    bool is_manifest;
+    struct store_event event; /* without log_id and entity_ref */
+    /* Of a manifest. */
+    uint64_t count;
+    uint8_t sha256[SHA256_BYTES];
+};
+
+/* scratch: for chain_hash. */
+MUST_CHECK enum status import_line_read(struct json_value value, struct buffer *scratch,
+                                        struct arena *arena, struct import_line *line,
+                                        const char **reason);
+/* The request that appends the event of a line as it was. value is the line's. */
+MUST_CHECK enum status import_request_read(struct append_parser *parser, struct json_value value,
+                                           const struct import_line *line, struct arena *arena,
+                                           struct append_request *request);
+
+#endif
