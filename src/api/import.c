@@ -9,7 +9,6 @@
  * the store pool. */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,14 +18,14 @@
 #include "authority/import/import_check.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/unnamed_file.h"
 #include "http/exchange_call.h"
 #include "wire/json_items.h"
 
-#define RECEIVE_BYTES   (256u << 10)
-#define DETAILS_BYTES   1024
-#define PROGRESS_MS     1000
-#define NOT_OF_A_LOG    "no request makes such an event"
-#define SPOOL_FILE_MODE 0600
+#define RECEIVE_BYTES (256u << 10)
+#define DETAILS_BYTES 1024
+#define PROGRESS_MS   1000
+#define NOT_OF_A_LOG  "no request makes such an event"
 
 enum import_phase {
     IMPORT_RECEIVE, /* the body is spooled, and each line checked */
@@ -476,8 +475,7 @@ static struct import_work *work_new(struct exchange *exchange) {
     work->group.requests = calloc(APPEND_GROUP_REQUESTS_MAX, sizeof(work->group.requests[0]));
     work->group.done = group_done;
     work->group.user = work;
-    /* It has no name, so that it ends with the process. */
-    work->spool_fd = open(work->api->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, SPOOL_FILE_MODE);
+    work->spool_fd = unnamed_file_open(work->api->folder, "import");
     if (work->group.requests && work->spool_fd >= 0)
         return work;
     work_free(work);

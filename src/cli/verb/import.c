@@ -29,9 +29,16 @@ struct import_run {
     struct json_items answers;
     struct progress progress;
     bool shows_progress;
+    bool is_writing;
     bool is_done;
     bool is_refused; /* after the answer began */
 };
+
+/* First bytes are sent, then the server writes events. */
+static void begin_progress(struct import_run *run, const char *label, const char *unit) {
+    progress_end(&run->progress);
+    progress_begin(&run->progress, label, unit);
+}
 
 static void show(struct import_run *run, uint64_t done, uint64_t total) {
     if (run->shows_progress)
@@ -63,8 +70,12 @@ static enum status take_answer(struct import_run *run, struct json_value answer)
     if (fields[0].present && fields[0].value.kind == JSON_KIND_OBJECT) {
         if (json_read_members(fields[0].value, numbers, 2) == STATUS_OK && numbers[0].present &&
             numbers[1].present && json_u64(numbers[0].value, JSON_INTEGER_MAX, &done) &&
-            json_u64(numbers[1].value, JSON_INTEGER_MAX, &total))
+            json_u64(numbers[1].value, JSON_INTEGER_MAX, &total)) {
+            if (!run->is_writing)
+                begin_progress(run, "import", "events");
+            run->is_writing = true;
             show(run, done, total);
+        }
         return STATUS_OK;
     }
     run->is_done = fields[1].present;
@@ -114,7 +125,7 @@ static int import_file(struct remote *remote, const char *file,
     if (run.fd < 0 || fstat(run.fd, &found) != 0)
         return cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", file, strerror(errno));
     run.bytes_total = (uint64_t)found.st_size;
-    progress_begin(&run.progress, "import", "bytes or events");
+    begin_progress(&run, "import: send", "bytes");
     run.shows_progress = options->progress || run.progress.is_terminal;
     json_items_init(&run.answers, JSON_ITEMS_LINES, &limits);
     const struct http_client_source source = {run.fd, -1, &run, import_next};

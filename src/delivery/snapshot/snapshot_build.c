@@ -2,17 +2,17 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/unnamed_file.h"
 #include "delivery/snapshot/snapshot_owner.h"
 #include "wire/object_writer.h"
 
-#define FILE_NAME   "snapshot.tmp"
+#define FILE_NAME   "snapshot"
 #define PARTS_FIRST 64
 /* Of a document without its key and its payload, at most. */
 #define MEMBERS_BYTES_MAX 256
@@ -35,25 +35,6 @@ static enum status explain(struct building *building, enum status status, const 
                  cause);
     building->is_explained = true;
     return status;
-}
-
-/* The file never has a name if the file system supports that. Otherwise its name is removed at
- * once; one fixed name is enough, since one process uses the folder and builds one snapshot at a
- * time. */
-static int file_open(const char *folder) {
-    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
-        return fd;
-    int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder_fd < 0)
-        return -1;
-    fd = openat(folder_fd, FILE_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        (void)unlinkat(folder_fd, FILE_NAME, 0);
-    int error = errno;
-    close(folder_fd);
-    errno = error;
-    return fd;
 }
 
 static enum status file_append(struct building *building, struct slice bytes) {
@@ -162,7 +143,7 @@ static enum status read_all(struct building *building, struct store_session *ses
 
 static enum status build_in(struct building *building, struct store_session *session) {
     struct snapshot *snapshot = building->snapshot;
-    snapshot->fd = file_open(building->build->folder);
+    snapshot->fd = unnamed_file_open(building->build->folder, FILE_NAME);
     if (snapshot->fd < 0)
         return explain(building, STATUS_STORE_UNAVAILABLE, "cannot make the snapshot's file",
                        strerror(errno));
