@@ -41,6 +41,7 @@ void driver_skip_hidden(struct driver *driver) {
 
 void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq) {
     subscription_pass(&driver->subscription, batch, head_seq);
+    feed_taken(&driver->member, batch->count);
     settle(driver);
 }
 

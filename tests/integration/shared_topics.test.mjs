@@ -40,6 +40,7 @@ test("a hundred frames of other tenants are no message, and the next own frame c
   await socket.until((one) => one.of("hello").length > 0, "the hello");
   await create(operator, "bob", 100);
   await all.reached(SUMMARIES, 100);
+  assert.deepEqual((await client.ask("sync:heartbeat", {})).response.watermarks, [{ topic: SUMMARIES, watermark: 100 }]);
   await create(operator, "ada", 1);
   await client.reached(SUMMARIES, 101);
   assert.deepEqual(ranges(client), [[0, 0, 0, true], [0, 101, 1, true]]);

@@ -9,6 +9,13 @@
 #include "topic/stream_id.h"
 #include "wire/object_writer.h"
 
+/* A subscriber that frames of others do not wake has not learned the newest head. */
+static uint64_t head_of(const struct subscriber *subscriber) {
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    uint64_t head_seq = hub_head_seq(subscription->options.watch);
+    return head_seq > subscription->window.head_seq ? head_seq : subscription->window.head_seq;
+}
+
 /* [{"topic":…,"watermark":…}] of the subscribers that have started. */
 static enum status write_list(const struct session *session, bool heads, struct buffer *out) {
     bool has_one = false;
@@ -23,8 +30,7 @@ static enum status write_list(const struct session *session, bool heads, struct 
         struct object_writer object = object_begin(out);
         object_text(&object, SLICE("topic"), subscriber->driver.subscription.options.topic);
         object_number(&object, SLICE("watermark"),
-                      heads ? subscriber->driver.subscription.window.head_seq
-                            : subscriber_position(subscriber));
+                      heads ? head_of(subscriber) : subscriber_position(subscriber));
         enum status ended = object_end(&object);
         status = status == STATUS_OK ? ended : status;
     }
