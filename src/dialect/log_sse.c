@@ -5,6 +5,7 @@
 #include "delivery/session/dialect.h"
 #include "delivery/session/session_close.h"
 #include "delivery/session/session_log.h"
+#include "delivery/session/subscriber.h"
 #include "dialect/event_stream.h"
 #include "dialect/handlers.h"
 #include "dialect/log_position.h"
@@ -68,24 +69,43 @@ static enum status send_slow(struct session *session, struct buffer *out) {
     return status;
 }
 
-/* The first position of a client that gave none. Without an id, it would reconnect at the head and
- * miss the events between. */
-static enum status send_begin(struct session *session) {
-    const struct log_stream *state = session->dialect_state;
+/* An event without a message, whose id is the position in the log. */
+static enum status send_position(struct session *session, const char *event,
+                                 const struct query_cursor *position, struct buffer *out) {
     char id[EVENT_CURSOR_SIZE_MAX];
-    size_t id_size = event_cursor_encode(&state->position.asked.cursor, id);
+    size_t id_size = event_cursor_encode(&position->cursor, id);
     struct buffer body;
     buffer_init(&body, 256);
     enum status status = buffer_append_slice(&body, SLICE("{\"after_cursor\":"));
     if (status == STATUS_OK)
-        status = query_cursor_write(&body, &state->position.asked);
+        status = query_cursor_write(&body, position);
     if (status == STATUS_OK)
         status = buffer_append_byte(&body, '}');
     if (status == STATUS_OK)
-        status = event_stream_send_id(session, &session->replies, "bootstrap",
-                                      (struct slice){id, id_size}, buffer_slice(&body));
+        status = event_stream_send_id(session, out, event, (struct slice){id, id_size},
+                                      buffer_slice(&body));
     buffer_release(&body);
     return status;
+}
+
+/* The comment keeps the connection open. The event moves the position of the client past events
+ * that are hidden from it. */
+static enum status heartbeat(struct session *session, struct buffer *out) {
+    const struct log_stream *state = session->dialect_state;
+    const struct subscriber *subscriber = session_first(session);
+    enum status status = event_stream_heartbeat(session, out);
+    if (status != STATUS_OK || !subscriber || !subscriber_has_position(subscriber) ||
+        subscriber->driver.subscription.sent_seq == subscriber_position(subscriber))
+        return status;
+    struct query_cursor now = log_position_now(&state->position, session);
+    return now.given ? send_position(session, "progress", &now, out) : STATUS_OK;
+}
+
+/* The first position of a client that gave none. Without an id, it would reconnect at the head and
+ * miss the events between. */
+static enum status send_begin(struct session *session) {
+    const struct log_stream *state = session->dialect_state;
+    return send_position(session, "bootstrap", &state->position.asked, &session->replies);
 }
 
 static bool wants(const void *user, const struct frame_content *content) {
@@ -98,7 +118,7 @@ static const struct dialect log_sse_dialect = {
     .restarts_stale = true,
     .failed = event_stream_failed,
     .reauth = event_stream_reauth,
-    .heartbeat = event_stream_heartbeat,
+    .heartbeat = heartbeat,
     .slow = send_slow,
     .leaving = event_stream_leaving,
     .state_free = free,

@@ -122,6 +122,24 @@ function assertCovered(client, own, after) {
   assert.equal(next, own.length);
 }
 
+test("the heartbeat of the log's event stream moves the position over hidden events", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "30" } });
+  const headers = { authorization: `Bearer ${operator.sign({ oa_user_id: "ada", oa_sync_scopes: ["runtime.audit"] })}` };
+  const stream = await Stream.open(operator, "/events", headers);
+  const position = (id) => Number(Buffer.from(id, "base64url").toString().split(":")[0]);
+  await create(operator, "bob", 5);
+  const { recorded_at } = (await operator.log()).at(-1);
+  const lastMs = typeof recorded_at === "number" ? recorded_at : Date.parse(recorded_at);
+  await stream.until((one) => one.lastId && position(one.lastId) >= lastMs, "a position behind the hidden events");
+  assert.deepEqual([...new Set(stream.events.map((one) => one.type))], ["progress"]);
+  const { id, data } = stream.events.at(-1);
+  assert.equal(data.after_cursor, id);
+  const again = await Stream.open(operator, "/events", { ...headers, "last-event-id": id });
+  const [{ event }] = await create(operator, "ada", 1);
+  await again.until((one) => one.messages.length > 0, "the own event");
+  assert.deepEqual(again.messages.map((one) => one.data.event_id), [event.event_id]);
+});
+
 test("no heartbeat covers a frame that was not sent, while many owners append", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "10", KHALA_WINDOW_FRAMES_MAX: "16" } });
   const users = range(1, 12).map((i) => `u${i}`);
