@@ -236,6 +236,8 @@ static enum status on_message(void *user, const struct sse_message *message) {
         print_event(tail, message->data, body);
         return position_set(tail, message->id);
     }
+    if (slice_equal(message->event, SLICE("progress")))
+        return position_set(tail, message->id);
     if (slice_equal(message->event, SLICE("bootstrap")))
         return take_bootstrap(tail, body);
     if (slice_equal(message->event, SLICE("stale_cursor")))
