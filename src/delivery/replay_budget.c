@@ -3,17 +3,6 @@
 #include "base/limits.h"
 #include "delivery/viewer.h"
 
-/* Walks the frames after the position, at most limit of them. */
-static enum status walk(struct store_session *session, const struct store_topic *topic,
-                        uint64_t after_seq, uint64_t limit, void *user, store_journal_cb *row,
-                        store_event_cb *event) {
-    enum status status =
-        topic->entity_ref > 0
-            ? store_walk_entity_events(session, topic->entity_ref, after_seq, limit, user, event)
-            : store_walk_journal(session, topic->ref, after_seq, limit, user, row);
-    return status == STATUS_LIMIT_REACHED ? STATUS_OK : status;
-}
-
 /* ---- frames of the reader ---- */
 
 struct count {
@@ -47,11 +36,16 @@ static enum status judge_own(struct store_session *session, const struct store_t
                              const struct replay_reader *reader, struct continuity *plan) {
     struct count count = {.budget = plan->replay_budget_events};
     viewer_init(&count.viewer, session, reader->principal, reader->view);
-    enum status status = walk(session, topic, plan->after_seq, REPLAY_COUNT_ROWS_MAX, &count,
-                              count_row, count_event);
+    enum status status = topic->entity_ref > 0
+                             ? store_walk_entity_events(session, topic->entity_ref, plan->after_seq,
+                                                        REPLAY_COUNT_ROWS_MAX, &count, count_event)
+                             : store_walk_journal(session, topic->ref, plan->after_seq,
+                                                  REPLAY_COUNT_ROWS_MAX, &count, count_row);
     viewer_release(&count.viewer);
-    if (status != STATUS_OK || count.rows == REPLAY_COUNT_ROWS_MAX)
+    if (status != STATUS_OK && status != STATUS_LIMIT_REACHED)
         return status;
+    if (count.rows == REPLAY_COUNT_ROWS_MAX)
+        return STATUS_OK;
     plan->replay_lag = count.own;
     if (count.own <= count.budget)
         continuity_lift_budget(plan);
@@ -65,14 +59,15 @@ static enum status note_row(void *user, const struct store_journal_row *row,
     uint64_t *published_at_ms = user;
     (void)event;
     *published_at_ms = row->published_at_ms;
-    return STATUS_LIMIT_REACHED;
+    return STATUS_OK;
 }
 
 static enum status judge_age(struct store_session *session, const struct store_topic *topic,
                              const struct replay_reader *reader, struct continuity *plan) {
     uint64_t age_ms_max = 2 * 1000 * reader->policy->snapshot_cadence_seconds;
     uint64_t published_at_ms = 0;
-    enum status status = walk(session, topic, plan->after_seq, 1, &published_at_ms, note_row, NULL);
+    enum status status =
+        store_walk_journal(session, topic->ref, plan->after_seq, 1, &published_at_ms, note_row);
     if (status == STATUS_OK && published_at_ms + age_ms_max > reader->now_ms)
         continuity_lift_budget(plan);
     return status;
