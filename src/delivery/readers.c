@@ -57,7 +57,8 @@ static enum status make_room(struct readers *readers) {
         return old ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     readers->buckets = made;
     readers->bucket_count = count;
-    move_entries(readers, old, old_count);
+    if (old)
+        move_entries(readers, old, old_count);
     free(old);
     return STATUS_OK;
 }
