@@ -10,6 +10,9 @@
  *
  * The memory of all groups of all batches has a limit too. Beyond it groups do not grow. A batch
  * with posted groups then waits until their answers are read, and a batch without any is refused.
+ *
+ * An item that is refused with 429 or 503 must not be overtaken by later items of its entity. The
+ * writer keeps these entities for all groups of the batch (authority/append_order.h).
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -18,6 +21,7 @@
 #include "api/api.h"
 #include "api/append_answer.h"
 #include "api/handlers.h"
+#include "authority/append_order.h"
 #include "authority/append_read.h"
 #include "base/limits.h"
 #include "io/call.h"
@@ -47,6 +51,8 @@ struct batch {
     struct list groups; /* posted, in order, until answered */
     size_t group_count;
     struct buffer page;
+    struct append_order order; /* the writer's while groups are posted */
+    bool post_refused;         /* the writer took no group: later items are not attempted */
     bool items_over;
     bool body_over;     /* the items may end before the body */
     enum status broken; /* why the items ended early */
@@ -83,6 +89,7 @@ static void batch_free(void *memory) {
     struct list_node *node;
     while ((node = list_pop_front(&batch->groups)))
         group_free(container_of(node, struct batch_group, node));
+    append_order_release(&batch->order);
     json_items_release(&batch->items);
     buffer_release(&batch->input);
     buffer_release(&batch->page);
@@ -129,6 +136,7 @@ static struct batch_group *group_new(struct batch *batch) {
     group->call.done = group_returned;
     group->group.done = group_done;
     group->group.user = group;
+    group->group.order = &batch->order;
     arena_init(&group->group.arena, BATCH_GROUP_ARENA_BYTES_MAX);
     return group;
 }
@@ -156,9 +164,13 @@ static void batch_post(struct batch *batch) {
     list_push_back(&batch->groups, &group->node);
     exchange_ref(batch->exchange);
     call_begin(&group->call, batch->exchange->loop);
-    enum status status = writer_post(api_of(batch->exchange)->writer, &group->group);
+    /* The items of a refused group must not be overtaken. */
+    enum status status = STATUS_NOT_ATTEMPTED;
+    if (!batch->post_refused)
+        status = writer_post(api_of(batch->exchange)->writer, &group->group);
     if (status == STATUS_OK)
         return;
+    batch->post_refused = true;
     group->call.status = status;
     call_return_post(&group->call);
 }
@@ -435,6 +447,7 @@ void handle_batch(struct exchange *exchange) {
     batch->exchange = exchange;
     batch->broken = STATUS_OK;
     list_init(&batch->groups);
+    append_order_init(&batch->order);
     json_items_init(&batch->items, format, &limits);
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);

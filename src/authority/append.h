@@ -88,6 +88,8 @@ struct append_request {
     struct append_refusal refusal;
 };
 
+struct append_order;
+
 /* An item of the writer's mailbox; filled by posting. */
 struct writer_item {
     struct mailbox_item item;
@@ -99,6 +101,9 @@ struct append_group {
     struct append_request *requests;
     size_t request_count;
     struct arena arena; /* the maker's; the writer puts answers here */
+    /* Shared by the groups of one batch, which are posted in order. NULL: no order is kept after a
+     * refusal. */
+    struct append_order *order;
     /* Called on the writer's thread, once; typically posts the group back to a loop. */
     void (*done)(struct append_group *group);
     void *user;

@@ -64,10 +64,7 @@ bool append_is_creation(enum append_kind kind) {
     return kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE;
 }
 
-/* ---- gathering ---- */
-
-/* Absent where the request is refused before its entity matters, or where an id will be made. */
-static struct slice entity_id_of(const struct append_request *request) {
+struct slice append_entity_id(const struct append_request *request) {
     if (request->kind == APPEND_NOTIFICATION)
         return topic_name(TOPIC_NOTIFICATIONS);
     if (request->kind == APPEND_AUDIT_EVENT)
@@ -77,10 +74,12 @@ static struct slice entity_id_of(const struct append_request *request) {
     return request->entity_id;
 }
 
+/* ---- gathering ---- */
+
 static enum status gather_entity(struct lookups *lookups, const struct lookup_sources *sources,
                                  struct request_lookup *lookup) {
     enum entity_kind kind = append_entity_kind(lookup->request->kind);
-    struct slice id = entity_id_of(lookup->request);
+    struct slice id = append_entity_id(lookup->request);
     struct slice stream_id = {NULL, 0};
     bool is_added = false;
     if (!id.data)

@@ -67,5 +67,8 @@ const struct store_entity *lookups_holder(const struct lookups *lookups, uint32_
 bool append_is_creation(enum append_kind kind);
 /* The kind of entity that a request appends to. */
 enum entity_kind append_entity_kind(enum append_kind kind);
+/* The id of that entity. Absent where the request is refused before its entity matters, or where an
+ * id will be made. */
+struct slice append_entity_id(const struct append_request *request);
 
 #endif

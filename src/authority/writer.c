@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "authority/append_order.h"
 #include "authority/projection.h"
 #include "authority/rules/apply.h"
 #include "base/limits.h"
@@ -252,10 +253,25 @@ static void gather_group(struct ledger *ledger, struct append_group *group) {
             ledger_gather(ledger, &group->requests[i], &group->arena);
 }
 
+/* A request that would overtake a refused one is not applied. */
+static void apply_request(struct ledger *ledger, struct append_group *group,
+                          struct append_request *request) {
+    if (group->order && append_order_blocks(group->order, request)) {
+        ledger_skip(ledger, request);
+        request->status = STATUS_NOT_ATTEMPTED;
+    } else {
+        ledger_apply(ledger, request, &group->arena);
+    }
+}
+
 static void apply_group(struct ledger *ledger, struct append_group *group) {
-    for (size_t i = 0; i < group->request_count; i++)
-        if (group->requests[i].status == STATUS_OK)
-            ledger_apply(ledger, &group->requests[i], &group->arena);
+    for (size_t i = 0; i < group->request_count; i++) {
+        struct append_request *request = &group->requests[i];
+        if (request->status == STATUS_OK)
+            apply_request(ledger, group, request);
+        if (group->order)
+            append_order_note(group->order, request);
+    }
 }
 
 static uint64_t add_waiting(struct writer *writer, uint64_t bytes) {
@@ -278,6 +294,9 @@ static void answer_group(struct writer *writer, struct append_group *group) {
         const struct append_request *request = &group->requests[i];
         refused += request->status != STATUS_OK;
         deduplicated += request->deduplicated;
+        /* The commit may have failed after the request was applied. */
+        if (group->order)
+            append_order_note(group->order, request);
         metrics_add(METRIC_APPENDS,
                     METRIC_LABELS(append_entity_kind(request->kind), request->status), 1);
         if (writer->options.on_refused && request->status != STATUS_OK)

@@ -176,6 +176,33 @@ test("items are answered while the body is still being sent", async (t) => {
   await lines.ended;
 });
 
+test("a refused item is not overtaken by later items of its entity", async (t) => {
+  const rate = { RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "100" };
+  const operator = await operate(t, { settings: rate });
+  const said = (topic, n) => JSON.stringify({ topic, event_type: "said", payload: { n } });
+  const { request, answer } = operator.begin("POST", "events:batch", NDJSON);
+  request.write(Array.from({ length: 160 }, (_, n) => `${said("busy", n)}\n`).join(""));
+  const lines = new Lines(await within(answer, "the head of the answer"));
+  const first = [];
+  for (let i = 0; i < 160; i++) first.push(await lines.next());
+  const accepted = first.findIndex(({ status }) => status !== 200);
+  assert.ok(accepted >= 100, `${accepted}`);
+  assert.deepEqual([first[accepted].status, first[accepted].error.error], [429, "khala_publish_rate_limited"]);
+  for (const { index, status, error } of first.slice(accepted + 1)) {
+    assert.deepEqual([status, error.error], [424, "not_attempted"], `item ${index}`);
+    assert.match(error.message, /^An earlier item/);
+  }
+  // The topic takes events again, and another client uses that. The batch still keeps its order.
+  await until(async () => (await operator.post("topics/busy/events", { event_type: "other" })).status === 200, "room in the rate");
+  for (const topic of ["busy", "quiet", "busy"]) request.write(`${said(topic, 160)}\n`);
+  assert.deepEqual([(await lines.next()).status, (await lines.next()).status, (await lines.next()).status], [424, 200, 424]);
+  request.end();
+  await lines.ended;
+  const stored = (await operator.read("topics/busy/events?limit=200")).events;
+  assert.deepEqual(stored.filter(({ event_type }) => event_type === "said").map(({ payload }) => payload.n),
+    Array.from({ length: accepted }, (_, n) => n));
+});
+
 /** Sends lines as fast as the server takes them, and counts the answers. */
 async function stream(operator, count, line) {
   const { request, answer } = operator.begin("POST", "events:batch", NDJSON);

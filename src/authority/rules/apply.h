@@ -1,7 +1,7 @@
 /* Applies a request to the ledger by the rule of its kind.
  * Writer's thread. The answer lives in the arena of the request's group.
  * The status of the request is the answer: a request that is refused does not fail the others.
- * Requests are applied in the order in which ledger_gather got them, each exactly once.
+ * Requests are applied or skipped in the order in which ledger_gather got them, each exactly once.
  * Makes no call to the store. */
 #ifndef AUTHORITY_RULES_APPLY_H
 #define AUTHORITY_RULES_APPLY_H
@@ -10,5 +10,8 @@
 
 /* Sets the request's status and, where that is STATUS_OK, its answer. */
 void ledger_apply(struct ledger *ledger, struct append_request *request, struct arena *arena);
+
+/* Leaves the request as it is. */
+void ledger_skip(struct ledger *ledger, const struct append_request *request);
 
 #endif
