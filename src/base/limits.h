@@ -142,7 +142,7 @@
     X(BATCH_GROUP_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "items of one group of a batch")                                                \
     X(BATCH_GROUP_ARENA_BYTES_MAX,        256 << 20, BYTES, WITHIN,       1, "one group of a batch; KHALA_BATCHES_BYTES_MAX bounds all")                     \
     X(BATCH_BLOCKED_ENTITIES_MAX,         512,       ITEMS, WITHIN,       1, "refused entities of one batch; beyond, no later item is attempted")             \
-    X(BATCH_BLOCKED_BYTES_MAX,            256 << 10, BYTES, CONNECTION,   1, "ids of those entities")                                                        \
+    X(BATCH_BLOCKED_BYTES_MAX,            256 << 10, BYTES, APPEND,       1, "ids of those entities")                                                        \
     X(BATCH_PAGE_BYTES,                   256 << 10, BYTES, WITHIN,       1, "answers of a batch after which a page is sent")                                \
     X(BATCH_PAGE_BYTES_MAX,               48 << 20,  BYTES, WITHIN,       1, "one page of a batch's answers; KHALA_BATCHES_BYTES_MAX bounds all")            \
     X(SESSION_REPLIES_BYTES_MAX,          200 << 20, BYTES, SESSION,      1, "replies to the largest message")                                               \

@@ -96,7 +96,13 @@ uint64_t driver_lag(const struct driver *driver) {
     return head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
 }
 
+/* By the present head: a session that is blocked asks for no frames, and so learns no head. */
 uint64_t driver_own_lag(const struct driver *driver) {
-    bool is_counted = driver->subscription.is_settled && driver->member.own_count != FEED_UNKNOWN;
-    return is_counted ? driver->member.own_count : driver_lag(driver);
+    const struct subscription *subscription = &driver->subscription;
+    if (subscription->is_settled && driver->member.own_count != FEED_UNKNOWN)
+        return driver->member.own_count;
+    uint64_t head_seq = hub_head_seq(subscription->options.watch);
+    uint64_t next_seq = subscription->next_seq;
+    uint64_t lag = head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
+    return lag > driver_lag(driver) ? lag : driver_lag(driver);
 }

@@ -46,10 +46,10 @@ void driver_read_done(struct driver *driver, enum status status);
 void driver_skip_hidden(struct driver *driver);
 /* The client was sent that batch, which another subscription took. */
 void driver_pass(struct driver *driver, const struct delivery_batch *batch, uint64_t head_seq);
-/* How many frames the subscription is behind. */
+/* How many frames the subscription is behind, by the newest head that it knows. */
 uint64_t driver_lag(const struct driver *driver);
-/* The same, without frames that are known to be hidden: on a shared topic, after the subscription
- * has reached the head once. */
+/* The same by the present head, without frames that are known to be hidden: on a shared topic,
+ * after the subscription has reached the head once. */
 uint64_t driver_own_lag(const struct driver *driver);
 
 #endif

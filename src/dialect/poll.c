@@ -54,12 +54,17 @@ static void poll_free(void *work) {
     free(poll);
 }
 
+/* The session, else the token. The operator key has neither: all its polls are one session. */
+static struct slice poller_session(const struct principal *principal) {
+    return principal->session_id.data ? principal->session_id : principal->token_id;
+}
+
 /* Tokens without an owner are distinguished by their session or token id, so that the polls of one
  * do not limit the others. */
 static struct slice poller_name(const struct exchange *exchange, struct poller *poller) {
     const struct principal *principal = exchange->principal;
     const struct owner *identity = &principal->identity;
-    struct slice id = principal->session_id.data ? principal->session_id : principal->token_id;
+    struct slice id = poller_session(principal);
     poller->size = principal_name(principal, poller->name);
     if (principal != &principal_operator && id.data && !identity->user_id.data &&
         !identity->guest_scope.data && !identity->org_id.data) {
@@ -72,7 +77,9 @@ static struct slice poller_name(const struct exchange *exchange, struct poller *
 }
 
 static struct consumer_key consumer_key(const struct exchange *exchange, struct poller *poller) {
-    return (struct consumer_key){poller_name(exchange, poller), exchange->match.parameters[0]};
+    return (struct consumer_key){.principal = poller_name(exchange, poller),
+                                 .topic = exchange->match.parameters[0],
+                                 .session = poller_session(exchange->principal)};
 }
 
 static struct delivery_loop *delivery_loop_of(const struct exchange *exchange) {
@@ -106,10 +113,23 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
 
 /* ---- answers ---- */
 
+/* The poll is answered without a page, so that the next one need not wait for it. */
+static void reject(struct poll *poll) {
+    struct poller poller;
+    struct consumer_key key = consumer_key(poll->exchange, &poller);
+    consumers_rejected(delivery_of(poll->exchange)->consumers, &key, &poll->consumer);
+}
+
+static void answer_failed(struct poll *poll, enum status status) {
+    reject(poll);
+    exchange_answer_status(poll->exchange, status);
+}
+
 static void answer_stale(struct poll *poll) {
     const struct subscription *subscription = &poll->driver.subscription;
     struct buffer details;
     struct poller poller;
+    reject(poll);
     telemetry_stale(delivery_of(poll->exchange)->telemetry, cause_of(poll->exchange, &poller),
                     subscription_continuity(subscription));
     buffer_init(&details, POLL_DETAILS_BYTES_MAX);
@@ -129,19 +149,26 @@ static void answer_stale(struct poll *poll) {
     buffer_release(&details);
 }
 
-static void answer_evicted(struct poll *poll, uint64_t lag) {
+/* The client gets none of the frames that were gathered: it is behind by those too. A bootstrap has
+ * no position yet, but it is never evicted. */
+static void answer_evicted(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
+    const struct subscription *subscription = &poll->driver.subscription;
+    uint64_t after_seq = subscription->options.after_seq;
     struct buffer details;
     struct poller poller;
     struct cause cause = cause_of(exchange, &poller);
+    assert(subscription->options.has_cursor && !subscription->is_bootstrap);
+    reject(poll);
     cause.status = STATUS_SLOW_CONSUMER_EVICTED;
     telemetry_evicted(delivery_of(exchange)->telemetry, cause);
     buffer_init(&details, POLL_DETAILS_BYTES_MAX);
     struct object_writer object = object_begin(&details);
-    object_text(&object, SLICE("topic"), poll->driver.subscription.options.topic);
-    object_number(&object, SLICE("lag"), lag);
+    object_text(&object, SLICE("topic"), subscription->options.topic);
+    object_number(&object, SLICE("lag"),
+                  driver_lag(&poll->driver) + (subscription->next_seq - 1 - after_seq));
     object_number(&object, SLICE("strikes"), poll->consumer.strikes);
-    object_number(&object, SLICE("resume_after"), poll->driver.subscription.options.after_seq);
+    object_number(&object, SLICE("resume_after"), after_seq);
     object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(exchange->loop));
     enum status status = object_end(&object);
     exchange_answer_error(exchange, &(struct exchange_error){
@@ -155,6 +182,10 @@ static void object_flag(struct object_writer *object, struct slice name, bool fl
     object_json(object, name, flag ? SLICE("true") : SLICE("false"));
 }
 
+static bool is_complete(const struct subscription *subscription) {
+    return subscription->next_seq > subscription->window.head_seq;
+}
+
 static void put_position(struct object_writer *object, const struct subscription *subscription) {
     const struct topic_window *window = &subscription->window;
     uint64_t floor = window->oldest_seq > 0 ? window->oldest_seq - 1 : 0;
@@ -165,7 +196,7 @@ static void put_position(struct object_writer *object, const struct subscription
                   window->head_seq > floor ? window->head_seq - floor : 0);
     object_number(object, SLICE("dropped_messages"), floor);
     object_number(object, SLICE("next_cursor"), next);
-    object_flag(object, SLICE("replay_complete"), next >= window->head_seq);
+    object_flag(object, SLICE("replay_complete"), is_complete(subscription));
 }
 
 static void put_consumer(struct object_writer *object, const struct poll *poll, uint64_t lag) {
@@ -226,27 +257,30 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
 
 static void answer_page(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
-    uint64_t lag = driver_lag(&poll->driver);
+    const struct subscription *subscription = &poll->driver.subscription;
+    const struct consumer_page page = {.lag = driver_lag(&poll->driver),
+                                       .is_complete = is_complete(subscription),
+                                       .is_bootstrap = subscription->is_bootstrap};
     struct poller poller;
     struct consumer_key key = consumer_key(exchange, &poller);
     struct buffer out;
     if (exchange_token_expired(exchange)) {
-        exchange_answer_status(exchange, STATUS_TOKEN_EXPIRED);
+        answer_failed(poll, STATUS_TOKEN_EXPIRED);
         return;
     }
     buffer_init(&out, POLL_PAGE_BYTES_MAX + POLL_ENVELOPE_BYTES_MAX);
     enum status status =
-        consumers_served(delivery_of(exchange)->consumers, &key, lag, &poll->consumer);
+        consumers_served(delivery_of(exchange)->consumers, &key, &page, &poll->consumer);
     if (status == STATUS_SLOW_CONSUMER_EVICTED) {
-        answer_evicted(poll, lag);
+        answer_evicted(poll);
         return;
     }
     if (status == STATUS_OK)
-        status = write_page(poll, lag, &out);
+        status = write_page(poll, page.lag, &out);
     if (status == STATUS_OK)
         exchange_answer_json(exchange, 200, buffer_slice(&out));
     else
-        exchange_answer_status(exchange, status);
+        answer_failed(poll, status);
     buffer_release(&out);
 }
 
@@ -292,7 +326,7 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
     struct poll *poll = poll_of(driver);
     enum status status = add_messages(poll, batch);
     if (status != STATUS_OK)
-        exchange_answer_status(poll->exchange, status);
+        answer_failed(poll, status);
     else if (poll->count >= poll->limit || poll->messages.size >= POLL_PAGE_BYTES)
         answer_page(poll);
     else
@@ -344,7 +378,7 @@ static void on_stale(struct driver *driver) {
 }
 
 static void on_failed(struct driver *driver) {
-    exchange_answer_status(poll_of(driver)->exchange, driver->subscription.status);
+    answer_failed(poll_of(driver), driver->subscription.status);
 }
 
 static const struct driver_sink poll_sink = {
@@ -514,8 +548,11 @@ void handle_messages(struct exchange *exchange) {
         answer_limited(exchange, consumer.retry_after_ms);
         return;
     }
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         status = poll_begin(exchange, &query, &consumer);
+        if (status != STATUS_OK)
+            consumers_rejected(delivery_of(exchange)->consumers, &key, &consumer);
+    }
     if (status != STATUS_OK)
         exchange_answer_status(exchange, status);
 }

@@ -187,7 +187,9 @@ const struct setting config_settings[] = {
      .fallback = "250",
      .min = 0,
      .max = 60000,
-     .help = "shortest time between two polls of a consumer; an earlier poll gets 429"},
+     .help =
+         "shortest time between two polls of a session that has every frame; an earlier one gets "
+         "429"},
     {.name = "RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD",
      .type = SETTING_NUMBER,
      .offset = FIELD(slow_consumer_lag_threshold),

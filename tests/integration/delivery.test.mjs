@@ -1,7 +1,7 @@
 // Delivery of topics by polls, waiting polls and event streams.
 import assert from "node:assert/strict";
 import { alone, test } from "../lib/cases.mjs";
-import { connect, folder, start } from "../lib/khala.mjs";
+import { assertError, connect, folder, start } from "../lib/khala.mjs";
 import { MEASURED, memoryBytes, openFiles } from "../lib/machine.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { streamPath } from "../lib/paths.mjs";
@@ -126,10 +126,40 @@ test("a poll that is too early receives the time to retry, and does not extend i
   await page(operator, "run:other:events", "after_seq=0");
 });
 
-test("the poll interval is counted for each principal", async (t) => {
+test("a client that is catching up polls at once, and a rejected poll delays none", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000", RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "12" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(19));
+  assert.equal((await operator.poll(TOPIC, "after_seq=1")).status, 410);
+  let answer = await page(operator, TOPIC, "limit=5");
+  for (const seqs of [range(14, 18), range(19, 20)]) {
+    assert.equal(answer.replay_complete, false);
+    answer = await page(operator, TOPIC, `after_seq=${answer.next_cursor}&limit=5`);
+    assert.deepEqual(sequences(answer.messages), seqs);
+  }
+  assert.equal(answer.replay_complete, true);
+  assert.equal((await operator.poll(TOPIC, `after_seq=${answer.next_cursor}`)).status, 429);
+});
+
+test("a bootstrap is no strike, and an eviction names a position and a lag that are true", async (t) => {
+  const operator = await operate(t, { settings: { ...PATIENT, RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000",
+    RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "2", RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: "2" } });
+  await operator.did("runs", { run_id: "a" }, 201);
+  await operator.batch(events(19));
+  for (let i = 0; i < 4; i++) assert.equal((await page(operator, TOPIC, "limit=1")).slow_consumer_strikes, 0);
+  let response;
+  do response = await operator.poll(TOPIC, "after_seq=3&limit=4"); while (response.status === 200);
+  const { details } = assertError(response, 409, "slow_consumer_evicted");
+  assert.deepEqual([details.topic, details.lag, details.strikes, details.resume_after], [TOPIC, 17, 2, 3]);
+  assert.ok(details.reconnect_after_ms >= 400);
+  const again = await page(operator, TOPIC, `after_seq=${details.resume_after}&limit=17`);
+  assert.deepEqual(sequences(again.messages), range(4, 20));
+});
+
+test("the poll interval is counted for each session", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" } });
-  const as = async (user_id) => {
-    const authorization = `Bearer ${await operator.token({ user_id, topics: ["room:1", "room:2"] })}`;
+  const as = async (user_id, session_id) => {
+    const authorization = `Bearer ${await operator.token({ user_id, session_id, topics: ["room:1", "room:2"] })}`;
     return (topic) => operator.ask("GET", `khala/topics/${topic}/messages`, undefined, { authorization });
   };
   const [alice, bob] = [await as("alice"), await as("bob")];
@@ -140,6 +170,11 @@ test("the poll interval is counted for each principal", async (t) => {
   assert.equal(answer.status, 200, answer.body);
   assert.equal(JSON.parse(answer.body).active_topic_count, 1);
   assert.equal((await operator.poll("room:1")).status, 200);
+  const [tab, sameTab] = [await as("alice", "tab-2"), await as("alice", "tab-2")];
+  const second = await tab("room:1");
+  assert.equal(second.status, 200, "another tab of the same user");
+  assert.equal(JSON.parse(second.body).active_topic_count, 2, "the topics of the user, each once");
+  assert.equal((await sameTab("room:1")).status, 429, "a fresh token of the same session");
 });
 
 test("a stale cursor is answered 410 with its window, and a bootstrap recovers in one step", async (t) => {

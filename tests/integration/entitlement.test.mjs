@@ -168,18 +168,20 @@ test("a list skips the events of other tenants with cursors that reveal none of 
   assert.deepEqual(cursors.filter((cursor) => foreign.includes(cursor)), []);
 });
 
-test("a principal that polls too early delays only itself", async (t) => {
+test("a session that polls too early delays only itself", async (t) => {
   const operator = await tenants(t, { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "60000" });
   const topic = "/internal/v1/khala/topics/runtime.run_summaries/messages?after_seq=0";
   const ask = async (request) => {
     const token = await operator.token({ scopes: RUNS, ...request });
     return (await operator.ask("GET", topic, undefined, { authorization: `Bearer ${token}` })).status;
   };
-  for (const request of [{ user_id: "alice" }, { user_id: "bob" }, { guest_scope: "alice" }, { org_id: "acme" }, {}, {}]) {
+  const session_id = "tab";
+  for (const request of [{ user_id: "alice", session_id }, { user_id: "bob", session_id }, { guest_scope: "alice", session_id },
+    { org_id: "acme", session_id }, { session_id: "a" }, { session_id: "b" }, { user_id: "alice" }, { user_id: "alice" }]) {
     assert.equal(await ask(request), 200, JSON.stringify(request));
   }
-  assert.equal(await ask({ user_id: "alice" }), 429);
-  assert.equal(await ask({ user_id: "alice", org_id: "acme" }), 429, "the same user");
+  assert.equal(await ask({ user_id: "alice", session_id }), 429);
+  assert.equal(await ask({ user_id: "alice", org_id: "acme", session_id }), 429, "the same user");
   assert.equal((await operator.get(topic)).status, 200);
   assert.equal((await operator.get(topic)).status, 429);
 });

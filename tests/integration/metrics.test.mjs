@@ -335,16 +335,17 @@ test("violations and stale cursors are counted by topic, with the last reason", 
     RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND: "3", RUNTIME_KHALA_FALLBACK_MAX_PAYLOAD_BYTES: "1024",
     RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "5" } });
   const answers = await operator.batch(Array.from({ length: 8 }, () => ({ topic: "quick", event_type: "a" })));
-  const limited = answers.filter((answer) => answer.status === 429).length;
-  assert.ok(limited > 0);
+  // The items behind the refused one are not attempted.
+  const accepted = answers.filter((answer) => answer.status === 200).length;
+  assert.deepEqual(answers.slice(accepted).map(({ status }) => status), [429, ...Array(7 - accepted).fill(424)]);
   assert.equal((await operator.post("topics/never/events", { event_type: "a", payload: { text: "x".repeat(2000) } })).status, 413);
   await grow(operator, "old", 20);
   assert.equal((await operator.poll("run:old:events", "after_seq=1")).status, 410);
   const fanout = await operator.read("khala/fanout/metrics");
   const quick = windowOf(fanout, "quick");
-  assert.equal(quick.publish_rate_limited_count, limited);
+  assert.equal(quick.publish_rate_limited_count, 1);
   assert.equal(quick.last_violation_reason, "khala_publish_rate_limited");
-  assert.equal(quick.head_sequence, 8 - limited);
+  assert.equal(quick.head_sequence, accepted);
   const never = windowOf(fanout, "never");
   assert.equal(never.frame_size_rejected_count, 1);
   assert.equal(never.last_violation_reason, "khala_frame_payload_too_large");
@@ -356,7 +357,8 @@ test("violations and stale cursors are counted by topic, with the last reason", 
   assert.deepEqual(fanout.delivery_metrics.recent_disconnect_causes, ["stale_cursor"]);
   const metrics = await scrape(operator);
   assert.equal(metrics.get("openagents_runtime_sync_replay_stale_total", { topic_class: "run_events", reason: "replay_budget_exceeded" }), 1);
-  assert.equal(metrics.get("khala_appends_total", { status: "khala_publish_rate_limited" }), limited);
+  assert.equal(metrics.get("khala_appends_total", { status: "khala_publish_rate_limited" }), 1);
+  assert.equal(metrics.get("khala_appends_total", { status: "not_attempted" }), 7 - accepted);
 });
 
 test("a cursor below the retention floor is counted for its topic", async (t) => {

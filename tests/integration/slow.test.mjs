@@ -80,6 +80,21 @@ test("a client that stops reading is evicted with 4000 and its cursors, and resu
   assert.deepEqual([...seen, ...again.run(TOPIC).sequences], range(1, head));
 });
 
+test("the lag of an eviction counts what was appended since the client stopped reading", async (t) => {
+  const operator = await withRun(t, { KHALA_SLOW_CONSUMER_CHECK_MS: "300" });
+  const raw = await RawSocket.stuck(operator, TOPIC);
+  const struck = async () => /slow_consumer_strikes_total\{dialect="phoenix"\} [1-9]/.test((await operator.get("/metrics")).body);
+  let head = 1;
+  for (; !await struck(); head += 200) await operator.batch(events(200, { payload: wide }));
+  await operator.batch(events(200, { payload: wide }));
+  head += 200;
+  await operator.server.saw("log", /client.disconnected code=slow_consumer /);
+  raw.peer.socket.resume();
+  const { payload } = await raw.find((one) => one.opcode === TEXT && JSON.parse(one.payload)[3] === "sync:error");
+  const [, , , , { lag, resume_after: [{ watermark }] }] = JSON.parse(payload);
+  assert.equal(lag, head - watermark);
+});
+
 /** A healthy client's latencies and the server's memory growth beside so many clients that never read. */
 async function beside(t, count) {
   const operator = await withRun(t, { ...MEASURED, KHALA_SLOW_CONSUMER_CHECK_MS: "1000" });

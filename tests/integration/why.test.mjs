@@ -117,8 +117,8 @@ const KINDS = [
   ["410", TIGHT, (o, id) => asked(o, id, mine(), { path: `${POLL}?after_seq=1` }),
     { decision: "disconnected", code: "stale_cursor", reason_code: "replay_budget_exceeded", dialect: "poll", ...BEARER }],
   ["409", BEHIND, async (o, id) => {
-    await asked(o, "-", mine(), { path: `${POLL}?after_seq=0&limit=1` });
-    await asked(o, id, mine(), { path: `${POLL}?after_seq=0&limit=1` });
+    await asked(o, "-", mine({ oa_session_id: "tab" }), { path: `${POLL}?after_seq=0&limit=1` });
+    await asked(o, id, mine({ oa_session_id: "tab" }), { path: `${POLL}?after_seq=0&limit=1` });
   }, { decision: "disconnected", code: "slow_consumer_evicted", dialect: "poll", ...BEARER }],
   ["413 for a body", PLAIN, (o, id) => o.ask("POST", "/api/sync/token", "x".repeat(1 << 20), { "x-request-id": id }).catch(() => {}),
     denied("payload_too_large", { principal: "operator", topic: null })],
@@ -139,8 +139,8 @@ const KINDS = [
     upgrade: "websocket", connection: "Upgrade", "sec-websocket-version": "12", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==" } }),
   denied("ws_unsupported_version", { principal: "user:u" })],
   ["429 for polls", TIGHT, async (o, id) => {
-    await asked(o, "-", mine({ oa_user_id: "u" }), { path: `${POLL}?after_seq=3` });
-    await asked(o, id, mine({ oa_user_id: "u" }), { path: `${POLL}?after_seq=3` });
+    await asked(o, "-", mine({ oa_user_id: "u", oa_session_id: "tab" }), { path: POLL });
+    await asked(o, id, mine({ oa_user_id: "u", oa_session_id: "tab" }), { path: POLL });
   }, denied("rate_limited", BEARER)],
   ["429 for publishing", TIGHT, async (o, id) => {
     for (let status = 0; status !== 429;) {

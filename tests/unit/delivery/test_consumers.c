@@ -4,8 +4,8 @@
 
 static const struct consumers_options options = {
     .capacity = 3, .interval_ms_min = 250, .lag_max = 300, .strikes_max = 3};
-static const struct consumer_key a = {SLICE("p"), SLICE("a")};
-static const struct consumer_key b = {SLICE("p"), SLICE("b")};
+static const struct consumer_key a = {SLICE("p"), SLICE("a"), SLICE("s")};
+static const struct consumer_key b = {SLICE("p"), SLICE("b"), SLICE("s")};
 
 static int setup(void **state) {
     return consumers_open((struct consumers **)state, &options) == STATUS_OK ? 0 : -1;
@@ -16,9 +16,23 @@ static int teardown(void **state) {
     return 0;
 }
 
+/* A page that leaves the consumer at the head. */
+static void serve_whole(struct consumers *consumers, const struct consumer_key *key) {
+    struct consumer_state seen = {0};
+    assert_ok(
+        consumers_served(consumers, key, &(struct consumer_page){.is_complete = true}, &seen));
+}
+
+/* A page that leaves the consumer so far behind. */
+static enum status serve_behind(struct consumers *consumers, uint64_t lag,
+                                struct consumer_state *seen) {
+    return consumers_served(consumers, &a, &(struct consumer_page){.lag = lag}, seen);
+}
+
 static void a_poll_too_soon_is_refused_and_does_not_prolong_the_wait(void **state) {
     struct consumer_state seen = {0};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    serve_whole(*state, &a);
     assert_int_equal(consumers_admit(*state, &a, 1100, &seen), STATUS_RATE_LIMITED);
     assert_int_equal(seen.retry_after_ms, 150);
     assert_int_equal(consumers_admit(*state, &a, 1249, &seen), STATUS_RATE_LIMITED);
@@ -29,7 +43,7 @@ static void a_poll_too_soon_is_refused_and_does_not_prolong_the_wait(void **stat
 
 static void each_topic_of_each_principal_is_a_separate_consumer(void **state) {
     struct consumer_state seen = {0};
-    const struct consumer_key other = {SLICE("q"), SLICE("a")};
+    const struct consumer_key other = {SLICE("q"), SLICE("a"), SLICE("s")};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
     assert_int_equal(seen.active_topics, 1);
     assert_ok(consumers_admit(*state, &b, 1000, &seen));
@@ -49,12 +63,14 @@ static void a_topic_not_polled_for_a_minute_is_not_active(void **state) {
 
 static void the_consumer_that_polled_longest_ago_is_evicted(void **state) {
     struct consumer_state seen = {0};
-    const struct consumer_key c = {SLICE("p"), SLICE("c")};
-    const struct consumer_key d = {SLICE("p"), SLICE("d")};
+    const struct consumer_key c = {SLICE("p"), SLICE("c"), SLICE("s")};
+    const struct consumer_key d = {SLICE("p"), SLICE("d"), SLICE("s")};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
     assert_ok(consumers_admit(*state, &b, 1000, &seen));
     assert_ok(consumers_admit(*state, &c, 1000, &seen));
     assert_ok(consumers_admit(*state, &a, 1300, &seen));
+    serve_whole(*state, &a);
+    serve_whole(*state, &b);
     assert_ok(consumers_admit(*state, &d, 1300, &seen));
     assert_int_equal(seen.active_topics, 3);
     assert_int_equal(consumers_admit(*state, &a, 1301, &seen), STATUS_RATE_LIMITED);
@@ -64,19 +80,19 @@ static void the_consumer_that_polled_longest_ago_is_evicted(void **state) {
 static void a_consumer_behind_that_does_not_catch_up_gets_strikes(void **state) {
     struct consumer_state seen = {0};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
-    assert_ok(consumers_served(*state, &a, 300, &seen)); /* at the threshold: no strike */
+    assert_ok(serve_behind(*state, 300, &seen)); /* at the threshold: no strike */
     assert_int_equal(seen.strikes, 0);
-    assert_ok(consumers_served(*state, &a, 301, &seen));
+    assert_ok(serve_behind(*state, 301, &seen));
     assert_int_equal(seen.strikes, 1);
-    assert_ok(consumers_served(*state, &a, 301, &seen));
+    assert_ok(serve_behind(*state, 301, &seen));
     assert_int_equal(seen.strikes, 2);
-    assert_ok(consumers_served(*state, &a, 10, &seen));
+    assert_ok(serve_behind(*state, 10, &seen));
     assert_int_equal(seen.strikes, 0);
-    assert_ok(consumers_served(*state, &a, 400, &seen));
-    assert_ok(consumers_served(*state, &a, 500, &seen));
-    assert_int_equal(consumers_served(*state, &a, 600, &seen), STATUS_SLOW_CONSUMER_EVICTED);
+    assert_ok(serve_behind(*state, 400, &seen));
+    assert_ok(serve_behind(*state, 500, &seen));
+    assert_int_equal(serve_behind(*state, 600, &seen), STATUS_SLOW_CONSUMER_EVICTED);
     assert_int_equal(seen.strikes, 3);
-    assert_ok(consumers_served(*state, &a, 700, &seen));
+    assert_ok(serve_behind(*state, 700, &seen));
     assert_int_equal(seen.strikes, 0);
 }
 
@@ -84,9 +100,54 @@ static void a_consumer_that_catches_up_from_far_behind_gets_no_strike(void **sta
     struct consumer_state seen = {0};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
     for (uint64_t lag = 20000; lag > 300; lag -= 100) {
-        assert_ok(consumers_served(*state, &a, lag, &seen));
+        assert_ok(serve_behind(*state, lag, &seen));
         assert_int_equal(seen.strikes, 0);
     }
+}
+
+static void a_consumer_that_has_not_everything_polls_at_once(void **state) {
+    struct consumer_state seen = {0};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    assert_ok(serve_behind(*state, 10, &seen));
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    serve_whole(*state, &a);
+    assert_int_equal(consumers_admit(*state, &a, 1000, &seen), STATUS_RATE_LIMITED);
+}
+
+static void the_sessions_of_a_principal_do_not_limit_each_other(void **state) {
+    struct consumer_state seen = {0};
+    const struct consumer_key tab = {SLICE("p"), SLICE("a"), SLICE("tab")};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    serve_whole(*state, &a);
+    assert_ok(consumers_admit(*state, &tab, 1000, &seen));
+    assert_int_equal(seen.active_topics, 1); /* one topic in two sessions */
+    assert_ok(consumers_admit(*state, &b, 1000, &seen));
+    assert_int_equal(seen.active_topics, 2);
+    assert_int_equal(consumers_admit(*state, &a, 1001, &seen), STATUS_RATE_LIMITED);
+}
+
+static void a_rejected_poll_leaves_the_time_to_wait(void **state) {
+    struct consumer_state seen = {0};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    serve_whole(*state, &a);
+    assert_ok(consumers_admit(*state, &a, 1250, &seen));
+    consumers_rejected(*state, &a, &seen);
+    assert_ok(consumers_admit(*state, &a, 1251, &seen));
+    assert_int_equal(consumers_admit(*state, &a, 1252, &seen), STATUS_RATE_LIMITED);
+}
+
+static void a_bootstrap_is_no_strike(void **state) {
+    struct consumer_state seen = {0};
+    const struct consumer_page bootstrap = {.lag = 5000, .is_bootstrap = true};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    for (int i = 0; i < 10; i++) {
+        assert_ok(consumers_served(*state, &a, &bootstrap, &seen));
+        assert_int_equal(seen.strikes, 0);
+    }
+    assert_ok(serve_behind(*state, 4900, &seen));
+    assert_int_equal(seen.strikes, 0);
+    assert_ok(serve_behind(*state, 4900, &seen));
+    assert_int_equal(seen.strikes, 1);
 }
 
 int main(void) {
@@ -103,6 +164,12 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_consumer_that_catches_up_from_far_behind_gets_no_strike,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(a_consumer_that_has_not_everything_polls_at_once, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_sessions_of_a_principal_do_not_limit_each_other, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_rejected_poll_leaves_the_time_to_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_bootstrap_is_no_strike, setup, teardown),
     };
     return cmocka_run_group_tests_name("consumers", tests, NULL, NULL);
 }
