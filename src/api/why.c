@@ -34,6 +34,8 @@ static enum status write_cause(struct buffer *out, const struct api *api,
     object_text(&object, SLICE("advice"), slice_of(status_advice(cause->status)));
     object_text(&object, SLICE("reason_code"),
                 cause->reason ? slice_of(cause->reason) : (struct slice){NULL, 0});
+    object_text(&object, SLICE("rule"),
+                cause->rule ? slice_of(cause->rule) : (struct slice){NULL, 0});
     object_text(&object, SLICE("connection"), cause->connection);
     object_text(&object, SLICE("principal"), cause->principal);
     object_text(&object, SLICE("peer"), cause->peer);

@@ -88,31 +88,68 @@ static bool read_audiences(const struct json_field *field, struct buffer *memory
     return claims_names(field, memory, list);
 }
 
-static bool read_identity(const struct json_field *fields, struct claims *claims,
-                          struct buffer *memory) {
-    return claims_id(&fields[CLAIM_USER_ID], memory, &claims->identity.user_id) &&
-           claims_id(&fields[CLAIM_ORG_ID], memory, &claims->identity.org_id) &&
-           claims_text(&fields[CLAIM_GUEST_SCOPE], memory, &claims->identity.guest_scope) &&
-           claims_text(&fields[CLAIM_SESSION_ID], memory, &claims->session_id) &&
-           claims_text(&fields[CLAIM_DEVICE_ID], memory, &claims->device_id) &&
-           !(claims->identity.user_id.data && claims->identity.guest_scope.data);
+#define RULE_TEXT " must be text of 1 to 640 bytes without control characters"
+#define RULE_TIME " must be a whole number of seconds"
+#define RULE_LIST " must be a list of at most 256 texts"
+_Static_assert(CLAIMS_TEXT_BYTES_MAX == 640 && CLAIMS_LIST_MAX == 256, "the rules name them");
+
+/* These functions return NULL, or the rule that failed. */
+
+static const char *read_identity(const struct json_field *fields, struct claims *claims,
+                                 struct buffer *memory) {
+    if (!claims_id(&fields[CLAIM_USER_ID], memory, &claims->identity.user_id))
+        return "oa_user_id:" RULE_TEXT;
+    if (!claims_id(&fields[CLAIM_ORG_ID], memory, &claims->identity.org_id))
+        return "oa_org_id:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_GUEST_SCOPE], memory, &claims->identity.guest_scope))
+        return "oa_guest_scope:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_SESSION_ID], memory, &claims->session_id))
+        return "oa_session_id:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_DEVICE_ID], memory, &claims->device_id))
+        return "oa_device_id:" RULE_TEXT;
+    if (claims->identity.user_id.data && claims->identity.guest_scope.data)
+        return "oa_user_id: and oa_guest_scope exclude each other";
+    return NULL;
 }
 
-static bool read_fields(const struct json_field *fields, struct claims *claims,
-                        struct buffer *memory) {
+static const char *read_times(const struct json_field *fields, struct claims *claims) {
     bool has_not_before;
-    return claims_text(&fields[CLAIM_ISS], memory, &claims->issuer) &&
-           claims_text(&fields[CLAIM_SUB], memory, &claims->subject) &&
-           claims_text(&fields[CLAIM_JTI], memory, &claims->token_id) &&
-           claims_text(&fields[CLAIM_VERSION], memory, &claims->version) &&
-           read_audiences(&fields[CLAIM_AUD], memory, &claims->audiences) &&
-           read_time(&fields[CLAIM_IAT], &claims->issued_at_s, &claims->has_issued_at) &&
-           read_time(&fields[CLAIM_NBF], &claims->not_before_s, &has_not_before) &&
-           read_time(&fields[CLAIM_EXP], &claims->expires_at_s, &claims->has_expires_at) &&
-           read_identity(fields, claims, memory) &&
-           claims_names(&fields[CLAIM_SCOPES], memory, &claims->scopes) &&
-           claims_names(&fields[CLAIM_TOPICS], memory, &claims->topics) &&
-           claims_names(&fields[CLAIM_STREAMS], memory, &claims->streams);
+    if (!read_time(&fields[CLAIM_IAT], &claims->issued_at_s, &claims->has_issued_at))
+        return "iat:" RULE_TIME;
+    if (!read_time(&fields[CLAIM_NBF], &claims->not_before_s, &has_not_before))
+        return "nbf:" RULE_TIME;
+    if (!read_time(&fields[CLAIM_EXP], &claims->expires_at_s, &claims->has_expires_at))
+        return "exp:" RULE_TIME;
+    return NULL;
+}
+
+static const char *read_grants(const struct json_field *fields, struct claims *claims,
+                               struct buffer *memory) {
+    if (!claims_names(&fields[CLAIM_SCOPES], memory, &claims->scopes))
+        return "oa_sync_scopes:" RULE_LIST;
+    if (!claims_names(&fields[CLAIM_TOPICS], memory, &claims->topics))
+        return "oa_sync_topics:" RULE_LIST;
+    if (!claims_names(&fields[CLAIM_STREAMS], memory, &claims->streams))
+        return "oa_sync_streams:" RULE_LIST;
+    return NULL;
+}
+
+static const char *read_fields(const struct json_field *fields, struct claims *claims,
+                               struct buffer *memory) {
+    if (!claims_text(&fields[CLAIM_ISS], memory, &claims->issuer))
+        return "iss:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_SUB], memory, &claims->subject))
+        return "sub:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_JTI], memory, &claims->token_id))
+        return "jti:" RULE_TEXT;
+    if (!claims_text(&fields[CLAIM_VERSION], memory, &claims->version))
+        return "oa_claims_version:" RULE_TEXT;
+    if (!read_audiences(&fields[CLAIM_AUD], memory, &claims->audiences))
+        return "aud: must be text, or a list of at most 256 texts";
+    const char *rule = read_times(fields, claims);
+    if (!rule)
+        rule = read_identity(fields, claims, memory);
+    return rule ? rule : read_grants(fields, claims, memory);
 }
 
 static void clear(struct claims *claims) {
@@ -122,7 +159,8 @@ static void clear(struct claims *claims) {
     claims->issued_at_s = claims->not_before_s = claims->expires_at_s = 0;
 }
 
-enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory) {
+enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory,
+                        const char **rule) {
     const struct json_limits limits = {CLAIMS_BYTES_MAX, 8};
     struct json_field fields[CLAIM_COUNT] = {
         [CLAIM_ISS] = {.name = SLICE("iss")},
@@ -144,7 +182,9 @@ enum status claims_read(struct slice json, struct claims *claims, struct buffer 
     };
     assert(memory->size == 0 && memory->size_max >= CLAIMS_BYTES_MAX);
     clear(claims);
-    if (json_read_object(json, &limits, fields, CLAIM_COUNT) != STATUS_OK)
-        return STATUS_INVALID_TOKEN;
-    return read_fields(fields, claims, memory) ? STATUS_OK : STATUS_INVALID_TOKEN;
+    if (json_read_object(json, &limits, fields, CLAIM_COUNT) == STATUS_OK)
+        *rule = read_fields(fields, claims, memory);
+    else
+        *rule = "claims: must be a JSON object";
+    return *rule ? STATUS_INVALID_TOKEN : STATUS_OK;
 }

@@ -40,8 +40,10 @@ struct claims {
     uint64_t expires_at_s;
 };
 
-/* memory is empty, has room for CLAIMS_BYTES_MAX and outlives the claims. */
-MUST_CHECK enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory);
+/* memory is empty, has room for CLAIMS_BYTES_MAX and outlives the claims. STATUS_INVALID_TOKEN with
+ * the rule that failed, a static text. */
+MUST_CHECK enum status claims_read(struct slice json, struct claims *claims, struct buffer *memory,
+                                   const char **rule);
 
 /* For requests that ask for claims: reads one member. False for a wrong member. An absent member
  * leaves the output unchanged. */

@@ -40,20 +40,27 @@ static enum status decode(struct slice text, void *data, size_t size_max, struct
     return status == STATUS_OK ? STATUS_OK : STATUS_INVALID_TOKEN;
 }
 
-static enum status check_signature(const struct key_set *keys, const struct jws *jws) {
+/* NULL, or the rule that failed. */
+static const char *check_signature(const struct key_set *keys, const struct jws *jws) {
     char memory[HEADER_BYTES_MAX];
     struct slice json;
     struct header header;
+    const char *rule = "kid: must name a key of the server";
     enum status status = decode(jws->header, memory, sizeof(memory), &json);
     if (status != STATUS_OK || !header_read(json, &header))
-        return STATUS_INVALID_TOKEN;
+        return "header: must be JSON with alg, and without crit and b64";
     /* During a rotation of secrets several keys have one id. */
     for (const struct key *key = key_set_find(keys, header.key_id); key;
-         key = key_set_next(keys, key))
-        if (slice_equal(header.algorithm, slice_of(key_algorithm_name(key->algorithm))) &&
-            key_verify(key, jws))
-            return STATUS_OK;
-    return STATUS_INVALID_TOKEN;
+         key = key_set_next(keys, key)) {
+        if (!slice_equal(header.algorithm, slice_of(key_algorithm_name(key->algorithm)))) {
+            rule = "alg: must be the algorithm of the key that kid names";
+            continue;
+        }
+        if (key_verify(key, jws))
+            return NULL;
+        rule = "signature: must be made with the key that kid names";
+    }
+    return rule;
 }
 
 /* ---- the claims ---- */
@@ -65,30 +72,47 @@ static bool list_has(const struct claims_list *list, struct slice name) {
     return false;
 }
 
-static enum status check_times(const struct token_policy *policy, const struct claims *claims,
-                               uint64_t now_s) {
-    /* Times and the maximum age are at most 2^53 - 1, so no sum overflows. */
-    if (now_s >= claims->expires_at_s)
-        return STATUS_TOKEN_EXPIRED;
-    if (claims->not_before_s > now_s + TOKEN_SKEW_S || claims->issued_at_s > now_s + TOKEN_SKEW_S)
-        return STATUS_TOKEN_NOT_YET_VALID;
-    if (now_s >= claims->issued_at_s + policy->max_age_s)
-        return STATUS_TOKEN_TOO_OLD;
-    return STATUS_OK;
+static enum status refuse(struct token_refusal *refusal, enum status status, const char *rule) {
+    refusal->rule = rule;
+    return status;
 }
 
+static enum status check_times(const struct token_policy *policy, const struct claims *claims,
+                               uint64_t now_s, struct token_refusal *refusal) {
+    /* Times and the maximum age are at most 2^53 - 1, so no sum overflows. */
+    if (now_s >= claims->expires_at_s)
+        return refuse(refusal, STATUS_TOKEN_EXPIRED, "exp: must be later than now");
+    if (claims->not_before_s > now_s + TOKEN_SKEW_S)
+        return refuse(refusal, STATUS_TOKEN_NOT_YET_VALID,
+                      "nbf: must be at most 30 seconds later than now");
+    if (claims->issued_at_s > now_s + TOKEN_SKEW_S)
+        return refuse(refusal, STATUS_TOKEN_NOT_YET_VALID,
+                      "iat: must be at most 30 seconds later than now");
+    if (now_s >= claims->issued_at_s + policy->max_age_s)
+        return refuse(refusal, STATUS_TOKEN_TOO_OLD,
+                      "iat: must be less than RUNTIME_SYNC_TOKEN_MAX_AGE_SECONDS ago");
+    return STATUS_OK;
+}
+_Static_assert(TOKEN_SKEW_S == 30, "the rules above name it");
+
 static enum status check_claims(const struct token_policy *policy, const struct claims *claims,
-                                uint64_t now_s) {
+                                uint64_t now_s, struct token_refusal *refusal) {
     assert(policy->issuer.size > 0);
-    if (!slice_equal(policy->issuer, claims->issuer) ||
-        !list_has(&claims->audiences, policy->audience) || !claims->has_expires_at ||
-        !slice_equal(claims->version, SLICE(CLAIMS_VERSION)))
-        return STATUS_INVALID_TOKEN;
+    if (!slice_equal(policy->issuer, claims->issuer))
+        return refuse(refusal, STATUS_INVALID_TOKEN, "iss: must equal RUNTIME_SYNC_TOKEN_ISSUER");
+    if (!list_has(&claims->audiences, policy->audience))
+        return refuse(refusal, STATUS_INVALID_TOKEN,
+                      "aud: must contain RUNTIME_SYNC_TOKEN_AUDIENCE");
+    if (!slice_equal(claims->version, SLICE(CLAIMS_VERSION)))
+        return refuse(refusal, STATUS_INVALID_TOKEN, "oa_claims_version: must be " CLAIMS_VERSION);
+    if (!claims->has_expires_at)
+        return refuse(refusal, STATUS_INVALID_TOKEN, "exp: is required");
     if (!claims->has_issued_at)
-        return STATUS_MISSING_IAT;
+        return refuse(refusal, STATUS_MISSING_IAT, "iat: is required");
     if (policy->require_token_id && !claims->token_id.data)
-        return STATUS_MISSING_JTI;
-    return check_times(policy, claims, now_s);
+        return refuse(refusal, STATUS_MISSING_JTI,
+                      "jti: is required by RUNTIME_SYNC_TOKEN_REQUIRE_JTI");
+    return check_times(policy, claims, now_s, refusal);
 }
 
 static enum status make_principal(const struct token_policy *policy, const struct claims *claims,
@@ -112,32 +136,38 @@ static enum status make_principal(const struct token_policy *policy, const struc
 
 enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
                          struct slice token, uint64_t now_ms, const struct principal **principal,
-                         struct token_bearer *bearer) {
+                         struct token_refusal *refusal) {
+    struct token_refusal ignored;
     struct jws jws;
     struct claims claims;
     struct slice json;
     struct buffer memory;
     char payload[CLAIMS_BYTES_MAX];
+    refusal = refusal ? refusal : &ignored;
+    refusal->rule = NULL;
+    refusal->name_size = 0;
     if (token.size > TOKEN_BYTES_MAX || !jws_split(token, &jws))
+        return refuse(refusal, STATUS_INVALID_TOKEN,
+                      "token: must be three base64url parts of at most 8192 bytes in total");
+    refusal->rule = check_signature(keys, &jws);
+    if (!refusal->rule && decode(jws.payload, payload, sizeof(payload), &json) != STATUS_OK)
+        refusal->rule = "claims: must be base64url";
+    if (refusal->rule)
         return STATUS_INVALID_TOKEN;
-    enum status status = check_signature(keys, &jws);
-    if (status == STATUS_OK)
-        status = decode(jws.payload, payload, sizeof(payload), &json);
-    if (status != STATUS_OK)
-        return status;
     buffer_init(&memory, CLAIMS_BYTES_MAX);
-    status = claims_read(json, &claims, &memory);
+    enum status status = claims_read(json, &claims, &memory, &refusal->rule);
     if (status == STATUS_OK) {
-        status = check_claims(policy, &claims, now_ms / MS_PER_S);
+        status = check_claims(policy, &claims, now_ms / MS_PER_S, refusal);
         if (status == STATUS_OK)
             status = make_principal(policy, &claims, principal);
-        else if (status != STATUS_INVALID_TOKEN && bearer)
-            bearer->size =
-                principal_name(&(struct principal){.identity = claims.identity}, bearer->name);
+        else if (status != STATUS_INVALID_TOKEN)
+            refusal->name_size =
+                principal_name(&(struct principal){.identity = claims.identity}, refusal->name);
     }
     buffer_release(&memory);
     return status;
 }
+_Static_assert(TOKEN_BYTES_MAX == 8192, "the rule above names it");
 
 enum status token_peek(struct slice token, struct buffer *header, struct buffer *claims) {
     char memory[TOKEN_BYTES_MAX];

@@ -25,20 +25,25 @@ struct token_policy {
     bool require_token_id;
 };
 
-/* The principal_name of a token with a valid signature that is refused. For logs only; it grants
- * nothing. */
-struct token_bearer {
-    size_t size; /* 0: not known */
+/* Why a token is refused. For operators only: the peer gets the reason code, nothing else. */
+struct token_refusal {
+    const char *rule; /* static: the claim and its rule, "exp: must be later than now" */
+    /* The principal_name, where a token of this server is refused for its times or its id. */
+    size_t name_size; /* 0: not known */
     char name[PRINCIPAL_NAME_BYTES_MAX];
 };
 
+/* The rules that are checked outside token_verify. */
+#define TOKEN_RULE_REVOKED "jti, oa_session_id, oa_device_id: one of them is revoked"
+#define TOKEN_RULE_USED    "jti: may open only one connection, and has opened one"
+
 /* The principal expires with the token or at its maximum age, whichever is first. A token is
- * refused from that time on. TOKEN_SKEW_S applies to nbf and to an iat in the future only. bearer
- * may be NULL. It is set where a token is refused for its times or its id. */
+ * refused from that time on. TOKEN_SKEW_S applies to nbf and to an iat in the future only. refusal
+ * may be NULL. Each refusal sets it. */
 MUST_CHECK enum status token_verify(const struct token_policy *policy, const struct key_set *keys,
                                     struct slice token, uint64_t now_ms,
                                     const struct principal **principal,
-                                    struct token_bearer *bearer);
+                                    struct token_refusal *refusal);
 /* Header and claims of any token as JSON, unverified: for display only. */
 MUST_CHECK enum status token_peek(struct slice token, struct buffer *header, struct buffer *claims);
 

@@ -44,6 +44,7 @@ struct cause {
     struct cause_client client; /* absent: the decision is not about a version */
     enum status status;
     const char *reason;  /* static: a reason code that says more, or NULL */
+    const char *rule;    /* static: the claim and the rule of a refused token, or NULL */
     unsigned close_code; /* 0: none was given */
     enum label_dialect dialect;
 };

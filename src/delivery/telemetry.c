@@ -11,7 +11,7 @@ static unsigned class_of(const struct telemetry *telemetry, struct slice topic) 
 
 /* The topic is last: it is the one that may be long. */
 static void log_cause(const struct telemetry *telemetry, const struct cause *cause) {
-    struct log_field fields[12];
+    struct log_field fields[13];
     size_t count = 0;
     bool is_request = cause->dialect == LABEL_DIALECT_HTTP || cause->dialect == LABEL_DIALECT_POLL;
     fields[count++] = log_str("code", status_code(cause->status));
@@ -23,6 +23,8 @@ static void log_cause(const struct telemetry *telemetry, const struct cause *cau
         fields[count++] = log_slice("peer", cause->peer);
     if (cause->reason)
         fields[count++] = log_str("reason", cause->reason);
+    if (cause->rule)
+        fields[count++] = log_str("rule", cause->rule);
     if (cause->close_code > 0)
         fields[count++] = log_int("close_code", cause->close_code);
     if (cause->client.build_id.data) {
@@ -44,6 +46,9 @@ static void remember(struct telemetry *telemetry, struct cause cause, enum cause
     struct clock_reading now = clock_now();
     cause.kind = kind;
     cause.at_ms = now.wall_ms;
+    /* A session may end for another reason after one of its tokens was refused. */
+    if (status_http(cause.status) != 401)
+        cause.rule = NULL;
     if (causes_add(telemetry->causes, &cause, now.mono_ns / CLOCK_NS_PER_MS))
         log_cause(telemetry, &cause);
     else

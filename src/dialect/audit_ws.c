@@ -378,11 +378,12 @@ static void nonce_used(struct session *session, struct session_lookup *lookup, e
 static enum status check_capability(struct session *session, struct slice capability,
                                     uint64_t now_ms) {
     const struct principal *principal = NULL;
-    struct token_bearer bearer = {0};
+    struct token_refusal refusal = {0};
     enum status status =
-        gate_admit_token(settings_of(session)->gate, capability, now_ms, &principal, &bearer);
-    if (bearer.size > 0)
-        session->bearer = strndup(bearer.name, bearer.size);
+        gate_admit_token(settings_of(session)->gate, capability, now_ms, &principal, &refusal);
+    session->token_rule = refusal.rule;
+    if (refusal.name_size > 0)
+        session->bearer = strndup(refusal.name, refusal.name_size);
     if (status != STATUS_OK)
         return status;
     session_admit(session, principal);

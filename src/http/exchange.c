@@ -147,6 +147,7 @@ static struct cause cause_of(struct exchange *exchange, enum status status,
     struct cause cause = {.connection = exchange_request_id(exchange),
                           .topic = topic_of(exchange),
                           .status = status,
+                          .rule = exchange->token_rule,
                           .dialect = LABEL_DIALECT_HTTP};
     if (caller)
         cause.principal =

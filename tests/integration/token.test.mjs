@@ -306,6 +306,36 @@ test("minting with public keys only is answered 501", async (t) => {
   assertError(await operator.post("/api/sync/token", {}), 501, "signing_key_missing");
 });
 
+test("a refused token names its claim and rule to operators, and only the code to the peer", async (t) => {
+  const operator = await operate(t);
+  const now = Math.floor(Date.now() / 1000);
+  const at = ["--data-dir", operator.data];
+  const cases = [
+    ["invalid_token", /^iss: /, { iss: "another" }], ["invalid_token", /^aud: /, { aud: "another" }],
+    ["invalid_token", /^oa_claims_version: /, { oa_claims_version: "v0" }], ["invalid_token", /^exp: is required$/, { exp: undefined }],
+    ["invalid_token", /^oa_sync_topics: /, { oa_sync_topics: "room:1" }], ["invalid_token", /^oa_user_id: /, { oa_user_id: "u", oa_guest_scope: "g" }],
+    ["token_expired", /^exp: must be later/, { exp: now - 1 }], ["token_not_yet_valid", /^nbf: /, { nbf: now + 600 }],
+    ["token_not_yet_valid", /^iat: /, { iat: now + 600, exp: now + 900 }], ["token_too_old", /^iat: must be less/, { iat: now - 5000 }],
+    ["missing_iat", /^iat: is required$/, { iat: undefined }], ["missing_jti", /^jti: is required/, { jti: undefined }],
+  ];
+  for (const [code, rule, claims] of cases) {
+    const token = operator.sign(claims);
+    const answer = await operator.ask("GET", "/v1/topics/room:1/snapshot", undefined, { authorization: `Bearer ${token}`, "x-request-id": "mine" });
+    const { message, details } = assertError(answer, 401, code);
+    assert.doesNotMatch(`${message} ${JSON.stringify(details)}`, /must|required/);
+    const { decisions: [why] } = await operator.read("khala/why?limit=1");
+    assert.deepEqual([why.code, why.connection], [code, "mine"]);
+    assert.match(why.rule, rule);
+    const inspected = run(["token", "inspect", token, "--json", ...at]);
+    assert.equal(inspected.code, 1);
+    assert.deepEqual([JSON.parse(inspected.out).status, JSON.parse(inspected.out).rule], [code, why.rule]);
+  }
+  const foreign = `${operator.sign({}).split(".").slice(0, 2).join(".")}.${"A".repeat(43)}`;
+  assert.match(run(["token", "inspect", foreign, ...at]).out, /\nstatus invalid_token\nrule signature: must be made with the key that kid names\n$/);
+  assert.match(run(["why", "--url", operator.server.url, ...at]).out, /denied missing_jti {2}rule="jti: is required/);
+  assert.match(operator.server.log, /client\.denied code=token_expired .*rule="exp: must be later than now"/);
+});
+
 test("khala token mints with and without a server, and inspects tokens", async (t) => {
   const operator = await operate(t);
   const at = ["--data-dir", operator.data];

@@ -274,9 +274,10 @@ test("khala why filters by request, principal and topic", async (t) => {
 
   const { decisions } = await operator.read("khala/why?topic=run:a:events");
   assert.deepEqual(decisions.map(({ at, message, advice, ...rest }) => rest), [
-    { decision: "disconnected", code: "stale_cursor", reason_code: "replay_budget_exceeded", connection: "ask-2",
+    { decision: "disconnected", code: "stale_cursor", reason_code: "replay_budget_exceeded", rule: null, connection: "ask-2",
       principal: "operator", peer: "127.0.0.1", topic: TOPIC, topic_class: "run_events", dialect: "poll", close_code: null },
-    { decision: "denied", code: "invalid_token", reason_code: null, connection: "ask-1", principal: null,
+    { decision: "denied", code: "invalid_token", reason_code: null,
+      rule: "token: must be three base64url parts of at most 8192 bytes in total", connection: "ask-1", principal: null,
       peer: "127.0.0.1", topic: TOPIC, topic_class: "run_events", dialect: "http", close_code: null },
   ]);
   assert.ok(Math.abs(decisions[0].at - Date.now()) < 3_600_000);

@@ -246,18 +246,27 @@ static int token_server_verb(int argc, char **argv) {
 
 /* ---- inspect ---- */
 
-static void print_inspected(struct slice header, struct slice claims, const char *verdict,
+/* Whether the server would accept a token. */
+struct verdict {
+    enum status status;
+    struct token_refusal refusal; /* its rule has no character that JSON escapes */
+};
+
+static void print_inspected(struct slice header, struct slice claims, const struct verdict *verdict,
                             bool json) {
+    const char *status = status_code(verdict->status);
+    const char *rule = verdict->refusal.rule;
+    printf(json ? "{\"header\":%.*s,\"claims\":%.*s,\"status\":\"%s\""
+                : "header %.*s\nclaims %.*s\nstatus %s\n",
+           (int)header.size, header.data, (int)claims.size, claims.data, status);
+    if (rule)
+        printf(json ? ",\"rule\":\"%s\"" : "rule %s\n", rule);
     if (json)
-        printf("{\"header\":%.*s,\"claims\":%.*s,\"status\":\"%s\"}\n", (int)header.size,
-               header.data, (int)claims.size, claims.data, verdict);
-    else
-        printf("header %.*s\nclaims %.*s\nstatus %s\n", (int)header.size, header.data,
-               (int)claims.size, claims.data, verdict);
+        printf("}\n");
 }
 
-/* Whether the server would accept the token, by the keys of these settings. */
-static int check_token(struct slice token, const char *data_dir, enum status *verdict) {
+/* By the keys of these settings. */
+static int check_token(struct slice token, const char *data_dir, struct verdict *verdict) {
     static struct config config;
     static struct gate gate;
     const struct principal *principal = NULL;
@@ -266,7 +275,8 @@ static int check_token(struct slice token, const char *data_dir, enum status *ve
     if (code != EXIT_CODE_DONE)
         return code;
     clock_init(&clock);
-    *verdict = gate_admit_token(&gate, token, clock_wall_ms(&clock), &principal, NULL);
+    verdict->status =
+        gate_admit_token(&gate, token, clock_wall_ms(&clock), &principal, &verdict->refusal);
     principal_unref(principal);
     gate_release(&gate);
     return EXIT_CODE_DONE;
@@ -277,6 +287,7 @@ static int token_inspect_verb(int argc, char **argv) {
     bool json = false;
     const struct cli_option rows[] = {{"--json", &json, NULL}, {"--data-dir", NULL, &data_dir}};
     struct buffer token, header, claims;
+    struct verdict verdict = {.status = STATUS_OK};
     if (!cli_options(&argc, argv, rows, 2))
         return EXIT_CODE_USAGE;
     if (argc != 1)
@@ -292,12 +303,12 @@ static int token_inspect_verb(int argc, char **argv) {
     if (status == STATUS_OK)
         status = token_peek(buffer_slice(&token), &header, &claims);
     int code = status == STATUS_OK
-                   ? check_token(buffer_slice(&token), data_dir, &status)
+                   ? check_token(buffer_slice(&token), data_dir, &verdict)
                    : cli_fail(EXIT_CODE_NO, "this is not a token of at most %d characters",
                               TOKEN_BYTES_MAX);
     if (code == EXIT_CODE_DONE) {
-        print_inspected(buffer_slice(&header), buffer_slice(&claims), status_code(status), json);
-        code = status == STATUS_OK ? EXIT_CODE_DONE : EXIT_CODE_NO;
+        print_inspected(buffer_slice(&header), buffer_slice(&claims), &verdict, json);
+        code = verdict.status == STATUS_OK ? EXIT_CODE_DONE : EXIT_CODE_NO;
     }
     buffer_release(&token);
     buffer_release(&header);

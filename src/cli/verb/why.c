@@ -93,6 +93,7 @@ static bool print_decision(struct json_value decision) {
         MESSAGE,
         ADVICE,
         REASON,
+        RULE,
         CLOSE,
         TOPIC,
         PRINCIPAL,
@@ -110,6 +111,7 @@ static bool print_decision(struct json_value decision) {
         [MESSAGE] = {.name = SLICE("message")},
         [ADVICE] = {.name = SLICE("advice")},
         [REASON] = {.name = SLICE("reason_code")},
+        [RULE] = {.name = SLICE("rule")},
         [CLOSE] = {.name = SLICE("close_code")},
         [TOPIC] = {.name = SLICE("topic")},
         [PRINCIPAL] = {.name = SLICE("principal")},
@@ -131,6 +133,7 @@ static bool print_decision(struct json_value decision) {
     printf(" ");
     print_value(fields[CODE].value);
     print_named("reason", fields[REASON].value);
+    print_named("rule", fields[RULE].value);
     print_named("close_code", fields[CLOSE].value);
     print_named("topic", fields[TOPIC].value);
     print_named("principal", fields[PRINCIPAL].value);

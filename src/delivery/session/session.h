@@ -107,6 +107,7 @@ struct session {
     void *dialect_state;
     const struct principal *principal; /* NULL: the peer has not authenticated yet */
     char *bearer;                      /* named by a token that was refused; NULL: not known */
+    const char *token_rule;            /* the rule that a refused token breaks, or NULL */
     struct hlist subscribers;
     struct buffer replies; /* replies and notices, behind the push that the socket is taking */
     struct call call;      /* of the job */

@@ -24,6 +24,7 @@ struct cause session_cause(const struct session *session, const struct subscribe
         .connection = slice_of(session->name),
         .principal = principal,
         .peer = peer,
+        .rule = session->token_rule,
         /* Operators know the whole log by its URL. */
         .topic = subscriber && topic_is_log(topic) ? SLICE("/api/events") : topic,
         .dialect = session->dialect->label,

@@ -189,6 +189,7 @@ static enum status refresh(struct session *session, const struct phoenix_message
     struct buffer token;
     struct buffer body;
     const struct principal *principal = NULL;
+    struct token_refusal refusal = {0};
     buffer_init(&token, TOKEN_BYTES_MAX);
     enum status status = json_read_members(message->payload, &field, 1);
     if (status == STATUS_OK && field.present)
@@ -196,8 +197,10 @@ static enum status refresh(struct session *session, const struct phoenix_message
     if (status != STATUS_OK || !field.present)
         status = STATUS_INVALID_MESSAGE;
     if (status == STATUS_OK)
-        status = gate_admit_token(settings_of(session)->gate, buffer_slice(&token),
-                                  clock_wall_ms(&session->delivery->io->clock), &principal, NULL);
+        status =
+            gate_admit_token(settings_of(session)->gate, buffer_slice(&token),
+                             clock_wall_ms(&session->delivery->io->clock), &principal, &refusal);
+    session->token_rule = refusal.rule;
     buffer_release(&token);
     if (status == STATUS_OK)
         status = session_refresh(session, principal);

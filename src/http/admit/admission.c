@@ -15,7 +15,7 @@ static bool is_operator(const struct exchange *exchange) {
 
 static enum status admit_client(struct exchange *exchange) {
     struct gate *gate = &exchange->http->gate;
-    struct token_bearer bearer = {0};
+    struct token_refusal refusal = {0};
     if (is_operator(exchange)) {
         exchange->principal = &principal_operator;
         return STATUS_OK;
@@ -23,9 +23,10 @@ static enum status admit_client(struct exchange *exchange) {
     enum status status = gate_check_origin(gate, exchange->request);
     if (status == STATUS_OK)
         status = gate_admit(gate, exchange->request, clock_wall_ms(&exchange->loop->clock),
-                            &exchange->principal, &bearer);
-    if (bearer.size > 0)
-        exchange->bearer = strndup(bearer.name, bearer.size);
+                            &exchange->principal, &refusal);
+    exchange->token_rule = refusal.rule;
+    if (refusal.name_size > 0)
+        exchange->bearer = strndup(refusal.name, refusal.name_size);
     return status;
 }
 

@@ -43,13 +43,15 @@ void gate_reload(struct gate *gate, bool always) {
 /* ---- admission ---- */
 
 enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
-                             const struct principal **principal, struct token_bearer *bearer) {
+                             const struct principal **principal, struct token_refusal *refusal) {
     struct key_set *keys = keys_current(gate->keys);
-    enum status status = token_verify(&gate->policy, keys, token, now_ms, principal, bearer);
+    enum status status = token_verify(&gate->policy, keys, token, now_ms, principal, refusal);
     key_set_unref(keys);
     if (status == STATUS_OK && revocations_has(gate->revocations, *principal)) {
-        if (bearer)
-            bearer->size = principal_name(*principal, bearer->name);
+        if (refusal) {
+            refusal->rule = TOKEN_RULE_REVOKED;
+            refusal->name_size = principal_name(*principal, refusal->name);
+        }
         principal_unref(*principal);
         *principal = NULL;
         status = STATUS_TOKEN_REVOKED;
@@ -59,7 +61,7 @@ enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now
 
 static enum status admit_bearer(struct gate *gate, const struct http1_request *request,
                                 uint64_t now_ms, const struct principal **principal,
-                                struct token_bearer *bearer) {
+                                struct token_refusal *refusal) {
     static const char scheme[] = "bearer";
     struct slice value;
     if (!http1_header_find(request, SLICE("authorization"), &value) || value.size == 0)
@@ -71,11 +73,11 @@ static enum status admit_bearer(struct gate *gate, const struct http1_request *r
     struct slice token = slice_from(value, size);
     while (token.size > 0 && token.data[0] == ' ')
         token = slice_from(token, 1);
-    return gate_admit_token(gate, token, now_ms, principal, bearer);
+    return gate_admit_token(gate, token, now_ms, principal, refusal);
 }
 
 enum status gate_admit(struct gate *gate, const struct http1_request *request, uint64_t now_ms,
-                       const struct principal **principal, struct token_bearer *bearer) {
+                       const struct principal **principal, struct token_refusal *refusal) {
     struct buffer token;
     bool found = false;
     buffer_init(&token, TOKEN_BYTES_MAX);
@@ -84,10 +86,10 @@ enum status gate_admit(struct gate *gate, const struct http1_request *request, u
         status = STATUS_INVALID_TOKEN;
     else if (status == STATUS_OK && found)
         status = token.size > 0
-                     ? gate_admit_token(gate, buffer_slice(&token), now_ms, principal, bearer)
+                     ? gate_admit_token(gate, buffer_slice(&token), now_ms, principal, refusal)
                      : STATUS_MISSING_AUTHORIZATION;
     else if (status == STATUS_OK)
-        status = admit_bearer(gate, request, now_ms, principal, bearer);
+        status = admit_bearer(gate, request, now_ms, principal, refusal);
     buffer_release(&token);
     return status;
 }

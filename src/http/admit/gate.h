@@ -38,17 +38,17 @@ void gate_release(struct gate *gate);
 /* Reads the keys again: always, or only if their file changed. */
 void gate_reload(struct gate *gate, bool always);
 
-/* The token is in ?token=, the only way for browsers, or in Authorization: Bearer. bearer, which
- * may be NULL here and below, gets the principal's name of a refused token. */
+/* The token is in ?token=, the only way for browsers, or in Authorization: Bearer. refusal,
+ * which may be NULL here and below, says why a token is refused. */
 MUST_CHECK enum status gate_admit(struct gate *gate, const struct http1_request *request,
                                   uint64_t now_ms, const struct principal **principal,
-                                  struct token_bearer *bearer);
+                                  struct token_refusal *refusal);
 /* Whether the query has a token parameter, valid or not. */
 bool gate_has_token(const struct http1_request *request);
 /* The same for a token that came another way, such as in a refresh message. */
 MUST_CHECK enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
                                         const struct principal **principal,
-                                        struct token_bearer *bearer);
+                                        struct token_refusal *refusal);
 /* STATUS_ORIGIN_NOT_ALLOWED for a page that may not connect. Requests without Origin are allowed.
  */
 MUST_CHECK enum status gate_check_origin(const struct gate *gate,

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "auth/principal.h"
+#include "auth/token.h"
 #include "http/admit/single_use.h"
 #include "http/exchange_call.h"
 
@@ -21,6 +21,7 @@ static void opening_answer(struct exchange_call *call) {
     enum status status = call->call.status;
     exchange->work = NULL;
     free(container_of(call, struct opening, call));
+    exchange->token_rule = status == STATUS_TOKEN_REPLAYED ? TOKEN_RULE_USED : NULL;
     if (status == STATUS_OK)
         exchange_handle(exchange, exchange->match.route->handle);
     else

@@ -58,13 +58,14 @@ static const char *with(const char *from, const char *to) {
 
 static enum status verify_as(const struct token_policy *rules, struct slice token, uint64_t now_s) {
     const struct principal *principal = NULL;
-    struct token_bearer bearer = {0};
-    enum status status = token_verify(rules, keys, token, now_s * 1000, &principal, &bearer);
+    struct token_refusal refusal = {0};
+    enum status status = token_verify(rules, keys, token, now_s * 1000, &principal, &refusal);
     assert_int_equal(principal != NULL, status == STATUS_OK);
     /* The bearer is known when a signed token is refused for its times or its id. */
-    assert_int_equal(bearer.size > 0, status != STATUS_OK && status != STATUS_INVALID_TOKEN);
-    if (bearer.size > 0)
-        assert_slice(((struct slice){bearer.name, bearer.size}), "user:u1");
+    assert_int_equal(refusal.name_size > 0, status != STATUS_OK && status != STATUS_INVALID_TOKEN);
+    if (refusal.name_size > 0)
+        assert_slice(((struct slice){refusal.name, refusal.name_size}), "user:u1");
+    assert_int_equal(refusal.rule != NULL, status != STATUS_OK);
     principal_unref(principal);
     return status;
 }

@@ -58,9 +58,9 @@ static enum status admit(const char *authorization, const char *query) {
     struct http1_request request = {
         .headers = &header, .header_count = authorization ? 1 : 0, .query = slice_of(query)};
     const struct principal *principal = NULL;
-    struct token_bearer bearer = {0};
-    enum status status = gate_admit(&gate, &request, NOW_MS, &principal, &bearer);
-    assert_int_equal(bearer.size > 0, status == STATUS_TOKEN_REVOKED);
+    struct token_refusal refusal = {0};
+    enum status status = gate_admit(&gate, &request, NOW_MS, &principal, &refusal);
+    assert_int_equal(refusal.name_size > 0, status == STATUS_TOKEN_REVOKED);
     assert_int_equal(principal != NULL, status == STATUS_OK);
     principal_unref(principal);
     return status;
