@@ -49,4 +49,12 @@ static inline struct append_parser *api_parser(const struct exchange *exchange) 
     return &exchange->http->api->parsers[exchange->loop->index];
 }
 
+/* The producer whose token the request has; NULL: the operator. */
+static inline const struct principal *api_producer(const struct exchange *exchange) {
+    return exchange->principal == &principal_operator ? NULL : exchange->principal;
+}
+/* STATUS_OK while the token of the exchange, if it has one, may append: the body may come long
+ * after the head that was admitted. */
+MUST_CHECK enum status api_check_producer(const struct exchange *exchange);
+
 #endif

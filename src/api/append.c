@@ -88,6 +88,7 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
     const struct json_limits limits = {exchange->http->options.append_bytes_max, JSON_DEPTH_MAX};
     struct slice text = buffer_slice(&exchange->body);
     struct json_value body;
+    api_parser(exchange)->producer = api_producer(exchange);
     /* If all members are optional, the body may be empty. */
     enum status status = json_parse(text.size > 0 ? text : SLICE("{}"), &limits, &body);
     if (status != STATUS_OK) {
@@ -98,10 +99,21 @@ static enum status work_read(struct append_work *work, enum append_kind kind, st
     return status == STATUS_OK && kind == APPEND_AUDIT_EVENT ? check_hash(work, body) : status;
 }
 
+enum status api_check_producer(const struct exchange *exchange) {
+    const struct principal *producer = api_producer(exchange);
+    if (!producer)
+        return STATUS_OK;
+    if (exchange_token_expired(exchange))
+        return STATUS_TOKEN_EXPIRED;
+    return revocations_has(exchange->http->gate.revocations, producer) ? STATUS_TOKEN_REVOKED
+                                                                       : STATUS_OK;
+}
+
 static void append(struct exchange *exchange, enum append_kind kind, struct slice id) {
-    struct append_work *work = calloc(1, sizeof(*work));
+    enum status admitted = api_check_producer(exchange);
+    struct append_work *work = admitted == STATUS_OK ? calloc(1, sizeof(*work)) : NULL;
     if (!work) {
-        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        exchange_answer_status(exchange, admitted == STATUS_OK ? STATUS_OUT_OF_MEMORY : admitted);
         return;
     }
     work->call = (struct exchange_call){.exchange = exchange, .answer = work_answer};

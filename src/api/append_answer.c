@@ -41,7 +41,8 @@ static enum status write_entity(struct buffer *out, const struct append_request 
 enum status append_write_answer(struct buffer *out, const struct append_request *request,
                                 uint64_t now_ms) {
     enum status status = buffer_append_byte(out, '{');
-    if (status == STATUS_OK)
+    /* A producer may append to an entity that it may not read. */
+    if (status == STATUS_OK && (!request->producer || request->created))
         status = write_entity(out, request, now_ms);
     if (status == STATUS_OK)
         status = write_event(out, request);

@@ -13,8 +13,9 @@
 /* 201 if an entity was created, 200 for other successes, otherwise the HTTP status of the refusal.
  */
 unsigned append_http_status(const struct append_request *request);
-/* {"event","deduplicated"}, after "run" or "worker" if the request was about the entity itself.
- * now_ms decides the worker's liveness. */
+/* {"event","deduplicated"}, after "run" or "worker" if the request was about the entity itself. The
+ * entity is left out for a producer, unless the request created it. now_ms decides the worker's
+ * liveness. */
 MUST_CHECK enum status append_write_answer(struct buffer *out, const struct append_request *request,
                                            uint64_t now_ms);
 /* The topic that was refused; absent if it is unknown. */

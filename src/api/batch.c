@@ -193,7 +193,13 @@ static void batch_item(struct batch *batch, const struct json_item *item) {
         append_refuse(request, item->status, NULL);
         return;
     }
+    enum status admitted = api_check_producer(batch->exchange);
+    if (admitted != STATUS_OK) {
+        append_refuse(request, admitted, NULL);
+        return;
+    }
     batch->filling->item_bytes += item->value.raw.size;
+    api_parser(batch->exchange)->producer = api_producer(batch->exchange);
     /* A refusal stays in the request. */
     enum status status = append_read_item(api_parser(batch->exchange), item->value,
                                           &batch->filling->group.arena, request);

@@ -90,6 +90,20 @@ static enum status check_scopes(const struct grant_list *scopes, struct mint_rea
     return STATUS_OK;
 }
 
+/* The scopes that the mint key may not mint. */
+static enum status check_mint_key(const struct grant_list *scopes, struct mint_reason *reason) {
+    static const char *const forbidden[] = {SCOPE_READ_ALL_NAME, "runtime.replay_all",
+                                            "runtime.audit"};
+    for (size_t i = 0; i < scopes->count; i++)
+        for (size_t j = 0; j < sizeof(forbidden) / sizeof(forbidden[0]); j++)
+            if (slice_equal(scopes->names[i], slice_of(forbidden[j]))) {
+                snprintf(reason->text, sizeof(reason->text),
+                         "The mint key may not mint the scope %s.", forbidden[j]);
+                return STATUS_FORBIDDEN_SCOPE;
+            }
+    return STATUS_OK;
+}
+
 static enum status read_request(struct minting *minting, struct slice text,
                                 struct mint_reason *reason) {
     const struct json_limits limits = {MINT_BYTES_MAX, 8};
@@ -235,6 +249,8 @@ enum status mint(const struct gate *gate, struct slice request, const struct min
     reason->text[0] = '\0';
     buffer_init(&minting.memory, CLAIMS_BYTES_MAX);
     enum status status = read_request(&minting, request, reason);
+    if (status == STATUS_OK && moment->has_mint_key)
+        status = check_mint_key(&minting.request.scopes, reason);
     if (status == STATUS_OK) {
         struct key_set *keys = keys_current(gate->keys);
         set_ids(&minting, moment);

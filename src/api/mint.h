@@ -1,8 +1,9 @@
 /* Minting: reads a JSON request for a token and writes the answer with the token.
  * Any thread.
  * Memory: the answer is appended to the caller's buffer, whole or not at all.
- * Errors: STATUS_INVALID_REQUEST and STATUS_INVALID_SCOPE with a reason; STATUS_INVALID_TTL; those
- * of token_mint and the parser. The answer has the same values as the token. */
+ * Errors: STATUS_INVALID_REQUEST, STATUS_INVALID_SCOPE and STATUS_FORBIDDEN_SCOPE with a reason;
+ * STATUS_INVALID_TTL; those of token_mint and the parser. The answer has the same values as the
+ * token. */
 #ifndef API_MINT_H
 #define API_MINT_H
 
@@ -16,6 +17,7 @@ struct mint_moment {
     uint64_t now_ms;
     struct uuid token_id;
     struct uuid session_id; /* used if the request names none */
+    bool has_mint_key;      /* the caller may not mint scopes that read beyond one owner */
 };
 
 /* A sentence that says more than the message of the status; empty: there is none. */

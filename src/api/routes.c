@@ -9,8 +9,17 @@
 /* Routes of backends and operators. They need the operator key. */
 #define OPERATOR_GET(path, handle, parameters)                                                     \
     { HTTP1_METHOD_GET, "/internal/v1" path, handle, 0, ROUTE_OPERATOR, parameters }
-#define OPERATOR_POST(path, handle)                                                                \
-    { HTTP1_METHOD_POST, "/internal/v1" path, handle, 0, ROUTE_OPERATOR | ROUTE_APPEND, ANY }
+/* Appends, under their two names. Tokens with the scope runtime.append may use them too. */
+#define APPEND_POST(path, handle)                                                                  \
+    {HTTP1_METHOD_POST,                                                                            \
+     "/internal/v1" path,                                                                          \
+     handle,                                                                                       \
+     0,                                                                                            \
+     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_APPEND,                                               \
+     ANY},                                                                                         \
+    {                                                                                              \
+        HTTP1_METHOD_POST, "/v1" path, handle, 0, ROUTE_PRODUCER | ROUTE_APPEND, ANY               \
+    }
 
 /* Names of query parameters, for the last column. Routes that read answer 400 to other names, since
  * a misspelt one would change the answer unnoticed. */
@@ -22,23 +31,25 @@
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, ANY},
     {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0, ANY},
-    OPERATOR_POST("/runs", handle_run_create),
+    APPEND_POST("/runs", handle_run_create),
     OPERATOR_GET("/runs/{run_id}", handle_run, NONE),
-    OPERATOR_POST("/runs/{run_id}/events", handle_run_append),
+    APPEND_POST("/runs/{run_id}/events", handle_run_append),
     OPERATOR_GET("/runs/{run_id}/events", handle_run_events, EVENTS),
     OPERATOR_GET("/runs/{run_id}/replay", handle_run_replay, NONE),
     OPERATOR_GET("/runs/{run_id}/receipt", handle_run_receipt, NONE),
-    OPERATOR_POST("/workers", handle_worker_create),
+    APPEND_POST("/workers", handle_worker_create),
     OPERATOR_GET("/workers/{worker_id}", handle_worker, NONE),
-    OPERATOR_POST("/workers/{worker_id}/heartbeat", handle_worker_heartbeat),
-    OPERATOR_POST("/workers/{worker_id}/status", handle_worker_status),
-    OPERATOR_POST("/workers/{worker_id}/events", handle_worker_append),
+    APPEND_POST("/workers/{worker_id}/heartbeat", handle_worker_heartbeat),
+    APPEND_POST("/workers/{worker_id}/status", handle_worker_status),
+    APPEND_POST("/workers/{worker_id}/events", handle_worker_append),
     OPERATOR_GET("/workers/{worker_id}/events", handle_worker_events, EVENTS),
-    OPERATOR_POST("/notifications", handle_notification),
-    OPERATOR_POST("/topics/{topic}/events", handle_topic_append),
+    APPEND_POST("/notifications", handle_notification),
+    APPEND_POST("/topics/{topic}/events", handle_topic_append),
     OPERATOR_GET("/topics/{topic}/events", handle_topic_events, EVENTS),
     {HTTP1_METHOD_POST, "/internal/v1/events:batch", handle_batch, UINT64_MAX,
-     ROUTE_OPERATOR | ROUTE_STREAM, ANY},
+     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_STREAM, ANY},
+    {HTTP1_METHOD_POST, "/v1/events:batch", handle_batch, UINT64_MAX, ROUTE_PRODUCER | ROUTE_STREAM,
+     ANY},
     OPERATOR_GET("/projectors/checkpoints/{projection}/{entity}", handle_checkpoint, NONE),
     OPERATOR_GET("/projectors/run-summary/{run_id}", handle_run_summary, NONE),
     OPERATOR_GET("/projectors/worker-summary/{worker_id}", handle_worker_summary, NONE),
@@ -57,7 +68,8 @@ static const struct route routes[] = {
      ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, "after_cursor until_cursor format"},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
      ROUTE_TOKEN_OR_OPERATOR, NONE},
-    {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX, ROUTE_OPERATOR, ANY},
+    {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX,
+     ROUTE_OPERATOR | ROUTE_MINT, ANY},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/messages", handle_messages, 0,
      ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, POLL},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/messages", handle_messages, 0,

@@ -26,7 +26,8 @@ void handle_token(struct exchange *exchange) {
     uint64_t now_ms = clock_wall_ms(&loop->clock);
     struct mint_moment moment = {.now_ms = now_ms,
                                  .token_id = uuid7_next(&loop->ids, now_ms),
-                                 .session_id = uuid7_next(&loop->ids, now_ms)};
+                                 .session_id = uuid7_next(&loop->ids, now_ms),
+                                 .has_mint_key = exchange->has_mint_key};
     struct mint_reason reason;
     struct buffer out;
     buffer_init(&out, 16 * MINT_BYTES_MAX);

@@ -155,6 +155,28 @@ struct grant grant_check(const struct principal *principal, struct slice topic,
                                                  : refuse(STATUS_OWNER_MISMATCH);
 }
 
+enum status grant_check_append(const struct principal *principal, struct slice topic,
+                               const struct owner *owner) {
+    struct slice id;
+    const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
+    enum match match = granted(principal, topic);
+    switch (ownership_of(row, id)) {
+    case TOPIC_GRANTED:
+        return match != MATCH_NONE ? STATUS_OK : STATUS_FORBIDDEN_TOPIC;
+    case TOPIC_OWNED_BY_ENTITY:
+        return match == MATCH_EXACT || (owner && principal_owns(principal, owner))
+                   ? STATUS_OK
+                   : STATUS_OWNER_MISMATCH;
+    case TOPIC_SHARED:
+        return STATUS_OK;
+    case TOPIC_OWNED_BY_NAMED_USER:
+    case TOPIC_OWNED_BY_NAMED_GUEST:
+    case TOPIC_RESERVED:
+        break;
+    }
+    return STATUS_FORBIDDEN_TOPIC;
+}
+
 /* ---- tokens that open nothing ---- */
 
 static bool has_identity(const struct principal *principal) {

@@ -37,6 +37,11 @@ enum entity_kind grant_entity_of(struct slice topic, struct slice *id);
  * the principal may wait for the topic. */
 struct grant grant_check(const struct principal *principal, struct slice topic,
                          const struct owner *owner);
+/* Whether a principal with SCOPE_APPEND may append to the entity of the topic: it owns the run or
+ * worker, or the token names its topic exactly; an application topic matches a grant; the
+ * notifications need none, since each has its own owner. read_all does not help. */
+MUST_CHECK enum status grant_check_append(const struct principal *principal, struct slice topic,
+                                          const struct owner *owner);
 /* Whether any topic could be open to the principal with frames that it may read. True in doubt: a
  * name with '*' may match topics of several kinds. */
 bool grant_opens_any(const struct principal *principal);

@@ -87,14 +87,16 @@ static bool same(struct slice a, struct slice b) {
     return a.data && b.data && slice_equal(a, b);
 }
 
-bool principal_may_read(const struct principal *principal, const struct owner *owner) {
+bool principal_owns(const struct principal *principal, const struct owner *owner) {
     const struct owner *identity = &principal->identity;
-    if (principal->read_all)
-        return true;
     if (owner->user_id.data || owner->guest_scope.data)
         return same(identity->user_id, owner->user_id) ||
                same(identity->guest_scope, owner->guest_scope);
     return same(identity->org_id, owner->org_id);
+}
+
+bool principal_may_read(const struct principal *principal, const struct owner *owner) {
+    return principal->read_all || principal_owns(principal, owner);
 }
 
 enum key_kind { KEY_USER, KEY_GUEST, KEY_ORG, KEY_NONE };

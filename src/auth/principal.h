@@ -43,8 +43,10 @@ const struct principal *principal_ref(const struct principal *principal);
 /* NULL is fine. */
 void principal_unref(const struct principal *principal);
 
-/* True for the same user or guest. Data of an organisation without user or guest is readable for
- * the principals of that organisation. */
+/* True for the same user or guest. Data of an organisation without user or guest belongs to the
+ * principals of that organisation. */
+bool principal_owns(const struct principal *principal, const struct owner *owner);
+/* The principal owns the data, or reads everything. */
 bool principal_may_read(const struct principal *principal, const struct owner *owner);
 
 /* Keys of readers and of owned data, which are listed by them. A principal that does not read

@@ -6,6 +6,7 @@
 #ifndef AUTHORITY_APPEND_H
 #define AUTHORITY_APPEND_H
 
+#include "auth/principal.h"
 #include "base/mailbox.h"
 #include "store/store.h"
 
@@ -50,6 +51,9 @@ struct append_import {
 };
 
 struct append_request {
+    /* Lives until the group is answered. NULL: the operator, or the server itself. */
+    const struct principal *producer;
+
     /* Asked. Shapes are checked and the payload is made canonical and hashed before posting, on
      * the poster's thread; absent slices have data NULL. */
     enum append_kind kind;

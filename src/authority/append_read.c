@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "authority/producer.h"
 #include "authority/run_state.h"
 #include "authority/worker_state.h"
 #include "base/utf8.h"
@@ -78,6 +79,7 @@ struct reading {
 void append_parser_init(struct append_parser *parser, size_t body_bytes_max) {
     canonical_scratch_init(&parser->scratch, body_bytes_max);
     buffer_init(&parser->text, parser->scratch.text.size_max);
+    parser->producer = NULL;
 }
 
 void append_parser_release(struct append_parser *parser) {
@@ -240,7 +242,7 @@ static enum status read_owner(struct reading *reading) {
             read_text(reading, FIELD_OWNER_GUEST_SCOPE, APPEND_ID_BYTES_MAX, &owner->guest_scope);
     if (status == STATUS_OK)
         status = read_text(reading, FIELD_ORG_ID, APPEND_ID_BYTES_MAX, &owner->org_id);
-    return status;
+    return status == STATUS_OK ? producer_claim_owner(reading->request, reading->arena) : status;
 }
 
 static enum status read_event(struct reading *reading) {
@@ -526,7 +528,7 @@ static enum status begin(struct reading *reading, struct json_value object) {
 enum status append_read(struct append_parser *parser, enum append_kind kind, struct slice id,
                         struct json_value body, struct arena *arena,
                         struct append_request *request) {
-    *request = (struct append_request){.kind = kind};
+    *request = (struct append_request){.producer = parser->producer, .kind = kind};
     struct reading reading = {.parser = parser, .arena = arena, .request = request};
     enum status status = begin(&reading, body);
     if (status == STATUS_OK)
@@ -539,7 +541,7 @@ enum status append_read(struct append_parser *parser, enum append_kind kind, str
 
 enum status append_read_item(struct append_parser *parser, struct json_value item,
                              struct arena *arena, struct append_request *request) {
-    *request = (struct append_request){.kind = APPEND_KIND_COUNT};
+    *request = (struct append_request){.producer = parser->producer, .kind = APPEND_KIND_COUNT};
     struct reading reading = {.parser = parser, .arena = arena, .request = request};
     enum status status = begin(&reading, item);
     if (status == STATUS_OK)

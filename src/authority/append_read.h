@@ -14,6 +14,7 @@
 struct append_parser {
     struct canonical_scratch scratch;
     struct buffer text;
+    const struct principal *producer; /* of the requests that are read next; NULL: the operator */
 };
 
 /* body_bytes_max: the largest JSON text that will be read. */

@@ -129,8 +129,11 @@ static void log_answered(struct exchange *exchange, unsigned http_status) {
 static const struct principal *caller_of(const struct exchange *exchange, enum status status) {
     if (exchange->principal)
         return exchange->principal;
-    bool is_operators = exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR;
-    return is_operators && status_http(status) != 401 ? &principal_operator : NULL;
+    unsigned flags = exchange->match.route ? exchange->match.route->flags : 0;
+    bool is_operators = flags & ROUTE_OPERATOR && !(flags & ROUTE_PRODUCER);
+    return is_operators && !exchange->has_mint_key && status_http(status) != 401
+               ? &principal_operator
+               : NULL;
 }
 
 static struct slice topic_of(const struct exchange *exchange) {

@@ -42,6 +42,7 @@ struct exchange {
     struct buffer body;
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
     enum status refused; /* decided at the head; answered when the request is complete */
+    bool has_mint_key;   /* admitted by the mint key, not by the operator key */
     bool answered;       /* the answer is written, or has started */
     bool chunked;        /* the answer is in chunks; false: closing ends it */
     bool head_failed;    /* the answer's head could not be written */

@@ -44,6 +44,8 @@ struct http {
     const struct conn_events *conn_events; /* of the layer that answers the requests */
     struct gate gate;
     struct operator_key operator_key;
+    struct operator_key mint_key; /* mints tokens, and nothing else */
+    bool has_mint_key;
     struct tls_context *tls; /* NULL: plain bytes, on every listener */
     struct telemetry *telemetry;
     struct store_pool *store_pool;

@@ -120,6 +120,7 @@ static const struct {
     {"/healthz/", "", LABEL_ROUTE_CLASS_HEALTH},
     {"/metrics", "", LABEL_ROUTE_CLASS_METRICS},
     {"/internal/v1/events:batch", "", LABEL_ROUTE_CLASS_BATCH},
+    {"/v1/events:batch", "", LABEL_ROUTE_CLASS_BATCH},
     {"/api/sync/token", "", LABEL_ROUTE_CLASS_TOKEN},
     {"/v1/cursors/", "", LABEL_ROUTE_CLASS_CURSORS},
     {"/", "/messages", LABEL_ROUTE_CLASS_POLL},

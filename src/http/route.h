@@ -27,6 +27,9 @@ enum route_flag {
     ROUTE_STAYS_OPEN = 1024,       /* becomes a session */
     ROUTE_TOKEN_IN_FIRST_MESSAGE = 2048, /* the token comes after the upgrade */
     ROUTE_VERSION_AT_JOIN = 4096,        /* the client sends its version when it joins */
+    ROUTE_PRODUCER = 8192, /* also takes a token that may append; without ROUTE_OPERATOR it is on
+                              both listeners */
+    ROUTE_MINT = 16384,    /* also takes the mint key */
 };
 
 struct route {

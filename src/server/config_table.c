@@ -106,6 +106,13 @@ const struct setting config_settings[] = {
      .fallback = "",
      .max = 256,
      .help = "a second operator key that is also accepted, while callers change to a new one"},
+    {.name = "KHALA_MINT_KEY",
+     .type = SETTING_SECRET,
+     .offset = FIELD(mint_key),
+     .fallback = "",
+     .max = 256,
+     .help = "a key, 1 to 256 visible ASCII characters, that mints tokens and does nothing else; "
+             "not with the scopes `runtime.read_all`, `runtime.replay_all` and `runtime.audit`"},
     {.name = "KHALA_TLS_CERT_FILE",
      .type = SETTING_OPTIONAL,
      .offset = FIELD(tls_cert_file),

@@ -40,6 +40,7 @@ struct config {
     uint64_t shutdown_delay_ms;
     uint64_t shutdown_grace_ms;
     char operator_key_previous[CONFIG_TEXT_MAX]; /* empty: none */
+    char mint_key[CONFIG_TEXT_MAX];              /* empty: none */
     char operator_key[CONFIG_TEXT_MAX];          /* empty: the key in the data folder */
     char tls_cert_file[CONFIG_TEXT_MAX];         /* empty, both: no TLS */
     char tls_key_file[CONFIG_TEXT_MAX];

@@ -53,6 +53,24 @@ static enum status key_start(struct server *server) {
     return STATUS_OK;
 }
 
+static enum status mint_key_start(struct server *server) {
+    struct http *http = &server->http;
+    struct slice given = slice_of(server->config.mint_key);
+    if (given.size == 0)
+        return STATUS_OK;
+    enum status status = operator_key_load(&http->mint_key, given.data, "");
+    if (status != STATUS_OK)
+        return server_refuse(server, status,
+                             "KHALA_MINT_KEY must be 1 to 256 visible ASCII characters");
+    if (operator_key_is(&http->operator_key, given))
+        return server_refuse(server, STATUS_INVALID_CONFIG,
+                             "KHALA_MINT_KEY must differ from the operator key");
+    if (given.size < KEY_BYTES_SHORT)
+        log_event(LOG_WARN, "mint_key.short", log_int("characters", (int64_t)given.size));
+    http->has_mint_key = true;
+    return STATUS_OK;
+}
+
 static enum status add_revocation(void *user, const struct store_revocation *revocation) {
     struct server *server = user;
     return revocations_add(server->http.gate.revocations, revocation->kind, revocation->id,
@@ -253,6 +271,8 @@ static enum status store_open_all(struct server *server) {
     if (status != STATUS_OK)
         return server_refuse(server, status, "%s", message.text);
     status = key_start(server);
+    if (status == STATUS_OK)
+        status = mint_key_start(server);
     if (status == STATUS_OK)
         status = gate_start(server);
     if (status == STATUS_OK)

@@ -163,6 +163,7 @@ static const char *const scopes[] = {
     "runtime.worker_lifecycle_events",
     NOTIFICATIONS,
     AUDIT,
+    "runtime.append",
 };
 _Static_assert(ROW_COUNT(scopes) == SCOPE_COUNT, "every scope has a name");
 

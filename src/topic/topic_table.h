@@ -80,8 +80,9 @@ enum scope {
     SCOPE_WORKER_LIFECYCLE_EVENTS = 1 << 2,
     SCOPE_NOTIFICATIONS = 1 << 3,
     SCOPE_AUDIT = 1 << 4,
+    SCOPE_APPEND = 1 << 5, /* of producers: it opens no topic to read */
 };
-#define SCOPE_COUNT         5
+#define SCOPE_COUNT         6
 #define SCOPE_READ_ALL_NAME "runtime.read_all"
 
 /* ---- rows ---- */

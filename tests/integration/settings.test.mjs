@@ -42,6 +42,7 @@ const ELSEWHERE = {
   KHALA_CLOCK_OFFSET_MS: ["retention", "every row of the retention table is pruned at its time, and its readers receive stale_cursor"],
   RUNTIME_SYNC_TOKEN_FALLBACK_SIGNING_KEYS: ["token", "old secrets stay valid during a rotation, and a connected client resumes across it"],
   KHALA_OPERATOR_KEY_PREVIOUS: ["token", "old secrets stay valid during a rotation, and a connected client resumes across it"],
+  KHALA_MINT_KEY: ["producers", "the mint key mints tokens, and nothing else"],
   RUNTIME_SYNC_TOKEN_SIGNING_KEY: ["token", "a given secret signs tokens with HS256"],
   RUNTIME_SYNC_JWKS_FILE: ["token", "a changed key file is loaded at run time, and a bad one is ignored"],
   RUNTIME_SYNC_TOKEN_ISSUER: ["token", "a given secret signs tokens with HS256"],

@@ -2,9 +2,17 @@
 
 #include <assert.h>
 
+#include "authority/producer.h"
 #include "authority/rules/runs.h"
 #include "authority/rules/topics.h"
 #include "authority/rules/workers.h"
+
+/* The entity as the requests before this one left it. */
+static enum status check_producer(struct draft *draft) {
+    const struct entity_entry *entry = draft->lookup->entry;
+    bool exists = entry && entry->status == STATUS_OK && ledger_find(draft) == STATUS_OK;
+    return producer_check(draft->request, exists ? &draft->entity : NULL, draft->arena);
+}
 
 static enum status apply_rule(struct ledger *ledger, struct draft *draft) {
     assert((unsigned)draft->request->kind < APPEND_KIND_COUNT);
@@ -85,6 +93,8 @@ void ledger_apply(struct ledger *ledger, struct append_request *request, struct 
     if (request->status == STATUS_OK)
         request->status =
             request->import ? begin_import(ledger, &draft) : begin_event(ledger, &draft);
+    if (request->status == STATUS_OK)
+        request->status = check_producer(&draft);
     if (request->status == STATUS_OK)
         request->status = apply_rule(ledger, &draft);
     if (request->status == STATUS_OK)

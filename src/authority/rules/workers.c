@@ -59,6 +59,9 @@ static enum status append_registration(struct ledger *ledger, struct draft *draf
 
 static enum status register_again(struct ledger *ledger, struct draft *draft) {
     enum worker_state state;
+    /* A producer may append to it, and changes no owner. */
+    if (draft->request->producer)
+        draft->request->owner = draft->entity.owner;
     enum status status = ledger_check_owner(draft);
     if (status != STATUS_OK)
         return status;

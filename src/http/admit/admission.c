@@ -8,8 +8,8 @@
 static bool is_operator(const struct exchange *exchange) {
     const struct http *http = exchange->http;
     bool is_accepted_here = exchange->conn->is_operators || !http->options.has_operator_listener;
-    return exchange->match.route->flags & ROUTE_TOKEN_OR_OPERATOR && is_accepted_here &&
-           !gate_has_token(exchange->request) &&
+    return exchange->match.route->flags & (ROUTE_TOKEN_OR_OPERATOR | ROUTE_PRODUCER) &&
+           is_accepted_here && !gate_has_token(exchange->request) &&
            operator_key_check(&http->operator_key, exchange->request) == STATUS_OK;
 }
 
@@ -30,6 +30,24 @@ static enum status admit_client(struct exchange *exchange) {
     return status;
 }
 
+static enum status admit_producer(struct exchange *exchange) {
+    enum status status = admit_client(exchange);
+    if (status != STATUS_OK || exchange->principal == &principal_operator)
+        return status;
+    return exchange->principal->scopes & SCOPE_APPEND ? STATUS_OK : STATUS_MISSING_SCOPE;
+}
+
+static enum status admit_operator(struct exchange *exchange) {
+    const struct http *http = exchange->http;
+    enum status status = operator_key_check(&http->operator_key, exchange->request);
+    if (status != STATUS_INVALID_TOKEN || !(exchange->match.route->flags & ROUTE_MINT) ||
+        !http->has_mint_key)
+        return status;
+    status = operator_key_check(&http->mint_key, exchange->request);
+    exchange->has_mint_key = status == STATUS_OK;
+    return status;
+}
+
 /* The operator's tools send no version. */
 static bool needs_version(const struct exchange *exchange) {
     unsigned flags = exchange->match.route->flags;
@@ -40,8 +58,10 @@ static bool needs_version(const struct exchange *exchange) {
 enum status admission_check(struct exchange *exchange) {
     unsigned flags = exchange->match.route->flags;
     enum status status = STATUS_OK;
+    if (flags & ROUTE_PRODUCER)
+        return admit_producer(exchange);
     if (flags & ROUTE_OPERATOR && !(exchange->conn->is_operators && flags & ROUTE_KEYLESS))
-        return operator_key_check(&exchange->http->operator_key, exchange->request);
+        return admit_operator(exchange);
     if (flags & (ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR))
         status = admit_client(exchange);
     else if (flags & ROUTE_TOKEN_IN_FIRST_MESSAGE)

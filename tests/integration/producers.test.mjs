@@ -1,0 +1,191 @@
+// Producer tokens, which append for their own owner and read nothing, and the mint key.
+import assert from "node:assert/strict";
+import { test } from "../lib/cases.mjs";
+import { assertError, run } from "../lib/khala.mjs";
+import { operate, refused, UNHURRIED } from "../lib/operator.mjs";
+import { pollPath, snapshotPath, streamPath } from "../lib/paths.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { until, within } from "../lib/wait.mjs";
+
+const MINT_KEY = "a-mint-key-of-enough-characters";
+const NDJSON = "application/x-ndjson";
+const UUID = "01a1de6e-baa9-744d-bf0e-772106485e79";
+
+/** Requests with a token or key of its own. */
+function caller(operator, token) {
+  const ask = (method, path, body, type = "application/json") => operator.ask(method, path,
+    body === undefined || typeof body === "string" ? body : JSON.stringify(body), { authorization: `Bearer ${token}`, "content-type": type });
+  return {
+    token,
+    get: (path) => ask("GET", path),
+    post: (path, body) => ask("POST", path, body),
+    async did(path, body, status = 200) {
+      const response = await ask("POST", path, body);
+      assert.equal(response.status, status, response.body);
+      return JSON.parse(response.body);
+    },
+    async batch(path, items) {
+      const response = await ask("POST", path, items.map((item) => `${JSON.stringify(item)}\n`).join(""), NDJSON);
+      assert.equal(response.status, 200, response.body);
+      return response.body.trimEnd().split("\n").map((line) => JSON.parse(line));
+    },
+  };
+}
+
+const producer = (operator, claims) => caller(operator, operator.sign({ oa_sync_scopes: ["runtime.append"], ...claims }));
+
+/** A server with a run and a worker of bob, who is another tenant. */
+async function tenants(t, settings = {}) {
+  const operator = await operate(t, { settings: { ...UNHURRIED, KHALA_MINT_KEY: MINT_KEY, ...settings } });
+  await operator.did("runs", { run_id: "bobs", owner_user_id: "bob" }, 201);
+  await operator.did("runs/bobs/events", { event_type: "run.log", payload: { secret: "bobs secret" }, event_id: UUID, idempotency_key: "k" });
+  await operator.did("workers", { worker_id: "bobw", owner_user_id: "bob", metadata: { secret: "bobs secret" } }, 201);
+  await operator.did("topics/bobs:room/events", { event_type: "said", payload: { secret: "bobs secret" } });
+  return operator;
+}
+
+test("a producer creates and appends for its own owner, under both names of the routes", async (t) => {
+  const operator = await tenants(t);
+  const ada = producer(operator, { oa_user_id: "ada", oa_org_id: "acme", oa_sync_topics: ["room:1"] });
+  for (const [index, root] of ["/v1", "/internal/v1"].entries()) {
+    const run_id = `adas-${index}`;
+    const worker_id = `adaw-${index}`;
+    const { run, event } = await ada.did(`${root}/runs`, { run_id }, 201);
+    assert.deepEqual([run.owner_user_id, run.org_id, event.payload.owner_user_id, event.seq], ["ada", "acme", "ada", 1]);
+    assert.equal((await ada.did(`${root}/runs`, { run_id, owner_user_id: "ada" })).deduplicated, true);
+    const appended = await ada.did(`${root}/runs/${run_id}/events`, { event_type: "run.log", payload: { n: 1 } });
+    assert.deepEqual([Object.keys(appended), appended.event.seq], [["event", "deduplicated"], 2]);
+    const { worker } = await ada.did(`${root}/workers`, { worker_id }, 201);
+    assert.equal(worker.owner_user_id, "ada");
+    for (const [path, body] of [["heartbeat", { metadata_patch: { a: 1 } }], ["status", { status: "running" }], ["events", { event_type: "worker.output" }]]) {
+      assert.deepEqual(Object.keys(await ada.did(`${root}/workers/${worker_id}/${path}`, body)), ["event", "deduplicated"], "it reads no worker");
+    }
+    await ada.did(`${root}/topics/room:1/events`, { event_type: "said" });
+    await ada.did(`${root}/notifications`, { payload: { text: "hello" } });
+    const answers = await ada.batch(`${root}/events:batch`, [{ run_id, event_type: "run.log" }, { worker_id, status: "stopping" },
+      { topic: "room:1", event_type: "said" }, { run_id: "bobs", event_type: "run.log" }, { worker_id: "bobw", event_type: "worker.x" },
+      { topic: "bobs:room", event_type: "said" }, { audit: true, event_type: "audit.note" }, { run_id: "none", event_type: "run.log" },
+      { topic: "run:bobs:events", event_type: "x" }]);
+    assert.deepEqual(answers.map(({ status, error }) => error?.error ?? status), [200, 200, 200, "owner_mismatch", "owner_mismatch",
+      "forbidden_topic", "forbidden_topic", "run_not_found", "projection_owned_topic"]);
+    assert.deepEqual(answers.slice(3, 7).map(({ status }) => status), [403, 403, 403, 403]);
+  }
+  const reader = operator.sign({ oa_user_id: "ada", oa_sync_scopes: ["runtime.notifications"] });
+  const { messages } = JSON.parse((await caller(operator, reader).get(pollPath("runtime.notifications"))).body);
+  assert.deepEqual(messages.map(({ payload }) => payload.text), ["hello", "hello"]);
+});
+
+test("a producer neither writes to, reads from nor learns about another tenant", async (t) => {
+  const operator = await tenants(t);
+  const ada = producer(operator, { oa_user_id: "ada" });
+  const all = producer(operator, { oa_user_id: "ada", oa_sync_scopes: ["runtime.append", "runtime.read_all"] });
+  const write = (path, body, code) => refused(operator, () => ada.post(path, body), 403, code);
+  for (const one of [ada, all]) {
+    await refused(operator, () => one.post("/v1/runs/bobs/events", { event_type: "run.log" }), 403, "owner_mismatch");
+  }
+  for (const owner of [{ owner_user_id: "bob" }, { owner_guest_scope: "ada" }, { org_id: "acme" }]) {
+    await write("/v1/runs", { run_id: "new", ...owner }, "owner_mismatch");
+    await write("/v1/workers", { worker_id: "new", ...owner }, "owner_mismatch");
+    await write("/v1/notifications", { payload: {}, ...owner }, "owner_mismatch");
+  }
+  await write("/v1/runs", { run_id: "bobs" }, "owner_mismatch");
+  await write("/v1/workers", { worker_id: "bobw" }, "owner_mismatch");
+  await write("/v1/workers/bobw/heartbeat", {}, "owner_mismatch");
+  await write("/v1/workers/bobw/status", { status: "stopped" }, "owner_mismatch");
+  await write("/v1/workers/bobw/events", { event_type: "worker.output" }, "owner_mismatch");
+  await write("/v1/topics/bobs:room/events", { event_type: "said" }, "forbidden_topic");
+  await write("/v1/topics/never:used/events", { event_type: "said" }, "forbidden_topic");
+  await write("/v1/topics/run:bobs:events/events", { event_type: "said" }, "projection_owned_topic");
+  // Ownership is checked before keys, ids and positions: their answers would tell the content.
+  for (const more of [{ idempotency_key: "k" }, { event_id: UUID }, { expected_previous_seq: 0 }]) {
+    await write("/v1/runs/bobs/events", { event_type: "run.log", payload: { secret: "bobs secret" }, ...more }, "owner_mismatch");
+  }
+  await ada.did("/v1/runs", { run_id: "adas" }, 201);
+  const taken = await refused(operator, () => ada.post("/v1/runs/adas/events", { event_type: "run.log", event_id: UUID }), 409, "event_id_conflict");
+  assert.doesNotMatch(JSON.stringify(taken.body), /bob/);
+  await write("/v1/runs/adas/events", { event_type: "run.log", owner_user_id: "bob" }, "owner_mismatch");
+  for (const token of [operator.sign({ oa_sync_scopes: ["runtime.append"] }), operator.sign({ oa_user_id: "ada", oa_sync_scopes: ["runtime.run_events"] })]) {
+    const response = await caller(operator, token).post("/v1/runs", { run_id: "new" });
+    assert.equal(response.status, 403, response.body);
+  }
+  // It reads nothing by that scope, its own data included, and no operator route takes it.
+  for (const path of ["runs/bobs", "runs/adas", "runs/bobs/events", "runs/bobs/replay", "workers/bobw", "topics/bobs:room/events",
+    "projectors/run-summary/bobs", "khala/why", "khala/fanout/metrics", "/metrics"]) {
+    const response = await ada.get(path);
+    assert.equal(response.status, 401, `${path} ${response.body}`);
+    assert.doesNotMatch(response.body, /bobs secret/);
+  }
+  for (const path of [pollPath("run:bobs:events"), pollPath("run:adas:events"), pollPath("bobs:room"), streamPath("runtime.run_summaries"),
+    snapshotPath("runtime.run_summaries"), "/events", "/api/events", "/api/events/export"]) {
+    const response = await ada.get(path);
+    assert.equal(response.status, 403, `${path} ${response.body}`);
+  }
+  for (const path of ["/api/sync/token", "/api/events/ingest", "sync/sessions/revoke", "retention/run", "projectors/reproject"]) {
+    assert.equal((await ada.post(path, {})).status, 401, path);
+  }
+  const socket = await Client.join({ server: operator.server, reader: ada.token });
+  await assert.rejects(socket.subscribe({ topics: ["run:adas:events"] }), /missing_scope|forbidden_topic/);
+});
+
+test("a grant lets a producer append to another owner's run, without reading it", async (t) => {
+  const operator = await tenants(t);
+  const ada = producer(operator, { oa_user_id: "ada", oa_sync_topics: ["run:bobs:events"], oa_sync_streams: ["runtime.worker.bobw.lifecycle"] });
+  const every = producer(operator, { oa_user_id: "ada", oa_sync_topics: ["run:*:events", "rooms:*"] });
+  assert.equal((await ada.did("/v1/runs/bobs/events", { event_type: "run.log" })).event.seq, 3);
+  assert.deepEqual(Object.keys(await ada.did("/v1/workers/bobw/heartbeat", {})), ["event", "deduplicated"]);
+  await refused(operator, () => ada.post("/v1/workers", { worker_id: "bobw" }), 403, "owner_mismatch");
+  await refused(operator, () => every.post("/v1/runs/bobs/events", { event_type: "run.log" }), 403, "owner_mismatch");
+  await every.did("/v1/topics/rooms:7/events", { event_type: "said" });
+  assert.equal((await ada.get(pollPath("run:bobs:events"))).status, 403, "the scope to read it is missing");
+});
+
+test("a producer's token ends, also inside a batch", async (t) => {
+  const operator = await tenants(t);
+  const token = operator.sign({ oa_user_id: "ada", oa_session_id: "s1", oa_sync_scopes: ["runtime.append"] });
+  const ada = caller(operator, token);
+  await ada.did("/v1/runs", { run_id: "adas" }, 201);
+  const { request, answer } = operator.begin("POST", "/v1/events:batch", { authorization: `Bearer ${token}`, "content-type": NDJSON });
+  const line = `${JSON.stringify({ run_id: "adas", event_type: "run.log" })}\n`;
+  request.write(line);
+  const response = await within(answer, "the head of the answer");
+  let text = "";
+  response.on("data", (data) => { text += data; });
+  response.on("error", () => {});
+  request.on("error", () => {});
+  const closed = new Promise((resolve) => response.on("close", resolve));
+  await until(() => text.includes("\n"), "the first answer");
+  await operator.did("sync/sessions/revoke", { session_ids: ["s1"] });
+  request.end(line);
+  await within(closed, "the end of the batch");
+  const [first, ...later] = text.trim().split("\n").map((one) => JSON.parse(one));
+  assert.equal(first.status, 200);
+  assert.deepEqual(later.filter(({ status }) => status === 200), [], "no event after the revocation");
+  assert.equal((await operator.events("adas")).length, 2);
+  assertError(await ada.post("/v1/runs/adas/events", { event_type: "run.log" }), 401, "token_revoked");
+  const old = operator.sign({ oa_user_id: "ada", oa_sync_scopes: ["runtime.append"], exp: Math.floor(Date.now() / 1000) - 1 });
+  assertError(await caller(operator, old).post("/v1/runs", {}), 401, "token_expired");
+});
+
+test("the mint key mints tokens, and nothing else", async (t) => {
+  const operator = await tenants(t);
+  const minter = caller(operator, MINT_KEY);
+  const { token, scopes } = await minter.did("/api/sync/token", { user_id: "ada", scopes: ["runtime.append", "runtime.run_events"] });
+  assert.deepEqual(scopes, ["runtime.append", "runtime.run_events"]);
+  await caller(operator, token).did("/v1/runs", { run_id: "adas" }, 201);
+  for (const scope of ["runtime.read_all", "runtime.audit"]) {
+    const { message } = assertError(await minter.post("/api/sync/token", { user_id: "ada", scopes: ["runtime.append", scope] }), 403, "forbidden_scope");
+    assert.match(message, new RegExp(scope.replace(".", "\\.")));
+    assert.equal((await operator.post("/api/sync/token", { user_id: "ada", scopes: [scope] })).status, 200, "the operator key still mints it");
+  }
+  for (const path of ["runs/bobs", "khala/why", "khala/fanout/metrics", "/metrics", "/api/events", pollPath("run:bobs:events")]) {
+    assert.equal((await minter.get(path)).status, 401, path);
+  }
+  for (const path of ["runs", "/v1/runs", "/v1/notifications", "sync/sessions/revoke", "retention/run", "projectors/reproject", "/api/events/ingest"]) {
+    assert.equal((await minter.post(path, {})).status, 401, path);
+  }
+  const shown = run(["config", "--data-dir", operator.data], { settings: { KHALA_MINT_KEY: MINT_KEY } });
+  assert.match(shown.out, /KHALA_MINT_KEY/);
+  assert.doesNotMatch(shown.out + operator.server.log, new RegExp(MINT_KEY));
+  const same = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", `${operator.data}/other`], { settings: { KHALA_MINT_KEY: "k", KHALA_OPERATOR_KEY: "k" } });
+  assert.deepEqual([same.code === 0, /KHALA_MINT_KEY must differ/.test(same.problem)], [false, true], same.problem);
+});
