@@ -223,6 +223,17 @@ static enum append_kind kind_of(const struct store_event *event) {
                                                                           : APPEND_TOPIC_EVENT;
 }
 
+/* Rules that a line breaks on its own account, so that it is refused before the first write. */
+static bool may_exist(const struct store_event *event, enum append_kind kind) {
+    if (kind == APPEND_RUN_CREATE)
+        return slice_equal(event->type, SLICE(RUN_EVENT_STARTED));
+    if (event->entity_kind == ENTITY_WORKER)
+        return event->seq > 1 || kind == APPEND_WORKER_CREATE;
+    if (kind == APPEND_AUDIT_EVENT)
+        return slice_equal(event->entity_id, SLICE(AUDIT_ENTITY_ID));
+    return kind != APPEND_TOPIC_EVENT || !topic_is_projection_owned(event->entity_id);
+}
+
 /* The payload of these holds the members of the request that made it. */
 static bool is_asked_by_payload(enum append_kind kind) {
     return kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE ||
@@ -252,6 +263,8 @@ enum status import_request_read(struct append_parser *parser, struct json_value 
     struct json_value body = value;
     if (is_asked_by_payload(kind))
         body = (struct json_value){JSON_KIND_OBJECT, event->payload};
+    if (!may_exist(event, kind))
+        return STATUS_IMPORT_REFUSED;
     enum status status = append_read(parser, kind, event->entity_id, body, arena, request);
     if (status == STATUS_OUT_OF_MEMORY)
         return status;
