@@ -74,7 +74,7 @@ static void job_run(struct writer_job *job, struct store_session *session) {
     }
     work->status = remember(work);
     log_revocation(work);
-    sweep_post(&work->sweep);
+    sweep_post(&work->sweep, work->exchange->http);
 }
 
 /* ---- on the loop ---- */
@@ -161,7 +161,6 @@ void handle_revoke(struct exchange *exchange) {
     (void)exchange_request_id(exchange);
     work->exchange = exchange;
     work->job.run = job_run;
-    work->sweep.http = api->http;
     work->sweep.done = sweep_done;
     work->call.done = revoke_done;
     work->forget_ms = io_loop_forget_ms(exchange->loop);

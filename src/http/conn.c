@@ -459,7 +459,9 @@ static void accept_from(struct http_loop *loop, enum listener_kind kind) {
         return;
     }
     conn->loop = loop;
-    list_push_front(&loop->conns, &conn->node);
+    conn->number = atomic_fetch_add(&loop->http->conn_number, 1) + 1;
+    conn->since_ms = clock_wall_ms(&loop->io->clock);
+    list_push_back(&loop->conns, &conn->node);
     loop->conn_count++;
     io_loop_hold(loop->io);
     conn->is_operators = kind == LISTENER_OPERATOR;

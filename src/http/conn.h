@@ -49,6 +49,8 @@ struct conn {
     struct outlet outlet; /* of the session */
     struct http_loop *loop;
     struct list_node node; /* of the loop's connections */
+    uint64_t number;       /* rises in the order of arrival, over all loops */
+    uint64_t since_ms;     /* when it was accepted */
     struct deadline deadline;
     struct http1_parser parser;
     struct exchange *exchange; /* NULL between requests */

@@ -54,9 +54,10 @@ struct http {
     const char *epoch; /* of the log */
     struct io_loop **loops;
     size_t loop_count;
-    atomic_size_t loops_started; /* requests may arrive before the last loop has started */
-    atomic_bool is_draining;     /* no connection is accepted any more */
-    atomic_size_t conn_count;    /* over all loops */
+    atomic_size_t loops_started;      /* requests may arrive before the last loop has started */
+    atomic_bool is_draining;          /* no connection is accepted any more */
+    atomic_size_t conn_count;         /* over all loops */
+    atomic_uint_fast64_t conn_number; /* of the last connection that was accepted */
 };
 
 struct http_loop {
@@ -65,7 +66,7 @@ struct http_loop {
     struct delivery_loop *delivery; /* for the dialects */
     struct http1_limits limits;
     struct http_date date;
-    struct list conns;
+    struct list conns; /* in the order of their numbers */
     size_t conn_count;
     bool is_refusing;       /* the last connection exceeded connections_max */
     bool is_accept_failing; /* the last accept failed */

@@ -8,28 +8,16 @@
 #ifndef HTTP_SWEEP_H
 #define HTTP_SWEEP_H
 
-#include <stdatomic.h>
-
-#include "http/http.h"
-
-struct sweep;
-
-struct sweep_part {
-    struct loop_task task;
-    struct sweep *sweep;
-    struct io_loop *loop;
-};
+#include "http/conn_walk.h"
 
 struct sweep {
-    struct http *http;
+    struct conn_walk walk;
     void (*done)(struct sweep *sweep);
-    atomic_size_t loops_left;
     atomic_size_t session_count; /* out: sessions ended */
     atomic_size_t request_count; /* out: requests under way ended */
-    struct sweep_part parts[HTTP_LOOPS_MAX];
 };
 
-/* http and done are set. */
-void sweep_post(struct sweep *sweep);
+/* done is set. */
+void sweep_post(struct sweep *sweep, struct http *http);
 
 #endif

@@ -50,7 +50,7 @@ static inline void fixture_turn_until(struct http_fixture *fixture, size_t conn_
 }
 
 static inline struct conn *fixture_newest(const struct http_fixture *fixture) {
-    return container_of(list_first(&fixture->loop.conns), struct conn, node);
+    return container_of(list_last(&fixture->loop.conns), struct conn, node);
 }
 
 static inline void fixture_http_open(struct http_fixture *fixture,
