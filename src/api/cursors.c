@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "delivery/replay_budget.h"
 #include "delivery/telemetry.h"
+#include "delivery/topic_address.h"
 #include "delivery/viewer.h"
 #include "http/admit/entitle.h"
 #include "http/store_read.h"
@@ -35,6 +36,8 @@ struct plan {
 struct plan_row {
     struct slice stream_id;
     struct slice topic_name;
+    struct slice address; /* the name that the principal must be entitled to */
+    bool is_conflict;     /* another topic has the stream id */
     struct store_topic topic;
     bool has_window;
     struct topic_window window;
@@ -68,17 +71,25 @@ static enum status name_by_rule(struct plan *plan, const struct topic_cursor *cu
 /* The store is asked first: a derived name cannot distinguish a.b from a:b. */
 static enum status find_topic(struct store_read *read, struct store_session *session,
                               const struct topic_cursor *cursor, struct plan_row *row) {
-    bool by_topic = cursor->kind == TOPIC_CURSOR_TOPIC;
-    enum status status = by_topic
-                             ? store_load_topic(session, cursor->name, &read->arena, &row->topic)
-                             : store_load_stream(session, cursor->name, &read->arena, &row->topic);
-    if (status == STATUS_OK) {
+    struct topic_address found;
+    enum status status = topic_address_find(session, cursor->name, &read->arena, &found);
+    row->is_conflict = status == STATUS_STREAM_ID_CONFLICT;
+    /* Not a stream id, although it was given as one: no topic has it. */
+    if (status == STATUS_INVALID_TOPIC && cursor->kind == TOPIC_CURSOR_STREAM)
+        status = STATUS_OK;
+    else if (status == STATUS_OK && found.exists) {
         row->has_window = true;
-        row->stream_id = row->topic.stream_id;
-        row->topic_name = row->topic.name;
+        row->topic = found.row;
+        row->stream_id = found.stream_id;
+        row->topic_name = row->address = found.topic;
         return STATUS_OK;
     }
-    return status == STATUS_NOT_FOUND ? name_by_rule(read->state, cursor, row) : status;
+    if (status != STATUS_OK && !row->is_conflict)
+        return status;
+    status = name_by_rule(read->state, cursor, row);
+    bool is_stored = address_kind(cursor->name) == ADDRESS_STORED_STREAM;
+    row->address = is_stored ? cursor->name : row->topic_name;
+    return status;
 }
 
 static enum status deny(struct store_read *read, const struct topic_cursor *cursor,
@@ -166,10 +177,12 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
     const struct plan *plan = read->state;
     enum status status = find_topic(read, session, cursor, row);
     if (status == STATUS_OK)
-        status = entitle_load(session, read->exchange->principal, row->topic_name, &read->arena,
+        status = entitle_load(session, read->exchange->principal, row->address, &read->arena,
                               &row->grant);
     if (status != STATUS_OK)
         return status;
+    if (row->grant.status == STATUS_OK && row->is_conflict)
+        row->grant = (struct grant){STATUS_STREAM_ID_CONFLICT, GRANT_VIEW_NONE};
     if (row->grant.status != STATUS_OK)
         return deny(read, cursor, row);
     if (row->has_window) {

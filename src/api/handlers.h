@@ -40,6 +40,15 @@ void handle_run(struct exchange *exchange);
 void handle_run_receipt(struct exchange *exchange);
 void handle_worker(struct exchange *exchange);
 
+/* lists.c */
+void handle_runs(struct exchange *exchange);
+void handle_workers(struct exchange *exchange);
+void handle_topics(struct exchange *exchange);
+void handle_topic(struct exchange *exchange);
+/* connections.c */
+void handle_connections(struct exchange *exchange);
+void handle_principals(struct exchange *exchange);
+
 /* events.c */
 void handle_run_events(struct exchange *exchange);
 void handle_run_replay(struct exchange *exchange);

@@ -23,21 +23,24 @@
 
 /* Names of query parameters, for the last column. Routes that read answer 400 to other names, since
  * a misspelt one would change the answer unnoticed. */
-#define NONE   ""
-#define ANY    NULL /* not checked: writes, health checks, metrics, WebSockets, event streams */
-#define EVENTS "after_seq limit"
-#define POLL   "after_seq epoch form limit wait_ms"
+#define NONE     ""
+#define ANY      NULL /* not checked: writes, health checks, metrics, WebSockets, event streams */
+#define EVENTS   "after_seq limit"
+#define ENTITIES "after limit org_id owner_guest_scope owner_user_id status"
+#define POLL     "after_seq epoch form limit wait_ms"
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, ANY},
     {HTTP1_METHOD_GET, "/healthz/ready", handle_ready, 0, 0, ANY},
     APPEND_POST("/runs", handle_run_create),
+    OPERATOR_GET("/runs", handle_runs, ENTITIES),
     OPERATOR_GET("/runs/{run_id}", handle_run, NONE),
     APPEND_POST("/runs/{run_id}/events", handle_run_append),
     OPERATOR_GET("/runs/{run_id}/events", handle_run_events, EVENTS),
     OPERATOR_GET("/runs/{run_id}/replay", handle_run_replay, NONE),
     OPERATOR_GET("/runs/{run_id}/receipt", handle_run_receipt, NONE),
     APPEND_POST("/workers", handle_worker_create),
+    OPERATOR_GET("/workers", handle_workers, ENTITIES),
     OPERATOR_GET("/workers/{worker_id}", handle_worker, NONE),
     APPEND_POST("/workers/{worker_id}/heartbeat", handle_worker_heartbeat),
     APPEND_POST("/workers/{worker_id}/status", handle_worker_status),
@@ -45,6 +48,9 @@ static const struct route routes[] = {
     OPERATOR_GET("/workers/{worker_id}/events", handle_worker_events, EVENTS),
     APPEND_POST("/notifications", handle_notification),
     APPEND_POST("/topics/{topic}/events", handle_topic_append),
+    OPERATOR_GET("/topics", handle_topics, "after class limit prefix"),
+    OPERATOR_GET("/connections", handle_connections, "after limit"),
+    OPERATOR_GET("/principals", handle_principals, "after limit"),
     OPERATOR_GET("/topics/{topic}/events", handle_topic_events, EVENTS),
     {HTTP1_METHOD_POST, "/internal/v1/events:batch", handle_batch, UINT64_MAX,
      ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_STREAM, ANY},
@@ -70,6 +76,8 @@ static const struct route routes[] = {
      ROUTE_TOKEN_OR_OPERATOR, NONE},
     {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX,
      ROUTE_OPERATOR | ROUTE_MINT, ANY},
+    {HTTP1_METHOD_GET, "/v1/topics/{topic}", handle_topic, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC,
+     NONE},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/messages", handle_messages, 0,
      ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, POLL},
     {HTTP1_METHOD_GET, "/internal/v1/khala/topics/{topic}/messages", handle_messages, 0,

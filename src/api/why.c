@@ -6,9 +6,8 @@
 #include "http/store_read.h"
 #include "wire/object_writer.h"
 
-#define LIMIT_DEFAULT  100
-#define LIMIT_MAX      1000
-#define TEXT_BYTES_MAX 2048
+#define LIMIT_DEFAULT 100
+#define LIMIT_MAX     1000
 
 struct why {
     const struct api *api;
@@ -64,19 +63,6 @@ static bool add_cause(void *user, const struct cause *cause) {
     return why->status == STATUS_OK && why->count < why->limit;
 }
 
-/* Without the parameter *text does not change. */
-static enum status query_text(const struct exchange *exchange, struct slice name,
-                              struct buffer *memory, struct slice *text) {
-    bool found = false;
-    buffer_init(memory, TEXT_BYTES_MAX);
-    enum status status = http1_query_find(exchange->request->query, name, memory, &found);
-    if (status == STATUS_PAYLOAD_TOO_LARGE)
-        return STATUS_INVALID_REQUEST;
-    if (status == STATUS_OK && found)
-        *text = memory->size > 0 ? buffer_slice(memory) : SLICE("");
-    return status;
-}
-
 static void answer(struct exchange *exchange, const struct cause_filter *filter, uint64_t limit) {
     struct why why = {.api = api_of(exchange), .limit = limit};
     buffer_init(&why.out, WHY_ANSWER_BYTES_MAX);
@@ -93,9 +79,11 @@ static void answer(struct exchange *exchange, const struct cause_filter *filter,
 }
 
 void handle_why(struct exchange *exchange) {
-    struct buffer memory[3] = {0};
+    struct buffer memory[3];
     struct cause_filter filter = {0};
     uint64_t limit = LIMIT_DEFAULT;
+    for (size_t i = 0; i < 3; i++)
+        buffer_init(&memory[i], QUERY_TEXT_BYTES_MAX);
     enum status status = query_text(exchange, SLICE("connection"), &memory[0], &filter.connection);
     if (status == STATUS_OK)
         status = query_text(exchange, SLICE("principal"), &memory[1], &filter.principal);

@@ -91,6 +91,7 @@
     X(PHOENIX_WELCOME_ARENA_BYTES_MAX,    65536,     BYTES, LOOP,         1, "rows a Phoenix welcome is made of")                                            \
     X(APPEND_ANSWER_BYTES_MAX,            48 << 20,  BYTES, LOOP,         1, "answer to one append")                                                         \
     X(WHY_ANSWER_BYTES_MAX,               16 << 20,  BYTES, LOOP,         1, "answer that explains an entitlement")                                          \
+    X(CENSUS_ANSWER_BYTES_MAX,           4 << 20,  BYTES, LOOP,         1, "a page of the connections or principals")                                        \
     X(RETENTION_ANSWER_BYTES_MAX,         16 << 20,  BYTES, LOOP,         1, "a pruning report as an answer")                                                \
     X(SNAPSHOTS_ANSWER_BYTES_MAX,         16384,     BYTES, LOOP,         1, "answer that lists the snapshots")                                              \
     X(EXPOSITION_BYTES_MAX,               2 << 20,   BYTES, LOOP,         1, "the metrics as text")                                                          \
@@ -126,6 +127,9 @@
     X(EXPORT_PAGE_EVENTS_MAX,            4096,      ITEMS, WITHIN,       1, "events in a page of an export")                                                 \
     X(EVENTS_PAGE_BYTES,                 1 << 20,   BYTES, WITHIN,       1, "size at which a page of events of an entity ends")                              \
     X(EVENTS_PAGE_EVENTS_MAX,            1000,      ITEMS, WITHIN,       1, "events in a page of an entity")                                                 \
+    X(LIST_PAGE_BYTES,                   1 << 20,  BYTES, WITHIN,       1, "size at which a page of runs, workers or topics ends")                           \
+    X(LIST_PAGE_ITEMS_MAX,               1000,     ITEMS, WITHIN,       1, "items in a page of a list")                                                      \
+    X(LIST_PAGE_READS_MAX,               5000,     ITEMS, WITHIN,       1, "rows read for such a page, whether they match its filters or not")               \
     X(REPLAY_PAGE_BYTES,                 256 << 10, BYTES, WITHIN,       1, "size at which a page of a replay is sent")                                      \
     X(REPLAY_PAGE_EVENTS_MAX,            4096,      ITEMS, WITHIN,       1, "events in a page of a replay")                                                  \
     X(SNAPSHOT_PAGE_BYTES,               64 << 10,  BYTES, WITHIN,       1, "size at which a page of a snapshot is sent")                                    \

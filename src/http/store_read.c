@@ -5,7 +5,7 @@
 
 #include "authority/append_read.h"
 #include "base/limits.h"
-#include "topic/topic_name.h"
+#include "delivery/topic_address.h"
 
 #define QUERY_BYTES_MAX 64
 
@@ -45,7 +45,7 @@ static void read_run(struct call *call, struct store_session *store) {
 
 static enum status id_check(enum entity_kind kind, struct slice id) {
     if (kind == ENTITY_TOPIC)
-        return topic_name_check(id);
+        return address_check(id);
     return append_id_valid(id) ? STATUS_OK : STATUS_INVALID_REQUEST;
 }
 
@@ -128,8 +128,15 @@ void store_read_post(struct store_read *read) {
 
 enum status store_read_entity(struct store_read *read, struct store_session *session,
                               struct store_entity *entity) {
-    enum status status =
-        store_load_entity(session, read->entity_kind, read->id, &read->arena, entity);
+    struct slice id = read->id;
+    if (read->entity_kind == ENTITY_TOPIC && address_kind(id) != ADDRESS_TOPIC) {
+        struct topic_address found;
+        enum status status = topic_address_find(session, id, &read->arena, &found);
+        if (status != STATUS_OK)
+            return status;
+        id = found.topic.data ? found.topic : id;
+    }
+    enum status status = store_load_entity(session, read->entity_kind, id, &read->arena, entity);
     return status == STATUS_NOT_FOUND ? entity_row(read->entity_kind)->not_found : status;
 }
 
@@ -162,4 +169,15 @@ enum status query_epoch(const struct exchange *exchange, bool *differs) {
     *differs = found && !slice_equal(buffer_slice(&text), slice_of(exchange->http->epoch));
     buffer_release(&text);
     return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
+}
+
+enum status query_text(const struct exchange *exchange, struct slice name, struct buffer *memory,
+                       struct slice *text) {
+    bool found = false;
+    enum status status = http1_query_find(exchange->request->query, name, memory, &found);
+    if (status == STATUS_PAYLOAD_TOO_LARGE)
+        return STATUS_INVALID_REQUEST;
+    if (status == STATUS_OK && found)
+        *text = memory->size > 0 ? buffer_slice(memory) : SLICE("");
+    return status;
 }

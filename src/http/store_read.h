@@ -48,14 +48,19 @@ void store_read_post_pages(struct store_read *read, struct slice content_type);
  * was answered, or its answer broken off. The read may be freed then. */
 MUST_CHECK bool store_read_breaks_off(struct store_read *read);
 
-/* On a thread of the store pool: loads the entity of kind and id. A missing entity is the kind's
- * own not_found status. */
+/* On a thread of the store pool: loads the entity of kind and id. The id of a topic may be its
+ * stream id. A missing entity is the kind's own not_found status. */
 MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *session,
                                          struct store_entity *entity);
 
 /* Reads a query parameter of min to max. Without the parameter *number does not change. */
 MUST_CHECK enum status query_number(const struct exchange *exchange, struct slice name,
                                     uint64_t min, uint64_t max, uint64_t *number);
+#define QUERY_TEXT_BYTES_MAX 2048
+/* Reads a query parameter that is a text into memory, an empty buffer of QUERY_TEXT_BYTES_MAX.
+ * Without the parameter *text does not change. */
+MUST_CHECK enum status query_text(const struct exchange *exchange, struct slice name,
+                                  struct buffer *memory, struct slice *text);
 /* *differs: the query names an epoch that is not the store's. */
 MUST_CHECK enum status query_epoch(const struct exchange *exchange, bool *differs);
 

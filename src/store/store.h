@@ -401,6 +401,14 @@ MUST_CHECK enum status store_walk_entities(struct store_session *session, enum e
                                            store_entity_cb *callback);
 MUST_CHECK enum status store_walk_topics(struct store_session *session, uint64_t after_ref,
                                          uint64_t limit, void *user, store_topic_cb *callback);
+/* By id, of one kind: a list that is continued after the last id. */
+MUST_CHECK enum status store_list_entities(struct store_session *session, enum entity_kind kind,
+                                           struct slice after_id, uint64_t limit, void *user,
+                                           store_entity_cb *callback);
+/* By name, from the first name at or behind the prefix on. */
+MUST_CHECK enum status store_list_topics(struct store_session *session, struct slice prefix,
+                                         struct slice after_name, uint64_t limit, void *user,
+                                         store_topic_cb *callback);
 MUST_CHECK enum status store_walk_documents(struct store_session *session, enum document_kind kind,
                                             uint64_t after_ref, uint64_t limit, void *user,
                                             store_document_cb *callback);

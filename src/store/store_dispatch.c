@@ -169,6 +169,18 @@ enum status store_walk_topics(struct store_session *session, uint64_t after_ref,
     return session->engine->walk_topics(session, after_ref, limit, user, callback);
 }
 
+enum status store_list_entities(struct store_session *session, enum entity_kind kind,
+                                struct slice after_id, uint64_t limit, void *user,
+                                store_entity_cb *callback) {
+    return session->engine->list_entities(session, kind, after_id, limit, user, callback);
+}
+
+enum status store_list_topics(struct store_session *session, struct slice prefix,
+                              struct slice after_name, uint64_t limit, void *user,
+                              store_topic_cb *callback) {
+    return session->engine->list_topics(session, prefix, after_name, limit, user, callback);
+}
+
 enum status store_walk_documents(struct store_session *session, enum document_kind kind,
                                  uint64_t after_ref, uint64_t limit, void *user,
                                  store_document_cb *callback) {

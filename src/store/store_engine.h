@@ -69,6 +69,12 @@ struct store_engine {
                                  store_entity_cb *callback);
     enum status (*walk_topics)(struct store_session *session, uint64_t after_ref, uint64_t limit,
                                void *user, store_topic_cb *callback);
+    enum status (*list_entities)(struct store_session *session, enum entity_kind kind,
+                                 struct slice after_id, uint64_t limit, void *user,
+                                 store_entity_cb *callback);
+    enum status (*list_topics)(struct store_session *session, struct slice prefix,
+                               struct slice after_name, uint64_t limit, void *user,
+                               store_topic_cb *callback);
     enum status (*walk_documents)(struct store_session *session, enum document_kind kind,
                                   uint64_t after_ref, uint64_t limit, void *user,
                                   store_document_cb *callback);

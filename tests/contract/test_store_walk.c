@@ -124,6 +124,10 @@ static enum status see_topic(void *user, const struct store_topic *topic) {
     return see(user, topic->ref);
 }
 
+static enum status see_ref(void *user, const struct store_entity *entity) {
+    return see(user, entity->ref);
+}
+
 static void topics_are_walked_by_ref(void **state) {
     struct fixture *fixture = *state;
     struct seen seen = {0};
@@ -137,6 +141,65 @@ static void topics_are_walked_by_ref(void **state) {
     assert_int_equal(store_walk_topics(fixture->reader, 2, 10, &seen, see_topic),
                      STATUS_SLOW_CONSUMER);
     assert_seen(&seen, 3, 1, 2);
+}
+
+static void entities_of_a_kind_are_listed_by_id_after_one(void **state) {
+    struct fixture *fixture = *state;
+    struct seen seen = {0};
+    struct rows_text ids[3];
+    struct store_entity runs[3];
+    for (size_t i = 0; i < 3; i++)
+        runs[i] = rows_run(2 + i, &ids[i]);
+    runs[0].id = SLICE("b");
+    runs[1].id = SLICE("\xc3\xa9");
+    runs[2].id = SLICE("B");
+    assert_ok(
+        store_commit(fixture->writer, &(struct store_batch){.entities = runs, .entity_count = 3}));
+    assert_ok(store_list_entities(fixture->reader, ENTITY_RUN, SLICE(""), 10, &seen, see_ref));
+    assert_int_equal(seen.count, 3);
+    /* By bytes: capitals first, other letters behind. */
+    assert_int_equal(seen.numbers[0], 4);
+    assert_int_equal(seen.numbers[1], 2);
+    assert_int_equal(seen.numbers[2], 3);
+    seen = (struct seen){0};
+    assert_ok(store_list_entities(fixture->reader, ENTITY_RUN, SLICE("B"), 1, &seen, see_ref));
+    assert_seen(&seen, 2, 1, 1);
+    seen = (struct seen){0};
+    assert_ok(
+        store_list_entities(fixture->reader, ENTITY_RUN, SLICE("\xc3\xa9"), 10, &seen, see_ref));
+    assert_ok(store_list_entities(fixture->reader, ENTITY_WORKER, SLICE(""), 10, &seen, see_ref));
+    assert_int_equal(seen.count, 0);
+}
+
+static void topics_are_listed_by_name_from_a_prefix_on(void **state) {
+    struct fixture *fixture = *state;
+    struct seen seen = {0};
+    struct rows_text names[4][2];
+    static const char *const given[][2] = {{"zoo", "runtime.topic.zoo"},
+                                           {"room:1", "runtime.topic.room.1"},
+                                           {"room", "runtime.topic.room"},
+                                           {"rooms", "runtime.topic.rooms"}};
+    struct store_topic topics[4];
+    for (size_t i = 0; i < 4; i++) {
+        topics[i] = rows_topic(5 + i, 0, names[i]);
+        topics[i].name = slice_of(given[i][0]);
+        topics[i].stream_id = slice_of(given[i][1]);
+    }
+    assert_ok(
+        store_commit(fixture->writer, &(struct store_batch){.topics = topics, .topic_count = 4}));
+    /* The name that is the prefix is the first. */
+    assert_ok(store_list_topics(fixture->reader, SLICE("room"), SLICE(""), 3, &seen, see_topic));
+    assert_int_equal(seen.count, 3);
+    assert_int_equal(seen.numbers[0], 7);
+    assert_int_equal(seen.numbers[1], 6);
+    assert_int_equal(seen.numbers[2], 8);
+    seen = (struct seen){0};
+    assert_ok(
+        store_list_topics(fixture->reader, SLICE("room"), SLICE("room:1"), 1, &seen, see_topic));
+    assert_seen(&seen, 8, 1, 1);
+    seen = (struct seen){0};
+    assert_ok(store_list_topics(fixture->reader, SLICE(""), SLICE("rv"), 10, &seen, see_topic));
+    assert_seen(&seen, 5, 1, 1);
 }
 
 static enum status see_document(void *user, const struct store_document *document) {
@@ -361,6 +424,8 @@ int main(void) {
         cmocka_unit_test(rows_may_be_loaded_inside_a_walk),
         cmocka_unit_test(entities_of_a_kind_are_walked_by_ref),
         cmocka_unit_test(topics_are_walked_by_ref),
+        cmocka_unit_test(entities_of_a_kind_are_listed_by_id_after_one),
+        cmocka_unit_test(topics_are_listed_by_name_from_a_prefix_on),
         cmocka_unit_test(documents_are_kept_by_kind_and_walked_by_ref),
         cmocka_unit_test(the_journal_is_walked_by_topic_with_its_events),
         cmocka_unit_test(drifts_are_walked_from_the_most_recent),

@@ -83,6 +83,8 @@ enum statement_id {
     STATEMENT_WALK_LOG,
     STATEMENT_WALK_ENTITIES,
     STATEMENT_WALK_TOPICS,
+    STATEMENT_LIST_ENTITIES,
+    STATEMENT_LIST_TOPICS,
     STATEMENT_WALK_DOCUMENTS,
     STATEMENT_WALK_DOCUMENTS_LAST = STATEMENT_WALK_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
     STATEMENT_WALK_JOURNAL,
@@ -321,6 +323,12 @@ enum status sqlite_walk_entities(struct store_session *session, enum entity_kind
                                  store_entity_cb *callback);
 enum status sqlite_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
                                void *user, store_topic_cb *callback);
+enum status sqlite_list_entities(struct store_session *session, enum entity_kind kind,
+                                 struct slice after_id, uint64_t limit, void *user,
+                                 store_entity_cb *callback);
+enum status sqlite_list_topics(struct store_session *session, struct slice prefix,
+                               struct slice after_name, uint64_t limit, void *user,
+                               store_topic_cb *callback);
 enum status sqlite_walk_documents(struct store_session *session, enum document_kind kind,
                                   uint64_t after_ref, uint64_t limit, void *user,
                                   store_document_cb *callback);

@@ -173,6 +173,9 @@ static const char *const texts[STATEMENT_COUNT] = {
     [STATEMENT_WALK_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.ref > ? ORDER BY n.ref "
                                               "LIMIT ?",
     [STATEMENT_WALK_TOPICS] = TOPIC_SELECT "WHERE ref > ? ORDER BY ref LIMIT ?",
+    [STATEMENT_LIST_ENTITIES] = ENTITY_SELECT "WHERE n.kind = ? AND n.id > ? ORDER BY n.id LIMIT ?",
+    [STATEMENT_LIST_TOPICS] =
+        TOPIC_SELECT "WHERE topic >= ?1 AND topic > ?2 ORDER BY topic LIMIT ?3",
     DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
         "SELECT j.topic_ref, j.seq, j.log_id, j.entity_ref, j.doc_version, j.published_at, "
         "j.payload_hash, j.payload, j.first_entity_seq, " EVENT_COLUMNS ", " ENTITY_NAME

@@ -264,6 +264,32 @@ enum status sqlite_walk_topics(struct store_session *session, uint64_t after_ref
     return walk_rows(&walk, read_topic, call_topic);
 }
 
+enum status sqlite_list_entities(struct store_session *session, enum entity_kind kind,
+                                 struct slice after_id, uint64_t limit, void *user,
+                                 store_entity_cb *callback) {
+    struct walk walk = {.callback.entity = callback};
+    enum status status = walk_begin(&walk, session, STATEMENT_LIST_ENTITIES, user);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(walk.statement, 1, kind);
+    sqlite_bind_text(walk.statement, 2, after_id);
+    sqlite_bind_bound(walk.statement, 3, limit);
+    return walk_rows(&walk, read_entity, call_entity);
+}
+
+enum status sqlite_list_topics(struct store_session *session, struct slice prefix,
+                               struct slice after_name, uint64_t limit, void *user,
+                               store_topic_cb *callback) {
+    struct walk walk = {.callback.topic = callback};
+    enum status status = walk_begin(&walk, session, STATEMENT_LIST_TOPICS, user);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_text(walk.statement, 1, prefix);
+    sqlite_bind_text(walk.statement, 2, after_name);
+    sqlite_bind_bound(walk.statement, 3, limit);
+    return walk_rows(&walk, read_topic, call_topic);
+}
+
 enum status sqlite_walk_documents(struct store_session *session, enum document_kind kind,
                                   uint64_t after_ref, uint64_t limit, void *user,
                                   store_document_cb *callback) {

@@ -1,0 +1,354 @@
+/* GET /internal/v1/connections and /principals: the connections that are open now, and the
+ * principals that have them.
+ *
+ *   this loop: post ──▶ every loop: rows of its own connections ──▶ this loop: merge, answer
+ *
+ * No loop waits for another. Each loop gives at most one row more than the page holds: the first
+ * rows of all loops together are among the first rows of each. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "api/handlers.h"
+#include "base/limits.h"
+#include "delivery/session/dialect.h"
+#include "delivery/session/subscriber.h"
+#include "http/conn_walk.h"
+#include "http/store_read.h"
+#include "io/transport.h"
+#include "wire/object_writer.h"
+
+#define LIMIT_DEFAULT 100
+
+/* A connection, or the connections of a principal. */
+struct row {
+    uint64_t number;
+    uint64_t since_ms;
+    uint64_t lag;
+    uint64_t topics; /* subscriptions */
+    uint64_t connections;
+    enum label_dialect dialect;
+    size_t name_size; /* 0: no principal */
+    size_t peer_size;
+    char name[PRINCIPAL_NAME_BYTES_MAX];
+    char peer[TRANSPORT_PEER_BYTES_MAX];
+    char request_id[REQUEST_ID_BYTES_MAX + 1];
+};
+
+/* The rows of one loop, in order. Only that loop writes them. */
+struct loop_rows {
+    struct row *rows; /* limit + 1 */
+    struct row **order;
+    size_t count;
+};
+
+struct census {
+    struct exchange_call call;
+    struct conn_walk walk;
+    struct buffer after_text;
+    struct slice after; /* a principal */
+    uint64_t after_number;
+    uint64_t limit;
+    size_t loop_count;
+    enum status (*write)(struct census *census, struct row **rows, size_t count,
+                         struct buffer *out);
+    struct loop_rows loops[HTTP_LOOPS_MAX];
+};
+
+static void census_free(void *memory) {
+    struct census *census = memory;
+    for (size_t i = 0; i < census->loop_count; i++) {
+        free(census->loops[i].rows);
+        free(census->loops[i].order);
+    }
+    buffer_release(&census->after_text);
+    free(census);
+}
+
+/* ---- on each loop ---- */
+
+static struct slice row_name(const struct row *row) {
+    return (struct slice){row->name, row->name_size};
+}
+
+static void set_name(struct row *row, const struct conn *conn) {
+    const struct exchange *exchange = conn->exchange;
+    const struct principal *principal = NULL;
+    if (conn->session)
+        principal = conn->session->principal;
+    else if (exchange && exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR)
+        principal = &principal_operator;
+    else if (exchange)
+        principal = exchange->principal;
+    row->name_size = principal ? principal_name(principal, row->name) : 0;
+}
+
+static void add_subscriptions(struct row *row, const struct conn *conn) {
+    const struct session *session = conn->session;
+    for (const struct subscriber *one = session ? session_first(session) : NULL; one;
+         one = subscriber_next(one)) {
+        if (!subscriber_is_started(one))
+            continue;
+        row->topics++;
+        row->lag += driver_lag(&one->driver);
+    }
+}
+
+static bool visit_connection(struct conn_walk *walk, struct conn *conn) {
+    struct census *census = container_of(walk, struct census, walk);
+    struct loop_rows *rows = &census->loops[conn->loop->io->index];
+    if (conn->number <= census->after_number || conn->state == CONN_CLOSED)
+        return true;
+    if (rows->count > census->limit)
+        return false;
+    struct row *row = &rows->rows[rows->count];
+    *row =
+        (struct row){.number = conn->number,
+                     .since_ms = conn->since_ms,
+                     .dialect = conn->session ? conn->session->dialect->label : LABEL_DIALECT_HTTP};
+    set_name(row, conn);
+    add_subscriptions(row, conn);
+    struct slice peer = transport_peer(&conn->transport, row->peer);
+    assert(peer.size <= sizeof(row->peer));
+    memmove(row->peer, peer.data, peer.size);
+    row->peer_size = peer.size;
+    struct slice id = {NULL, 0};
+    if (conn->session)
+        id = slice_of(conn->session->name);
+    else if (conn->exchange)
+        id = exchange_request_id(conn->exchange);
+    if (id.data)
+        memcpy(row->request_id, id.data, id.size);
+    rows->order[rows->count++] = row;
+    return true;
+}
+
+static int compare_slices(struct slice a, struct slice b) {
+    int order = memcmp(a.data, b.data, a.size < b.size ? a.size : b.size);
+    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
+}
+
+/* The place of the name among the rows, or where it belongs. */
+static size_t find_name(const struct loop_rows *rows, struct slice name) {
+    size_t low = 0;
+    for (size_t high = rows->count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_slices(row_name(rows->order[middle]), name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Keeps the first rows only. A name that is dropped is never among them again. */
+static struct row *insert_name(struct loop_rows *rows, size_t at, size_t rows_max) {
+    struct row *row =
+        rows->count < rows_max ? &rows->rows[rows->count++] : rows->order[rows_max - 1];
+    memmove(&rows->order[at + 1], &rows->order[at],
+            (rows->count - 1 - at) * sizeof(rows->order[0]));
+    rows->order[at] = row;
+    return row;
+}
+
+static bool visit_principal(struct conn_walk *walk, struct conn *conn) {
+    struct census *census = container_of(walk, struct census, walk);
+    struct loop_rows *rows = &census->loops[conn->loop->io->index];
+    size_t rows_max = (size_t)census->limit + 1;
+    struct row seen = {.connections = 1};
+    set_name(&seen, conn);
+    if (seen.name_size == 0 || conn->state == CONN_CLOSED ||
+        (census->after.data && compare_slices(row_name(&seen), census->after) <= 0))
+        return true;
+    add_subscriptions(&seen, conn);
+    size_t at = find_name(rows, row_name(&seen));
+    if (at < rows->count && slice_equal(row_name(rows->order[at]), row_name(&seen))) {
+        rows->order[at]->connections++;
+        rows->order[at]->topics += seen.topics;
+    } else if (at < rows_max) {
+        *insert_name(rows, at, rows_max) = seen;
+    }
+    return true;
+}
+
+/* ---- the answer ---- */
+
+static int compare_rows(const void *a, const void *b) {
+    const struct row *first = *(struct row *const *)a;
+    const struct row *second = *(struct row *const *)b;
+    if (first->number != second->number)
+        return first->number < second->number ? -1 : 1;
+    return compare_slices(row_name(first), row_name(second));
+}
+
+static enum status write_end(struct buffer *out, struct slice cursor, bool has_more) {
+    enum status status = buffer_append_slice(out, SLICE("],\"next_cursor\":"));
+    if (status == STATUS_OK)
+        status =
+            has_more ? json_write_string(out, cursor) : buffer_append_slice(out, SLICE("null"));
+    if (status == STATUS_OK)
+        status = buffer_printf(out, ",\"has_more\":%s}\n", has_more ? "true" : "false");
+    return status;
+}
+
+static enum status write_connection(struct buffer *out, const struct row *row) {
+    struct object_writer object = object_begin(out);
+    object_number(&object, SLICE("id"), row->number);
+    object_text(&object, SLICE("request_id"),
+                row->request_id[0] ? slice_of(row->request_id) : (struct slice){NULL, 0});
+    object_text(&object, SLICE("principal"),
+                row->name_size > 0 ? row_name(row) : (struct slice){NULL, 0});
+    object_text(&object, SLICE("dialect"), slice_of(label_dialect_name(row->dialect)));
+    object_text(&object, SLICE("remote_address"), (struct slice){row->peer, row->peer_size});
+    object_number(&object, SLICE("topics"), row->topics);
+    object_number(&object, SLICE("lag"), row->lag);
+    object_number(&object, SLICE("since"), row->since_ms);
+    return object_end(&object);
+}
+
+static enum status write_connections(struct census *census, struct row **rows, size_t count,
+                                     struct buffer *out) {
+    char cursor[24];
+    size_t shown = count < census->limit ? count : (size_t)census->limit;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < shown; i++) {
+        if (i > 0)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = write_connection(out, rows[i]);
+    }
+    snprintf(cursor, sizeof(cursor), "%llu",
+             (unsigned long long)(shown > 0 ? rows[shown - 1]->number : 0));
+    return status == STATUS_OK ? write_end(out, slice_of(cursor), count > shown) : status;
+}
+
+static enum status write_principal(struct buffer *out, const struct row *row) {
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("principal"), row_name(row));
+    object_number(&object, SLICE("connections"), row->connections);
+    object_number(&object, SLICE("subscriptions"), row->topics);
+    return object_end(&object);
+}
+
+/* Rows of one name, from several loops, are neighbours. */
+static enum status write_principals(struct census *census, struct row **rows, size_t count,
+                                    struct buffer *out) {
+    struct slice last = {NULL, 0};
+    enum status status = STATUS_OK;
+    size_t shown = 0;
+    size_t i = 0;
+    while (status == STATUS_OK && i < count && shown < census->limit) {
+        struct row sum = *rows[i++];
+        for (; i < count && slice_equal(row_name(rows[i]), row_name(&sum)); i++) {
+            sum.connections += rows[i]->connections;
+            sum.topics += rows[i]->topics;
+        }
+        if (shown++ > 0)
+            status = buffer_append_byte(out, ',');
+        if (status == STATUS_OK)
+            status = write_principal(out, &sum);
+        last = row_name(rows[i - 1]);
+    }
+    return status == STATUS_OK ? write_end(out, last, i < count) : status;
+}
+
+static void answer(struct exchange_call *call) {
+    struct census *census = container_of(call, struct census, call);
+    struct buffer out;
+    size_t count = 0;
+    for (size_t i = 0; i < census->loop_count; i++)
+        count += census->loops[i].count;
+    struct row **rows = malloc((count + 1) * sizeof(*rows));
+    buffer_init(&out, CENSUS_ANSWER_BYTES_MAX);
+    enum status status = rows ? call->call.status : STATUS_OUT_OF_MEMORY;
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&out, SLICE("{\"items\":["));
+    if (status == STATUS_OK) {
+        size_t filled = 0;
+        for (size_t i = 0; i < census->loop_count; i++)
+            for (size_t j = 0; j < census->loops[i].count; j++)
+                rows[filled++] = census->loops[i].order[j];
+        qsort(rows, count, sizeof(*rows), compare_rows);
+        status = census->write(census, rows, count, &out);
+    }
+    struct exchange *exchange = call->exchange;
+    if (status == STATUS_OK)
+        exchange_answer_json(exchange, 200, buffer_slice(&out));
+    else
+        exchange_answer_status(exchange, status);
+    buffer_release(&out);
+    free(rows);
+}
+
+/* ---- the request ---- */
+
+static void walk_done(struct conn_walk *walk) {
+    call_return_post(&container_of(walk, struct census, walk)->call.call);
+}
+
+static enum status make_rows(struct census *census) {
+    size_t rows_max = (size_t)census->limit + 1;
+    for (size_t i = 0; i < census->loop_count; i++) {
+        struct loop_rows *rows = &census->loops[i];
+        rows->rows = malloc(rows_max * sizeof(*rows->rows));
+        rows->order = malloc(rows_max * sizeof(*rows->order));
+        if (!rows->rows || !rows->order)
+            return STATUS_OUT_OF_MEMORY;
+    }
+    return STATUS_OK;
+}
+
+static struct census *census_new(struct exchange *exchange) {
+    struct census *census = calloc(1, sizeof(*census));
+    if (!census) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return NULL;
+    }
+    census->call = (struct exchange_call){.exchange = exchange, .answer = answer};
+    census->walk.http = exchange->http;
+    census->walk.done = walk_done;
+    census->limit = LIMIT_DEFAULT;
+    buffer_init(&census->after_text, QUERY_TEXT_BYTES_MAX);
+    census->loop_count = exchange->http->loop_count;
+    exchange->work = census;
+    exchange->work_free = census_free;
+    return census;
+}
+
+static void begin(struct census *census, enum status status, const char *message) {
+    struct exchange *exchange = census->call.exchange;
+    if (status == STATUS_OK)
+        status = query_number(exchange, SLICE("limit"), 1, LIST_PAGE_ITEMS_MAX, &census->limit);
+    if (status == STATUS_OK)
+        status = make_rows(census);
+    if (status != STATUS_OK) {
+        exchange_answer_error(
+            exchange,
+            &(struct exchange_error){.status = status,
+                                     .message = status == STATUS_INVALID_REQUEST ? message : NULL});
+        return;
+    }
+    exchange_call_begin(&census->call);
+    conn_walk_post(&census->walk);
+}
+
+void handle_connections(struct exchange *exchange) {
+    struct census *census = census_new(exchange);
+    if (!census)
+        return;
+    census->walk.visit = visit_connection;
+    census->write = write_connections;
+    enum status status =
+        query_number(exchange, SLICE("after"), 0, JSON_INTEGER_MAX, &census->after_number);
+    begin(census, status, "after is the id of a connection, limit a whole number from 1 to 1000.");
+}
+
+void handle_principals(struct exchange *exchange) {
+    struct census *census = census_new(exchange);
+    if (!census)
+        return;
+    census->walk.visit = visit_principal;
+    census->write = write_principals;
+    enum status status = query_text(exchange, SLICE("after"), &census->after_text, &census->after);
+    begin(census, status, "limit is a whole number from 1 to 1000.");
+}

@@ -1,0 +1,246 @@
+/* GET /internal/v1/runs, /workers and /topics: rows in the order of their keys, those that match
+ * the filters. GET /v1/topics/{topic}: one topic.
+ *
+ * A list is read by the index of the keys. A request looks at a bounded number of rows, whether
+ * they match or not, so that a rare status costs several requests and never one long read. */
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "api/handlers.h"
+#include "api/topic_json.h"
+#include "authority/event_json.h"
+#include "authority/run_state.h"
+#include "authority/worker_state.h"
+#include "base/limits.h"
+#include "http/store_read.h"
+#include "wire/json.h"
+
+#define LIMIT_DEFAULT 100
+
+enum filter {
+    FILTER_AFTER,
+    FILTER_STATUS,
+    FILTER_USER,
+    FILTER_GUEST,
+    FILTER_ORG,
+    FILTER_CLASS,
+    FILTER_PREFIX,
+    FILTER_COUNT,
+};
+
+/* The route says which of them a list takes. */
+static const char *const filter_names[FILTER_COUNT] = {
+    [FILTER_AFTER] = "after",        [FILTER_STATUS] = "status",
+    [FILTER_USER] = "owner_user_id", [FILTER_GUEST] = "owner_guest_scope",
+    [FILTER_ORG] = "org_id",         [FILTER_CLASS] = "class",
+    [FILTER_PREFIX] = "prefix",
+};
+
+struct row_list {
+    struct slice filters[FILTER_COUNT]; /* absent: data NULL */
+    struct buffer memory[FILTER_COUNT];
+    struct buffer last; /* the key of the last row that was looked at */
+    uint64_t rows_read;
+    uint64_t count;
+};
+
+static void list_free(void *memory) {
+    struct row_list *list = memory;
+    for (size_t i = 0; i < FILTER_COUNT; i++)
+        buffer_release(&list->memory[i]);
+    buffer_release(&list->last);
+    free(list);
+}
+
+/* ---- rows ---- */
+
+/* False: the page is full, and another row follows. */
+static bool takes_row(struct store_read *read) {
+    struct row_list *list = read->state;
+    bool is_full = list->count == read->limit || read->out.size >= LIST_PAGE_BYTES ||
+                   list->rows_read == LIST_PAGE_READS_MAX;
+    read->has_more = is_full;
+    list->rows_read++;
+    return !is_full;
+}
+
+static enum status note_key(struct row_list *list, struct slice key) {
+    buffer_clear(&list->last);
+    return buffer_append_slice(&list->last, key);
+}
+
+static enum status begin_item(struct store_read *read) {
+    struct row_list *list = read->state;
+    return list->count++ > 0 ? buffer_append_byte(&read->out, ',') : STATUS_OK;
+}
+
+static bool matches(struct slice filter, struct slice value) {
+    return !filter.data || (value.data && slice_equal(filter, value));
+}
+
+static enum status list_entity(void *user, const struct store_entity *entity) {
+    struct store_read *read = user;
+    struct row_list *list = read->state;
+    const struct slice *filters = list->filters;
+    if (!takes_row(read))
+        return STATUS_LIMIT_REACHED;
+    enum status status = note_key(list, entity->id);
+    if (status != STATUS_OK || !matches(filters[FILTER_STATUS], entity->status) ||
+        !matches(filters[FILTER_USER], entity->owner.user_id) ||
+        !matches(filters[FILTER_GUEST], entity->owner.guest_scope) ||
+        !matches(filters[FILTER_ORG], entity->owner.org_id))
+        return status;
+    status = begin_item(read);
+    if (status != STATUS_OK)
+        return status;
+    return entity->kind == ENTITY_RUN ? run_write_json(&read->out, entity)
+                                      : worker_write_json(&read->out, entity, read->now_ms);
+}
+
+static enum status list_topic(void *user, const struct store_topic *topic) {
+    struct store_read *read = user;
+    struct row_list *list = read->state;
+    const struct slice *filters = list->filters;
+    const struct policy_table *policies = api_of(read->exchange)->policies;
+    struct slice class_name =
+        slice_of(topic_class_name(policy_of(policies, topic->name)->topic_class));
+    /* Names are in order: none behind this one has the prefix. */
+    if (filters[FILTER_PREFIX].data && !slice_starts(topic->name, filters[FILTER_PREFIX]))
+        return STATUS_LIMIT_REACHED;
+    if (!takes_row(read))
+        return STATUS_LIMIT_REACHED;
+    enum status status = note_key(list, topic->name);
+    if (status != STATUS_OK || !matches(filters[FILTER_CLASS], class_name))
+        return status;
+    status = begin_item(read);
+    const struct topic_address address = {topic->name, topic->stream_id, true, *topic};
+    return status == STATUS_OK ? topic_write_json(&read->out, policies, &address) : status;
+}
+
+/* ---- a page ---- */
+
+static struct slice given_or_empty(struct slice text) {
+    return text.data ? text : SLICE("");
+}
+
+static enum status read_rows(struct store_read *read, struct store_session *session) {
+    const struct row_list *list = read->state;
+    struct slice after = given_or_empty(list->filters[FILTER_AFTER]);
+    if (read->entity_kind == ENTITY_TOPIC)
+        return store_list_topics(session, given_or_empty(list->filters[FILTER_PREFIX]), after,
+                                 LIST_PAGE_READS_MAX + 1, read, list_topic);
+    return store_list_entities(session, read->entity_kind, after, LIST_PAGE_READS_MAX + 1, read,
+                               list_entity);
+}
+
+static void read_list(struct store_read *read, struct store_session *session) {
+    const struct row_list *list = read->state;
+    enum status status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
+    if (status == STATUS_OK)
+        status = read_rows(read, session);
+    if (status == STATUS_LIMIT_REACHED)
+        status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("],\"next_cursor\":"));
+    if (status == STATUS_OK)
+        status = read->has_more ? json_write_string(&read->out, buffer_slice(&list->last))
+                                : buffer_append_slice(&read->out, SLICE("null"));
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(&read->out, ",\"has_more\":%s}\n", read->has_more ? "true" : "false");
+    read->status = status;
+}
+
+/* ---- the request ---- */
+
+static bool class_is_known(struct slice name) {
+    int topic_class = 0;
+    while (topic_class < TOPIC_CLASS_COUNT &&
+           !slice_equal(name, slice_of(topic_class_name((enum topic_class)topic_class))))
+        topic_class++;
+    return topic_class < TOPIC_CLASS_COUNT;
+}
+
+/* A misspelt status or class would match nothing. */
+static const char *fault_of(const struct row_list *list, enum entity_kind kind) {
+    struct slice status = list->filters[FILTER_STATUS];
+    enum run_state run_state;
+    enum worker_state worker_state;
+    if (status.data && kind == ENTITY_RUN && !run_state_parse(status, &run_state))
+        return "status is no state of a run.";
+    if (status.data && kind == ENTITY_WORKER && !worker_state_parse(status, &worker_state))
+        return "status is no state of a worker.";
+    if (list->filters[FILTER_CLASS].data && !class_is_known(list->filters[FILTER_CLASS]))
+        return "class is no class of topics.";
+    return NULL;
+}
+
+static enum status query_read(struct store_read *read) {
+    struct row_list *list = read->state;
+    enum status status =
+        query_number(read->exchange, SLICE("limit"), 1, LIST_PAGE_ITEMS_MAX, &read->limit);
+    for (size_t i = 0; status == STATUS_OK && i < FILTER_COUNT; i++)
+        status = query_text(read->exchange, slice_of(filter_names[i]), &list->memory[i],
+                            &list->filters[i]);
+    return status;
+}
+
+static void handle_list(struct exchange *exchange, enum entity_kind kind) {
+    struct store_read *read = store_read_new(exchange, kind, read_list);
+    if (!read)
+        return;
+    struct row_list *list = calloc(1, sizeof(*list));
+    if (!list) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    buffer_init(&list->last, STREAM_ID_BYTES_MAX);
+    for (size_t i = 0; i < FILTER_COUNT; i++)
+        buffer_init(&list->memory[i], QUERY_TEXT_BYTES_MAX);
+    read->state = list;
+    read->state_free = list_free;
+    read->limit = LIMIT_DEFAULT;
+    enum status status = query_read(read);
+    const char *message = status == STATUS_INVALID_REQUEST
+                              ? "limit is a whole number from 1 to 1000; a text has 2048 bytes."
+                              : NULL;
+    if (status == STATUS_OK) {
+        message = fault_of(list, kind);
+        status = message ? STATUS_INVALID_REQUEST : STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        store_read_post(read);
+    else
+        exchange_answer_error(exchange,
+                              &(struct exchange_error){.status = status, .message = message});
+}
+
+void handle_runs(struct exchange *exchange) {
+    handle_list(exchange, ENTITY_RUN);
+}
+
+void handle_workers(struct exchange *exchange) {
+    handle_list(exchange, ENTITY_WORKER);
+}
+
+void handle_topics(struct exchange *exchange) {
+    handle_list(exchange, ENTITY_TOPIC);
+}
+
+/* ---- one topic ---- */
+
+static void read_topic(struct store_read *read, struct store_session *session) {
+    struct topic_address address;
+    enum status status = topic_address_find(session, read->id, &read->arena, &address);
+    if (status == STATUS_OK)
+        status = topic_write_json(&read->out, api_of(read->exchange)->policies, &address);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(&read->out, '\n');
+    read->status = status;
+}
+
+void handle_topic(struct exchange *exchange) {
+    struct store_read *read = store_read_new(exchange, ENTITY_TOPIC, read_topic);
+    if (read)
+        store_read_post(read);
+}
