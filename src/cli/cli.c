@@ -30,6 +30,7 @@ static int cli_help(int argc, char **argv);
 #define CONFIG_ROW   {"--config", "FILE", "file of settings; default: " CONFIG_FILE_DEFAULT " if it exists"}
 #define DATA_DIR_ROW {"--data-dir", "DIR", "data folder; also KHALA_DATA_DIR"}, CONFIG_ROW
 #define URL_ROW      {"--url", "URL", "address of the server, http or https; also KHALA_URL"}
+#define STORE_URL_ROW {"--url", "URL", "ask the server at this address, http or https"}
 #define KEY_ROW      {"--key", "KEY", "operator key; prefer KHALA_OPERATOR_KEY, which ps does not show, or the data folder's key"}
 #define CA_ROW       {"--ca", "FILE", "trusted authorities for https in PEM; also KHALA_CA_FILE; default: the system's"}
 #define REMOTE_ROWS  URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW
@@ -72,17 +73,31 @@ const struct cli_command cli_commands[] = {
     {"get",
      "get run ID | worker ID | receipt RUN | replay RUN\n"
      "get events --run ID | --worker ID | --topic TOPIC [--after SEQ] [--limit N]\n"
+     "get runs|workers [--status STATUS] [--user ID] [--guest SCOPE] [--org ID]\n"
+     "get topics [--class CLASS] [--prefix TEXT]\n"
+     "get connections|principals\n"
      "get summary run|worker ID\n"
      "get checkpoint run_summary|codex_worker_summary ID\n"
      "get drift\n"
+     "get (runs|workers|topics|connections|principals) … [--after CURSOR] [--limit N]\n"
      "get … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE] [--json]",
-     "Read runs, workers, events and summaries from the server at --url (see append).",
-     "khala get events --run demo --after 10\nkhala get summary run demo --json", cli_get,
-     "run|worker|receipt|replay|events|summary|checkpoint|drift",
+     "Read runs, workers, topics, events, summaries and connections from the server at --url (see "
+     "append). A list says on standard error where it goes on.",
+     "khala get events --run demo --after 10\nkhala get summary run demo --json\n"
+     "khala get runs --status running --limit 20",
+     cli_get,
+     "run|worker|receipt|replay|events|summary|checkpoint|drift|runs|workers|topics|connections|"
+     "principals",
      OPTIONS({"--run", "ID", "events of this run"}, {"--worker", "ID", "events of this worker"},
              {"--topic", "TOPIC", "events of this topic"},
-             {"--after", "SEQ", "only events after this seq"},
-             {"--limit", "N", "maximum number of events, default 100"}, REMOTE_ROWS, JSON_ROW),
+             {"--after", "SEQ|CURSOR", "only events after this seq, or items after this cursor"},
+             {"--limit", "N", "maximum number of events or items, default 100"},
+             {"--status", "STATUS", "only runs or workers in this state"},
+             {"--user", "ID", "only runs or workers of this user"},
+             {"--guest", "SCOPE", "only runs or workers of this guest"},
+             {"--org", "ID", "only runs or workers of this organisation"},
+             {"--class", "CLASS", "only topics of this class"},
+             {"--prefix", "TEXT", "only topics whose name begins so"}, REMOTE_ROWS, JSON_ROW),
      false},
     {"tail",
      "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
@@ -201,19 +216,22 @@ const struct cli_command cli_commands[] = {
              {"--jti", "ID", "id of the token"}, {"--reason", "TEXT", "reason for the log"},
              {"--offline", NULL, "sign without a server"}, JSON_ROW, REMOTE_ROWS),
      false},
-    {"topic", "topic map TOPIC [--json]\ntopic unmap STREAM [--json]",
-     "Convert between topic names and stream ids.",
+    {"topic",
+     "topic map TOPIC [--json]\ntopic unmap STREAM [--json]\n"
+     "topic … --url URL [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]",
+     "Convert between topic names and stream ids, by the rule for names or, with --url, by the "
+     "topics of that server.",
      "khala topic map run:abc:events\nkhala topic unmap runtime.run.abc.events", cli_topic,
-     "map|unmap", OPTIONS(JSON_ROW), false},
+     "map|unmap", OPTIONS(STORE_URL_ROW, CA_ROW, KEY_ROW, DATA_DIR_ROW, JSON_ROW), false},
     {"cursor",
      "cursor encode TIMESTAMP_MS UUID\n"
      "cursor decode CURSOR\n"
      "cursor compare CURSOR CURSOR\n"
      "cursor plan --after N [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch EPOCH]\n"
-     "cursor migrate FILE\n"
+     "cursor migrate FILE [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]\n"
      "cursor … [--json]",
      "Encode, decode, compare and check event cursors and topic cursors. Exits with 1 if a cursor "
-     "is stale.",
+     "is stale. migrate with --url asks that server what a resume would do.",
      "khala cursor plan --after 12 --oldest 10 --head 25 --budget 200\n"
      "echo '[{\"topic\":\"run:abc:events\",\"after_seq\":7}]' | khala cursor migrate -",
      cli_cursor, "encode|decode|compare|plan|migrate",
@@ -221,7 +239,8 @@ const struct cli_command cli_commands[] = {
              {"--oldest", "N", "oldest seq that can be replayed"}, {"--head", "N", "newest seq"},
              {"--budget", "N", "replay budget in events"},
              {"--epoch", "EPOCH", "epoch of the client"},
-             {"--store-epoch", "EPOCH", "epoch of the store"}, JSON_ROW),
+             {"--store-epoch", "EPOCH", "epoch of the store"}, STORE_URL_ROW, CA_ROW, KEY_ROW,
+             DATA_DIR_ROW, JSON_ROW),
      false},
     {"json", "json canonical\njson hash [--json]",
      "Print the JSON text of standard input in canonical form, or its payload hash.",

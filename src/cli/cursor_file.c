@@ -7,7 +7,17 @@
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 
+/* Cursors of one request. */
+#define PLAN_CURSORS    1000
+#define PLAN_BYTES_MAX  (4u << 20)
+#define PLAN_DEPTH_MAX  8
+#define ANSWER_SIZE_MAX (64u << 20)
+
 struct migration {
+    struct remote *remote; /* NULL: none is asked */
+    struct buffer request; /* the cursors that the server is asked about next */
+    size_t request_count;
+    int code; /* of the requests */
     struct cursor_list list;
     struct buffer stream; /* the stream cursor */
     struct buffer line;
@@ -43,9 +53,117 @@ static enum status print_plan(struct migration *migration, const struct topic_cu
     return status;
 }
 
+/* ---- by the server ---- */
+
+static void print_value(struct json_value value) {
+    struct buffer text;
+    buffer_init(&text, STREAM_ID_BYTES_MAX);
+    if (value.kind == JSON_KIND_STRING && json_string_decode(value, &text) == STATUS_OK)
+        printf("%.*s", (int)text.size, text.data);
+    else
+        printf("%.*s", (int)value.raw.size, value.raw.data);
+    buffer_release(&text);
+}
+
+static void print_reasons(struct json_value reasons) {
+    struct json_iterator iterator = json_iterate(reasons);
+    struct json_value reason;
+    for (bool is_first = true; json_next_element(&iterator, &reason); is_first = false) {
+        putchar(is_first ? ' ' : ',');
+        print_value(reason);
+    }
+    putchar('\n');
+}
+
+static bool print_server_plan(struct migration *migration, struct json_value plan) {
+    struct json_field fields[] = {{.name = SLICE("stream_id")},
+                                  {.name = SLICE("after_seq")},
+                                  {.name = SLICE("decision")},
+                                  {.name = SLICE("reason_codes")}};
+    if (plan.kind != JSON_KIND_OBJECT || json_read_members(plan, fields, 4) != STATUS_OK ||
+        !fields[2].present || !fields[3].present || fields[3].value.kind != JSON_KIND_ARRAY)
+        return false;
+    migration->is_no = migration->is_no || !json_string_is(fields[2].value, SLICE("resume"));
+    if (migration->json) {
+        printf("%.*s\n", (int)plan.raw.size, plan.raw.data);
+        return true;
+    }
+    for (size_t i = 0; i < 3; i++) {
+        print_value(fields[i].value);
+        if (i < 2)
+            putchar(' ');
+    }
+    print_reasons(fields[3].value);
+    return true;
+}
+
+static int print_server_plans(struct migration *migration) {
+    const struct json_limits limits = {ANSWER_SIZE_MAX, PLAN_DEPTH_MAX};
+    struct json_field fields[] = {{.name = SLICE("plans")}};
+    struct json_value plan;
+    bool is_plan = json_read_object(buffer_slice(&migration->remote->answer), &limits, fields, 1) ==
+                       STATUS_OK &&
+                   fields[0].present && fields[0].value.kind == JSON_KIND_ARRAY;
+    if (is_plan) {
+        struct json_iterator iterator = json_iterate(fields[0].value);
+        while (is_plan && json_next_element(&iterator, &plan))
+            is_plan = print_server_plan(migration, plan);
+    }
+    return is_plan ? EXIT_CODE_DONE
+                   : cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a plan");
+}
+
+static enum status end_request(struct migration *migration) {
+    struct buffer *request = &migration->request;
+    enum status status = buffer_append_byte(request, ']');
+    if (status == STATUS_OK && migration->list.has_epoch)
+        status = buffer_append_slice(request, SLICE(",\"epoch\":"));
+    if (status == STATUS_OK && migration->list.has_epoch)
+        status = buffer_append_slice(request, migration->list.epoch.raw);
+    return status == STATUS_OK ? buffer_append_byte(request, '}') : status;
+}
+
+/* Asks about the cursors that were gathered. */
+static enum status ask_server(struct migration *migration) {
+    unsigned http_status = 0;
+    if (migration->request_count == 0 || migration->code != EXIT_CODE_DONE)
+        return STATUS_OK;
+    enum status status = end_request(migration);
+    if (status != STATUS_OK)
+        return status;
+    int code = remote_ask(migration->remote, "/v1/cursors/plan", buffer_slice(&migration->request),
+                          &http_status);
+    if (code == EXIT_CODE_DONE)
+        code = http_status == 200 ? print_server_plans(migration)
+                                  : remote_refused(migration->remote, http_status);
+    migration->code = code;
+    migration->request_count = 0;
+    buffer_clear(&migration->request);
+    return STATUS_OK;
+}
+
+static enum status add_to_request(struct migration *migration, const struct topic_cursor *cursor) {
+    struct buffer *request = &migration->request;
+    const char *begin = migration->request_count++ > 0 ? "," : "{\"cursors\":[";
+    enum status status = buffer_append_slice(request, slice_of(begin));
+    if (status == STATUS_OK)
+        status = buffer_printf(
+            request, "{\"%s\":", cursor->kind == TOPIC_CURSOR_TOPIC ? "topic" : "stream_id");
+    if (status == STATUS_OK)
+        status = json_write_string(request, cursor->name);
+    if (status == STATUS_OK)
+        status =
+            buffer_printf(request, ",\"after_seq\":%llu}", (unsigned long long)cursor->after_seq);
+    if (status == STATUS_OK && migration->request_count == PLAN_CURSORS)
+        status = ask_server(migration);
+    return status;
+}
+
 static enum status migrate(struct migration *migration, struct cursor_list_item *item) {
     if (item->status != STATUS_OK)
         return item->status;
+    if (migration->remote)
+        return add_to_request(migration, &item->cursor);
     buffer_clear(&migration->stream);
     enum status status = topic_cursor_migrate(&item->cursor, &migration->stream);
     if (status != STATUS_OK)
@@ -59,7 +177,7 @@ static void migrate_text(struct migration *migration, struct slice text) {
     /* A file that is not one JSON text may have one cursor per line. */
     if (cursor_list_begin(&migration->list, text, &limits) != STATUS_OK)
         cursor_list_begin_lines(&migration->list, text, &limits);
-    while (cursor_list_next(&migration->list, &item)) {
+    while (migration->code == EXIT_CODE_DONE && cursor_list_next(&migration->list, &item)) {
         enum status status = migrate(migration, &item);
         migration->number++;
         if (status == STATUS_OK)
@@ -70,9 +188,15 @@ static void migrate_text(struct migration *migration, struct slice text) {
     }
 }
 
-int cursor_migrate_file(const char *path, bool json) {
-    struct migration migration = {.json = json};
+int cursor_migrate_file(const char *path, bool json, const struct remote_options *options) {
+    struct migration migration = {.json = json, .code = EXIT_CODE_DONE};
+    struct remote remote;
     struct buffer text;
+    if (options) {
+        migration.code = remote_open(&remote, options);
+        migration.remote = &remote;
+    }
+    buffer_init(&migration.request, PLAN_BYTES_MAX);
     buffer_init(&text, CURSOR_FILE_BYTES_MAX);
     cursor_list_init(&migration.list);
     buffer_init(&migration.stream, STREAM_ID_BYTES_MAX);
@@ -81,7 +205,11 @@ int cursor_migrate_file(const char *path, bool json) {
     int code = EXIT_CODE_DONE;
     if (status == STATUS_OK) {
         migrate_text(&migration, buffer_slice(&text));
-        if (migration.is_no)
+        if (ask_server(&migration) != STATUS_OK)
+            code = cli_fail(EXIT_CODE_UNREACHABLE, "out of memory");
+        else if (migration.code != EXIT_CODE_DONE)
+            code = migration.code;
+        else if (migration.is_no)
             code = EXIT_CODE_NO;
     } else if (status == STATUS_SYSTEM_ERROR) {
         code = cli_fail(EXIT_CODE_UNREACHABLE, "cannot read '%s': %s", path, strerror(errno));
@@ -90,6 +218,9 @@ int cursor_migrate_file(const char *path, bool json) {
                         path, CURSOR_FILE_BYTES_MAX);
     }
     buffer_release(&text);
+    if (migration.remote)
+        remote_close(migration.remote);
+    buffer_release(&migration.request);
     cursor_list_release(&migration.list);
     buffer_release(&migration.stream);
     buffer_release(&migration.line);

@@ -94,11 +94,14 @@ static int cursor_plan(int argc, const struct plan_words *words, bool json) {
 
 int cli_cursor(int argc, char **argv) {
     struct plan_words words = {0};
+    struct remote_options remote = {.is_client = true};
     bool json = false;
     const struct cli_option options[] = {
         {"--after", NULL, &words.after}, {"--oldest", NULL, &words.oldest},
         {"--head", NULL, &words.head},   {"--budget", NULL, &words.budget},
         {"--epoch", NULL, &words.epoch}, {"--store-epoch", NULL, &words.store_epoch},
+        {"--url", NULL, &remote.url},    {"--ca", NULL, &remote.ca_file},
+        {"--key", NULL, &remote.key},    {"--data-dir", NULL, &remote.data_dir},
         {"--json", &json, NULL},
     };
     if (!cli_options(&argc, argv, options, sizeof(options) / sizeof(options[0])))
@@ -108,6 +111,9 @@ int cli_cursor(int argc, char **argv) {
     const char *name = argv[0];
     argc--;
     argv++;
+    if ((remote.url || remote.ca_file || remote.key || remote.data_dir) &&
+        strcmp(name, "migrate") != 0)
+        return cli_usage("cursor", "only migrate asks a server");
     if (strcmp(name, "plan") == 0)
         return cursor_plan(argc, &words, json);
     if (words.after || words.oldest || words.head || words.budget || words.epoch ||
@@ -120,6 +126,6 @@ int cli_cursor(int argc, char **argv) {
     if (strcmp(name, "compare") == 0)
         return cursor_compare(argc, argv, json);
     if (strcmp(name, "migrate") == 0 && argc == 1)
-        return cursor_migrate_file(argv[0], json);
+        return cursor_migrate_file(argv[0], json, remote.url ? &remote : NULL);
     return cli_usage("cursor", "'%s' is not a form of cursor with these words", name);
 }

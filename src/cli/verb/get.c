@@ -15,7 +15,41 @@ struct get_options {
     const char *topic;
     const char *after;
     const char *limit;
+    const char *status;
+    const char *user;
+    const char *guest;
+    const char *org;
+    const char *topic_class;
+    const char *prefix;
     bool json;
+};
+
+#define COLUMNS_MAX 7
+
+/* The lists: their path is their name, and these members of an item are printed for people. */
+struct listing {
+    const char *name;
+    bool has_owners; /* takes --status, --user, --guest and --org */
+    bool has_topics; /* takes --class and --prefix */
+    const char *columns[COLUMNS_MAX];
+};
+
+static const struct listing lists[] = {
+    {"runs",
+     true,
+     false,
+     {"run_id", "status", "owner_user_id", "owner_guest_scope", "org_id", "latest_seq"}},
+    {"workers",
+     true,
+     false,
+     {"worker_id", "status", "liveness", "owner_user_id", "owner_guest_scope", "org_id",
+      "latest_seq"}},
+    {"topics", false, true, {"topic", "stream_id", "topic_class", "qos_tier", "window"}},
+    {"connections",
+     false,
+     false,
+     {"id", "principal", "dialect", "remote_address", "topics", "lag", "since"}},
+    {"principals", false, false, {"principal", "connections", "subscriptions"}},
 };
 
 /* The resources: the words that name one, the number of ids that follow, and its path. */
@@ -77,6 +111,55 @@ static enum status events_target(struct buffer *target, const struct get_options
     return status;
 }
 
+static const struct listing *list_find(int argc, char **argv) {
+    for (size_t i = 0; argc == 1 && i < sizeof(lists) / sizeof(lists[0]); i++)
+        if (strcmp(argv[0], lists[i].name) == 0)
+            return &lists[i];
+    return NULL;
+}
+
+/* NULL: the options suit the list. */
+static const char *list_fault(const struct listing *list, const struct get_options *options) {
+    bool has_owners = options->status || options->user || options->guest || options->org;
+    bool has_topics = options->topic_class || options->prefix;
+    if (options->run || options->worker || options->topic)
+        return "--run, --worker and --topic are for events";
+    if (has_owners && !(list && list->has_owners))
+        return "--status, --user, --guest and --org are for runs and workers";
+    if (has_topics && !(list && list->has_topics))
+        return "--class and --prefix are for topics";
+    return NULL;
+}
+
+static enum status add_parameter(struct buffer *target, const char *name, const char *value) {
+    if (!value)
+        return STATUS_OK;
+    bool is_first = !memchr(target->data, '?', target->size);
+    enum status status = buffer_printf(target, "%c%s=", is_first ? '?' : '&', name);
+    return status == STATUS_OK ? remote_encode(target, value) : status;
+}
+
+static enum status list_target(struct buffer *target, const struct listing *list,
+                               const struct get_options *options) {
+    const struct {
+        const char *name;
+        const char *value;
+    } parameters[] = {
+        {"status", options->status},
+        {"owner_user_id", options->user},
+        {"owner_guest_scope", options->guest},
+        {"org_id", options->org},
+        {"class", options->topic_class},
+        {"prefix", options->prefix},
+        {"after", options->after},
+        {"limit", options->limit},
+    };
+    enum status status = buffer_printf(target, "/internal/v1/%s", list->name);
+    for (size_t i = 0; status == STATUS_OK && i < sizeof(parameters) / sizeof(parameters[0]); i++)
+        status = add_parameter(target, parameters[i].name, parameters[i].value);
+    return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
+}
+
 /* ---- for people --------------------------------------------------------------------------- */
 
 static void print_text(FILE *out, struct json_value value) {
@@ -91,16 +174,17 @@ static void print_text(FILE *out, struct json_value value) {
     buffer_release(&text);
 }
 
-static void print_event(struct json_value event) {
-    struct json_field fields[] = {{.name = SLICE("seq")},
-                                  {.name = SLICE("recorded_at")},
-                                  {.name = SLICE("event_type")},
-                                  {.name = SLICE("payload")}};
-    if (event.kind != JSON_KIND_OBJECT || json_read_members(event, fields, 4) != STATUS_OK)
+/* These members of an object, in one line. */
+static void print_columns(struct json_value object, const char *const columns[COLUMNS_MAX]) {
+    struct json_field fields[COLUMNS_MAX];
+    size_t count = 0;
+    for (; count < COLUMNS_MAX && columns[count]; count++)
+        fields[count] = (struct json_field){.name = slice_of(columns[count])};
+    if (object.kind != JSON_KIND_OBJECT || json_read_members(object, fields, count) != STATUS_OK)
         return;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < count; i++) {
         print_text(stdout, fields[i].value);
-        putchar(i < 3 ? '\t' : '\n');
+        putchar(i + 1 < count ? '\t' : '\n');
     }
 }
 
@@ -115,7 +199,9 @@ static bool has_list(struct json_value object) {
 
 /* One member a line; the lists of answers one element a line. The other members of a list, such as
  * its cursor, go to standard error, so that standard output has elements only. */
-static void print_object(struct json_value object) {
+static void print_object(struct json_value object, const struct listing *list) {
+    static const char *const event_columns[COLUMNS_MAX] = {"seq", "recorded_at", "event_type",
+                                                           "payload"};
     FILE *out = has_list(object) ? stderr : stdout;
     struct json_iterator members = json_iterate(object);
     struct json_value name, value, element;
@@ -123,12 +209,12 @@ static void print_object(struct json_value object) {
         bool events = json_string_is(name, SLICE("events"));
         if (value.kind == JSON_KIND_OBJECT &&
             (json_string_is(name, SLICE("run")) || json_string_is(name, SLICE("worker")))) {
-            print_object(value);
+            print_object(value, list);
         } else if (value.kind == JSON_KIND_ARRAY) {
             struct json_iterator elements = json_iterate(value);
             while (json_next_element(&elements, &element)) {
-                if (events)
-                    print_event(element);
+                if (events || list)
+                    print_columns(element, events ? event_columns : list->columns);
                 else
                     printf("%.*s\n", (int)element.raw.size, element.raw.data);
             }
@@ -155,7 +241,7 @@ static enum status get_body(void *user, unsigned http_status, struct slice piece
                                                                    : STATUS_SYSTEM_ERROR;
 }
 
-static int get(struct remote *remote, const char *target, bool passes) {
+static int get(struct remote *remote, const char *target, bool passes, const struct listing *list) {
     const struct json_limits limits = {ANSWER_BYTES_MAX, JSON_DEPTH_MAX};
     struct get_run run = {remote, passes};
     struct http_client_request request = {
@@ -172,7 +258,7 @@ static int get(struct remote *remote, const char *target, bool passes) {
     if (json_parse(buffer_slice(&remote->answer), &limits, &value) != STATUS_OK ||
         value.kind != JSON_KIND_OBJECT)
         return cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a JSON object");
-    print_object(value);
+    print_object(value, list);
     return EXIT_CODE_DONE;
 }
 
@@ -187,35 +273,46 @@ int cli_get(int argc, char **argv) {
                                        {"--topic", NULL, &options.topic},
                                        {"--after", NULL, &options.after},
                                        {"--limit", NULL, &options.limit},
+                                       {"--status", NULL, &options.status},
+                                       {"--user", NULL, &options.user},
+                                       {"--guest", NULL, &options.guest},
+                                       {"--org", NULL, &options.org},
+                                       {"--class", NULL, &options.topic_class},
+                                       {"--prefix", NULL, &options.prefix},
                                        {"--json", &options.json, NULL}};
     struct remote remote;
     uint64_t number;
     int word_count = 0;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
+    const struct listing *list = list_find(argc, argv);
     int targets = !!options.run + !!options.worker + !!options.topic;
-    bool events = argc == 1 && strcmp(argv[0], "events") == 0 && targets == 1;
+    bool events = argc == 1 && strcmp(argv[0], "events") == 0;
     const struct subject *subject = argc > 0 ? subject_find(argc, argv, &word_count) : NULL;
-    bool numbers = (!options.after || cli_number(options.after, &number)) &&
+    bool numbers = (!options.after || list || cli_number(options.after, &number)) &&
                    (!options.limit || cli_number(options.limit, &number));
+    const char *fault = events ? NULL : list_fault(list, &options);
     if (!numbers)
         return cli_usage("get", "--after and --limit take whole numbers");
-    if (argc == 1 && strcmp(argv[0], "events") == 0 && !events)
+    if (events && targets != 1)
         return cli_usage("get", "give one of --run, --worker and --topic");
-    if (!events && !subject)
+    if (!events && !subject && !list)
         return argc > 0 ? cli_usage("get", "'%s' does not take these words", argv[0])
                         : cli_usage("get", "say what to get");
-    if (!events && (targets > 0 || options.after || options.limit))
+    if (fault)
+        return cli_usage("get", "%s", fault);
+    if (subject && (options.after || options.limit))
         return cli_usage("get", "'%s' does not take one of these options", argv[0]);
     struct buffer target;
     buffer_init(&target, TARGET_BYTES_MAX);
     enum status status = events ? events_target(&target, &options)
+                         : list ? list_target(&target, list, &options)
                                 : subject_target(&target, subject, argv + word_count);
     int code = status == STATUS_OK ? remote_open(&remote, &options.remote)
                                    : cli_fail(EXIT_CODE_USAGE, "%s", status_message(status));
     if (code == EXIT_CODE_DONE) {
         bool replay = subject && strcmp(subject->words[0], "replay") == 0;
-        code = get(&remote, target.data, options.json || replay);
+        code = get(&remote, target.data, options.json || replay, list);
     }
     if (status == STATUS_OK)
         remote_close(&remote);
