@@ -14,7 +14,7 @@ struct entry {
     char connection[CAUSE_CONNECTION_BYTES_MAX];
     char principal[CAUSE_PRINCIPAL_BYTES_MAX];
     char peer[CAUSE_PEER_BYTES_MAX];
-    char topic[TOPIC_NAME_BYTES_MAX];
+    char topic[STREAM_ID_BYTES_MAX];
     char build_id[CAUSE_VERSION_BYTES_MAX];
     char protocol_version[CAUSE_VERSION_BYTES_MAX];
     char schema_version[CAUSE_VERSION_BYTES_MAX];
@@ -151,9 +151,20 @@ static bool matches(struct slice wanted, struct slice kept) {
     return !wanted.data || (kept.data && slice_equal(wanted, kept));
 }
 
+/* A stream id matches its topic. */
+static bool matches_topic(struct slice wanted, struct slice kept) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer stream = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    if (matches(wanted, kept))
+        return true;
+    return kept.data && address_kind(wanted) != ADDRESS_TOPIC &&
+           address_stream(kept, &stream) == STATUS_OK && slice_equal(wanted, buffer_slice(&stream));
+}
+
 static bool is_wanted(const struct cause *wanted, const struct cause *cause) {
     return matches(wanted->connection, cause->connection) &&
-           matches(wanted->principal, cause->principal) && matches(wanted->topic, cause->topic);
+           matches(wanted->principal, cause->principal) &&
+           matches_topic(wanted->topic, cause->topic);
 }
 
 void causes_walk(struct causes *causes, const struct cause_filter *filter, void *user,

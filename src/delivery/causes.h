@@ -13,7 +13,7 @@
 #include "base/slice.h"
 #include "spec/codes.h"
 #include "spec/metrics.h"
-#include "topic/topic_name.h"
+#include "topic/stream_id.h"
 
 #define CAUSE_CONNECTION_BYTES_MAX 64
 #define CAUSE_PRINCIPAL_BYTES_MAX  192

@@ -141,6 +141,19 @@ test("topics and stream ids are one address space", async (t) => {
     await refused(operator, () => operator.post("topics/runtime:audit/events", { event_type: "x" }), 409, "stream_id_conflict");
   });
 
+  await t.test("the welcome names granted streams by their topics, and khala why takes stream ids", async () => {
+    await append("w.x");
+    const token = tokenFor(operator, { user_id: "u", scopes: [], topics: ["runtime.topic.w.x"], streams: ["runtime.topic.w.y"] });
+    const client = await Client.join(operator, { params: { token } });
+    assert.deepEqual(client.welcome.allowed_topics, ["w.x", "runtime.topic.w.y"]);
+    assert.deepEqual(client.welcome.current_watermarks, [{ topic: "w.x", watermark: 1 }]);
+    assert.equal((await pollAs(operator, token, "w.z")).status, 403);
+    for (const name of ["w.z", "runtime.topic.w.z"]) {
+      const { decisions } = await operator.read(`khala/why?topic=${name}`);
+      assert.deepEqual(decisions.map((one) => [one.code, one.topic]), [["forbidden_topic", "w.z"]]);
+    }
+  });
+
   await t.test("appends take names of topics only", async () => {
     await refused(operator, () => operator.post("topics/runtime.topic.c.d/events", { event_type: "x" }), 403, "projection_owned_topic");
   });

@@ -2,7 +2,7 @@
 
 #include "auth/grant.h"
 #include "base/limits.h"
-#include "topic/stream_id.h"
+#include "delivery/topic_address.h"
 #include "topic/topic_name.h"
 #include "topic/topic_pattern.h"
 #include "wire/json.h"
@@ -48,18 +48,19 @@ static enum status put_if_open(struct welcome *welcome, struct slice name) {
     return status == STATUS_OK ? put_watermark(welcome, name) : status;
 }
 
+/* A stream that no topic has yet is named as the stream. */
 static enum status put_stream(struct welcome *welcome, struct slice stream_id) {
     char text[STREAM_ID_BYTES_MAX];
     struct buffer name = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
-    struct store_topic topic;
+    struct topic_address found;
+    /* A text that is no stream id opens nothing. */
+    if (address_kind(stream_id) == ADDRESS_TOPIC)
+        return STATUS_OK;
     arena_reset(&welcome->arena);
-    enum status status = store_load_stream(welcome->session, stream_id, &welcome->arena, &topic);
+    enum status status = topic_address_find(welcome->session, stream_id, &welcome->arena, &found);
     if (status == STATUS_OK)
-        status = buffer_append_slice(&name, topic.name);
-    else if (status == STATUS_NOT_FOUND)
-        status = stream_to_topic(stream_id, &name);
-    /* A stream that no topic can have opens nothing. */
-    if (status == STATUS_NOT_FOUND || status == STATUS_PAYLOAD_TOO_LARGE)
+        status = buffer_append_slice(&name, found.topic.data ? found.topic : stream_id);
+    if (status == STATUS_INVALID_TOPIC)
         return STATUS_OK;
     return status == STATUS_OK ? put_if_open(welcome, buffer_slice(&name)) : status;
 }
@@ -67,8 +68,11 @@ static enum status put_stream(struct welcome *welcome, struct slice stream_id) {
 static enum status put_granted(struct welcome *welcome) {
     const struct principal *principal = welcome->principal;
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < principal->topics.count; i++)
-        status = put_if_open(welcome, principal->topics.names[i]);
+    for (size_t i = 0; status == STATUS_OK && i < principal->topics.count; i++) {
+        struct slice name = principal->topics.names[i];
+        bool is_topic = address_kind(name) == ADDRESS_TOPIC;
+        status = is_topic ? put_if_open(welcome, name) : put_stream(welcome, name);
+    }
     for (size_t i = 0; status == STATUS_OK && i < principal->streams.count; i++)
         status = put_stream(welcome, principal->streams.names[i]);
     return status;
