@@ -11,6 +11,7 @@
  * --subscribers N     only this number (default: 1000, then 10000)
  * --dialect NAME      phoenix (default), topic_ws or sse
  * --deflate           with permessage-deflate
+ * --lean              with form=lean
  * --loops N           io loops of the server (default 1)
  * --payload N         bytes of an event's payload (default 48)
  * --tenants N         idle tenants (default 10000); alone: only this measurement */
@@ -274,10 +275,15 @@ int main(int count, char **arguments) {
                                        .process_count = 1,
                                        .token = token.data,
                                        .topic = TOPIC,
-                                       .deflate = bench_option(arguments, "--deflate", 0)};
+                                       .deflate = bench_option(arguments, "--deflate", 0),
+                                       .lean = bench_option(arguments, "--lean", 0)};
     printf("deliveries per CPU second, %s%s; the bare loop writes frames of %d bytes, 1 or %d per "
            "write, for khala/same as long as khala's\n",
-           dialect, options.deflate ? " with deflate" : "", FRAME_BYTES, FRAMES_PER_WRITE);
+           dialect,
+           options.deflate ? " with deflate"
+           : options.lean  ? " lean"
+                           : "",
+           FRAME_BYTES, FRAMES_PER_WRITE);
     printf("subscribers  published    khala/CPUs  bare/CPUs  khala/bare  target  khala/same  "
            "bytes/update  updates/message  khala/second\n");
     measure_subscribers(&fanout, options, only ? only : 1000);

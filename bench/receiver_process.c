@@ -104,13 +104,13 @@ static void handshake_prepare(struct worker *worker, const char *token) {
     struct buffer *out = &worker->handshake;
     buffer_clear(out);
     unsigned long long after_seq = options->after_seq;
+    const char *form = options->lean ? "lean" : "full";
     if (options->dialect == RECEIVER_SSE)
-        must(worker, buffer_printf(out, "GET /v1/topics/%s/sse?after_seq=%llu&token=%s",
-                                   options->topic, after_seq, token));
+        must(worker, buffer_printf(out, "GET /v1/topics/%s/sse?after_seq=%llu&form=%s&token=%s",
+                                   options->topic, after_seq, form, token));
     else if (options->dialect == RECEIVER_TOPIC_WS)
-        must(worker,
-             buffer_printf(out, "GET /internal/v1/khala/topics/%s/ws?after_seq=%llu&token=%s",
-                           options->topic, after_seq, token));
+        must(worker, buffer_printf(out, "GET /v1/topics/%s/ws?after_seq=%llu&form=%s&token=%s",
+                                   options->topic, after_seq, form, token));
     else
         must(worker, buffer_printf(out, "GET /socket/websocket?vsn=2.0.0&token=%s", token));
     must(worker,
@@ -128,11 +128,12 @@ static void join_prepare(struct worker *worker) {
                  SLICE("[\"1\",\"1\",\"sync:v1\",\"phx_join\",{}]"));
     if (options->replay_batch > 0)
         snprintf(batch, sizeof(batch), ",\"replay_batch_size\":%u", options->replay_batch);
-    must(worker, buffer_printf(&text,
-                               "[\"1\",\"2\",\"sync:v1\",\"sync:subscribe\",{\"topics\":[\"%s\"],"
-                               "\"resume_after\":{\"%s\":%llu}%s}]",
-                               options->topic, options->topic,
-                               (unsigned long long)options->after_seq, batch));
+    must(worker,
+         buffer_printf(&text,
+                       "[\"1\",\"2\",\"sync:v1\",\"sync:subscribe\",{\"topics\":[\"%s\"],"
+                       "\"resume_after\":{\"%s\":%llu}%s%s}]",
+                       options->topic, options->topic, (unsigned long long)options->after_seq,
+                       batch, options->lean ? ",\"form\":\"lean\"" : ""));
     frame_append(worker, &worker->join, WS_TEXT, buffer_slice(&text));
     buffer_release(&text);
     frame_append(worker, &worker->heartbeat, WS_TEXT,
@@ -233,7 +234,7 @@ static void on_phoenix(struct worker *worker, struct conn *conn, struct slice te
             worker_fail(worker, "a message without a range: %.200s", text.data);
         /* Tenants of a shared topic do not see every frame of a range. */
         if (!worker->options->tokens && (conn - worker->conns) % COUNT_EVERY == 0 &&
-            word_count(text, "\"event_id\":") != through - after)
+            word_count(text, "\"doc_key\":") != through - after)
             worker_fail(worker, "(%llu, %llu] has a wrong number of updates",
                         (unsigned long long)after, (unsigned long long)through);
         worker->shared->messages++;

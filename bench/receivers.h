@@ -28,6 +28,7 @@ struct receiver_options {
     uint64_t after_seq;
     unsigned replay_batch;  /* 0: the server's default */
     bool deflate;           /* offers permessage-deflate */
+    bool lean;              /* asks for form=lean */
     bool stuck;             /* stops reading after it has subscribed */
     bool may_end;           /* a connection closed by the server is counted and is no error */
     unsigned heartbeat_ms;  /* interval of each client; 0: none */
