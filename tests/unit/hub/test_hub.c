@@ -289,6 +289,24 @@ static void the_forms_of_a_frame_are_parts_of_one_text(void **state) {
     frame_unref(frame);
 }
 
+static void frames_of_events_name_the_projection_version(void **state) {
+    (void)state;
+    struct bench bench;
+    struct hub_watch watch;
+    struct frame *frame;
+    bench_open(&bench, &roomy);
+    assert_slice(hub_projection_version(bench.hub), "khala_summary_v1");
+    hub_set_projection_version(bench.hub, SLICE("v9"));
+    assert_ok(hub_watch(&bench.ear.listener, SLICE(RUN_TOPIC), &watch));
+    publisher_commit(bench.publisher, 1);
+    struct hub_take taken = {.next_seq = 1, .count_max = 1, .bytes_max = 1, .frames = &frame};
+    assert_int_equal(hub_take(&watch, &taken), HUB_FRAMES);
+    assert_true(slice_ends(frame->forms[FRAME_FULL], SLICE(",\"projection_version\":\"v9\"")));
+    frame_unref(frame);
+    hub_unwatch(&watch);
+    bench_close(&bench);
+}
+
 /* ---- threads ---- */
 
 struct watcher {
@@ -359,6 +377,7 @@ int main(void) {
         cmocka_unit_test(an_unwatched_topic_is_freed_after_a_window_of_frames),
         cmocka_unit_test(a_removed_watch_is_not_announced),
         cmocka_unit_test(the_forms_of_a_frame_are_parts_of_one_text),
+        cmocka_unit_test(frames_of_events_name_the_projection_version),
         cmocka_unit_test(watchers_come_and_go_while_the_writer_publishes),
     };
     return cmocka_run_group_tests_name("hub", tests, NULL, NULL);
