@@ -17,7 +17,7 @@ struct checkpoint_decision checkpoint_decide(const struct store_checkpoint *chec
     bool same_version =
         !checkpoint || slice_equal(checkpoint->projection_version, incoming->projection_version);
     if (seen > incoming->last_seq)
-        return drifted(CHECKPOINT_SKIP, REASON_CHECKPOINT_AHEAD);
+        return drifted(CHECKPOINT_REPAIR, REASON_CHECKPOINT_AHEAD);
     if (seen == incoming->last_seq) {
         assert(checkpoint);
         if (!same_version)

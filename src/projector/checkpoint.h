@@ -4,7 +4,7 @@
  *   checkpoint            incoming                       action   drift
  *   none                  from the first event           write    -
  *   none                  events before it are missing   repair   sequence_gap
- *   ahead of incoming     any                            skip     checkpoint_ahead
+ *   ahead of incoming     any                            repair   checkpoint_ahead
  *   same seq              same version, same hash        skip     - (idempotent)
  *   same seq              same version, other hash       write    summary_hash_mismatch
  *   same seq              other version                  write    projection_version_changed
@@ -12,7 +12,8 @@
  *   behind                events between are missing     repair   sequence_gap
  *   behind                continues at the next seq      write    -
  *
- * To repair is to fold the missing events from the log, or all events for another version. */
+ * To repair is to fold the missing events from the log; all events for another version, or where
+ * the checkpoint is ahead. The log is the truth, so a summary never waits for its checkpoint. */
 #ifndef PROJECTOR_CHECKPOINT_H
 #define PROJECTOR_CHECKPOINT_H
 
