@@ -85,11 +85,18 @@ void handle_checkpoint(struct exchange *exchange) {
 static enum status write_drift(void *user, const struct store_drift *drift) {
     struct store_read *read = user;
     struct buffer *out = &read->out;
-    enum status status = buffer_printf(out, "%s{\"projection_name\":\"%s\",\"entity_id\":",
-                                       read->has_more ? "," : "", document_kind_name(drift->kind));
+    enum status status = buffer_append_slice(out, read->has_more ? SLICE(",{") : SLICE("{"));
     read->has_more = true;
-    if (status == STATUS_OK)
-        status = json_write_string(out, drift->entity_id);
+    if (status == STATUS_OK && drift->subject.data) {
+        status = buffer_append_slice(out, SLICE("\"subject\":"));
+        if (status == STATUS_OK)
+            status = json_write_string(out, drift->subject);
+    } else if (status == STATUS_OK) {
+        status = buffer_printf(
+            out, "\"projection_name\":\"%s\",\"entity_id\":", document_kind_name(drift->kind));
+        if (status == STATUS_OK)
+            status = json_write_string(out, drift->entity_id);
+    }
     if (status == STATUS_OK)
         status = buffer_printf(
             out,

@@ -9,6 +9,19 @@
 
 #include "store/store.h"
 
+/* projection.heal: nothing is left to do. */
+#define PROJECTION_IS_WHOLE (-1)
+
+/* One step of healing, between two commits. */
+struct projection_step {
+    struct store_session *session; /* the write session */
+    uint64_t now_ms;
+    uint64_t mono_ms;
+    /* Announces a commit of the step, as the writer announces its own. */
+    void *user;
+    void (*announce)(void *user, const struct store_batch *batch);
+};
+
 struct projection {
     void *user;
     /* session: the write session, for reading what is not in memory. */
@@ -22,6 +35,11 @@ struct projection {
                     uint64_t *last_topic_ref);
     void (*committed)(void *user);
     void (*abandoned)(void *user);
+    /* Events from this log id on were stored without their derived rows. */
+    void (*unprojected)(void *user, uint64_t first_log_id);
+    /* Heals a bounded part of the derived data. Answers after how many milliseconds it wants to
+     * continue, or PROJECTION_IS_WHOLE. */
+    int64_t (*heal)(void *user, const struct projection_step *step);
 };
 
 #endif

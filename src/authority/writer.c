@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "authority/append_order.h"
@@ -48,7 +49,7 @@ struct writer {
     bool is_failure_logged;     /* once for each outage, */
     uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
     bool is_underived;          /* the last commit left out the derived rows */
-    uint64_t derive_at_ns;
+    uint64_t derive_at_ns;      /* until then, events are stored without them */
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
@@ -147,28 +148,49 @@ static bool has_derived(const struct batch *batch, const struct store_batch *row
            rows->drift_count > 0 || rows->topic_count > batch->topic_count;
 }
 
-static void note_derived(struct writer *writer, bool is_underived) {
-    if (is_underived) {
-        count(&writer->counters.underived, 1);
-        writer->derive_at_ns = writer->ledger.now.mono_ns + DERIVE_PAUSE_NS;
-        if (!writer->is_underived)
-            log_event(LOG_ERROR, "store.derived_refused",
-                      log_str("error", store_session_error(writer->session)),
-                      log_str("effect", "events are kept; documents wait for a repair"));
-    } else if (writer->is_underived) {
+static void note_derived(struct writer *writer) {
+    if (writer->is_underived)
         log_event(LOG_INFO, "store.derived_recovered",
                   log_int("log_id", (int64_t)writer->ledger.state.log_id));
-    }
-    writer->is_underived = is_underived;
+    writer->is_underived = false;
 }
 
-/* Damaged derived tables do not prevent events from being stored. The projection then finds its
- * checkpoints behind the log, and folds the missed events from there. */
-static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
-    batch_fill(&writer->ledger.batch, rows);
+/* Stores the events alone, with a mark that their derived rows are missing. */
+static enum status commit_events(struct writer *writer, struct store_batch *rows) {
+    const struct projection *projection = writer->options.projection;
+    struct batch *batch = &writer->ledger.batch;
+    batch_fill(batch, rows);
+    rows->unprojected_from = batch->first_log_id;
     enum status status = commit_rows(writer, rows);
     if (status == STATUS_OK)
-        note_derived(writer, true);
+        projection->unprojected(projection->user, batch->first_log_id);
+    return status;
+}
+
+/* The rows contradict stored ones, or a table is damaged: the same rows would fail again. */
+static bool is_damage(enum status status) {
+    return status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT ||
+           status == STATUS_INTERNAL_ERROR;
+}
+
+/* Damaged derived tables do not prevent events from being stored. The tables are repaired now, as
+ * far as they can be, and the projection folds the missed events from the log afterwards. */
+static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
+    struct ledger *ledger = &writer->ledger;
+    char error[STORE_MESSAGE_MAX];
+    snprintf(error, sizeof(error), "%s", store_session_error(writer->session));
+    enum status healed = store_heal(writer->session, ledger->now.wall_ms);
+    enum status status = commit_events(writer, rows);
+    if (status != STATUS_OK)
+        return status;
+    count(&writer->counters.underived, 1);
+    /* A repair that did not help is not tried again with every commit. */
+    if (writer->is_underived || healed != STATUS_OK)
+        writer->derive_at_ns = ledger->now.mono_ns + DERIVE_PAUSE_NS;
+    if (!writer->is_underived)
+        log_event(LOG_ERROR, "store.derived_refused", log_str("error", error),
+                  log_str("effect", "events are kept; documents wait for a repair"));
+    writer->is_underived = true;
     return status;
 }
 
@@ -176,8 +198,10 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
     struct ledger *ledger = &writer->ledger;
     const struct projection *projection = writer->options.projection;
     batch_fill(&ledger->batch, rows);
-    if (!projection || ledger->now.mono_ns < writer->derive_at_ns)
+    if (!projection)
         return commit_rows(writer, rows);
+    if (ledger->now.mono_ns < writer->derive_at_ns)
+        return commit_events(writer, rows);
     uint64_t topic_ref = ledger->state.topic_ref;
     fold(projection, ledger, rows);
     bool is_derived = has_derived(&ledger->batch, rows);
@@ -185,12 +209,11 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
     if (status == STATUS_OK) {
         projection->committed(projection->user);
         if (is_derived)
-            note_derived(writer, false);
+            note_derived(writer);
         return status;
     }
     projection->abandoned(projection->user);
-    /* With these two the batch contradicts stored rows, so a retry would not help. */
-    if (!is_derived || (status != STATUS_ALREADY_EXISTS && status != STATUS_SEQUENCE_CONFLICT))
+    if (!is_damage(status))
         return status;
     ledger->state.topic_ref = topic_ref;
     return commit_underived(writer, rows);
@@ -317,6 +340,10 @@ static enum status begin_batch(struct writer *writer, struct mailbox_item *first
     enum status status = STATUS_WRITER_LOST;
     if (!writer->is_role_lost)
         status = ledger_begin(ledger, writer->clock.reading);
+    /* The state includes a derived table, which may have been damaged. */
+    if (status == STATUS_STORE_UNAVAILABLE &&
+        store_heal(writer->session, clock_wall_ms(&writer->clock)) == STATUS_OK)
+        status = ledger_begin(ledger, writer->clock.reading);
     if (status != STATUS_OK)
         return status;
     for (struct mailbox_item *item = first; item != end; item = item->next) {
@@ -355,10 +382,34 @@ static void run_job(struct writer *writer, struct writer_job *job) {
         ledger_refresh(&writer->ledger);
 }
 
+static void announce_step(void *user, const struct store_batch *batch) {
+    writer_announce(user, batch, NULL);
+}
+
+/* How long the writer may wait for work. */
+static int64_t heal(struct writer *writer) {
+    const struct projection *projection = writer->options.projection;
+    if (!projection || writer->is_role_lost)
+        return MAILBOX_FOREVER;
+    clock_tick(&writer->clock);
+    const struct projection_step step = {
+        .session = writer->session,
+        .now_ms = clock_wall_ms(&writer->clock),
+        .mono_ms = clock_mono_ms(&writer->clock),
+        .user = writer,
+        .announce = announce_step,
+    };
+    int64_t wait_ms = projection->heal(projection->user, &step);
+    if (wait_ms == PROJECTION_IS_WHOLE)
+        return MAILBOX_FOREVER;
+    ledger_refresh(&writer->ledger);
+    return wait_ms;
+}
+
 static void *writer_main(void *argument) {
     struct writer *writer = argument;
     struct mailbox_item *items;
-    while (mailbox_wait(&writer->mailbox, MAILBOX_FOREVER, &items) == STATUS_OK) {
+    while (mailbox_wait(&writer->mailbox, heal(writer), &items) == STATUS_OK) {
         while (items) {
             struct writer_job *job = job_of(items);
             /* A job or group may be freed once it was run or answered. */

@@ -22,6 +22,7 @@
     X(RECENT_IDS_MAX,                     65536,     ITEMS, PROCESS,      1, "event ids the writer recognises without a query; a power of two")              \
     X(RECENT_IDS_BYTES,                   2 << 20,   BYTES, PROCESS,      1, "those ids, and their hash slots")                                              \
     /* Process: the projector's thread. */                                                                                                                   \
+    X(SQLITE_HEAL_TEXT_BYTES_MAX,         64 << 10,  BYTES, PROCESS,      2, "schema texts and names during the repair of derived tables")                  \
     X(PROJECTOR_CACHE_BYTES_DEFAULT,      32 << 20,  BYTES, PROCESS,      1, "summaries kept between batches")                                               \
     X(PROJECTOR_TURN_BYTES_MAX,           512 << 20, BYTES, PROCESS,      1, "summaries changed by one batch")                                               \
     X(PROJECTOR_SHARED_EVENTS_BYTES_MAX,  64 << 20,  BYTES, PROCESS,      1, "events that several summaries of one batch share")                             \

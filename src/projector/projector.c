@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "projector/checkpoint.h"
+#include "projector/healer.h"
 #include "projector/summary_cache.h"
 #include "projector/update.h"
 
@@ -19,7 +20,8 @@ struct change {
     const struct store_entity *entity;
     union any_summary summary;
     struct slice document;
-    uint64_t version; /* of the committed document; 0: none */
+    uint64_t version;  /* of the committed document; 0: none */
+    bool has_document; /* it was read from the store */
     bool has_checkpoint;
     struct store_checkpoint checkpoint;
     uint64_t first_seq; /* of the first event of this commit */
@@ -62,6 +64,7 @@ struct projector {
     struct retry retries[PROJECTOR_RETRY_MAX];
     size_t retry_count;
     struct counters counters;
+    struct healer healer;
     /* The current commit. */
     struct store_session *session;
     uint64_t now_ms;
@@ -69,7 +72,9 @@ struct projector {
     struct buffer shared_events; /* of struct shared_event */
     struct list changes;         /* in the order of their last events */
     size_t change_count;
-    bool is_sunk; /* the sink has the commit and waits for settle */
+    uint64_t first_log_id; /* 0: no event yet */
+    bool is_sunk;          /* the sink has the commit and waits for settle */
+    bool is_damaged;       /* a derived table could not be read */
 };
 
 static void count(atomic_uint_fast64_t *counter) {
@@ -90,6 +95,7 @@ static struct change *change_next(const struct projector *projector, const struc
 
 static void change_fail(struct projector *projector, struct change *change, enum status status) {
     change->has_failed = true;
+    projector->is_damaged = projector->is_damaged || status == STATUS_INTERNAL_ERROR;
     count(&projector->counters.failures);
     log_event(LOG_WARN, "projector.entity_failed", log_slice("entity_id", change->entity->id),
               log_str("entity", entity_kind_name(change->entity->kind)),
@@ -140,7 +146,8 @@ static bool start_document(struct change *change, const struct store_document *d
            change->summary.common.latest_seq == change->checkpoint.last_runtime_seq;
 }
 
-static enum status start_stored(struct projector *projector, struct change *change) {
+/* seq: of the first event of this commit. */
+static enum status start_stored(struct projector *projector, struct change *change, uint64_t seq) {
     enum document_kind kind = change->entry->kind;
     uint64_t ref = change->entry->ref;
     struct store_document document;
@@ -153,12 +160,10 @@ static enum status start_stored(struct projector *projector, struct change *chan
     found = store_load_document(projector->session, kind, ref, &projector->arena, &document);
     if (found != STATUS_OK && found != STATUS_NOT_FOUND)
         return found;
-    /* A document has at most one version for each event, so the seq of the checkpoint is a safe
+    /* A document has at most one version for each event, so the seq of the last event is a safe
      * version where the document is lost. */
-    if (found == STATUS_OK)
-        change->version = document.version;
-    else if (change->has_checkpoint)
-        change->version = change->checkpoint.last_runtime_seq;
+    change->version = found == STATUS_OK ? document.version : seq - 1;
+    change->has_document = found == STATUS_OK;
     start_empty(change);
     /* Another projection version may fold by other rules. */
     if (!change->has_checkpoint ||
@@ -194,7 +199,8 @@ static void on_missed_event(void *user, const struct store_event *event) {
     struct catch_up *catch_up = user;
     struct change *change = catch_up->change;
     change->log_id = event->log_id;
-    if (event->seq > catch_up->sent_seq && catch_up->status == STATUS_OK)
+    if (event->seq > catch_up->sent_seq && catch_up->status == STATUS_OK &&
+        event->log_id >= catch_up->projector->healer.unprojected_from)
         catch_up->status = add_shared_event(catch_up->projector, change, event);
 }
 
@@ -206,6 +212,9 @@ static enum status change_catch_up(struct projector *projector, struct change *c
     if (change->summary.common.latest_seq >= until_seq)
         return STATUS_OK;
     catch_up.sent_seq = change->has_checkpoint ? change->checkpoint.last_runtime_seq : 0;
+    /* Unknown without a checkpoint. A document shows that there were frames. */
+    if (!change->has_checkpoint && change->has_document)
+        catch_up.sent_seq = UINT64_MAX;
     fold_init(&fold, change->entry->kind, change->entity->id);
     fold.summary = change->summary;
     enum status status = fold_from_log(&fold, projector->session, change->entry->ref, until_seq,
@@ -260,7 +269,7 @@ static struct change *change_of(struct projector *projector, const struct store_
     if (is_cached && entry->now.summary.common.latest_seq + 1 == seq)
         start_cached(projector, change);
     else
-        status = start_stored(projector, change);
+        status = start_stored(projector, change, seq);
     /* A summary ahead of the log cannot be continued. */
     if (status == STATUS_OK && change->summary.common.latest_seq >= seq)
         start_empty(change);
@@ -277,6 +286,8 @@ static void project_fold(void *user, const struct store_entity *entity,
     enum document_kind kind = entity_row(entity->kind)->summary;
     if (!projector->sink->write || kind == DOCUMENT_NONE)
         return;
+    if (projector->first_log_id == 0)
+        projector->first_log_id = event->log_id;
     struct change *change = change_of(projector, entity, kind, event->seq);
     if (!change) {
         count(&projector->counters.failures);
@@ -449,10 +460,11 @@ static void project_collect(void *user, struct arena *arena, struct store_batch 
          change = change_next(projector, change))
         if (!change->has_failed)
             change_fail(projector, change, status);
+    if (projector->is_damaged && projector->first_log_id > 0)
+        batch->unprojected_from = projector->first_log_id;
 }
 
-/* ---- the end of a commit
- * ------------------------------------------------------------------------------ */
+/* ---- the end of a commit ------------------------------------------------------------------ */
 
 static void schedule_retry(struct projector *projector, const struct change *change) {
     if (change->attempts + 1 >= PROJECTOR_ATTEMPTS_MAX ||
@@ -488,7 +500,11 @@ static void project_settle(struct projector *projector, bool committed) {
         projector->retry_count = 0;
     for (struct list_node *node; (node = list_pop_front(&projector->changes));)
         change_settle(projector, change_at(node), committed);
+    if (committed && projector->is_damaged && projector->first_log_id > 0)
+        healer_note(&projector->healer, projector->first_log_id);
     projector->change_count = 0;
+    projector->first_log_id = 0;
+    projector->is_damaged = false;
     projector->is_sunk = false;
     projector->session = NULL;
 }
@@ -499,6 +515,22 @@ static void project_committed(void *user) {
 
 static void project_abandoned(void *user) {
     project_settle(user, false);
+}
+
+static void project_unprojected(void *user, uint64_t first_log_id) {
+    struct projector *projector = user;
+    healer_note(&projector->healer, first_log_id);
+}
+
+static int64_t project_heal(void *user, const struct projection_step *step) {
+    struct projector *projector = user;
+    if (!projector->sink->write)
+        return PROJECTION_IS_WHOLE;
+    return healer_step(&projector->healer, step);
+}
+
+static void on_repaired(void *user, uint64_t entity_ref) {
+    projector_forget(user, entity_ref);
 }
 
 enum status projector_open(struct projector **projector, const struct projector_options *options) {
@@ -520,8 +552,17 @@ enum status projector_open(struct projector **projector, const struct projector_
     list_init(&made->changes);
     arena_init(&made->arena, PROJECTOR_TURN_BYTES_MAX);
     buffer_init(&made->shared_events, PROJECTOR_SHARED_EVENTS_BYTES_MAX);
+    made->healer =
+        (struct healer){.projection_version = made->version, .user = made, .repaired = on_repaired};
     made->projection = (struct projection){
-        made, project_begin, project_fold, project_collect, project_committed, project_abandoned,
+        .user = made,
+        .begin = project_begin,
+        .fold = project_fold,
+        .collect = project_collect,
+        .committed = project_committed,
+        .abandoned = project_abandoned,
+        .unprojected = project_unprojected,
+        .heal = project_heal,
     };
     *projector = made;
     made = NULL;

@@ -96,7 +96,7 @@ static void on_event(void *user, const struct store_event *event) {
         work->options->on_progress(work->options->user, work->result->events, work->events_total);
     enum topic_kind topic = entity_row(walk->stored->entity.kind)->shared_topic;
     if (!work->options->apply || topic == TOPIC_NONE || event->seq <= walk->sent_seq ||
-        walk->status != STATUS_OK)
+        event->log_id < work->options->unprojected_from || walk->status != STATUS_OK)
         return;
     struct sink_shared_event row = {topic, event->log_id, event->entity_ref, {0}};
     memcpy(row.payload_hash, event->payload_hash, SHA256_BYTES);
@@ -110,12 +110,10 @@ static uint64_t sent_seq_of(const struct stored *stored) {
     return stored->has_document ? UINT64_MAX : 0;
 }
 
-/* A document has at most one version for each event, so the seq of the checkpoint is a safe version
+/* A document has at most one version for each event, so the head of the entity is a safe version
  * where the document is lost. */
 static uint64_t last_version_of(const struct stored *stored) {
-    if (stored->has_document)
-        return stored->document.version;
-    return stored->has_checkpoint ? stored->checkpoint.last_runtime_seq : 0;
+    return stored->has_document ? stored->document.version : stored->entity.head_seq;
 }
 
 static bool same_checkpoint(const struct stored *stored, enum status found,
@@ -340,11 +338,20 @@ static enum status count_events(struct reprojection *work) {
 
 static enum status check_all(struct reprojection *work) {
     enum status status = STATUS_OK;
-    if (work->options->on_progress)
+    if (work->options->apply)
+        status = store_heal(work->session, work->options->now_ms);
+    if (status == STATUS_OK && work->options->on_progress)
         status = count_events(work);
     for (size_t i = 0; i < DOCUMENT_KIND_COUNT && status == STATUS_OK; i++)
         status = check_kind(work, document_row((enum document_kind)i)->entity);
     return status;
+}
+
+/* All documents agree with the log now. */
+static enum status clear_mark(const struct reprojection *work) {
+    const struct store_batch batch = {.is_projected = true};
+    bool is_all = work->options->apply && !work->options->id.data;
+    return is_all ? store_commit(work->session, &batch) : STATUS_OK;
 }
 
 static enum status check_one(struct reprojection *work) {
@@ -375,6 +382,8 @@ enum status reproject(struct store_session *session, const struct reproject_opti
     enum status status = options->id.data ? check_one(work) : check_all(work);
     if (status == STATUS_OK)
         status = flush(work);
+    if (status == STATUS_OK)
+        status = clear_mark(work);
     if (status == STATUS_OK && options->on_progress)
         options->on_progress(options->user, result->events, result->events);
     update_scratch_release(&work->scratch);

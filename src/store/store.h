@@ -21,7 +21,7 @@
 #include "topic/owner.h"
 #include "topic/topic_table.h"
 
-#define STORE_SCHEMA_VERSION 5
+#define STORE_SCHEMA_VERSION 6
 #define STORE_EPOCH_SIZE     36
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
@@ -129,11 +129,12 @@ struct store_checkpoint {
     uint64_t last_projected_at_ms;
 };
 
-/* A drift that was found. */
+/* A drift that was found: of the document of an entity, or of a topic or table. */
 struct store_drift {
-    enum document_kind kind;
+    enum document_kind kind; /* DOCUMENT_NONE: of a topic or table */
     uint64_t entity_ref;
     struct slice entity_id; /* read only */
+    struct slice subject;   /* read only: the topic or table */
     enum reason reason;
     uint64_t expected_seq;
     uint64_t actual_seq;
@@ -201,6 +202,10 @@ struct store_batch {
     size_t journal_count;
     const struct store_drift *drifts;
     size_t drift_count;
+    /* > 0: the derived rows of the events from this log id on are missing. The lowest is kept until
+     * a batch says that all derived rows are there. */
+    uint64_t unprojected_from;
+    bool is_projected;
 };
 
 /* One entity that the writer asks for, by its name. */
@@ -260,6 +265,9 @@ struct store_state {
     struct uuid cursor;       /* of the last event */
     struct uuid event_id_max; /* no stored event id is above it; zero: none is stored */
     struct id_mark id_mark;   /* the ids that the server mints carry it; it never changes */
+    /* Events from this log id on may lack their derived rows, and documents may be missing. 0: all
+     * derived rows are there. */
+    uint64_t unprojected_from;
 };
 
 /* ---- sessions ---------------------------------------------------------------------------- */
@@ -318,6 +326,10 @@ MUST_CHECK enum status store_prefetch(struct store_session *session,
  * any of the batch; should the process end before a later commit succeeds, a restart may still
  * find the batch whole, as if only its answer had been lost. */
 MUST_CHECK enum status store_commit(struct store_session *session, const struct store_batch *batch);
+/* Repairs the derived tables: makes missing tables again, empty; adds missing topics; removes
+ * journal rows that no topic can have. Documents are not rebuilt: store_state.unprojected_from is
+ * set then. Each repair is recorded as drift. All or nothing. */
+MUST_CHECK enum status store_heal(struct store_session *session, uint64_t now_ms);
 /* Removes at most limit journal rows of a topic below seq and raises oldest_seq accordingly (for an
  * entity's topic only that); says how many frames went. */
 MUST_CHECK enum status store_prune(struct store_session *session, uint64_t topic_ref,

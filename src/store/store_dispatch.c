@@ -57,6 +57,11 @@ enum status store_prune(struct store_session *session, uint64_t topic_ref, uint6
     return status;
 }
 
+enum status store_heal(struct store_session *session, uint64_t now_ms) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->heal(session, now_ms);
+}
+
 enum status store_prune_topics(struct store_session *session, struct store_prune *prunes,
                                size_t count) {
     assert(session->mode == STORE_WRITE);

@@ -25,6 +25,7 @@ struct store_engine {
 
     enum status (*prefetch)(struct store_session *session, struct store_prefetch *prefetch);
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
+    enum status (*heal)(struct store_session *session, uint64_t now_ms);
     enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);
     enum status (*put_revocations)(struct store_session *session,
                                    const struct store_revocation *revocations, size_t count,
@@ -100,6 +101,7 @@ struct store_engine {
     void (*restore_end)(struct store_restore *restore);
     enum status (*check_pages)(struct store_session *session, bool whole,
                                struct store_message *message);
+    enum status (*check_derived)(struct store_session *session, struct store_message *message);
     pid_t (*lock_holder)(const char *location);
 };
 

@@ -62,6 +62,11 @@ void store_restore_end(struct store_restore *restore);
 MUST_CHECK enum status store_check_pages(struct store_session *session, bool whole,
                                          struct store_message *message);
 
+/* STATUS_INTERNAL_ERROR: a derived table is missing or has other columns, and the message names it.
+ * store_heal makes it again. */
+MUST_CHECK enum status store_check_derived(struct store_session *session,
+                                           struct store_message *message);
+
 /* The process of this host that holds the store's lock. 0: none, or the engine has no such lock.
  * -1: a process that is not known. Does not try the lock. */
 pid_t store_lock_holder(const char *url);

@@ -97,6 +97,10 @@ enum status store_check_pages(struct store_session *session, bool whole,
                                : lacks_maintenance(engine, message);
 }
 
+enum status store_check_derived(struct store_session *session, struct store_message *message) {
+    return session->engine->check_derived(session, message);
+}
+
 pid_t store_lock_holder(const char *url) {
     const char *location;
     struct store_message message;

@@ -258,7 +258,7 @@ static void only_the_latest_drifts_are_kept(void **state) {
     struct fixture *fixture = *state;
     damage(fixture, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10050) "
                     "INSERT INTO khala_projection_drifts SELECT i, 'run_summary', 1, "
-                    "'sequence_gap', 1, 2, i FROM n");
+                    "'sequence_gap', 1, 2, i, NULL FROM n");
     struct store_drift drift = {.entity_ref = 1, .reason = REASON_CHECKPOINT_AHEAD};
     assert_ok(
         store_commit(fixture->writer, &(struct store_batch){.drifts = &drift, .drift_count = 1}));

@@ -44,6 +44,9 @@ static void make_old(struct fixture *fixture) {
                             "ALTER TABLE events DROP COLUMN chain_version; "
                             "ALTER TABLE events RENAME COLUMN prev_chain_hash TO prev_hash; "
                             "ALTER TABLE events RENAME COLUMN chain_hash TO event_hash; "
+                            "ALTER TABLE sync_topic_sequences DROP COLUMN journal_epoch; "
+                            "ALTER TABLE sync_topic_sequences DROP COLUMN damaged_seq; "
+                            "ALTER TABLE khala_projection_drifts DROP COLUMN subject; "
                             "PRAGMA user_version = 2");
 }
 

@@ -5,9 +5,11 @@
 #include "projector/verify.h"
 #include "store/store_maintenance.h"
 
-#define STRETCH_COUNT  64
-#define STRETCH_EVENTS 256
-#define AHEAD_MS_MAX   5000
+#define STRETCH_COUNT   64
+#define STRETCH_EVENTS  256
+#define AHEAD_MS_MAX    5000
+#define DRIFT_MS        86400000
+#define DRIFT_TEXT_SIZE 512
 /* No clock that shows less has been set. */
 #define CLOCK_MS_LEAST UINT64_C(1704067200000)
 
@@ -42,6 +44,59 @@ static void check_chains(struct doctor *doctor, struct store_session *session, u
                    (unsigned long long)result.events);
 }
 
+/* Documents, checkpoints, journal and topics follow from the log, so nothing is lost with them. */
+static bool check_tables(struct doctor *doctor, struct store_session *session) {
+    struct store_message message = {""};
+    doctor->check = "projection";
+    if (store_check_derived(session, &message) == STATUS_OK)
+        return true;
+    doctor_say(doctor, FINDING_WRONG,
+               "no event is lost: 'khala serve' or 'khala reproject --all' makes the table again "
+               "from the log",
+               "%s", message.text);
+    return false;
+}
+
+struct latest_drift {
+    bool is_found;
+    uint64_t seen_at_ms;
+    char text[DRIFT_TEXT_SIZE];
+};
+
+static enum status keep_drift(void *user, const struct store_drift *drift) {
+    struct latest_drift *latest = user;
+    struct slice subject = drift->subject.data ? drift->subject : drift->entity_id;
+    latest->is_found = true;
+    latest->seen_at_ms = drift->seen_at_ms;
+    snprintf(latest->text, sizeof(latest->text), "%s of %.*s", reason_code(drift->reason),
+             (int)subject.size, subject.data ? subject.data : "");
+    return STATUS_OK;
+}
+
+static void check_projection(struct doctor *doctor, struct store_session *session,
+                             uint64_t now_ms) {
+    struct store_state state;
+    struct latest_drift latest = {.is_found = false};
+    enum status status = store_read_state(session, &state);
+    if (status == STATUS_OK)
+        status = store_walk_drifts(session, 1, &latest, keep_drift);
+    if (status != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the drift cannot be read: %s",
+                   store_session_error(session));
+    else if (state.unprojected_from > 0)
+        doctor_say(doctor, FINDING_WRONG,
+                   "a running server folds them from the log; without one, 'khala reproject --all' "
+                   "does",
+                   "documents are behind the log, from log id %llu on",
+                   (unsigned long long)state.unprojected_from);
+    else if (latest.is_found && latest.seen_at_ms + DRIFT_MS > now_ms)
+        doctor_say(doctor, FINDING_WARNING,
+                   "it was repaired; GET /internal/v1/projectors/drift lists all of it",
+                   "drift was found within the last day: %s", latest.text);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "documents are up to date, without drift in a day");
+}
+
 static void check_clock(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
     struct store_state state;
     doctor->check = "clock";
@@ -69,8 +124,11 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         return;
     }
     check_pages(doctor, session);
-    check_chains(doctor, session, clock_wall_ms(&clock));
-    check_clock(doctor, session, clock_wall_ms(&clock));
+    if (check_tables(doctor, session)) {
+        check_projection(doctor, session, clock_wall_ms(&clock));
+        check_chains(doctor, session, clock_wall_ms(&clock));
+        check_clock(doctor, session, clock_wall_ms(&clock));
+    }
     store_session_close(session);
 }
 

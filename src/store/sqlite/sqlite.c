@@ -109,6 +109,7 @@ const struct store_engine store_engine_sqlite = {
     .session_reason = session_reason,
     .check_location = sqlite_check_location,
     .commit = sqlite_commit,
+    .heal = sqlite_heal,
     .prune = sqlite_prune,
     .read_begin = sqlite_read_begin,
     .read_end = sqlite_read_end,
@@ -142,5 +143,6 @@ const struct store_engine store_engine_sqlite = {
     .restore_apply = sqlite_restore_apply,
     .restore_end = sqlite_restore_end,
     .check_pages = sqlite_check_pages,
+    .check_derived = sqlite_check_derived,
     .lock_holder = sqlite_lock_holder,
 };

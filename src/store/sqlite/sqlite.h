@@ -49,6 +49,8 @@ enum statement_id {
     STATEMENT_ADD_JOURNAL,
     STATEMENT_ADD_DRIFT,
     STATEMENT_DROP_OLD_DRIFTS,
+    STATEMENT_SET_UNPROJECTED,
+    STATEMENT_CLEAR_UNPROJECTED,
     STATEMENT_PUT_REVOCATION,
     STATEMENT_DROP_REVOCATIONS,
     STATEMENT_ADD_SINGLE_USE,
@@ -261,6 +263,10 @@ enum status sqlite_restore_apply(struct store_restore *base, struct store_restor
 void sqlite_restore_end(struct store_restore *base);
 enum status sqlite_check_pages(struct store_session *base, bool whole,
                                struct store_message *message);
+
+/* sqlite_heal.c */
+enum status sqlite_heal(struct store_session *base, uint64_t now_ms);
+enum status sqlite_check_derived(struct store_session *base, struct store_message *message);
 
 /* sqlite_expiry.c */
 enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,

@@ -275,6 +275,20 @@ static enum status drop_old_drifts(struct sqlite_session *session) {
     return sqlite_run(session, statement);
 }
 
+static enum status mark_unprojected(struct sqlite_session *session,
+                                    const struct store_batch *batch) {
+    sqlite3_stmt *statement = NULL;
+    if (batch->is_projected)
+        return sqlite_execute(session, STATEMENT_CLEAR_UNPROJECTED);
+    if (batch->unprojected_from == 0)
+        return STATUS_OK;
+    enum status status = sqlite_statement(session, STATEMENT_SET_UNPROJECTED, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_number(statement, 1, batch->unprojected_from);
+    return sqlite_run(session, statement);
+}
+
 /* ---- the transaction around it --------------------------------------------------------------- */
 
 enum status sqlite_load_tail(struct sqlite_session *session) {
@@ -362,7 +376,7 @@ static enum status write_derived(struct sqlite_session *session, const struct st
         status = add_drift(session, &batch->drifts[i]);
     if (status == STATUS_OK && batch->drift_count > 0)
         status = drop_old_drifts(session);
-    return status;
+    return status == STATUS_OK ? mark_unprojected(session, batch) : status;
 }
 
 enum status sqlite_commit(struct store_session *base, const struct store_batch *batch) {

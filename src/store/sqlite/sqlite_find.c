@@ -140,6 +140,7 @@ static enum status row_state(struct sqlite_session *session, sqlite3_stmt *state
         .log_id = sqlite_number(statement, 1),
         .entity_ref = sqlite_number(statement, 2),
         .topic_ref = sqlite_number(statement, 3),
+        .unprojected_from = sqlite_number(statement, 8),
     };
     if (epoch.size != STORE_EPOCH_SIZE)
         return sqlite_damaged(session, "the epoch, of size", epoch.size);

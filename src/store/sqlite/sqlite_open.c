@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "store/sqlite/sqlite_heal.h"
 #include "store/sqlite/sqlite_migrations.h"
 
 #define LOCK_ATTEMPTS_MAX 5
@@ -400,6 +401,15 @@ static enum status check_wal_has_database(const char *path, struct store_message
     return status;
 }
 
+/* A derived table that is missing keeps no store from opening. */
+static enum status heal(sqlite3 *database, const char *path, struct store_message *message) {
+    struct clock clock;
+    clock_init(&clock);
+    int code = sqlite_heal_damaged_tables(database, clock_wall_ms(&clock));
+    return code == SQLITE_OK ? STATUS_OK
+                             : sqlite_connect_fault(path, database, code, message->text);
+}
+
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_EXISTING };
 
 static enum status prepare_database(const char *path, enum opening opening,
@@ -420,6 +430,8 @@ static enum status prepare_database(const char *path, enum opening opening,
         status = migrate(database, path, &schema, message);
     else if (status == STATUS_OK)
         status = check_current(&schema, path, message);
+    if (status == STATUS_OK && create)
+        status = heal(database, path, message);
     int code = sqlite3_close(database);
     assert(code == SQLITE_OK);
     (void)code;

@@ -166,8 +166,11 @@ bool sqlite_row_drift(sqlite3_stmt *statement, struct store_drift *drift) {
         .expected_seq = sqlite_number(statement, 4),
         .actual_seq = sqlite_number(statement, 5),
         .seen_at_ms = sqlite_number(statement, 6),
+        .subject = sqlite_text(statement, 7),
+        .kind = DOCUMENT_NONE,
     };
-    return row_projection(statement, 0, &drift->kind) && row_reason(statement, 3, &drift->reason);
+    return (drift->subject.data || row_projection(statement, 0, &drift->kind)) &&
+           row_reason(statement, 3, &drift->reason);
 }
 
 /* ---- copies ---- */

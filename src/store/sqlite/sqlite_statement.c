@@ -108,6 +108,10 @@ static const char *const texts[STATEMENT_COUNT] = {
         "actual_seq, seen_at) VALUES (?, ?, ?, ?, ?, ?)",
     [STATEMENT_DROP_OLD_DRIFTS] = "DELETE FROM khala_projection_drifts WHERE id <= "
                                   "(SELECT max(id) FROM khala_projection_drifts) - ?",
+    [STATEMENT_SET_UNPROJECTED] =
+        "INSERT INTO meta (name, value) VALUES ('unprojected_from', ?) ON CONFLICT (name) DO "
+        "UPDATE SET value = min(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
+    [STATEMENT_CLEAR_UNPROJECTED] = "DELETE FROM meta WHERE name = 'unprojected_from'",
     [STATEMENT_PUT_REVOCATION] =
         "INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) "
         "VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, id) DO UPDATE SET "
@@ -126,8 +130,9 @@ static const char *const texts[STATEMENT_COUNT] = {
                         "(SELECT max(log_id) FROM events), (SELECT max(ref) FROM entities), "
                         "(SELECT max(ref) FROM sync_topic_sequences), "
                         "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), "
-                        "(SELECT max(event_id) FROM event_ids), mark, unmarked_max "
-                        "FROM minted_ids",
+                        "(SELECT max(event_id) FROM event_ids), mark, unmarked_max, "
+                        "(SELECT CAST(value AS INTEGER) FROM meta WHERE name = "
+                        "'unprojected_from') FROM minted_ids",
     [STATEMENT_TAIL] = "SELECT log_id, cursor FROM events ORDER BY log_id DESC LIMIT 1",
     [STATEMENT_CURSOR_AT] = "SELECT cursor, event_id IS NULL FROM events WHERE log_id = ?",
     [STATEMENT_HEAD_SEQ] = "SELECT " HEAD_OF("seq", "?1"),
@@ -184,7 +189,8 @@ static const char *const texts[STATEMENT_COUNT] = {
         "WHERE j.topic_ref = ? AND j.seq > ? ORDER BY j.seq LIMIT ?",
     [STATEMENT_WALK_DRIFTS] =
         "SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
-        "d.seen_at FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref = d.entity_ref "
+        "d.seen_at, d.subject FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref = "
+        "d.entity_ref "
         "ORDER BY d.id DESC LIMIT ?",
     [STATEMENT_WALK_REVOCATIONS] = "SELECT kind, id, reason, revoked_at, expires_at FROM "
                                    "sync_revocations WHERE expires_at > ? ORDER BY kind, id",

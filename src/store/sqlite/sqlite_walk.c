@@ -172,7 +172,8 @@ static enum status call_journal(struct walk *walk, const union walk_row *row) {
 static enum status read_drift(struct walk *walk, union walk_row *row) {
     if (!sqlite_row_drift(walk->statement, &row->drift))
         return sqlite_damaged(walk->session, "the drift of entity", row->drift.entity_ref);
-    return kept(walk, sqlite_keep(&walk->page, &row->drift.entity_id));
+    return kept(walk, sqlite_keep(&walk->page, &row->drift.entity_id) &&
+                          sqlite_keep(&walk->page, &row->drift.subject));
 }
 
 static enum status call_drift(struct walk *walk, const union walk_row *row) {

@@ -374,11 +374,23 @@ static void note_abandoned(void *user) {
     note_call(user, 'A');
 }
 
+static void note_unprojected(void *user, uint64_t first_log_id) {
+    (void)first_log_id;
+    note_call(user, 'U');
+}
+
+static int64_t note_heal(void *user, const struct projection_step *step) {
+    (void)user;
+    assert_non_null(step->session);
+    return PROJECTION_IS_WHOLE;
+}
+
 static void every_batch_with_events_is_projected_and_ended_once(void **state) {
     struct fixture *fixture = *state;
     struct note note = {0};
-    const struct projection projection = {&note,        note_begin,     note_fold,
-                                          note_collect, note_committed, note_abandoned};
+    const struct projection projection = {
+        &note,          note_begin,     note_fold,        note_collect,
+        note_committed, note_abandoned, note_unprojected, note_heal};
     fixture->options.projection = &projection;
     fixture_restart(fixture);
     new_run(fixture, "r1");

@@ -185,7 +185,7 @@ static void events_that_were_never_projected_are_projected(void **state) {
     assert_int_equal(run(log, true, &seen).repaired, 3);
     assert_int_equal(head_of(log, "runtime.codex_worker_events"), head + 2);
     assert_int_equal(run(log, false, &seen).drifted, 0);
-    assert_int_equal(log_document(log, ENTITY_RUN, "r3").version, 1);
+    assert_int_equal(log_document(log, ENTITY_RUN, "r3").version, 2);
     log_close(log);
 }
 
