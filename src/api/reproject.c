@@ -17,6 +17,7 @@
 
 #define ID_BYTES_MAX 4096
 #define PROGRESS_MS  1000
+#define TOPICS_PAGE  256
 
 struct reproject_work {
     struct exchange_call call;
@@ -26,6 +27,7 @@ struct reproject_work {
     enum document_kind document; /* the kind that is rebuilt now */
     struct buffer id;
     bool all;
+    bool journal; /* the journals are made again at the end */
     /* For all entities: the last one that was rebuilt, and the last one that existed at the start.
      */
     uint64_t after_ref;
@@ -138,12 +140,45 @@ static enum status rebuild_entity(struct reproject_work *work, struct store_sess
     return status == STATUS_OK ? work->out_status : status;
 }
 
+struct topic_page {
+    struct reproject_work *work;
+    uint64_t after_ref;
+    bool has_more;
+};
+
+/* Readers of the topic find their position stale, and begin again. */
+static enum status announce_topic(void *user, const struct store_topic *topic) {
+    struct topic_page *page = user;
+    const struct store_batch batch = {.topics = topic, .topic_count = 1};
+    page->after_ref = topic->ref;
+    page->has_more = true;
+    if (topic->entity_ref == 0)
+        writer_announce(page->work->api->writer, &batch, NULL);
+    return STATUS_OK;
+}
+
+static enum status rebuild_journals(struct reproject_work *work, struct store_session *session) {
+    struct topic_page page = {.work = work};
+    const struct policy *policy = &work->api->policies->rows[POLICY_CODEX_WORKER_EVENTS];
+    enum status status = store_heal(session, work->now_ms);
+    if (status == STATUS_OK)
+        status = store_rebuild_journal(session, policy->replay_budget_events, work->now_ms);
+    do {
+        page.has_more = false;
+        if (status == STATUS_OK)
+            status = store_walk_topics(session, page.after_ref, TOPICS_PAGE, &page, announce_topic);
+    } while (status == STATUS_OK && page.has_more);
+    return status;
+}
+
 static void run_step(struct call *call, struct store_session *store) {
     struct reproject_work *work = container_of(call, struct reproject_work, call.call);
     work->status = find_entity(work, store);
     if (work->status == STATUS_OK && work->entity.ref > 0)
         work->status = rebuild_entity(work, store);
     work->is_over = !work->all || work->entity.ref == 0;
+    if (work->status == STATUS_OK && work->is_over && work->journal)
+        work->status = rebuild_journals(work, store);
 }
 
 /* ---- on the loop ---------------------------------------------------------------------------- */
@@ -218,23 +253,27 @@ static void piece_sent(struct exchange *exchange) {
 
 static const struct exchange_stream reproject_stream = {.sent = piece_sent};
 
-/* Exactly one of "all" and the members that name an entity: run_id, worker_id. */
+/* Exactly one of "all" and the members that name an entity: run_id, worker_id. "journal" goes with
+ * "all". */
 static enum status read_request(struct reproject_work *work) {
     const struct json_limits limits = {work->exchange->body.size, JSON_DEPTH_MAX};
-    struct json_field fields[DOCUMENT_KIND_COUNT + 1] = {
-        [DOCUMENT_KIND_COUNT] = {.name = SLICE("all")}};
+    struct json_field fields[DOCUMENT_KIND_COUNT + 2] = {
+        [DOCUMENT_KIND_COUNT] = {.name = SLICE("all")},
+        [DOCUMENT_KIND_COUNT + 1] = {.name = SLICE("journal")}};
     const struct json_field *all = &fields[DOCUMENT_KIND_COUNT];
+    const struct json_field *journal = &fields[DOCUMENT_KIND_COUNT + 1];
     size_t given = 0;
     for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++)
         fields[i].name =
             slice_of(entity_row(document_row((enum document_kind)i)->entity)->id_member);
     enum status status = json_read_object(buffer_slice(&work->exchange->body), &limits, fields,
-                                          DOCUMENT_KIND_COUNT + 1);
+                                          DOCUMENT_KIND_COUNT + 2);
     if (status != STATUS_OK)
         return status;
     for (size_t i = 0; i <= DOCUMENT_KIND_COUNT; i++)
         given += fields[i].present;
-    if (given != 1)
+    work->journal = journal->present && journal->value.kind == JSON_KIND_TRUE;
+    if (given != 1 || (journal->present && (!work->journal || !all->present)))
         return STATUS_INVALID_REQUEST;
     work->all = all->present;
     if (work->all)
@@ -273,7 +312,8 @@ void handle_reproject(struct exchange *exchange) {
                               &(struct exchange_error){
                                   .status = status,
                                   .message = "The body is {\"run_id\":ID}, {\"worker_id\":ID} or "
-                                             "{\"all\":true}."});
+                                             "{\"all\":true}, the last also with "
+                                             "\"journal\":true."});
         return;
     }
     if (status == STATUS_OK)

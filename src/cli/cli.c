@@ -154,18 +154,23 @@ const struct cli_command cli_commands[] = {
      "Bring the store's schema up to date.", "khala migrate --data-dir ./khala-data", cli_migrate,
      NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"verify", "verify [--json] [--data-dir DIR] [--config FILE]",
-     "Check every hash, link, sequence and cursor of the log. Works beside a running server.",
+     "Check every hash, link, sequence and cursor of the log, and every row of the journal. Works "
+     "beside a running server.",
      "khala verify\nkhala verify --json", cli_verify, NULL, OPTIONS(JSON_ROW, DATA_DIR_ROW), false},
     {"reproject",
      "reproject (--run ID | --worker ID | --all) [--verify] [--json] [--data-dir DIR] [--config "
      "FILE]\n"
+     "reproject --all --journal [--json] [--data-dir DIR] [--config FILE]\n"
      "reproject … [--url URL] [--ca FILE] [--key KEY]",
      "Rebuild documents from the log and write those that differ, through the server if one runs. "
-     "With --verify, only list them.",
-     "khala reproject --all --verify\nkhala reproject --run abc", cli_reproject, NULL,
+     "With --verify, only list them and the damage of the journal. With --journal, make the "
+     "journals of all shared topics again, in a new epoch.",
+     "khala reproject --all --verify\nkhala reproject --run abc\nkhala reproject --all --journal",
+     cli_reproject, NULL,
      OPTIONS({"--run", "ID", "the document of this run"},
              {"--worker", "ID", "the document of this worker"}, {"--all", NULL, "every document"},
-             {"--verify", NULL, "change nothing; exit 1 if a document differs"}, JSON_ROW,
+             {"--verify", NULL, "change nothing; exit 1 if a document or the journal is damaged"},
+             {"--journal", NULL, "make the journals again; clients begin again"}, JSON_ROW,
              REMOTE_ROWS),
      false},
     {"backup", "backup FILE [--force] [--json] [--data-dir DIR] [--config FILE]",

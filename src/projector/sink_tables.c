@@ -71,6 +71,10 @@ static enum status topic_use(struct tables *tables, struct slice name, struct st
     struct store_topic *topic = &tables->topics[tables->batch.topic_count];
     enum status status =
         store_load_topic(tables->commit->session, name, tables->commit->arena, topic);
+    /* A store has its built-in topics from the start. A new one would use their seqs again. */
+    if (status == STATUS_NOT_FOUND &&
+        topic_row(topic_kind_of(name, NULL))->ownership == TOPIC_SHARED)
+        status = STATUS_INTERNAL_ERROR;
     if (status == STATUS_NOT_FOUND)
         status = topic_make(tables, name, topic);
     if (status == STATUS_OK)

@@ -91,6 +91,8 @@ struct store_topic {
     uint64_t entity_ref; /* 0: journal rows */
     uint64_t oldest_seq;
     uint64_t head_seq;
+    uint64_t journal_epoch; /* read only: how often its journal was made again */
+    uint64_t damaged_seq;   /* read only: frames up to here may have been lost by damage */
 };
 
 /* A frame of a topic with journal rows. document_key and payload of a summary; or, with payload
@@ -330,6 +332,15 @@ MUST_CHECK enum status store_commit(struct store_session *session, const struct 
  * journal rows that no topic can have. Documents are not rebuilt: store_state.unprojected_from is
  * set then. Each repair is recorded as drift. All or nothing. */
 MUST_CHECK enum status store_heal(struct store_session *session, uint64_t now_ms);
+/* Raises oldest_seq of a topic with journal rows behind its last hole, and behind bad_seq, a row
+ * that cannot be read. Cursors up to there are journal_damaged. Nothing happens without a hole. */
+MUST_CHECK enum status store_mend_journal(struct store_session *session, struct slice topic,
+                                          uint64_t bad_seq, uint64_t now_ms);
+/* Makes the journals of all topics with journal rows again, in a new epoch: a frame for each
+ * document, and the latest events, at most events_max, where a topic carries events. The documents
+ * agree with the log. Every cursor into the old journals is stale. All or nothing. */
+MUST_CHECK enum status store_rebuild_journal(struct store_session *session, uint64_t events_max,
+                                             uint64_t now_ms);
 /* Removes at most limit journal rows of a topic below seq and raises oldest_seq accordingly (for an
  * entity's topic only that); says how many frames went. */
 MUST_CHECK enum status store_prune(struct store_session *session, uint64_t topic_ref,
@@ -428,6 +439,9 @@ MUST_CHECK enum status store_walk_documents(struct store_session *session, enum 
 MUST_CHECK enum status store_walk_journal(struct store_session *session, uint64_t topic_ref,
                                           uint64_t after_seq, uint64_t limit, void *user,
                                           store_journal_cb *callback);
+/* The first journal row of a topic that does not exist. STATUS_NOT_FOUND: there is none. */
+MUST_CHECK enum status store_find_stray_row(struct store_session *session, uint64_t *topic_ref,
+                                            uint64_t *seq);
 /* The most recent first. */
 MUST_CHECK enum status store_walk_drifts(struct store_session *session, uint64_t limit, void *user,
                                          store_drift_cb *callback);

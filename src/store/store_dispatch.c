@@ -62,6 +62,23 @@ enum status store_heal(struct store_session *session, uint64_t now_ms) {
     return session->engine->heal(session, now_ms);
 }
 
+enum status store_mend_journal(struct store_session *session, struct slice topic, uint64_t bad_seq,
+                               uint64_t now_ms) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->mend_journal(session, topic, bad_seq, now_ms);
+}
+
+enum status store_rebuild_journal(struct store_session *session, uint64_t events_max,
+                                  uint64_t now_ms) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->rebuild_journal(session, events_max, now_ms);
+}
+
+enum status store_find_stray_row(struct store_session *session, uint64_t *topic_ref,
+                                 uint64_t *seq) {
+    return session->engine->find_stray_row(session, topic_ref, seq);
+}
+
 enum status store_prune_topics(struct store_session *session, struct store_prune *prunes,
                                size_t count) {
     assert(session->mode == STORE_WRITE);

@@ -26,6 +26,12 @@ struct store_engine {
     enum status (*prefetch)(struct store_session *session, struct store_prefetch *prefetch);
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*heal)(struct store_session *session, uint64_t now_ms);
+    enum status (*mend_journal)(struct store_session *session, struct slice topic, uint64_t bad_seq,
+                                uint64_t now_ms);
+    enum status (*rebuild_journal)(struct store_session *session, uint64_t events_max,
+                                   uint64_t now_ms);
+    enum status (*find_stray_row)(struct store_session *session, uint64_t *topic_ref,
+                                  uint64_t *seq);
     enum status (*prune)(struct store_session *session, struct store_prune *prunes, size_t count);
     enum status (*put_revocations)(struct store_session *session,
                                    const struct store_revocation *revocations, size_t count,

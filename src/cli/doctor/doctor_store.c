@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
+#include "cli/journal_report.h"
 #include "projector/verify.h"
 #include "store/store_maintenance.h"
 
@@ -97,6 +98,25 @@ static void check_projection(struct doctor *doctor, struct store_session *sessio
         doctor_say(doctor, FINDING_OK, NULL, "documents are up to date, without drift in a day");
 }
 
+static void say_damage(void *user, const struct journal_damage *damage) {
+    doctor_say(user, FINDING_WRONG, JOURNAL_ADVICE, "%.*s watermark %llu: %s",
+               (int)damage->topic.size, damage->topic.data, (unsigned long long)damage->seq,
+               damage->message);
+}
+
+static void check_journal(struct doctor *doctor, struct store_session *session) {
+    const struct journal_check_options options = {doctor, say_damage};
+    struct journal_check_result result;
+    doctor->check = "journal";
+    enum status status = journal_check(session, &options, &result);
+    if (status != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG, JOURNAL_ADVICE, "the journal cannot be read: %s",
+                   store_session_error(session));
+    else if (result.damages == 0)
+        doctor_say(doctor, FINDING_OK, NULL, "%llu rows of %llu topics are whole",
+                   (unsigned long long)result.rows, (unsigned long long)result.topics);
+}
+
 static void check_clock(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
     struct store_state state;
     doctor->check = "clock";
@@ -126,6 +146,7 @@ static void check_inside(struct doctor *doctor, struct store *store) {
     check_pages(doctor, session);
     if (check_tables(doctor, session)) {
         check_projection(doctor, session, clock_wall_ms(&clock));
+        check_journal(doctor, session);
         check_chains(doctor, session, clock_wall_ms(&clock));
         check_clock(doctor, session, clock_wall_ms(&clock));
     }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/journal_report.h"
 #include "cli/open_store.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
@@ -19,6 +20,7 @@ struct request {
     enum document_kind kind;              /* of that entity's document */
     bool all;
     bool verify;
+    bool journal;
     bool json;
     struct remote_options remote; /* the server that uses the store */
 };
@@ -77,18 +79,20 @@ static void print_begin(const struct request *request) {
         printf("{\"mode\":\"%s\",\"drifts\":[", request->verify ? "verify" : "apply");
 }
 
-static void print_result(const struct request *request, enum status status,
+static void print_result(const struct request *request, bool is_ok,
                          const struct reproject_result *result) {
     if (request->json)
-        printf("],\"ok\":%s,\"documents\":%llu,\"events\":%llu,\"drifted\":%llu,"
+        printf(",\"ok\":%s,\"documents\":%llu,\"events\":%llu,\"drifted\":%llu,"
                "\"repaired\":%llu}\n",
-               status == STATUS_OK && result->drifted == result->repaired ? "true" : "false",
+               is_ok && result->drifted == result->repaired ? "true" : "false",
                (unsigned long long)result->entities, (unsigned long long)result->events,
                (unsigned long long)result->drifted, (unsigned long long)result->repaired);
-    else if (status == STATUS_OK)
+    else if (is_ok)
         printf("%llu documents rebuilt from %llu events: %llu differed, %llu written\n",
                (unsigned long long)result->entities, (unsigned long long)result->events,
                (unsigned long long)result->drifted, (unsigned long long)result->repaired);
+    if (!request->json && is_ok && request->journal)
+        printf("the journals of all shared topics were made again, in a new epoch\n");
 }
 
 static int conclude(const struct request *request, const struct cli_store *opened,
@@ -112,9 +116,26 @@ static struct slice entity_id(const struct request *request) {
     return slice_of(request->ids[request->kind]);
 }
 
-static int apply(const struct request *request, const struct cli_store *opened) {
+/* With --verify the journals are checked, with --journal they are made again. */
+static enum status run_journal(const struct request *request, const struct cli_store *opened,
+                               const struct config *config, struct journal_report *report) {
+    struct clock clock;
+    clock_init(&clock);
+    report->json = request->json;
+    if (request->verify && request->all)
+        return journal_report_run(report, opened->session);
+    if (!request->journal)
+        return STATUS_OK;
+    return store_rebuild_journal(
+        opened->session, config->policies.rows[POLICY_CODEX_WORKER_EVENTS].replay_budget_events,
+        clock_wall_ms(&clock));
+}
+
+static int apply(const struct request *request, const struct cli_store *opened,
+                 const struct config *config) {
     struct clock clock;
     struct report report = {.request = request};
+    struct journal_report journal = {.json = false};
     struct reproject_result result;
     clock_init(&clock);
     const struct reproject_options options = {
@@ -130,15 +151,22 @@ static int apply(const struct request *request, const struct cli_store *opened) 
     progress_begin(&report.progress, "reproject", "events");
     enum status status = reproject(opened->session, &options, &result);
     progress_end(&report.progress);
-    print_result(request, status, &result);
-    return conclude(request, opened, status, &result);
+    if (request->json)
+        printf("]");
+    if (status == STATUS_OK)
+        status = run_journal(request, opened, config, &journal);
+    bool is_damaged = status == STATUS_OK && journal.result.damages > 0;
+    print_result(request, status == STATUS_OK && !is_damaged, &result);
+    int code = conclude(request, opened, status, &result);
+    return is_damaged ? EXIT_CODE_NO : code;
 }
 
 /* ---- on a running server ----------------------------------------------------------- */
 
 static enum status write_request(const struct request *request, struct buffer *body) {
     if (request->all)
-        return buffer_append_slice(body, SLICE("{\"all\":true}"));
+        return buffer_append_slice(body, request->journal ? SLICE("{\"all\":true,\"journal\":true}")
+                                                          : SLICE("{\"all\":true}"));
     struct slice id = entity_id(request);
     enum status status = buffer_append_byte(body, '{');
     if (status == STATUS_OK)
@@ -195,7 +223,9 @@ static int print_answer(const struct request *request, struct slice answer) {
     struct json_iterator rewritten = json_iterate(fields[0].value);
     while (done && json_next_element(&rewritten, &element))
         done = print_rewritten(&report, element);
-    print_result(request, done ? STATUS_OK : STATUS_INTERNAL_ERROR, &result);
+    if (request->json)
+        printf("]");
+    print_result(request, done, &result);
     return done && result.drifted == result.repaired ? EXIT_CODE_DONE : EXIT_CODE_NO;
 }
 
@@ -239,7 +269,7 @@ static int run(const struct request *request, const struct config *config) {
         return ask_server(request, config, NULL);
     int code = cli_store_open(config, request->verify ? STORE_READ : STORE_WRITE, &opened);
     if (code == EXIT_CODE_DONE)
-        code = apply(request, &opened);
+        code = apply(request, &opened, config);
     else if (opened.is_in_use)
         code = ask_server(request, config, &opened);
     cli_store_close(&opened);
@@ -249,18 +279,19 @@ static int run(const struct request *request, const struct config *config) {
 int cli_reproject(int argc, char **argv) {
     static struct config config;
     struct request request = {0};
-    struct cli_option verb_options[6 + DOCUMENT_KIND_COUNT] = {
-        {"--all", &request.all, NULL},        {"--verify", &request.verify, NULL},
-        {"--json", &request.json, NULL},      {"--url", NULL, &request.remote.url},
-        {"--key", NULL, &request.remote.key}, {"--ca", NULL, &request.remote.ca_file},
+    struct cli_option verb_options[7 + DOCUMENT_KIND_COUNT] = {
+        {"--all", &request.all, NULL},         {"--verify", &request.verify, NULL},
+        {"--json", &request.json, NULL},       {"--url", NULL, &request.remote.url},
+        {"--key", NULL, &request.remote.key},  {"--ca", NULL, &request.remote.ca_file},
+        {"--journal", &request.journal, NULL},
     };
     char names[DOCUMENT_KIND_COUNT][OPTION_NAME_SIZE];
     for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++) {
         const struct document_row *row = document_row((enum document_kind)i);
         snprintf(names[i], sizeof(names[i]), "--%s", entity_kind_name(row->entity));
-        verb_options[6 + i] = (struct cli_option){names[i], NULL, &request.ids[i]};
+        verb_options[7 + i] = (struct cli_option){names[i], NULL, &request.ids[i]};
     }
-    int code = cli_settings(&argc, argv, verb_options, 6 + DOCUMENT_KIND_COUNT, &config);
+    int code = cli_settings(&argc, argv, verb_options, 7 + DOCUMENT_KIND_COUNT, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     size_t scope_count = request.all;
@@ -274,5 +305,7 @@ int cli_reproject(int argc, char **argv) {
         return cli_usage("reproject", "'%s' is not expected", argv[0]);
     if (scope_count != 1)
         return cli_usage("reproject", "give one of --run, --worker and --all");
+    if (request.journal && (!request.all || request.verify))
+        return cli_usage("reproject", "--journal goes with --all, without --verify");
     return run(&request, &config);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/journal_report.h"
 #include "cli/open_store.h"
 #include "cli/progress.h"
 #include "cli/settings.h"
@@ -29,11 +30,10 @@ static void print_text(const struct verify_result *result) {
 
 static void print_json(const struct verify_result *result) {
     const struct verify_break *broken = &result->broken;
-    printf("{\"ok\":%s,\"events\":%llu,\"entities\":%llu,\"broken\":",
-           result->is_broken ? "false" : "true", (unsigned long long)result->events,
+    printf("{\"events\":%llu,\"entities\":%llu,\"broken\":", (unsigned long long)result->events,
            (unsigned long long)result->entities);
     if (!result->is_broken) {
-        printf("null}\n");
+        printf("null");
         return;
     }
     struct buffer entity;
@@ -41,10 +41,20 @@ static void print_json(const struct verify_result *result) {
     if (broken->entity[0] == '\0' ||
         json_write_string(&entity, slice_of(broken->entity)) != STATUS_OK)
         buffer_clear(&entity);
-    printf("{\"entity\":%.*s,\"seq\":%llu,\"log_id\":%llu,\"message\":\"%s\"}}\n",
+    printf("{\"entity\":%.*s,\"seq\":%llu,\"log_id\":%llu,\"message\":\"%s\"}",
            entity.size ? (int)entity.size : 4, entity.size ? entity.data : "null",
            (unsigned long long)broken->seq, (unsigned long long)broken->log_id, broken->message);
     buffer_release(&entity);
+}
+
+/* The journals, after the log was found to be whole. */
+static int check_journal(const struct cli_store *opened, bool json) {
+    struct journal_report report = {.json = json};
+    enum status status = journal_report_run(&report, opened->session);
+    if (status == STATUS_OK)
+        return report.result.damages == 0 ? EXIT_CODE_DONE : EXIT_CODE_NO;
+    return cli_fail(EXIT_CODE_NO, "the journal cannot be read: %s; %s",
+                    store_session_error(opened->session), JOURNAL_ADVICE);
 }
 
 static int report(enum status status, const struct cli_store *opened,
@@ -59,7 +69,10 @@ static int report(enum status status, const struct cli_store *opened,
         print_json(result);
     else
         print_text(result);
-    return result->is_broken ? EXIT_CODE_NO : EXIT_CODE_DONE;
+    int code = result->is_broken ? EXIT_CODE_NO : check_journal(opened, json);
+    if (json)
+        printf(",\"ok\":%s}\n", code == EXIT_CODE_DONE ? "true" : "false");
+    return code;
 }
 
 int cli_verify(int argc, char **argv) {

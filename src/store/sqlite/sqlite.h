@@ -268,6 +268,13 @@ enum status sqlite_check_pages(struct store_session *base, bool whole,
 enum status sqlite_heal(struct store_session *base, uint64_t now_ms);
 enum status sqlite_check_derived(struct store_session *base, struct store_message *message);
 
+/* sqlite_journal.c */
+enum status sqlite_mend_journal(struct store_session *base, struct slice topic, uint64_t bad_seq,
+                                uint64_t now_ms);
+enum status sqlite_rebuild_journal(struct store_session *base, uint64_t events_max,
+                                   uint64_t now_ms);
+enum status sqlite_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);
+
 /* sqlite_expiry.c */
 enum status sqlite_find_expired(struct store_session *base, const struct store_topic *topic,
                                 const struct store_expiry_query *query,

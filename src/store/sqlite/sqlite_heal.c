@@ -3,13 +3,10 @@
  * to which the same migrations were applied. */
 #include "store/sqlite/sqlite_heal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/buffer.h"
 #include "base/limits.h"
-#include "base/log.h"
-#include "base/metrics.h"
 #include "store/sqlite/sqlite_migrations.h"
 #include "store/sqlite/sqlite_topics.h"
 
@@ -21,30 +18,6 @@ static const char *const derived_tables[] = {"khala_projection_drifts", SQLITE_T
 #define TABLE_COUNT (sizeof(derived_tables) / sizeof(derived_tables[0]))
 /* A journal row beyond this seq cannot be a frame. JSON numbers are exact up to twice as much. */
 #define SEQ_MAX ((sqlite3_int64)1 << 52)
-
-int sqlite_heal_run(const struct heal *heal, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    char *text = sqlite3_vmprintf(format, arguments);
-    va_end(arguments);
-    int code = text ? sqlite3_exec(heal->database, text, NULL, NULL, NULL) : SQLITE_NOMEM;
-    sqlite3_free(text);
-    return code;
-}
-
-int sqlite_heal_note(struct heal *heal, const struct heal_note *note) {
-    heal->is_changed = true;
-    log_event(LOG_WARN, "store.derived_healed", log_str("reason", reason_code(note->reason)),
-              log_slice("subject", note->subject), log_int("expected_seq", note->expected_seq),
-              log_int("actual_seq", note->actual_seq));
-    metrics_add(METRIC_KHALA_PROJECTION_DRIFT, METRIC_LABELS(note->reason), 1);
-    return sqlite_heal_run(
-        heal,
-        "INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
-        "actual_seq, seen_at, subject) VALUES ('', 0, %Q, %lld, %lld, %llu, '%.*q')",
-        reason_code(note->reason), note->expected_seq, note->actual_seq, heal->now_ms,
-        (int)note->subject.size, note->subject.data);
-}
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -159,22 +132,6 @@ static int drop_unknown(struct heal *heal, sqlite3_stmt *row) {
     return code == SQLITE_OK
                ? sqlite_heal_run(heal, "DELETE FROM sync_stream_events WHERE topic_ref = %lld", ref)
                : code;
-}
-
-int sqlite_heal_each(struct heal *heal, const char *query,
-                     int (*visit)(struct heal *heal, sqlite3_stmt *row)) {
-    sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(heal->database, query, -1, &statement, NULL);
-    if (code != SQLITE_OK)
-        return code;
-    code = sqlite3_step(statement);
-    while (code == SQLITE_ROW) {
-        code = visit(heal, statement);
-        if (code == SQLITE_OK)
-            code = sqlite3_step(statement);
-    }
-    sqlite3_finalize(statement);
-    return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
 static int heal_journal(struct heal *heal) {

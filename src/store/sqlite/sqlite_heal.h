@@ -1,46 +1,14 @@
-/* The repair of the derived tables, inside one transaction of the caller.
+/* The repair of damaged derived tables when a store is opened.
  * The thread of the database connection.
  * Allocates only while it runs.
- * Functions answer a code of SQLite; the caller undoes the transaction after a failure.
- * The log and the entities are never written. Each repair is recorded as drift. */
+ * Answers a code of SQLite; after a failure nothing has changed.
+ * The log and the entities are never written. */
 #ifndef STORE_SQLITE_SQLITE_HEAL_H
 #define STORE_SQLITE_SQLITE_HEAL_H
 
 #include "store/sqlite/sqlite.h"
 
-#define SQLITE_TABLE_TOPICS  "sync_topic_sequences"
-#define SQLITE_TABLE_JOURNAL "sync_stream_events"
-
-/* The topic refs of the journal, one search of the index for each. */
-#define SQLITE_JOURNAL_REFS                                                                        \
-    "WITH RECURSIVE refs(r) AS MATERIALIZED (SELECT min(topic_ref) FROM sync_stream_events UNION " \
-    "ALL SELECT (SELECT min(topic_ref) FROM sync_stream_events WHERE topic_ref > r) FROM refs "    \
-    "WHERE r IS NOT NULL) "
-
-struct heal {
-    sqlite3 *database;
-    sqlite3 *reference; /* in memory: the schema and the built-in topics as they should be */
-    uint64_t now_ms;
-    bool is_changed;
-    bool are_topics_made; /* the table of topics was made again */
-};
-
-struct heal_note {
-    enum reason reason;
-    struct slice subject; /* a topic or a table */
-    int64_t expected_seq;
-    int64_t actual_seq;
-};
-
-/* Runs statements made by sqlite3_mprintf. */
-int sqlite_heal_run(const struct heal *heal, const char *format, ...);
-/* Records a repair as drift, in the log of the server and in the metrics. */
-int sqlite_heal_note(struct heal *heal, const struct heal_note *note);
-/* Calls visit for each row of a query. */
-int sqlite_heal_each(struct heal *heal, const char *query,
-                     int (*visit)(struct heal *heal, sqlite3_stmt *row));
-
-/* For the opening of the store: all repairs in a transaction of its own, if a table is damaged. */
+/* All repairs in a transaction of its own, if a table is damaged. */
 int sqlite_heal_damaged_tables(sqlite3 *database, uint64_t now_ms);
 
 #endif

@@ -99,6 +99,8 @@ void sqlite_row_topic(sqlite3_stmt *statement, struct store_topic *topic) {
         .entity_ref = sqlite_number(statement, 3),
         .oldest_seq = sqlite_number(statement, 4),
         .head_seq = sqlite_number(statement, 5),
+        .journal_epoch = sqlite_number(statement, 6),
+        .damaged_seq = sqlite_number(statement, 7),
     };
 }
 

@@ -37,7 +37,7 @@
 #define TOPIC_SELECT                                                                               \
     "SELECT ref, topic, stream_id, entity_ref, oldest_seq, "                                       \
     "CASE WHEN entity_ref IS NULL THEN head_seq ELSE " HEAD_OF(                                    \
-        "seq", "t.entity_ref") " END "                                                             \
+        "seq", "t.entity_ref") " END, journal_epoch, damaged_seq "                                 \
                                "FROM sync_topic_sequences t "
 
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \

@@ -1,6 +1,7 @@
 #include "store/sqlite/sqlite_topics.h"
 
 #include "base/limits.h"
+#include "store/sqlite/sqlite_journal.h"
 #include "topic/stream_id.h"
 #include "topic/topic_name.h"
 
@@ -11,23 +12,6 @@ struct new_topic {
     sqlite3_int64 entity_ref; /* 0: journal rows */
     sqlite3_int64 journal_epoch;
 };
-
-/* A number that no journal of this store has had. */
-static int take_journal_epoch(struct heal *heal, sqlite3_int64 *epoch) {
-    sqlite3_stmt *statement = NULL;
-    int code =
-        sqlite_heal_run(heal, "INSERT INTO meta (name, value) VALUES ('journal_epoch', '1') ON "
-                              "CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1");
-    if (code == SQLITE_OK)
-        code = sqlite3_prepare_v2(heal->database,
-                                  "SELECT CAST(value AS INTEGER) FROM meta WHERE name = "
-                                  "'journal_epoch'",
-                                  -1, &statement, NULL);
-    if (code == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
-        *epoch = sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return code;
-}
 
 /* The ref is one that neither a topic nor a journal row has. A topic that is there already stays.
  */
@@ -57,7 +41,7 @@ static int insert(struct heal *heal, const struct new_topic *topic) {
 static int add(struct heal *heal, struct new_topic *topic) {
     int code = SQLITE_OK;
     if (topic->entity_ref == 0)
-        code = take_journal_epoch(heal, &topic->journal_epoch);
+        code = sqlite_take_journal_epoch(heal, &topic->journal_epoch);
     if (code == SQLITE_OK)
         code = insert(heal, topic);
     if (code != SQLITE_OK || sqlite3_changes(heal->database) == 0)
@@ -66,7 +50,11 @@ static int add(struct heal *heal, struct new_topic *topic) {
     if (topic->entity_ref != 0 && heal->are_topics_made)
         return SQLITE_OK;
     const struct heal_note note = {.reason = REASON_TOPIC_REBUILT, .subject = topic->name};
-    return sqlite_heal_note(heal, &note);
+    code = sqlite_heal_note(heal, &note);
+    /* Its floor may be above rows that are missing. */
+    return code == SQLITE_OK && topic->entity_ref == 0
+               ? sqlite_journal_raise_floor(heal, topic->name, 0)
+               : code;
 }
 
 static bool is_there(const struct heal *heal, struct slice name) {

@@ -7,7 +7,7 @@
 #ifndef STORE_SQLITE_SQLITE_TOPICS_H
 #define STORE_SQLITE_SQLITE_TOPICS_H
 
-#include "store/sqlite/sqlite_heal.h"
+#include "store/sqlite/sqlite_repair.h"
 
 int sqlite_heal_topics(struct heal *heal);
 

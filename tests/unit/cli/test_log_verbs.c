@@ -58,6 +58,7 @@ static struct stored_log *populated(void) {
     return log;
 }
 
+#define JOURNAL    "3 journal rows of 3 topics: no hole, no stray and no altered row\n"
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* The log of these tests stays open: its process is the running server. */
@@ -65,14 +66,18 @@ static void verify_works_beside_a_running_server(void **state) {
     (void)state;
     struct stored_log *log = populated();
     struct answer answer = khala(log, WORDS("verify"));
-    expect(&answer, 0, "3 events of 2 entities: every hash, link, sequence and cursor holds\n");
+    expect(&answer, 0,
+           "3 events of 2 entities: every hash, link, sequence and cursor holds\n" JOURNAL);
     answer = khala(log, WORDS("verify", "--json"));
-    expect(&answer, 0, "{\"ok\":true,\"events\":3,\"entities\":2,\"broken\":null}\n");
+    expect(&answer, 0,
+           "{\"events\":3,\"entities\":2,\"broken\":null,\"journal\":[],\"journal_rows\":3,\"ok\":"
+           "true}\n");
     answer = khala(log, WORDS("reproject", "--all", "--verify"));
-    expect(&answer, 0, "2 documents rebuilt from 3 events: 0 differed, 0 written\n");
+    expect(&answer, 0, JOURNAL "2 documents rebuilt from 3 events: 0 differed, 0 written\n");
     answer = khala(log, WORDS("reproject", "--all", "--verify", "--json"));
     expect(&answer, 0,
-           "{\"mode\":\"verify\",\"drifts\":[],\"ok\":true,\"documents\":2,\"events\":3,"
+           "{\"mode\":\"verify\",\"drifts\":[],\"journal\":[],\"journal_rows\":3,\"ok\":true,"
+           "\"documents\":2,\"events\":3,"
            "\"drifted\":0,\"repaired\":0}\n");
     log_close(log);
 }
@@ -86,8 +91,9 @@ static void verify_names_an_altered_event(void **state) {
            "broken: run:r1 seq 2 (log id 2): the payload does not hash to its payload_hash\n");
     answer = khala(log, WORDS("verify", "--json"));
     expect(&answer, 1,
-           "{\"ok\":false,\"events\":2,\"entities\":0,\"broken\":{\"entity\":\"run:r1\",\"seq\":2,"
-           "\"log_id\":2,\"message\":\"the payload does not hash to its payload_hash\"}}\n");
+           "{\"events\":2,\"entities\":0,\"broken\":{\"entity\":\"run:r1\",\"seq\":2,"
+           "\"log_id\":2,\"message\":\"the payload does not hash to its "
+           "payload_hash\"},\"ok\":false}\n");
     log_close(log);
 }
 
@@ -101,7 +107,7 @@ static void reproject_names_and_repairs_an_altered_document(void **state) {
     char expected[512];
     struct answer answer = khala(log, WORDS("reproject", "--all", "--verify"));
     snprintf(expected, sizeof(expected),
-             "%s2 documents rebuilt from 3 events: 1 differed, 0 written\n", drift);
+             "%s" JOURNAL "2 documents rebuilt from 3 events: 1 differed, 0 written\n", drift);
     expect(&answer, 1, expected);
     answer = khala(log, WORDS("reproject", "--worker", "w1", "--verify"));
     assert_int_equal(answer.code, 0);

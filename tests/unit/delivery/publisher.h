@@ -53,9 +53,9 @@ static inline struct publisher *publisher_open(struct hub *hub) {
                                                .owner.guest_scope = SLICE("g"),
                                                .status = SLICE("running")};
     publisher->topics[0] = (struct store_topic){
-        RUN_TOPIC_REF, SLICE(RUN_TOPIC), SLICE("runtime.run.r.events"), 101, 1, 0};
+        RUN_TOPIC_REF, SLICE(RUN_TOPIC), SLICE("runtime.run.r.events"), 101, 1, 0, 0, 0};
     publisher->topics[1] = (struct store_topic){
-        OTHER_TOPIC_REF, SLICE(OTHER_TOPIC), SLICE("runtime.run.s.events"), 102, 1, 0};
+        OTHER_TOPIC_REF, SLICE(OTHER_TOPIC), SLICE("runtime.run.s.events"), 102, 1, 0, 0, 0};
     /* A new store has the shared topics. */
     struct arena arena;
     struct store_topic summaries;

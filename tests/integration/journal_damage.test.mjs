@@ -1,0 +1,79 @@
+// Damage of the journal: it is found and named, readers begin again, and the journal can be made again.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { run } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { alter, sql, sqlRows } from "../lib/store.mjs";
+
+const SUMMARIES = "runtime.run_summaries";
+const COLUMNS = "(topic_ref, seq, log_id, entity_ref, doc_version, published_at, payload_hash, payload)";
+
+/** A stopped store with runs and workers. */
+async function stored(t) {
+  const operator = await operate(t);
+  for (let i = 0; i < 6; i++) await operator.did("runs", { run_id: `r${i}`, owner_user_id: "u1" }, 201);
+  for (const id of ["w1", "w2"]) {
+    await operator.did("workers", { worker_id: id, owner_user_id: "u1" }, 201);
+    await operator.did(`workers/${id}/heartbeat`, {});
+  }
+  await operator.server.stop();
+  return operator.data;
+}
+
+test("verify, reproject --verify and the doctor name damaged rows", async (t) => {
+  const data = await stored(t);
+  const verbs = [["verify"], ["reproject", "--all", "--verify"], ["doctor"]];
+  const look = (verb) => run([...verb, "--data-dir", data]);
+  for (const verb of verbs) assert.equal(look(verb).code, 0, look(verb).out);
+  const kept = sqlRows(data, "SELECT topic_ref, seq, log_id, entity_ref, doc_version, published_at, hex(payload_hash) AS hash, payload FROM sync_stream_events WHERE topic_ref = 1");
+  const restore = () => alter(data, `DELETE FROM sync_stream_events WHERE topic_ref IN (1, 77); ${kept.map((row) =>
+    `INSERT INTO sync_stream_events ${COLUMNS} VALUES (1, ${row.seq}, ${row.log_id}, ${row.entity_ref}, ${row.doc_version}, ${row.published_at}, x'${row.hash}', '${row.payload}');`).join("")}`);
+  for (const [damage, topic, watermark] of [
+    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq = 3", SUMMARIES, 3],
+    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq >= 5", SUMMARIES, 5],
+    ["UPDATE sync_stream_events SET payload = replace(payload, 'u1', 'u2') WHERE topic_ref = 1 AND seq = 2", SUMMARIES, 2],
+    ["UPDATE sync_stream_events SET payload_hash = x'00' WHERE topic_ref = 1 AND seq = 4", SUMMARIES, 4],
+    [`INSERT INTO sync_stream_events ${COLUMNS} SELECT 1, 9, log_id, entity_ref, 9, 1, payload_hash, payload FROM sync_stream_events WHERE topic_ref = 1 AND seq = 1`, SUMMARIES, 9],
+    [`INSERT INTO sync_stream_events ${COLUMNS} SELECT 77, 5, log_id, entity_ref, 9, 1, payload_hash, payload FROM sync_stream_events WHERE topic_ref = 1 AND seq = 1`, "topic_ref 77", 5],
+    ["UPDATE sync_stream_events SET entity_ref = 999, log_id = 999 WHERE topic_ref = 1 AND seq = 6", SUMMARIES, 6],
+  ]) {
+    alter(data, damage);
+    for (const verb of verbs) {
+      const { code, out } = look(verb);
+      assert.equal(code, 1, `${verb}: ${damage}: ${out}`);
+      assert.match(out, new RegExp(`${topic} watermark ${watermark}: `), `${verb}: ${damage}`);
+    }
+    const { ok, journal } = JSON.parse(look(["verify", "--json"]).out);
+    assert.equal(ok, false);
+    assert.ok(journal.some((named) => named.topic === topic && named.watermark === watermark), JSON.stringify(journal));
+    restore();
+    assert.equal(look(["verify"]).code, 0, damage);
+  }
+});
+
+test("reproject --journal makes the journals again, with and without a server", async (t) => {
+  const data = await stored(t);
+  assert.equal(run(["reproject", "--journal", "--run", "r1", "--data-dir", data]).code, 2);
+  const journal = () => sqlRows(data, "SELECT topic, journal_epoch AS epoch, oldest_seq AS oldest, head_seq AS head FROM sync_topic_sequences WHERE entity_ref IS NULL ORDER BY topic");
+  const before = journal();
+  alter(data, "DELETE FROM sync_stream_events WHERE seq = 2; UPDATE sync_stream_events SET payload = '{}' WHERE topic_ref = 1 AND seq = 4");
+  const local = run(["reproject", "--all", "--journal", "--data-dir", data]);
+  assert.equal(local.code, 0, local.out + local.problem);
+  assert.equal(run(["verify", "--data-dir", data]).code, 0);
+  const rebuilt = journal();
+  for (const [i, { topic, epoch, oldest, head }] of rebuilt.entries()) {
+    assert.ok(epoch > before[i].epoch && oldest > before[i].head + 1, topic);
+    assert.equal(head - oldest + 1, { [SUMMARIES]: 6, "runtime.codex_worker_events": 4 }[topic] ?? 2, topic);
+  }
+  const operator = await operate(t, { data });
+  alter(data, "DELETE FROM sync_stream_events WHERE topic_ref = 1");
+  const { code, out, problem } = run(["reproject", "--all", "--journal", "--data-dir", data], { settings: { KHALA_URL: operator.server.url } });
+  assert.equal(code, 0, out + problem);
+  assert.match(out, /journals of all shared topics were made again/);
+  assert.equal(run(["verify", "--data-dir", data]).code, 0);
+  await operator.did("runs/r1/events", { event_type: "x" });
+  const { messages } = JSON.parse((await operator.get(`khala/topics/${SUMMARIES}/messages`)).body);
+  assert.equal(messages.length, 7);
+  assert.equal(messages[6].payload.run_id, "r1");
+  assert.equal(sql(data, "SELECT count(*) FROM sync_topic_sequences WHERE entity_ref IS NOT NULL AND journal_epoch > 0"), "0");
+});
