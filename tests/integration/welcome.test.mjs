@@ -21,8 +21,8 @@ function paste(line, settings) {
 /** Runs a line that follows a topic until it has printed so many messages, and answers those. */
 async function follow(t, line, count, settings) {
   const shell = start(t, ["sh", "-c", `exec ${line}`], { cwd: "/", env: { ...process.env, ...settings } });
-  const messages = () => shell.lines.filter((one) => one.startsWith("data: {\"topic\":\"demo\",\"sequence\""))
-    .map((one) => JSON.parse(one.slice(6)));
+  const messages = () => shell.lines.filter((one) => one.startsWith("data: ")).map((one) => JSON.parse(one.slice(6)))
+    .filter(({ topic, sequence }) => topic === "demo" && sequence);
   await shell.until(() => messages().length >= count, `${count} messages of ${line}`);
   return messages();
 }
