@@ -16,6 +16,7 @@
 #include "delivery/viewer.h"
 #include "http/admit/entitle.h"
 #include "http/store_read.h"
+#include "store/topic_epoch.h"
 #include "topic/cursor_list.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
@@ -25,8 +26,8 @@
 
 struct plan {
     struct cursor_list list;
-    struct buffer name; /* the derived name of a cursor: its stream id or its topic */
-    bool epoch_differs;
+    struct buffer name;       /* the derived name of a cursor: its stream id or its topic */
+    struct store_state state; /* as of the start */
     bool has_started;
     uint64_t count;
     uint64_t frames; /* measured by this task */
@@ -41,6 +42,7 @@ struct plan_row {
     struct store_topic topic;
     bool has_window;
     struct topic_window window;
+    struct topic_epoch epoch;
     struct grant grant; /* of the principal */
     struct continuity continuity;
     struct store_replay replay;
@@ -190,8 +192,11 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
         row->window = (struct topic_window){row->topic.oldest_seq, row->topic.head_seq,
                                             row->policy->replay_budget_events};
     }
-    row->continuity = continuity_plan(row->has_window ? &row->window : NULL, cursor->after_seq,
-                                      plan->epoch_differs);
+    row->epoch = topic_epoch_of(&plan->state, row->has_window ? &row->topic : NULL);
+    bool epoch_differs =
+        topic_epoch_is_known(&cursor->epoch) && !topic_epoch_continues(&cursor->epoch, &row->epoch);
+    row->continuity =
+        continuity_plan(row->has_window ? &row->window : NULL, cursor->after_seq, epoch_differs);
     const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
                                          clock_now().wall_ms};
     if (row->has_window)
@@ -253,13 +258,11 @@ static enum status write_row(struct buffer *out, const struct plan_row *row, uin
 
 static enum status plan_begin(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
-    struct store_state state;
-    enum status status = store_read_state(session, &state);
+    enum status status = store_read_state(session, &plan->state);
     if (status != STATUS_OK)
         return status;
     plan->has_started = true;
-    plan->epoch_differs = cursor_list_epoch_differs(&plan->list, slice_of(state.epoch));
-    return buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", state.epoch);
+    return buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", plan->state.epoch);
 }
 
 /* One page: some of the cursors. */

@@ -2,6 +2,7 @@
 #include "api/handlers.h"
 #include "authority/event_json.h"
 #include "base/limits.h"
+#include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "wire/json.h"
 
@@ -49,10 +50,12 @@ static void read_list(struct store_read *read, struct store_session *session) {
 }
 
 static void handle_list(struct exchange *exchange, enum entity_kind kind) {
-    uint64_t after_seq = 0;
+    struct position after;
+    bool given;
     uint64_t limit = LIMIT_DEFAULT;
-    enum status status =
-        query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &after_seq);
+    enum status status = query_position(exchange, &after, &given);
+    if (status == STATUS_INVALID_CURSOR)
+        status = STATUS_INVALID_REQUEST;
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("limit"), 1, EVENTS_PAGE_EVENTS_MAX, &limit);
     if (status != STATUS_OK) {
@@ -60,15 +63,15 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
             exchange, &(struct exchange_error){
                           .status = status,
                           .message = status == STATUS_INVALID_REQUEST
-                                         ? "after_seq is a whole number from 0, limit one from 1 "
-                                           "to 1000."
+                                         ? "after_seq is a position (seq or seq@epoch), limit a "
+                                           "whole number from 1 to 1000."
                                          : NULL});
         return;
     }
     struct store_read *read = store_read_new(exchange, kind, read_list);
     if (!read)
         return;
-    read->after_seq = after_seq;
+    read->after_seq = after.seq;
     read->limit = limit;
     store_read_post(read);
 }

@@ -76,7 +76,7 @@ static void etag_set(struct snapshot_work *work, bool is_gzip) {
     const struct snapshot *snapshot = work->wait.snapshot;
     char view[2 * VIEW_BYTES + 1];
     view_text(work->principal, view);
-    snprintf(work->etag, sizeof(work->etag), "\"%s-%llu-%s%s\"", snapshot->epoch,
+    snprintf(work->etag, sizeof(work->etag), "\"%s-%llu-%s%s\"", snapshot->epoch.text,
              (unsigned long long)snapshot->watermark, view, is_gzip ? "-gzip" : "");
 }
 
@@ -88,7 +88,7 @@ static enum status write_head(const struct snapshot *snapshot, struct buffer *ou
     object_number(&object, SLICE("cadence_seconds"), snapshot->policy->snapshot_cadence_seconds);
     object_text(&object, SLICE("source_table"),
                 slice_of(document_row(snapshot->policy->snapshot_document)->source_table));
-    object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(snapshot->epoch.text));
     object_number(&object, SLICE("watermark"), snapshot->watermark);
     return object.status == STATUS_OK ? buffer_append_slice(out, SLICE(",\"documents\":["))
                                       : object.status;

@@ -90,7 +90,7 @@ const struct cli_command cli_commands[] = {
      "principals",
      OPTIONS({"--run", "ID", "events of this run"}, {"--worker", "ID", "events of this worker"},
              {"--topic", "TOPIC", "events of this topic"},
-             {"--after", "SEQ|CURSOR", "only events after this seq, or items after this cursor"},
+             {"--after", "SEQ|CURSOR", "only events after this seq or seq@epoch, or items after this cursor"},
              {"--limit", "N", "maximum number of events or items, default 100"},
              {"--status", "STATUS", "only runs or workers in this state"},
              {"--user", "ID", "only runs or workers of this user"},
@@ -232,7 +232,8 @@ const struct cli_command cli_commands[] = {
      "cursor encode TIMESTAMP_MS UUID\n"
      "cursor decode CURSOR\n"
      "cursor compare CURSOR CURSOR\n"
-     "cursor plan --after N [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch EPOCH]\n"
+     "cursor plan --after SEQ [--oldest N --head N --budget N] [--epoch EPOCH --store-epoch "
+     "EPOCH]\n"
      "cursor migrate FILE [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE]\n"
      "cursor … [--json]",
      "Encode, decode, compare and check event cursors and topic cursors. Exits with 1 if a cursor "
@@ -240,7 +241,7 @@ const struct cli_command cli_commands[] = {
      "khala cursor plan --after 12 --oldest 10 --head 25 --budget 200\n"
      "echo '[{\"topic\":\"run:abc:events\",\"after_seq\":7}]' | khala cursor migrate -",
      cli_cursor, "encode|decode|compare|plan|migrate",
-     OPTIONS({"--after", "N", "the client's last seq"},
+     OPTIONS({"--after", "SEQ", "the client's position: seq or seq@epoch"},
              {"--oldest", "N", "oldest seq that can be replayed"}, {"--head", "N", "newest seq"},
              {"--budget", "N", "replay budget in events"},
              {"--epoch", "EPOCH", "epoch of the client"},

@@ -11,6 +11,7 @@
 #include "delivery/replay_budget.h"
 #include "delivery/topic_address.h"
 #include "hub/frame_row.h"
+#include "store/topic_epoch.h"
 
 /* No budget, with room for additions. */
 #define LOG_REPLAY_BUDGET_EVENTS (UINT64_MAX / 2)
@@ -152,6 +153,16 @@ static enum status judge_budget(struct journal_page *page) {
     return replay_budget_judge(page->session, &page->topic, &reader, &read->continuity);
 }
 
+static enum status find_epoch(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    struct store_state state = {0};
+    if (read->mode == JOURNAL_READ_CONTINUE)
+        return STATUS_OK;
+    enum status status = store_read_state(page->session, &state);
+    read->epoch = topic_epoch_of(&state, read->exists && !page->is_log ? &page->topic : NULL);
+    return status;
+}
+
 /* Finds the start of the page; a cursor that cannot continue makes the read stale. */
 static enum status find_place(struct journal_page *page) {
     struct journal_read *read = page->read;
@@ -167,7 +178,9 @@ static enum status find_place(struct journal_page *page) {
         read->bootstrap = continuity_bootstrap(window);
         read->next_seq = read->bootstrap.from_seq;
     } else if (read->mode != JOURNAL_READ_CONTINUE) {
-        read->continuity = continuity_plan(window, after_seq, read->epoch_differs);
+        bool epoch_differs = topic_epoch_is_known(&read->given_epoch) &&
+                             !topic_epoch_continues(&read->given_epoch, &read->epoch);
+        read->continuity = continuity_plan(window, after_seq, epoch_differs);
         status = judge_budget(page);
         read->is_stale = read->continuity.decision == CONTINUITY_REBOOTSTRAP;
     }
@@ -209,6 +222,8 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
     enum status status = load(&page);
     if (status == STATUS_NOT_FOUND)
         status = STATUS_OK;
+    if (status == STATUS_OK)
+        status = find_epoch(&page);
     if (status == STATUS_OK)
         status = find_place(&page);
     if (status == STATUS_OK && read->exists && !read->is_stale && read->frames_max > 0)

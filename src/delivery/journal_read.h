@@ -14,6 +14,7 @@
 #include "hub/hub.h"
 #include "topic/continuity.h"
 #include "topic/policy.h"
+#include "topic/position.h"
 #include "topic/topic_name.h"
 
 enum journal_read_mode {
@@ -32,9 +33,9 @@ struct journal_read {
     const struct policy *policy;
     enum journal_read_mode mode;
     uint64_t after_seq;
-    uint64_t below_seq; /* frames from here on are in memory, and not read */
-    size_t frames_max;  /* 0: reads the position only */
-    bool epoch_differs; /* the cursor is of another epoch */
+    uint64_t below_seq;             /* frames from here on are in memory, and not read */
+    size_t frames_max;              /* 0: reads the position only */
+    struct topic_epoch given_epoch; /* of the cursor; empty: not given */
     struct event_cursor event_cursor;
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
     enum grant_view view;
@@ -45,6 +46,7 @@ struct journal_read {
     bool exists;
     char found_text[TOPIC_NAME_BYTES_MAX];
     struct slice found;         /* the topic of a stream id, if it exists */
+    struct topic_epoch epoch;   /* of the topic; not for JOURNAL_READ_CONTINUE */
     struct topic_window window; /* all 0 when the topic does not exist */
     bool is_stale;
     struct continuity continuity;          /* why */

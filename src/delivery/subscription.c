@@ -119,7 +119,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .policy = options->policy,
         .mode = read_mode(subscription),
         .after_seq = after_seq,
-        .epoch_differs = options->epoch_differs,
+        .given_epoch = options->epoch,
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
         .event_cursor = options->event_cursor,
@@ -347,6 +347,8 @@ static void take_position(struct subscription *subscription, const struct journa
     subscription->is_absent = !read->exists;
     hub_learn_head(options->watch, read->window.head_seq);
     subscription->window = read->window;
+    if (read->mode != JOURNAL_READ_CONTINUE)
+        subscription->epoch = read->epoch;
     if (!read->exists)
         subscription->window.replay_budget_events = options->policy->replay_budget_events;
     subscription_set_state(subscription, read->is_stale ? SUBSCRIPTION_STALE : SUBSCRIPTION_OPEN);

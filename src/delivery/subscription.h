@@ -29,8 +29,8 @@ struct subscription_options {
     enum grant_view view; /* which frames it gets */
     bool has_cursor;      /* false: a bootstrap; on the log (LOG_TOPIC), from the first event */
     uint64_t after_seq;
-    bool epoch_differs;    /* the cursor is of another epoch */
-    bool has_event_cursor; /* instead, on the log (LOG_TOPIC) */
+    struct topic_epoch epoch; /* of the cursor; empty: not given */
+    bool has_event_cursor;    /* instead, on the log (LOG_TOPIC) */
     struct event_cursor event_cursor;
     bool from_head; /* a bootstrap that skips everything there is */
     /* Which frames the client asked for; NULL: all that the principal may read. */
@@ -53,6 +53,7 @@ struct subscription {
     uint64_t next_seq;
     uint64_t sent_seq;          /* the position that the client was last sent; below next_seq */
     struct topic_window window; /* as last read from the store, with the newest head known */
+    struct topic_epoch epoch;   /* of the topic; empty until the position is known */
     struct uuid cursor;         /* the event cursor of the position; 0: none yet */
     struct continuity_bootstrap bootstrap;
     /* PLACING and READING: the read. OPEN: frames to be taken, or NULL. STALE: the reasons. */

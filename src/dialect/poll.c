@@ -11,6 +11,7 @@
 #include "dialect/dialect_settings.h"
 #include "dialect/handlers.h"
 #include "dialect/message_form.h"
+#include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "io/call.h"
 #include "io/transport.h"
@@ -249,7 +250,7 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
         object.status = buffer_append_byte(out, ']');
     put_position(&object, subscription);
     put_consumer(&object, poll, lag);
-    object_text(&object, SLICE("epoch"), slice_of(delivery_of(poll->exchange)->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(subscription->epoch.text));
     put_bootstrap(&object, subscription);
     enum status status = object_end(&object);
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
@@ -462,24 +463,21 @@ static void answer_limited(struct exchange *exchange, uint64_t retry_after_ms) {
 
 /* The query of a poll. */
 struct poll_query {
-    uint64_t after_seq; /* UINT64_MAX: none, so that it is a bootstrap */
+    struct subscription_options options; /* the position */
     uint64_t limit;
     uint64_t wait_ms;
-    bool epoch_differs;
     enum frame_form form;
 };
 
 static enum status poll_query_read(const struct exchange *exchange, struct poll_query *query) {
-    *query = (struct poll_query){.after_seq = UINT64_MAX,
-                                 .limit = exchange_settings(exchange)->poll_default_limit};
-    enum status status =
-        query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &query->after_seq);
+    *query = (struct poll_query){.limit = exchange_settings(exchange)->poll_default_limit};
+    enum status status = query_topic_cursor(exchange, &query->options);
+    if (status == STATUS_INVALID_CURSOR)
+        status = STATUS_INVALID_REQUEST;
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &query->limit);
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("wait_ms"), 0, WAIT_MS_MAX, &query->wait_ms);
-    if (status == STATUS_OK)
-        status = query_epoch(exchange, &query->epoch_differs);
     if (status == STATUS_OK)
         status = message_query_form(exchange, &query->form);
     if (atomic_load(&exchange->http->is_draining))
@@ -501,14 +499,9 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
     poll->consumer = *consumer;
     poll->wait_ms = query->wait_ms;
     poll->form = query->form;
-    bool has_cursor = query->after_seq != UINT64_MAX;
-    const struct subscription_options options = {
-        .principal = exchange->principal,
-        .view = exchange->view,
-        .has_cursor = has_cursor,
-        .after_seq = query->after_seq,
-        .epoch_differs = query->epoch_differs,
-    };
+    struct subscription_options options = query->options;
+    options.principal = exchange->principal;
+    options.view = exchange->view;
     enum status status =
         driver_open(&poll->driver, &delivery_loop_of(exchange)->feeds,
                     exchange->match.parameters[0], delivery_of(exchange)->policies, &options);
@@ -516,7 +509,7 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
         return status;
     poll->is_open = true;
     metrics_add(
-        query->after_seq != UINT64_MAX ? METRIC_SYNC_REPLAY_STARTED : METRIC_SYNC_REPLAY_BOOTSTRAP,
+        options.has_cursor ? METRIC_SYNC_REPLAY_STARTED : METRIC_SYNC_REPLAY_BOOTSTRAP,
         METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy->topic_class),
         1);
     limit_apply(poll, query->limit);
@@ -534,8 +527,9 @@ void handle_messages(struct exchange *exchange) {
         exchange_answer_error(
             exchange, &(struct exchange_error){
                           .status = status,
-                          .message = "after_seq is a whole number from 0, limit one from 1, "
-                                     "wait_ms one from 0 to 60000, form full or lean."});
+                          .message = "after_seq is a position (seq or seq@epoch), limit a whole "
+                                     "number from 1, wait_ms one from 0 to 60000, form full or "
+                                     "lean."});
         return;
     }
     if (status == STATUS_OK)

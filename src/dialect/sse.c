@@ -13,6 +13,7 @@
 #include "dialect/message_form.h"
 #include "dialect/page_forms.h"
 #include "http/query_cursor.h"
+#include "topic/position.h"
 #include "topic/stream_id.h"
 #include "wire/json.h"
 #include "wire/sse.h"
@@ -21,16 +22,8 @@
 
 /* ---- forms ---- */
 
-#define POSITION_BYTES_MAX (20 + 1 + STORE_EPOCH_SIZE + 1)
-
 /* The id has the epoch too. Without it, a client would resume in another history after a restore.
- */
-static struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]) {
-    int size = snprintf(text, POSITION_BYTES_MAX, "%" PRIu64 "@%s", seq, epoch);
-    return (struct slice){text, (size_t)size};
-}
-
-/* Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
+ * Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
 static enum status put_message(const struct delivery_loop *delivery, const struct frame *frame,
                                enum frame_form form, uint64_t after, struct buffer *out) {
     char text[POSITION_BYTES_MAX];
@@ -87,15 +80,15 @@ const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
 static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
     char id[POSITION_BYTES_MAX];
     struct slice position = position_write(subscriber->driver.subscription.bootstrap.from_seq - 1,
-                                           subscriber->session->delivery->shared->epoch, id);
+                                           subscriber->driver.subscription.epoch.text, id);
     struct buffer body;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
     enum status status = buffer_append_slice(&body, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
         status = json_write_string(&body, subscriber->driver.subscription.options.topic);
     if (status == STATUS_OK)
-        status = buffer_printf(&body, ",\"epoch\":\"%s\",",
-                               subscriber->session->delivery->shared->epoch);
+        status =
+            buffer_printf(&body, ",\"epoch\":\"%s\",", subscriber->driver.subscription.epoch.text);
     size_t begin = body.size;
     if (status == STATUS_OK)
         status = notice_bootstrap(subscriber, &body);
@@ -116,7 +109,7 @@ static enum status send_snapshot(struct subscriber *subscriber, struct buffer *o
     char id[POSITION_BYTES_MAX];
     struct buffer body;
     struct slice position =
-        position_write(snapshot->snapshot->watermark, snapshot->snapshot->epoch, id);
+        position_write(snapshot->snapshot->watermark, snapshot->snapshot->epoch.text, id);
     buffer_init(&body, EVENT_STREAM_BYTES_MAX);
     enum status status = subscriber_snapshot_write(snapshot, &body);
     if (status == STATUS_OK)
@@ -188,22 +181,13 @@ static const struct dialect sse_dialect = {
 
 /* ---- asking ---- */
 
-static bool number_read(struct slice text, uint64_t *number) {
-    const struct json_limits limits = {LAST_EVENT_ID_BYTES_MAX, 0};
-    struct json_value value;
-    return json_parse(text, &limits, &value) == STATUS_OK && value.raw.size == text.size &&
-           json_u64(value, JSON_INTEGER_MAX, number);
-}
-
-/* "seq@epoch", as the stream's ids are; or a bare seq. */
-static enum status id_read(struct slice id, const char *epoch,
-                           struct subscription_options *options) {
-    const char *at = memchr(id.data, '@', id.size);
-    struct slice seq = {id.data, at ? (size_t)(at - id.data) : id.size};
+static enum status id_read(struct slice id, struct subscription_options *options) {
+    struct position position = {.seq = 0};
+    enum status status = position_read(id, &position);
     options->has_cursor = true;
-    if (at)
-        options->epoch_differs = !slice_equal(slice_from(id, seq.size + 1), slice_of(epoch));
-    return number_read(seq, &options->after_seq) ? STATUS_OK : STATUS_INVALID_CURSOR;
+    options->after_seq = position.seq;
+    options->epoch = position.epoch;
+    return status;
 }
 
 /* The id of a client that reconnects takes precedence over the position in its first query. */
@@ -214,8 +198,8 @@ static enum status read_cursor(const struct exchange *exchange,
     buffer_init(&memory, LAST_EVENT_ID_BYTES_MAX);
     enum status status = query_last_event_id(exchange, &memory, &last_id);
     if (status == STATUS_OK)
-        status = last_id.size > 0 ? id_read(last_id, exchange->http->epoch, options)
-                                  : query_topic_cursor(exchange, options);
+        status =
+            last_id.size > 0 ? id_read(last_id, options) : query_topic_cursor(exchange, options);
     buffer_release(&memory);
     return status;
 }

@@ -99,7 +99,7 @@ static enum status write_hello(const struct subscriber *subscriber, struct buffe
     struct object_writer object = object_begin(body);
     object_text(&object, SLICE("topic"), subscription->options.topic);
     put_stream_id(&object, subscription->options.topic);
-    object_text(&object, SLICE("epoch"), slice_of(shared->epoch));
+    object_text(&object, SLICE("epoch"), slice_of(subscription->epoch.text));
     /* After a snapshot the subscription continues from the snapshot's watermark. */
     if (!subscriber->snapshot)
         object_number(&object, SLICE("after_seq"), subscription->next_seq - 1);

@@ -50,8 +50,7 @@ struct http {
     struct telemetry *telemetry;
     struct store_pool *store_pool;
     struct writer *writer;
-    struct api *api;   /* for the handlers of api/ */
-    const char *epoch; /* of the log */
+    struct api *api; /* for the handlers of api/ */
     struct io_loop **loops;
     size_t loop_count;
     atomic_size_t loops_started;      /* requests may arrive before the last loop has started */

@@ -2,9 +2,6 @@
 
 #include <stdio.h>
 
-#include "http/store_read.h"
-#include "wire/json.h"
-
 static void answer_invalid(struct exchange *exchange, const char *name, const char *reason) {
     char details[192];
     int size = snprintf(details, sizeof(details), "{\"parameter\":\"%s\",\"reason\":\"%s\"}", name,
@@ -74,18 +71,42 @@ enum status query_from_head(const struct exchange *exchange, bool *from_head) {
     return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_CURSOR : status;
 }
 
+enum status query_position(const struct exchange *exchange, struct position *position,
+                           bool *given) {
+    char memory[POSITION_BYTES_MAX];
+    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct slice query = exchange->request->query;
+    struct topic_epoch epoch = {{0}};
+    bool has_epoch = false;
+    *position = (struct position){.seq = 0};
+    enum status status = http1_query_find(query, SLICE("after_seq"), &text, given);
+    if (status == STATUS_OK && *given)
+        status = position_read(buffer_slice(&text), position);
+    buffer_clear(&text);
+    if (status == STATUS_OK)
+        status = http1_query_find(query, SLICE("epoch"), &text, &has_epoch);
+    if (status == STATUS_OK && has_epoch)
+        status = topic_epoch_read(buffer_slice(&text), &epoch);
+    if (status == STATUS_PAYLOAD_TOO_LARGE)
+        return STATUS_INVALID_CURSOR;
+    if (status != STATUS_OK || !has_epoch)
+        return status;
+    /* Both forms at once must agree. */
+    if (topic_epoch_is_known(&position->epoch) && strcmp(position->epoch.text, epoch.text) != 0)
+        return STATUS_INVALID_CURSOR;
+    position->epoch = epoch;
+    return STATUS_OK;
+}
+
 enum status query_topic_cursor(const struct exchange *exchange,
                                struct subscription_options *options) {
-    uint64_t absent = UINT64_MAX;
-    options->after_seq = absent;
-    enum status status =
-        query_number(exchange, SLICE("after_seq"), 0, JSON_INTEGER_MAX, &options->after_seq);
-    options->has_cursor = options->after_seq != absent;
-    if (status == STATUS_OK)
-        status = query_epoch(exchange, &options->epoch_differs);
+    struct position position;
+    enum status status = query_position(exchange, &position, &options->has_cursor);
     if (status == STATUS_OK)
         status = query_from_head(exchange, &options->from_head);
     if (status == STATUS_OK && options->from_head && options->has_cursor)
         status = STATUS_INVALID_CURSOR;
-    return status == STATUS_INVALID_REQUEST ? STATUS_INVALID_CURSOR : status;
+    options->after_seq = position.seq;
+    options->epoch = position.epoch;
+    return status;
 }

@@ -10,6 +10,7 @@
 #include "delivery/subscription.h"
 #include "http/exchange.h"
 #include "topic/event_cursor.h"
+#include "topic/position.h"
 
 /* Longer than any cursor of a query. */
 #define QUERY_CURSOR_BYTES_MAX 256
@@ -27,6 +28,9 @@ MUST_CHECK bool header_cursor_read(struct exchange *exchange, const char *name, 
                                    struct query_cursor *query);
 /* The cursor as a JSON string, or null. */
 MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query_cursor *query);
+/* Reads after_seq, which may be "12@EPOCH", and epoch. *given: the query has after_seq. */
+MUST_CHECK enum status query_position(const struct exchange *exchange, struct position *position,
+                                      bool *given);
 /* Reads after_seq and epoch, or from=head. STATUS_INVALID_CURSOR for any other combination. A query
  * without them asks for a bootstrap. */
 MUST_CHECK enum status query_topic_cursor(const struct exchange *exchange,

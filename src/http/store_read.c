@@ -161,16 +161,6 @@ enum status query_number(const struct exchange *exchange, struct slice name, uin
     return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
 }
 
-enum status query_epoch(const struct exchange *exchange, bool *differs) {
-    struct buffer text;
-    bool found;
-    buffer_init(&text, QUERY_BYTES_MAX);
-    enum status status = http1_query_find(exchange->request->query, SLICE("epoch"), &text, &found);
-    *differs = found && !slice_equal(buffer_slice(&text), slice_of(exchange->http->epoch));
-    buffer_release(&text);
-    return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
-}
-
 enum status query_text(const struct exchange *exchange, struct slice name, struct buffer *memory,
                        struct slice *text) {
     bool found = false;

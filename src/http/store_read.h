@@ -61,7 +61,5 @@ MUST_CHECK enum status query_number(const struct exchange *exchange, struct slic
  * Without the parameter *text does not change. */
 MUST_CHECK enum status query_text(const struct exchange *exchange, struct slice name,
                                   struct buffer *memory, struct slice *text);
-/* *differs: the query names an epoch that is not the store's. */
-MUST_CHECK enum status query_epoch(const struct exchange *exchange, bool *differs);
 
 #endif

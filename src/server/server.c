@@ -309,7 +309,6 @@ static void http_fill(struct server *server, size_t loop_count) {
     http->store_pool = server->store_pool;
     http->writer = server->writer;
     http->api = &server->api;
-    http->epoch = server->epoch;
     http->loop_count = loop_count;
 }
 

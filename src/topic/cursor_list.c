@@ -49,23 +49,74 @@ static enum status read_window(struct json_value value, struct topic_window *win
     return status;
 }
 
+static enum status decode_short(struct json_value value, char *memory, struct slice *text) {
+    struct buffer decoded = {
+        .data = memory, .capacity = POSITION_BYTES_MAX, .size_max = POSITION_BYTES_MAX};
+    if (value.kind != JSON_KIND_STRING || json_string_decode(value, &decoded) != STATUS_OK)
+        return STATUS_INVALID_CURSOR;
+    *text = buffer_slice(&decoded);
+    return STATUS_OK;
+}
+
+enum status cursor_list_read_epoch(struct json_value value, struct topic_epoch *epoch) {
+    char memory[POSITION_BYTES_MAX];
+    struct slice text;
+    enum status status = decode_short(value, memory, &text);
+    return status == STATUS_OK ? topic_epoch_read(text, epoch) : status;
+}
+
+/* A number, or a text as ids of event streams are. */
+static enum status read_position(struct json_value value, struct topic_cursor *cursor) {
+    char memory[POSITION_BYTES_MAX];
+    struct slice text;
+    struct position position = {.seq = 0};
+    if (value.kind != JSON_KIND_STRING) {
+        if (!json_u64(value, JSON_INTEGER_MAX, &cursor->after_seq))
+            return STATUS_INVALID_CURSOR;
+        return STATUS_OK;
+    }
+    enum status status = decode_short(value, memory, &text);
+    if (status == STATUS_OK)
+        status = position_read(text, &position);
+    if (status != STATUS_OK)
+        return status;
+    cursor->after_seq = position.seq;
+    cursor->epoch = position.epoch;
+    return STATUS_OK;
+}
+
+/* An epoch beside a position that has one must be the same. */
+static enum status read_epoch(const struct json_field *field, struct topic_cursor *cursor) {
+    struct topic_epoch epoch;
+    if (!field->present || field->value.kind == JSON_KIND_NULL)
+        return STATUS_OK;
+    enum status status = cursor_list_read_epoch(field->value, &epoch);
+    if (status != STATUS_OK)
+        return status;
+    if (topic_epoch_is_known(&cursor->epoch) && strcmp(cursor->epoch.text, epoch.text) != 0)
+        return STATUS_INVALID_CURSOR;
+    cursor->epoch = epoch;
+    return STATUS_OK;
+}
+
 static enum status read_cursor(struct cursor_list *list, struct json_value value,
                                struct cursor_list_item *item) {
-    struct json_field fields[] = {{.name = SLICE("topic")},
-                                  {.name = SLICE("stream_id")},
-                                  {.name = SLICE("after_seq")},
-                                  {.name = SLICE("watermark")},
-                                  {.name = SLICE("window")}};
+    struct json_field fields[] = {{.name = SLICE("topic")},     {.name = SLICE("stream_id")},
+                                  {.name = SLICE("after_seq")}, {.name = SLICE("watermark")},
+                                  {.name = SLICE("window")},    {.name = SLICE("epoch")}};
     struct topic_cursor *cursor = &item->cursor;
-    enum status status = json_read_members(value, fields, 5);
+    enum status status = json_read_members(value, fields, 6);
     if (status != STATUS_OK)
         return status;
     if (fields[0].present == fields[1].present || fields[2].present == fields[3].present)
         return STATUS_INVALID_CURSOR;
     bool by_topic = fields[0].present;
     cursor->kind = by_topic ? TOPIC_CURSOR_TOPIC : TOPIC_CURSOR_STREAM;
-    if (!json_u64(fields[fields[2].present ? 2 : 3].value, JSON_INTEGER_MAX, &cursor->after_seq))
-        return STATUS_INVALID_CURSOR;
+    status = read_position(fields[fields[2].present ? 2 : 3].value, cursor);
+    if (status == STATUS_OK)
+        status = read_epoch(&fields[5], cursor);
+    if (status != STATUS_OK)
+        return status;
     item->has_window = fields[4].present;
     if (item->has_window)
         status = read_window(fields[4].value, &item->window);
@@ -75,9 +126,8 @@ static enum status read_cursor(struct cursor_list *list, struct json_value value
 static enum status read_member(struct cursor_list *list, struct json_value name,
                                struct json_value value, struct cursor_list_item *item) {
     item->cursor.kind = TOPIC_CURSOR_TOPIC;
-    if (!json_u64(value, JSON_INTEGER_MAX, &item->cursor.after_seq))
-        return STATUS_INVALID_CURSOR;
-    return read_name(list, name, &item->cursor);
+    enum status status = read_position(value, &item->cursor);
+    return status == STATUS_OK ? read_name(list, name, &item->cursor) : status;
 }
 
 /* ---- a list ------------------------------------------------------------------------------- */
@@ -112,7 +162,7 @@ enum status cursor_list_begin(struct cursor_list *list, struct slice text,
     struct json_field fields[] = {{.name = SLICE("cursors")}, {.name = SLICE("epoch")}};
     struct json_value whole;
     list->form = CURSOR_LIST_OVER;
-    list->has_epoch = false;
+    list->epoch = (struct topic_epoch){{0}};
     list->limits = *limits;
     enum status status = json_parse(text, limits, &whole);
     if (status != STATUS_OK)
@@ -122,9 +172,8 @@ enum status cursor_list_begin(struct cursor_list *list, struct slice text,
         begin_value(list, whole);
         return STATUS_OK;
     }
-    list->epoch = fields[1].value;
-    list->has_epoch = fields[1].present && fields[1].value.kind != JSON_KIND_NULL;
-    if (list->has_epoch && list->epoch.kind != JSON_KIND_STRING)
+    bool has_epoch = fields[1].present && fields[1].value.kind != JSON_KIND_NULL;
+    if (has_epoch && cursor_list_read_epoch(fields[1].value, &list->epoch) != STATUS_OK)
         return STATUS_INVALID_REQUEST;
     begin_value(list, fields[0].value);
     return STATUS_OK;
@@ -133,7 +182,7 @@ enum status cursor_list_begin(struct cursor_list *list, struct slice text,
 void cursor_list_begin_lines(struct cursor_list *list, struct slice text,
                              const struct json_limits *limits) {
     list->form = CURSOR_LIST_LINES;
-    list->has_epoch = false;
+    list->epoch = (struct topic_epoch){{0}};
     list->limits = *limits;
     list->lines = text;
 }
@@ -157,7 +206,7 @@ static bool next_line(struct cursor_list *list, struct slice *line) {
     return false;
 }
 
-bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
+static bool next(struct cursor_list *list, struct cursor_list_item *item) {
     struct json_value name, value;
     struct slice line;
     *item = (struct cursor_list_item){.status = STATUS_OK};
@@ -189,6 +238,10 @@ bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
     return false;
 }
 
-bool cursor_list_epoch_differs(const struct cursor_list *list, struct slice epoch) {
-    return list->has_epoch && !json_string_is(list->epoch, epoch);
+bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item) {
+    if (!next(list, item))
+        return false;
+    if (!topic_epoch_is_known(&item->cursor.epoch))
+        item->cursor.epoch = list->epoch;
+    return true;
 }

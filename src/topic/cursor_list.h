@@ -13,8 +13,10 @@
 
 /* A list is one of
  *   [cursor, …]    {"topic": after_seq, …}    cursor    {"cursors": any of these, "epoch"?: text}
- * or one cursor a line. A cursor is {"topic"|"stream_id", "after_seq"|"watermark", "window"?}; a
- * window is {"oldest_seq", "head_seq", "replay_budget_events"}. */
+ * or one cursor a line. A cursor is {"topic"|"stream_id", "after_seq"|"watermark", "epoch"?,
+ * "window"?}; a window is {"oldest_seq", "head_seq", "replay_budget_events"}. A position is a
+ * number or a text such as "12@EPOCH". The epoch of a whole list holds for cursors without an
+ * epoch. */
 enum cursor_list_form {
     CURSOR_LIST_OVER,
     CURSOR_LIST_ARRAY,
@@ -29,8 +31,7 @@ struct cursor_list {
     struct json_iterator iterator;
     struct json_value single;
     struct slice lines;
-    struct json_value epoch; /* a string, where has_epoch */
-    bool has_epoch;
+    struct topic_epoch epoch; /* of the whole list; empty: none */
     struct buffer name;
 };
 
@@ -51,7 +52,7 @@ MUST_CHECK enum status cursor_list_begin(struct cursor_list *list, struct slice 
 void cursor_list_begin_lines(struct cursor_list *list, struct slice text,
                              const struct json_limits *limits);
 bool cursor_list_next(struct cursor_list *list, struct cursor_list_item *item);
-/* Whether the list names another epoch. */
-bool cursor_list_epoch_differs(const struct cursor_list *list, struct slice epoch);
+/* A JSON string as an epoch. STATUS_INVALID_CURSOR for any other value. */
+MUST_CHECK enum status cursor_list_read_epoch(struct json_value value, struct topic_epoch *epoch);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "topic/position.h"
 
 enum topic_cursor_kind { TOPIC_CURSOR_TOPIC, TOPIC_CURSOR_STREAM };
 
@@ -16,6 +17,7 @@ struct topic_cursor {
     enum topic_cursor_kind kind;
     struct slice name;
     uint64_t after_seq;
+    struct topic_epoch epoch; /* of the position; empty: the client did not give one */
 };
 
 /* Turns a cursor of a topic into a cursor of its stream. A stream cursor is unchanged. The name

@@ -32,8 +32,13 @@ static void write_item(struct buffer *out, const struct cursor_list_item *item) 
     bool by_topic = item->cursor.kind == TOPIC_CURSOR_TOPIC;
     require(buffer_printf(out, "{\"%s\":", by_topic ? "topic" : "stream_id") == STATUS_OK);
     require(json_write_string(out, item->cursor.name) == STATUS_OK);
-    require(buffer_printf(out, ",\"%s\":%llu", by_topic ? "watermark" : "after_seq",
-                          (unsigned long long)item->cursor.after_seq) == STATUS_OK);
+    require(buffer_printf(out, ",\"%s\":", by_topic ? "watermark" : "after_seq") == STATUS_OK);
+    if (topic_epoch_is_known(&item->cursor.epoch))
+        require(buffer_printf(out, "\"%llu@%s\"", (unsigned long long)item->cursor.after_seq,
+                              item->cursor.epoch.text) == STATUS_OK);
+    else
+        require(buffer_printf(out, "%llu", (unsigned long long)item->cursor.after_seq) ==
+                STATUS_OK);
     if (item->has_window)
         require(buffer_printf(out,
                               ",\"window\":{\"oldest_seq\":%llu,\"head_seq\":%llu,\"%s\":%llu}",

@@ -60,7 +60,7 @@ test("an update has every field, equal to the event in the log", async (t) => {
   assert.equal(reply.epoch, client.welcome.epoch);
   assert.deepEqual(reply.topics, [TOPIC]);
   assert.deepEqual(reply.current_watermarks, [{ topic: TOPIC, watermark: 3 }]);
-  assert.deepEqual(reply.windows, [{ topic: TOPIC, stream_id: STREAM, oldest_seq: 1, head_seq: 3, replay_budget_events: 20000,
+  assert.deepEqual(reply.windows, [{ topic: TOPIC, stream_id: STREAM, epoch: reply.epoch, oldest_seq: 1, head_seq: 3, replay_budget_events: 20000,
     qos_tier: "warm", resume_after: 0 }]);
   await client.reached(TOPIC, 3);
   const [batch] = client.of("sync:update_batch");
@@ -248,7 +248,7 @@ test("an invalid subscription is refused without any effect", async (t) => {
     [{ topics: [1] }, "bad_subscription"], [{ topics: [TOPIC, ""] }, "bad_topic"], [{ topics: [TOPIC, "a\u0000b"] }, "bad_topic"],
     [{ topics: ["x".repeat(2000)] }, "bad_topic"], [{ streams: ["no.such.kind"] }, "bad_topic"],
     [{ topics: [TOPIC], resume_after: 7 }, "bad_subscription"], [{ topics: [TOPIC], resume_after: { [TOPIC]: -1 } }, "bad_subscription"],
-    [{ topics: [TOPIC], resume_after: { [TOPIC]: "1" } }, "bad_subscription"],
+    [{ topics: [TOPIC], resume_after: { [TOPIC]: "one" } }, "bad_subscription"],
     [{ topics: [TOPIC], resume_after: [{ topic: TOPIC }] }, "bad_subscription"],
     [{ topics: [TOPIC], replay_batch_size: 0 }, "bad_subscription"], [{ topics: [TOPIC], replay_batch_size: 1001 }, "bad_subscription"],
     [{ topics: [TOPIC], epoch: 7 }, "bad_subscription"], [{ topics: [TOPIC], frames: "yes" }, "bad_subscription"],

@@ -2,8 +2,10 @@
 // one transport is a position of all others.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { pollPath, snapshotPath, socketPath, streamPath } from "../lib/paths.mjs";
+import { Client } from "../lib/phoenix.mjs";
 import { events, TOPIC } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
@@ -60,13 +62,87 @@ async function anIdInTheQueryIsALastEventId(operator) {
     assert.equal((await operator.get(path)).status, 400, path);
 }
 
+/** The position of each transport after seq 3 of the topic, as it is handed out. */
+async function positionsAfter3(operator) {
+  const opened = await stream(operator, streamPath(TOPIC, "after_seq=2"));
+  await opened.until((one) => one.messages.length > 0, "a message");
+  opened.close();
+  const polled = JSON.parse((await operator.poll(TOPIC, "after_seq=0&limit=3")).body);
+  return [opened.messages[0].id, `${polled.next_cursor}@${polled.epoch}`, String(polled.next_cursor)];
+}
+
+/** Asks each transport for what follows a position; each answers the sequence of the first frame, or its error. */
+const transports = {
+  async poll(operator, position) {
+    const { status, body } = await operator.poll(TOPIC, `after_seq=${position}`);
+    const { messages, error, reason_code } = JSON.parse(body);
+    return status === 200 ? messages[0].sequence : [error, reason_code];
+  },
+  async "topic WebSocket"(operator, position) {
+    const socket = await Socket.open(operator, socketPath(TOPIC, `after_seq=${position}&token=${operator.reader}`));
+    await socket.until((one) => one.of("message").length > 0, "a message");
+    const [stale] = socket.of("stale_cursor");
+    socket.close();
+    return stale ? [stale.code, stale.reason_codes[0]] : socket.of("message")[0].sequence;
+  },
+  async "event stream"(operator, position) {
+    const opened = await stream(operator, streamPath(TOPIC), { "last-event-id": position });
+    const first = await firstOf(opened);
+    const stale = opened.events.find(({ type }) => type === "stale_cursor");
+    return stale ? [stale.data.code, stale.data.reason_codes[0]] : first;
+  },
+  async phoenix(operator, position) {
+    const answers = [];
+    for (const resume_after of [{ [TOPIC]: position }, [{ topic: TOPIC, watermark: position }]]) {
+      const client = await Client.join(operator);
+      const { status, response } = await client.ask("sync:subscribe", { topics: [TOPIC], resume_after });
+      if (status === "ok") await client.until((one) => one.run(TOPIC).updates.length > 0, "an update");
+      answers.push(status === "ok" ? client.run(TOPIC).updates[0].watermark : [response.code, response.reason_codes[0]]);
+      client.close();
+    }
+    assert.deepEqual(answers[0], answers[1]);
+    return answers[0];
+  },
+  async plan(operator, position) {
+    const { plans: [one] } = await operator.did("/v1/cursors/plan", [{ topic: TOPIC, after_seq: position }]);
+    return one.decision === "resume" ? one.after_seq + 1 : ["stale_cursor", one.reason_codes[0]];
+  },
+};
+
+async function positionsAreTakenByAllTransports(operator) {
+  for (const position of await positionsAfter3(operator))
+    for (const [name, ask] of Object.entries(transports))
+      assert.equal(await ask(operator, position), 4, `${name} ${position}`);
+  for (const [name, ask] of Object.entries(transports))
+    assert.deepEqual(await ask(operator, "3@another"), ["stale_cursor", "epoch_mismatch"], name);
+}
+
+async function listsAndVerbsTakePositions(operator) {
+  const [position] = await positionsAfter3(operator);
+  const listed = await operator.read(`runs/a/events?after_seq=${position}`);
+  assert.equal(listed.events[0].seq, 4);
+  const verb = ["--url", operator.server.url, "--data-dir", operator.data];
+  const got = run(["get", "events", "--run", "a", "--after", position, "--json", ...verb]);
+  assert.match(got.out, /^\{[^\n]*"seq":4,/, got.problem);
+  const [, epoch] = position.split("@");
+  const window = ["--oldest", "1", "--head", "12", "--budget", "100"];
+  assert.equal(run(["cursor", "plan", "--after", position, "--store-epoch", epoch, ...window]).out, "resume\n");
+  assert.equal(run(["cursor", "plan", "--after", position, "--store-epoch", "another", ...window]).out, "rebootstrap epoch_mismatch\n");
+  for (const bad of ["3@", "@e", "03", "3@a@b", "3%40a%20b", "9007199254740992"])
+    for (const path of [pollPath(TOPIC, `after_seq=${bad}`), streamPath(TOPIC, `after_seq=${bad}`), `/internal/v1/runs/a/events?after_seq=${bad}`])
+      assert.equal((await operator.get(path)).status, 400, path);
+  assert.equal((await operator.poll(TOPIC, `after_seq=${position}&epoch=another`)).status, 400);
+}
+
 test("positions and parameters of a query", async (t) => {
-  const operator = await operate(t);
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   await operator.did("runs", { run_id: "a", owner_user_id: "ada" }, 201);
   await operator.batch(events(LAST - 1));
   const cases = {
     "routes that read refuse a parameter that they do not know": unknownNamesAreRefused,
     "streams ignore parameters that they do not know": streamsIgnoreUnknownNames,
+    "a position of one transport is taken by all others": positionsAreTakenByAllTransports,
+    "lists and verbs take positions": listsAndVerbsTakePositions,
     "lastEventId is a Last-Event-ID of clients that cannot set fields": anIdInTheQueryIsALastEventId,
   };
   for (const [name, check] of Object.entries(cases)) await t.test(name, () => check(operator));

@@ -5,6 +5,7 @@
 #include "cli/cursor_file.h"
 #include "topic/continuity.h"
 #include "topic/event_cursor.h"
+#include "topic/position.h"
 
 static int cursor_encode(int argc, char **argv, bool json) {
     struct event_cursor cursor;
@@ -64,21 +65,28 @@ struct plan_words {
 
 static int cursor_plan(int argc, const struct plan_words *words, bool json) {
     struct topic_window window;
-    uint64_t after_seq;
+    struct position after = {.seq = 0};
+    struct topic_epoch store_epoch = {{0}};
     bool windowed = words->oldest && words->head && words->budget;
     if (argc != 0 || !words->after)
         return cli_usage("cursor", "plan takes options only, and needs --after");
     if (!windowed && (words->oldest || words->head || words->budget))
         return cli_usage("cursor", "--oldest, --head and --budget go together");
-    if (!words->epoch != !words->store_epoch)
-        return cli_usage("cursor", "--epoch and --store-epoch go together");
-    if (!cli_number(words->after, &after_seq) ||
-        (windowed && (!cli_number(words->oldest, &window.oldest_seq) ||
+    if (position_read(slice_of(words->after), &after) != STATUS_OK)
+        return cli_usage("cursor", "--after '%s' is not a seq or seq@epoch", words->after);
+    if (words->epoch && (topic_epoch_is_known(&after.epoch) ||
+                         topic_epoch_read(slice_of(words->epoch), &after.epoch) != STATUS_OK))
+        return cli_usage("cursor", "--epoch '%s' is no epoch, or a second one", words->epoch);
+    if (topic_epoch_is_known(&after.epoch) != !!words->store_epoch ||
+        (words->store_epoch &&
+         topic_epoch_read(slice_of(words->store_epoch), &store_epoch) != STATUS_OK))
+        return cli_usage("cursor", "an epoch of the client and --store-epoch go together");
+    if ((windowed && (!cli_number(words->oldest, &window.oldest_seq) ||
                       !cli_number(words->head, &window.head_seq) ||
                       !cli_number(words->budget, &window.replay_budget_events))))
         return cli_fail(EXIT_CODE_USAGE, "cursor plan takes whole numbers of 0 to 2^53-1");
-    bool epoch_differs = words->epoch && strcmp(words->epoch, words->store_epoch) != 0;
-    struct continuity plan = continuity_plan(windowed ? &window : NULL, after_seq, epoch_differs);
+    bool epoch_differs = words->store_epoch && !topic_epoch_continues(&after.epoch, &store_epoch);
+    struct continuity plan = continuity_plan(windowed ? &window : NULL, after.seq, epoch_differs);
     struct buffer out;
     buffer_init(&out, 1024);
     int code = plan.decision == CONTINUITY_RESUME ? EXIT_CODE_DONE : EXIT_CODE_NO;

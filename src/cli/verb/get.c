@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/remote.h"
+#include "topic/position.h"
 #include "wire/json.h"
 
 #define TARGET_BYTES_MAX 8192
@@ -289,11 +290,12 @@ int cli_get(int argc, char **argv) {
     int targets = !!options.run + !!options.worker + !!options.topic;
     bool events = argc == 1 && strcmp(argv[0], "events") == 0;
     const struct subject *subject = argc > 0 ? subject_find(argc, argv, &word_count) : NULL;
-    bool numbers = (!options.after || list || cli_number(options.after, &number)) &&
-                   (!options.limit || cli_number(options.limit, &number));
     const char *fault = events ? NULL : list_fault(list, &options);
-    if (!numbers)
-        return cli_usage("get", "--after and --limit take whole numbers");
+    struct position position;
+    if (options.after && !list && position_read(slice_of(options.after), &position) != STATUS_OK)
+        return cli_usage("get", "--after '%s' is not a seq or seq@epoch", options.after);
+    if (options.limit && !cli_number(options.limit, &number))
+        return cli_usage("get", "--limit '%s' is not a whole number", options.limit);
     if (events && targets != 1)
         return cli_usage("get", "give one of --run, --worker and --topic");
     if (!events && !subject && !list)

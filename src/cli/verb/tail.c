@@ -11,16 +11,17 @@
 
 #include "cli/cli.h"
 #include "cli/token_client.h"
+#include "topic/position.h"
 #include "wire/json.h"
 #include "wire/sse_decoder.h"
 
-#define TARGET_BYTES_MAX   8192
-#define EVENT_BYTES_MAX    (160u << 20)
-#define POSITION_BYTES_MAX 256
-#define RETRY_MS_DEFAULT   1000
-#define RETRY_MS_MIN       100
-#define BACKOFF_MS_MAX     30000
-#define BACKOFF_DOUBLINGS  6
+#define TARGET_BYTES_MAX  8192
+#define EVENT_BYTES_MAX   (160u << 20)
+#define RESUME_BYTES_MAX  256
+#define RETRY_MS_DEFAULT  1000
+#define RETRY_MS_MIN      100
+#define BACKOFF_MS_MAX    30000
+#define BACKOFF_DOUBLINGS 6
 
 enum tail_start {
     TAIL_HEAD,   /* with new events */
@@ -130,14 +131,10 @@ static enum status position_set(struct tail *tail, struct slice text) {
 
 /* The seq of "seq@epoch". */
 static bool position_seq(struct slice position, uint64_t *seq) {
-    const char *at = position.size > 0 ? memchr(position.data, '@', position.size) : NULL;
-    char text[24];
-    size_t size = at ? (size_t)(at - position.data) : position.size;
-    if (size >= sizeof(text))
-        return false;
-    memcpy(text, position.data, size);
-    text[size] = '\0';
-    return cli_number(text, seq);
+    struct position read = {.seq = 0};
+    enum status status = position_read(position, &read);
+    *seq = read.seq;
+    return status == STATUS_OK;
 }
 
 /* Events printed before: a server may send them again, and they must not be printed twice. */
@@ -167,7 +164,7 @@ static enum status take_bootstrap(struct tail *tail, struct json_value body) {
                                   {.name = SLICE("after_cursor")}};
     struct slice epoch, cursor;
     uint64_t from_seq;
-    char text[POSITION_BYTES_MAX];
+    char text[RESUME_BYTES_MAX];
     if (json_read_members(body, fields, 4) != STATUS_OK)
         return STATUS_OK;
     if (fields[3].present && json_string_slice(fields[3].value, &cursor))
@@ -275,21 +272,14 @@ static enum status on_body(void *user, unsigned http_status, struct slice piece)
 static enum status write_resume(struct tail *tail) {
     const char *position = tail->position.data;
     size_t size = tail->position.size;
-    char text[POSITION_BYTES_MAX];
+    char text[RESUME_BYTES_MAX];
     if (size >= sizeof(text))
         return STATUS_INVALID_CURSOR;
     memcpy(text, position, size);
     text[size] = '\0';
-    char *epoch = tail->topic ? strchr(text, '@') : NULL;
-    if (epoch)
-        *epoch++ = '\0';
     enum status status = buffer_append_slice(&tail->target, tail->topic ? SLICE("?after_seq=")
                                                                         : SLICE("?after_cursor="));
-    if (status == STATUS_OK)
-        status = remote_encode(&tail->target, text);
-    if (status == STATUS_OK && epoch)
-        status = buffer_append_slice(&tail->target, SLICE("&epoch="));
-    return status == STATUS_OK && epoch ? remote_encode(&tail->target, epoch) : status;
+    return status == STATUS_OK ? remote_encode(&tail->target, text) : status;
 }
 
 static enum status write_target(struct tail *tail) {
@@ -387,7 +377,7 @@ static int tail_run(struct tail *tail, const struct tail_options *options) {
         code = cli_fail(EXIT_CODE_UNREACHABLE, "%s", status_message(STATUS_SYSTEM_ERROR));
     tail->stop_fd = stop_pipe[0];
     tail->retry_ms = RETRY_MS_DEFAULT;
-    buffer_init(&tail->position, POSITION_BYTES_MAX);
+    buffer_init(&tail->position, RESUME_BYTES_MAX);
     buffer_init(&tail->target, TARGET_BYTES_MAX);
     sse_decoder_init(&tail->decoder, &handlers, tail, EVENT_BYTES_MAX);
     if (code == EXIT_CODE_DONE && options->after &&
@@ -415,16 +405,16 @@ int cli_tail(int argc, char **argv) {
         {"--from-start", &options.from_start, NULL},
         {"--audit", &options.audit, NULL},
         {"--json", &options.json, NULL}};
-    uint64_t number;
+    uint64_t seq;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
-    bool is_number = options.after && cli_number(options.after, &number);
+    bool is_position = options.after && position_seq(slice_of(options.after), &seq);
     if (argc != (options.audit ? 0 : 1))
         return cli_usage("tail", "give one topic, or --audit without one");
     if (options.after && options.from_start)
         return cli_usage("tail", "--after and --from-start exclude each other");
-    if (options.after && !options.audit && !is_number)
-        return cli_usage("tail", "--after '%s' is not a whole number", options.after);
+    if (options.after && !options.audit && !is_position)
+        return cli_usage("tail", "--after '%s' is not a seq or seq@epoch", options.after);
     struct tail tail = {.topic = options.audit ? NULL : argv[0],
                         .json = options.json,
                         .start = options.from_start ? TAIL_OLDEST : TAIL_HEAD};

@@ -121,7 +121,7 @@ enum status subscriber_snapshot_write(const struct subscriber_snapshot *snapshot
                                ",\"format\":\"" SNAPSHOT_FORMAT
                                "\",\"schema_version\":%d,\"epoch\":\"%s\",\"watermark\":%" PRIu64
                                ",\"part\":%zu,\"last\":%s,\"documents\":[",
-                               SNAPSHOT_SCHEMA_VERSION, source->epoch, source->watermark,
+                               SNAPSHOT_SCHEMA_VERSION, source->epoch.text, source->watermark,
                                snapshot->parts_sent,
                                subscriber_snapshot_is_last(snapshot) ? "true" : "false");
     if (status == STATUS_OK)

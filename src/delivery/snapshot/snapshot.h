@@ -13,7 +13,7 @@
 #include "auth/principal.h"
 #include "base/buffer.h"
 #include "base/list.h"
-#include "store/store.h"
+#include "store/topic_epoch.h"
 #include "topic/policy.h"
 
 /* In the file: the documents as JSON with commas between them, then the owner of each document. A
@@ -29,7 +29,7 @@ struct snapshot_part {
 struct snapshot {
     struct slice topic;
     const struct policy *policy; /* cadence and source table */
-    char epoch[STORE_EPOCH_SIZE + 1];
+    struct topic_epoch epoch;
     uint64_t watermark;
     uint64_t document_count; /* of all owners */
     uint64_t file_bytes;

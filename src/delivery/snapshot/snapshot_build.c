@@ -131,7 +131,7 @@ static enum status read_all(struct building *building, struct store_session *ses
     if (status == STATUS_OK)
         status = store_load_topic(session, snapshot->topic, &arena, &topic);
     if (status == STATUS_OK) {
-        memcpy(snapshot->epoch, state.epoch, sizeof(snapshot->epoch));
+        snapshot->epoch = topic_epoch_of(&state, &topic);
         snapshot->watermark = topic.head_seq;
         build->began(build->user, snapshot->watermark);
         status = store_walk_documents(session, build->policy->snapshot_document, 0, UINT64_MAX,

@@ -297,7 +297,7 @@ void snapshots_build(struct snapshots *snapshots, struct store_session *session,
 
 /* The state of the store that a snapshot is compared with. */
 struct journal_range {
-    struct store_state state;
+    struct topic_epoch epoch;
     uint64_t oldest_seq;
     uint64_t head_seq;
 };
@@ -306,11 +306,13 @@ static enum status read_journal_range(struct store_session *session, struct slic
                                       struct journal_range *range) {
     struct arena arena;
     struct store_topic topic;
+    struct store_state state;
     arena_init(&arena, SNAPSHOTS_ARENA_BYTES_MAX);
-    enum status status = store_read_state(session, &range->state);
+    enum status status = store_read_state(session, &state);
     if (status == STATUS_OK)
         status = store_load_topic(session, topic_name, &arena, &topic);
     if (status == STATUS_OK) {
+        range->epoch = topic_epoch_of(&state, &topic);
         range->oldest_seq = topic.oldest_seq;
         range->head_seq = topic.head_seq;
     }
@@ -330,7 +332,7 @@ static bool is_usable(const struct slot *slot, uint64_t now_ms, const struct jou
         range->head_seq > current->watermark ? range->head_seq - current->watermark : 0;
     return current->watermark + 1 >= range->oldest_seq &&
            behind <= current->policy->replay_budget_events / 2 &&
-           strcmp(current->epoch, range->state.epoch) == 0;
+           strcmp(current->epoch.text, range->epoch.text) == 0;
 }
 
 /* Answers with the current snapshot, or queues the request. True: a build must be started. */

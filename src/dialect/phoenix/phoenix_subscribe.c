@@ -60,8 +60,8 @@ static enum status make_subscribers(struct session *session, const struct subscr
         const struct subscription_options options = {
             .view = item->grant.view,
             .has_cursor = has_cursor,
-            .after_seq = has_cursor ? item->after_seq : 0,
-            .epoch_differs = has_cursor && subscribe->epoch_differs,
+            .after_seq = has_cursor ? item->position.seq : 0,
+            .epoch = item->position.epoch,
         };
         struct subscriber *subscriber;
         status = subscriber_new(session, item->topic, &options, &subscriber);
@@ -179,6 +179,7 @@ static enum status write_window(const struct subscriber *subscriber, struct buff
     struct object_writer object = object_begin(out);
     object_text(&object, SLICE("topic"), subscription->options.topic);
     object_text(&object, SLICE("stream_id"), buffer_slice(&stream));
+    object_text(&object, SLICE("epoch"), slice_of(subscription->epoch.text));
     object_number(&object, SLICE("oldest_seq"), subscription->window.oldest_seq);
     object_number(&object, SLICE("head_seq"), subscription->window.head_seq);
     object_number(&object, SLICE("replay_budget_events"), policy->replay_budget_events);
@@ -339,7 +340,6 @@ enum status phoenix_subscribe(struct session *session, const struct phoenix_mess
     request->base.call =
         (struct session_lookup){.run = call_run, .done = call_done, .free = call_free};
     enum status status = subscribe_read(&request->subscribe, message->payload,
-                                        slice_of(session->delivery->shared->epoch),
                                         settings_of(session)->subscriptions_max);
     if (status != STATUS_OK) {
         request_free(request);
@@ -373,8 +373,7 @@ enum status phoenix_unsubscribe(struct session *session, const struct phoenix_me
     struct subscribe wanted;
     struct buffer body;
     enum status status =
-        subscribe_read(&wanted, message->payload, slice_of(session->delivery->shared->epoch),
-                       settings_of(session)->subscriptions_max);
+        subscribe_read(&wanted, message->payload, settings_of(session)->subscriptions_max);
     if (status == STATUS_OK)
         drop_named(session, &wanted);
     subscribe_release(&wanted);

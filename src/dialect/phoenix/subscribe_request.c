@@ -26,7 +26,7 @@ enum {
 struct subscribe_stream {
     struct subscribe_item *item; /* the item with this name; NULL: none */
     size_t cursor_order;         /* 0: none */
-    uint64_t after_seq;
+    struct position position;
 };
 
 void subscribe_release(struct subscribe *subscribe) {
@@ -145,10 +145,10 @@ static enum status name_stream(struct subscribe *subscribe, struct subscribe_ite
     return status;
 }
 
-static void set_cursor(struct subscribe_item *item, size_t order, uint64_t after_seq) {
+static void set_cursor(struct subscribe_item *item, size_t order, const struct position *position) {
     item->has_cursor = true;
     item->cursor_order = order;
-    item->after_seq = after_seq;
+    item->position = *position;
 }
 
 /* A cursor may name a topic by its stream, and a stream by its topic. A cursor of a stream is noted
@@ -159,21 +159,22 @@ static void apply_cursor(struct subscribe *subscribe, const struct map *streams,
     char text[STREAM_ID_BYTES_MAX];
     struct buffer named = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     struct subscribe_stream *stream = NULL;
+    const struct position position = {cursor->after_seq, cursor->epoch};
     if (cursor->kind == TOPIC_CURSOR_STREAM) {
         stream = map_find(streams, cursor->name);
         if (!stream)
             return;
         stream->cursor_order = order;
-        stream->after_seq = cursor->after_seq;
+        stream->position = position;
         return;
     }
     struct subscribe_item *item = map_find(&subscribe->by_topic, cursor->name);
     if (item)
-        set_cursor(item, order, cursor->after_seq);
+        set_cursor(item, order, &position);
     if (topic_to_stream(cursor->name, &named) == STATUS_OK)
         stream = map_find(streams, buffer_slice(&named));
     if (stream && stream->item)
-        set_cursor(stream->item, order, cursor->after_seq);
+        set_cursor(stream->item, order, &position);
 }
 
 /* The last of several cursors of one topic is used. */
@@ -181,7 +182,7 @@ static void apply_stream_cursors(struct subscribe *subscribe) {
     for (size_t i = 0; i < subscribe->count; i++) {
         struct subscribe_item *item = &subscribe->items[i];
         if (item->stream->cursor_order > item->cursor_order)
-            set_cursor(item, item->stream->cursor_order, item->stream->after_seq);
+            set_cursor(item, item->stream->cursor_order, &item->stream->position);
     }
 }
 
@@ -232,8 +233,20 @@ static bool read_form(const struct json_field *field, enum frame_form *form) {
            frame_form_of(buffer_slice(&name), form);
 }
 
-static enum status read_options(struct subscribe *subscribe, struct json_field *fields,
-                                struct slice epoch) {
+/* The epoch of the whole request holds for cursors without an epoch. */
+static enum status read_epoch(struct subscribe *subscribe, const struct json_field *field) {
+    struct topic_epoch epoch;
+    if (!is_given(field))
+        return STATUS_OK;
+    if (cursor_list_read_epoch(field->value, &epoch) != STATUS_OK)
+        return STATUS_BAD_SUBSCRIPTION;
+    for (size_t i = 0; i < subscribe->count; i++)
+        if (!topic_epoch_is_known(&subscribe->items[i].position.epoch))
+            subscribe->items[i].position.epoch = epoch;
+    return STATUS_OK;
+}
+
+static enum status read_options(struct subscribe *subscribe, struct json_field *fields) {
     subscribe->batch_size = BATCH_SIZE;
     if (is_given(&fields[FIELD_BATCH]) &&
         (!json_u64(fields[FIELD_BATCH].value, BATCH_SIZE_MAX, &subscribe->batch_size) ||
@@ -247,16 +260,11 @@ static enum status read_options(struct subscribe *subscribe, struct json_field *
         return STATUS_BAD_SUBSCRIPTION;
     if (is_given(&fields[FIELD_FORM]) && !read_form(&fields[FIELD_FORM], &subscribe->form))
         return STATUS_BAD_SUBSCRIPTION;
-    if (is_given(&fields[FIELD_EPOCH])) {
-        if (fields[FIELD_EPOCH].value.kind != JSON_KIND_STRING)
-            return STATUS_BAD_SUBSCRIPTION;
-        subscribe->epoch_differs = !json_string_is(fields[FIELD_EPOCH].value, epoch);
-    }
-    return STATUS_OK;
+    return read_epoch(subscribe, &fields[FIELD_EPOCH]);
 }
 
 enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
-                           struct slice epoch, size_t topics_max) {
+                           size_t topics_max) {
     struct json_field fields[FIELD_COUNT] = {
         [FIELD_TOPICS] = {.name = SLICE("topics")},
         [FIELD_STREAMS] = {.name = SLICE("streams")},
@@ -289,7 +297,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         status = STATUS_BAD_SUBSCRIPTION;
     if (status == STATUS_OK)
         status = read_cursors(subscribe, &fields[FIELD_RESUME], topics_max);
-    return status == STATUS_OK ? read_options(subscribe, fields, epoch) : status;
+    return status == STATUS_OK ? read_options(subscribe, fields) : status;
 }
 
 /* A stream without a topic is subscribed as the stream. */

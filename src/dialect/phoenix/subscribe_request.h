@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "hub/frame.h"
 #include "store/store.h"
+#include "topic/position.h"
 #include "wire/json.h"
 
 struct subscribe_stream;
@@ -24,8 +25,8 @@ struct subscribe_item {
     struct subscribe_stream *stream; /* only while cursors are placed, as the next */
     size_t cursor_order;
     bool has_cursor;
-    uint64_t after_seq;
-    struct grant grant; /* what the principal gets of it, once entitled */
+    struct position position; /* of the cursor */
+    struct grant grant;       /* what the principal gets of it, once entitled */
 };
 
 struct subscribe {
@@ -34,7 +35,6 @@ struct subscribe {
     size_t count;
     struct map by_topic;  /* the items: of topics; all of them, once resolved */
     struct map by_stream; /* of streams, until resolved */
-    bool epoch_differs;
     bool bootstrap;
     bool frames; /* it wins over the form */
     enum frame_form form;
@@ -42,7 +42,7 @@ struct subscribe {
 };
 
 MUST_CHECK enum status subscribe_read(struct subscribe *subscribe, struct json_value payload,
-                                      struct slice epoch, size_t topics_max);
+                                      size_t topics_max);
 /* Finds the topics of streams; afterwards each topic is there once. */
 MUST_CHECK enum status subscribe_resolve(struct subscribe *subscribe,
                                          struct store_session *session);

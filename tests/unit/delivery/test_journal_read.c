@@ -109,7 +109,7 @@ static void a_cursor_of_another_epoch_is_stale_even_for_a_missing_topic(void **s
             struct journal_read read = {.topic = slice_of(topics[i]),
                                         .after_seq = 10,
                                         .frames_max = frames_max,
-                                        .epoch_differs = true};
+                                        .given_epoch = {"another"}};
             run(*state, &read);
             assert_true(read.is_stale);
             assert_int_equal(read.count, 0);
@@ -124,7 +124,7 @@ static void a_bootstrap_ignores_the_epoch(void **state) {
         struct journal_read read = {.topic = slice_of(topics[i]),
                                     .mode = JOURNAL_READ_BOOTSTRAP,
                                     .frames_max = 3,
-                                    .epoch_differs = true};
+                                    .given_epoch = {"another"}};
         run(*state, &read);
         assert_false(read.is_stale);
         assert_frames(&read, 1, i == 0 ? 3 : 0);

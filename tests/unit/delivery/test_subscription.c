@@ -346,7 +346,7 @@ static void a_cursor_of_another_epoch_is_stale_and_a_restart_forgets_it(void **s
                     &(struct subscription_options){.topic = slice_of(topics[i]),
                                                    .has_cursor = i < 2,
                                                    .after_seq = 7,
-                                                   .epoch_differs = true,
+                                                   .epoch = {"another"},
                                                    .has_event_cursor = i == 2,
                                                    .event_cursor = cursor_behind(7)});
         assert_int_equal(client_next(&fixture.client), STEP_STALE);

@@ -35,7 +35,6 @@ static int open_fixture(void **state) {
     memset(&fixture, 0, sizeof(fixture));
     fixture_http_open(&fixture, conn_accept);
     fixture.http.routes = (struct route_table){test_rows, 1};
-    fixture.http.epoch = "e";
     assert_ok(topic_activity_open(&fixture.telemetry.activity, 16));
     assert_ok(hub_open(&hub, &(struct hub_options){{8, 1u << 20}, 64u << 20}));
     publisher = publisher_open(hub);

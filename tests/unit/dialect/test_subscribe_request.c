@@ -10,7 +10,7 @@ static const struct json_limits limits = {1 << 20, 16};
 static enum status read_text(struct subscribe *subscribe, const char *text) {
     struct json_value payload;
     assert_ok(json_parse(slice_of(text), &limits, &payload));
-    return subscribe_read(subscribe, payload, SLICE(EPOCH), TOPICS_MAX);
+    return subscribe_read(subscribe, payload, TOPICS_MAX);
 }
 
 static void read_ok(struct subscribe *subscribe, const char *text) {
@@ -20,7 +20,7 @@ static void read_ok(struct subscribe *subscribe, const char *text) {
 static void assert_cursor(const struct subscribe *subscribe, size_t index, uint64_t after_seq) {
     assert_true(index < subscribe->count);
     assert_true(subscribe->items[index].has_cursor);
-    assert_int_equal(subscribe->items[index].after_seq, after_seq);
+    assert_int_equal(subscribe->items[index].position.seq, after_seq);
 }
 
 static void topics_and_options_are_read_with_their_defaults(void **state) {
@@ -32,19 +32,27 @@ static void topics_and_options_are_read_with_their_defaults(void **state) {
     assert_slice(subscribe.items[1].topic, "b");
     assert_false(subscribe.items[0].has_cursor);
     assert_int_equal(subscribe.batch_size, 200);
-    assert_false(subscribe.bootstrap || subscribe.frames || subscribe.epoch_differs);
+    assert_false(subscribe.bootstrap || subscribe.frames);
     subscribe_release(&subscribe);
     read_ok(&subscribe, "{\"topics\":[\"a\"],\"streams\":null,\"bootstrap\":true,\"frames\":true,"
                         "\"replay_batch_size\":1000,\"epoch\":\"" EPOCH "\",\"more\":{}}");
-    assert_true(subscribe.bootstrap && subscribe.frames && !subscribe.epoch_differs);
+    assert_true(subscribe.bootstrap && subscribe.frames);
+    assert_string_equal(subscribe.items[0].position.epoch.text, EPOCH);
     assert_int_equal(subscribe.batch_size, 1000);
     subscribe_release(&subscribe);
     assert_int_equal(subscribe.form, FRAME_FULL);
     read_ok(&subscribe, "{\"topics\":[\"a\"],\"form\":\"lean\"}");
     assert_int_equal(subscribe.form, FRAME_LEAN);
     subscribe_release(&subscribe);
-    read_ok(&subscribe, "{\"topics\":[\"a\"],\"epoch\":\"another\"}");
-    assert_true(subscribe.epoch_differs);
+    read_ok(&subscribe, "{\"topics\":[\"a\",\"b\",\"c\"],\"epoch\":\"e1\",\"resume_after\":"
+                        "[{\"topic\":\"a\",\"watermark\":4,\"epoch\":\"e2\"},"
+                        "{\"stream_id\":\"runtime.topic.b\",\"after_seq\":\"5@e3\"},"
+                        "{\"topic\":\"c\",\"after_seq\":6}]}");
+    assert_cursor(&subscribe, 0, 4);
+    assert_string_equal(subscribe.items[0].position.epoch.text, "e2");
+    assert_cursor(&subscribe, 1, 5);
+    assert_string_equal(subscribe.items[1].position.epoch.text, "e3");
+    assert_string_equal(subscribe.items[2].position.epoch.text, "e1");
     subscribe_release(&subscribe);
 }
 

@@ -85,7 +85,6 @@ static inline void fixture_http_open(struct http_fixture *fixture,
     fixture->http.routes = api_routes;
     fixture->http.conn_events = &dispatch_events;
     fixture->http.telemetry = &fixture->telemetry;
-    fixture->http.epoch = "";
     fixture->http.loops = fixture->loops;
     fixture->http.loop_count = 1;
     http_loop_open(&fixture->loop, &fixture->http, &fixture->io);

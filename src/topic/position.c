@@ -1,0 +1,59 @@
+#include "topic/position.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/decimal.h"
+
+/* The largest integer that every JSON reader holds exactly. */
+#define POSITION_SEQ_MAX ((UINT64_C(1) << 53) - 1)
+
+static bool is_epoch_character(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '.';
+}
+
+enum status topic_epoch_read(struct slice text, struct topic_epoch *epoch) {
+    struct topic_epoch read = {{0}};
+    if (text.size == 0 || text.size > TOPIC_EPOCH_BYTES_MAX)
+        return STATUS_INVALID_CURSOR;
+    for (size_t i = 0; i < text.size; i++) {
+        if (!is_epoch_character(text.data[i]))
+            return STATUS_INVALID_CURSOR;
+        read.text[i] = text.data[i];
+    }
+    *epoch = read;
+    return STATUS_OK;
+}
+
+bool topic_epoch_is_known(const struct topic_epoch *epoch) {
+    return epoch->text[0] != '\0';
+}
+
+static struct slice without_zero(const struct topic_epoch *epoch) {
+    struct slice text = slice_of(epoch->text);
+    if (slice_ends(text, SLICE(".0")))
+        text.size -= 2;
+    return text;
+}
+
+bool topic_epoch_continues(const struct topic_epoch *given, const struct topic_epoch *topic) {
+    return slice_equal(without_zero(given), without_zero(topic));
+}
+
+enum status position_read(struct slice text, struct position *position) {
+    const char *at = text.size > 0 ? memchr(text.data, '@', text.size) : NULL;
+    struct slice seq = {text.data, at ? (size_t)(at - text.data) : text.size};
+    struct position read = {.seq = 0};
+    if (!decimal_parse_u64(seq, &read.seq) || read.seq > POSITION_SEQ_MAX)
+        return STATUS_INVALID_CURSOR;
+    if (at && topic_epoch_read(slice_from(text, seq.size + 1), &read.epoch) != STATUS_OK)
+        return STATUS_INVALID_CURSOR;
+    *position = read;
+    return STATUS_OK;
+}
+
+struct slice position_write(uint64_t seq, const char *epoch, char text[POSITION_BYTES_MAX]) {
+    int size = snprintf(text, POSITION_BYTES_MAX, "%" PRIu64 "@%s", seq, epoch);
+    return (struct slice){text, (size_t)size};
+}
