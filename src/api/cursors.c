@@ -193,10 +193,10 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
                                             row->policy->replay_budget_events};
     }
     row->epoch = topic_epoch_of(&plan->state, row->has_window ? &row->topic : NULL);
-    bool epoch_differs =
-        topic_epoch_is_known(&cursor->epoch) && !topic_epoch_continues(&cursor->epoch, &row->epoch);
+    const struct position position = {cursor->after_seq, cursor->epoch};
+    const struct topic_window *window = row->has_window ? &row->window : NULL;
     row->continuity =
-        continuity_plan(row->has_window ? &row->window : NULL, cursor->after_seq, epoch_differs);
+        continuity_judge(window, cursor->after_seq, lineage_of(window, &position, &row->epoch));
     const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
                                          clock_now().wall_ms};
     if (row->has_window)

@@ -4,6 +4,8 @@
 #include "base/limits.h"
 #include "http/query_cursor.h"
 #include "http/store_read.h"
+#include "store/topic_epoch.h"
+#include "topic/continuity.h"
 #include "wire/json.h"
 
 #define LIMIT_DEFAULT 100
@@ -31,10 +33,27 @@ static enum status list_event(void *user, const struct store_event *event) {
     return status;
 }
 
+/* A position of another history is stale, as it is in the entity's topic. */
+static enum status check_lineage(struct store_read *read, struct store_session *session,
+                                 const struct store_entity *entity) {
+    const struct topic_window window = {.oldest_seq = 1, .head_seq = entity->head_seq};
+    const struct position position = {read->after_seq, read->epoch};
+    struct store_state state;
+    enum status status = store_read_state(session, &state);
+    if (status != STATUS_OK)
+        return status;
+    struct topic_epoch epoch = topic_epoch_of(&state, NULL);
+    struct lineage lineage = lineage_of(&window, &position, &epoch);
+    read->reason = lineage.epoch_differs ? REASON_EPOCH_MISMATCH : REASON_CURSOR_AHEAD_OF_HEAD;
+    return lineage.epoch_differs || lineage.is_ahead ? STATUS_STALE_CURSOR : STATUS_OK;
+}
+
 static void read_list(struct store_read *read, struct store_session *session) {
     struct event_list list = {read, 0, read->after_seq};
     struct store_entity entity;
     enum status status = store_read_entity(read, session, &entity);
+    if (status == STATUS_OK)
+        status = check_lineage(read, session, &entity);
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, SLICE("{\"events\":["));
     if (status == STATUS_OK)
@@ -72,6 +91,7 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
     if (!read)
         return;
     read->after_seq = after.seq;
+    read->epoch = after.epoch;
     read->limit = limit;
     store_read_post(read);
 }

@@ -178,13 +178,26 @@ static enum status find_place(struct journal_page *page) {
         read->bootstrap = continuity_bootstrap(window);
         read->next_seq = read->bootstrap.from_seq;
     } else if (read->mode != JOURNAL_READ_CONTINUE) {
-        bool epoch_differs = topic_epoch_is_known(&read->given_epoch) &&
-                             !topic_epoch_continues(&read->given_epoch, &read->epoch);
-        read->continuity = continuity_plan(window, after_seq, epoch_differs);
+        const struct position position = {after_seq, read->given_epoch};
+        struct lineage lineage = lineage_of(window, &position, &read->epoch);
+        lineage.is_ahead |= read->is_unfounded && window;
+        read->continuity = continuity_judge(window, after_seq, lineage);
         status = judge_budget(page);
         read->is_stale = read->continuity.decision == CONTINUITY_REBOOTSTRAP;
     }
     return status;
+}
+
+/* A client that has nothing yet may ask for everything: where that is not possible, it gets a
+ * bootstrap. */
+static void bootstrap_from_0(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    if (read->mode != JOURNAL_READ_RESUME || read->after_seq > 0 || !read->is_stale)
+        return;
+    read->mode = JOURNAL_READ_BOOTSTRAP;
+    read->is_stale = false;
+    read->bootstrap = continuity_bootstrap(&read->window);
+    read->next_seq = read->bootstrap.from_seq;
 }
 
 static void release_frames(struct journal_read *read) {
@@ -226,6 +239,8 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
         status = find_epoch(&page);
     if (status == STATUS_OK)
         status = find_place(&page);
+    if (status == STATUS_OK)
+        bootstrap_from_0(&page);
     if (status == STATUS_OK && read->exists && !read->is_stale && read->frames_max > 0)
         status = read_page(&page);
     arena_release(&page.arena);

@@ -18,7 +18,9 @@
 #include "topic/topic_name.h"
 
 enum journal_read_mode {
-    JOURNAL_READ_RESUME,    /* a cursor comes in: judged by floor and budget */
+    /* A cursor comes in: judged by lineage, floor and budget. A stale cursor before the first frame
+     * becomes a bootstrap, and the mode with it. */
+    JOURNAL_READ_RESUME,
     JOURNAL_READ_BOOTSTRAP, /* no cursor: begin where the topic allows */
     JOURNAL_READ_CONTINUE,  /* a reader goes on: judged by the floor alone */
     /* The log by event_cursor: begins behind the last event at or before it. A cursor of the future
@@ -36,6 +38,7 @@ struct journal_read {
     uint64_t below_seq;             /* frames from here on are in memory, and not read */
     size_t frames_max;              /* 0: reads the position only */
     struct topic_epoch given_epoch; /* of the cursor; empty: not given */
+    bool is_unfounded;              /* the topic did not exist when the cursor came in */
     struct event_cursor event_cursor;
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
     enum grant_view view;

@@ -120,6 +120,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .mode = read_mode(subscription),
         .after_seq = after_seq,
         .given_epoch = options->epoch,
+        .is_unfounded = subscription->is_absent,
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
         .event_cursor = options->event_cursor,

@@ -43,7 +43,7 @@ enum subscription_state {
     SUBSCRIPTION_PLACING,  /* the read that does so is asked for or under way */
     SUBSCRIPTION_OPEN,     /* it has a position, and takes frames from memory */
     SUBSCRIPTION_READING,  /* a read of older frames is asked for or under way */
-    SUBSCRIPTION_STALE,    /* retention overtook the position */
+    SUBSCRIPTION_STALE,    /* retention overtook the position, or it is of another history */
     SUBSCRIPTION_FAILED,   /* it cannot go on */
     SUBSCRIPTION_STATE_COUNT,
 };

@@ -18,6 +18,21 @@ static void read_free(void *memory) {
     free(read);
 }
 
+static void answer_failed(struct store_read *read, enum status status) {
+    char details[128];
+    if (status != STATUS_STALE_CURSOR) {
+        exchange_answer_status(read->exchange, status);
+        return;
+    }
+    const char *reason = reason_code(read->reason);
+    int size = snprintf(details, sizeof(details),
+                        "{\"full_resync_required\":true,\"reason_codes\":[\"%s\"]}", reason);
+    exchange_answer_error(read->exchange,
+                          &(struct exchange_error){.status = status,
+                                                   .reason_code = reason,
+                                                   .details = {details, (size_t)size}});
+}
+
 static void answer_json(struct store_read *read) {
     if (read->status == STATUS_OK)
         exchange_answer_json(read->exchange, 200, buffer_slice(&read->out));
@@ -27,7 +42,7 @@ static void answer_json(struct store_read *read) {
             &(struct exchange_error){.status = STATUS_NOT_FOUND,
                                      .message = "Nothing was appended to this topic."});
     else
-        exchange_answer_status(read->exchange, read->status);
+        answer_failed(read, read->status);
 }
 
 static void read_answer(struct exchange_call *call) {
@@ -93,7 +108,7 @@ bool store_read_breaks_off(struct store_read *read) {
     if (exchange->answered)
         exchange_abort(exchange, status);
     else
-        exchange_answer_status(exchange, status);
+        answer_failed(read, status);
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "http/exchange_call.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
+#include "topic/position.h"
 
 struct store_read {
     struct exchange_call call;
@@ -17,12 +18,14 @@ struct store_read {
     void (*read)(struct store_read *read, struct store_session *session);
     void (*answer)(struct store_read *read);
     enum status status; /* set by read; STATUS_OK before */
+    enum reason reason; /* with STATUS_STALE_CURSOR: why */
     struct buffer out;
     struct arena arena;
     /* The parameters of the request. Each kind of read uses some of them. */
     enum entity_kind entity_kind;
     struct slice id; /* in the exchange's memory */
     uint64_t after_seq;
+    struct topic_epoch epoch; /* of after_seq; empty: not given */
     uint64_t limit;
     uint64_t now_ms;
     /* For a read of several pages: the entity, the last sequence, and whether pages are left. */

@@ -13,11 +13,27 @@ static void add_reason(struct continuity *continuity, enum reason reason) {
     continuity->decision = CONTINUITY_REBOOTSTRAP;
 }
 
+struct lineage lineage_of(const struct topic_window *window, const struct position *position,
+                          const struct topic_epoch *epoch) {
+    bool has_epoch = topic_epoch_is_known(&position->epoch) && position->seq > 0;
+    return (struct lineage){
+        .epoch_differs = has_epoch && !topic_epoch_continues(&position->epoch, epoch),
+        .is_ahead = window && position->seq > window->head_seq,
+    };
+}
+
 struct continuity continuity_plan(const struct topic_window *window, uint64_t after_seq,
                                   bool epoch_differs) {
+    return continuity_judge(window, after_seq, (struct lineage){.epoch_differs = epoch_differs});
+}
+
+struct continuity continuity_judge(const struct topic_window *window, uint64_t after_seq,
+                                   struct lineage lineage) {
     struct continuity plan = {.decision = CONTINUITY_RESUME, .after_seq = after_seq};
-    if (epoch_differs)
+    if (lineage.epoch_differs)
         add_reason(&plan, REASON_EPOCH_MISMATCH);
+    if (lineage.is_ahead)
+        add_reason(&plan, REASON_CURSOR_AHEAD_OF_HEAD);
     if (!window)
         return plan;
     plan.oldest_available_cursor = subtract_or_zero(window->oldest_seq, 1);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "topic/position.h"
 
 /* The range of events in the journal of a topic. An empty journal has oldest_seq = head_seq + 1. A
  * topic without any event so far has head_seq 0. */
@@ -19,12 +20,24 @@ struct topic_window {
 
 enum continuity_decision { CONTINUITY_RESUME, CONTINUITY_REBOOTSTRAP };
 
-#define CONTINUITY_REASONS_MAX 3
+/* Whether a cursor belongs to the history of its topic. */
+struct lineage {
+    bool epoch_differs; /* the client named another epoch than the topic's */
+    bool is_ahead;      /* the cursor is beyond the head */
+};
+
+/* window: NULL for a topic that does not exist. A cursor before the first frame, 0, belongs to
+ * every history. */
+struct lineage lineage_of(const struct topic_window *window, const struct position *position,
+                          const struct topic_epoch *epoch);
+
+#define CONTINUITY_REASONS_MAX 4
 
 struct continuity {
     enum continuity_decision decision;
     uint64_t after_seq;
-    /* In this order: epoch_mismatch, retention_floor_breach, replay_budget_exceeded. */
+    /* In this order: epoch_mismatch, cursor_ahead_of_head, retention_floor_breach,
+     * replay_budget_exceeded. */
     enum reason reasons[CONTINUITY_REASONS_MAX];
     size_t reason_count;
     /* From the window; all are 0 without a window. */
@@ -34,8 +47,12 @@ struct continuity {
     uint64_t replay_budget_events;
 };
 
-/* A cursor without a window (NULL) resumes. A cursor ahead of the head resumes too, with a lag of
- * 0. epoch_differs: the client named another epoch than the epoch of the store. */
+/* The decision by lineage, floor and budget. A cursor without a window (NULL) resumes in the same
+ * epoch. */
+struct continuity continuity_judge(const struct topic_window *window, uint64_t after_seq,
+                                   struct lineage lineage);
+/* The same for a window that a client knows: it may be older than the cursor. So a cursor ahead of
+ * the head resumes, with a lag of 0. */
 struct continuity continuity_plan(const struct topic_window *window, uint64_t after_seq,
                                   bool epoch_differs);
 /* {"decision":"resume","after_seq":5}, or the rebootstrap with its reasons and numbers. */

@@ -40,7 +40,7 @@ test("each cursor is planned in order against its topic's window", async (t) => 
     { ...run, after_seq: 1, decision: "rebootstrap", reason_codes: ["replay_budget_exceeded"], replay_events: 10, replay_bytes: bytes(events.slice(2)), window },
     { stream_id: "runtime.run.none.events", topic: "run:none:events", after_seq: 3, decision: "resume", reason_codes: [], replay_events: 0, replay_bytes: 0, window: null },
     { stream_id: "runtime.nothing", topic: null, after_seq: 3, decision: "resume", reason_codes: [], replay_events: 0, replay_bytes: 0, window: null },
-    { ...run, after_seq: 99, decision: "resume", reason_codes: [], replay_events: 0, replay_bytes: 0, window },
+    { ...run, after_seq: 99, decision: "rebootstrap", reason_codes: ["cursor_ahead_of_head"], replay_events: 10, replay_bytes: bytes(events.slice(2)), window },
   ]);
 });
 
@@ -71,7 +71,7 @@ test("a stream id resolves to the stored topic before the naming rule applies", 
 test("a cursor of another epoch must start again", async (t) => {
   const operator = await operate(t, { settings: SMALL });
   await filled(operator, "a", 12);
-  const cursors = { "run:a:events": 12, "run:none:events": 1, "runtime.run_summaries": 0 };
+  const cursors = { "run:a:events": 12, "run:none:events": 1, "runtime.run_summaries": 1 };
   const { epoch, plans } = await plan(operator, { cursors, epoch: "018f3b7e-0000-7000-8000-000000000000" });
   assert.deepEqual(plans.map(({ decision, reason_codes }) => [decision, reason_codes]), Array(3).fill(["rebootstrap", ["epoch_mismatch"]]));
   // The topic's newest events; a topic with a snapshot answers with the snapshot instead.

@@ -175,16 +175,16 @@ test("a stale cursor is refused with its window, and a bootstrap recovers in one
   const operator = await withRun(t, 10, { RUNTIME_KHALA_RUN_EVENTS_REPLAY_BUDGET_EVENTS: "3" });
   const client = await Client.join(operator);
   await client.subscribe({ topics: ["run:none:events"], resume_after: { "run:none:events": 0 } });
-  const stale = await client.refused("sync:subscribe", { topics: [TOPIC, "run:other:events"], resume_after: { [TOPIC]: 0, "run:other:events": 0 } });
+  const stale = await client.refused("sync:subscribe", { topics: [TOPIC, "run:other:events"], resume_after: { [TOPIC]: 1, "run:other:events": 0 } });
   assert.equal(stale.code, "stale_cursor");
   assert.equal(stale.full_resync_required, true);
   assert.deepEqual(stale.reason_codes, ["replay_budget_exceeded"]);
   assert.equal(stale.stale_topics.length, 1);
-  assert.equal(stale.stale_topics[0].resume_after, 0);
+  assert.equal(stale.stale_topics[0].resume_after, 1);
   const { response: { watermarks } } = await client.ask("sync:heartbeat", {});
   assert.deepEqual(watermarks, [{ topic: "run:none:events", watermark: 0 }], "all or nothing");
-  // A cursor of 0 stays stale; a bootstrap is never stale.
-  for (const way of [{}, { bootstrap: true, resume_after: { [TOPIC]: 0 } }]) {
+  // A bootstrap is never stale, and a cursor of 0 asks for one.
+  for (const way of [{}, { bootstrap: true, resume_after: { [TOPIC]: 1 } }, { resume_after: { [TOPIC]: 0 } }]) {
     client.forget(TOPIC);
     const reply = await client.subscribe({ topics: [TOPIC], ...way });
     assert.deepEqual(reply.windows[0].bootstrap, { from_seq: 8, truncated: true });

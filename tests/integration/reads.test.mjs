@@ -35,8 +35,10 @@ test("the events of a run are listed in pages without a gap", async (t) => {
   }
   assert.deepEqual(seqs, range(1, 251));
   assert.deepEqual(await operator.read("runs/p/events?after_seq=251"), { events: [], next_after_seq: 251, has_more: false });
-  assert.deepEqual(await operator.read("runs/p/events?after_seq=9007199254740991"),
-    { events: [], next_after_seq: 9007199254740991, has_more: false });
+  for (const ahead of ["252", "9007199254740991"]) {
+    const { status, body } = await operator.get(`runs/p/events?after_seq=${ahead}`);
+    assert.deepEqual([status, JSON.parse(body).reason_code], [410, "cursor_ahead_of_head"], body);
+  }
   const last = await operator.read("runs/p/events?after_seq=241&limit=10");
   assert.deepEqual([last.events.length, last.has_more], [10, false]);
   const whole = await operator.read("runs/p/events?limit=1000");

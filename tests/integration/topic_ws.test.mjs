@@ -77,7 +77,7 @@ test("a topic socket with a stale cursor recovers on the same connection", async
   await first.until((one) => one.of("message").length === 30, "the bootstrap");
   assert.deepEqual(first.messages[0].bootstrap, { from_seq: 71, truncated: true });
   assert.equal(first.messages[0].after_seq, 70);
-  for (const query of ["after_seq=0", "after_seq=5", "after_seq=69", `after_seq=100&epoch=${"0".repeat(36)}`]) {
+  for (const query of ["after_seq=1", "after_seq=5", "after_seq=69", "after_seq=101", `after_seq=100&epoch=${"0".repeat(36)}`]) {
     const socket = await open(operator, TOPIC, query);
     await socket.until((one) => one.of("message").length === 30, `the way back of ${query}`);
     assert.deepEqual(socket.messages.slice(0, 3).map((one) => one.type), ["stale_cursor", "hello", "message"]);

@@ -82,9 +82,10 @@ static void a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart(void *
     size_t given;
     fixture_open(&fixture, 100);
     publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, 50);
-    client_open(&fixture.client, fixture.publisher,
-                &(struct subscription_options){
-                    .topic = SLICE(SUMMARIES), .policy = &frugal, .has_cursor = true});
+    client_open(
+        &fixture.client, fixture.publisher,
+        &(struct subscription_options){
+            .topic = SLICE(SUMMARIES), .policy = &frugal, .has_cursor = true, .after_seq = 1});
     assert_int_equal(client_next(&fixture.client), STEP_STALE);
     const struct continuity *why = subscription_continuity(&fixture.client.subscription);
     assert_int_equal(why->reason_count, 2);
@@ -96,6 +97,75 @@ static void a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart(void *
     assert_int_equal(drain(&fixture.client, &given), 100);
     assert_int_equal(given, 10);
     fixture_close(&fixture);
+}
+
+/* Each topic would be stale for another reason. */
+static void a_cursor_before_the_first_frame_is_a_bootstrap_where_it_is_stale(void **state) {
+    (void)state;
+    static const struct {
+        const struct policy *policy;
+        uint64_t pruned_below;
+        const char *epoch;
+        uint64_t from_seq; /* 0: it resumes */
+    } rows[] = {{&frugal, 1, "", 91}, {NULL, 50, "", 50}, {NULL, 1, "another", 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct subscription_options options = {
+            .topic = SLICE(SUMMARIES), .policy = rows[i].policy, .has_cursor = true};
+        struct fixture fixture;
+        size_t given;
+        snprintf(options.epoch.text, sizeof(options.epoch.text), "%s", rows[i].epoch);
+        fixture_open(&fixture, 100);
+        publisher_prune(fixture.publisher, fixture.publisher->summaries_ref, rows[i].pruned_below);
+        client_open(&fixture.client, fixture.publisher, &options);
+        assert_int_equal(drain(&fixture.client, &given), 100);
+        assert_int_equal(fixture.client.subscription.is_bootstrap, rows[i].from_seq > 0);
+        assert_int_equal(given, rows[i].from_seq > 0 ? 101 - rows[i].from_seq : 100);
+        assert_int_equal(fixture.client.subscription.bootstrap.from_seq, rows[i].from_seq);
+        fixture_close(&fixture);
+    }
+}
+
+static void a_cursor_beyond_the_head_is_of_another_history(void **state) {
+    (void)state;
+    struct fixture fixture;
+    size_t given;
+    fixture_open(&fixture, 10);
+    client_open(&fixture.client, fixture.publisher,
+                &(struct subscription_options){
+                    .topic = SLICE(SUMMARIES), .has_cursor = true, .after_seq = 11});
+    assert_int_equal(client_next(&fixture.client), STEP_STALE);
+    const struct continuity *why = subscription_continuity(&fixture.client.subscription);
+    assert_int_equal(why->reason_count, 1);
+    assert_int_equal(why->reasons[0], REASON_CURSOR_AHEAD_OF_HEAD);
+    subscription_restart(&fixture.client.subscription);
+    assert_int_equal(drain(&fixture.client, &given), 10);
+    assert_int_equal(given, 10);
+    fixture_close(&fixture);
+}
+
+/* Also where the first commit reaches the cursor: its frames are not those that the client saw. */
+static void a_cursor_of_a_topic_that_appears_later_is_of_another_history(void **state) {
+    (void)state;
+    for (uint64_t after = 0; after <= 9; after += 3) {
+        struct fixture fixture;
+        size_t given;
+        fixture_open(&fixture, 0);
+        client_open(&fixture.client, fixture.publisher,
+                    &(struct subscription_options){
+                        .topic = SLICE(RUN_TOPIC), .has_cursor = true, .after_seq = after});
+        assert_int_equal(drain(&fixture.client, &given), after);
+        assert_int_equal(client_next(&fixture.client), STEP_WAIT);
+        publisher_commit(fixture.publisher, 12);
+        if (after > 0) {
+            assert_int_equal(client_next(&fixture.client), STEP_STALE);
+            assert_int_equal(subscription_continuity(&fixture.client.subscription)->reasons[0],
+                             REASON_CURSOR_AHEAD_OF_HEAD);
+            subscription_restart(&fixture.client.subscription);
+        }
+        assert_int_equal(drain(&fixture.client, &given), 6);
+        assert_int_equal(given, 6);
+        fixture_close(&fixture);
+    }
 }
 
 static void a_cursor_below_the_floor_is_stale_and_one_at_the_floor_is_not(void **state) {
@@ -366,6 +436,9 @@ int main(void) {
         cmocka_unit_test(a_topic_that_does_not_exist_yet_can_be_waited_for),
         cmocka_unit_test(a_bootstrap_begins_where_the_budget_allows_and_is_never_stale),
         cmocka_unit_test(a_cursor_beyond_the_budget_is_stale_and_recovers_by_a_restart),
+        cmocka_unit_test(a_cursor_before_the_first_frame_is_a_bootstrap_where_it_is_stale),
+        cmocka_unit_test(a_cursor_beyond_the_head_is_of_another_history),
+        cmocka_unit_test(a_cursor_of_a_topic_that_appears_later_is_of_another_history),
         cmocka_unit_test(a_cursor_below_the_floor_is_stale_and_one_at_the_floor_is_not),
         cmocka_unit_test(a_client_that_retention_overtakes_is_stale),
         cmocka_unit_test(frames_of_other_owners_are_covered_and_not_given),

@@ -75,7 +75,8 @@ static void seam_round(struct seam_client *thread) {
             continue;
         }
         assert_true(step == STEP_FRAMES || step == STEP_WAIT);
-        if (!is_placed) {
+        /* A cursor before the first frame may have become a bootstrap. */
+        if (!is_placed || (last == 0 && client.subscription.is_bootstrap)) {
             assert_true(client.subscription.is_bootstrap);
             last = client.subscription.bootstrap.from_seq - 1;
             is_placed = true;

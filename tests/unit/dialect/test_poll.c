@@ -148,7 +148,7 @@ static void a_waiting_poll_is_answered_without_messages_at_its_deadline(void **s
 static void a_stale_cursor_is_answered_with_its_reason(void **state) {
     (void)state;
     fixture.policies.rows[policy_row_of(SLICE(RUN_TOPIC))].replay_budget_events = 3;
-    ask("after_seq=0");
+    ask("after_seq=1");
     const char *text = answer();
     assert_has(text, "HTTP/1.1 410 ");
     assert_has(text, "\"reason_code\":\"replay_budget_exceeded\"");

@@ -103,7 +103,8 @@ static void read_on(struct reader *me, uint64_t goal, bool is_run) {
             continue;
         }
         assert_true(step == STEP_FRAMES || step == STEP_WAIT);
-        if (!me->is_placed) {
+        /* A cursor before the first frame may have become a bootstrap. */
+        if (!me->is_placed || (me->last == 0 && me->subscription.is_bootstrap)) {
             assert_true(me->subscription.is_bootstrap);
             assert_true(me->subscription.bootstrap.from_seq > 0);
             me->last = me->subscription.bootstrap.from_seq - 1;

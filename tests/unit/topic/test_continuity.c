@@ -53,6 +53,39 @@ static void epoch_mismatch_is_the_first_reason(void **state) {
                "\"replay_budget_events\":500}");
 }
 
+static void lineage_is_judged_before_the_window(void **state) {
+    (void)state;
+    const struct topic_window window = {10, 25, 200};
+    const struct topic_epoch epoch = {"e.2"};
+    static const struct {
+        struct position position;
+        size_t count;
+        enum reason reasons[2];
+    } rows[] = {
+        {{25, {""}}, 0, {0}},
+        {{25, {"e.2"}}, 0, {0}},
+        {{26, {""}}, 1, {REASON_CURSOR_AHEAD_OF_HEAD}},
+        {{25, {"e.1"}}, 1, {REASON_EPOCH_MISMATCH}},
+        {{25, {"e"}}, 1, {REASON_EPOCH_MISMATCH}},
+        {{26, {"other"}}, 2, {REASON_EPOCH_MISMATCH, REASON_CURSOR_AHEAD_OF_HEAD}},
+        {{3, {"other"}}, 2, {REASON_EPOCH_MISMATCH, REASON_RETENTION_FLOOR_BREACH}},
+        {{0, {"other"}}, 1, {REASON_RETENTION_FLOOR_BREACH}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint64_t after_seq = rows[i].position.seq;
+        struct continuity plan =
+            continuity_judge(&window, after_seq, lineage_of(&window, &rows[i].position, &epoch));
+        assert_int_equal(plan.reason_count, rows[i].count);
+        for (size_t k = 0; k < rows[i].count; k++)
+            assert_int_equal(plan.reasons[k], rows[i].reasons[k]);
+    }
+    /* A topic that does not exist has no head yet. */
+    struct lineage missing = lineage_of(NULL, &(struct position){26, {""}}, &epoch);
+    assert_int_equal(continuity_judge(NULL, 26, missing).decision, CONTINUITY_RESUME);
+    missing = lineage_of(NULL, &(struct position){26, {"other"}}, &epoch);
+    assert_int_equal(continuity_judge(NULL, 26, missing).decision, CONTINUITY_REBOOTSTRAP);
+}
+
 static void an_empty_journal_resumes_only_from_its_head(void **state) {
     (void)state;
     struct topic_window window = {26, 25, 200};
@@ -175,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_match_the_vectors_byte_for_byte),
         cmocka_unit_test(epoch_mismatch_is_the_first_reason),
+        cmocka_unit_test(lineage_is_judged_before_the_window),
         cmocka_unit_test(an_empty_journal_resumes_only_from_its_head),
         cmocka_unit_test(the_ends_of_the_number_range_do_not_wrap),
         cmocka_unit_test(a_buffer_of_any_size_gets_the_whole_text_or_nothing),

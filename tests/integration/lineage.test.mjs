@@ -1,0 +1,151 @@
+// Lineage: a cursor of another history is stale on every transport, and a client that has nothing
+// yet always gets a bootstrap.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { folder, run } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { pollPath, socketPath, streamPath } from "../lib/paths.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { events, range, TOPIC } from "../lib/samples.mjs";
+import { Socket } from "../lib/socket.mjs";
+import { Stream } from "../lib/sse.mjs";
+import { alter } from "../lib/store.mjs";
+
+const SETTINGS = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "5" };
+
+/**
+ * Follows a topic from a position on each transport until it has the wanted frames. Each answers
+ * the sequences that it saw, and before them the reasons of a stale cursor or the bootstrap.
+ */
+const transports = {
+  async poll(operator, topic, position, count) {
+    const first = await operator.poll(topic, `after_seq=${position}`);
+    const body = JSON.parse(first.body);
+    if (first.status === 410) assert.equal(body.reason_code, body.details.reason_codes[0]);
+    const page = first.status === 410 ? JSON.parse((await operator.poll(topic, "")).body) : body;
+    assert.ok(page.messages.length <= count);
+    return { reasons: body.details?.reason_codes, bootstrap: page.bootstrap, seen: page.messages.map((one) => one.sequence) };
+  },
+  async "topic WebSocket"(operator, topic, position, count) {
+    const socket = await Socket.open(operator, socketPath(topic, `after_seq=${position}&token=${operator.reader}`));
+    await socket.until((one) => one.of("message").length >= count && one.of("hello").length > 0, `${count} messages`);
+    socket.close();
+    return { reasons: socket.of("stale_cursor")[0]?.reason_codes, bootstrap: socket.of("hello")[0].bootstrap,
+      seen: socket.of("message").map((one) => one.sequence) };
+  },
+  async "event stream"(operator, topic, position, count) {
+    const stream = await Stream.open(operator, streamPath(topic, `after_seq=${position}`), { authorization: `Bearer ${operator.key}` });
+    const of = (type) => stream.events.filter((one) => one.type === type).map((one) => one.data);
+    await stream.until(() => of("message").length >= count, `${count} messages`);
+    stream.close();
+    const [bootstrap] = of("bootstrap");
+    return { reasons: of("stale_cursor")[0]?.reason_codes,
+      bootstrap: bootstrap && { from_seq: bootstrap.from_seq, truncated: bootstrap.truncated }, seen: of("message").map((one) => one.sequence) };
+  },
+  async phoenix(operator, topic, position, count) {
+    const client = await Client.join(operator);
+    const asked = { topics: [topic], resume_after: { [topic]: position } };
+    const first = await client.ask("sync:subscribe", asked);
+    const reasons = first.status === "error" ? first.response.stale_topics[0].reason_codes : undefined;
+    const reply = reasons ? await client.subscribe({ ...asked, bootstrap: true }) : first.response;
+    await client.until((one) => one.run(topic).updates.length >= count, `${count} updates`);
+    client.close();
+    return { reasons, bootstrap: reply.windows[0].bootstrap, seen: client.run(topic).sequences };
+  },
+};
+
+/** Asserts what every transport answers to a position. */
+async function everywhere(operator, topic, position, { reasons, bootstrap, from, to }) {
+  for (const [name, follow] of Object.entries(transports))
+    assert.deepEqual(await follow(operator, topic, position, to - from + 1), { reasons, bootstrap, seen: range(from, to) },
+      `${name} at ${position}`);
+  const { plans: [plan] } = await operator.did("/v1/cursors/plan", { [topic]: position });
+  assert.deepEqual([plan.decision, plan.reason_codes], reasons ? ["rebootstrap", reasons] : [plan.decision, plan.reason_codes]);
+}
+
+test("a client at the old head after a restore is stale and misses nothing", async (t) => {
+  const file = join(folder(t), "backup.db");
+  const first = await operate(t, { settings: SETTINGS });
+  await first.did("runs", { run_id: "a", owner_user_id: "ada" }, 201);
+  await first.batch(events(5));
+  assert.equal(run(["backup", file, "--data-dir", first.data]).code, 0);
+  await first.batch(events(6));
+  const { head_cursor, epoch } = JSON.parse((await first.poll(TOPIC, "after_seq=12")).body);
+  assert.equal(head_cursor, 12);
+  const data = join(folder(t), "restored");
+  const restored = run(["restore", file, "--data-dir", data]);
+  assert.equal(restored.code, 0, restored.problem);
+
+  const operator = await operate(t, { data, settings: SETTINGS });
+  const bootstrap = { from_seq: 1, truncated: false };
+  await everywhere(operator, TOPIC, 12, { reasons: ["cursor_ahead_of_head"], bootstrap, from: 1, to: 6 });
+  await everywhere(operator, TOPIC, `12@${epoch}`, { reasons: ["epoch_mismatch", "cursor_ahead_of_head"], bootstrap, from: 1, to: 6 });
+  await everywhere(operator, TOPIC, `3@${epoch}`, { reasons: ["epoch_mismatch"], bootstrap, from: 1, to: 6 });
+  await everywhere(operator, TOPIC, 6 - 1, { reasons: undefined, bootstrap: undefined, from: 6, to: 6 });
+  // The epoch does not matter to a client that has nothing yet.
+  await everywhere(operator, TOPIC, `0@${epoch}`, { reasons: undefined, bootstrap: undefined, from: 1, to: 6 });
+  for (const path of [`runs/a/events?after_seq=12`, `runs/a/events?after_seq=3@${epoch}`]) {
+    const { status, body } = await operator.get(path);
+    assert.deepEqual([status, JSON.parse(body).error], [410, "stale_cursor"], path);
+  }
+});
+
+test("cursors of topics that appear late, and of clients that have nothing yet", async (t) => {
+  const operator = await operate(t, { settings: SETTINGS });
+  const room = (name, count) => operator.batch(Array.from({ length: count }, (_, i) => ({ topic: name, event_type: "said", payload: { i } })));
+
+  await t.test("a position in a topic that appears later is stale on every transport", async () => {
+    // Also where the first commit goes beyond the position.
+    for (const [topic, position] of [["late:1", 50], ["late:2", 2]]) {
+      const bootstrap = { from_seq: 1, truncated: false };
+      const client = await Client.join(operator);
+      await client.subscribe({ topics: [topic], resume_after: { [topic]: position } });
+      const socket = await Socket.open(operator, socketPath(topic, `after_seq=${position}&token=${operator.reader}`));
+      await socket.until((one) => one.of("hello").length > 0, "the hello");
+      const stream = await Stream.open(operator, streamPath(topic, `after_seq=${position}`), { authorization: `Bearer ${operator.key}` });
+      const waiting = operator.get(pollPath(topic, `after_seq=${position}&wait_ms=30000`));
+      const other = operator.ask("GET", pollPath(topic, `after_seq=0&wait_ms=30000&token=${operator.reader}`), undefined, { authorization: "" });
+      await stream.until((one) => one.retries > 0, "the stream");
+      await room(topic, 4);
+      const polled = await waiting;
+      assert.equal(polled.status, 410, polled.body);
+      assert.equal(JSON.parse(polled.body).reason_code, "cursor_ahead_of_head");
+      assert.equal((await other).status, 200);
+      await client.until((one) => one.of("sync:error").length > 0, "the error");
+      assert.deepEqual(client.of("sync:error")[0].stale_topics[0].reason_codes, ["cursor_ahead_of_head"]);
+      await socket.until((one) => one.of("message").length === 4, "the messages");
+      assert.deepEqual(socket.of("stale_cursor")[0].reason_codes, ["cursor_ahead_of_head"]);
+      assert.deepEqual(socket.of("hello").at(-1).bootstrap, bootstrap);
+      await stream.until((one) => one.messages.length === 4, "the messages");
+      assert.deepEqual(stream.events.map(({ type }) => type), ["stale_cursor", "bootstrap", "message", "message", "message", "message"]);
+      for (const one of [client, socket, stream]) one.close();
+    }
+  });
+
+  await t.test("after_seq 0 is a bootstrap where any other cursor would be stale", async () => {
+    await room("long", 8); // the budget is 5
+    const truncated = { from_seq: 4, truncated: true };
+    await everywhere(operator, "long", 0, { reasons: undefined, bootstrap: truncated, from: 4, to: 8 });
+    await everywhere(operator, "long", "0@another", { reasons: undefined, bootstrap: truncated, from: 4, to: 8 });
+    await everywhere(operator, "long", 2, { reasons: ["replay_budget_exceeded"], bootstrap: truncated, from: 4, to: 8 });
+    await everywhere(operator, "long", 9, { reasons: ["cursor_ahead_of_head"], bootstrap: truncated, from: 4, to: 8 });
+    await everywhere(operator, "long", 3, { reasons: undefined, bootstrap: undefined, from: 4, to: 8 });
+  });
+
+  await t.test("after_seq 0 on a summary topic is a snapshot where it would be stale", async () => {
+    const topic = "runtime.run_summaries";
+    await operator.did("runs", { run_id: "s", owner_user_id: "ada" }, 201);
+    await operator.batch(events(3, { run_id: "s" }));
+    const fresh = await Client.join(operator);
+    const reply = await fresh.subscribe({ topics: [topic], resume_after: { [topic]: "0@another" } });
+    assert.equal(reply.windows[0].bootstrap, undefined);
+    fresh.close();
+    alter(operator.data, `UPDATE sync_topic_sequences SET oldest_seq = 2 WHERE topic = '${topic}'`);
+    const client = await Client.join(operator);
+    const { windows: [window] } = await client.subscribe({ topics: [topic], resume_after: { [topic]: 0 } });
+    assert.deepEqual(window.bootstrap, { snapshot: true, truncated: false });
+    await client.until((one) => one.of("sync:snapshot").some(({ last }) => last), "the snapshot");
+    assert.equal(client.of("sync:snapshot")[0].documents.length, 1);
+  });
+});
