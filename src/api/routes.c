@@ -27,7 +27,7 @@
 #define ANY      NULL /* not checked: writes, health checks, metrics, WebSockets, event streams */
 #define EVENTS   "after_seq epoch limit"
 #define ENTITIES "after limit org_id owner_guest_scope owner_user_id status"
-#define POLL     "after_seq epoch from form limit wait_ms"
+#define POLL     "after_seq epoch from replay form limit wait_ms"
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, ANY},

@@ -135,6 +135,10 @@ size_t owner_keys(const struct owner *owner, uint32_t keys[PRINCIPAL_KEYS_MAX]) 
     return count;
 }
 
+bool principal_may_replay_all(const struct principal *principal) {
+    return principal == &principal_operator || principal->scopes & SCOPE_REPLAY_ALL;
+}
+
 size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]) {
     const struct owner *identity = &principal->identity;
     const char *kind = identity->user_id.data       ? "user:"

@@ -57,6 +57,10 @@ bool principal_may_read(const struct principal *principal, const struct owner *o
 size_t principal_keys(const struct principal *principal, uint32_t keys[PRINCIPAL_KEYS_MAX]);
 size_t owner_keys(const struct owner *owner, uint32_t keys[PRINCIPAL_KEYS_MAX]);
 
+/* Whether it may replay everything that the log has of a topic it reads, beyond floor and budget.
+ */
+bool principal_may_replay_all(const struct principal *principal);
+
 #define PRINCIPAL_NAME_BYTES_MAX 192
 /* The name for logs and for fairness: "user:42", "guest:…", "org:…", "operator", or "service" for a
  * token without an identity. A longer name is truncated. Returns the size. */

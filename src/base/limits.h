@@ -102,7 +102,7 @@
     X(NOTICE_BYTES_MAX,                  65536,     BYTES, LOOP,         1, "a notice of a dialect that names topics or positions")                          \
     X(SHORT_NOTICE_BYTES_MAX,            4096,      BYTES, LOOP,         2, "a short message of a dialect: a heartbeat, an acknowledgement, an error")       \
     X(UPGRADE_HEAD_BYTES_MAX,            2048,      BYTES, LOOP,         1, "head of the answer that opens a WebSocket or an event stream")                  \
-    X(LAST_EVENT_ID_BYTES_MAX,           64,        BYTES, LOOP,         1, "decoded Last-Event-ID of a request")                                            \
+    X(LAST_EVENT_ID_BYTES_MAX,           128,       BYTES, LOOP,         1, "decoded Last-Event-ID of a request")                                            \
     X(PHOENIX_ENVELOPE_BYTES_MAX,        4096,      BYTES, LOOP,         2, "event and channel around a Phoenix payload")                                    \
     /* Connection: whatever it serves. */                                                                                                                    \
     X(CONN_OUT_BYTES_MAX,                 64 << 20,  BYTES, CONNECTION,   1, "one page of a streamed answer, or the largest event")                          \

@@ -113,22 +113,12 @@ static int print_server_plans(struct migration *migration) {
                    : cli_fail(EXIT_CODE_UNREACHABLE, "the server's answer is not a plan");
 }
 
-static enum status end_request(struct migration *migration) {
-    struct buffer *request = &migration->request;
-    enum status status = buffer_append_byte(request, ']');
-    if (status == STATUS_OK && migration->list.has_epoch)
-        status = buffer_append_slice(request, SLICE(",\"epoch\":"));
-    if (status == STATUS_OK && migration->list.has_epoch)
-        status = buffer_append_slice(request, migration->list.epoch.raw);
-    return status == STATUS_OK ? buffer_append_byte(request, '}') : status;
-}
-
 /* Asks about the cursors that were gathered. */
 static enum status ask_server(struct migration *migration) {
     unsigned http_status = 0;
     if (migration->request_count == 0 || migration->code != EXIT_CODE_DONE)
         return STATUS_OK;
-    enum status status = end_request(migration);
+    enum status status = buffer_append_slice(&migration->request, SLICE("]}"));
     if (status != STATUS_OK)
         return status;
     int code = remote_ask(migration->remote, "/v1/cursors/plan", buffer_slice(&migration->request),
@@ -153,7 +143,11 @@ static enum status add_to_request(struct migration *migration, const struct topi
         status = json_write_string(request, cursor->name);
     if (status == STATUS_OK)
         status =
-            buffer_printf(request, ",\"after_seq\":%llu}", (unsigned long long)cursor->after_seq);
+            buffer_printf(request, ",\"after_seq\":%llu", (unsigned long long)cursor->after_seq);
+    if (status == STATUS_OK && topic_epoch_is_known(&cursor->epoch))
+        status = buffer_printf(request, ",\"epoch\":\"%s\"", cursor->epoch.text);
+    if (status == STATUS_OK)
+        status = buffer_append_byte(request, '}');
     if (status == STATUS_OK && migration->request_count == PLAN_CURSORS)
         status = ask_server(migration);
     return status;

@@ -26,7 +26,8 @@ int token_client_open(struct token_client *client, struct remote *remote,
         .remote = remote,
         .issuer = remote->client,
         .client_build_id = options->client_build_id ? options->client_build_id : KHALA_BUILD_ID,
-        .error = ""};
+        .error = "",
+        .replay_all = options->replay_all};
     buffer_init(&client->token, TOKEN_BYTES_MAX);
     if (!url)
         return EXIT_CODE_DONE;
@@ -85,7 +86,9 @@ static enum status mint(struct token_client *client, int stop_fd, unsigned *http
         .target = "/api/sync/token",
         .key = client->remote->key.text,
         .content_type = "application/json",
-        .body = SLICE("{\"scopes\":[\"" SCOPE_READ_ALL_NAME "\"]}"),
+        .body = client->replay_all
+                    ? SLICE("{\"scopes\":[\"" SCOPE_READ_ALL_NAME "\",\"runtime.replay_all\"]}")
+                    : SLICE("{\"scopes\":[\"" SCOPE_READ_ALL_NAME "\"]}"),
         .stop_fd = stop_fd,
         .user = client,
         .on_body = gather,

@@ -12,6 +12,7 @@
 struct token_client_options {
     const char *operator_url;
     const char *client_build_id;
+    bool replay_all; /* tokens may replay everything that the log has */
 };
 
 struct token_client {
@@ -20,6 +21,7 @@ struct token_client {
     const char *client_build_id;
     const char *error; /* why the last exchange failed, for people; "" when unknown */
     struct buffer token;
+    bool replay_all;
 };
 
 /* The remote was opened with remote_options and outlives the client. */

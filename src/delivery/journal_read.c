@@ -137,11 +137,15 @@ static enum status load(struct journal_page *page) {
     arena_reset(&page->arena);
     enum status status = page->is_log ? load_log(page) : load_topic(page);
     read->exists = status == STATUS_OK;
-    if (status == STATUS_OK)
-        read->window = (struct topic_window){page->topic.oldest_seq, page->topic.head_seq,
-                                             page->is_log ? LOG_REPLAY_BUDGET_EVENTS
-                                                          : read->policy->replay_budget_events};
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    if (read->replay_all && !page->is_log && page->topic.entity_ref == 0)
+        return STATUS_REPLAY_ALL_UNAVAILABLE;
+    bool is_whole = page->is_log || read->replay_all;
+    read->window = (struct topic_window){
+        is_whole ? 1 : page->topic.oldest_seq, page->topic.head_seq,
+        is_whole ? LOG_REPLAY_BUDGET_EVENTS : read->policy->replay_budget_events};
+    return STATUS_OK;
 }
 
 static enum status judge_budget(struct journal_page *page) {

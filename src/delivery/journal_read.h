@@ -39,6 +39,7 @@ struct journal_read {
     size_t frames_max;              /* 0: reads the position only */
     struct topic_epoch given_epoch; /* of the cursor; empty: not given */
     bool is_unfounded;              /* the topic did not exist when the cursor came in */
+    bool replay_all; /* without floor and budget; STATUS_REPLAY_ALL_UNAVAILABLE for a journal */
     struct event_cursor event_cursor;
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
     enum grant_view view;

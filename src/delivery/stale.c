@@ -40,6 +40,9 @@ static enum status write_topic(struct buffer *out, const struct stale_topic *sta
     object_number(&object, SLICE("head_watermark"), continuity->head_cursor);
     object_number(&object, SLICE("replay_lag"), continuity->replay_lag);
     object_number(&object, SLICE("replay_budget_events"), continuity->replay_budget_events);
+    /* The name of the parameter, and of the option of a subscription. */
+    if (stale->may_replay_all)
+        object_text(&object, SLICE("replay"), SLICE("all"));
     return object_end(&object);
 }
 

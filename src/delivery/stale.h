@@ -15,6 +15,7 @@ struct stale_topic {
     struct slice topic;
     const struct policy *policy;
     const struct continuity *continuity; /* of a rebootstrap */
+    bool may_replay_all; /* the client may ask for everything that the log has instead */
 };
 
 /* For one topic or several. */

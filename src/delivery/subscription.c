@@ -120,6 +120,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .mode = read_mode(subscription),
         .after_seq = after_seq,
         .given_epoch = options->epoch,
+        .replay_all = options->replay_all,
         .is_unfounded = subscription->is_absent,
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
@@ -402,6 +403,17 @@ void subscription_ahead_done(struct subscription *subscription) {
 const struct continuity *subscription_continuity(const struct subscription *subscription) {
     assert(subscription->state == SUBSCRIPTION_STALE && subscription->read);
     return &subscription->read->continuity;
+}
+
+struct stale_topic subscription_stale(const struct subscription *subscription) {
+    const struct subscription_options *options = &subscription->options;
+    return (struct stale_topic){
+        .topic = options->topic,
+        .policy = options->policy,
+        .continuity = subscription_continuity(subscription),
+        .may_replay_all =
+            principal_may_replay_all(options->principal) && topic_is_from_log(options->topic),
+    };
 }
 
 void subscription_read_failed(struct subscription *subscription, enum status status) {

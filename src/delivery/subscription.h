@@ -17,6 +17,7 @@
 #include "auth/grant.h"
 #include "base/limits.h"
 #include "delivery/journal_read.h"
+#include "delivery/stale.h"
 #include "hub/hub.h"
 
 #define DELIVERY_FRAMES_MAX JOURNAL_READ_FRAMES_MAX
@@ -32,7 +33,8 @@ struct subscription_options {
     struct topic_epoch epoch; /* of the cursor; empty: not given */
     bool has_event_cursor;    /* instead, on the log (LOG_TOPIC) */
     struct event_cursor event_cursor;
-    bool from_head; /* a bootstrap that skips everything there is */
+    bool from_head;  /* a bootstrap that skips everything there is */
+    bool replay_all; /* everything that the log has: without floor and budget */
     /* Which frames the client asked for; NULL: all that the principal may read. */
     bool (*wants)(const void *user, const struct frame_content *content);
     const void *wants_user;
@@ -124,6 +126,8 @@ void subscription_skip(struct subscription *subscription, uint64_t through_seq,
 void subscription_place(struct subscription *subscription, uint64_t after_seq);
 /* Stale: the reasons. */
 const struct continuity *subscription_continuity(const struct subscription *subscription);
+/* The same for the answer to the client. It points into the subscription. */
+struct stale_topic subscription_stale(const struct subscription *subscription);
 /* Stale: starts again with a bootstrap. */
 void subscription_restart(struct subscription *subscription);
 

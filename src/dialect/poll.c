@@ -134,11 +134,8 @@ static void answer_stale(struct poll *poll) {
     telemetry_stale(delivery_of(poll->exchange)->telemetry, cause_of(poll->exchange, &poller),
                     subscription_continuity(subscription));
     buffer_init(&details, POLL_DETAILS_BYTES_MAX);
-    enum status status = stale_write_json(
-        &details,
-        &(struct stale_topic){subscription->options.topic, subscription->options.policy,
-                              subscription_continuity(subscription)},
-        1);
+    struct stale_topic stale = subscription_stale(subscription);
+    enum status status = stale_write_json(&details, &stale, 1);
     struct exchange_error error = {
         .status = STATUS_STALE_CURSOR,
         .reason_code = reason_code(subscription_continuity(subscription)->reasons[0]),

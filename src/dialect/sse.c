@@ -200,6 +200,8 @@ static enum status read_cursor(const struct exchange *exchange,
     if (status == STATUS_OK)
         status =
             last_id.size > 0 ? id_read(last_id, options) : query_topic_cursor(exchange, options);
+    if (status == STATUS_OK && last_id.size > 0)
+        status = query_replay(exchange, &options->replay_all);
     buffer_release(&memory);
     return status;
 }

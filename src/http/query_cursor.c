@@ -98,6 +98,20 @@ enum status query_position(const struct exchange *exchange, struct position *pos
     return STATUS_OK;
 }
 
+enum status query_replay(const struct exchange *exchange, bool *replay_all) {
+    char memory[8];
+    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    enum status status =
+        http1_query_find(exchange->request->query, SLICE("replay"), &text, replay_all);
+    if (status != STATUS_OK || !*replay_all)
+        return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
+    if (!slice_equal(buffer_slice(&text), SLICE("all")))
+        return STATUS_INVALID_REQUEST;
+    if (!topic_is_from_log(exchange->match.parameters[0]))
+        return STATUS_REPLAY_ALL_UNAVAILABLE;
+    return principal_may_replay_all(exchange->principal) ? STATUS_OK : STATUS_MISSING_SCOPE;
+}
+
 enum status query_topic_cursor(const struct exchange *exchange,
                                struct subscription_options *options) {
     struct position position;
@@ -106,6 +120,8 @@ enum status query_topic_cursor(const struct exchange *exchange,
         status = query_from_head(exchange, &options->from_head);
     if (status == STATUS_OK && options->from_head && options->has_cursor)
         status = STATUS_INVALID_CURSOR;
+    if (status == STATUS_OK)
+        status = query_replay(exchange, &options->replay_all);
     options->after_seq = position.seq;
     options->epoch = position.epoch;
     return status;

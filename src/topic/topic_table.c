@@ -154,6 +154,18 @@ enum document_kind document_kind_of(struct slice name) {
     return (enum document_kind)kind;
 }
 
+bool topic_is_from_log(struct slice topic) {
+    enum topic_kind kind = topic_kind_of(topic, NULL);
+    for (size_t i = 0; i < ENTITY_KIND_COUNT; i++)
+        if (entities[i].shared_topic == kind)
+            return false;
+    for (size_t i = 0; i < DOCUMENT_KIND_COUNT; i++)
+        if (documents[i].topic == kind || documents[i].user_topic == kind ||
+            documents[i].guest_topic == kind)
+            return false;
+    return true;
+}
+
 /* ---- scopes ---- */
 
 /* In the order of their bits. */
@@ -164,6 +176,7 @@ static const char *const scopes[] = {
     NOTIFICATIONS,
     AUDIT,
     "runtime.append",
+    "runtime.replay_all",
 };
 _Static_assert(ROW_COUNT(scopes) == SCOPE_COUNT, "every scope has a name");
 

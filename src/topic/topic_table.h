@@ -80,9 +80,10 @@ enum scope {
     SCOPE_WORKER_LIFECYCLE_EVENTS = 1 << 2,
     SCOPE_NOTIFICATIONS = 1 << 3,
     SCOPE_AUDIT = 1 << 4,
-    SCOPE_APPEND = 1 << 5, /* of producers: it opens no topic to read */
+    SCOPE_APPEND = 1 << 5,     /* of producers: it opens no topic to read */
+    SCOPE_REPLAY_ALL = 1 << 6, /* opens no topic: lifts floor and budget of a replay */
 };
-#define SCOPE_COUNT         6
+#define SCOPE_COUNT         7
 #define SCOPE_READ_ALL_NAME "runtime.read_all"
 
 /* ---- rows ---- */
@@ -135,6 +136,9 @@ const struct document_row *document_row(enum document_kind kind);
 enum topic_kind topic_kind_of(struct slice topic, struct slice *id);
 /* Its frames are documents only. No event is published to it, so publish limits do not apply. */
 bool topic_has_documents_only(enum topic_kind kind);
+/* Whether the frames of a topic are events of the log, which keeps all of them. The other topics
+ * have a journal of their own, which is pruned. */
+bool topic_is_from_log(struct slice topic);
 /* DOCUMENT_NONE where no kind has this name. */
 enum document_kind document_kind_of(struct slice name);
 

@@ -12,6 +12,8 @@
 #include "cli/cli.h"
 #include "cli/token_client.h"
 #include "topic/position.h"
+#include "topic/stream_id.h"
+#include "topic/topic_table.h"
 #include "wire/json.h"
 #include "wire/sse_decoder.h"
 
@@ -44,6 +46,7 @@ struct tail {
     bool is_expired;    /* the token expired; there was no other error */
     bool is_connected;  /* an answer of 200 has begun */
     bool was_connected; /* at least once */
+    bool replay_all;    /* everything that the log has of the topic */
     bool is_waiting;    /* the topic may have no event yet, and no message says so */
 };
 
@@ -294,6 +297,10 @@ static enum status write_target(struct tail *tail) {
         status = buffer_append_slice(&tail->target, SLICE("?from=head"));
     if (status == STATUS_OK && tail->start == TAIL_RESUME)
         status = write_resume(tail);
+    if (status == STATUS_OK && tail->replay_all)
+        status =
+            buffer_append_slice(&tail->target, tail->start == TAIL_OLDEST ? SLICE("?replay=all")
+                                                                          : SLICE("&replay=all"));
     if (status == STATUS_OK)
         status = token_client_append_versions(&tail->token_client, &tail->target);
     return status == STATUS_OK ? buffer_append_byte(&tail->target, '\0') : status;
@@ -361,6 +368,14 @@ static int follow(struct tail *tail) {
     return code;
 }
 
+/* Topics that the log serves can be replayed from their first event. */
+static bool is_from_log(const char *name) {
+    char text[STREAM_ID_BYTES_MAX];
+    struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
+    bool is_stream = stream_to_topic(slice_of(name), &topic) == STATUS_OK;
+    return topic_is_from_log(is_stream ? buffer_slice(&topic) : slice_of(name));
+}
+
 struct tail_options {
     struct remote_options remote;
     struct token_client_options token_client;
@@ -418,6 +433,8 @@ int cli_tail(int argc, char **argv) {
     struct tail tail = {.topic = options.audit ? NULL : argv[0],
                         .json = options.json,
                         .start = options.from_start ? TAIL_OLDEST : TAIL_HEAD};
+    tail.replay_all = options.from_start && tail.topic && is_from_log(tail.topic);
+    options.token_client.replay_all = tail.replay_all;
     int code = remote_open(&tail.remote, &options.remote);
     if (code == EXIT_CODE_DONE)
         code = tail_run(&tail, &options);

@@ -111,11 +111,8 @@ enum status notice_end(const struct session *session, enum status why, uint64_t 
 
 enum status notice_stale(const struct subscriber *subscriber, struct buffer *out) {
     const struct subscription *subscription = &subscriber->driver.subscription;
-    return stale_write_json(out,
-                            &(struct stale_topic){subscription->options.topic,
-                                                  subscription->options.policy,
-                                                  subscription_continuity(subscription)},
-                            1);
+    struct stale_topic stale = subscription_stale(subscription);
+    return stale_write_json(out, &stale, 1);
 }
 
 enum status notice_refused(const struct subscriber *subscriber, enum status why,

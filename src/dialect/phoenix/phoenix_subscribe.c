@@ -62,6 +62,7 @@ static enum status make_subscribers(struct session *session, const struct subscr
             .has_cursor = has_cursor,
             .after_seq = has_cursor ? item->position.seq : 0,
             .epoch = item->position.epoch,
+            .replay_all = subscribe->replay_all,
         };
         struct subscriber *subscriber;
         status = subscriber_new(session, item->topic, &options, &subscriber);
@@ -140,6 +141,14 @@ static void refuse_forbidden(struct session *session, struct subscribe_request *
     phoenix_settle(session, status);
 }
 
+static enum status check_replay_all(const struct session *session,
+                                    const struct subscribe *subscribe) {
+    for (size_t i = 0; i < subscribe->count; i++)
+        if (!topic_is_from_log(subscribe->items[i].topic))
+            return STATUS_REPLAY_ALL_UNAVAILABLE;
+    return principal_may_replay_all(session->principal) ? STATUS_OK : STATUS_MISSING_SCOPE;
+}
+
 /* The names are resolved: watches the topics, then compares the cursors with the store. */
 static void call_done(struct session *session, struct session_lookup *call, enum status status) {
     struct subscribe_request *request = container_of(call, struct subscribe_request, base.call);
@@ -151,6 +160,8 @@ static void call_done(struct session *session, struct session_lookup *call, enum
         refuse_forbidden(session, request);
         return;
     }
+    if (status == STATUS_OK && request->subscribe.replay_all)
+        status = check_replay_all(session, &request->subscribe);
     if (status == STATUS_OK && count_others(session, &request->subscribe) + count >
                                    settings_of(session)->subscriptions_max)
         status = STATUS_LIMIT_REACHED;
@@ -271,9 +282,7 @@ static enum status reply_stale(struct session *session, const struct session_ope
         if (subscription->state != SUBSCRIPTION_STALE)
             continue;
         session_log_stale(opening->subscribers[i]);
-        stale[count++] =
-            (struct stale_topic){subscription->options.topic, subscription->options.policy,
-                                 subscription_continuity(subscription)};
+        stale[count++] = subscription_stale(subscription);
     }
     buffer_init(&body, PHOENIX_REPLY_BYTES_MAX);
     enum status status = stale_write_json(&body, stale, count);

@@ -19,6 +19,7 @@ enum {
     FIELD_BATCH,
     FIELD_FRAMES,
     FIELD_FORM,
+    FIELD_REPLAY,
     FIELD_COUNT
 };
 
@@ -260,6 +261,9 @@ static enum status read_options(struct subscribe *subscribe, struct json_field *
         return STATUS_BAD_SUBSCRIPTION;
     if (is_given(&fields[FIELD_FORM]) && !read_form(&fields[FIELD_FORM], &subscribe->form))
         return STATUS_BAD_SUBSCRIPTION;
+    subscribe->replay_all = is_given(&fields[FIELD_REPLAY]);
+    if (subscribe->replay_all && !json_string_is(fields[FIELD_REPLAY].value, SLICE("all")))
+        return STATUS_BAD_SUBSCRIPTION;
     return read_epoch(subscribe, &fields[FIELD_EPOCH]);
 }
 
@@ -274,6 +278,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         [FIELD_BATCH] = {.name = SLICE("replay_batch_size")},
         [FIELD_FRAMES] = {.name = SLICE("frames")},
         [FIELD_FORM] = {.name = SLICE("form")},
+        [FIELD_REPLAY] = {.name = SLICE("replay")},
     };
     *subscribe = (struct subscribe){0};
     arena_init(&subscribe->arena, PHOENIX_SUBSCRIBE_ARENA_BYTES_MAX);

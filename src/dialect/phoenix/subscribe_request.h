@@ -37,6 +37,7 @@ struct subscribe {
     struct map by_stream; /* of streams, until resolved */
     bool bootstrap;
     bool frames; /* it wins over the form */
+    bool replay_all;
     enum frame_form form;
     uint64_t batch_size;
 };
