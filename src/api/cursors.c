@@ -195,8 +195,9 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
     row->epoch = topic_epoch_of(&plan->state, row->has_window ? &row->topic : NULL);
     const struct position position = {cursor->after_seq, cursor->epoch};
     const struct topic_window *window = row->has_window ? &row->window : NULL;
-    row->continuity =
-        continuity_judge(window, cursor->after_seq, lineage_of(window, &position, &row->epoch));
+    struct lineage lineage = lineage_of(window, &position, &row->epoch);
+    lineage.is_damaged = row->has_window && cursor->after_seq < row->topic.damaged_seq;
+    row->continuity = continuity_judge(window, cursor->after_seq, lineage);
     const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
                                          clock_now().wall_ms};
     if (row->has_window)

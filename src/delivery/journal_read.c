@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/metrics.h"
+#include "delivery/journal_mend.h"
 #include "delivery/owners.h"
 #include "delivery/replay_budget.h"
 #include "delivery/topic_address.h"
@@ -36,9 +37,10 @@ static struct frame_topic topic_of(const struct journal_page *page) {
 /* Whether the row is the next one and wanted; otherwise notes why not. */
 static bool takes(struct journal_page *page, uint64_t seq) {
     const struct journal_read *read = page->read;
-    page->has_hole = seq != page->expected_seq;
+    /* A row beyond the head is newer than the page, or a stray. */
     page->is_full = read->count == read->frames_max || page->bytes >= JOURNAL_READ_BYTES ||
-                    seq >= read->below_seq;
+                    seq >= read->below_seq || seq > page->topic.head_seq;
+    page->has_hole = !page->is_full && seq != page->expected_seq;
     return !page->has_hole && !page->is_full;
 }
 
@@ -185,6 +187,7 @@ static enum status find_place(struct journal_page *page) {
         const struct position position = {after_seq, read->given_epoch};
         struct lineage lineage = lineage_of(window, &position, &read->epoch);
         lineage.is_ahead |= read->is_unfounded && window;
+        lineage.is_damaged = window && after_seq < page->topic.damaged_seq;
         read->continuity = continuity_judge(window, after_seq, lineage);
         status = judge_budget(page);
         read->is_stale = read->continuity.decision == CONTINUITY_REBOOTSTRAP;
@@ -210,30 +213,54 @@ static void release_frames(struct journal_read *read) {
     read->taken = read->count = 0;
 }
 
+/* The floor is above the position: by retention, by damage, or because the journal was made again.
+ */
+static enum status fall_behind(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    struct store_state state = {0};
+    uint64_t after_seq = read->next_seq - 1;
+    struct lineage lineage = {.is_damaged = after_seq < page->topic.damaged_seq};
+    enum status status = store_read_state(page->session, &state);
+    const struct topic_epoch epoch = topic_epoch_of(&state, page->is_log ? NULL : &page->topic);
+    if (read->mode == JOURNAL_READ_CONTINUE && topic_epoch_is_known(&read->given_epoch))
+        lineage.epoch_differs = !topic_epoch_continues(&read->given_epoch, &epoch);
+    read->is_stale = true;
+    read->continuity = continuity_judge(&read->window, after_seq, lineage);
+    release_frames(read);
+    return status;
+}
+
+/* A topic that is served from the log cannot be mended. */
+static bool is_journal(const struct journal_page *page) {
+    return !page->is_log && page->read->exists && page->topic.entity_ref == 0;
+}
+
 static enum status read_page(struct journal_page *page) {
     struct journal_read *read = page->read;
-    enum status status = STATUS_OK;
+    enum status walked = STATUS_OK;
     bool wants_rows = read->next_seq <= page->topic.head_seq && read->next_seq < read->below_seq;
     page->expected_seq = read->next_seq;
     if (wants_rows)
-        status = walk(page);
-    if (status == STATUS_OK)
-        status = load(page);
+        walked = walk(page);
+    if (walked != STATUS_OK && !(walked == STATUS_INTERNAL_ERROR && is_journal(page)))
+        return walked;
+    enum status status = load(page);
     if (status != STATUS_OK)
         return status;
-    if (read->window.oldest_seq > read->next_seq) {
-        read->is_stale = true;
-        read->continuity = continuity_plan(&read->window, read->next_seq - 1, false);
-        release_frames(read);
+    if (read->window.oldest_seq > read->next_seq)
+        return fall_behind(page);
+    bool is_whole = walked == STATUS_OK && !page->has_hole && (!wants_rows || read->count > 0);
+    if (is_whole)
         return STATUS_OK;
-    }
-    return page->has_hole || (wants_rows && read->count == 0) ? STATUS_INTERNAL_ERROR : STATUS_OK;
+    read->is_damaged = is_journal(page);
+    read->damaged_seq = page->expected_seq;
+    return STATUS_INTERNAL_ERROR;
 }
 
 static enum status run_once(struct journal_read *read, struct store_session *session) {
     struct journal_page page = {
         .read = read, .session = session, .is_log = topic_is_log(read->topic)};
-    read->is_stale = false;
+    read->is_stale = read->is_damaged = false;
     arena_init(&page.arena, JOURNAL_READ_ARENA_BYTES_MAX);
     owners_init(&page.owners, session);
     enum status status = load(&page);
@@ -252,6 +279,21 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
     return status;
 }
 
+/* Damage is mended before it is told. Another hole may have appeared meanwhile, hence the second
+ * attempt. */
+static enum status run_mended(struct journal_read *read, struct store_session *session) {
+    enum status status = run_once(read, session);
+    for (int i = 0; i < 2 && read->is_damaged && read->writer; i++) {
+        release_frames(read);
+        struct slice topic = read->found.data ? read->found : read->topic;
+        status = journal_mend(read->writer, topic, read->damaged_seq);
+        if (status != STATUS_OK)
+            return STATUS_STORE_UNAVAILABLE;
+        status = run_once(read, session);
+    }
+    return status;
+}
+
 void journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
@@ -263,7 +305,7 @@ void journal_read_run(struct journal_read *read, struct store_session *session) 
     if (read->is_in_memory)
         return;
     do
-        read->status = run_once(read, session);
+        read->status = run_mended(read, session);
     while (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP &&
            ++attempt < JOURNAL_BOOTSTRAPS_MAX);
     if (read->status == STATUS_OK && read->is_stale && read->mode == JOURNAL_READ_BOOTSTRAP)

@@ -37,17 +37,20 @@ struct journal_read {
     uint64_t after_seq;
     uint64_t below_seq;             /* frames from here on are in memory, and not read */
     size_t frames_max;              /* 0: reads the position only */
-    struct topic_epoch given_epoch; /* of the cursor; empty: not given */
+    struct topic_epoch given_epoch; /* of the cursor or of the reader; empty: not given */
     bool is_unfounded;              /* the topic did not exist when the cursor came in */
     bool replay_all; /* without floor and budget; STATUS_REPLAY_ALL_UNAVAILABLE for a journal */
     struct event_cursor event_cursor;
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
     enum grant_view view;
+    struct writer *writer;   /* raises the floor of a damaged journal; NULL: an error instead */
     struct hub_watch *watch; /* JOURNAL_READ_CONTINUE: not read when the hub has it by then */
     /* Answered. */
     enum status status;
     bool is_in_memory; /* nothing was read */
     bool exists;
+    bool is_damaged; /* the first row after the frames is missing or cannot be read */
+    uint64_t damaged_seq;
     char found_text[TOPIC_NAME_BYTES_MAX];
     struct slice found;         /* the topic of a stream id, if it exists */
     struct topic_epoch epoch;   /* of the topic; not for JOURNAL_READ_CONTINUE */

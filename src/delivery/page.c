@@ -13,6 +13,7 @@ enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
     assert(batch->count <= batch->through_seq - batch->after_seq);
     made->topic = topic;
     made->head_seq = head_seq;
+    made->epoch = (struct topic_epoch){{0}};
     made->batch.count_max = batch->count_max;
     made->batch.bytes_max = batch->bytes_max;
     made->batch.after_seq = batch->after_seq;

@@ -15,6 +15,7 @@
 struct page {
     struct slice topic; /* the feed's, which outlives the page */
     uint64_t head_seq;
+    struct topic_epoch epoch;
     struct delivery_batch batch;
     struct push *pushes[PAGE_FORMS_MAX];
 };

@@ -101,7 +101,7 @@ static enum status write_plan(struct buffer *out, const struct stale_topic *stal
 static struct continuity all_reasons(const struct stale_topic *stale, size_t count) {
     static const enum reason ranked[CONTINUITY_REASONS_MAX] = {
         REASON_EPOCH_MISMATCH, REASON_CURSOR_AHEAD_OF_HEAD, REASON_RETENTION_FLOOR_BREACH,
-        REASON_REPLAY_BUDGET_EXCEEDED};
+        REASON_JOURNAL_DAMAGED, REASON_REPLAY_BUDGET_EXCEEDED};
     struct continuity all = {.reason_count = 0};
     for (size_t rank = 0; rank < CONTINUITY_REASONS_MAX; rank++) {
         bool is_there = false;

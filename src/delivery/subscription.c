@@ -119,7 +119,9 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .policy = options->policy,
         .mode = read_mode(subscription),
         .after_seq = after_seq,
-        .given_epoch = options->epoch,
+        .given_epoch =
+            read_mode(subscription) == JOURNAL_READ_CONTINUE ? subscription->epoch : options->epoch,
+        .writer = options->writer,
         .replay_all = options->replay_all,
         .is_unfounded = subscription->is_absent,
         .below_seq = hub_first_seq(options->watch),

@@ -33,8 +33,9 @@ struct subscription_options {
     struct topic_epoch epoch; /* of the cursor; empty: not given */
     bool has_event_cursor;    /* instead, on the log (LOG_TOPIC) */
     struct event_cursor event_cursor;
-    bool from_head;  /* a bootstrap that skips everything there is */
-    bool replay_all; /* everything that the log has: without floor and budget */
+    bool from_head;        /* a bootstrap that skips everything there is */
+    struct writer *writer; /* raises the floor of a damaged journal */
+    bool replay_all;       /* everything that the log has: without floor and budget */
     /* Which frames the client asked for; NULL: all that the principal may read. */
     bool (*wants)(const void *user, const struct frame_content *content);
     const void *wants_user;

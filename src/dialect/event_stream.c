@@ -23,8 +23,8 @@ static enum status put_piece(const struct session *session, struct buffer *out,
     return state->is_chunked ? http1_chunk(out, piece) : buffer_append_slice(out, piece);
 }
 
-enum status event_stream_encode(const struct page *page, const struct delivery_loop *delivery,
-                                bool is_chunked, event_stream_put *put, struct buffer *out) {
+enum status event_stream_encode(const struct page *page, bool is_chunked, event_stream_put *put,
+                                struct buffer *out) {
     struct buffer piece;
     struct buffer *target = is_chunked ? &piece : out;
     uint64_t after = page->batch.after_seq;
@@ -32,7 +32,7 @@ enum status event_stream_encode(const struct page *page, const struct delivery_l
     buffer_init(&piece, EVENT_STREAM_BYTES_MAX);
     for (size_t i = 0; status == STATUS_OK && i < page->batch.count; i++) {
         struct frame *frame = page->batch.frames[i];
-        status = put(delivery, frame, after, target);
+        status = put(page, frame, after, target);
         after = frame->content.seq;
     }
     if (status == STATUS_OK && piece.size > 0)

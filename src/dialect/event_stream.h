@@ -24,12 +24,11 @@ void event_stream_begin(struct session *session, struct slice topic,
 void event_stream_answer_head(struct exchange *exchange);
 
 /* Encodes one frame. after: the frames between it and this one are hidden from the subscriber. */
-typedef enum status event_stream_put(const struct delivery_loop *delivery, struct frame *frame,
-                                     uint64_t after, struct buffer *out);
+typedef enum status event_stream_put(const struct page *page, struct frame *frame, uint64_t after,
+                                     struct buffer *out);
 
 /* For encoders: the frames of a page. */
-MUST_CHECK enum status event_stream_encode(const struct page *page,
-                                           const struct delivery_loop *delivery, bool is_chunked,
+MUST_CHECK enum status event_stream_encode(const struct page *page, bool is_chunked,
                                            event_stream_put *put, struct buffer *out);
 
 /* Notices. */

@@ -20,22 +20,24 @@ struct log_stream {
 
 /* ---- forms ---- */
 
-static enum status put_frame(const struct delivery_loop *delivery, struct frame *frame,
-                             uint64_t after, struct buffer *out) {
+static enum status put_frame(const struct page *page, struct frame *frame, uint64_t after,
+                             struct buffer *out) {
     char id[EVENT_CURSOR_SIZE_MAX];
     struct event_cursor cursor = event_cursor_of(&frame->content.cursor);
     size_t size = event_cursor_encode(&cursor, id);
-    (void)delivery;
+    (void)page;
     (void)after;
     return sse_event(out, &(struct sse_event){.id = {id, size}, .data = frame->content.payload});
 }
 
 static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, true, put_frame, out);
+    (void)tools;
+    return event_stream_encode(page, true, put_frame, out);
 }
 
 static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, false, put_frame, out);
+    (void)tools;
+    return event_stream_encode(page, false, put_frame, out);
 }
 
 static const struct page_form chunked_form = {PAGE_FORM_LOG_SSE, EVENT_STREAM_BYTES_MAX,

@@ -499,6 +499,7 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
     struct subscription_options options = query->options;
     options.principal = exchange->principal;
     options.view = exchange->view;
+    options.writer = delivery_of(exchange)->writer;
     enum status status =
         driver_open(&poll->driver, &delivery_loop_of(exchange)->feeds,
                     exchange->match.parameters[0], delivery_of(exchange)->policies, &options);

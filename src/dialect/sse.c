@@ -24,10 +24,10 @@
 
 /* The id has the epoch too. Without it, a client would resume in another history after a restore.
  * Messages have the default type. So onmessage gets them, and a kind cannot imitate a notice. */
-static enum status put_message(const struct delivery_loop *delivery, const struct frame *frame,
+static enum status put_message(const struct page *page, const struct frame *frame,
                                enum frame_form form, uint64_t after, struct buffer *out) {
     char text[POSITION_BYTES_MAX];
-    struct slice id = position_write(frame->content.seq, delivery->shared->epoch, text);
+    struct slice id = position_write(frame->content.seq, page->epoch.text, text);
     enum status status = sse_line_begin(out, id);
     if (status == STATUS_OK)
         status = buffer_printf(out, "{\"after\":%" PRIu64 ",", after);
@@ -36,30 +36,34 @@ static enum status put_message(const struct delivery_loop *delivery, const struc
     return status == STATUS_OK ? sse_line_end(out) : status;
 }
 
-static enum status put_full(const struct delivery_loop *delivery, struct frame *frame,
-                            uint64_t after, struct buffer *out) {
-    return put_message(delivery, frame, FRAME_FULL, after, out);
+static enum status put_full(const struct page *page, struct frame *frame, uint64_t after,
+                            struct buffer *out) {
+    return put_message(page, frame, FRAME_FULL, after, out);
 }
 
-static enum status put_lean(const struct delivery_loop *delivery, struct frame *frame,
-                            uint64_t after, struct buffer *out) {
-    return put_message(delivery, frame, FRAME_LEAN, after, out);
+static enum status put_lean(const struct page *page, struct frame *frame, uint64_t after,
+                            struct buffer *out) {
+    return put_message(page, frame, FRAME_LEAN, after, out);
 }
 
 static enum status encode_chunked(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, true, put_full, out);
+    (void)tools;
+    return event_stream_encode(page, true, put_full, out);
 }
 
 static enum status encode_bare(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, false, put_full, out);
+    (void)tools;
+    return event_stream_encode(page, false, put_full, out);
 }
 
 static enum status encode_lean_chunked(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, true, put_lean, out);
+    (void)tools;
+    return event_stream_encode(page, true, put_lean, out);
 }
 
 static enum status encode_lean_bare(const struct page *page, void *tools, struct buffer *out) {
-    return event_stream_encode(page, tools, false, put_lean, out);
+    (void)tools;
+    return event_stream_encode(page, false, put_lean, out);
 }
 
 const struct page_form *sse_form(enum frame_form form, bool is_chunked) {
@@ -146,9 +150,10 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     char data[64];
     int size = snprintf(data, sizeof(data), "{\"after\":%" PRIu64 ",\"through\":%" PRIu64 "}",
                         after, through);
-    return event_stream_send_id(session, out, "progress",
-                                position_write(through, session->delivery->shared->epoch, id),
-                                (struct slice){data, (size_t)size});
+    return event_stream_send_id(
+        session, out, "progress",
+        position_write(through, subscriber->driver.subscription.epoch.text, id),
+        (struct slice){data, (size_t)size});
 }
 
 static enum status send_slow(struct session *session, struct buffer *out) {

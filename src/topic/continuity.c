@@ -41,7 +41,8 @@ struct continuity continuity_judge(const struct topic_window *window, uint64_t a
     plan.replay_lag = subtract_or_zero(window->head_seq, after_seq);
     plan.replay_budget_events = window->replay_budget_events;
     if (after_seq < plan.oldest_available_cursor)
-        add_reason(&plan, REASON_RETENTION_FLOOR_BREACH);
+        add_reason(&plan,
+                   lineage.is_damaged ? REASON_JOURNAL_DAMAGED : REASON_RETENTION_FLOOR_BREACH);
     if (plan.replay_lag > plan.replay_budget_events)
         add_reason(&plan, REASON_REPLAY_BUDGET_EXCEEDED);
     return plan;

@@ -24,6 +24,7 @@ enum continuity_decision { CONTINUITY_RESUME, CONTINUITY_REBOOTSTRAP };
 struct lineage {
     bool epoch_differs; /* the client named another epoch than the topic's */
     bool is_ahead;      /* the cursor is beyond the head */
+    bool is_damaged;    /* frames after the cursor were lost by damage */
 };
 
 /* window: NULL for a topic that does not exist. A cursor before the first frame, 0, belongs to
@@ -31,13 +32,13 @@ struct lineage {
 struct lineage lineage_of(const struct topic_window *window, const struct position *position,
                           const struct topic_epoch *epoch);
 
-#define CONTINUITY_REASONS_MAX 4
+#define CONTINUITY_REASONS_MAX 5
 
 struct continuity {
     enum continuity_decision decision;
     uint64_t after_seq;
-    /* In this order: epoch_mismatch, cursor_ahead_of_head, retention_floor_breach,
-     * replay_budget_exceeded. */
+    /* In this order: epoch_mismatch, cursor_ahead_of_head, retention_floor_breach or
+     * journal_damaged, replay_budget_exceeded. */
     enum reason reasons[CONTINUITY_REASONS_MAX];
     size_t reason_count;
     /* From the window; all are 0 without a window. */

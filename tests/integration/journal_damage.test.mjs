@@ -77,3 +77,41 @@ test("reproject --journal makes the journals again, with and without a server", 
   assert.equal(messages[6].payload.run_id, "r1");
   assert.equal(sql(data, "SELECT count(*) FROM sync_topic_sequences WHERE entity_ref IS NOT NULL AND journal_epoch > 0"), "0");
 });
+
+test("readers behind damage are told journal_damaged, and readers of a journal made again epoch_mismatch", async (t) => {
+  const operator = await operate(t, { data: await stored(t), settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
+  const { data } = operator;
+  const poll = async (query) => {
+    const { status, body } = await operator.get(`khala/topics/${SUMMARIES}/messages?${query}`);
+    return { status, body, ...JSON.parse(body) };
+  };
+  const reasons = ({ status, body, stale_topics, details }) => [status, ...((stale_topics ?? details?.stale_topics)?.[0].reason_codes ?? [body])];
+  const { epoch, next_cursor } = await poll("after_seq=0");
+  assert.match(epoch, /^[0-9a-f-]{36}\.0$/);
+  assert.equal(next_cursor, 6);
+  // A position without the number was handed out before journals had one.
+  assert.equal((await poll(`after_seq=2&epoch=${epoch.slice(0, -2)}`)).status, 200);
+  for (const [damage, last] of [
+    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq = 2", 2],
+    ["UPDATE sync_stream_events SET log_id = 999 WHERE topic_ref = 1 AND seq = 4", 4],
+    ["DELETE FROM sync_stream_events WHERE topic_ref = 1 AND seq >= 6", 6],
+  ]) {
+    alter(data, damage);
+    assert.deepEqual(reasons(await poll(`after_seq=${last - 1}`)), [410, "journal_damaged"], damage);
+    assert.equal(sql(data, "SELECT oldest_seq FROM sync_topic_sequences WHERE ref = 1"), `${last + 1}`, "the floor is durable");
+    assert.equal((await poll(`after_seq=${last}&epoch=${epoch}`)).status, 200, damage);
+    assert.equal((await poll("")).status, 200, "a bootstrap is never stale");
+  }
+  alter(data, "DROP TABLE sync_stream_events");
+  await operator.did("runs/r1/events", { event_type: "x" });
+  assert.equal((await poll("")).status, 200);
+  const before = await poll("");
+  assert.equal((await operator.post("projectors/reproject", { all: true, journal: true })).status, 200);
+  assert.deepEqual(reasons(await poll(`after_seq=${before.head_cursor}&epoch=${before.epoch}`)).slice(0, 2), [410, "epoch_mismatch"]);
+  assert.equal((await poll(`after_seq=${before.head_cursor}`)).status, 410, "also without an epoch");
+  const after = await poll("");
+  assert.match(after.epoch, /\.1$/);
+  assert.equal(after.messages.length, 6);
+  const log = JSON.parse((await operator.get("khala/topics/run:r1:events/messages")).body);
+  assert.equal(log.epoch, epoch.slice(0, -2), "the log keeps its epoch");
+});

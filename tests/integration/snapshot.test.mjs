@@ -64,7 +64,7 @@ test("a snapshot contains every summary and describes itself", async (t) => {
   assert.deepEqual(about, {
     topic: TOPIC, format: "openagents.sync.snapshot.v1", schema_version: 1, cadence_seconds: 300,
     source_table: "runtime.sync_run_summaries", watermark: head,
-    epoch: sql(operator.data, "SELECT value FROM meta WHERE name = 'epoch'"),
+    epoch: sql(operator.data, "SELECT value || '.0' FROM meta WHERE name = 'epoch'"),
   });
   assert.equal(documents.length, 300);
   for (const document of documents) {

@@ -114,6 +114,8 @@ static void on_frames(struct driver *driver, struct delivery_batch *batch) {
         outlet_close(subscriber->session->outlet);
         return;
     }
+    /* Seqs of two epochs do not overlap, so a page belongs to one epoch. */
+    page->epoch = driver->subscription.epoch;
     if (is_whole)
         feed_page_set(driver->member.feed, page);
     send_page(subscriber, page, is_whole);

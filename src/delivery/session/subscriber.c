@@ -110,6 +110,7 @@ enum status subscriber_new(struct session *session, struct slice topic,
     subscriber->driver.member.advanced = member_advanced;
     subscriber->frames_max = DELIVERY_FRAMES_MAX;
     filled.principal = session->principal;
+    filled.writer = delivery->shared->writer;
     enum status status = driver_open(&subscriber->driver, &delivery->feeds, topic,
                                      delivery->shared->policies, &filled);
     if (status != STATUS_OK)

@@ -34,6 +34,7 @@ static struct page *make_page(void) {
     struct page *page;
     batch.frames[0] = make_frame(12);
     assert_ok(page_make(&page, SLICE("t"), 13, &batch));
+    page->epoch = (struct topic_epoch){"e1"};
     return page;
 }
 
