@@ -74,7 +74,7 @@ static void read_page(struct store_read *read, struct store_session *session) {
     enum status status = STATUS_OK;
     viewer_init(&page.viewer, session, read->exchange->principal, read->exchange->view);
     if (after->given)
-        status = store_find_cursor(session, &after->cursor, &log_id);
+        status = store_read_find_cursor(read, session, &after->cursor, &log_id);
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
     if (status == STATUS_OK)
@@ -103,7 +103,7 @@ void handle_audit_list(struct exchange *exchange) {
                               &(struct exchange_error){.status = status, .message = message});
         return;
     }
-    if (!query_cursor_read(exchange, "after_cursor", &after))
+    if (!query_after_cursor(exchange, &after))
         return;
     struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_page);
     if (!read)

@@ -64,15 +64,15 @@ static enum status export_event(void *user, const struct store_event *event) {
     return may_read ? put_event(work, event, &read->out) : STATUS_OK;
 }
 
-static enum status export_begin(struct export_work *work, struct store_session *session,
-                                struct buffer *out) {
+static enum status export_begin(struct store_read *read, struct store_session *session) {
+    struct export_work *work = read->state;
     struct store_state state;
     enum status status = store_read_state(session, &state);
     if (status != STATUS_OK)
         return status;
     work->until_log_id = state.log_id;
     if (work->after.given)
-        status = store_find_cursor(session, &work->after.cursor, &work->log_id);
+        status = store_read_find_cursor(read, session, &work->after.cursor, &work->log_id);
     if (status == STATUS_OK && work->until.given) {
         uint64_t log_id;
         status = store_find_cursor(session, &work->until.cursor, &log_id);
@@ -80,7 +80,7 @@ static enum status export_begin(struct export_work *work, struct store_session *
             work->until_log_id = log_id;
     }
     if (status == STATUS_OK && work->format == EXPORT_CSV)
-        status = buffer_append_slice(out, SLICE(EVENT_CSV_HEADER));
+        status = buffer_append_slice(&read->out, SLICE(EVENT_CSV_HEADER));
     work->has_started = true;
     return status;
 }
@@ -117,7 +117,7 @@ static void read_export(struct store_read *read, struct store_session *session) 
     viewer_init(&viewer, session, read->exchange->principal, read->exchange->view);
     work->viewer = &viewer;
     if (!work->has_started)
-        status = export_begin(work, session, &read->out);
+        status = export_begin(read, session);
     uint64_t before = work->log_id;
     if (status == STATUS_OK && work->log_id < work->until_log_id)
         status = store_walk_log(session, work->log_id, EXPORT_PAGE_EVENTS_MAX, read, export_event);
@@ -161,7 +161,7 @@ void handle_audit_export(struct exchange *exchange) {
                               &(struct exchange_error){.status = status, .message = message});
         return;
     }
-    if (!query_cursor_read(exchange, "after_cursor", &asked.after) ||
+    if (!query_after_cursor(exchange, &asked.after) ||
         !query_cursor_read(exchange, "until_cursor", &asked.until))
         return;
     struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_export);

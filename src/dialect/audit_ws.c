@@ -444,7 +444,7 @@ void handle_audit_ws(struct exchange *exchange) {
         exchange_answer_status(exchange, status);
         return;
     }
-    if (!query_cursor_read(exchange, "after_cursor", &after))
+    if (!query_after_cursor(exchange, &after))
         return;
     struct audit *audit = calloc(1, sizeof(*audit));
     if (!audit) {

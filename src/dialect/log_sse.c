@@ -129,7 +129,7 @@ static const struct dialect log_sse_dialect = {
 /* ---- asking ---- */
 
 static bool read_query(struct exchange *exchange, struct query_cursor *query, bool *from_head) {
-    if (!query_cursor_read(exchange, "after_cursor", query))
+    if (!query_after_cursor(exchange, query))
         return false;
     enum status status = query_from_head(exchange, from_head);
     if (status == STATUS_OK && *from_head && query->given)

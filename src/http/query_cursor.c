@@ -28,6 +28,20 @@ bool query_cursor_read(struct exchange *exchange, const char *name, struct query
     return false;
 }
 
+bool query_after_cursor(struct exchange *exchange, struct query_cursor *query) {
+    struct query_cursor alias;
+    if (!query_cursor_read(exchange, "after_cursor", query) ||
+        !query_cursor_read(exchange, "start_cursor", &alias))
+        return false;
+    if (query->given && alias.given && event_cursor_compare(&query->cursor, &alias.cursor) != 0) {
+        answer_invalid(exchange, "start_cursor", "it differs from after_cursor");
+        return false;
+    }
+    if (alias.given)
+        *query = alias;
+    return true;
+}
+
 bool header_cursor_read(struct exchange *exchange, const char *name, struct slice text,
                         struct query_cursor *query) {
     const char *reason = "";

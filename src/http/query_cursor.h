@@ -23,6 +23,9 @@ struct query_cursor {
 /* False: the exchange has been answered. */
 MUST_CHECK bool query_cursor_read(struct exchange *exchange, const char *name,
                                   struct query_cursor *query);
+/* Reads after_cursor, or start_cursor, which means the same. Both may be given if they are equal.
+ */
+MUST_CHECK bool query_after_cursor(struct exchange *exchange, struct query_cursor *query);
 /* The same for the value of a header field. */
 MUST_CHECK bool header_cursor_read(struct exchange *exchange, const char *name, struct slice text,
                                    struct query_cursor *query);

@@ -155,6 +155,18 @@ enum status store_read_entity(struct store_read *read, struct store_session *ses
     return status == STATUS_NOT_FOUND ? entity_row(read->entity_kind)->not_found : status;
 }
 
+enum status store_read_find_cursor(struct store_read *read, struct store_session *session,
+                                   const struct event_cursor *cursor, uint64_t *log_id) {
+    struct store_state state;
+    enum status status = store_read_state(session, &state);
+    if (status != STATUS_OK)
+        return status;
+    read->reason = REASON_CURSOR_AHEAD_OF_HEAD;
+    return event_cursor_is_ahead(cursor, &state.cursor)
+               ? STATUS_STALE_CURSOR
+               : store_find_cursor(session, cursor, log_id);
+}
+
 enum status query_number(const struct exchange *exchange, struct slice name, uint64_t min,
                          uint64_t max, uint64_t *number) {
     struct buffer text;

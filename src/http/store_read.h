@@ -56,6 +56,12 @@ MUST_CHECK bool store_read_breaks_off(struct store_read *read);
 MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_session *session,
                                          struct store_entity *entity);
 
+/* On a thread of the store pool: the last event at or before an event cursor. A cursor later than
+ * the log's last event comes from another history: STATUS_STALE_CURSOR. */
+MUST_CHECK enum status store_read_find_cursor(struct store_read *read,
+                                              struct store_session *session,
+                                              const struct event_cursor *cursor, uint64_t *log_id);
+
 /* Reads a query parameter of min to max. Without the parameter *number does not change. */
 MUST_CHECK enum status query_number(const struct exchange *exchange, struct slice name,
                                     uint64_t min, uint64_t max, uint64_t *number);

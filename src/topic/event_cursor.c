@@ -15,6 +15,14 @@ int event_cursor_compare(const struct event_cursor *a, const struct event_cursor
     return uuid_compare(&a->uuid, &b->uuid);
 }
 
+bool event_cursor_is_ahead(const struct event_cursor *cursor, const struct uuid *last) {
+    static const struct uuid none;
+    if (uuid_compare(last, &none) == 0)
+        return cursor->timestamp_ms > 0;
+    struct event_cursor end = event_cursor_of(last);
+    return event_cursor_compare(cursor, &end) > 0;
+}
+
 size_t event_cursor_encode(const struct event_cursor *cursor, char *text) {
     assert(cursor->timestamp_ms <= EVENT_CURSOR_TIMESTAMP_MS_MAX);
     assert(uuid7_valid(&cursor->uuid));

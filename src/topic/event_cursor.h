@@ -25,6 +25,10 @@ struct event_cursor event_cursor_of(const struct uuid *uuid);
 /* Negative, zero or positive, as memcmp. */
 int event_cursor_compare(const struct event_cursor *a, const struct event_cursor *b);
 
+/* Whether it is later than the last event of a log, whose cursor is last; zero for an empty log. It
+ * comes from another history then. */
+bool event_cursor_is_ahead(const struct event_cursor *cursor, const struct uuid *last);
+
 /* Writes at most EVENT_CURSOR_SIZE_MAX characters, no NUL, and returns how many. */
 size_t event_cursor_encode(const struct event_cursor *cursor, char *text);
 /* On a refusal, reason (may be NULL) becomes a static sentence. */

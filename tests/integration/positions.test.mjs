@@ -134,6 +134,20 @@ async function listsAndVerbsTakePositions(operator) {
   assert.equal((await operator.poll(TOPIC, `after_seq=${position}&epoch=another`)).status, 400);
 }
 
+async function startCursorIsAnAlias(operator) {
+  const { items } = await operator.read("/api/events?limit=3");
+  const [first, , third] = items.map(({ cursor }) => cursor);
+  assert.equal((await operator.read(`/api/events?start_cursor=${third}`)).items[0].seq, 4);
+  assert.equal((await operator.read(`/api/events?start_cursor=${third}&after_cursor=${third}`)).items[0].seq, 4);
+  const exported = await operator.get(`/api/events/export?start_cursor=${third}`);
+  assert.equal(JSON.parse(exported.body.split("\n")[0]).seq, 4);
+  assert.equal(await firstOf(await stream(operator, `/events?start_cursor=${third}`)), 4);
+  for (const path of ["/api/events", "/api/events/export", "/events"]) {
+    const { status, body } = await operator.get(`${path}?start_cursor=${third}&after_cursor=${first}`);
+    assert.deepEqual([status, JSON.parse(body).error], [400, "TALOS_INVALID_CURSOR"], path);
+  }
+}
+
 test("positions and parameters of a query", async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" } });
   await operator.did("runs", { run_id: "a", owner_user_id: "ada" }, 201);
@@ -143,6 +157,7 @@ test("positions and parameters of a query", async (t) => {
     "streams ignore parameters that they do not know": streamsIgnoreUnknownNames,
     "a position of one transport is taken by all others": positionsAreTakenByAllTransports,
     "lists and verbs take positions": listsAndVerbsTakePositions,
+    "start_cursor is an alias of after_cursor": startCursorIsAnAlias,
     "lastEventId is a Last-Event-ID of clients that cannot set fields": anIdInTheQueryIsALastEventId,
   };
   for (const [name, check] of Object.entries(cases)) await t.test(name, () => check(operator));

@@ -241,6 +241,21 @@ static void cursors_of_server_ids_rise_while_the_clock_steps_back(void **state) 
     }
 }
 
+static void a_cursor_later_than_the_last_event_is_ahead(void **state) {
+    (void)state;
+    const struct uuid none = {{0}};
+    const struct uuid last = uuid7_first(1700000000000);
+    struct event_cursor cursor = event_cursor_of(&last);
+    assert_false(event_cursor_is_ahead(&cursor, &last));
+    assert_true(event_cursor_is_ahead(&cursor, &none));
+    cursor.uuid.bytes[15]++;
+    assert_true(event_cursor_is_ahead(&cursor, &last));
+    const struct uuid origin = uuid7_first(0);
+    cursor = event_cursor_of(&origin);
+    assert_false(event_cursor_is_ahead(&cursor, &last));
+    assert_false(event_cursor_is_ahead(&cursor, &none));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_vectors_encode_and_decode),
@@ -252,6 +267,7 @@ int main(void) {
         cmocka_unit_test(legacy_padding_only_fills_the_last_group),
         cmocka_unit_test(random_pairs_keep_their_order_through_the_round_trip),
         cmocka_unit_test(cursors_of_server_ids_rise_while_the_clock_steps_back),
+        cmocka_unit_test(a_cursor_later_than_the_last_event_is_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
