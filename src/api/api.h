@@ -29,6 +29,9 @@ struct api {
     struct hub *hub;
     struct consumers *consumers;
     struct snapshot_service *snapshot_service;
+    struct slice projection_version;
+    struct relay *const *relays; /* the sinks outside the store */
+    size_t relay_count;
     struct append_parser *parsers; /* by the index of the loop */
     const char *folder;            /* for files that an import spools */
     struct clock_reading started;

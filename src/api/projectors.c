@@ -1,8 +1,11 @@
 /* The results of the projector: summaries, checkpoints, drift. */
+#include "api/api.h"
 #include "api/handlers.h"
+#include "delivery/relay/relay.h"
 #include "http/store_read.h"
 #include "wire/canonical.h"
 #include "wire/json.h"
+#include "wire/object_writer.h"
 
 #define DRIFT_LIMIT_DEFAULT 100
 #define DRIFT_LIMIT_MAX     1000
@@ -106,10 +109,35 @@ static enum status write_drift(void *user, const struct store_drift *drift) {
     return status;
 }
 
+/* A sink that fails lacks documents that the tables have. */
+static enum status write_sink(struct buffer *out, size_t index, struct relay_stats stats) {
+    bool is_failing = stats.failing_since_ms > 0;
+    enum status status = index > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("sink"), slice_of(label_sink_name(stats.sink)));
+    object_text(&object, SLICE("status"), is_failing ? SLICE("failing") : SLICE("ok"));
+    object_number(&object, SLICE("sent"), stats.sent);
+    object_number(&object, SLICE("waiting"), stats.waiting);
+    object_number(&object, SLICE("failures"), stats.failures);
+    object_number(&object, SLICE("dropped"), stats.dropped);
+    if (is_failing) {
+        object_number(&object, SLICE("failing_since"), stats.failing_since_ms);
+        object_text(&object, SLICE("reason"), slice_of(stats.error));
+    }
+    return object_end(&object);
+}
+
 static void read_drift(struct store_read *read, struct store_session *session) {
     enum status status = buffer_append_slice(&read->out, SLICE("{\"drift\":["));
     if (status == STATUS_OK)
         status = store_walk_drifts(session, read->limit, read, write_drift);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&read->out, SLICE("],\"sinks\":["));
+    const struct api *api = api_of(read->exchange);
+    for (size_t i = 0; status == STATUS_OK && i < api->relay_count; i++)
+        status = write_sink(&read->out, i, relay_stats(api->relays[i]));
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, SLICE("]}\n"));
     read->status = status;

@@ -125,6 +125,7 @@ static enum status rebuild_entity(struct reproject_work *work, struct store_sess
         .id = work->entity.id,
         .apply = true,
         .now_ms = work->now_ms,
+        .projection_version = work->api->projection_version,
         .user = work,
         .on_drift = on_drift,
         .on_commit = on_commit,

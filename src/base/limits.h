@@ -27,9 +27,11 @@
     X(PROJECTOR_TURN_BYTES_MAX,           512 << 20, BYTES, PROCESS,      1, "summaries changed by one batch")                                               \
     X(PROJECTOR_SHARED_EVENTS_BYTES_MAX,  64 << 20,  BYTES, PROCESS,      1, "events that several summaries of one batch share")                             \
     X(PROJECTOR_RETRY_MAX,                8192,      ITEMS, PROCESS,      1, "summaries to retry; beyond it their next event brings them back")              \
-    X(SINK_FANOUT_SINKS_MAX,              8,         ITEMS, PROCESS,      1, "sinks of a fan-out")                                                           \
-    X(SINK_FANOUT_KEPT_MAX,               64,        ITEMS, PROCESS,      1, "commits kept for each sink that fails")                                        \
-    X(SINK_FANOUT_KEPT_BYTES_MAX,         4 << 20,   BYTES, PROCESS,    512, "one such commit, of each sink")                                                \
+    X(RELAY_MESSAGE_BYTES_MAX,            64 << 20,  BYTES, PROCESS,      2, "one document on its way to a sink outside the store")                          \
+    X(RELAY_PAGE_BYTES_MAX,               128 << 20, BYTES, PROCESS,      2, "documents read at once for such a sink")                                       \
+    X(RELAY_FRAMES_MAX,                   64,        ITEMS, PROCESS,      2, "frames or documents read at once for such a sink")                             \
+    X(REBUILD_PAGE_BYTES_MAX,             4 << 20,   BYTES, PROCESS,      1, "names and checkpoints of entities while summaries get a new version")          \
+    X(REBUILD_ENTITIES_MAX,               64,        ITEMS, PROCESS,      1, "such entities, read at once")                                                  \
     X(SUMMARY_BYTES_MAX,                  64 << 20,  BYTES, PROCESS,      5, "one summary: two texts of the largest payload; also while it is merged")       \
     /* Process: jobs, of each at most one at a time. */                                                                                                      \
     X(FOLD_ARENA_BYTES_MAX,               256 << 20, BYTES, PROCESS,      2, "a summary with the texts of the events of one turn")                           \

@@ -1,4 +1,5 @@
-/* Sinks: the destinations of projected summaries. Noop, tables and fanout implement the interface.
+/* Sinks: the destinations of projected summaries. Noop and tables implement the interface; systems outside the
+ * store get the documents from the journal (delivery/relay/relay.h).
  * Writer's thread, or the thread that reprojects.
  * The data of a commit lives until settle has returned.
  * A sink that fails has taken nothing of the commit. It never fails the append.
@@ -54,23 +55,5 @@ struct sink {
 extern const struct sink sink_noop;
 /* Adds documents, checkpoints, journal rows, topic counters and drifts to the batch. */
 extern const struct sink sink_tables;
-
-/* Writes to several sinks. A sink that fails does not affect the others. Its commits are kept in
- * order, up to a limit, and written again with the next commit. */
-struct sink_fanout;
-
-struct sink_fanout_stats {
-    uint64_t failures;
-    uint64_t kept;    /* commits that wait for a retry */
-    uint64_t dropped; /* commits over the limit; a reprojection restores them */
-};
-
-MUST_CHECK enum status sink_fanout_open(struct sink_fanout **fanout, const struct sink *sinks,
-                                        size_t sink_count);
-void sink_fanout_close(struct sink_fanout *fanout);
-/* Lives as long as the fanout. */
-const struct sink *sink_fanout_sink(const struct sink_fanout *fanout);
-/* The stats of one sink. */
-struct sink_fanout_stats sink_fanout_stats(const struct sink_fanout *fanout, size_t sink_index);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/decimal.h"
 #include "base/utf8.h"
 #include "server/config_table.h"
+#include "server/sinks.h"
 #include "wire/http1.h"
 #include "wire/json.h"
 
@@ -236,6 +237,13 @@ static enum status check_issuer(const struct config *config, struct config_error
     return STATUS_OK;
 }
 
+static enum status check_sinks(const struct config *config, struct config_error *error) {
+    char message[400];
+    return sinks_check(config, message, sizeof(message)) == STATUS_OK
+               ? STATUS_OK
+               : refuse(error, "%s", message);
+}
+
 /* Refuses the settings of stores and drivers that this server does not have, so that the log does
  * not silently go to a file. The URL is not shown, because it may contain a password. */
 static enum status check_unsupported(const struct config *config,
@@ -272,6 +280,8 @@ enum status config_load(struct config *config, const struct config_file *file,
         status = check_window(config, error);
     if (status == STATUS_OK)
         status = check_issuer(config, error);
+    if (status == STATUS_OK)
+        status = check_sinks(config, error);
     if (status == STATUS_OK)
         status = check_unsupported(config, environment, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;

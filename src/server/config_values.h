@@ -71,6 +71,13 @@ struct config {
     uint64_t windows_bytes_max;
     uint64_t snapshots_bytes_max;
     uint64_t retention_interval_ms;
+    uint64_t sink;
+    char fanout_sinks[CONFIG_TEXT_MAX];
+    char sink_nats_url[CONFIG_TEXT_MAX]; /* empty: none, like the next one */
+    char sink_webhook_url[CONFIG_TEXT_MAX];
+    char sink_webhook_key[CONFIG_TEXT_MAX]; /* empty: the webhook gets no key */
+    char sink_nats_subject[CONFIG_TEXT_MAX];
+    char projection_version[CONFIG_TEXT_MAX];
     uint64_t clock_offset_ms;
     char token_fallback_signing_keys[CONFIG_TEXT_MAX];
     char token_signing_key[CONFIG_TEXT_MAX]; /* empty: not given, like the texts below */

@@ -143,6 +143,8 @@ static void on_commit(void *user, const struct store_batch *batch,
                       const struct store_entity *states) {
     struct server *server = user;
     hub_publish(server->hub, batch, states);
+    if (batch->document_count > 0)
+        sinks_wake(&server->sinks);
     topic_activity_committed(server->telemetry.activity, batch);
 }
 
@@ -172,6 +174,8 @@ static enum status delivery_start(struct server *server) {
     };
     enum status status = hub_open(&server->hub, &hub);
     if (status == STATUS_OK)
+        hub_set_projection_version(server->hub, slice_of(server->config.projection_version));
+    if (status == STATUS_OK)
         status = consumers_open(&server->consumers, &consumers);
     if (status == STATUS_OK)
         status = causes_open(&server->telemetry.causes, CAUSES_KEPT_MAX);
@@ -196,8 +200,22 @@ static enum status start_retention(struct server *server) {
     return retention_start(&server->retention, &options);
 }
 
+static enum status start_rebuild(struct server *server) {
+    const struct rebuild_options options = {
+        .store = server->store,
+        .writer = server->writer,
+        .projector = server->projector,
+        .projection_version = slice_of(server->config.projection_version),
+        .folder = server->config.data_dir,
+    };
+    return rebuild_start(&server->rebuild, &options);
+}
+
 static enum status writer_and_pool_start(struct server *server) {
-    const struct projector_options derive = {.sink = NULL};
+    const struct projector_options derive = {
+        .projection_version = slice_of(server->config.projection_version),
+        .sink = sinks_of_commit(&server->config),
+    };
     enum status status = projector_open(&server->projector, &derive);
     if (status != STATUS_OK)
         return status;
@@ -225,7 +243,11 @@ static enum status writer_and_pool_start(struct server *server) {
     };
     if (status == STATUS_OK)
         status = snapshot_service_start(&server->snapshot_service, &snapshots);
-    return status;
+    if (status == STATUS_OK)
+        status = sinks_start(&server->sinks, &server->config, server->store, server->epoch);
+    return status == STATUS_OK && sinks_of_commit(&server->config) == &sink_tables
+               ? start_rebuild(server)
+               : status;
 }
 
 static enum status state_read(struct server *server) {
@@ -358,6 +380,9 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->hub = server->hub;
     api->consumers = server->consumers;
     api->snapshot_service = &server->snapshot_service;
+    api->projection_version = slice_of(server->config.projection_version);
+    api->relays = server->sinks.relays;
+    api->relay_count = server->sinks.count;
     api->started = clock_now();
     api->item_bytes_max = config_item_bytes_max(&server->config);
     api->batches_bytes_max = server->config.batches_bytes_max;
@@ -386,6 +411,8 @@ enum status server_open(struct server *server, size_t loop_count) {
 void server_close(struct server *server) {
     if (server->store_pool)
         store_pool_stop(server->store_pool);
+    sinks_stop(&server->sinks);
+    rebuild_stop(server->rebuild);
     /* Snapshots hold pins of the retention, and the retention prunes through the writer. So they
      * stop in this order. */
     snapshot_service_stop(&server->snapshot_service);

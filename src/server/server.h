@@ -13,6 +13,8 @@
 #include "dialect/dialect_settings.h"
 #include "http/http.h"
 #include "server/config.h"
+#include "server/rebuild.h"
+#include "server/sinks.h"
 
 #define SERVER_MESSAGE_MAX 1024
 
@@ -36,6 +38,8 @@ struct server {
     struct store_pool *store_pool;
     struct snapshot_service snapshot_service;
     struct retention *retention;
+    struct sinks sinks;
+    struct rebuild *rebuild;          /* NULL: none is needed */
     char message[SERVER_MESSAGE_MAX]; /* for people: why the server did not start */
 };
 

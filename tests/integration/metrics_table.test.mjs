@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
+import http from "node:http";
 import net from "node:net";
 import { join } from "node:path";
 import { alone, test } from "../lib/cases.mjs";
@@ -333,6 +334,27 @@ test("requests, connections and the process move their metrics", async (t) => {
   assert.equal(metrics.get("khala_cursor_clock_ahead_seconds"), 0);
   seen.add("process_start_time_seconds");
   assert.ok(Math.abs(metrics.get("process_start_time_seconds") - Date.now() / 1000) < 3600);
+});
+
+test("sinks move their metrics", async (t) => {
+  let answer = 200;
+  const receiver = http.createServer((request, response) => {
+    request.resume().on("end", () => { response.statusCode = answer; response.end(); });
+  });
+  await new Promise((resolve) => receiver.listen(0, "127.0.0.1", resolve));
+  t.after(() => { receiver.closeAllConnections(); receiver.close(); });
+  const operator = await operate(t, { settings: { ...NEVER, RUNTIME_KHALA_SINK: "fanout", RUNTIME_KHALA_FANOUT_SINKS: "tables,webhook",
+    KHALA_SINK_WEBHOOK_URL: `http://127.0.0.1:${receiver.address().port}` } });
+  const sink = { sink: "webhook" };
+  const update = () => operator.did("runs", {}, 201);
+  await moves(operator, "sink_sent_total", sink, 1, update);
+  answer = 422;
+  await moves(operator, "sink_dropped_total", sink, 1, update);
+  answer = 503;
+  await moves(operator, "sink_failures_total", sink, "some", update);
+  answer = 200;
+  await until(async () => (await scrape(operator)).get("khala_sink_failing", sink) === 0, "the sink works again");
+  await moves(operator, "sink_failing", sink, 1, () => { answer = 503; return update(); }, { undo: () => { answer = 200; } });
 });
 
 alone("every metric family has a test", () => {

@@ -68,7 +68,7 @@ export function answer(args, options) {
 /** A fresh folder that is removed at the end of the test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), "khala-"));
-  t.after(() => rmSync(path, { recursive: true, force: true }));
+  t.after(() => rmSync(path, { recursive: true, force: true, maxRetries: 10 }));
   return path;
 }
 

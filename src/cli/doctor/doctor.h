@@ -41,5 +41,6 @@ void doctor_check_limits(struct doctor *doctor);
 void doctor_check_disk(struct doctor *doctor);
 /* doctor_store.c: schema, pages, chains and the clock of the events. */
 void doctor_check_store(struct doctor *doctor);
+void doctor_check_sinks(struct doctor *doctor);
 
 #endif

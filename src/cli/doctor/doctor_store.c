@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/doctor/doctor.h"
 #include "cli/journal_report.h"
+#include "delivery/relay/relay_position.h"
 #include "projector/verify.h"
 #include "store/store_maintenance.h"
 
@@ -151,6 +152,25 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         check_clock(doctor, session, clock_wall_ms(&clock));
     }
     store_session_close(session);
+}
+
+/* The file of each relay says since when its target fails. */
+void doctor_check_sinks(struct doctor *doctor) {
+    if (!doctor->has_folder)
+        return;
+    for (unsigned i = 0; i < LABEL_SINK_COUNT; i++) {
+        struct relay_state state;
+        relay_state_load(&state, doctor->config.data_dir, (enum label_sink)i);
+        if (state.failing_since_ms > 0)
+            doctor_say(
+                doctor, FINDING_WRONG,
+                "see that its target runs and takes the documents; the server sends again by "
+                "itself, and loses none",
+                "the sink %s fails: %s", label_sink_name((enum label_sink)i), state.error);
+        else if (state.has_position[DOCUMENT_RUN_SUMMARY])
+            doctor_say(doctor, FINDING_OK, NULL, "the sink %s works",
+                       label_sink_name((enum label_sink)i));
+    }
 }
 
 void doctor_check_store(struct doctor *doctor) {

@@ -464,59 +464,6 @@ static void the_noop_sink_writes_nothing(void **state) {
     log_close(log);
 }
 
-static void a_fanout_writes_to_the_other_sinks_and_retries(void **state) {
-    (void)state;
-    struct fickle broken = {.is_failing = true};
-    struct fickle sound = {0};
-    struct sink_fanout *fanout;
-    const struct sink sinks[] = {
-        {"broken", &broken, fickle_write, NULL}, sink_noop, {"sound", &sound, fickle_write, NULL}};
-    assert_ok(sink_fanout_open(&fanout, sinks, 3));
-    const struct projector_options options = {.sink = sink_fanout_sink(fanout)};
-    struct stored_log *log = log_open(&options);
-    log_append(log, ENTITY_RUN, "r1", "run.started", CREATED);
-    log_commit(log);
-    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 1);
-    assert_int_equal(sink_fanout_stats(fanout, 0).failures, 1);
-    assert_int_equal(sink_fanout_stats(fanout, 0).kept, 1);
-    assert_int_equal(sink_fanout_stats(fanout, 2).failures, 0);
-    broken.is_failing = false;
-    log_append(log, ENTITY_RUN, "r1", "a", "{}");
-    log_commit(log);
-    /* The sink that failed gets both commits, the other one only the new commit. */
-    assert_int_equal(frames_of(log, "runtime.run_summaries").count, 4);
-    assert_int_equal(sink_fanout_stats(fanout, 0).kept, 0);
-    expect_sound(log);
-    log_close(log);
-    sink_fanout_close(fanout);
-}
-
-static void a_fanout_keeps_a_bounded_number_of_commits(void **state) {
-    (void)state;
-    struct fickle broken = {.is_failing = true};
-    struct sink_fanout *fanout;
-    const struct sink sinks[] = {{"broken", &broken, fickle_write, NULL}, sink_tables};
-    assert_ok(sink_fanout_open(&fanout, sinks, 2));
-    const struct projector_options options = {.sink = sink_fanout_sink(fanout)};
-    struct stored_log *log = log_open(&options);
-    for (int i = 0; i < SINK_FANOUT_KEPT_MAX + 5; i++) {
-        log_append(log, ENTITY_RUN, "r1", "x", "{}");
-        log_commit(log);
-    }
-    assert_int_equal(sink_fanout_stats(fanout, 0).kept, SINK_FANOUT_KEPT_MAX);
-    assert_int_equal(sink_fanout_stats(fanout, 0).dropped, 5);
-    log_append(log, ENTITY_RUN, "r1", "x", "{}");
-    struct arena arena;
-    arena_init(&arena, (size_t)1 << 20);
-    (void)log_collect(log, &arena);
-    const struct projection *projection = projector_projection(log->projector);
-    projection->abandoned(projection->user);
-    arena_release(&arena);
-    assert_int_equal(sink_fanout_stats(fanout, 0).kept, SINK_FANOUT_KEPT_MAX - 1);
-    log_close(log);
-    sink_fanout_close(fanout);
-}
-
 int main(void) {
     log_configure(LOG_OFF, LOG_TEXT, 2);
     const struct CMUnitTest tests[] = {
@@ -539,8 +486,6 @@ int main(void) {
         cmocka_unit_test(updates_that_a_sink_refused_come_with_the_next_commit),
         cmocka_unit_test(retries_end_when_a_sink_keeps_failing),
         cmocka_unit_test(the_noop_sink_writes_nothing),
-        cmocka_unit_test(a_fanout_writes_to_the_other_sinks_and_retries),
-        cmocka_unit_test(a_fanout_keeps_a_bounded_number_of_commits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,74 @@
+/* A relay: sends the documents of the summary topics to another system, as the journal has them.
+ * Each relay has a thread and a read session of its own. relay_wake and relay_stats: any thread.
+ * Memory: one page of frames or documents.
+ * Errors: a frame that the target does not take is sent again, with growing delays, before any
+ * later frame. A target that fails delays no append and no other relay. Each topic arrives in order
+ * and at least once. The positions are in a file, so a restart goes on. A relay whose position
+ * cannot resume sends all documents first. */
+#ifndef DELIVERY_RELAY_RELAY_H
+#define DELIVERY_RELAY_RELAY_H
+
+#include "spec/metrics.h"
+#include "store/store.h"
+#include "topic/policy.h"
+
+#define RELAY_ERROR_BYTES_MAX 200
+
+/* One frame for the target, as JSON, with the names that every dialect uses. */
+struct relay_message {
+    struct slice topic;
+    struct slice document_key;
+    struct slice id; /* the same for the same frame, when it is sent again */
+    struct slice text;
+};
+
+/* How a kind of relay reaches its target. */
+struct relay_target {
+    enum label_sink sink;
+    void *user;
+    /* STATUS_OK: the target has the message. STATUS_INVALID_REQUEST: it will never take this
+     * message. Another status: try again. error gets the reason, for people. stop_fd can be read
+     * when the relay ends. */
+    enum status (*send)(void *user, const struct relay_message *message, int stop_fd,
+                        char error[RELAY_ERROR_BYTES_MAX]);
+    void (*close)(void *user);
+};
+
+struct relay_options {
+    struct store *store;
+    const struct policy_table *policies;
+    const char *epoch; /* of the log */
+    struct slice projection_version;
+    const char *folder; /* of the file with the positions */
+    struct relay_target target;
+};
+
+struct relay_stats {
+    enum label_sink sink;
+    uint64_t sent;
+    uint64_t failures;
+    uint64_t dropped;          /* messages that the target refused for good */
+    uint64_t waiting;          /* frames that are not sent yet */
+    uint64_t failing_since_ms; /* since 1970; 0: the last message was taken */
+    char error[RELAY_ERROR_BYTES_MAX];
+};
+
+struct relay;
+
+/* Takes the target, and closes it also when it fails. */
+MUST_CHECK enum status relay_start(struct relay **relay, const struct relay_options *options);
+/* There may be new frames. */
+void relay_wake(struct relay *relay);
+/* Ends the thread; a message under way may be sent again after a restart. */
+void relay_stop(struct relay *relay);
+struct relay_stats relay_stats(struct relay *relay);
+
+/* Posts each message to an http or https URL, with the key as bearer. A 2xx answer takes it. */
+MUST_CHECK enum status relay_webhook_open(struct relay_target *target, const char *url,
+                                          const char *key);
+/* Publishes each message to the subject PREFIX.TOPIC of a NATS server, with its id as Nats-Msg-Id,
+ * so that a stream drops repetitions. */
+MUST_CHECK enum status relay_nats_open(struct relay_target *target, const char *url,
+                                       const char *prefix);
+
+#endif

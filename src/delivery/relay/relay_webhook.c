@@ -1,0 +1,94 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/http_client.h"
+#include "delivery/relay/relay.h"
+
+struct webhook {
+    struct http_client *client;
+    char *target; /* path and query of the URL */
+    const char *key;
+};
+
+static enum status ignore_body(void *user, unsigned http_status, struct slice piece) {
+    (void)user;
+    (void)http_status;
+    (void)piece;
+    return STATUS_OK;
+}
+
+/* The receiver will not take the message when it is sent again. The others may pass: a missing
+ * route or key is a mistake of the set-up, 408, 425 and 429 ask for another attempt. */
+static bool is_final(unsigned http_status) {
+    static const unsigned may_pass[] = {401, 403, 404, 405, 408, 425, 429};
+    if (http_status < 400 || http_status >= 500)
+        return false;
+    for (size_t i = 0; i < sizeof(may_pass) / sizeof(may_pass[0]); i++)
+        if (http_status == may_pass[i])
+            return false;
+    return true;
+}
+
+static enum status webhook_send(void *user, const struct relay_message *message, int stop_fd,
+                                char error[RELAY_ERROR_BYTES_MAX]) {
+    struct webhook *webhook = user;
+    unsigned http_status = 0;
+    const struct http_client_request request = {
+        .method = "POST",
+        .target = webhook->target,
+        .key = webhook->key,
+        .content_type = "application/json",
+        .body = message->text,
+        .stop_fd = stop_fd,
+        .on_body = ignore_body,
+    };
+    enum status status = http_client_exchange(webhook->client, &request, &http_status);
+    if (status != STATUS_OK) {
+        snprintf(error, RELAY_ERROR_BYTES_MAX, "%s", http_client_error(webhook->client));
+        return STATUS_SYSTEM_ERROR;
+    }
+    if (http_status >= 200 && http_status < 300)
+        return STATUS_OK;
+    snprintf(error, RELAY_ERROR_BYTES_MAX, "the receiver answered %u", http_status);
+    return is_final(http_status) ? STATUS_INVALID_REQUEST : STATUS_SYSTEM_ERROR;
+}
+
+static void webhook_close(void *user) {
+    struct webhook *webhook = user;
+    http_client_close(webhook->client);
+    free(webhook->target);
+    free(webhook);
+}
+
+/* Where the path begins: the end of the text if there is none. */
+static const char *path_of(const char *url) {
+    const char *mark = strstr(url, "://");
+    const char *host = mark ? mark + 3 : url;
+    return host + strcspn(host, "/?");
+}
+
+enum status relay_webhook_open(struct relay_target *target, const char *url, const char *key) {
+    const char *path = path_of(url);
+    char *server = strndup(url, (size_t)(path - url));
+    struct webhook *made = calloc(1, sizeof(*made));
+    enum status status = server && made ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    if (status == STATUS_OK) {
+        made->key = *key ? key : NULL;
+        if (asprintf(&made->target, "%s%s", *path == '/' ? "" : "/", path) < 0) {
+            made->target = NULL;
+            status = STATUS_OUT_OF_MEMORY;
+        }
+    }
+    if (status == STATUS_OK)
+        status = http_client_open(&made->client, server);
+    free(server);
+    if (status != STATUS_OK) {
+        if (made)
+            free(made->target);
+        free(made);
+        return status;
+    }
+    *target = (struct relay_target){LABEL_SINK_WEBHOOK, made, webhook_send, webhook_close};
+    return STATUS_OK;
+}

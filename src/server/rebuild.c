@@ -1,0 +1,215 @@
+#include "server/rebuild.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "projector/reproject.h"
+
+#define PATH_BYTES_MAX    4352
+#define VERSION_BYTES_MAX 512
+
+struct rebuild {
+    struct rebuild_options options;
+    pthread_t thread;
+    atomic_bool is_ending;
+    struct store_session *session;
+    uint64_t rebuilt;
+    uint64_t failed;
+    /* The entity that the writer rebuilds. */
+    struct writer_job job;
+    struct store_entity entity;
+    enum status status;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_done; /* under lock */
+};
+
+/* ---- the file ---- */
+
+static bool path_of(const struct rebuild_options *options, char path[PATH_BYTES_MAX]) {
+    int size = snprintf(path, PATH_BYTES_MAX, "%s/projection.version", options->folder);
+    return size > 0 && size < PATH_BYTES_MAX;
+}
+
+static bool is_current(const struct rebuild_options *options) {
+    char path[PATH_BYTES_MAX];
+    char version[VERSION_BYTES_MAX] = "";
+    FILE *file = path_of(options, path) ? fopen(path, "re") : NULL;
+    if (!file)
+        return false;
+    size_t size = fread(version, 1, sizeof(version), file);
+    fclose(file);
+    return slice_equal((struct slice){version, size}, options->projection_version);
+}
+
+static void save_version(const struct rebuild_options *options) {
+    char path[PATH_BYTES_MAX];
+    struct slice version = options->projection_version;
+    int fd =
+        path_of(options, path) ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    bool is_written = fd >= 0 && write(fd, version.data, version.size) == (ssize_t)version.size;
+    if (fd >= 0)
+        close(fd);
+    if (!is_written)
+        log_event(LOG_WARN, "projection.version_not_saved",
+                  log_str("effect", "the next start looks at all summaries again"));
+}
+
+/* ---- one entity, on the writer's thread ---- */
+
+static void on_commit(void *user, const struct store_batch *batch) {
+    struct rebuild *rebuild = user;
+    writer_announce(rebuild->options.writer, batch, NULL);
+}
+
+static void run_job(struct writer_job *job, struct store_session *session) {
+    struct rebuild *rebuild = container_of(job, struct rebuild, job);
+    const struct reproject_options options = {
+        .kind = rebuild->entity.kind,
+        .id = rebuild->entity.id,
+        .apply = true,
+        .now_ms = clock_now().wall_ms,
+        .projection_version = rebuild->options.projection_version,
+        .user = rebuild,
+        .on_commit = on_commit,
+    };
+    struct reproject_result result = {0};
+    rebuild->status = reproject(session, &options, &result);
+    if (result.drifted > 0)
+        projector_forget(rebuild->options.projector, rebuild->entity.ref);
+    pthread_mutex_lock(&rebuild->lock);
+    rebuild->is_done = true;
+    pthread_cond_signal(&rebuild->changed);
+    pthread_mutex_unlock(&rebuild->lock);
+}
+
+/* ---- all entities ---- */
+
+struct entity_page {
+    struct rebuild *rebuild;
+    struct arena arena;
+    size_t count;
+    struct store_entity entities[REBUILD_ENTITIES_MAX];
+};
+
+static enum status keep_entity(void *user, const struct store_entity *entity) {
+    struct entity_page *page = user;
+    struct slice id = arena_copy(&page->arena, entity->id);
+    if (!id.data)
+        return STATUS_OUT_OF_MEMORY;
+    page->entities[page->count++] =
+        (struct store_entity){.ref = entity->ref, .kind = entity->kind, .id = id};
+    return STATUS_OK;
+}
+
+static bool needs_rebuild(struct rebuild *rebuild, const struct store_entity *entity,
+                          struct arena *arena) {
+    struct store_checkpoint checkpoint;
+    enum document_kind kind = entity_row(entity->kind)->summary;
+    enum status status =
+        store_load_checkpoint(rebuild->session, kind, entity->ref, arena, &checkpoint);
+    return status != STATUS_OK ||
+           !slice_equal(checkpoint.projection_version, rebuild->options.projection_version);
+}
+
+static void rebuild_entity(struct rebuild *rebuild, const struct store_entity *entity) {
+    rebuild->entity = *entity;
+    rebuild->is_done = false;
+    rebuild->status = writer_post_job(rebuild->options.writer, &rebuild->job);
+    if (rebuild->status == STATUS_OK) {
+        pthread_mutex_lock(&rebuild->lock);
+        while (!rebuild->is_done)
+            pthread_cond_wait(&rebuild->changed, &rebuild->lock);
+        pthread_mutex_unlock(&rebuild->lock);
+    }
+    if (rebuild->status == STATUS_OK)
+        rebuild->rebuilt++;
+    else
+        rebuild->failed++;
+}
+
+/* The entities of one kind. */
+static enum status walk_kind(struct rebuild *rebuild, struct entity_page *page,
+                             enum entity_kind kind) {
+    uint64_t after_ref = 0;
+    enum status status = STATUS_OK;
+    do {
+        arena_reset(&page->arena);
+        page->count = 0;
+        status = store_walk_entities(rebuild->session, kind, after_ref, REBUILD_ENTITIES_MAX, page,
+                                     keep_entity);
+        for (size_t i = 0; status == STATUS_OK && i < page->count; i++) {
+            if (atomic_load(&rebuild->is_ending))
+                return STATUS_SHUTTING_DOWN;
+            if (needs_rebuild(rebuild, &page->entities[i], &page->arena))
+                rebuild_entity(rebuild, &page->entities[i]);
+            after_ref = page->entities[i].ref;
+        }
+    } while (status == STATUS_OK && page->count > 0);
+    return status;
+}
+
+static void *rebuild_main(void *user) {
+    struct rebuild *rebuild = user;
+    struct entity_page *page = calloc(1, sizeof(*page));
+    enum status status = page ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    if (page)
+        arena_init(&page->arena, REBUILD_PAGE_BYTES_MAX);
+    for (unsigned i = 0; status == STATUS_OK && i < DOCUMENT_KIND_COUNT; i++)
+        status = walk_kind(rebuild, page, document_row((enum document_kind)i)->entity);
+    if (page)
+        arena_release(&page->arena);
+    free(page);
+    log_event(
+        LOG_INFO, "projection.rebuilt", log_slice("version", rebuild->options.projection_version),
+        log_str("status", status_code(status)), log_int("summaries", (int64_t)rebuild->rebuilt),
+        log_int("failed", (int64_t)rebuild->failed));
+    if (status == STATUS_OK && rebuild->failed == 0)
+        save_version(&rebuild->options);
+    return NULL;
+}
+
+static void rebuild_free(struct rebuild *rebuild) {
+    store_session_close(rebuild->session);
+    pthread_cond_destroy(&rebuild->changed);
+    pthread_mutex_destroy(&rebuild->lock);
+    free(rebuild);
+}
+
+enum status rebuild_start(struct rebuild **rebuild, const struct rebuild_options *options) {
+    *rebuild = NULL;
+    if (is_current(options))
+        return STATUS_OK;
+    struct rebuild *made = calloc(1, sizeof(*made));
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    made->options = *options;
+    made->job.run = run_job;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    enum status status = store_session_open(options->store, STORE_READ, &made->session);
+    if (status == STATUS_OK && pthread_create(&made->thread, NULL, rebuild_main, made) != 0)
+        status = STATUS_SYSTEM_ERROR;
+    if (status != STATUS_OK) {
+        rebuild_free(made);
+        return status;
+    }
+    *rebuild = made;
+    return STATUS_OK;
+}
+
+void rebuild_stop(struct rebuild *rebuild) {
+    if (!rebuild)
+        return;
+    atomic_store(&rebuild->is_ending, true);
+    pthread_join(rebuild->thread, NULL);
+    rebuild_free(rebuild);
+}
