@@ -65,10 +65,20 @@ export function answer(args, options) {
   return out.slice(0, -1);
 }
 
+/** Removes a folder. A server that still runs may add a file meanwhile; then it begins again. */
+function remove(path, tries = 20) {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch (error) {
+    if (error.code !== "ENOTEMPTY" || tries === 0) throw error;
+    remove(path, tries - 1);
+  }
+}
+
 /** A fresh folder that is removed at the end of the test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), "khala-"));
-  t.after(() => rmSync(path, { recursive: true, force: true, maxRetries: 10 }));
+  t.after(() => remove(path));
   return path;
 }
 
