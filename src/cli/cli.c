@@ -12,10 +12,10 @@
 
 #include "base/decimal.h"
 #include "base/log.h"
-#include "base/nearest.h"
 #include "base/utf8.h"
 #include "cli/settings_file.h"
 #include "server/config.h"
+#include "server/nearest.h"
 #include "wire/json.h"
 
 #define NUMBER_MAX        9007199254740991u

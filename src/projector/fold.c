@@ -38,6 +38,25 @@ enum status fold_move(enum document_kind kind, union any_summary *summary, struc
     return status;
 }
 
+static bool has_key(const struct store_document *document, struct slice entity_id) {
+    struct slice prefix = slice_of(document_row(document->kind)->key_prefix);
+    return document->key.size == prefix.size + entity_id.size &&
+           memcmp(document->key.data, prefix.data, prefix.size) == 0 &&
+           slice_equal(slice_from(document->key, prefix.size), entity_id);
+}
+
+bool fold_document(const struct store_document *document, const struct store_checkpoint *checkpoint,
+                   struct slice entity_id, union any_summary *summary) {
+    uint8_t hash[SHA256_BYTES];
+    sha256(document->payload.data, document->payload.size, hash);
+    return memcmp(hash, document->payload_hash, SHA256_BYTES) == 0 &&
+           has_key(document, entity_id) && summary_hash(document->payload, hash) == STATUS_OK &&
+           memcmp(hash, checkpoint->summary_hash, SHA256_BYTES) == 0 &&
+           summary_read(fold_layout(document->kind), document->payload, entity_id,
+                        &summary->common) == STATUS_OK &&
+           summary->common.latest_seq == checkpoint->last_runtime_seq;
+}
+
 void fold_init(struct fold *fold, enum document_kind kind, struct slice entity_id) {
     memset(fold, 0, sizeof(*fold));
     fold->kind = kind;

@@ -24,6 +24,12 @@ MUST_CHECK enum status fold_event(enum document_kind kind, union any_summary *su
 MUST_CHECK enum status fold_move(enum document_kind kind, union any_summary *summary,
                                  struct arena *arena);
 
+/* Reads a summary from its stored document. False: the document is not whole, or has not the hash
+ * and the seq of the checkpoint. */
+MUST_CHECK bool fold_document(const struct store_document *document,
+                              const struct store_checkpoint *checkpoint, struct slice entity_id,
+                              union any_summary *summary);
+
 struct fold {
     enum document_kind kind;
     union any_summary summary;

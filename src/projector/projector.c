@@ -126,26 +126,6 @@ static void start_cached(struct projector *projector, struct change *change) {
     memcpy(change->checkpoint.summary_hash, now->checkpoint_hash, SHA256_BYTES);
 }
 
-static bool has_key(const struct store_document *document, struct slice entity_id) {
-    struct slice prefix = slice_of(document_row(document->kind)->key_prefix);
-    return document->key.size == prefix.size + entity_id.size &&
-           memcmp(document->key.data, prefix.data, prefix.size) == 0 &&
-           slice_equal(slice_from(document->key, prefix.size), entity_id);
-}
-
-/* Takes the stored document if it is whole, and has the hash and the seq of the checkpoint. */
-static bool start_document(struct change *change, const struct store_document *document) {
-    uint8_t hash[SHA256_BYTES];
-    sha256(document->payload.data, document->payload.size, hash);
-    return memcmp(hash, document->payload_hash, SHA256_BYTES) == 0 &&
-           has_key(document, change->entity->id) &&
-           summary_hash(document->payload, hash) == STATUS_OK &&
-           memcmp(hash, change->checkpoint.summary_hash, SHA256_BYTES) == 0 &&
-           summary_read(fold_layout(document->kind), document->payload, change->entity->id,
-                        &change->summary.common) == STATUS_OK &&
-           change->summary.common.latest_seq == change->checkpoint.last_runtime_seq;
-}
-
 /* seq: of the first event of this commit. */
 static enum status start_stored(struct projector *projector, struct change *change, uint64_t seq) {
     enum document_kind kind = change->entry->kind;
@@ -169,7 +149,8 @@ static enum status start_stored(struct projector *projector, struct change *chan
     if (!change->has_checkpoint ||
         !slice_equal(change->checkpoint.projection_version, projector->version))
         return STATUS_OK;
-    if (found == STATUS_OK && start_document(change, &document))
+    if (found == STATUS_OK &&
+        fold_document(&document, &change->checkpoint, change->entity->id, &change->summary))
         return STATUS_OK;
     change_drift(change, REASON_SUMMARY_HASH_MISMATCH);
     start_empty(change);

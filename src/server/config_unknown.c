@@ -1,7 +1,7 @@
 #include "server/config_unknown.h"
 
-#include "base/nearest.h"
 #include "server/config.h"
+#include "server/nearest.h"
 
 const struct config_variable config_verb_variables[] = {
     {"KHALA_URL", "address of the server, for verbs that use one; `--url` overrides it"},

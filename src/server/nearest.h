@@ -2,8 +2,8 @@
  * Any thread. Allocates nothing; compares at most NEAREST_BYTES_MAX bytes of a name.
  * Cannot fail: without a close name it suggests none.
  * Names of the same words in another order are close; only an equal name has distance 0. */
-#ifndef BASE_NEAREST_H
-#define BASE_NEAREST_H
+#ifndef SERVER_NEAREST_H
+#define SERVER_NEAREST_H
 
 #include <stddef.h>
 

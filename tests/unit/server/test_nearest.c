@@ -1,4 +1,4 @@
-#include "base/nearest.h"
+#include "server/nearest.h"
 
 #include "test.h"
 
