@@ -244,7 +244,7 @@ static enum status writer_and_pool_start(struct server *server) {
     if (status == STATUS_OK)
         status = snapshot_service_start(&server->snapshot_service, &snapshots);
     if (status == STATUS_OK)
-        status = sinks_start(&server->sinks, &server->config, server->store, server->epoch);
+        status = sinks_start(&server->sinks, &server->config, server->store);
     return status == STATUS_OK && sinks_of_commit(&server->config) == &sink_tables
                ? start_rebuild(server)
                : status;

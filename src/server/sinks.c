@@ -90,12 +90,10 @@ static enum status open_target(struct relay_target *target, const struct config 
                : relay_webhook_open(target, config->sink_webhook_url, config->sink_webhook_key);
 }
 
-enum status sinks_start(struct sinks *sinks, const struct config *config, struct store *store,
-                        const char *epoch) {
+enum status sinks_start(struct sinks *sinks, const struct config *config, struct store *store) {
     struct relay_options options = {
         .store = store,
         .policies = &config->policies,
-        .epoch = epoch,
         .projection_version = slice_of(config->projection_version),
         .folder = config->data_dir,
     };

@@ -57,7 +57,7 @@ test("the doctor finds no fault in a healthy folder, with and without a server",
   await operator.server.stop();
   const idle = examine(operator.data);
   assert.equal(idle.ok, true);
-  assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "limits", "disk", "store", "pages", "projection", "journal", "chains", "clock"]);
+  assert.deepEqual(Object.keys(idle.found), ["settings", "tls", "keys", "folder", "server", "files", "descriptors", "limits", "disk", "store", "pages", "chains", "projection", "journal", "clock"]);
   assert.equal(idle.found.server[0].message, "no server runs on this folder");
   const { code, out } = run(["doctor", "--data-dir", operator.data]);
   assert.equal(code, 0);

@@ -81,6 +81,7 @@ static void check_projection(struct doctor *doctor, struct store_session *sessio
                              uint64_t now_ms) {
     struct store_state state;
     struct latest_drift latest = {.is_found = false};
+    doctor->check = "projection";
     enum status status = store_read_state(session, &state);
     if (status == STATUS_OK)
         status = store_walk_drifts(session, 1, &latest, keep_drift);

@@ -265,17 +265,16 @@ static struct journal_read *read_page(struct relay *relay, enum document_kind ki
         .after_seq = relay->state.positions[kind].seq,
         .below_seq = UINT64_MAX,
         .frames_max = has_position ? RELAY_FRAMES_MAX : 0,
-        .epoch_differs = strcmp(relay->state.positions[kind].epoch, relay->options.epoch) != 0,
+        .given_epoch = relay->state.positions[kind].epoch,
     };
     journal_read_run(read, relay->session);
     return read;
 }
 
-static void set_position(struct relay *relay, enum document_kind kind, uint64_t seq) {
-    struct relay_position *position = &relay->state.positions[kind];
+static void set_position(struct relay *relay, enum document_kind kind, uint64_t seq,
+                         const struct topic_epoch *epoch) {
     relay->state.has_position[kind] = true;
-    position->seq = seq;
-    snprintf(position->epoch, sizeof(position->epoch), "%s", relay->options.epoch);
+    relay->state.positions[kind] = (struct position){.seq = seq, .epoch = *epoch};
     save(relay);
 }
 
@@ -289,7 +288,7 @@ static bool send_frames(struct relay *relay, enum document_kind kind,
             seq = read->frames[i]->content.seq;
     }
     if (seq >= read->next_seq)
-        set_position(relay, kind, seq);
+        set_position(relay, kind, seq, &read->epoch);
     return goes_on;
 }
 
@@ -304,7 +303,7 @@ static bool relay_topic(struct relay *relay, enum document_kind kind, uint64_t *
     } else if (read->is_stale || !relay->state.has_position[kind]) {
         goes_on = send_documents(relay, kind, read->window.head_seq);
         if (goes_on)
-            set_position(relay, kind, read->window.head_seq);
+            set_position(relay, kind, read->window.head_seq, &read->epoch);
     } else if (read->count > 0) {
         goes_on = send_frames(relay, kind, read);
     }

@@ -37,7 +37,6 @@ struct relay_target {
 struct relay_options {
     struct store *store;
     const struct policy_table *policies;
-    const char *epoch; /* of the log */
     struct slice projection_version;
     const char *folder; /* of the file with the positions */
     struct relay_target target;

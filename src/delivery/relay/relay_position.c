@@ -23,10 +23,10 @@ static void take_line(struct relay_state *state, const char *line) {
     char text[LINE_BYTES_MAX];
     if (sscanf(line, "position %63s %" SCNu64 " %511s", name, &number, text) == 3) {
         enum document_kind kind = document_kind_of(slice_of(name));
-        if (kind == DOCUMENT_NONE || strlen(text) > STORE_EPOCH_SIZE)
+        if (kind == DOCUMENT_NONE || strlen(text) > TOPIC_EPOCH_BYTES_MAX)
             return;
         state->positions[kind].seq = number;
-        strcpy(state->positions[kind].epoch, text);
+        strcpy(state->positions[kind].epoch.text, text);
         state->has_position[kind] = true;
     } else if (sscanf(line, "failing %" SCNu64 " %511[^\n]", &number, text) == 2) {
         state->failing_since_ms = number;
@@ -52,7 +52,7 @@ static bool write_state(const struct relay_state *state, FILE *file) {
         if (state->has_position[i])
             is_ok = fprintf(file, "position %s %" PRIu64 " %s\n",
                             document_kind_name((enum document_kind)i), state->positions[i].seq,
-                            state->positions[i].epoch) > 0;
+                            state->positions[i].epoch.text) > 0;
     if (is_ok && state->failing_since_ms > 0)
         is_ok =
             fprintf(file, "failing %" PRIu64 " %s\n", state->failing_since_ms, state->error) > 0;

@@ -7,15 +7,11 @@
 #define DELIVERY_RELAY_RELAY_POSITION_H
 
 #include "delivery/relay/relay.h"
-
-struct relay_position {
-    uint64_t seq; /* exclusive */
-    char epoch[STORE_EPOCH_SIZE + 1];
-};
+#include "topic/position.h"
 
 struct relay_state {
     bool has_position[DOCUMENT_KIND_COUNT];
-    struct relay_position positions[DOCUMENT_KIND_COUNT];
+    struct position positions[DOCUMENT_KIND_COUNT];
     uint64_t failing_since_ms; /* 0: not failing */
     char error[RELAY_ERROR_BYTES_MAX];
 };
