@@ -7,11 +7,12 @@
 
 enum status page_make(struct page **page, struct slice topic, uint64_t head_seq,
                       struct delivery_batch *batch) {
-    struct page *made = malloc(sizeof(*made));
+    struct page *made = malloc(sizeof(*made) + topic.size);
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     assert(batch->count <= batch->through_seq - batch->after_seq);
-    made->topic = topic;
+    memcpy(made->topic_text, topic.data, topic.size);
+    made->topic = (struct slice){made->topic_text, topic.size};
     made->head_seq = head_seq;
     made->epoch = (struct topic_epoch){{0}};
     made->batch.count_max = batch->count_max;

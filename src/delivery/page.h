@@ -13,11 +13,12 @@
 #define PAGE_FORMS_MAX 18
 
 struct page {
-    struct slice topic; /* the feed's, which outlives the page */
+    struct slice topic; /* a copy: a bound name ends with the subscription that made the page */
     uint64_t head_seq;
     struct topic_epoch epoch;
     struct delivery_batch batch;
     struct push *pushes[PAGE_FORMS_MAX];
+    char topic_text[];
 };
 
 /* What a thread encodes with: whatever its encoders need, such as a compressor, and the memory they

@@ -168,9 +168,23 @@ static void the_frames_are_freed_with_their_page(void **state) {
     frame_unref(frame);
 }
 
+/* The name that a stream was bound to ends with the subscription that made the page. */
+static void a_page_outlives_the_name_of_its_topic(void **state) {
+    (void)state;
+    char name[] = "a.b";
+    struct delivery_batch batch;
+    struct page *page;
+    fill(&batch, 1);
+    assert_ok(page_make(&page, slice_of(name), 11, &batch));
+    memset(name, 'x', 3);
+    assert_slice(page->topic, "a.b");
+    page_free(page);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_form_is_encoded_once_for_all_connections),
+        cmocka_unit_test(a_page_outlives_the_name_of_its_topic),
         cmocka_unit_test(a_form_that_cannot_be_made_is_tried_again),
         cmocka_unit_test(a_large_page_keeps_no_large_memory),
         cmocka_unit_test(a_page_suits_principals_that_may_read_all_of_it),
