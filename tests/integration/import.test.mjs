@@ -22,6 +22,18 @@ function sealed(lines) {
   return `${text}${JSON.stringify({ manifest: { format: "ndjson", count: lines.length, sha256 } })}\n`;
 }
 
+const sorted = (value) => (value && typeof value === "object" ? Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])])) : value);
+
+/** A line with other members, whose chain hash fits them. */
+function relinked(line, changes) {
+  const event = { ...JSON.parse(line), ...changes };
+  const { cursor, entity, entity_id, event_id, event_type, payload_hash, recorded_at, seq } = event;
+  const owner = { guest_scope: null, org_id: null, user_id: null, ...event.owner };
+  const link = sorted({ chain_version: 2, cursor, entity, entity_id, event_id, event_type, owner, payload_hash, recorded_at, seq });
+  const hash = createHash("sha256").update(Buffer.from(event.prev_chain_hash.slice(7), "hex")).update(JSON.stringify(link));
+  return JSON.stringify({ ...event, chain_hash: `sha256:${hash.digest("hex")}` });
+}
+
 /** A server with events of every kind; the others import its export. */
 let source;
 async function sourceOf(t) {
@@ -119,11 +131,14 @@ test("a file that is not an export of this log is refused before the first write
   const operator = await operate(t, { settings: UNHURRIED });
   const changed = (index, change) => lines.map((line, i) => (i === index ? change(line) : line));
   const dropped = (index) => lines.filter((_, i) => i !== index);
+  const notice = lines.findIndex((line) => JSON.parse(line).entity_id === "runtime.notifications");
+  assert.equal(relinked(lines[notice], {}), lines[notice], "the test hashes as the server does");
   const swapped = [lines[1], lines[0], ...lines.slice(2)];
   const cases = [
     [text.replace('"i":7}', '"i":8}'), /payload does not hash/],
     [sealed(changed(1, (line) => line.replace('"user_id":"ada"', '"user_id":"eve"'))), /does not hash to its chain_hash/, 2],
     [sealed(changed(5, (line) => line.replace(/"recorded_at":1/, '"recorded_at":2'))), /not an event of an export/, 6],
+    [sealed(changed(notice, (line) => relinked(line, { owner: { user_id: "ada", guest_scope: "g" } }))), /not an event of an export/, notice + 1],
     [sealed(swapped), /cursor is not above/, 2],
     [sealed(dropped(1)), /earlier events of the entity are missing/],
     [sealed(dropped(2990)), /earlier events of the entity are missing/],

@@ -96,7 +96,8 @@ static bool read_owner(const struct json_field *field, struct arena *arena, stru
     for (size_t i = 0; i < 3; i++)
         if (parts[i].present && !read_text(&parts[i], APPEND_ID_BYTES_MAX, arena, texts[i]))
             return false;
-    return true;
+    /* As in an append: an event belongs to a user or to a guest. */
+    return !owner->user_id.data || !owner->guest_scope.data;
 }
 
 static bool read_kind(const struct json_field *field, enum entity_kind *kind) {
