@@ -162,7 +162,7 @@ static enum status judge_budget(struct journal_page *page) {
 static enum status find_epoch(struct journal_page *page) {
     struct journal_read *read = page->read;
     struct store_state state = {0};
-    if (read->mode == JOURNAL_READ_CONTINUE)
+    if (read->mode == JOURNAL_READ_CONTINUE && !read->is_unfounded)
         return STATUS_OK;
     enum status status = store_read_state(page->session, &state);
     read->epoch = topic_epoch_of(&state, read->exists && !page->is_log ? &page->topic : NULL);

@@ -351,7 +351,7 @@ static void take_position(struct subscription *subscription, const struct journa
     subscription->is_absent = !read->exists;
     hub_learn_head(options->watch, read->window.head_seq);
     subscription->window = read->window;
-    if (read->mode != JOURNAL_READ_CONTINUE)
+    if (read->mode != JOURNAL_READ_CONTINUE || read->is_unfounded)
         subscription->epoch = read->epoch;
     if (!read->exists)
         subscription->window.replay_budget_events = options->policy->replay_budget_events;

@@ -64,8 +64,8 @@ test("an update has every field, equal to the event in the log", async (t) => {
     qos_tier: "warm", resume_after: 0 }]);
   await client.reached(TOPIC, 3);
   const [batch] = client.of("sync:update_batch");
-  assert.deepEqual(Object.keys(batch), ["topic", "after", "through", "updates", "replay_complete", "head_watermarks"]);
-  assert.deepEqual({ ...batch, updates: 0 }, { topic: TOPIC, after: 0, through: 3, updates: 0, replay_complete: true,
+  assert.deepEqual(Object.keys(batch), ["topic", "after", "through", "updates", "epoch", "replay_complete", "head_watermarks"]);
+  assert.deepEqual({ ...batch, updates: 0 }, { topic: TOPIC, after: 0, through: 3, updates: 0, epoch: reply.epoch, replay_complete: true,
     head_watermarks: [{ topic: TOPIC, watermark: 3 }] });
   const log = await operator.events("a");
   for (const [i, update] of batch.updates.entries()) {
@@ -137,14 +137,14 @@ test("batches respect their size limit, and ranges continue from replay to live"
 test("a replay announces its completion once, also if it is empty", async (t) => {
   const operator = await withRun(t, 30);
   const client = await Client.join(operator);
-  await client.subscribe({ topics: [TOPIC, "run:none:events"], resume_after: { [TOPIC]: 30, "run:none:events": 0 } });
+  const { epoch: log } = await client.subscribe({ topics: [TOPIC, "run:none:events"], resume_after: { [TOPIC]: 30, "run:none:events": 0 } });
   await client.until(() => client.of("sync:update_batch").length >= 2, "two empty batches");
   // The reply shows that no further batch was sent before it.
   await client.ask("sync:heartbeat", {});
-  assert.deepEqual(client.of("sync:update_batch").map(({ topic, after, through, updates, replay_complete }) =>
-    ({ topic, after, through, updates, replay_complete })).sort((a, b) => (a.topic < b.topic ? -1 : 1)), [
-    { topic: TOPIC, after: 30, through: 30, updates: [], replay_complete: true },
-    { topic: "run:none:events", after: 0, through: 0, updates: [], replay_complete: true },
+  assert.deepEqual(client.of("sync:update_batch").map(({ topic, after, through, updates, epoch, replay_complete }) =>
+    ({ topic, after, through, updates, epoch, replay_complete })).sort((a, b) => (a.topic < b.topic ? -1 : 1)), [
+    { topic: TOPIC, after: 30, through: 30, updates: [], epoch: log, replay_complete: true },
+    { topic: "run:none:events", after: 0, through: 0, updates: [], epoch: log, replay_complete: true },
   ]);
   const other = await Client.join(operator);
   await other.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 0 }, replay_batch_size: 10 });

@@ -62,6 +62,20 @@ test("a hundred frames of other tenants are no message, and the next own frame c
   assert.equal(stream.events.at(-1).data.after, 101);
 });
 
+test("each batch has the epoch of its topic, also of a topic that appears late", async (t) => {
+  const operator = await operate(t);
+  const fleet = "fleet:user:ada:workers";
+  const client = await Client.join(operator);
+  const { epoch: log } = await client.subscribe({ topics: [fleet, SUMMARIES] });
+  await client.until((one) => one.of("sync:update_batch").length === 2, "the empty batches");
+  await operator.did("workers", { owner_user_id: "ada" }, 201);
+  await create(operator, "ada", 1);
+  await client.reached(fleet, 1);
+  await client.reached(SUMMARIES, 1);
+  const epochs = (topic) => client.of("sync:update_batch").filter((one) => one.topic === topic).map(({ epoch }) => epoch);
+  assert.deepEqual([epochs(SUMMARIES), epochs(fleet)], [[`${log}.0`, `${log}.0`], [log, `${log}.0`]]);
+});
+
 test("the heartbeat covers the frames of other tenants", async (t) => {
   const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "30" } });
   const client = await phoenix(operator, "ada");

@@ -275,9 +275,10 @@ static enum status send_caught_up(struct subscriber *subscriber, struct buffer *
     struct buffer body;
     (void)out;
     buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
-    enum status status =
-        phoenix_empty_batch(subscription->options.topic, subscription->sent_seq,
-                            subscriber_position(subscriber), subscription->window.head_seq, &body);
+    const struct phoenix_range range = {subscription->options.topic, subscription->epoch.text,
+                                        subscription->sent_seq, subscriber_position(subscriber),
+                                        subscription->window.head_seq};
+    enum status status = phoenix_empty_batch(&range, &body);
     if (status == STATUS_OK)
         status =
             phoenix_send_push(subscriber->session, SLICE("sync:update_batch"), buffer_slice(&body));

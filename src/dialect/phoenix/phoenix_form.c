@@ -33,31 +33,30 @@ static enum status put_update(const struct frame *frame, enum frame_form form, s
 
 /* ---- sync:update_batch ---- */
 
-static enum status begin_batch(struct slice topic, uint64_t after, uint64_t through,
-                               struct buffer *out) {
+static enum status begin_batch(const struct phoenix_range *range, struct buffer *out) {
     enum status status = buffer_append_slice(out, SLICE("{\"topic\":"));
     if (status == STATUS_OK)
-        status = json_write_string(out, topic);
+        status = json_write_string(out, range->topic);
     return status == STATUS_OK
                ? buffer_printf(out, ",\"after\":%" PRIu64 ",\"through\":%" PRIu64 ",\"updates\":[",
-                               after, through)
+                               range->after, range->through)
                : status;
 }
 
-static enum status end_batch(struct slice topic, uint64_t through, uint64_t head,
-                             struct buffer *out) {
-    enum status status =
-        buffer_printf(out, "],\"replay_complete\":%s,\"head_watermarks\":[{\"topic\":",
-                      through >= head ? "true" : "false");
+static enum status end_batch(const struct phoenix_range *range, struct buffer *out) {
+    enum status status = buffer_printf(
+        out,
+        "],\"epoch\":\"%s\",\"replay_complete\":%s,\"head_watermarks\":[{\"topic\":", range->epoch,
+        range->through >= range->head ? "true" : "false");
     if (status == STATUS_OK)
-        status = json_write_string(out, topic);
-    return status == STATUS_OK ? buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", head) : status;
+        status = json_write_string(out, range->topic);
+    return status == STATUS_OK ? buffer_printf(out, ",\"watermark\":%" PRIu64 "}]}", range->head)
+                               : status;
 }
 
-enum status phoenix_empty_batch(struct slice topic, uint64_t after, uint64_t through,
-                                uint64_t head_seq, struct buffer *out) {
-    enum status status = begin_batch(topic, after, through, out);
-    return status == STATUS_OK ? end_batch(topic, through, head_seq, out) : status;
+enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out) {
+    enum status status = begin_batch(range, out);
+    return status == STATUS_OK ? end_batch(range, out) : status;
 }
 
 static enum status write_batch(const struct page *page, enum phoenix_updates updates,
@@ -65,15 +64,16 @@ static enum status write_batch(const struct page *page, enum phoenix_updates upd
     const struct delivery_batch *batch = &page->batch;
     enum frame_form form = updates == PHOENIX_UPDATES_LEAN ? FRAME_LEAN : FRAME_FULL;
     size_t count = updates == PHOENIX_UPDATES_NONE ? 0 : batch->count;
-    enum status status = begin_batch(page->topic, batch->after_seq, batch->through_seq, out);
+    const struct phoenix_range range = {page->topic, page->epoch.text, batch->after_seq,
+                                        batch->through_seq, page->head_seq};
+    enum status status = begin_batch(&range, out);
     for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         if (i > 0)
             status = buffer_append_byte(out, ',');
         if (status == STATUS_OK)
             status = put_update(batch->frames[i], form, out);
     }
-    return status == STATUS_OK ? end_batch(page->topic, batch->through_seq, page->head_seq, out)
-                               : status;
+    return status == STATUS_OK ? end_batch(&range, out) : status;
 }
 
 static enum status begin_push(struct buffer *out, struct slice event) {

@@ -21,8 +21,16 @@ enum phoenix_updates {
 /* The form of a subscription, with or without compression. */
 const struct page_form *phoenix_form(enum phoenix_updates updates, bool compress);
 
+/* The part of a topic that a batch covers: (after, through] of that epoch. */
+struct phoenix_range {
+    struct slice topic;
+    const char *epoch;
+    uint64_t after;
+    uint64_t through;
+    uint64_t head;
+};
+
 /* The payload of an empty sync:update_batch, the last one of a replay. */
-MUST_CHECK enum status phoenix_empty_batch(struct slice topic, uint64_t after, uint64_t through,
-                                           uint64_t head_seq, struct buffer *out);
+MUST_CHECK enum status phoenix_empty_batch(const struct phoenix_range *range, struct buffer *out);
 
 #endif

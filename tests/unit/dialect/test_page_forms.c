@@ -135,8 +135,9 @@ static void a_phoenix_batch_covers_its_range(void **state) {
         text, SLICE("[null,null,\"sync:v1\",\"sync:update_batch\",{\"topic\":"
                     "\"t\",\"after\":10,\"through\":13,\"updates\":[{" HEAD LEAN "{\"a\":1}" TAIL
                     ",\"watermark\":12,\"hydration_required\":false}]")));
-    assert_true(slice_ends(text, SLICE("}],\"replay_complete\":true,\"head_watermarks\":[{"
-                                       "\"topic\":\"t\",\"watermark\":13}]}]")));
+    assert_true(
+        slice_ends(text, SLICE("}],\"epoch\":\"e1\",\"replay_complete\":true,\"head_watermarks\":[{"
+                               "\"topic\":\"t\",\"watermark\":13}]}]")));
     assert_int_equal(bytes.size, 0);
     buffer_release(&out);
 }
@@ -151,7 +152,8 @@ static void phoenix_frames_come_one_by_one_before_their_range(void **state) {
                  "\"payload_bytes\":\"eyJhIjoxfQ==\",\"schema_version\":1}]");
     assert_slice(next_text(&bytes),
                  "[null,null,\"sync:v1\",\"sync:update_batch\",{\"topic\":\"t\",\"after\":10,"
-                 "\"through\":13,\"updates\":[],\"replay_complete\":true,\"head_watermarks\":[{"
+                 "\"through\":13,\"updates\":[],\"epoch\":\"e1\",\"replay_complete\":true,\"head_"
+                 "watermarks\":[{"
                  "\"topic\":\"t\",\"watermark\":13}]}]");
     assert_int_equal(bytes.size, 0);
     buffer_release(&out);
