@@ -76,10 +76,8 @@ static void set_name(struct row *row, const struct conn *conn) {
     const struct principal *principal = NULL;
     if (conn->session)
         principal = conn->session->principal;
-    else if (exchange && exchange->match.route && exchange->match.route->flags & ROUTE_OPERATOR)
-        principal = &principal_operator;
     else if (exchange)
-        principal = exchange->principal;
+        principal = exchange_caller(exchange, STATUS_OK);
     row->name_size = principal ? principal_name(principal, row->name) : 0;
 }
 

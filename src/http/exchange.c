@@ -125,8 +125,7 @@ static void log_answered(struct exchange *exchange, unsigned http_status) {
         log_answer(exchange, http_status, took_ns);
 }
 
-/* A request to an operator's route had the key if the answer is not 401. */
-static const struct principal *caller_of(const struct exchange *exchange, enum status status) {
+const struct principal *exchange_caller(const struct exchange *exchange, enum status status) {
     if (exchange->principal)
         return exchange->principal;
     unsigned flags = exchange->match.route ? exchange->match.route->flags : 0;
@@ -146,7 +145,7 @@ static struct slice topic_of(const struct exchange *exchange) {
 
 static struct cause cause_of(struct exchange *exchange, enum status status,
                              struct cause_names *names) {
-    const struct principal *caller = caller_of(exchange, status);
+    const struct principal *caller = exchange_caller(exchange, status);
     struct cause cause = {.connection = exchange_request_id(exchange),
                           .topic = topic_of(exchange),
                           .status = status,

@@ -78,6 +78,9 @@ MUST_CHECK bool exchange_unref(struct exchange *exchange);
 /* The client's X-Request-Id if it is usable, so that its logs and ours can be joined. */
 struct slice exchange_request_id(struct exchange *exchange);
 bool exchange_is_head(const struct exchange *exchange);
+/* NULL: unknown, or the bearer of the mint key. A request to an operator's route had the key if the
+ * status of its answer is not 401. */
+const struct principal *exchange_caller(const struct exchange *exchange, enum status status);
 
 void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
                      struct slice body);

@@ -106,10 +106,15 @@ test("lists", async (t) => {
       await socket.until((one) => one.of("hello").length === 1, "hello");
       sockets.push(socket);
     }
+    // A producer is listed as itself, also on an operator's route.
+    const producer = operator.sign({ oa_user_id: "dee", oa_sync_scopes: ["runtime.append"] });
+    const { request, answer } = operator.begin("POST", "events:batch", { authorization: `Bearer ${producer}`, "content-type": "application/x-ndjson" });
+    request.write('{"topic":"room:1","event_type":"said"}\n');
+    const answering = await answer;
     const all = await pages(operator, "connections", 2);
     assert.deepEqual(all.map((one) => one.id), all.map((one) => one.id).toSorted((a, b) => a - b));
     const of = (principal) => all.filter((one) => one.principal === principal);
-    assert.deepEqual([of("user:ada").length, of("user:bob").length, of("user:cy").length], [1, 3, 2]);
+    assert.deepEqual([of("user:ada").length, of("user:bob").length, of("user:cy").length, of("user:dee").length], [1, 3, 2, 1]);
     const [{ id, request_id, since, ...rest }] = of("user:ada");
     assert.deepEqual(rest, { principal: "user:ada", dialect: "phoenix", remote_address: "127.0.0.1", topics: 2, lag: 0 });
     assert.ok(id > 0 && request_id && Math.abs(Date.now() - since) < 60_000);
@@ -119,7 +124,10 @@ test("lists", async (t) => {
       { principal: "user:ada", connections: 1, subscriptions: 2 },
       { principal: "user:bob", connections: 3, subscriptions: 3 },
       { principal: "user:cy", connections: 2, subscriptions: 2 },
+      { principal: "user:dee", connections: 1, subscriptions: 0 },
     ]);
+    request.end();
+    answering.resume();
     await refused(operator, () => operator.get("connections?after=x"), 400, "invalid_request");
   });
 
