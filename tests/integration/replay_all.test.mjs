@@ -115,6 +115,15 @@ test("replay=all", async (t) => {
     assert.equal((await operator.poll(ROOM, `after_seq=${COUNT + 1}&replay=all`)).status, 410, "another history");
   });
 
+  await t.test("a fresh token without the scope cannot take over a replay of everything", async () => {
+    const client = await Client.join(operator, { params: { token: worker } });
+    await client.subscribe({ topics: [ROOM], resume_after: { [ROOM]: COUNT }, replay: "all" });
+    const plain = operator.sign({ ...WORKER, oa_sync_scopes: WORKER.oa_sync_scopes.slice(1) });
+    assert.equal((await client.refused("sync:refresh", { token: plain })).code, "missing_scope");
+    assert.equal((await client.ask("sync:refresh", { token: operator.sign(WORKER) })).status, "ok");
+    client.close();
+  });
+
   await t.test("khala tail --from-start prints every event", async () => {
     const verb = startVerb(t, ["tail", ROOM, "--from-start", "--json", "--url", operator.server.url, "--key", operator.key]);
     await verb.until(() => verb.lines.length >= COUNT, "all events");

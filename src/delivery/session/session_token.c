@@ -91,15 +91,26 @@ static bool still_may_read(const struct subscriber *subscriber, const struct pri
            (after.status != STATUS_OK || after.view == options->view);
 }
 
+static enum status check_still_entitled(const struct subscriber *subscriber,
+                                        const struct principal *principal) {
+    if (!still_may_read(subscriber, principal))
+        return STATUS_FORBIDDEN_TOPIC;
+    if (subscriber->driver.subscription.options.replay_all && !principal_may_replay_all(principal))
+        return STATUS_MISSING_SCOPE;
+    return STATUS_OK;
+}
+
 enum status session_refresh(struct session *session, const struct principal *principal) {
     if (!is_same(session->principal, principal))
         return STATUS_OWNER_MISMATCH;
     if (principal_is_expired(principal, clock_wall_ms(&session->delivery->io->clock)))
         return STATUS_TOKEN_EXPIRED;
     for (const struct subscriber *subscriber = session_first(session); subscriber;
-         subscriber = subscriber_next(subscriber))
-        if (!still_may_read(subscriber, principal))
-            return STATUS_FORBIDDEN_TOPIC;
+         subscriber = subscriber_next(subscriber)) {
+        enum status status = check_still_entitled(subscriber, principal);
+        if (status != STATUS_OK)
+            return status;
+    }
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         subscriber->driver.subscription.options.principal = principal;
