@@ -185,7 +185,9 @@ void subscription_sent(struct subscription *subscription, uint64_t seq) {
     subscription->sent_seq = seq;
 }
 
-void subscription_place(struct subscription *subscription, uint64_t after_seq) {
+void subscription_place(struct subscription *subscription, uint64_t after_seq,
+                        const struct topic_epoch *epoch) {
+    subscription->epoch = *epoch;
     drop_read(subscription);
     subscription_set_state(subscription, SUBSCRIPTION_OPEN);
     set_position(subscription, after_seq + 1);

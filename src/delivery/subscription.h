@@ -123,8 +123,9 @@ void subscription_pass(struct subscription *subscription, const struct delivery_
  * at through_seq, or NULL. */
 void subscription_skip(struct subscription *subscription, uint64_t through_seq,
                        const struct uuid *cursor);
-/* The client has everything up to after_seq from a snapshot: continues behind it. */
-void subscription_place(struct subscription *subscription, uint64_t after_seq);
+/* The client has everything up to after_seq from a snapshot of this epoch: continues behind it. */
+void subscription_place(struct subscription *subscription, uint64_t after_seq,
+                        const struct topic_epoch *epoch);
 /* Stale: the reasons. */
 const struct continuity *subscription_continuity(const struct subscription *subscription);
 /* The same for the answer to the client. It points into the subscription. */

@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { streamPath } from "../lib/paths.mjs";
+import { Stream } from "../lib/sse.mjs";
 import { alter, sql, sqlRows } from "../lib/store.mjs";
 
 const SUMMARIES = "runtime.run_summaries";
@@ -106,11 +108,17 @@ test("readers behind damage are told journal_damaged, and readers of a journal m
   await operator.did("runs/r1/events", { event_type: "x" });
   assert.equal((await poll("")).status, 200);
   const before = await poll("");
+  const stream = await Stream.open(operator, streamPath(SUMMARIES, `after_seq=${before.head_cursor}`), { authorization: `Bearer ${operator.key}` });
   assert.equal((await operator.post("projectors/reproject", { all: true, journal: true })).status, 200);
   assert.deepEqual(reasons(await poll(`after_seq=${before.head_cursor}&epoch=${before.epoch}`)).slice(0, 2), [410, "epoch_mismatch"]);
   assert.equal((await poll(`after_seq=${before.head_cursor}`)).status, 410, "also without an epoch");
   const after = await poll("");
   assert.match(after.epoch, /\.1$/);
+  // A reader that stays connected is sent a snapshot, and then positions of the new journal.
+  await operator.did("runs/r1/events", { event_type: "x" });
+  await stream.until((one) => one.lastSeq > after.head_cursor, "a message of the new journal");
+  assert.equal(stream.messages.at(-1).id, `${after.head_cursor + 1}@${after.epoch}`);
+  stream.close();
   assert.equal(after.messages.length, 6);
   const log = JSON.parse((await operator.get("khala/topics/run:r1:events/messages")).body);
   assert.equal(log.epoch, epoch.slice(0, -2), "the log keeps its epoch");

@@ -211,7 +211,8 @@ static void send_part(struct subscriber *subscriber) {
     }
     subscriber_snapshot_next(snapshot);
     if (is_last) {
-        subscription_place(&subscriber->driver.subscription, snapshot->snapshot->watermark);
+        subscription_place(&subscriber->driver.subscription, snapshot->snapshot->watermark,
+                           &snapshot->snapshot->epoch);
         subscriber_snapshot_drop(subscriber);
         subscriber_set_state(subscriber, SUBSCRIBER_REPLAY);
     }
