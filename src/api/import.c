@@ -1,7 +1,8 @@
 /* POST /api/events/import: takes an export into an empty store, or into one that holds the
  * beginning of the same log.
  *
- *   body ──▶ spool file, each line checked ──▶ links followed, log compared ──▶ written in groups
+ *   body ──▶ spool file, each line checked ──▶ ids compared ──▶ links followed, log compared
+ *        ──▶ written in groups
  *
  * The body is spooled to a file without a name, so that all of it is checked before the first write
  * in bounded memory. From then on the writer refuses other appends. Lines that the store holds are
@@ -16,6 +17,7 @@
 #include "api/handlers.h"
 #include "authority/chain_hash.h"
 #include "authority/import/import_check.h"
+#include "authority/import/import_ids.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/unnamed_file.h"
@@ -29,6 +31,7 @@
 
 enum import_phase {
     IMPORT_RECEIVE, /* the body is spooled, and each line checked */
+    IMPORT_IDS,     /* no event id may be used twice */
     IMPORT_LINK,    /* links are followed; the first pass compares the log with the store */
     IMPORT_WRITE,
 };
@@ -47,6 +50,7 @@ struct import_work {
     bool pass_over;
     struct json_items items;
     struct import_check check;
+    struct import_ids ids;
     struct append_parser parser;
     struct buffer scratch;
     struct arena line_arena;
@@ -72,6 +76,7 @@ static void work_free(void *memory) {
     buffer_release(&work->scratch);
     json_items_release(&work->items);
     import_check_release(&work->check);
+    import_ids_release(&work->ids);
     append_parser_release(&work->parser);
     arena_release(&work->line_arena);
     arena_release(&work->group.arena);
@@ -129,6 +134,8 @@ static enum status check_line(struct import_work *work, struct json_value value,
     enum status status = import_check_line(&work->check, line, value.raw, &work->reason);
     if (status == STATUS_OK && !line->is_manifest)
         status = import_request_read(&work->parser, value, line, &work->line_arena, &request);
+    if (status == STATUS_OK && !line->is_manifest)
+        status = import_ids_add(&work->ids, &line->event.event_id);
     if (status == STATUS_IMPORT_REFUSED && !work->reason)
         work->reason = NOT_OF_A_LOG;
     return status;
@@ -256,6 +263,10 @@ static void run_step(struct call *call, struct store_session *session) {
     switch (work->phase) {
     case IMPORT_RECEIVE:
         work->status = receive(work, session);
+        break;
+    case IMPORT_IDS:
+        work->reason = "an earlier line has the same event_id";
+        work->status = import_ids_check(&work->ids, &work->line);
         break;
     case IMPORT_LINK:
         work->status = link_step(work, session);
@@ -408,7 +419,12 @@ static void step_answer(struct exchange_call *call) {
     } else if (status != STATUS_OK) {
         fail(work, status);
     } else if (work->phase == IMPORT_RECEIVE) {
-        begin_phase(work, IMPORT_LINK);
+        begin_phase(work, IMPORT_IDS);
+    } else if (work->phase == IMPORT_IDS) {
+        if (import_ids_is_checked(&work->ids))
+            begin_phase(work, IMPORT_LINK);
+        else
+            post_step(work);
     } else if (work->phase == IMPORT_WRITE) {
         if (work->group.request_count > 0)
             post_group(work);
@@ -476,7 +492,8 @@ static struct import_work *work_new(struct exchange *exchange) {
     work->group.done = group_done;
     work->group.user = work;
     work->spool_fd = unnamed_file_open(work->api->folder, "import");
-    if (work->group.requests && work->spool_fd >= 0)
+    bool has_ids = import_ids_init(&work->ids, work->api->folder);
+    if (work->group.requests && work->spool_fd >= 0 && has_ids)
         return work;
     work_free(work);
     return NULL;

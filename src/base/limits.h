@@ -51,6 +51,7 @@
     X(PRUNE_BATCH_WORK_MAX,               5000,      ITEMS, PROCESS,      1, "work of one pruning batch: a removed row is 1, a topic is 1")                  \
     X(IMPORT_PART_ENTITIES_MAX,           262144,    ITEMS, PROCESS,      1, "entities whose links an import follows in one pass")                           \
     X(IMPORT_PART_BYTES_MAX,              64 << 20,  BYTES, PROCESS,      1, "links that an import follows in one pass")                                     \
+    X(IMPORT_PART_IDS_MAX,                1 << 20,   ITEMS, PROCESS,      1, "event ids of an import that are compared in one pass")                         \
     X(IMPORT_STEP_BYTES,                  1 << 20,   BYTES, PROCESS,      2, "bytes of an import read or checked at once; one import at a time")             \
     X(IMPORT_LINE_ARENA_BYTES_MAX,        64 << 20,  BYTES, PROCESS,      1, "the texts of one line of an import")                                           \
     /* Process: shared tables. */                                                                                                                            \

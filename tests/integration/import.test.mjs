@@ -133,12 +133,16 @@ test("a file that is not an export of this log is refused before the first write
   const dropped = (index) => lines.filter((_, i) => i !== index);
   const notice = lines.findIndex((line) => JSON.parse(line).entity_id === "runtime.notifications");
   assert.equal(relinked(lines[notice], {}), lines[notice], "the test hashes as the server does");
+  const last = lines.length - 1;
   const swapped = [lines[1], lines[0], ...lines.slice(2)];
   const cases = [
     [text.replace('"i":7}', '"i":8}'), /payload does not hash/],
     [sealed(changed(1, (line) => line.replace('"user_id":"ada"', '"user_id":"eve"'))), /does not hash to its chain_hash/, 2],
     [sealed(changed(5, (line) => line.replace(/"recorded_at":1/, '"recorded_at":2'))), /not an event of an export/, 6],
     [sealed(changed(notice, (line) => relinked(line, { owner: { user_id: "ada", guest_scope: "g" } }))), /not an event of an export/, notice + 1],
+    [sealed(changed(last, (line) => relinked(line, { event_id: JSON.parse(lines[2]).event_id }))), /earlier line has the same event_id/, last + 1],
+    [sealed(changed(last, (line) => relinked(line, { owner: { user_id: "eve" } }))), /owner is not that of the entity/, last + 1],
+    [sealed([relinked(lines[0], { owner: { user_id: "eve" } })]), /no request makes such an event/, 1],
     [sealed(swapped), /cursor is not above/, 2],
     [sealed(dropped(1)), /earlier events of the entity are missing/],
     [sealed(dropped(2990)), /earlier events of the entity are missing/],

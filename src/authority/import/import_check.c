@@ -8,6 +8,7 @@
 struct head {
     uint8_t key[KEY_BYTES];
     uint8_t chain_hash[SHA256_BYTES];
+    uint8_t owner[SHA256_BYTES]; /* a hash, if all events of the entity have the same owner */
     uint64_t seq;
 };
 
@@ -107,9 +108,30 @@ static enum status find_head(struct import_check *check, const struct store_even
     return map_insert(&check->heads, (struct slice){(const char *)made->key, KEY_BYTES}, made);
 }
 
+static void hash_text(struct sha256 *hash, struct slice text) {
+    const uint64_t size = text.data ? text.size + 1 : 0;
+    sha256_update(hash, &size, sizeof(size));
+    sha256_update(hash, text.data ? text.data : "", text.size);
+}
+
+/* All zero for entities whose events have their own owners. */
+static void owner_hash(const struct store_event *event, uint8_t digest[SHA256_BYTES]) {
+    struct sha256 hash;
+    memset(digest, 0, SHA256_BYTES);
+    if (entity_row(event->entity_kind)->has_event_owner)
+        return;
+    sha256_init(&hash);
+    hash_text(&hash, event->owner.user_id);
+    hash_text(&hash, event->owner.guest_scope);
+    hash_text(&hash, event->owner.org_id);
+    sha256_final(&hash, digest);
+    sha256_release(&hash);
+}
+
 enum status import_check_link(struct import_check *check, const struct store_event *event,
                               const char **reason) {
     struct head *head;
+    uint8_t owner[SHA256_BYTES];
     check->count++;
     enum status status = find_head(check, event, &head);
     if (status != STATUS_OK || !head)
@@ -118,6 +140,11 @@ enum status import_check_link(struct import_check *check, const struct store_eve
         return refuse(reason, "earlier events of the entity are missing");
     if (memcmp(event->prev_chain_hash, head->chain_hash, SHA256_BYTES) != 0)
         return refuse(reason, "the link to the previous event of the entity is broken");
+    owner_hash(event, owner);
+    if (event->seq == 1)
+        memcpy(head->owner, owner, SHA256_BYTES);
+    else if (memcmp(head->owner, owner, SHA256_BYTES) != 0)
+        return refuse(reason, "the owner is not that of the entity's first event");
     head->seq = event->seq;
     memcpy(head->chain_hash, event->chain_hash, SHA256_BYTES);
     return STATUS_OK;

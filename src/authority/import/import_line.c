@@ -235,6 +235,15 @@ static bool may_exist(const struct store_event *event, enum append_kind kind) {
     return kind != APPEND_TOPIC_EVENT || !topic_is_projection_owned(event->entity_id);
 }
 
+static bool is_same_text(struct slice a, struct slice b) {
+    return (a.data != NULL) == (b.data != NULL) && slice_equal(a, b);
+}
+
+static bool is_same_owner(const struct owner *a, const struct owner *b) {
+    return is_same_text(a->user_id, b->user_id) && is_same_text(a->guest_scope, b->guest_scope) &&
+           is_same_text(a->org_id, b->org_id);
+}
+
 /* The payload of these holds the members of the request that made it. */
 static bool is_asked_by_payload(enum append_kind kind) {
     return kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE ||
@@ -272,7 +281,8 @@ enum status import_request_read(struct append_parser *parser, struct json_value 
     bool is_creation = kind == APPEND_RUN_CREATE || kind == APPEND_WORKER_CREATE;
     if (status != STATUS_OK ||
         (is_creation &&
-         (!request->entity_id.data || !slice_equal(request->entity_id, event->entity_id))))
+         (!request->entity_id.data || !slice_equal(request->entity_id, event->entity_id) ||
+          !is_same_owner(&request->owner, &event->owner))))
         return STATUS_IMPORT_REFUSED;
     request->has_event_id = true;
     request->event_id = event->event_id;
