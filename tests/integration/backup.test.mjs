@@ -193,7 +193,7 @@ test("a client that follows over a restore receives epoch_mismatch and starts ag
   await second.did("runs/load/events", { event_type: "run.other" });
   await came(12);
   assert.equal((await tail.end("SIGTERM")).code, 0, tail.log);
-  assert.match(tail.log, /the cursor 6@\S+ is stale \[\\*"epoch_mismatch\\*"\]/);
+  assert.match(tail.log, /the cursor 6@\S+ is stale \[\\*"epoch_mismatch\\*"[\],]/);
   const seen = printed();
   assert.deepEqual(seen.map(({ sequence }) => sequence), [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6]);
   assert.deepEqual([seen[5].kind, seen[11].kind], ["run.lost", "run.other"]);

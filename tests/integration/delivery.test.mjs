@@ -190,7 +190,7 @@ test("a stale cursor is answered 410 with its window, and a bootstrap recovers i
   assert.equal(details.full_resync_required, true);
   assert.deepEqual(details.stale_topics, [{ topic: TOPIC, stream_id: "runtime.run.a.events",
     reason_codes: ["replay_budget_exceeded"], qos_tier: "warm", resume_after: 6, retention_floor: 1,
-    oldest_available_cursor: 0, head_watermark: 10, replay_lag: 4, replay_budget_events: 3 }]);
+    oldest_available_cursor: 0, head_watermark: 10, replay_lag: 4, replay_budget_events: 3, replay: "all" }]);
   assert.deepEqual(sequences((await page(operator, TOPIC)).messages), [8, 9, 10]);
   assert.equal((await operator.poll(TOPIC, "after_seq=7")).status, 200);
 
