@@ -83,7 +83,7 @@ const struct cli_command cli_commands[] = {
      "get … [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE] [--json]",
      "Read runs, workers, topics, events, summaries and connections from the server at --url (see "
      "append). A list says on standard error where it goes on.",
-     "khala get events --run demo --after 10\nkhala get summary run demo --json\n"
+     "khala get events --run demo --after 1\nkhala get summary run demo --json\n"
      "khala get runs --status running --limit 20",
      cli_get,
      "run|worker|receipt|replay|events|summary|checkpoint|drift|runs|workers|topics|connections|"

@@ -54,7 +54,7 @@ test("the command line appends and reads", async (t) => {
   assert.equal(JSON.parse(khala(["get", "receipt", "cli", "--json"]).out).event_count, 3);
   assert.equal(JSON.parse(khala(["get", "summary", "run", "cli", "--json"]).out).latest_seq, 3);
   assert.match(khala(["get", "checkpoint", "run_summary", "cli"]).out, /^last_runtime_seq\t3$/m);
-  assert.equal(khala(["get", "drift", "--json"]).out, "{\"drift\":[]}\n");
+  assert.equal(khala(["get", "drift", "--json"]).out, "{\"drift\":[],\"sinks\":[]}\n");
 });
 
 test("the command line finds the server by the server's settings", async (t) => {

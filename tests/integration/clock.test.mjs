@@ -147,7 +147,7 @@ test("heartbeats, polls and timers use the monotonic clock and do not spin", asy
     const stream = await follow(operator, "run:r:events");
     const { worker } = await operator.read("workers/w");
     assert.equal(worker.liveness, liveness, JSON.stringify(worker));
-    const waited = operator.poll("run:r:events", "after_seq=100000&wait_ms=300");
+    const waited = operator.poll("run:r:events", `after_seq=${(await operator.events("r")).length}&wait_ms=300`);
     const cpuSeconds = async () => (await scrape(operator)).get("process_cpu_seconds_total");
     const begun = { cpu: await cpuSeconds(), at: performance.now(), beats: stream.comments };
     await stream.until(() => stream.comments >= begun.beats + 10, "ten heartbeats");

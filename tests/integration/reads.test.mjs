@@ -221,7 +221,7 @@ test("summaries and checkpoints follow the log", async (t) => {
   assert.equal(worker.status, "running");
   assert.equal(worker.adapter, "codex");
   assert.equal((await operator.read("projectors/checkpoints/codex_worker_summary/w")).last_runtime_seq, 2);
-  assert.deepEqual(await operator.read("projectors/drift"), { drift: [] });
+  assert.deepEqual(await operator.read("projectors/drift"), { drift: [], sinks: [] });
   await refused(operator, () => operator.get("projectors/drift?limit=0"), 400, "invalid_request");
 });
 
