@@ -177,8 +177,18 @@ static void several_topics_are_pruned_together_or_not_at_all(void **state) {
     assert_int_equal(topic_now(fixture, TOPIC_NAME).head_seq, EVENT_COUNT);
 }
 
+static void pruning_an_unknown_topic_is_reported(void **state) {
+    struct fixture *fixture = *state;
+    const struct store_batch nothing = {.event_count = 0};
+    uint64_t pruned = 9;
+    assert_int_equal(store_prune(fixture->writer, 99, 5, 5, &pruned), STATUS_NOT_FOUND);
+    assert_int_equal(pruned, 0);
+    assert_ok(store_commit(fixture->writer, &nothing));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pruning_an_unknown_topic_is_reported),
         cmocka_unit_test(events_expire_by_the_time_of_their_cursors),
         cmocka_unit_test(rows_expire_up_to_the_first_row_that_is_young_enough),
         cmocka_unit_test(events_expire_by_when_they_were_recorded),

@@ -573,14 +573,6 @@ static void a_late_topic_row_does_not_restore_pruned_frames(void **state) {
     assert_window(fixture, "runtime.run_summaries", 5, 11);
 }
 
-static void pruning_an_unknown_topic_is_reported(void **state) {
-    struct fixture *fixture = *state;
-    uint64_t pruned = 9;
-    assert_int_equal(store_prune(fixture->writer, 99, 5, 5, &pruned), STATUS_NOT_FOUND);
-    assert_int_equal(pruned, 0);
-    an_empty_batch_commits(state);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_batch_commits),
@@ -598,7 +590,6 @@ int main(void) {
         cmocka_unit_test(an_emptied_journal_begins_after_its_head),
         cmocka_unit_test(pruning_an_entitys_topic_does_not_change_the_log),
         cmocka_unit_test(a_late_topic_row_does_not_restore_pruned_frames),
-        cmocka_unit_test(pruning_an_unknown_topic_is_reported),
     };
     return CONTRACT_RUN("store: writing", tests);
 }

@@ -1,7 +1,7 @@
 // The main dialect, with the unmodified npm Phoenix client over ws: joining, subscriptions, replay and snapshots.
 import assert from "node:assert/strict";
 import WebSocket from "ws";
-import { test } from "../lib/cases.mjs";
+import { alone, test } from "../lib/cases.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { events, range, TOPIC } from "../lib/samples.mjs";
@@ -13,7 +13,7 @@ const STREAM = "runtime.run.a.events";
 /** Starts a server with a run of so many events. */
 const withRun = (t, count, settings = {}) => operateRun(t, { count, owner_user_id: "u", settings });
 
-test("the Phoenix client joins, sends heartbeats, leaves and rejoins", async (t) => {
+alone("the Phoenix client joins, sends heartbeats, leaves and rejoins", async (t) => {
   const operator = await withRun(t, 3);
   const client = await Client.join(operator, { heartbeatIntervalMs: 200 });
   assert.deepEqual(Object.keys(client.welcome), ["subscription_id", "epoch", "allowed_topics", "current_watermarks", "server"]);

@@ -288,7 +288,7 @@ test("topic sockets that start at any cursor during appends see no gap", async (
   }
 });
 
-test("a topic socket reads its peer's first bytes after an owner lookup", async (t) => {
+alone("a topic socket reads its peer's first bytes after an owner lookup", async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "own", owner_user_id: "u" }, 201);
   const token = operator.sign({ oa_user_id: "u", oa_sync_scopes: ["runtime.run_events"] });

@@ -2,7 +2,7 @@
 // others. A case that measures time or memory, or needs a result of the others, runs alone after them.
 import { describe, test as register } from "node:test";
 
-const BESIDE = 4; // cases at a time
+const BESIDE = 3; // cases at a time
 
 const cases = { beside: [], alone: [], isGathered: false };
 

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "delivery/journal_read.h"
-#include "delivery/relay/relay_position.h"
 #include "wire/object_writer.h"
 
 #define IDLE_MS              1000

@@ -8,11 +8,9 @@
 #ifndef DELIVERY_RELAY_RELAY_H
 #define DELIVERY_RELAY_RELAY_H
 
-#include "spec/metrics.h"
+#include "delivery/relay/relay_position.h"
 #include "store/store.h"
 #include "topic/policy.h"
-
-#define RELAY_ERROR_BYTES_MAX 200
 
 /* One frame for the target, as JSON, with the names that every dialect uses. */
 struct relay_message {

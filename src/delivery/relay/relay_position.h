@@ -6,8 +6,11 @@
 #ifndef DELIVERY_RELAY_RELAY_POSITION_H
 #define DELIVERY_RELAY_RELAY_POSITION_H
 
-#include "delivery/relay/relay.h"
+#include "spec/metrics.h"
 #include "topic/position.h"
+#include "topic/topic_table.h"
+
+#define RELAY_ERROR_BYTES_MAX 200
 
 struct relay_state {
     bool has_position[DOCUMENT_KIND_COUNT];
