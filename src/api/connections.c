@@ -143,8 +143,7 @@ static size_t find_name(const struct loop_rows *rows, struct slice name) {
 static struct row *insert_name(struct loop_rows *rows, size_t at, size_t rows_max) {
     struct row *row =
         rows->count < rows_max ? &rows->rows[rows->count++] : rows->order[rows_max - 1];
-    memmove(&rows->order[at + 1], &rows->order[at],
-            (rows->count - 1 - at) * sizeof(rows->order[0]));
+    memmove(&rows->order[at + 1], &rows->order[at], (rows->count - 1 - at) * sizeof(struct row *));
     rows->order[at] = row;
     return row;
 }
@@ -256,7 +255,7 @@ static void answer(struct exchange_call *call) {
     size_t count = 0;
     for (size_t i = 0; i < census->loop_count; i++)
         count += census->loops[i].count;
-    struct row **rows = malloc((count + 1) * sizeof(*rows));
+    struct row **rows = malloc((count + 1) * sizeof(struct row *));
     buffer_init(&out, CENSUS_ANSWER_BYTES_MAX);
     enum status status = rows ? call->call.status : STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK)
@@ -266,7 +265,7 @@ static void answer(struct exchange_call *call) {
         for (size_t i = 0; i < census->loop_count; i++)
             for (size_t j = 0; j < census->loops[i].count; j++)
                 rows[filled++] = census->loops[i].order[j];
-        qsort(rows, count, sizeof(*rows), compare_rows);
+        qsort(rows, count, sizeof(struct row *), compare_rows);
         status = census->write(census, rows, count, &out);
     }
     struct exchange *exchange = call->exchange;
@@ -289,7 +288,7 @@ static enum status make_rows(struct census *census) {
     for (size_t i = 0; i < census->loop_count; i++) {
         struct loop_rows *rows = &census->loops[i];
         rows->rows = malloc(rows_max * sizeof(*rows->rows));
-        rows->order = malloc(rows_max * sizeof(*rows->order));
+        rows->order = malloc(rows_max * sizeof(struct row *));
         if (!rows->rows || !rows->order)
             return STATUS_OUT_OF_MEMORY;
     }

@@ -12,8 +12,8 @@
 
 #define CURSOR_FILE_BYTES_MAX ((size_t)64 << 20)
 
-/* remote NULL: each cursor is compared with the window in the file. Otherwise the server plans them
- * against its store. */
-int cursor_migrate_file(const char *path, bool json, const struct remote_options *remote);
+/* options NULL: each cursor is compared with the window in the file. Otherwise the server plans
+ * them against its store. */
+int cursor_migrate_file(const char *path, bool json, const struct remote_options *options);
 
 #endif

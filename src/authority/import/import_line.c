@@ -236,7 +236,7 @@ static bool may_exist(const struct store_event *event, enum append_kind kind) {
 }
 
 static bool is_same_text(struct slice a, struct slice b) {
-    return (a.data != NULL) == (b.data != NULL) && slice_equal(a, b);
+    return a.data && b.data ? slice_equal(a, b) : a.data == b.data;
 }
 
 static bool is_same_owner(const struct owner *a, const struct owner *b) {

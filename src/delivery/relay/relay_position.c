@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/decimal.h"
+
 #define PATH_BYTES_MAX 4352
 #define LINE_BYTES_MAX 512
 
@@ -19,16 +21,19 @@ static bool path_of(char path[PATH_BYTES_MAX], const char *folder, enum label_si
 /* One fact a line: "position DOCUMENT SEQ EPOCH" or "failing SINCE_MS REASON". */
 static void take_line(struct relay_state *state, const char *line) {
     char name[64];
+    char digits[32];
     uint64_t number = 0;
     char text[LINE_BYTES_MAX];
-    if (sscanf(line, "position %63s %" SCNu64 " %511s", name, &number, text) == 3) {
+    if (sscanf(line, "position %63s %31s %511s", name, digits, text) == 3 &&
+        decimal_parse_u64(slice_of(digits), &number)) {
         enum document_kind kind = document_kind_of(slice_of(name));
         if (kind == DOCUMENT_NONE || strlen(text) > TOPIC_EPOCH_BYTES_MAX)
             return;
         state->positions[kind].seq = number;
         strcpy(state->positions[kind].epoch.text, text);
         state->has_position[kind] = true;
-    } else if (sscanf(line, "failing %" SCNu64 " %511[^\n]", &number, text) == 2) {
+    } else if (sscanf(line, "failing %31s %511[^\n]", digits, text) == 2 &&
+               decimal_parse_u64(slice_of(digits), &number)) {
         state->failing_since_ms = number;
         snprintf(state->error, sizeof(state->error), "%.*s", RELAY_ERROR_BYTES_MAX - 1, text);
     }
