@@ -12,7 +12,8 @@
  * with posted groups then waits until their answers are read, and a batch without any is refused.
  *
  * An item that is refused with 429 or 503 must not be overtaken by later items of its entity. The
- * writer keeps these entities for all groups of the batch (authority/append_order.h).
+ * writer keeps these entities for all groups of the batch (authority/append_order.h). The loop
+ * keeps those of groups that the writer did not take.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -51,8 +52,8 @@ struct batch {
     struct list groups; /* posted, in order, until answered */
     size_t group_count;
     struct buffer page;
-    struct append_order order; /* the writer's while groups are posted */
-    bool post_refused;         /* the writer took no group: later items are not attempted */
+    struct append_order order;      /* the writer's while groups are posted */
+    struct append_order not_posted; /* entities of groups that the writer did not take */
     bool items_over;
     bool body_over;     /* the items may end before the body */
     enum status broken; /* why the items ended early */
@@ -90,6 +91,7 @@ static void batch_free(void *memory) {
     while ((node = list_pop_front(&batch->groups)))
         group_free(container_of(node, struct batch_group, node));
     append_order_release(&batch->order);
+    append_order_release(&batch->not_posted);
     json_items_release(&batch->items);
     buffer_release(&batch->input);
     buffer_release(&batch->page);
@@ -110,8 +112,6 @@ static void group_refuse(struct batch_group *group, enum status status) {
 static void group_returned(struct call *call) {
     struct batch_group *group = container_of(call, struct batch_group, call);
     struct exchange *exchange = group->exchange;
-    if (call->status != STATUS_OK)
-        group_refuse(group, call->status);
     group->is_returned = true;
     group_charge(group, group_bytes(group));
     if (exchange_unref(exchange))
@@ -157,6 +157,14 @@ static struct append_request *group_add(struct batch_group *group) {
     return request;
 }
 
+/* Refuses requests that would overtake one of a group that the writer did not take. */
+static void hold_back(const struct batch *batch, struct append_group *group) {
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK &&
+            append_order_blocks(&batch->not_posted, &group->requests[i]))
+            append_refuse(&group->requests[i], STATUS_NOT_ATTEMPTED, NULL);
+}
+
 static void batch_post(struct batch *batch) {
     struct batch_group *group = batch->filling;
     batch->filling = NULL;
@@ -164,14 +172,13 @@ static void batch_post(struct batch *batch) {
     list_push_back(&batch->groups, &group->node);
     exchange_ref(batch->exchange);
     call_begin(&group->call, batch->exchange->loop);
-    /* The items of a refused group must not be overtaken. */
-    enum status status = STATUS_NOT_ATTEMPTED;
-    if (!batch->post_refused)
-        status = writer_post(api_of(batch->exchange)->writer, &group->group);
+    hold_back(batch, &group->group);
+    enum status status = writer_post(api_of(batch->exchange)->writer, &group->group);
     if (status == STATUS_OK)
         return;
-    batch->post_refused = true;
-    group->call.status = status;
+    group_refuse(group, status);
+    for (size_t i = 0; i < group->group.request_count; i++)
+        append_order_note(&batch->not_posted, &group->group.requests[i]);
     call_return_post(&group->call);
 }
 
@@ -454,6 +461,7 @@ void handle_batch(struct exchange *exchange) {
     batch->broken = STATUS_OK;
     list_init(&batch->groups);
     append_order_init(&batch->order);
+    append_order_init(&batch->not_posted);
     json_items_init(&batch->items, format, &limits);
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);

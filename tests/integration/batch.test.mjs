@@ -6,6 +6,7 @@ import { test } from "../lib/cases.mjs";
 import { assertError } from "../lib/khala.mjs";
 import { memoryBytes, SANITIZED } from "../lib/machine.mjs";
 import { operate, refused } from "../lib/operator.mjs";
+import { holdWriter } from "../lib/store.mjs";
 import { until, Watched, within } from "../lib/wait.mjs";
 
 const NDJSON = { "content-type": "application/x-ndjson" };
@@ -173,6 +174,27 @@ test("items are answered while the body is still being sent", async (t) => {
   assert.equal((await lines.next()).event.payload.i, 5);
   request.end(JSON.stringify(log("a", { i: 6 })));
   assert.equal((await lines.next()).event.payload.i, 6);
+  await lines.ended;
+});
+
+test("a group that the writer does not take holds back its own entities only", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_WRITER_QUEUE_MAX: "1" } });
+  const release = await holdWriter(t, operator.data);
+  const answered = [];
+  const filling = Array.from({ length: 4 }, () => operator.post("topics/other/events", { event_type: "x" }).then(({ status }) => answered.push(status)));
+  await until(() => answered.length >= 2, "a full queue");
+  const { request, answer } = operator.begin("POST", "events:batch", NDJSON);
+  const say = (...topics) => topics.forEach((topic) => request.write(`${JSON.stringify({ topic, event_type: "said" })}\n`));
+  say("a");
+  const lines = new Lines(await within(answer, "the head of the answer"));
+  assert.equal((await lines.next()).status, 503);
+  await release();
+  await Promise.all(filling);
+  say("a");
+  assert.equal((await lines.next()).status, 424);
+  say("b");
+  assert.equal((await lines.next()).status, 200);
+  request.end();
   await lines.ended;
 });
 
