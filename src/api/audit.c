@@ -28,7 +28,7 @@ static void skip_event(struct log_page *page, const struct event_cursor *hidden)
     struct uuid first = uuid7_first(hidden->timestamp_ms);
     struct event_cursor cursor = event_cursor_of(&first);
     if (!page->at.given || event_cursor_compare(&cursor, &page->at.cursor) > 0)
-        page->at = (struct query_cursor){true, cursor};
+        page->at = (struct query_cursor){.given = true, .cursor = cursor};
 }
 
 /* A page may end only after its starting cursor, or the client would request it for ever. */
@@ -41,7 +41,7 @@ static enum status put_event(struct log_page *page, const struct store_event *ev
     struct buffer *out = &page->read->out;
     enum status status = page->count > 0 ? buffer_append_byte(out, ',') : STATUS_OK;
     page->count++;
-    page->at = (struct query_cursor){true, event_cursor_of(&event->cursor)};
+    page->at = (struct query_cursor){.given = true, .cursor = event_cursor_of(&event->cursor)};
     return status == STATUS_OK ? event_write_json(out, event) : status;
 }
 
@@ -68,13 +68,14 @@ static enum status page_event(void *user, const struct store_event *event) {
 }
 
 static void read_page(struct store_read *read, struct store_session *session) {
-    const struct query_cursor *after = read->state;
-    struct log_page page = {.read = read, .after = after, .at = *after};
+    struct query_cursor *after = read->state;
+    struct log_page page = {.read = read, .after = after};
     uint64_t log_id = 0;
     enum status status = STATUS_OK;
     viewer_init(&page.viewer, session, read->exchange->principal, read->exchange->view);
     if (after->given)
-        status = store_read_find_cursor(read, session, &after->cursor, &log_id);
+        status = store_read_find_cursor(read, session, after, &log_id);
+    page.at = *after;
     if (status == STATUS_OK)
         status = buffer_append_slice(&read->out, SLICE("{\"items\":["));
     if (status == STATUS_OK)

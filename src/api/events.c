@@ -5,6 +5,7 @@
 #include "http/query_cursor.h"
 #include "http/store_read.h"
 #include "store/topic_epoch.h"
+#include "store/topic_since.h"
 #include "topic/continuity.h"
 #include "wire/json.h"
 
@@ -48,10 +49,22 @@ static enum status check_lineage(struct store_read *read, struct store_session *
     return lineage.epoch_differs || lineage.is_ahead ? STATUS_STALE_CURSOR : STATUS_OK;
 }
 
+/* Sets the position of a time. */
+static enum status find_since(struct store_read *read, struct store_session *session,
+                              const struct store_entity *entity) {
+    const struct store_topic topic = {
+        .entity_ref = entity->ref, .oldest_seq = 1, .head_seq = entity->head_seq};
+    return read->has_since ? topic_since_find(session, &topic, read->since_ms, &read->after_seq)
+                           : STATUS_OK;
+}
+
 static void read_list(struct store_read *read, struct store_session *session) {
-    struct event_list list = {read, 0, read->after_seq};
+    struct event_list list = {.read = read};
     struct store_entity entity;
     enum status status = store_read_entity(read, session, &entity);
+    if (status == STATUS_OK)
+        status = find_since(read, session, &entity);
+    list.last_seq = read->after_seq;
     if (status == STATUS_OK)
         status = check_lineage(read, session, &entity);
     if (status == STATUS_OK)
@@ -70,8 +83,11 @@ static void read_list(struct store_read *read, struct store_session *session) {
 
 static void handle_list(struct exchange *exchange, enum entity_kind kind) {
     struct position after;
-    bool given;
+    bool given, has_since;
+    uint64_t since_ms = 0;
     uint64_t limit = LIMIT_DEFAULT;
+    if (!query_since(exchange, &has_since, &since_ms))
+        return;
     enum status status = query_position(exchange, &after, &given);
     if (status == STATUS_INVALID_CURSOR)
         status = STATUS_INVALID_REQUEST;
@@ -92,6 +108,8 @@ static void handle_list(struct exchange *exchange, enum entity_kind kind) {
         return;
     read->after_seq = after.seq;
     read->epoch = after.epoch;
+    read->has_since = has_since;
+    read->since_ms = since_ms;
     read->limit = limit;
     store_read_post(read);
 }

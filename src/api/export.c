@@ -42,7 +42,7 @@ static void export_free(void *memory) {
 
 static enum status put_event(struct export_work *work, const struct store_event *event,
                              struct buffer *out) {
-    work->last = (struct query_cursor){true, event_cursor_of(&event->cursor)};
+    work->last = (struct query_cursor){.given = true, .cursor = event_cursor_of(&event->cursor)};
     if (work->count++ == 0)
         work->first = work->last;
     if (work->format == EXPORT_CSV)
@@ -72,7 +72,7 @@ static enum status export_begin(struct store_read *read, struct store_session *s
         return status;
     work->until_log_id = state.log_id;
     if (work->after.given)
-        status = store_read_find_cursor(read, session, &work->after.cursor, &work->log_id);
+        status = store_read_find_cursor(read, session, &work->after, &work->log_id);
     if (status == STATUS_OK && work->until.given) {
         uint64_t log_id;
         status = store_find_cursor(session, &work->until.cursor, &log_id);

@@ -25,9 +25,9 @@
  * a misspelt one would change the answer unnoticed. */
 #define NONE     ""
 #define ANY      NULL /* not checked: writes, health checks, metrics, WebSockets, event streams */
-#define EVENTS   "after_seq epoch limit"
+#define EVENTS   "after_seq since epoch limit"
 #define ENTITIES "after limit org_id owner_guest_scope owner_user_id status"
-#define POLL     "after_seq epoch from replay form limit wait_ms"
+#define POLL     "after_seq since epoch from replay form limit wait_ms"
 
 static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/healthz/live", handle_live, 0, 0, ANY},
@@ -65,13 +65,13 @@ static const struct route routes[] = {
     {HTTP1_METHOD_POST, "/internal/v1/retention/run", handle_retention_run, 4096, ROUTE_OPERATOR,
      ANY},
     {HTTP1_METHOD_GET, "/api/events", handle_audit_list, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT,
-     "after_cursor start_cursor limit"},
+     "after_cursor start_cursor since limit"},
     {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0, ROUTE_OPERATOR | ROUTE_APPEND,
      ANY},
     {HTTP1_METHOD_POST, "/api/events/import", handle_event_import, UINT64_MAX,
      ROUTE_OPERATOR | ROUTE_STREAM, ANY},
     {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0,
-     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, "after_cursor start_cursor until_cursor format"},
+     ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, "after_cursor start_cursor since until_cursor format"},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,
      ROUTE_TOKEN_OR_OPERATOR, NONE},
     {HTTP1_METHOD_POST, "/api/sync/token", handle_token, MINT_BYTES_MAX,

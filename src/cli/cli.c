@@ -72,7 +72,7 @@ const struct cli_command cli_commands[] = {
      false},
     {"get",
      "get run ID | worker ID | receipt RUN | replay RUN\n"
-     "get events --run ID | --worker ID | --topic TOPIC [--after SEQ] [--limit N]\n"
+     "get events --run ID | --worker ID | --topic TOPIC [--after SEQ | --since TIME] [--limit N]\n"
      "get runs|workers [--status STATUS] [--user ID] [--guest SCOPE] [--org ID]\n"
      "get topics [--class CLASS] [--prefix TEXT]\n"
      "get connections|principals\n"
@@ -88,41 +88,47 @@ const struct cli_command cli_commands[] = {
      cli_get,
      "run|worker|receipt|replay|events|summary|checkpoint|drift|runs|workers|topics|connections|"
      "principals",
-     OPTIONS({"--run", "ID", "events of this run"}, {"--worker", "ID", "events of this worker"},
-             {"--topic", "TOPIC", "events of this topic"},
-             {"--after", "SEQ|CURSOR",
-              "only events after this seq or seq@epoch, or items after this cursor"},
-             {"--limit", "N", "maximum number of events or items, default 100"},
-             {"--status", "STATUS", "only runs or workers in this state"},
-             {"--user", "ID", "only runs or workers of this user"},
-             {"--guest", "SCOPE", "only runs or workers of this guest"},
-             {"--org", "ID", "only runs or workers of this organisation"},
-             {"--class", "CLASS", "only topics of this class"},
-             {"--prefix", "TEXT", "only topics whose name begins so"}, REMOTE_ROWS, JSON_ROW),
+     OPTIONS(
+         {"--run", "ID", "events of this run"}, {"--worker", "ID", "events of this worker"},
+         {"--topic", "TOPIC", "events of this topic"},
+         {"--after", "SEQ|CURSOR",
+          "only events after this seq or seq@epoch, or items after this cursor"},
+         {"--since", "TIME", "only events since this time (RFC 3339), or since 90s, 2h or 7d ago"},
+         {"--limit", "N", "maximum number of events or items, default 100"},
+         {"--status", "STATUS", "only runs or workers in this state"},
+         {"--user", "ID", "only runs or workers of this user"},
+         {"--guest", "SCOPE", "only runs or workers of this guest"},
+         {"--org", "ID", "only runs or workers of this organisation"},
+         {"--class", "CLASS", "only topics of this class"},
+         {"--prefix", "TEXT", "only topics whose name begins so"}, REMOTE_ROWS, JSON_ROW),
      false},
     {"tail",
-     "tail TOPIC [--after SEQ | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
-     "[--data-dir DIR] [--config FILE]\n"
-     "tail --audit [--after CURSOR | --from-start] [--json] [--url URL] [--ca FILE] [--key KEY] "
-     "[--data-dir DIR] [--config FILE]\n"
+     "tail TOPIC [--after SEQ | --since TIME | --from-start] [--json] [--url URL] [--ca FILE] "
+     "[--key KEY] [--data-dir DIR] [--config FILE]\n"
+     "tail --audit [--after CURSOR | --since TIME | --from-start] [--json] [--url URL] [--ca FILE] "
+     "[--key KEY] [--data-dir DIR] [--config FILE]\n"
      "tail … [--operator-url URL] [--client-build-id ID]",
      "Follow a topic or the whole log. Reconnects and continues after the last printed event.",
-     "khala tail run:demo:events --from-start\nkhala tail --audit --json", cli_tail, "TOPIC",
+     "khala tail run:demo:events --from-start\nkhala tail --audit --since 2h --json", cli_tail,
+     "TOPIC",
      OPTIONS({"--after", "SEQ|CURSOR", "start after this position; default: new events only"},
+             {"--since", "TIME", "start at this time (RFC 3339), or 90s, 2h or 7d ago"},
              {"--from-start", NULL,
               "start with the first event; topics with a journal: with their snapshot"},
              {"--audit", NULL, "follow the whole log"}, REMOTE_ROWS, TOKEN_ROWS, JSON_ROW),
      false},
     {"export",
-     "export [--after CURSOR] [--until CURSOR] [--format ndjson|csv] [--progress] [--url URL] "
-     "[--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE] [--json]",
+     "export [--after CURSOR | --since TIME] [--until CURSOR] [--format ndjson|csv] [--progress] "
+     "[--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config FILE] [--json]",
      "Print the whole log, or the part between two event cursors, with a manifest at the end.",
      "khala export > events.ndjson\nkhala export --format csv > events.csv", cli_export, NULL,
-     OPTIONS({"--after", "CURSOR", "only events after this cursor"},
-             {"--until", "CURSOR", "only events up to and including this cursor"},
-             {"--format", "ndjson|csv", "output format, default ndjson"},
-             {"--progress", NULL, "show progress also where standard error is no terminal"},
-             {"--json", NULL, "the same as --format ndjson"}, REMOTE_ROWS),
+     OPTIONS(
+         {"--after", "CURSOR", "only events after this cursor"},
+         {"--since", "TIME", "only events since this time (RFC 3339), or since 90s, 2h or 7d ago"},
+         {"--until", "CURSOR", "only events up to and including this cursor"},
+         {"--format", "ndjson|csv", "output format, default ndjson"},
+         {"--progress", NULL, "show progress also where standard error is no terminal"},
+         {"--json", NULL, "the same as --format ndjson"}, REMOTE_ROWS),
      false},
     {"import",
      "import FILE [--progress] [--url URL] [--ca FILE] [--key KEY] [--data-dir DIR] [--config "
@@ -200,8 +206,7 @@ const struct cli_command cli_commands[] = {
      "token mint [--user ID | --guest SCOPE] [--org ID] [--scopes A,B] [--topics A,B] "
      "[--streams A,B]\n"
      "token mint … [--ttl SECONDS] [--device ID] [--session ID] [--json] [--url URL] [--ca FILE] "
-     "[--key KEY] "
-     "[--data-dir DIR] [--config FILE]\n"
+     "[--key KEY] [--data-dir DIR] [--config FILE]\n"
      "token mint … --offline   (signs with the keys of the data folder or the settings)\n"
      "token inspect TOKEN|- [--json] [--data-dir DIR] [--config FILE]\n"
      "token revoke [--session ID] [--device ID] [--jti ID] [--reason TEXT] [--json] [--url URL] "

@@ -13,6 +13,7 @@
 #include "delivery/topic_address.h"
 #include "hub/frame_row.h"
 #include "store/topic_epoch.h"
+#include "store/topic_since.h"
 
 /* No budget, with room for additions. */
 #define LOG_REPLAY_BUDGET_EVENTS (UINT64_MAX / 2)
@@ -177,6 +178,8 @@ static enum status find_place(struct journal_page *page) {
     enum status status = STATUS_OK;
     if (read->mode == JOURNAL_READ_RESUME_CURSOR)
         status = store_find_cursor(page->session, &read->event_cursor, &after_seq);
+    else if (read->mode == JOURNAL_READ_RESUME_TIME && read->exists)
+        status = topic_since_find(page->session, &page->topic, read->since_ms, &after_seq);
     if (status != STATUS_OK)
         return status;
     read->next_seq = after_seq + 1;
@@ -297,6 +300,7 @@ static enum status run_mended(struct journal_read *read, struct store_session *s
 void journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
+    assert(read->mode != JOURNAL_READ_RESUME_TIME || !topic_is_log(read->topic));
     uint64_t begun_ns = clock_now().mono_ns;
     unsigned attempt = 0;
     /* Subscribers that replay together ask for the same frames before any of them has been read. */

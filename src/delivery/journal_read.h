@@ -26,6 +26,9 @@ enum journal_read_mode {
     /* The log by event_cursor: begins behind the last event at or before it. A cursor of the future
      * begins behind the head. */
     JOURNAL_READ_RESUME_CURSOR,
+    /* A time, for topics: begins with the first frame of since_ms or later. Judged like a cursor,
+     * but a stale one never becomes a bootstrap. */
+    JOURNAL_READ_RESUME_TIME,
 };
 
 struct journal_read {
@@ -41,6 +44,7 @@ struct journal_read {
     bool is_unfounded;              /* the topic did not exist when the cursor came in */
     bool replay_all; /* without floor and budget; STATUS_REPLAY_ALL_UNAVAILABLE for a journal */
     struct event_cursor event_cursor;
+    uint64_t since_ms;
     const struct principal *principal; /* a reference; NULL: all frames count for the budget */
     enum grant_view view;
     struct writer *writer;   /* raises the floor of a damaged journal; NULL: an error instead */

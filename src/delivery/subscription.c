@@ -45,7 +45,7 @@ static void set_position(struct subscription *subscription, uint64_t next_seq) {
 
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options) {
-    assert(!options->has_cursor || !options->has_event_cursor);
+    assert(options->has_cursor + options->has_event_cursor + options->has_since <= 1);
     *subscription = (struct subscription){.options = *options, .status = STATUS_OK};
     set_position(subscription, options->has_cursor ? options->after_seq + 1 : 1);
 }
@@ -93,7 +93,8 @@ void subscription_restart(struct subscription *subscription) {
     drop_read(subscription);
     subscription_set_state(subscription, SUBSCRIPTION_UNPLACED);
     subscription->options.has_cursor = subscription->options.has_event_cursor = false;
-    subscription->options.from_head = subscription->is_absent = false;
+    subscription->options.from_head = subscription->options.has_since = false;
+    subscription->is_absent = false;
 }
 
 static enum journal_read_mode read_mode(const struct subscription *subscription) {
@@ -104,6 +105,8 @@ static enum journal_read_mode read_mode(const struct subscription *subscription)
         return JOURNAL_READ_CONTINUE;
     if (subscription->options.has_event_cursor)
         return JOURNAL_READ_RESUME_CURSOR;
+    if (subscription->options.has_since)
+        return JOURNAL_READ_RESUME_TIME;
     return subscription->options.has_cursor ? JOURNAL_READ_RESUME : JOURNAL_READ_BOOTSTRAP;
 }
 
@@ -127,6 +130,7 @@ static struct journal_read *make_read(const struct subscription *subscription, u
         .below_seq = hub_first_seq(options->watch),
         .frames_max = frames_max,
         .event_cursor = options->event_cursor,
+        .since_ms = options->since_ms,
         /* A fresh token may replace the principal while the read is under way. */
         .principal = principal_ref(options->principal),
         .view = options->view,
@@ -342,9 +346,16 @@ static enum status bind(struct subscription *subscription, struct slice topic) {
     return STATUS_OK;
 }
 
+/* The time that was asked for has become a position. */
+static void place_since(struct subscription_options *options, uint64_t after_seq) {
+    options->has_since = false;
+    options->has_cursor = true;
+    options->after_seq = after_seq;
+}
+
 /* The read answered where the position is. */
 static void take_position(struct subscription *subscription, const struct journal_read *read) {
-    const struct subscription_options *options = &subscription->options;
+    struct subscription_options *options = &subscription->options;
     enum status status = read->found.data ? bind(subscription, read->found) : STATUS_OK;
     if (status != STATUS_OK) {
         subscription_fail(subscription, status);
@@ -366,6 +377,8 @@ static void take_position(struct subscription *subscription, const struct journa
         return;
     if (read->mode != JOURNAL_READ_CONTINUE)
         set_position(subscription, read->next_seq);
+    if (read->mode == JOURNAL_READ_RESUME_TIME)
+        place_since(options, read->next_seq - 1);
     if (options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
         begin_at_head(subscription);
 }

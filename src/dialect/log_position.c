@@ -6,7 +6,7 @@
 
 void log_position_set(struct log_position *position, const struct event_cursor *cursor,
                       uint64_t now_ms) {
-    position->asked = (struct query_cursor){true, *cursor};
+    position->asked = (struct query_cursor){.given = true, .cursor = *cursor};
     position->is_future = cursor->timestamp_ms >= now_ms;
 }
 
@@ -33,7 +33,7 @@ struct query_cursor log_position_now(const struct log_position *position,
      * millisecond, do not move the position back. */
     if (position->asked.given && event_cursor_compare(&at, &position->asked.cursor) < 0)
         return position->asked;
-    return (struct query_cursor){true, at};
+    return (struct query_cursor){.given = true, .cursor = at};
 }
 
 enum status log_position_slow(const struct log_position *position, const struct session *session,

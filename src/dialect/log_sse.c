@@ -103,8 +103,8 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     return now.given ? send_position(session, "progress", &now, out) : STATUS_OK;
 }
 
-/* The first position of a client that gave none. Without an id, it would reconnect at the head and
- * miss the events between. */
+/* The first position of a client that gave none, or a time. Without an id, it would reconnect at
+ * the head, or at a later time, and miss the events between. */
 static enum status send_begin(struct session *session) {
     const struct log_stream *state = session->dialect_state;
     return send_position(session, "bootstrap", &state->position.asked, &session->replies);
@@ -158,19 +158,21 @@ static bool read_cursor(struct exchange *exchange, struct query_cursor *query, b
 
 /* False: the exchange has been answered. */
 static bool read_position(struct exchange *exchange, struct log_position *position,
-                          bool *from_head) {
+                          bool *gets_begin) {
     uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
-    struct query_cursor query;
-    if (!read_cursor(exchange, &query, from_head))
+    struct query_cursor query = {.given = false};
+    bool from_head = false;
+    if (!read_cursor(exchange, &query, &from_head))
         return false;
     if (query.given)
         log_position_set(position, &query.cursor, now_ms);
-    else if (*from_head)
+    else if (from_head)
         log_position_set_head(position, now_ms);
+    *gets_begin = from_head || query.is_since;
     return true;
 }
 
-static void begin(struct session *session, bool from_head, enum grant_view view) {
+static void begin(struct session *session, bool gets_begin, enum grant_view view) {
     struct log_stream *state = session->dialect_state;
     struct subscription_options options = {
         .view = view,
@@ -179,7 +181,7 @@ static void begin(struct session *session, bool from_head, enum grant_view view)
         .wants = state->position.is_future ? wants : NULL,
         .wants_user = &state->position,
     };
-    if (from_head && send_begin(session) != STATUS_OK)
+    if (gets_begin && send_begin(session) != STATUS_OK)
         session_close(session);
     else
         event_stream_begin(session, SLICE(LOG_TOPIC), &options,
@@ -189,9 +191,9 @@ static void begin(struct session *session, bool from_head, enum grant_view view)
 void handle_log_sse(struct exchange *exchange) {
     struct log_stream *state;
     struct log_position position = {0};
-    bool from_head = false;
+    bool gets_begin = false;
     enum grant_view view = exchange->view;
-    if (!read_position(exchange, &position, &from_head))
+    if (!read_position(exchange, &position, &gets_begin))
         return;
     if (atomic_load(&exchange->http->is_draining)) {
         exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
@@ -209,5 +211,5 @@ void handle_log_sse(struct exchange *exchange) {
     state->position = position;
     struct session *session = event_stream_make(exchange, &log_sse_dialect, &state->stream);
     if (session && session_is_connected(session))
-        begin(session, from_head, view);
+        begin(session, gets_begin, view);
 }

@@ -467,7 +467,7 @@ struct poll_query {
 };
 
 static enum status poll_query_read(const struct exchange *exchange, struct poll_query *query) {
-    *query = (struct poll_query){.limit = exchange_settings(exchange)->poll_default_limit};
+    query->limit = exchange_settings(exchange)->poll_default_limit;
     enum status status = query_topic_cursor(exchange, &query->options);
     if (status == STATUS_INVALID_CURSOR)
         status = STATUS_INVALID_REQUEST;
@@ -507,7 +507,8 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
         return status;
     poll->is_open = true;
     metrics_add(
-        options.has_cursor ? METRIC_SYNC_REPLAY_STARTED : METRIC_SYNC_REPLAY_BOOTSTRAP,
+        options.has_cursor || options.has_since ? METRIC_SYNC_REPLAY_STARTED
+                                                : METRIC_SYNC_REPLAY_BOOTSTRAP,
         METRIC_LABELS(LABEL_DIALECT_POLL, poll->driver.subscription.options.policy->topic_class),
         1);
     limit_apply(poll, query->limit);
@@ -516,10 +517,12 @@ static enum status poll_begin(struct exchange *exchange, const struct poll_query
 }
 
 void handle_messages(struct exchange *exchange) {
-    struct poll_query query;
+    struct poll_query query = {.limit = 0};
     struct consumer_state consumer = {0};
     struct poller poller;
     struct consumer_key key = consumer_key(exchange, &poller);
+    if (!query_topic_since(exchange, &query.options))
+        return;
     enum status status = poll_query_read(exchange, &query);
     if (status == STATUS_INVALID_REQUEST) {
         exchange_answer_error(

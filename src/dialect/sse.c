@@ -190,6 +190,7 @@ static enum status id_read(struct slice id, struct subscription_options *options
     struct position position = {.seq = 0};
     enum status status = position_read(id, &position);
     options->has_cursor = true;
+    options->has_since = false;
     options->after_seq = position.seq;
     options->epoch = position.epoch;
     return status;
@@ -215,6 +216,8 @@ void handle_sse(struct exchange *exchange) {
     struct subscription_options options = {.view = exchange->view};
     char topic[STREAM_ID_BYTES_MAX];
     enum frame_form form;
+    if (!query_topic_since(exchange, &options))
+        return;
     enum status status = read_cursor(exchange, &options);
     if (status == STATUS_OK)
         status = message_query_form(exchange, &form);

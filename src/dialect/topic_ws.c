@@ -280,6 +280,8 @@ void handle_topic_ws(struct exchange *exchange) {
     struct subscription_options options = {.view = exchange->view};
     char topic[STREAM_ID_BYTES_MAX];
     struct topic_ws_query query = {.limit = DELIVERY_FRAMES_MAX};
+    if (!query_topic_since(exchange, &options))
+        return;
     enum status status = query_topic_cursor(exchange, &options);
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("limit"), 1, JSON_INTEGER_MAX, &query.limit);

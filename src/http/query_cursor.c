@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "topic/since.h"
+
 static void answer_invalid(struct exchange *exchange, const char *name, const char *reason) {
     char details[192];
     int size = snprintf(details, sizeof(details), "{\"parameter\":\"%s\",\"reason\":\"%s\"}", name,
@@ -28,8 +30,83 @@ bool query_cursor_read(struct exchange *exchange, const char *name, struct query
     return false;
 }
 
+static bool refuse_since(struct exchange *exchange, const char *reason) {
+    char details[192];
+    int size =
+        snprintf(details, sizeof(details), "{\"parameter\":\"since\",\"reason\":\"%s\"}", reason);
+    exchange_answer_error(exchange, &(struct exchange_error){.status = STATUS_INVALID_REQUEST,
+                                                             .message = "since is " SINCE_FORMS
+                                                                        ", instead of a position.",
+                                                             .details = {details, (size_t)size}});
+    return false;
+}
+
+/* Whether the query has another position. */
+static enum status has_position(const struct exchange *exchange, bool *found) {
+    static const char *const names[] = {"after_seq", "from", "after_cursor", "start_cursor"};
+    enum status status = STATUS_OK;
+    *found = false;
+    for (size_t i = 0; status == STATUS_OK && !*found && i < sizeof(names) / sizeof(names[0]);
+         i++) {
+        struct buffer text;
+        buffer_init(&text, QUERY_CURSOR_BYTES_MAX);
+        status = http1_query_find(exchange->request->query, slice_of(names[i]), &text, found);
+        if (status == STATUS_PAYLOAD_TOO_LARGE) {
+            *found = true;
+            status = STATUS_OK;
+        }
+        buffer_release(&text);
+    }
+    return status;
+}
+
+bool query_since(struct exchange *exchange, bool *given, uint64_t *since_ms) {
+    char memory[SINCE_BYTES_MAX];
+    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    struct since since;
+    bool has_other = false;
+    enum status status = http1_query_find(exchange->request->query, SLICE("since"), &text, given);
+    if (status == STATUS_OK && !*given)
+        return true;
+    if (status == STATUS_OK)
+        status = since_read(buffer_slice(&text), &since);
+    if (status == STATUS_INVALID_REQUEST || status == STATUS_PAYLOAD_TOO_LARGE)
+        return refuse_since(exchange, "it is not " SINCE_FORMS);
+    if (status == STATUS_OK)
+        status = has_position(exchange, &has_other);
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
+        return false;
+    }
+    if (has_other)
+        return refuse_since(exchange, "the query has another position");
+    *since_ms = since_time_ms(&since, clock_wall_ms(&exchange->loop->clock));
+    return true;
+}
+
+bool query_topic_since(struct exchange *exchange, struct subscription_options *options) {
+    return query_since(exchange, &options->has_since, &options->since_ms);
+}
+
+/* The position before the first event of the millisecond. A time of the future is now. */
+static void set_since(const struct exchange *exchange, uint64_t since_ms,
+                      struct query_cursor *query) {
+    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+    struct uuid first = uuid7_first(since_ms < now_ms ? since_ms : now_ms);
+    *query = (struct query_cursor){true, event_cursor_of(&first), true};
+}
+
 bool query_after_cursor(struct exchange *exchange, struct query_cursor *query) {
-    struct query_cursor alias;
+    struct query_cursor alias = {.given = false};
+    uint64_t since_ms;
+    bool has_since = false;
+    *query = alias;
+    if (!query_since(exchange, &has_since, &since_ms))
+        return false;
+    if (has_since) {
+        set_since(exchange, since_ms, query);
+        return true;
+    }
     if (!query_cursor_read(exchange, "after_cursor", query) ||
         !query_cursor_read(exchange, "start_cursor", &alias))
         return false;

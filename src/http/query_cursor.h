@@ -18,19 +18,25 @@
 struct query_cursor {
     bool given;
     struct event_cursor cursor;
+    bool is_since; /* made from a time: later than the last event, it means the head */
 };
 
 /* False: the exchange has been answered. */
 MUST_CHECK bool query_cursor_read(struct exchange *exchange, const char *name,
                                   struct query_cursor *query);
 /* Reads after_cursor, or start_cursor, which means the same. Both may be given if they are equal.
- */
+ * Reads since too. */
 MUST_CHECK bool query_after_cursor(struct exchange *exchange, struct query_cursor *query);
 /* The same for the value of a header field. */
 MUST_CHECK bool header_cursor_read(struct exchange *exchange, const char *name, struct slice text,
                                    struct query_cursor *query);
 /* The cursor as a JSON string, or null. */
 MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query_cursor *query);
+/* Reads since: the time from which the client reads. An invalid one, and one beside another
+ * position, is answered here with 400 and the parameter's name. */
+MUST_CHECK bool query_since(struct exchange *exchange, bool *given, uint64_t *since_ms);
+/* The same for a position in a topic. */
+MUST_CHECK bool query_topic_since(struct exchange *exchange, struct subscription_options *options);
 /* Reads after_seq, which may be "12@EPOCH", and epoch. *given: the query has after_seq. */
 MUST_CHECK enum status query_position(const struct exchange *exchange, struct position *position,
                                       bool *given);

@@ -156,15 +156,20 @@ enum status store_read_entity(struct store_read *read, struct store_session *ses
 }
 
 enum status store_read_find_cursor(struct store_read *read, struct store_session *session,
-                                   const struct event_cursor *cursor, uint64_t *log_id) {
+                                   struct query_cursor *query, uint64_t *log_id) {
     struct store_state state;
     enum status status = store_read_state(session, &state);
     if (status != STATUS_OK)
         return status;
+    bool is_ahead = event_cursor_is_ahead(&query->cursor, &state.cursor);
+    if (is_ahead && query->is_since) {
+        /* The client continues with a cursor, which must not be ahead. */
+        *query = (struct query_cursor){state.log_id > 0, event_cursor_of(&state.cursor), true};
+        *log_id = state.log_id;
+        return STATUS_OK;
+    }
     read->reason = REASON_CURSOR_AHEAD_OF_HEAD;
-    return event_cursor_is_ahead(cursor, &state.cursor)
-               ? STATUS_STALE_CURSOR
-               : store_find_cursor(session, cursor, log_id);
+    return is_ahead ? STATUS_STALE_CURSOR : store_find_cursor(session, &query->cursor, log_id);
 }
 
 enum status query_number(const struct exchange *exchange, struct slice name, uint64_t min,

@@ -8,6 +8,7 @@
 #define HTTP_STORE_READ_H
 
 #include "http/exchange_call.h"
+#include "http/query_cursor.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
 #include "topic/position.h"
@@ -26,6 +27,8 @@ struct store_read {
     struct slice id; /* in the exchange's memory */
     uint64_t after_seq;
     struct topic_epoch epoch; /* of after_seq; empty: not given */
+    bool has_since;           /* instead of after_seq */
+    uint64_t since_ms;
     uint64_t limit;
     uint64_t now_ms;
     /* For a read of several pages: the entity, the last sequence, and whether pages are left. */
@@ -57,10 +60,11 @@ MUST_CHECK enum status store_read_entity(struct store_read *read, struct store_s
                                          struct store_entity *entity);
 
 /* On a thread of the store pool: the last event at or before an event cursor. A cursor later than
- * the log's last event comes from another history: STATUS_STALE_CURSOR. */
+ * the log's last event comes from another history: STATUS_STALE_CURSOR. One that was made from a
+ * time becomes the cursor of the last event instead. */
 MUST_CHECK enum status store_read_find_cursor(struct store_read *read,
                                               struct store_session *session,
-                                              const struct event_cursor *cursor, uint64_t *log_id);
+                                              struct query_cursor *query, uint64_t *log_id);
 
 /* Reads a query parameter of min to max. Without the parameter *number does not change. */
 MUST_CHECK enum status query_number(const struct exchange *exchange, struct slice name,

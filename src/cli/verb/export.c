@@ -10,6 +10,7 @@
 struct export_options {
     struct remote_options remote;
     const char *after;
+    const char *since;
     const char *until;
     const char *format;
     bool json;
@@ -29,6 +30,7 @@ static enum status export_target(struct buffer *target, const struct export_opti
         const char *name;
         const char *value;
     } parameters[] = {{"after_cursor", options->after},
+                      {"since", options->since},
                       {"until_cursor", options->until},
                       {"format", options->format}};
     char separator = '?';
@@ -79,6 +81,7 @@ int cli_export(int argc, char **argv) {
                                        {"--data-dir", NULL, &options.remote.data_dir},
                                        {"--ca", NULL, &options.remote.ca_file},
                                        {"--after", NULL, &options.after},
+                                       {"--since", NULL, &options.since},
                                        {"--until", NULL, &options.until},
                                        {"--format", NULL, &options.format},
                                        {"--progress", &options.progress, NULL},
@@ -89,6 +92,8 @@ int cli_export(int argc, char **argv) {
         return EXIT_CODE_USAGE;
     if (argc != 0)
         return cli_usage("export", "'%s' is not expected", argv[0]);
+    if (options.after && options.since)
+        return cli_usage("export", "--after and --since exclude each other");
     if (options.json && options.format && strcmp(options.format, "ndjson") != 0)
         return cli_usage("export", "--json and --format %s exclude each other", options.format);
     buffer_init(&target, TARGET_BYTES_MAX);

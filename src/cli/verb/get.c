@@ -15,6 +15,7 @@ struct get_options {
     const char *worker;
     const char *topic;
     const char *after;
+    const char *since;
     const char *limit;
     const char *status;
     const char *user;
@@ -97,6 +98,14 @@ static enum status subject_target(struct buffer *target, const struct subject *s
     return status;
 }
 
+static enum status add_parameter(struct buffer *target, const char *name, const char *value) {
+    if (!value)
+        return STATUS_OK;
+    bool is_first = !memchr(target->data, '?', target->size);
+    enum status status = buffer_printf(target, "%c%s=", is_first ? '?' : '&', name);
+    return status == STATUS_OK ? remote_encode(target, value) : status;
+}
+
 static enum status events_target(struct buffer *target, const struct get_options *options) {
     const char *kind = options->run ? "runs" : options->worker ? "workers" : "topics";
     const char *id = options->run      ? options->run
@@ -106,10 +115,14 @@ static enum status events_target(struct buffer *target, const struct get_options
     if (status == STATUS_OK)
         status = remote_encode(target, id);
     if (status == STATUS_OK)
-        status = buffer_printf(target, "/events?after_seq=%s&limit=%s%c",
-                               options->after ? options->after : "0",
-                               options->limit ? options->limit : "100", '\0');
-    return status;
+        status = buffer_append_slice(target, SLICE("/events"));
+    if (status == STATUS_OK)
+        status = add_parameter(target, "after_seq", options->after);
+    if (status == STATUS_OK)
+        status = add_parameter(target, "since", options->since);
+    if (status == STATUS_OK)
+        status = add_parameter(target, "limit", options->limit);
+    return status == STATUS_OK ? buffer_append_byte(target, '\0') : status;
 }
 
 static const struct listing *list_find(int argc, char **argv) {
@@ -130,14 +143,6 @@ static const char *list_fault(const struct listing *list, const struct get_optio
     if (has_topics && !(list && list->has_topics))
         return "--class and --prefix are for topics";
     return NULL;
-}
-
-static enum status add_parameter(struct buffer *target, const char *name, const char *value) {
-    if (!value)
-        return STATUS_OK;
-    bool is_first = !memchr(target->data, '?', target->size);
-    enum status status = buffer_printf(target, "%c%s=", is_first ? '?' : '&', name);
-    return status == STATUS_OK ? remote_encode(target, value) : status;
 }
 
 static enum status list_target(struct buffer *target, const struct listing *list,
@@ -273,6 +278,7 @@ int cli_get(int argc, char **argv) {
                                        {"--worker", NULL, &options.worker},
                                        {"--topic", NULL, &options.topic},
                                        {"--after", NULL, &options.after},
+                                       {"--since", NULL, &options.since},
                                        {"--limit", NULL, &options.limit},
                                        {"--status", NULL, &options.status},
                                        {"--user", NULL, &options.user},
@@ -294,6 +300,8 @@ int cli_get(int argc, char **argv) {
     struct position position;
     if (options.after && !list && position_read(slice_of(options.after), &position) != STATUS_OK)
         return cli_usage("get", "--after '%s' is not a seq or seq@epoch", options.after);
+    if (options.since && (!events || options.after))
+        return cli_usage("get", "--since is for events, instead of --after");
     if (options.limit && !cli_number(options.limit, &number))
         return cli_usage("get", "--limit '%s' is not a whole number", options.limit);
     if (events && targets != 1)

@@ -29,6 +29,7 @@ enum tail_start {
     TAIL_HEAD,   /* with new events */
     TAIL_OLDEST, /* with the oldest event that can be replayed */
     TAIL_RESUME, /* after the position */
+    TAIL_SINCE,  /* with the first event of a time */
 };
 
 struct tail {
@@ -37,6 +38,7 @@ struct tail {
     const char *topic; /* NULL: the whole log */
     bool json;
     enum tail_start start;
+    const char *since;
     struct buffer position; /* "seq" or "seq@epoch", or an event cursor */
     struct sse_decoder decoder;
     struct buffer target;
@@ -190,12 +192,14 @@ static enum status take_bootstrap(struct tail *tail, struct json_value body) {
 static void take_stale(struct tail *tail, struct json_value body) {
     struct json_field field = {.name = SLICE("reason_codes")};
     struct slice reasons = {"[]", 2};
+    struct slice position = tail->position.size > 0 || !tail->since ? buffer_slice(&tail->position)
+                                                                    : slice_of(tail->since);
     if (json_read_members(body, &field, 1) == STATUS_OK && field.present)
         reasons = field.value.raw;
     cli_note(
         "the cursor %.*s is stale %.*s: events were missed; begins again with what can still be "
         "replayed",
-        (int)tail->position.size, tail->position.data, (int)reasons.size, reasons.data);
+        (int)position.size, position.data, (int)reasons.size, reasons.data);
     tail->start = TAIL_OLDEST;
 }
 
@@ -295,6 +299,10 @@ static enum status write_target(struct tail *tail) {
         status = buffer_append_slice(&tail->target, SLICE("/sse"));
     if (status == STATUS_OK && tail->start == TAIL_HEAD)
         status = buffer_append_slice(&tail->target, SLICE("?from=head"));
+    if (status == STATUS_OK && tail->start == TAIL_SINCE)
+        status = buffer_append_slice(&tail->target, SLICE("?since="));
+    if (status == STATUS_OK && tail->start == TAIL_SINCE)
+        status = remote_encode(&tail->target, tail->since);
     if (status == STATUS_OK && tail->start == TAIL_RESUME)
         status = write_resume(tail);
     if (status == STATUS_OK && tail->replay_all)
@@ -380,6 +388,7 @@ struct tail_options {
     struct remote_options remote;
     struct token_client_options token_client;
     const char *after;
+    const char *since;
     bool from_start;
     bool audit;
     bool json;
@@ -417,6 +426,7 @@ int cli_tail(int argc, char **argv) {
         {"--operator-url", NULL, &options.token_client.operator_url},
         {"--client-build-id", NULL, &options.token_client.client_build_id},
         {"--after", NULL, &options.after},
+        {"--since", NULL, &options.since},
         {"--from-start", &options.from_start, NULL},
         {"--audit", &options.audit, NULL},
         {"--json", &options.json, NULL}};
@@ -426,13 +436,16 @@ int cli_tail(int argc, char **argv) {
     bool is_position = options.after && position_seq(slice_of(options.after), &seq);
     if (argc != (options.audit ? 0 : 1))
         return cli_usage("tail", "give one topic, or --audit without one");
-    if (options.after && options.from_start)
-        return cli_usage("tail", "--after and --from-start exclude each other");
+    if (!!options.after + !!options.since + options.from_start > 1)
+        return cli_usage("tail", "--after, --since and --from-start exclude each other");
     if (options.after && !options.audit && !is_position)
         return cli_usage("tail", "--after '%s' is not a seq or seq@epoch", options.after);
     struct tail tail = {.topic = options.audit ? NULL : argv[0],
                         .json = options.json,
-                        .start = options.from_start ? TAIL_OLDEST : TAIL_HEAD};
+                        .since = options.since,
+                        .start = options.from_start ? TAIL_OLDEST
+                                 : options.since    ? TAIL_SINCE
+                                                    : TAIL_HEAD};
     tail.replay_all = options.from_start && tail.topic && is_from_log(tail.topic);
     options.token_client.replay_all = tail.replay_all;
     int code = remote_open(&tail.remote, &options.remote);

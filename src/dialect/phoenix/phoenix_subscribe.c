@@ -53,6 +53,8 @@ static void call_run(struct session_lookup *call, struct store_session *store) {
 static enum status make_subscribers(struct session *session, const struct subscribe *subscribe,
                                     struct session_opening *opening) {
     enum status status = STATUS_OK;
+    uint64_t since_ms =
+        since_time_ms(&subscribe->since, clock_wall_ms(&session->delivery->io->clock));
     opening->count = 0;
     for (size_t i = 0; status == STATUS_OK && i < subscribe->count; i++) {
         const struct subscribe_item *item = &subscribe->items[i];
@@ -62,6 +64,8 @@ static enum status make_subscribers(struct session *session, const struct subscr
             .has_cursor = has_cursor,
             .after_seq = has_cursor ? item->position.seq : 0,
             .epoch = item->position.epoch,
+            .has_since = subscribe->has_since && !item->has_cursor && !subscribe->bootstrap,
+            .since_ms = since_ms,
             .replay_all = subscribe->replay_all,
         };
         struct subscriber *subscriber;

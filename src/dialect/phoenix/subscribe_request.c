@@ -14,6 +14,7 @@ enum {
     FIELD_TOPICS,
     FIELD_STREAMS,
     FIELD_RESUME,
+    FIELD_SINCE,
     FIELD_EPOCH,
     FIELD_BOOTSTRAP,
     FIELD_BATCH,
@@ -234,6 +235,14 @@ static bool read_form(const struct json_field *field, enum frame_form *form) {
            frame_form_of(buffer_slice(&name), form);
 }
 
+static bool read_since(const struct json_field *field, struct since *since) {
+    char memory[SINCE_BYTES_MAX];
+    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    return field->value.kind == JSON_KIND_STRING &&
+           json_string_decode(field->value, &text) == STATUS_OK &&
+           since_read(buffer_slice(&text), since) == STATUS_OK;
+}
+
 /* The epoch of the whole request holds for cursors without an epoch. */
 static enum status read_epoch(struct subscribe *subscribe, const struct json_field *field) {
     struct topic_epoch epoch;
@@ -261,6 +270,9 @@ static enum status read_options(struct subscribe *subscribe, struct json_field *
         return STATUS_BAD_SUBSCRIPTION;
     if (is_given(&fields[FIELD_FORM]) && !read_form(&fields[FIELD_FORM], &subscribe->form))
         return STATUS_BAD_SUBSCRIPTION;
+    subscribe->has_since = is_given(&fields[FIELD_SINCE]);
+    if (subscribe->has_since && !read_since(&fields[FIELD_SINCE], &subscribe->since))
+        return STATUS_BAD_SUBSCRIPTION;
     subscribe->replay_all = is_given(&fields[FIELD_REPLAY]);
     if (subscribe->replay_all && !json_string_is(fields[FIELD_REPLAY].value, SLICE("all")))
         return STATUS_BAD_SUBSCRIPTION;
@@ -273,6 +285,7 @@ enum status subscribe_read(struct subscribe *subscribe, struct json_value payloa
         [FIELD_TOPICS] = {.name = SLICE("topics")},
         [FIELD_STREAMS] = {.name = SLICE("streams")},
         [FIELD_RESUME] = {.name = SLICE("resume_after")},
+        [FIELD_SINCE] = {.name = SLICE("since")},
         [FIELD_EPOCH] = {.name = SLICE("epoch")},
         [FIELD_BOOTSTRAP] = {.name = SLICE("bootstrap")},
         [FIELD_BATCH] = {.name = SLICE("replay_batch_size")},

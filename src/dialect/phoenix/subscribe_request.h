@@ -14,6 +14,7 @@
 #include "hub/frame.h"
 #include "store/store.h"
 #include "topic/position.h"
+#include "topic/since.h"
 #include "wire/json.h"
 
 struct subscribe_stream;
@@ -38,6 +39,8 @@ struct subscribe {
     bool bootstrap;
     bool frames; /* it wins over the form */
     bool replay_all;
+    bool has_since; /* of topics without a cursor */
+    struct since since;
     enum frame_form form;
     uint64_t batch_size;
 };
