@@ -13,6 +13,7 @@ export class Stream extends Watched {
   ended = false;
   #rest = "";
   #event = { type: "", data: [] };
+  #id = ""; // of the event that is being read: it counts when that event is whole
 
   /** The sequence in the last id, which is "seq@epoch". */
   get lastSeq() {
@@ -59,6 +60,7 @@ export class Stream extends Watched {
 
   #line(line) {
     if (line === "") {
+      this.lastId = this.#id;
       if (this.#event.data.length > 0) {
         this.events.push({ type: this.#event.type || "message", id: this.lastId, data: JSON.parse(this.#event.data.join("\n")) });
       }
@@ -74,7 +76,7 @@ export class Stream extends Watched {
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (field === "data") this.#event.data.push(value);
     else if (field === "event") this.#event.type = value;
-    else if (field === "id") this.lastId = value;
+    else if (field === "id") this.#id = value;
     else if (field === "retry") [this.retry, this.retries] = [Number(value), this.retries + 1];
   }
 
