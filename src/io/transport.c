@@ -25,10 +25,9 @@ struct secure {
     bool reports_written;   /* the written event is due when all of that is sent */
     bool is_ending;         /* our side ends when all of that is sent */
     bool is_lingering;      /* input is discarded, and no longer decrypted */
-    bool is_reading;
-    bool has_ended; /* the peer announced that it sends no more */
-    bool has_input; /* the peer has sent bytes */
-    bool was_open;  /* the handshake was counted */
+    bool has_ended;         /* the peer announced that it sends no more */
+    bool has_input;         /* the peer has sent bytes */
+    bool was_open;          /* the handshake was counted */
 };
 
 static void on_secure_write(uv_write_t *request, int error);
@@ -273,19 +272,21 @@ static void handshake_failed(struct transport *transport) {
     loop_of(transport)->transport_events->handshake_failed(transport);
 }
 
+/* The peer may still wait for an answer. As on a plain connection, the end is reported to a reader
+ * only, and after the bytes that came before it. */
 static void ended(struct transport *transport) {
-    struct secure *secure = transport->secure;
-    secure->has_ended = true;
-    /* A peer that sends no more may still wait for an answer, so only a reading transport is lost.
-     */
-    if (secure->is_reading && !secure->is_lingering)
-        loop_of(transport)->transport_events->lost(transport);
+    uv_os_fd_t fd;
+    transport->secure->has_ended = true;
+    if (uv_fileno((uv_handle_t *)&transport->tcp, &fd) == 0)
+        (void)shutdown(fd, SHUT_RD);
 }
 
 static void on_secure_read(struct transport *transport, struct slice input) {
     struct secure *secure = transport->secure;
     char *memory = loop_of(transport)->plain_memory;
     size_t size;
+    if (secure->has_ended)
+        return;
     secure->has_input = true;
     enum tls_step step = tls_receive(&secure->tls, input, memory, LOOP_READ_BYTES, &size);
     if (!flush(transport)) {
@@ -323,22 +324,13 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         loop_of(transport)->transport_events->received(transport, input);
 }
 
-static bool read_start(struct transport *transport) {
+bool transport_read_start(struct transport *transport) {
     int error = uv_read_start(stream_of(transport), on_alloc, on_read);
     return error == 0 || error == UV_EALREADY;
 }
 
-bool transport_read_start(struct transport *transport) {
-    if (!transport->secure)
-        return read_start(transport);
-    transport->secure->is_reading = true;
-    return !transport->secure->has_ended && read_start(transport);
-}
-
 void transport_read_stop(struct transport *transport) {
     uv_read_stop(stream_of(transport));
-    if (transport->secure)
-        transport->secure->is_reading = false;
 }
 
 /* ---- the end ---- */
@@ -374,7 +366,7 @@ bool transport_end(struct transport *transport) {
      */
     if (!is_clear)
         transport->secure->is_ending = true;
-    return (!is_clear || shut_down(transport)) && read_start(transport);
+    return (!is_clear || shut_down(transport)) && transport_read_start(transport);
 }
 
 /* ---- the socket ---- */

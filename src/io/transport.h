@@ -51,8 +51,8 @@ bool transport_is_open(const struct transport *transport);
 /* The peer's address without its port; empty when the socket has none any more. */
 struct slice transport_peer(const struct transport *transport, char text[TRANSPORT_PEER_BYTES_MAX]);
 
-/* Reports input by the received event. A second start is no error. False: the peer announced that
- * it sends no more, or the socket cannot be read. */
+/* Reports input by the received event. False: the socket cannot be read. A second start is no
+ * error. */
 MUST_CHECK bool transport_read_start(struct transport *transport);
 void transport_read_stop(struct transport *transport);
 
