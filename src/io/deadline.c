@@ -3,11 +3,55 @@
 #include <assert.h>
 #include <stddef.h>
 
-void deadline_queue_init(struct deadline_queue *queue) {
-    for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        list_init(&queue->kinds[kind].deadlines);
-        deadline_queue_define(queue, (enum deadline_kind)kind, 0, NULL);
+/* ---- the heap ---- */
+
+/* Makes the two trees one. The root of the result has no pointer to it yet. */
+static struct deadline *meld(struct deadline *one, struct deadline *other) {
+    if (other->at_ms < one->at_ms) {
+        struct deadline *earlier = other;
+        other = one;
+        one = earlier;
     }
+    other->sibling = one->child;
+    if (one->child)
+        one->child->pointer = &other->sibling;
+    one->child = other;
+    other->pointer = &one->child;
+    return one;
+}
+
+/* Makes a list of siblings one tree, or NULL. Melding them in pairs first, then the pairs from the
+ * last to the first, is what keeps later calls short. */
+static struct deadline *meld_siblings(struct deadline *first) {
+    struct deadline *pairs = NULL;
+    while (first) {
+        struct deadline *second = first->sibling;
+        struct deadline *later = second ? second->sibling : NULL;
+        struct deadline *pair = second ? meld(first, second) : first;
+        pair->sibling = pairs;
+        pairs = pair;
+        first = later;
+    }
+    struct deadline *tree = NULL;
+    while (pairs) {
+        struct deadline *next = pairs->sibling;
+        tree = tree ? meld(tree, pairs) : pairs;
+        pairs = next;
+    }
+    return tree;
+}
+
+/* Puts the deadline, or NULL, where the pointer points. */
+static void place_at(struct deadline **pointer, struct deadline *deadline) {
+    *pointer = deadline;
+    if (deadline)
+        deadline->pointer = pointer;
+}
+
+/* ---- deadlines ---- */
+
+void deadline_queue_init(struct deadline_queue *queue) {
+    *queue = (struct deadline_queue){.earliest = NULL};
 }
 
 void deadline_queue_define(struct deadline_queue *queue, enum deadline_kind kind, uint64_t delay_ms,
@@ -20,45 +64,32 @@ void deadline_set_at(struct deadline_queue *queue, struct deadline *deadline,
                      enum deadline_kind kind, uint64_t at_ms) {
     assert(at_ms > 0);
     deadline_drop(deadline);
-    struct list *deadlines = &queue->kinds[kind].deadlines;
-    struct list_node *earlier = deadlines->head.previous;
-    while (earlier != &deadlines->head &&
-           container_of(earlier, struct deadline, node)->at_ms > at_ms)
-        earlier = earlier->previous;
     deadline->kind = kind;
     deadline->at_ms = at_ms;
-    list_insert_after(earlier, &deadline->node);
+    place_at(&queue->earliest, queue->earliest ? meld(queue->earliest, deadline) : deadline);
 }
 
+/* The deadlines below it are no earlier than those above it, so they may take its place. */
 void deadline_drop(struct deadline *deadline) {
     if (deadline->at_ms == 0)
         return;
-    list_remove(&deadline->node);
+    struct deadline *below = meld_siblings(deadline->child);
+    if (below)
+        place_at(&below->sibling, deadline->sibling);
+    place_at(deadline->pointer, below ? below : deadline->sibling);
+    deadline->child = deadline->sibling = NULL;
+    deadline->pointer = NULL;
     deadline->at_ms = 0;
 }
 
-static struct deadline *first_of(const struct deadline_queue *queue, int kind) {
-    struct list_node *node = list_first(&queue->kinds[kind].deadlines);
-    return node ? container_of(node, struct deadline, node) : NULL;
-}
-
 struct deadline *deadline_expired(struct deadline_queue *queue, uint64_t now_ms) {
-    for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        struct deadline *first = first_of(queue, kind);
-        if (first && first->at_ms <= now_ms) {
-            deadline_drop(first);
-            return first;
-        }
-    }
-    return NULL;
+    struct deadline *earliest = queue->earliest;
+    if (!earliest || earliest->at_ms > now_ms)
+        return NULL;
+    deadline_drop(earliest);
+    return earliest;
 }
 
 uint64_t deadline_next_ms(const struct deadline_queue *queue) {
-    uint64_t next_ms = UINT64_MAX;
-    for (int kind = 0; kind < DEADLINE_KIND_COUNT; kind++) {
-        const struct deadline *first = first_of(queue, kind);
-        if (first && first->at_ms < next_ms)
-            next_ms = first->at_ms;
-    }
-    return next_ms;
+    return queue->earliest ? queue->earliest->at_ms : UINT64_MAX;
 }

@@ -95,7 +95,8 @@ static const char *answer(void) {
 }
 
 static bool is_waiting(void) {
-    return !list_is_empty(&fixture.io.deadlines.kinds[DEADLINE_WAIT].deadlines);
+    const struct deadline *earliest = fixture.io.deadlines.earliest;
+    return earliest && earliest->kind == DEADLINE_WAIT;
 }
 
 static size_t message_count(const char *text) {

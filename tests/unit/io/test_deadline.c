@@ -1,4 +1,8 @@
 #include "io/deadline.h"
+
+#include <stdlib.h>
+#include <time.h>
+
 #include "test.h"
 
 static void queue_open(struct deadline_queue *queue) {
@@ -143,8 +147,43 @@ static void deadlines_with_different_delays_are_kept_in_order(void **state) {
     assert_null(deadline_expired(&queue, 300));
 }
 
+/* CPU time for setting and expiring that many deadlines. step: between the times of two deadlines
+ * that are set one after the other; they wrap around at count. */
+static double seconds_of(struct deadline *deadlines, uint64_t count, uint64_t step) {
+    struct deadline_queue queue;
+    clock_t start = clock();
+    deadline_queue_init(&queue);
+    for (uint64_t i = 0; i < count; i++)
+        deadline_set_at(&queue, &deadlines[i], DEADLINE_WAIT, 1 + i * step % count);
+    uint64_t last_ms = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const struct deadline *passed = deadline_expired(&queue, count);
+        assert_non_null(passed);
+        uint64_t at_ms = 1 + (uint64_t)(passed - deadlines) * step % count;
+        assert_int_equal(at_ms, last_ms + 1);
+        last_ms = at_ms;
+    }
+    return (double)(clock() - start) / CLOCKS_PER_SEC;
+}
+
+/* A list would need up to 50 000 steps for each of them, some thousand times as many. */
+static void deadlines_in_any_order_cost_about_as_much_as_deadlines_in_order(void **state) {
+    (void)state;
+    enum { COUNT = 50000 };
+    struct deadline *deadlines = calloc(COUNT, sizeof(*deadlines));
+    assert_non_null(deadlines);
+    double in_order = seconds_of(deadlines, COUNT, 1);
+    double backwards = seconds_of(deadlines, COUNT, COUNT - 1);
+    double mixed = seconds_of(deadlines, COUNT, 20011);
+    print_message("in order %.4f s, backwards %.4f s, mixed %.4f s\n", in_order, backwards, mixed);
+    assert_true(backwards < 50 * in_order + 0.05);
+    assert_true(mixed < 50 * in_order + 0.05);
+    free(deadlines);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deadlines_in_any_order_cost_about_as_much_as_deadlines_in_order),
         cmocka_unit_test(deadlines_with_different_delays_are_kept_in_order),
         cmocka_unit_test(an_empty_queue_has_no_next_deadline),
         cmocka_unit_test(a_deadline_passes_once_at_its_millisecond),
