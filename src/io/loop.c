@@ -10,14 +10,25 @@
 #include "base/log.h"
 
 #define BACKLOG 4096
+/* A timer that is this late shows that the process was stopped, or that a turn took very long. */
+#define TIMER_LATE_MS 100
 
 static void timer_arm(struct io_loop *loop);
+static void timer_start(struct io_loop *loop, uint64_t delay_ms);
 
 /* ---- deadlines ---- */
 
 static void on_timer(uv_timer_t *timer) {
     struct io_loop *loop = timer->data;
     clock_tick(&loop->clock);
+    bool is_late = clock_mono_ms(&loop->clock) > loop->timer_due_ms + TIMER_LATE_MS;
+    /* Peers have sent input during the pause. The loop reads it before it judges their silence,
+     * once: a loop whose turns all take long must not put off its deadlines for ever. */
+    loop->reads_before_deadlines = is_late && !loop->reads_before_deadlines;
+    if (loop->reads_before_deadlines) {
+        timer_start(loop, 1);
+        return;
+    }
     struct deadline *deadline;
     while ((deadline = deadline_expired(&loop->deadlines, clock_mono_ms(&loop->clock))))
         loop->deadlines.kinds[deadline->kind].expired(deadline);
@@ -29,8 +40,13 @@ static void timer_arm(struct io_loop *loop) {
     uint64_t now_ms = clock_mono_ms(&loop->clock);
     if (next_ms == UINT64_MAX || loop->state == LOOP_ENDING)
         return;
+    timer_start(loop, next_ms > now_ms ? next_ms - now_ms : 1);
+}
+
+static void timer_start(struct io_loop *loop, uint64_t delay_ms) {
+    loop->timer_due_ms = clock_mono_ms(&loop->clock) + delay_ms;
     uv_update_time(&loop->uv);
-    uv_timer_start(&loop->timer, on_timer, next_ms > now_ms ? next_ms - now_ms : 1, 0);
+    uv_timer_start(&loop->timer, on_timer, delay_ms, 0);
 }
 
 void io_loop_deadline(struct io_loop *loop, struct deadline *deadline, enum deadline_kind kind) {

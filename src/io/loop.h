@@ -81,6 +81,8 @@ struct io_loop {
     struct io_listener listeners[LISTENER_COUNT];
     uv_async_t wake;
     uv_timer_t timer;
+    uint64_t timer_due_ms;
+    bool reads_before_deadlines; /* the timer was late, so one turn of reading comes first */
     uv_prepare_t prepare;
     uv_idle_t idle; /* active while before_sleep left work: the loop does not sleep */
     struct mailbox mailbox;

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import WebSocket from "ws";
 import { alone, test } from "../lib/cases.mjs";
-import { connect } from "../lib/khala.mjs";
+import { connect, getRequest } from "../lib/khala.mjs";
 import { operate, operateRun } from "../lib/operator.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { events, range, TOPIC } from "../lib/samples.mjs";
-import { repeat, within } from "../lib/wait.mjs";
+import { repeat, until, within } from "../lib/wait.mjs";
 import { BINARY, CLOSE, frame, handshake, message, phoenixPath, PING, PONG, RawSocket, TEXT } from "../lib/websocket.mjs";
 
 /** Starts a server with a run of so many events. */
@@ -28,6 +28,28 @@ alone("the server sends heartbeats and closes a silent client", async (t) => {
   assert.deepEqual(client.of("sync:heartbeat").at(-1),
     { covered: [{ topic: TOPIC, epoch: client.welcome.epoch, through: 4 }], watermarks: [{ topic: TOPIC, watermark: 4 }] });
   assert.deepEqual(client.closes, [], "one that speaks is not closed");
+});
+
+alone("after a pause the server reads the waiting input before it closes silent connections", async (t) => {
+  const settings = { KHALA_SILENCE_TIMEOUT_MS: "1000", KHALA_IDLE_TIMEOUT_MS: "1000", KHALA_REQUEST_TIMEOUT_MS: "1000" };
+  const operator = await operate(t, { settings });
+  const [silent, ...speaking] = await Promise.all(range(1, 9).map(() => RawSocket.open(operator)));
+  const idle = await connect(operator.server);
+  await idle.send(getRequest("/healthz/live"));
+  assert.equal((await idle.response()).status, 200);
+  const halfway = await connect(operator.server);
+  await halfway.send("GET /healthz/live HTTP/1.1\r\n");
+  operator.server.kill("SIGSTOP");
+  const stoppedMs = Date.now();
+  for (const raw of speaking) await raw.send(message(["1", "h", "sync:v1", "sync:heartbeat", {}]));
+  await idle.send(getRequest("/healthz/live"));
+  await halfway.send("Host: khala\r\n\r\n");
+  await until(() => Date.now() > stoppedMs + 1200, "a pause longer than the timeouts");
+  operator.server.kill("SIGCONT");
+  for (const raw of speaking) assert.equal((await raw.reply("h")).status, "ok");
+  assert.equal((await idle.response()).status, 200);
+  assert.equal((await halfway.response()).status, 200);
+  assert.equal((await silent.closed()).code, 1001);
 });
 
 test("bytes of an incomplete message do not reset the silence timeout", async (t) => {
