@@ -158,9 +158,10 @@ static enum status take_line(struct import_work *work, struct store_session *ses
     if (work->phase == IMPORT_WRITE)
         return work->line > work->stored_count ? add_request(work, value, &line) : STATUS_OK;
     status = import_check_link(&work->check, &line.event, &work->reason);
-    if (status == STATUS_OK && work->check.part == 0 && work->line <= work->stored_count)
-        status = compare(work, session, &line.event);
-    return status;
+    if (status != STATUS_OK || work->check.part > 0)
+        return status;
+    return work->line <= work->stored_count ? compare(work, session, &line.event)
+                                            : import_check_names(&line.event, &work->reason);
 }
 
 static bool group_is_full(const struct import_work *work) {

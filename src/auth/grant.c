@@ -34,10 +34,16 @@ static bool pattern_matches(struct slice pattern, struct slice name) {
            slice_ends(name, suffix);
 }
 
+/* A name with '*' is a pattern, and never the name of a topic: a topic may be named run:*:events.
+ */
+static bool is_exactly(struct slice granted, struct slice name) {
+    return slice_equal(granted, name) && !memchr(name.data, '*', name.size);
+}
+
 static enum match list_match(const struct grant_list *list, struct slice name) {
     enum match best = MATCH_NONE;
     for (size_t i = 0; i < list->count && best != MATCH_EXACT; i++) {
-        if (slice_equal(list->names[i], name))
+        if (is_exactly(list->names[i], name))
             best = MATCH_EXACT;
         else if (list->names[i].size > 0 && pattern_matches(list->names[i], name))
             best = MATCH_PATTERN;
@@ -54,7 +60,7 @@ static enum match better(enum match a, enum match b) {
 static enum match stream_match(const struct principal *principal, struct slice stream_id) {
     enum match match = list_match(&principal->streams, stream_id);
     for (size_t i = 0; i < principal->topics.count && match != MATCH_EXACT; i++)
-        if (slice_equal(principal->topics.names[i], stream_id))
+        if (is_exactly(principal->topics.names[i], stream_id))
             match = MATCH_EXACT;
     return match;
 }
@@ -184,10 +190,12 @@ static bool has_identity(const struct principal *principal) {
     return identity->user_id.data || identity->guest_scope.data || identity->org_id.data;
 }
 
-static bool topic_opens(const struct principal *principal, struct slice topic) {
+bool grant_opens(const struct principal *principal, struct slice topic) {
     bool is_pattern = memchr(topic.data, '*', topic.size) != NULL;
     struct slice id;
     const struct topic_row *row = topic_row(topic_kind_of(topic, &id));
+    if (is_pattern && principal->read_all)
+        return true;
     if (is_pattern && row->ownership == TOPIC_RESERVED)
         return principal->scopes != 0 && has_identity(principal);
     if (is_pattern && row->ownership != TOPIC_GRANTED)
@@ -201,7 +209,7 @@ static bool stream_opens(const struct principal *principal, struct slice stream_
     char text[TOPIC_NAME_BYTES_MAX];
     struct buffer topic = {.data = text, .capacity = sizeof(text), .size_max = sizeof(text)};
     return stream_to_topic(stream_id, &topic) != STATUS_OK ||
-           topic_opens(principal, buffer_slice(&topic));
+           grant_opens(principal, buffer_slice(&topic));
 }
 
 bool grant_opens_any(const struct principal *principal) {
@@ -212,7 +220,7 @@ bool grant_opens_any(const struct principal *principal) {
     for (size_t i = 0; i < principal->topics.count; i++) {
         struct slice name = principal->topics.names[i];
         bool is_topic = address_kind(name) == ADDRESS_TOPIC;
-        if (is_topic ? topic_opens(principal, name) : stream_opens(principal, name))
+        if (is_topic ? grant_opens(principal, name) : stream_opens(principal, name))
             return true;
     }
     for (size_t i = 0; i < principal->streams.count; i++)

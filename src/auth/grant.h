@@ -7,7 +7,8 @@
  *
  * A granted name is exact or has one '*'. The '*' is a whole part: it follows ':' or '.', and
  * stands before ':' or '.' or at the end (run:*:events, room:7:*). It matches one or more
- * characters. A whole stream id may stand among the topics too. Grants narrow: with any grant, a
+ * characters. A name with '*' is never exact: it does not open an entity named '*' of an older
+ * store. A whole stream id may stand among the topics too. Grants narrow: with any grant, a
  * topic must match one of them. An exact grant, by topic or by stream id, replaces ownership of a
  * run, a worker or a fleet. A '*' does not, because one grant would open every tenant. On shared
  * topics no grant lifts the filter by owner. */
@@ -42,6 +43,8 @@ struct grant grant_check(const struct principal *principal, struct slice topic,
  * notifications need none, since each has its own owner. read_all does not help. */
 MUST_CHECK enum status grant_check_append(const struct principal *principal, struct slice topic,
                                           const struct owner *owner);
+/* Whether a granted name, exact or with '*', could open a topic to the principal. */
+bool grant_opens(const struct principal *principal, struct slice topic);
 /* Whether any topic could be open to the principal with frames that it may read. True in doubt: a
  * name with '*' may match topics of several kinds. */
 bool grant_opens_any(const struct principal *principal);

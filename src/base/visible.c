@@ -82,6 +82,16 @@ struct visible visible_next(struct slice text, enum visible_form form) {
     return visible;
 }
 
+bool visible_has_deceptive(struct slice text) {
+    while (text.size > 0) {
+        size_t size = character_size(text);
+        if (size == 0 || (size > 1 && size < 4 && code_deceives(character_code(text.data, size))))
+            return true;
+        text = slice_from(text, size);
+    }
+    return false;
+}
+
 bool visible_is_word(struct slice text) {
     for (size_t i = 0; i < text.size; i++) {
         char byte = text.data[i];

@@ -24,6 +24,9 @@ struct visible {
 
 /* Shows the first character of a text that is not empty. */
 struct visible visible_next(struct slice text, enum visible_form form);
+/* Holds a character that reorders the text around it, ends a line or has no width, or invalid
+ * UTF-8. Such a text can be displayed like another. */
+bool visible_has_deceptive(struct slice text);
 /* Whether a value is one word in a line of name=value, so that it needs no quotes. */
 bool visible_is_word(struct slice text);
 

@@ -14,10 +14,12 @@ static void require(bool holds) {
         abort();
 }
 
-/* The topic's own name or its stream id. */
+/* The topic's own name or its stream id, and no pattern. */
 static bool is_name_of(struct slice name, struct slice topic) {
     struct slice stream;
     struct arena arena;
+    if (memchr(name.data, '*', name.size))
+        return false;
     arena_init(&arena, 1 << 20);
     bool is_stream = topic_stream(&arena, topic, &stream) == STATUS_OK && slice_equal(name, stream);
     arena_release(&arena);

@@ -208,7 +208,7 @@ test("a join reply lists the open topics and their watermarks", async (t) => {
     [["runtime.codex_worker_summaries", "runtime.codex_worker_events", "runtime.audit", "fleet:user:alice:workers"], {}]);
   assert.deepEqual(await welcome({ user_id: "alice" }), [[], {}]);
   assert.deepEqual(await welcome({ scopes: ["runtime.read_all"] }), [["*"], summaries]);
-  assert.deepEqual(await welcome({ scopes: RUNS, topics: ["room:1", "room:2", "run:*:events", "worker:w:lifecycle"], streams: ["runtime.run.b.events"] }),
+  assert.deepEqual(await welcome({ user_id: "alice", scopes: RUNS, topics: ["room:1", "room:2", "run:*:events", "worker:w:lifecycle"], streams: ["runtime.run.b.events"] }),
     [["room:1", "room:2", "run:*:events", "run:b:events"], { "room:1": 1, "run:b:events": 1 }]);
 });
 

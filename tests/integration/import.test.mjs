@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { relinked, sealed } from "../lib/chain.mjs";
 import { folder, run } from "../lib/khala.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
 import { scrape } from "../lib/prometheus.mjs";
@@ -14,25 +15,6 @@ const exported = async (operator) => (await operator.get("/api/events/export")).
 const send = (operator, text) => operator.ask("POST", "/api/events/import", text, { "content-type": "application/x-ndjson" });
 const resultOf = ({ status, body }) => [status, JSON.parse(body.trimEnd().split("\n").at(-1))];
 const count = (operator) => Number(sql(operator.data, "SELECT count(*) FROM events"));
-
-/** The lines with a manifest that fits them. */
-function sealed(lines) {
-  const text = lines.map((line) => `${line}\n`).join("");
-  const sha256 = createHash("sha256").update(text).digest("hex");
-  return `${text}${JSON.stringify({ manifest: { format: "ndjson", count: lines.length, sha256 } })}\n`;
-}
-
-const sorted = (value) => (value && typeof value === "object" ? Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])])) : value);
-
-/** A line with other members, whose chain hash fits them. */
-function relinked(line, changes) {
-  const event = { ...JSON.parse(line), ...changes };
-  const { cursor, entity, entity_id, event_id, event_type, payload_hash, recorded_at, seq } = event;
-  const owner = { guest_scope: null, org_id: null, user_id: null, ...event.owner };
-  const link = sorted({ chain_version: 2, cursor, entity, entity_id, event_id, event_type, owner, payload_hash, recorded_at, seq });
-  const hash = createHash("sha256").update(Buffer.from(event.prev_chain_hash.slice(7), "hex")).update(JSON.stringify(link));
-  return JSON.stringify({ ...event, chain_hash: `sha256:${hash.digest("hex")}` });
-}
 
 /** A server with events of every kind; the others import its export. */
 let source;

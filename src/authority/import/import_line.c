@@ -4,6 +4,7 @@
 #include "authority/entity_cache.h"
 #include "authority/run_state.h"
 #include "authority/worker_state.h"
+#include "topic/entity_name.h"
 #include "topic/topic_name.h"
 
 #define HASH_PREFIX "sha256:"
@@ -199,6 +200,20 @@ enum status import_line_read(struct json_value value, struct buffer *scratch, st
         return STATUS_IMPORT_REFUSED;
     *reason = NULL;
     return check_hashes(&line->event, scratch, reason);
+}
+
+enum status import_check_names(const struct store_event *event, const char **reason) {
+    static const struct owner none = {.user_id = {NULL, 0}};
+    const struct owner *owner =
+        entity_row(event->entity_kind)->has_event_owner ? &none : &event->owner;
+    const struct slice names[] = {event->entity_id, owner->user_id, owner->guest_scope,
+                                  owner->org_id};
+    for (size_t i = 0; event->seq == 1 && i < sizeof(names) / sizeof(names[0]); i++)
+        if (names[i].data && entity_name_problem(names[i])) {
+            *reason = "the event creates an entity whose name or owner is not allowed";
+            return STATUS_IMPORT_REFUSED;
+        }
+    return STATUS_OK;
 }
 
 /* ---- requests ---- */

@@ -21,6 +21,8 @@ struct import_line {
 MUST_CHECK enum status import_line_read(struct json_value value, struct buffer *scratch,
                                         struct arena *arena, struct import_line *line,
                                         const char **reason);
+/* Whether the event may be written: an import creates no entity that an append could not create. */
+MUST_CHECK enum status import_check_names(const struct store_event *event, const char **reason);
 /* The request that appends the event of a line as it was. value is the line's. */
 MUST_CHECK enum status import_request_read(struct append_parser *parser, struct json_value value,
                                            const struct import_line *line, struct arena *arena,

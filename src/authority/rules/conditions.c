@@ -1,5 +1,6 @@
 #include "authority/rules/conditions.h"
 
+#include "topic/entity_name.h"
 #include "wire/json.h"
 
 /* ---- events that exist already ---- */
@@ -63,7 +64,21 @@ enum status ledger_answer_first(struct ledger *ledger, struct draft *draft, bool
     return answer_repeated(ledger, draft);
 }
 
-/* ---- the owner ---- */
+/* ---- names and owners ---- */
+
+enum status ledger_check_names(struct draft *draft) {
+    const struct store_entity *entity = &draft->entity;
+    const struct slice names[] = {entity->id, entity->owner.user_id, entity->owner.guest_scope,
+                                  entity->owner.org_id};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *problem = names[i].data ? entity_name_problem(names[i]) : NULL;
+        if (!problem)
+            continue;
+        draft->request->refusal.message = problem;
+        return entity->kind == ENTITY_TOPIC ? STATUS_INVALID_TOPIC : STATUS_INVALID_REQUEST;
+    }
+    return STATUS_OK;
+}
 
 static bool is_other(struct slice given, struct slice actual) {
     return given.data && !(actual.data && slice_equal(given, actual));

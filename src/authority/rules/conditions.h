@@ -10,6 +10,9 @@
 
 /* STATUS_OWNER_MISMATCH when the request names an owner that is not the entity's. */
 MUST_CHECK enum status ledger_check_owner(const struct draft *draft);
+/* STATUS_INVALID_REQUEST, STATUS_INVALID_TOPIC, with a message, when the draft's entity is new and
+ * has a name or an owner that no client may create. */
+MUST_CHECK enum status ledger_check_names(struct draft *draft);
 /* Key, event id, expected sequence, in this order. May answer the request. */
 MUST_CHECK enum status ledger_check_conditions(struct ledger *ledger, struct draft *draft);
 /* Whether a creation asks for what an event holds. The draft's entity is the event's; the request's

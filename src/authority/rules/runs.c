@@ -75,7 +75,8 @@ enum status runs_create(struct ledger *ledger, struct draft *draft) {
     if (status == STATUS_OK)
         return ledger_answer_first(ledger, draft, true);
     draft->entity = new_run(draft);
-    return ledger_append(ledger, draft);
+    status = ledger_check_names(draft);
+    return status == STATUS_OK ? ledger_append(ledger, draft) : status;
 }
 
 /* The state after the event, or the refusal. */

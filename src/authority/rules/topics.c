@@ -25,7 +25,9 @@ static enum status begin_entity(struct ledger *ledger, struct draft *draft, enum
         .id = draft->request->entity_id,
         .created_at_ms = draft->time_ms,
     };
-    enum status status = topic_name_of_entity(draft->arena, kind, draft->entity.id, &draft->topic);
+    enum status status = ledger_check_names(draft);
+    if (status == STATUS_OK)
+        status = topic_name_of_entity(draft->arena, kind, draft->entity.id, &draft->topic);
     if (status == STATUS_OK)
         status = topic_stream(draft->arena, draft->topic, &draft->stream_id);
     if (status == STATUS_OK && kind == ENTITY_TOPIC)

@@ -137,7 +137,8 @@ enum status workers_create(struct ledger *ledger, struct draft *draft) {
     if (status != STATUS_NOT_FOUND)
         return status;
     draft->entity = new_worker(draft);
-    return append_registration(ledger, draft);
+    status = ledger_check_names(draft);
+    return status == STATUS_OK ? append_registration(ledger, draft) : status;
 }
 
 /* ---- reports of a known worker ---- */

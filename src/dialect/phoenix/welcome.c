@@ -40,8 +40,10 @@ static enum status put_watermark(struct welcome *welcome, struct slice name) {
     return object_end(&object);
 }
 
-/* A pattern is checked by its name: whether its kind of topic is open, without an owner. */
+/* A pattern has no watermark. */
 static enum status put_if_open(struct welcome *welcome, struct slice name) {
+    if (memchr(name.data, '*', name.size))
+        return grant_opens(welcome->principal, name) ? put_name(welcome, name) : STATUS_OK;
     if (grant_check(welcome->principal, name, NULL).status != STATUS_OK)
         return STATUS_OK;
     enum status status = put_name(welcome, name);
