@@ -16,8 +16,10 @@
 /* RFC 7518 section 3.3. */
 #define RSA_MODULUS_BYTES_MIN 256
 #define RSA_MODULUS_BYTES_MAX 1024
-#define EC_COORDINATE_BYTES   32
-#define SIGNATURE_BYTES_MAX   RSA_MODULUS_BYTES_MAX
+/* As OpenSSL accepts at most. */
+#define RSA_EXPONENT_BYTES_MAX 8
+#define EC_COORDINATE_BYTES    32
+#define SIGNATURE_BYTES_MAX    RSA_MODULUS_BYTES_MAX
 
 static const char *const algorithm_names[KEY_ALGORITHM_COUNT] = {"HS256", "RS256", "ES256"};
 
@@ -116,17 +118,42 @@ static enum status init_oct(struct key *key, const json_t *jwk, const char **rea
     return status;
 }
 
-static bool rsa_is_valid(const json_t *jwk) {
+/* NULL, or the rule that the modulus breaks. An even one has the factor 2. */
+static const char *modulus_problem(const json_t *jwk) {
     uint8_t bytes[RSA_MODULUS_BYTES_MAX];
-    size_t modulus = member_bytes(jwk, "n", bytes, sizeof(bytes));
-    return modulus >= RSA_MODULUS_BYTES_MIN && bytes[0] != 0 &&
-           member_bytes(jwk, "e", bytes, sizeof(bytes)) > 0;
+    size_t size = member_bytes(jwk, "n", bytes, sizeof(bytes));
+    if (size == 0 || bytes[0] == 0)
+        return "its modulus 'n' is not base64url of at most 8192 bits without leading zeros";
+    if (size < RSA_MODULUS_BYTES_MIN || (size == RSA_MODULUS_BYTES_MIN && bytes[0] < 0x80))
+        return "its modulus 'n' has fewer than 2048 bits";
+    return (bytes[size - 1] & 1) == 0 ? "its modulus 'n' is even" : NULL;
 }
 
-static bool ec_is_valid(const json_t *jwk) {
+/* NULL, or the rule that the exponent breaks. With an exponent of 1 every text is its own
+ * signature. An even one has no inverse. A huge one makes each check expensive. */
+static const char *exponent_problem(const json_t *jwk) {
+    uint8_t bytes[RSA_MODULUS_BYTES_MAX];
+    size_t size = member_bytes(jwk, "e", bytes, sizeof(bytes));
+    if (size == 0 || bytes[0] == 0)
+        return "its exponent 'e' is not base64url of a number above 0 without leading zeros";
+    if (size > RSA_EXPONENT_BYTES_MAX)
+        return "its exponent 'e' has more than 64 bits";
+    if ((bytes[size - 1] & 1) == 0)
+        return "its exponent 'e' is even";
+    return size == 1 && bytes[0] == 1 ? "its exponent 'e' is 1" : NULL;
+}
+
+static const char *rsa_problem(const json_t *jwk) {
+    const char *problem = modulus_problem(jwk);
+    return problem ? problem : exponent_problem(jwk);
+}
+
+/* Whether the point is on the curve is checked when the key is imported. */
+static const char *ec_problem(const json_t *jwk) {
     uint8_t bytes[EC_COORDINATE_BYTES];
-    return member_bytes(jwk, "x", bytes, sizeof(bytes)) == sizeof(bytes) &&
-           member_bytes(jwk, "y", bytes, sizeof(bytes)) == sizeof(bytes);
+    bool has_size = member_bytes(jwk, "x", bytes, sizeof(bytes)) == sizeof(bytes) &&
+                    member_bytes(jwk, "y", bytes, sizeof(bytes)) == sizeof(bytes);
+    return has_size ? NULL : "its 'x' and 'y' are not base64url of 32 bytes each";
 }
 
 /* By default the library prints errors to standard error, with text from the token. */
@@ -195,8 +222,8 @@ static json_t *copy_jwk(const json_t *jwk, enum key_algorithm algorithm) {
 
 static enum status init_pair(struct key *key, const json_t *jwk, const char **reason) {
     bool is_rsa = key->algorithm == KEY_RS256;
-    *reason = is_rsa ? "it is not an RSA key of 2048 to 8192 bits" : "it is not a point of P-256";
-    if (!(is_rsa ? rsa_is_valid(jwk) : ec_is_valid(jwk)))
+    *reason = is_rsa ? rsa_problem(jwk) : ec_problem(jwk);
+    if (*reason)
         return STATUS_INVALID_CONFIG;
     key->signs = json_object_get(jwk, "d") != NULL;
     key->jwk = copy_jwk(jwk, key->algorithm);
@@ -205,7 +232,8 @@ static enum status init_pair(struct key *key, const json_t *jwk, const char **re
     if (is_usable(key))
         return STATUS_OK;
     key_release(key);
-    *reason = "its numbers are not a valid key";
+    *reason = is_rsa ? "its numbers are not a valid RSA key"
+                     : "its numbers are not a point of P-256 and its key";
     return STATUS_INVALID_CONFIG;
 }
 

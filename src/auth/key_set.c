@@ -26,19 +26,18 @@ void key_set_unref(struct key_set *set) {
     free(set);
 }
 
-/* Moves the key into the set, or releases it. */
-static enum status add(struct key_set *set, struct key *key, struct key_message *message) {
-    if (set->count < KEY_SET_COUNT_MAX && !key_set_find(set, slice_of(key->id))) {
+#define TOO_MANY_KEYS "there are more than 64 keys"
+_Static_assert(KEY_SET_COUNT_MAX == 64, "the message names it");
+
+/* Moves the key into the set, or releases it and returns the reason. */
+static const char *add(struct key_set *set, struct key *key) {
+    bool is_full = set->count == KEY_SET_COUNT_MAX;
+    if (!is_full && !key_set_find(set, slice_of(key->id))) {
         set->keys[set->count++] = *key;
-        return STATUS_OK;
+        return NULL;
     }
-    if (set->count == KEY_SET_COUNT_MAX)
-        snprintf(message->text, sizeof(message->text), "there are more than %d keys",
-                 KEY_SET_COUNT_MAX);
-    else
-        snprintf(message->text, sizeof(message->text), "two keys have the id '%s'", key->id);
     key_release(key);
-    return STATUS_INVALID_CONFIG;
+    return is_full ? TOO_MANY_KEYS : "an earlier key has the same id";
 }
 
 enum status key_set_add_secret(struct key_set *set, struct slice id, struct slice secret,
@@ -47,15 +46,18 @@ enum status key_set_add_secret(struct key_set *set, struct slice id, struct slic
     snprintf(message->text, sizeof(message->text), "a secret is 1 to %d bytes",
              KEY_SECRET_BYTES_MAX);
     enum status status = key_init_secret(&key, id, secret);
-    return status == STATUS_OK ? add(set, &key, message) : status;
+    const char *reason = status == STATUS_OK ? add(set, &key) : NULL;
+    if (!reason)
+        return status;
+    snprintf(message->text, sizeof(message->text), "%s", reason);
+    return STATUS_INVALID_CONFIG;
 }
 
 enum status key_set_add_previous(struct key_set *set, struct slice id, struct slice secret,
                                  struct key_message *message) {
     struct key key;
     if (set->count == KEY_SET_COUNT_MAX) {
-        snprintf(message->text, sizeof(message->text), "there are more than %d keys",
-                 KEY_SET_COUNT_MAX);
+        snprintf(message->text, sizeof(message->text), TOO_MANY_KEYS);
         return STATUS_INVALID_CONFIG;
     }
     snprintf(message->text, sizeof(message->text), "a previous secret is 1 to %d bytes",
@@ -68,30 +70,50 @@ enum status key_set_add_previous(struct key_set *set, struct slice id, struct sl
     return STATUS_OK;
 }
 
-static enum status add_jwk(struct key_set *set, const json_t *jwk, size_t index,
-                           struct key_message *message) {
+static void refuse(struct key_set *set, const struct key *key, size_t index, const char *reason) {
+    if (set->refused_count < KEY_SET_COUNT_MAX) {
+        struct key_refusal *refusal = &set->refused[set->refused_count];
+        refusal->reason = reason;
+        if (key->id[0] != '\0')
+            memcpy(refusal->id, key->id, sizeof(refusal->id));
+        else
+            snprintf(refusal->id, sizeof(refusal->id), "#%zu", index);
+    }
+    set->refused_count++;
+}
+
+/* An issuer's set with one bad key must not lock out the users of its other keys. */
+static enum status add_jwk(struct key_set *set, const json_t *jwk, size_t index) {
     struct key key;
     const char *reason = "";
     enum status status = key_init_jwk(&key, jwk, &reason);
     if (status == STATUS_OK)
-        return add(set, &key, message);
-    if (status == STATUS_INVALID_CONFIG)
-        snprintf(message->text, sizeof(message->text), "key %zu cannot be used: %s", index, reason);
-    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+        reason = add(set, &key);
+    if (status == STATUS_NOT_FOUND || (status == STATUS_OK && !reason))
+        return STATUS_OK;
+    if (status == STATUS_OUT_OF_MEMORY)
+        return status;
+    refuse(set, &key, index, reason);
+    return STATUS_OK;
 }
 
 static enum status add_all(struct key_set *set, const json_t *root, struct key_message *message) {
     const json_t *keys = json_object_get(root, "keys");
     size_t before = set->count;
+    size_t refused_before = set->refused_count;
     enum status status = STATUS_OK;
     snprintf(message->text, sizeof(message->text), "out of memory");
     if (!keys)
-        status = add_jwk(set, root, 0, message);
+        status = add_jwk(set, root, 0);
     for (size_t i = 0; status == STATUS_OK && i < json_array_size(keys); i++)
-        status = add_jwk(set, json_array_get(keys, i), i, message);
+        status = add_jwk(set, json_array_get(keys, i), i);
     if (status != STATUS_OK || set->count > before)
         return status;
-    snprintf(message->text, sizeof(message->text), "it holds no key for HS256, RS256 or ES256");
+    if (refused_before < key_set_refusals(set))
+        snprintf(message->text, sizeof(message->text), "the key '%s' cannot be used: %s",
+                 set->refused[refused_before].id, set->refused[refused_before].reason);
+    else
+        snprintf(message->text, sizeof(message->text), "it holds no key for HS256, RS256 or ES256");
     return STATUS_INVALID_CONFIG;
 }
 

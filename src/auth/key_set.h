@@ -1,9 +1,10 @@
 /* A set of keys by their ids: the current key, previous keys, keys of other issuers.
  * One thread fills it; then it is immutable and any thread reads it.
  * Reference-counted. At most KEY_SET_COUNT_MAX keys, from files of at most KEY_SET_BYTES_MAX.
- * STATUS_INVALID_CONFIG for a bad key, an id that occurs twice (except for previous secrets), or a
- * text without a usable key; the message has the reason. Keys of other types or for encryption are
- * skipped. The first key that can sign is the signer. */
+ * STATUS_INVALID_CONFIG for a bad secret or a text without a usable key; the message has the
+ * reason. A bad key among others of a JWKS is left out and remembered as refused; so is a key whose
+ * id an earlier one has. Keys of other types or for encryption are skipped. The first key that can
+ * sign is the signer. */
 #ifndef AUTH_KEY_SET_H
 #define AUTH_KEY_SET_H
 
@@ -19,11 +20,24 @@ struct key_message {
     char text[KEY_MESSAGE_MAX];
 };
 
+/* A key that was left out. */
+struct key_refusal {
+    char id[KEY_ID_BYTES_MAX +
+            1];         /* its kid; "#2" where the third key of the list has no valid one */
+    const char *reason; /* static */
+};
+
 struct key_set {
     atomic_uint ref_count;
     size_t count;
     struct key keys[KEY_SET_COUNT_MAX];
+    size_t refused_count; /* may be above the number of those that are remembered */
+    struct key_refusal refused[KEY_SET_COUNT_MAX];
 };
+
+static inline size_t key_set_refusals(const struct key_set *set) {
+    return set->refused_count < KEY_SET_COUNT_MAX ? set->refused_count : KEY_SET_COUNT_MAX;
+}
 
 /* Empty, with one reference; NULL without memory. */
 struct key_set *key_set_new(void);

@@ -13,6 +13,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/metrics.h"
 
 /* Identifies the version of a file that was read. */
 struct file_mark {
@@ -136,6 +137,13 @@ static void warn_if_short(const struct key_set *set) {
                       log_int("wanted", KEY_SECRET_BYTES_SHORT));
 }
 
+static void report_refused(const struct keys *keys, const struct key_set *set) {
+    for (size_t i = 0; i < key_set_refusals(set); i++)
+        log_event(LOG_ERROR, "signing_key.refused", log_str("kid", set->refused[i].id),
+                  log_str("reason", set->refused[i].reason), log_str("path", keys->path));
+    metrics_set(METRIC_SIGNING_KEYS_REFUSED, METRIC_PLAIN, set->refused_count);
+}
+
 static enum status add_previous(const struct keys *keys, struct key_set *set,
                                 struct key_message *message) {
     enum status status = STATUS_OK;
@@ -163,6 +171,7 @@ static enum status load(struct keys *keys, struct key_set **loaded, struct key_m
     if (status != STATUS_OK)
         goto out;
     warn_if_short(set);
+    report_refused(keys, set);
     *loaded = set;
     set = NULL;
 out:

@@ -2,7 +2,7 @@
 // family. The last test compares the tested families with spec/metrics.json.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { join } from "node:path";
@@ -76,6 +76,18 @@ test("appends and commits move their metrics", async (t) => {
   await moves(operator, "khala_projection_updates_total", {}, 1, () => operator.did("runs/a/events", { event_type: "run.log" }));
   await moves(operator, "khala_projection_cache_misses_total", {}, 1, () => operator.did("runs", { run_id: "b" }, 201));
   await moves(operator, "khala_projection_cache_bytes", {}, "some", () => operator.did("runs", { run_id: "c" }, 201));
+});
+
+test("an unsound key of the key file moves its metric", async (t) => {
+  const operator = await operate(t, { settings: NEVER });
+  const path = join(operator.data, "sync-signing.jwk");
+  const good = JSON.parse(readFileSync(path, "utf8"));
+  const write = (...keys) => () => {
+    writeFileSync(`${path}.new`, JSON.stringify({ keys }));
+    renameSync(`${path}.new`, path);
+    operator.server.kill("SIGHUP");
+  };
+  await moves(operator, "signing_keys_refused", {}, 1, write(good, { kty: "oct", kid: "bad", k: "!" }), { undo: write(good) });
 });
 
 test("a waiting writer moves its metrics", async (t) => {

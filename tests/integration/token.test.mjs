@@ -1,7 +1,7 @@
 // Tokens minted with the operator key over HTTP and from the command line, and keys that change under
 // a running server.
 import assert from "node:assert/strict";
-import { createHmac } from "node:crypto";
+import { createHash, createHmac, createSign, generateKeyPairSync } from "node:crypto";
 import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "../lib/cases.mjs";
@@ -9,7 +9,9 @@ import { assertError, folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
+import { scrape } from "../lib/prometheus.mjs";
 import { Stream } from "../lib/sse.mjs";
+import { encode, usualClaims } from "../lib/token.mjs";
 
 const decode = (part) => JSON.parse(Buffer.from(part, "base64url").toString("utf8"));
 
@@ -360,4 +362,65 @@ test("khala token mints with and without a server, and inspects tokens", async (
   assert.equal(run(["token", "inspect", "no token", ...at]).code, 1);
   assert.equal(run(["token", "mint", "--ttl", "x", ...at]).code, 2);
   assert.equal(run(["token"]).code, 2);
+});
+
+test("one unsound key of a key file is refused by name, and the sound keys serve", async (t) => {
+  const place = folder(t);
+  const path = join(place, "keys.json");
+  const rsa = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const ec = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const good = { ...rsa.publicKey.export({ format: "jwk" }), kid: "good" };
+  const point = { ...ec.publicKey.export({ format: "jwk" }), kid: "point" };
+  const bytes = Buffer.from(good.n, "base64url");
+  const number = (change) => {
+    const changed = Buffer.from(bytes);
+    change(changed);
+    return changed.toString("base64url");
+  };
+  const huge = Buffer.alloc(9, 1).toString("base64url");
+  const off = Buffer.from(point.y, "base64url");
+  off[31] ^= 1;
+  const bad = [
+    [{ ...good, kid: "e1", e: "AQ" }, /exponent 'e' is 1/],
+    [{ ...good, kid: "e-even", e: "Ag" }, /exponent 'e' is even/],
+    [{ ...good, kid: "e-huge", e: huge }, /more than 64 bits/],
+    [{ ...good, kid: "e-none", e: undefined }, /exponent 'e' is not base64url/],
+    [{ ...good, kid: "n-even", n: number((n) => { n[255] &= 0xfe; }) }, /modulus 'n' is even/],
+    [{ ...good, kid: "n-2047", n: number((n) => { n[0] &= 0x7f; n[0] |= 0x40; }) }, /fewer than 2048 bits/],
+    [{ ...good, kid: "n-1024", n: bytes.subarray(128).toString("base64url") }, /fewer than 2048 bits|leading zeros/],
+    [{ ...point, kid: "off-curve", y: off.toString("base64url") }, /not a point of P-256/],
+    [{ ...point, kid: "zero", x: "A".repeat(43), y: "A".repeat(43) }, /not a point of P-256/],
+    [{ ...good, kid: "good" }, /same id/],
+  ];
+  const write = (keys) => {
+    writeFileSync(`${path}.new`, JSON.stringify({ keys }));
+    renameSync(`${path}.new`, path);
+  };
+  write([good, ...bad.map(([key]) => key), point]);
+  const settings = { RUNTIME_SYNC_JWKS_FILE: path, RUNTIME_SYNC_TOKEN_ISSUER: "khala" };
+  const operator = await operate(t, { settings });
+  for (const [key, reason] of bad) {
+    const line = operator.server.log.split("\n").find((one) => one.includes("signing_key.refused") && one.includes(`kid=${key.kid} `) && reason.test(one));
+    assert.ok(line, `${key.kid}: ${operator.server.log}`);
+  }
+  assert.equal((await scrape(operator)).get("khala_signing_keys_refused"), bad.length);
+  const signed = (kid, alg, sign) => {
+    const text = [{ alg, kid, typ: "JWT" }, { ...usualClaims(), oa_sync_scopes: ["runtime.read_all"] }].map(encode).join(".");
+    return `${text}.${sign(Buffer.from(text)).toString("base64url")}`;
+  };
+  const status = async (token) => (await operator.ask("GET", "/api/events?limit=1", undefined, { authorization: `Bearer ${token}` })).status;
+  assert.equal(await status(signed("good", "RS256", (text) => createSign("sha256").update(text).sign(rsa.privateKey))), 200);
+  assert.equal(await status(signed("point", "ES256", (text) => createSign("sha256").update(text).sign({ key: ec.privateKey, dsaEncoding: "ieee-p1363" }))), 200);
+  // With an exponent of 1 the padded digest is its own signature.
+  const forged = (text) => Buffer.concat([Buffer.from([0, 1]), Buffer.alloc(202, 0xff), Buffer.from("003031300d060960864801650304020105000420", "hex"), createHash("sha256").update(text).digest()]);
+  assert.equal(forged("").length, 256);
+  assert.equal(await status(signed("e1", "RS256", forged)), 401);
+  const findings = JSON.parse(run(["doctor", "--json", "--data-dir", operator.data], { settings }).out).checks.filter(({ check }) => check === "keys");
+  assert.ok(findings.some(({ message }) => /the key 'e1' is not used: its exponent 'e' is 1/.test(message)), JSON.stringify(findings));
+  // A set without a sound key is not loaded; the old one stays.
+  write([bad[0][0]]);
+  await operator.server.saw("log", /signing_keys\.kept.*'e1' cannot be used: its exponent 'e' is 1/);
+  write([good]);
+  await operator.server.saw("log", /signing_keys\.loaded/);
+  assert.equal((await scrape(operator)).get("khala_signing_keys_refused"), 0);
 });

@@ -25,6 +25,10 @@ void doctor_check_settings(struct doctor *doctor) {
 }
 
 static void check_set(struct doctor *doctor, struct key_set *set) {
+    for (size_t i = 0; i < key_set_refusals(set); i++)
+        doctor_say(doctor, FINDING_WARNING,
+                   "replace it in the file; tokens that it signed are refused",
+                   "the key '%s' is not used: %s", set->refused[i].id, set->refused[i].reason);
     for (size_t i = 0; i < set->count; i++) {
         const struct key *key = &set->keys[i];
         if (!key_is_short(key))

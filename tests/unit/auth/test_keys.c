@@ -126,7 +126,7 @@ static void keys_are_found_by_id_or_as_the_only_key(void **state) {
     assert_string_equal(key_set_signer(set)->id, "a");
     assert_int_equal(key_set_add_secret(set, SLICE("a"), SLICE("again"), &message),
                      STATUS_INVALID_CONFIG);
-    assert_non_null(strstr(message.text, "'a'"));
+    assert_non_null(strstr(message.text, "same id"));
     assert_int_equal(key_set_add_secret(set, SLICE("c"), SLICE(""), &message),
                      STATUS_INVALID_CONFIG);
     key_set_unref(set);
@@ -147,8 +147,6 @@ static void a_text_that_is_no_key_set_is_refused_with_a_reason(void **state) {
     static const char off_curve[] = "{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"a\","
                                     "\"x\":\"aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4\","
                                     "\"y\":\"aQLwdymUabXP5V6z730PpnuNyBhLtgjW9BzWXQyg7n4\"}";
-    static const char twice[] = "{\"keys\":[{\"kty\":\"oct\",\"k\":\"YQ\",\"kid\":\"a\"},"
-                                "{\"kty\":\"oct\",\"k\":\"Yg\",\"kid\":\"a\"}]}";
     static const char *const bad[] = {
         "",
         "[]",
@@ -170,7 +168,6 @@ static void a_text_that_is_no_key_set_is_refused_with_a_reason(void **state) {
         "{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\",\"kid\":\"small\"}",
         "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"AQAB\",\"y\":\"AQAB\",\"kid\":\"a\"}",
         off_curve,
-        twice,
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct key_set *set = key_set_new();
@@ -181,6 +178,65 @@ static void a_text_that_is_no_key_set_is_refused_with_a_reason(void **state) {
         assert_null(strstr(message.text, "c2VjcmV0"));
         key_set_unref(set);
     }
+}
+
+/* A sound RSA key in which one member is replaced, among other keys. */
+static void an_unsound_key_is_refused_by_name_and_the_others_serve(void **state) {
+    (void)state;
+    static const struct {
+        const char *member;
+        const char *value;
+        const char *reason;
+    } rows[] = {
+        {"e", "AQ", "'e' is 1"},
+        {"e", "Ag", "'e' is even"},
+        {"e", "AQAA", "'e' is even"},
+        {"e", "AAEAAQ", "leading zeros"},
+        {"e", "AQEBAQEBAQEB", "more than 64 bits"},
+        {"e", "", "'e' is not base64url"},
+        {"n", "AQAB", "fewer than 2048 bits"},
+        {"n", "!", "'n' is not base64url"},
+        {"kid", "sound", "same id"},
+    };
+    char *sound = jwk_text("RS256", "sound", true);
+    char *point = jwk_text("ES256", "point", true);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        json_t *unsound = json_loads(sound, 0, NULL);
+        json_object_set_new(unsound, "kid", json_string("unsound"));
+        json_object_set_new(unsound, rows[i].member, json_string(rows[i].value));
+        json_t *root = json_pack("{s:[o, o, o]}", "keys", json_loads(sound, 0, NULL), unsound,
+                                 json_loads(point, 0, NULL));
+        char *text = json_dumps(root, 0);
+        struct key_set *set = key_set_new();
+        struct key_message message;
+        assert_ok(key_set_add_jwks(set, slice_of(text), &message));
+        assert_int_equal(set->count, 2);
+        assert_int_equal(set->refused_count, 1);
+        assert_string_equal(set->refused[0].id,
+                            strcmp(rows[i].member, "kid") == 0 ? "sound" : "unsound");
+        if (!strstr(set->refused[0].reason, rows[i].reason))
+            fail_msg("%s %s: %s", rows[i].member, rows[i].value, set->refused[0].reason);
+        key_set_unref(set);
+        free(text);
+        json_decref(root);
+    }
+    free(sound);
+    free(point);
+}
+
+static void a_key_without_a_valid_id_is_named_by_its_position(void **state) {
+    (void)state;
+    struct key_set *set = key_set_new();
+    struct key_message message;
+    assert_ok(
+        key_set_add_jwks(set,
+                         SLICE("{\"keys\":[{\"kty\":\"oct\",\"k\":\"c2VjcmV0\",\"kid\":\"a\"},"
+                               "{\"kty\":\"oct\",\"k\":\"c2VjcmV0\",\"kid\":5},7]}"),
+                         &message));
+    assert_int_equal(set->refused_count, 2);
+    assert_string_equal(set->refused[0].id, "#1");
+    assert_string_equal(set->refused[1].id, "#2");
+    key_set_unref(set);
 }
 
 static void unsupported_keys_are_skipped(void **state) {
@@ -333,6 +389,8 @@ int main(void) {
         cmocka_unit_test(keys_are_found_by_id_or_as_the_only_key),
         cmocka_unit_test(a_key_without_an_id_uses_its_thumbprint),
         cmocka_unit_test(a_text_that_is_no_key_set_is_refused_with_a_reason),
+        cmocka_unit_test(an_unsound_key_is_refused_by_name_and_the_others_serve),
+        cmocka_unit_test(a_key_without_a_valid_id_is_named_by_its_position),
         cmocka_unit_test(unsupported_keys_are_skipped),
         cmocka_unit_test(too_many_keys_are_refused),
         cmocka_unit_test_setup_teardown(a_key_is_generated_once_and_readable_only_for_its_owner,
