@@ -117,6 +117,7 @@ static enum status load_log(struct journal_page *page) {
     struct store_state state = {0};
     enum status status = store_read_state(page->session, &state);
     page->topic = (struct store_topic){.oldest_seq = 1, .head_seq = state.log_id};
+    page->read->head_cursor = state.cursor;
     return status;
 }
 
@@ -170,16 +171,38 @@ static enum status find_epoch(struct journal_page *page) {
     return status;
 }
 
+/* The last event before a time. An event may have been committed since the head was read. */
+static enum status find_time_in_log(struct journal_page *page, uint64_t *after_seq) {
+    const struct uuid first = uuid7_first(page->read->since_ms);
+    const struct event_cursor cursor = event_cursor_of(&first);
+    enum status status = store_find_cursor(page->session, &cursor, after_seq);
+    if (status == STATUS_OK && *after_seq > page->topic.head_seq)
+        *after_seq = page->topic.head_seq;
+    return status;
+}
+
+/* The sequence of the position that was asked for. is_ahead: it is of another history. */
+static enum status find_asked(struct journal_page *page, uint64_t *after_seq, bool *is_ahead) {
+    const struct journal_read *read = page->read;
+    *after_seq = read->after_seq;
+    *is_ahead = read->is_unfounded && read->exists;
+    if (read->mode == JOURNAL_READ_RESUME_CURSOR) {
+        *is_ahead = event_cursor_is_ahead(&read->event_cursor, &read->head_cursor);
+        return store_find_cursor(page->session, &read->event_cursor, after_seq);
+    }
+    if (read->mode != JOURNAL_READ_RESUME_TIME || !read->exists)
+        return STATUS_OK;
+    return page->is_log ? find_time_in_log(page, after_seq)
+                        : topic_since_find(page->session, &page->topic, read->since_ms, after_seq);
+}
+
 /* Finds the start of the page; a cursor that cannot continue makes the read stale. */
 static enum status find_place(struct journal_page *page) {
     struct journal_read *read = page->read;
     const struct topic_window *window = read->exists ? &read->window : NULL;
-    uint64_t after_seq = read->after_seq;
-    enum status status = STATUS_OK;
-    if (read->mode == JOURNAL_READ_RESUME_CURSOR)
-        status = store_find_cursor(page->session, &read->event_cursor, &after_seq);
-    else if (read->mode == JOURNAL_READ_RESUME_TIME && read->exists)
-        status = topic_since_find(page->session, &page->topic, read->since_ms, &after_seq);
+    uint64_t after_seq;
+    bool is_ahead;
+    enum status status = find_asked(page, &after_seq, &is_ahead);
     if (status != STATUS_OK)
         return status;
     read->next_seq = after_seq + 1;
@@ -189,7 +212,7 @@ static enum status find_place(struct journal_page *page) {
     } else if (read->mode != JOURNAL_READ_CONTINUE) {
         const struct position position = {after_seq, read->given_epoch};
         struct lineage lineage = lineage_of(window, &position, &read->epoch);
-        lineage.is_ahead |= read->is_unfounded && window;
+        lineage.is_ahead |= is_ahead;
         lineage.is_damaged = window && after_seq < page->topic.damaged_seq;
         read->continuity = continuity_judge(window, after_seq, lineage);
         status = judge_budget(page);
@@ -300,7 +323,6 @@ static enum status run_mended(struct journal_read *read, struct store_session *s
 void journal_read_run(struct journal_read *read, struct store_session *session) {
     assert(read->frames_max <= JOURNAL_READ_FRAMES_MAX);
     assert(read->mode != JOURNAL_READ_RESUME_CURSOR || topic_is_log(read->topic));
-    assert(read->mode != JOURNAL_READ_RESUME_TIME || !topic_is_log(read->topic));
     uint64_t begun_ns = clock_now().mono_ns;
     unsigned attempt = 0;
     /* Subscribers that replay together ask for the same frames before any of them has been read. */

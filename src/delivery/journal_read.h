@@ -5,7 +5,8 @@
  * STATUS_STREAM_ID_CONFLICT for a topic that cannot exist, because another has its stream id.
  * The frames begin at next_seq and have no gap. A floor that rose above next_seq during the read is
  * reported (is_stale), even if rows could still be read. A bootstrap is never stale. The log
- * (LOG_TOPIC) is stale only for a cursor of another epoch: it is never pruned and has no budget. */
+ * (LOG_TOPIC) is stale only for a cursor of another history: it is never pruned and has no budget.
+ */
 #ifndef DELIVERY_JOURNAL_READ_H
 #define DELIVERY_JOURNAL_READ_H
 
@@ -23,11 +24,11 @@ enum journal_read_mode {
     JOURNAL_READ_RESUME,
     JOURNAL_READ_BOOTSTRAP, /* no cursor: begin where the topic allows */
     JOURNAL_READ_CONTINUE,  /* a reader goes on: judged by the floor alone */
-    /* The log by event_cursor: begins behind the last event at or before it. A cursor of the future
-     * begins behind the head. */
+    /* The log by event_cursor: begins behind the last event at or before it. A cursor later than
+     * the last event is stale. */
     JOURNAL_READ_RESUME_CURSOR,
-    /* A time, for topics: begins with the first frame of since_ms or later. Judged like a cursor,
-     * but a stale one never becomes a bootstrap. */
+    /* A time: begins with the first frame of since_ms or later. On a topic it is judged like a
+     * cursor, but a stale one never becomes a bootstrap. On the log it is never stale. */
     JOURNAL_READ_RESUME_TIME,
 };
 
@@ -63,6 +64,7 @@ struct journal_read {
     struct continuity continuity;          /* why */
     struct continuity_bootstrap bootstrap; /* of that mode */
     uint64_t next_seq;
+    struct uuid head_cursor; /* of the last event of the log; zero: none, or another topic */
     struct frame *frames[JOURNAL_READ_FRAMES_MAX];
     size_t count;
     size_t taken; /* number of frames that were taken */

@@ -95,6 +95,7 @@ void subscription_restart(struct subscription *subscription) {
     subscription->options.has_cursor = subscription->options.has_event_cursor = false;
     subscription->options.from_head = subscription->options.has_since = false;
     subscription->is_absent = false;
+    subscription->cursor = (struct uuid){{0}};
 }
 
 static enum journal_read_mode read_mode(const struct subscription *subscription) {
@@ -321,9 +322,21 @@ enum subscription_step subscription_next(struct subscription *subscription,
     return ask_read(subscription, batch);
 }
 
+/* On the log: its last event. The owner of that event is not known here, so its id is hidden from
+ * principals that do not see everything. */
+static void set_head_cursor(struct subscription *subscription) {
+    static const struct uuid none;
+    const struct uuid *cursor = &subscription->read->head_cursor;
+    if (uuid_compare(cursor, &none) != 0)
+        subscription->cursor = subscription->options.view == GRANT_VIEW_ALL
+                                   ? *cursor
+                                   : hidden_cursor(subscription, cursor);
+}
+
 /* A bootstrap that skips everything there is. */
 static void begin_at_head(struct subscription *subscription) {
     uint64_t head_seq = subscription->window.head_seq;
+    set_head_cursor(subscription);
     journal_read_release(subscription->read);
     set_position(subscription, head_seq + 1);
     subscription->bootstrap = (struct continuity_bootstrap){head_seq + 1, head_seq > 0};
@@ -346,11 +359,17 @@ static enum status bind(struct subscription *subscription, struct slice topic) {
     return STATUS_OK;
 }
 
-/* The time that was asked for has become a position. */
-static void place_since(struct subscription_options *options, uint64_t after_seq) {
+/* The time that was asked for has become a position. On the log, a time later than the last event
+ * becomes the cursor of that event: a later cursor would be refused after a reconnect. */
+static void place_since(struct subscription *subscription) {
+    struct subscription_options *options = &subscription->options;
     options->has_since = false;
     options->has_cursor = true;
-    options->after_seq = after_seq;
+    options->after_seq = subscription->next_seq - 1;
+    if (!is_behind(subscription))
+        set_head_cursor(subscription);
+    else if (topic_is_log(options->topic))
+        subscription->cursor = uuid7_first(options->since_ms);
 }
 
 /* The read answered where the position is. */
@@ -378,7 +397,7 @@ static void take_position(struct subscription *subscription, const struct journa
     if (read->mode != JOURNAL_READ_CONTINUE)
         set_position(subscription, read->next_seq);
     if (read->mode == JOURNAL_READ_RESUME_TIME)
-        place_since(options, read->next_seq - 1);
+        place_since(subscription);
     if (options->from_head && read->mode == JOURNAL_READ_BOOTSTRAP)
         begin_at_head(subscription);
 }

@@ -33,7 +33,7 @@ struct subscription_options {
     struct topic_epoch epoch; /* of the cursor; empty: not given */
     bool has_event_cursor;    /* instead, on the log (LOG_TOPIC) */
     struct event_cursor event_cursor;
-    bool has_since; /* instead, on a topic; once it is placed, it is the cursor */
+    bool has_since; /* instead; once it is placed, it is the cursor */
     uint64_t since_ms;
     bool from_head;        /* a bootstrap that skips everything there is */
     struct writer *writer; /* raises the floor of a damaged journal */

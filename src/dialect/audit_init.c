@@ -63,16 +63,22 @@ static enum status read_filters(struct reading *reading, struct json_value filte
     return status;
 }
 
-static enum status read_cursor(struct reading *reading, struct json_value value) {
+/* after_cursor, or start_cursor, which means the same. */
+static enum status read_cursor(struct reading *reading, const struct json_field *field) {
+    struct audit_init *init = reading->init;
+    struct event_cursor cursor;
     struct slice text;
-    if (value.kind == JSON_KIND_NULL)
+    if (!field->present || field->value.kind == JSON_KIND_NULL)
         return STATUS_OK;
-    if (decode(reading, value, &text) != STATUS_OK)
+    if (decode(reading, field->value, &text) != STATUS_OK)
         return refuse(reading, "after_cursor is an event cursor");
-    reading->init->has_cursor = true;
-    enum status status =
-        event_cursor_decode_legacy(text, &reading->init->cursor, &reading->problem);
-    return status == STATUS_OK ? STATUS_OK : STATUS_INVALID_MESSAGE;
+    if (event_cursor_decode_legacy(text, &cursor, &reading->problem) != STATUS_OK)
+        return STATUS_INVALID_MESSAGE;
+    if (init->has_cursor && event_cursor_compare(&cursor, &init->cursor) != 0)
+        return refuse(reading, "after_cursor and start_cursor differ");
+    init->has_cursor = true;
+    init->cursor = cursor;
+    return STATUS_OK;
 }
 
 enum field {
@@ -82,6 +88,7 @@ enum field {
     FIELD_NONCE,
     FIELD_TS,
     FIELD_CURSOR,
+    FIELD_START_CURSOR,
     FIELD_FILTERS,
     FIELD_COUNT
 };
@@ -104,9 +111,9 @@ static enum status read_fields(struct reading *reading, const struct json_field 
     if (!fields[FIELD_TS].present ||
         !json_u64(fields[FIELD_TS].value, JSON_INTEGER_MAX, &init->at_ms))
         return refuse(reading, "ts is the time in milliseconds");
-    enum status status = STATUS_OK;
-    if (fields[FIELD_CURSOR].present)
-        status = read_cursor(reading, fields[FIELD_CURSOR].value);
+    enum status status = read_cursor(reading, &fields[FIELD_CURSOR]);
+    if (status == STATUS_OK)
+        status = read_cursor(reading, &fields[FIELD_START_CURSOR]);
     if (status == STATUS_OK && fields[FIELD_FILTERS].present)
         status = read_filters(reading, fields[FIELD_FILTERS].value);
     return status;
@@ -121,6 +128,7 @@ enum status audit_init_read(struct slice text, struct audit_init *init, const ch
         [FIELD_NONCE] = {.name = SLICE("nonce")},
         [FIELD_TS] = {.name = SLICE("ts")},
         [FIELD_CURSOR] = {.name = SLICE("after_cursor")},
+        [FIELD_START_CURSOR] = {.name = SLICE("start_cursor")},
         [FIELD_FILTERS] = {.name = SLICE("filters")},
     };
     struct reading reading = {init, "the message is not a JSON object"};

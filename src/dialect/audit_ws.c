@@ -259,9 +259,25 @@ static enum status send_init_ack(struct session *session) {
     return typed_send(session, &session->replies, "init_ack", (struct slice){body, (size_t)size});
 }
 
+/* The client begins again without a cursor. */
+static void refuse_stale(struct session *session, const struct subscriber *subscriber) {
+    struct audit *audit = session->dialect_state;
+    const struct continuity *continuity = subscription_continuity(&subscriber->driver.subscription);
+    session_log_stale(subscriber);
+    audit->position.asked.given = false;
+    session->close_code = CLOSE_INVALID_MESSAGE;
+    if (refuse(session, STATUS_INVALID_MESSAGE, "reason", reason_code(continuity->reasons[0])) !=
+        STATUS_OK)
+        outlet_close(session->outlet);
+}
+
 static void opened(struct session *session, struct session_opening *opening) {
     struct audit *audit = session->dialect_state;
     struct subscriber *subscriber = opening->subscribers[0];
+    if (subscriber->driver.subscription.state == SUBSCRIPTION_STALE) {
+        refuse_stale(session, subscriber);
+        return;
+    }
     if (subscriber->driver.subscription.state == SUBSCRIPTION_OPEN) {
         if (send_init_ack(session) != STATUS_OK) {
             outlet_close(session->outlet);
@@ -277,21 +293,18 @@ static void opened(struct session *session, struct session_opening *opening) {
 
 static bool wants(const void *user, const struct frame_content *content) {
     const struct audit *audit = user;
-    return log_position_is_before(&audit->position, content) &&
-           audit_init_wants(&audit->init, content);
+    return audit_init_wants(&audit->init, content);
 }
 
 static enum status begin(struct session *session) {
     struct audit *audit = session->dialect_state;
-    bool is_choosy = audit->position.is_future || audit_init_filters(&audit->init);
-    const struct subscription_options options = {
+    struct subscription_options options = {
         .view = grant_check(session->principal, topic_name(TOPIC_AUDIT), NULL).view,
-        .has_event_cursor = audit->position.asked.given,
-        .event_cursor = audit->position.asked.cursor,
-        .wants = is_choosy ? wants : NULL,
+        .wants = audit_init_filters(&audit->init) ? wants : NULL,
         .wants_user = audit,
     };
     struct subscriber *subscriber;
+    log_position_ask(&audit->position, &options);
     enum status status = subscriber_new(session, SLICE(LOG_TOPIC), &options, &subscriber);
     if (status != STATUS_OK)
         return status;
@@ -402,7 +415,7 @@ static enum status admit(struct session *session) {
     if (init->at_ms > now_ms + NONCE_SKEW_MS_MAX || now_ms > init->at_ms + NONCE_SKEW_MS_MAX)
         return deny(session, STATUS_INVALID_TOKEN, "ts_out_of_skew");
     if (init->has_cursor)
-        log_position_set(&audit->position, &init->cursor, now_ms);
+        audit->position.asked = (struct query_cursor){.given = true, .cursor = init->cursor};
     io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
     status = use_once(session, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1,
                       nonce_used);
@@ -451,8 +464,7 @@ void handle_audit_ws(struct exchange *exchange) {
         exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
         return;
     }
-    if (after.given)
-        log_position_set(&audit->position, &after.cursor, clock_wall_ms(&loop->clock));
+    audit->position.asked = after;
     struct session *session = websocket_open(exchange, &audit_ws_dialect, NULL, audit);
     if (session && session_is_connected(session))
         io_loop_deadline_in(loop, &session->heartbeat_deadline, DEADLINE_HEARTBEAT,

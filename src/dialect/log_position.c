@@ -4,35 +4,27 @@
 
 #include "wire/object_writer.h"
 
-void log_position_set(struct log_position *position, const struct event_cursor *cursor,
-                      uint64_t now_ms) {
-    position->asked = (struct query_cursor){.given = true, .cursor = *cursor};
-    position->is_future = cursor->timestamp_ms >= now_ms;
-}
-
-void log_position_set_head(struct log_position *position, uint64_t now_ms) {
-    struct uuid first = uuid7_first(now_ms);
-    struct event_cursor cursor = event_cursor_of(&first);
-    log_position_set(position, &cursor, now_ms);
-}
-
-bool log_position_is_before(const struct log_position *position,
-                            const struct frame_content *content) {
-    struct event_cursor cursor = event_cursor_of(&content->cursor);
-    return !position->is_future || event_cursor_compare(&cursor, &position->asked.cursor) > 0;
+void log_position_ask(const struct log_position *position, struct subscription_options *options) {
+    const struct query_cursor *asked = &position->asked;
+    options->has_since = asked->given && asked->is_since;
+    options->since_ms = asked->cursor.timestamp_ms;
+    options->has_event_cursor = asked->given && !asked->is_since;
+    options->event_cursor = asked->cursor;
 }
 
 struct query_cursor log_position_now(const struct log_position *position,
                                      const struct session *session) {
     static const struct uuid none;
     const struct subscriber *subscriber = session_first(session);
+    struct query_cursor asked = position->asked;
+    /* A time may be later than the last event. It is a position only after the store was read. */
+    asked.given &= !asked.is_since;
     if (!subscriber || uuid_compare(&subscriber->driver.subscription.cursor, &none) == 0)
-        return position->asked;
+        return asked;
     struct event_cursor at = event_cursor_of(&subscriber->driver.subscription.cursor);
-    /* Events that were skipped on the way to a cursor of the future, or that are hidden in its
-     * millisecond, do not move the position back. */
-    if (position->asked.given && event_cursor_compare(&at, &position->asked.cursor) < 0)
-        return position->asked;
+    /* Events that are hidden in the millisecond of the cursor do not move the position back. */
+    if (asked.given && event_cursor_compare(&at, &asked.cursor) < 0)
+        return asked;
     return (struct query_cursor){.given = true, .cursor = at};
 }
 

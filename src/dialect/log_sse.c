@@ -1,4 +1,5 @@
 /* The whole log as an event stream, by event cursor. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -11,11 +12,13 @@
 #include "dialect/log_position.h"
 #include "dialect/page_forms.h"
 #include "hub/frame_row.h"
+#include "wire/object_writer.h"
 #include "wire/sse.h"
 
 struct log_stream {
     struct event_stream stream; /* first */
     struct log_position position;
+    bool announces_start; /* with an event: bootstrap */
 };
 
 /* ---- forms ---- */
@@ -103,20 +106,60 @@ static enum status heartbeat(struct session *session, struct buffer *out) {
     return now.given ? send_position(session, "progress", &now, out) : STATUS_OK;
 }
 
-/* The first position of a client that gave none, or a time. Without an id, it would reconnect at
- * the head, or at a later time, and miss the events between. */
-static enum status send_begin(struct session *session) {
+/* The first position of a client that begins at the head or at a time, or whose cursor was stale.
+ * Without an id, it would reconnect at a later head or time and miss events, or with the stale
+ * cursor. */
+static enum status send_bootstrap(struct subscriber *subscriber, struct buffer *out) {
+    struct session *session = subscriber->session;
     const struct log_stream *state = session->dialect_state;
-    return send_position(session, "bootstrap", &state->position.asked, &session->replies);
+    struct query_cursor now = log_position_now(&state->position, session);
+    if (!state->announces_start)
+        return STATUS_OK;
+    if (!now.given) {
+        struct uuid first = uuid7_first(0);
+        now = (struct query_cursor){.given = true, .cursor = event_cursor_of(&first)};
+    }
+    return send_position(session, "bootstrap", &now, out);
 }
 
-static bool wants(const void *user, const struct frame_content *content) {
-    return log_position_is_before(user, content);
+/* An event cursor has no epoch, and the log no floor, so there is one reason. */
+static enum status send_stale(struct subscriber *subscriber, struct buffer *out) {
+    struct session *session = subscriber->session;
+    struct log_stream *state = session->dialect_state;
+    const struct continuity *continuity = subscription_continuity(&subscriber->driver.subscription);
+    char reasons[64];
+    struct buffer body;
+    buffer_init(&body, SHORT_NOTICE_BYTES_MAX);
+    session_log_error(session, STATUS_STALE_CURSOR);
+    int size = snprintf(reasons, sizeof(reasons), "[\"%s\"]", reason_code(continuity->reasons[0]));
+    struct object_writer object = object_begin(&body);
+    object_text(&object, SLICE("code"), slice_of(status_code(STATUS_STALE_CURSOR)));
+    object_text(&object, SLICE("message"), slice_of(status_message(STATUS_STALE_CURSOR)));
+    object_json(&object, SLICE("full_resync_required"), SLICE("true"));
+    object_json(&object, SLICE("reason_codes"), (struct slice){reasons, (size_t)size});
+    enum status status = object_end(&object);
+    if (status == STATUS_OK)
+        status = event_stream_send(session, out, "stale_cursor", buffer_slice(&body));
+    buffer_release(&body);
+    state->position.asked.given = false;
+    state->announces_start = true;
+    return status;
+}
+
+/* A client that began at a time has no bootstrap of its subscription. */
+static void opened(struct session *session, struct session_opening *opening) {
+    struct subscriber *subscriber = opening->subscribers[0];
+    const struct subscription *subscription = &subscriber->driver.subscription;
+    if (subscription->state == SUBSCRIPTION_OPEN && !subscription->is_bootstrap)
+        session_send(session, send_bootstrap(subscriber, &session->replies));
+    event_stream_opened(session, opening);
 }
 
 static const struct dialect log_sse_dialect = {
     .label = LABEL_DIALECT_AUDIT_SSE,
-    .opened = event_stream_opened,
+    .opened = opened,
+    .bootstrap = send_bootstrap,
+    .stale = send_stale,
     .restarts_stale = true,
     .failed = event_stream_failed,
     .reauth = event_stream_reauth,
@@ -156,44 +199,22 @@ static bool read_cursor(struct exchange *exchange, struct query_cursor *query, b
     return is_read;
 }
 
-/* False: the exchange has been answered. */
-static bool read_position(struct exchange *exchange, struct log_position *position,
-                          bool *gets_begin) {
-    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
-    struct query_cursor query = {.given = false};
-    bool from_head = false;
-    if (!read_cursor(exchange, &query, &from_head))
-        return false;
-    if (query.given)
-        log_position_set(position, &query.cursor, now_ms);
-    else if (from_head)
-        log_position_set_head(position, now_ms);
-    *gets_begin = from_head || query.is_since;
-    return true;
-}
-
-static void begin(struct session *session, bool gets_begin, enum grant_view view) {
-    struct log_stream *state = session->dialect_state;
+static void begin(struct session *session, enum grant_view view) {
+    const struct log_stream *state = session->dialect_state;
     struct subscription_options options = {
         .view = view,
-        .has_event_cursor = state->position.asked.given,
-        .event_cursor = state->position.asked.cursor,
-        .wants = state->position.is_future ? wants : NULL,
-        .wants_user = &state->position,
+        .from_head = state->announces_start && !state->position.asked.is_since,
     };
-    if (gets_begin && send_begin(session) != STATUS_OK)
-        session_close(session);
-    else
-        event_stream_begin(session, SLICE(LOG_TOPIC), &options,
-                           log_sse_form(state->stream.is_chunked));
+    log_position_ask(&state->position, &options);
+    event_stream_begin(session, SLICE(LOG_TOPIC), &options, log_sse_form(state->stream.is_chunked));
 }
 
 void handle_log_sse(struct exchange *exchange) {
     struct log_stream *state;
     struct log_position position = {0};
-    bool gets_begin = false;
+    bool from_head = false;
     enum grant_view view = exchange->view;
-    if (!read_position(exchange, &position, &gets_begin))
+    if (!read_cursor(exchange, &position.asked, &from_head))
         return;
     if (atomic_load(&exchange->http->is_draining)) {
         exchange_answer_status(exchange, STATUS_SHUTTING_DOWN);
@@ -209,7 +230,8 @@ void handle_log_sse(struct exchange *exchange) {
         return;
     }
     state->position = position;
+    state->announces_start = from_head || position.asked.is_since;
     struct session *session = event_stream_make(exchange, &log_sse_dialect, &state->stream);
     if (session && session_is_connected(session))
-        begin(session, gets_begin, view);
+        begin(session, view);
 }

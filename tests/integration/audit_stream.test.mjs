@@ -59,6 +59,7 @@ test("an audit socket resumes after its cursor, and the message's cursor wins ov
   const all = await operator.log();
   const cursors = all.map((one) => one.cursor);
   const cases = [[{}, `${AUDIT_SOCKET}?after_cursor=${cursors[40]}`, 41], [{ after_cursor: cursors[45] }, AUDIT_SOCKET, 46],
+    [{ start_cursor: cursors[45] }, AUDIT_SOCKET, 46], [{ start_cursor: cursors[45], after_cursor: cursors[45] }, AUDIT_SOCKET, 46],
     [{ after_cursor: cursors[45] }, `${AUDIT_SOCKET}?after_cursor=${cursors[3]}`, 46], [{ after_cursor: null }, AUDIT_SOCKET, 0],
     [{ after_cursor: cursors.at(-1) }, AUDIT_SOCKET, all.length]];
   for (const [more, path, from] of cases) {
@@ -274,6 +275,7 @@ test("the event stream from the head of the log names its position and sends onl
   await stream.until((one) => one.events.length === 1, "the bootstrap");
   assert.equal(stream.events[0].type, "bootstrap");
   const { after_cursor } = stream.events[0].data;
+  assert.equal(after_cursor, (await operator.log()).at(-1).cursor);
   assert.equal(stream.events[0].id, after_cursor, "an EventSource that comes back misses nothing");
   const before = (await operator.log()).length;
   await operator.batch(events(5));
@@ -286,20 +288,35 @@ test("the event stream from the head of the log names its position and sends onl
   assert.deepEqual(again.messages.map((one) => one.data), all.slice(before));
 });
 
-test("a cursor in the future receives no events, as in a list", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_HEARTBEAT_MS: "50" } });
+test("a cursor later than the last event is stale, and the log starts again", async (t) => {
+  const operator = await operate(t);
+  const future = Buffer.from("9007199254740991:ffffffff-ffff-7fff-bfff-ffffffffffff").toString("base64url");
+  // Also of an empty log, whose head is a position that the client may come back with.
+  const empty = await sse(operator, "?from=head");
+  await empty.until((one) => one.events.length === 1, "the bootstrap");
+  const begin = empty.events[0].data.after_cursor;
+  const early = await sse(operator, `?after_cursor=${future}`);
+  await early.until((one) => one.events.length === 2, "the bootstrap");
   await fill(operator, 5);
-  const future = Buffer.from(`9007199254740991:ffffffff-ffff-7fff-bfff-ffffffffffff`).toString("base64url");
-  const stream = await sse(operator, `?after_cursor=${future}`);
-  const socket = await audit(operator, { after_cursor: future });
-  await socket.until((one) => one.of("replay_complete").length === 1, "the replay");
-  await operator.batch(events(5));
-  const beats = socket.of("heartbeat").length;
-  await socket.until((one) => one.of("heartbeat").length >= beats + 3, "heartbeats");
-  assert.deepEqual(socket.of("event"), []);
-  assert.equal(socket.of("heartbeat").at(-1).last_cursor, future);
-  assert.deepEqual(stream.messages, []);
-  assert.equal((await operator.get(`/api/events?after_cursor=${future}`)).status, 410);
+  const all = await operator.log();
+  for (const stream of [early, await sse(operator, `?after_cursor=${future}`), await sse(operator, "", { "last-event-id": future })]) {
+    await stream.until((one) => one.messages.length === all.length, "all events");
+    const [stale, bootstrap] = stream.events;
+    assert.deepEqual([stale.type, stale.data.code, stale.data.reason_codes], ["stale_cursor", "stale_cursor", ["cursor_ahead_of_head"]]);
+    assert.deepEqual([bootstrap.type, bootstrap.id, bootstrap.data], ["bootstrap", begin, { after_cursor: begin }]);
+    assert.deepEqual(stream.messages.map((one) => one.data), all);
+  }
+  await empty.until((one) => one.messages.length === all.length, "the events since");
+  const again = await sse(operator, `?after_cursor=${begin}`);
+  await again.until((one) => one.messages.length === all.length, "all events");
+  assert.deepEqual(again.events.map(({ type }) => type), all.map(() => "message"));
+  for (const [more, path] of [[{ after_cursor: future }, AUDIT_SOCKET], [{}, `${AUDIT_SOCKET}?start_cursor=${future}`], [{ start_cursor: future }, AUDIT_SOCKET]]) {
+    const socket = await audit(operator, more, { path });
+    await socket.until((one) => one.closed, "the close");
+    assert.deepEqual(socket.messages.map(({ type, code, details }) => ({ type, code, details })),
+      [{ type: "error", code: "INVALID_MESSAGE", details: { reason: "cursor_ahead_of_head", resume_after: null } }]);
+    assert.equal(socket.closed.code, 4003);
+  }
 });
 
 test("the npm EventSource follows the log over a crash of the server", async (t) => {

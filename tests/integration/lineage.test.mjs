@@ -71,6 +71,7 @@ test("a client at the old head after a restore is stale and misses nothing", asy
   await first.batch(events(5));
   assert.equal(run(["backup", file, "--data-dir", first.data]).code, 0);
   await first.batch(events(6));
+  const newest = (await first.log()).at(-1).cursor;
   const { head_cursor, epoch } = JSON.parse((await first.poll(TOPIC, "after_seq=12")).body);
   assert.equal(head_cursor, 12);
   const data = join(folder(t), "restored");
@@ -89,6 +90,20 @@ test("a client at the old head after a restore is stale and misses nothing", asy
     const { status, body } = await operator.get(path);
     assert.deepEqual([status, JSON.parse(body).error], [410, "stale_cursor"], path);
   }
+  // The same for the whole log: list, export, event stream and audit socket.
+  for (const path of [`/api/events?after_cursor=${newest}`, `/api/events/export?after_cursor=${newest}`]) {
+    const { status, body } = await operator.get(path);
+    assert.deepEqual([status, JSON.parse(body).reason_code], [410, "cursor_ahead_of_head"], path);
+  }
+  const log = await operator.log();
+  const stream = await Stream.open(operator, `/events?after_cursor=${newest}`, { authorization: `Bearer ${operator.key}` });
+  await stream.until((one) => one.messages.length === log.length, "the whole log");
+  assert.deepEqual(stream.events.slice(0, 3).map(({ type }) => type), ["stale_cursor", "bootstrap", "message"]);
+  assert.deepEqual(stream.messages.map(({ data }) => data), log);
+  const socket = await Socket.audit(operator, operator.reader, { after_cursor: newest });
+  await socket.until((one) => one.closed, "the close");
+  assert.deepEqual([socket.closed.code, socket.messages.map(({ details }) => details.reason)], [4003, ["cursor_ahead_of_head"]]);
+  stream.close();
 });
 
 test("cursors of topics that appear late, and of clients that have nothing yet", async (t) => {

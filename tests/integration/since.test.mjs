@@ -117,6 +117,22 @@ async function theFutureIsTheHead(operator) {
   assert.deepEqual([absent.messages, absent.next_cursor], [[], 0]);
 }
 
+/** The streams hand out the cursor of the last event, which the server takes back. */
+async function aLateTimeBeginsAtTheHeadOfTheLog(operator) {
+  const head = (await operator.read("/api/events")).items.at(-1).cursor;
+  for (const since of ["2999-01-01T00:00:00Z", "0s"]) {
+    const opened = await stream(operator, `/events?since=${since}`);
+    await opened.until((one) => one.events.length > 0, "the bootstrap");
+    opened.close();
+    assert.deepEqual(opened.events.map(({ type, id }) => [type, id]), [["bootstrap", head]], since);
+    const socket = await Socket.audit(operator, operator.reader, { ts: operator.nowMs() },
+      { path: `${AUDIT_SOCKET}?since=${since}` });
+    await socket.until((one) => one.of("replay_complete").length > 0, "the replay");
+    socket.close();
+    assert.deepEqual([socket.of("event"), socket.of("replay_complete")[0].cursor], [[], head], since);
+  }
+}
+
 async function badTimesAreNamed(operator) {
   const paths = [pollPath(TOPIC), streamPath(TOPIC), socketPath(TOPIC), "/api/events", "/api/events/export", "/events",
     "/internal/v1/runs/a/events", AUDIT_SOCKET];
@@ -207,6 +223,7 @@ test("since is a time instead of a position", async (t) => {
   operator.times = (await operator.read("/api/events")).items.map(({ recorded_at }) => recorded_at);
   // A moment behind the last event, so that "0s" is later.
   clock.set(clock.offsetMs + 1000);
+  operator.nowMs = () => Date.now() + clock.offsetMs;
   const cases = {
     "topics take a time": topicsTakeATime,
     "the log takes a time": theLogTakesATime,
@@ -214,6 +231,7 @@ test("since is a time instead of a position", async (t) => {
     "the id of a client that reconnects takes precedence": anIdWinsOverATime,
     "the cursor of a topic takes precedence": aCursorOfATopicWinsOverATime,
     "a time of the future is the head": theFutureIsTheHead,
+    "a late time begins at the head of the log": aLateTimeBeginsAtTheHeadOfTheLog,
     "a bad time is refused by its name": badTimesAreNamed,
     "verbs take a time": (given) => verbsTakeATime(t, given),
     "a time before the floor is stale": (given) => prunedFramesAreStale(t, given),

@@ -261,6 +261,10 @@ static void an_empty_log_exists_and_waits(void **state) {
                                   .frames_max = 7,
                                   .event_cursor = cursor_behind(5)};
     run(publisher, &cursor);
+    assert_true(cursor.is_stale);
+    cursor.event_cursor = (struct event_cursor){0};
+    run(publisher, &cursor);
+    assert_false(cursor.is_stale);
     assert_frames(&cursor, 1, 0);
     publisher_close(publisher);
 }
@@ -290,9 +294,8 @@ static void an_event_cursor_without_an_event_continues_at_its_time(void **state)
         {{0}, 1},
         {cursor_behind(0), 1},
         {cursor_behind(17), 18},
-        {cursor_behind(EVENTS + 1000), EVENTS + 1}, /* of the future */
     };
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 3; i++)
         for (size_t frames_max = 0; frames_max < 2; frames_max++) {
             struct journal_read read = {.topic = SLICE(LOG_TOPIC),
                                         .mode = JOURNAL_READ_RESUME_CURSOR,
@@ -301,6 +304,19 @@ static void an_event_cursor_without_an_event_continues_at_its_time(void **state)
             run(*state, &read);
             assert_frames(&read, cases[i].next_seq, cases[i].next_seq <= EVENTS ? frames_max : 0);
         }
+}
+
+static void an_event_cursor_later_than_the_last_event_is_of_another_history(void **state) {
+    for (uint64_t after = EVENTS; after <= EVENTS + 1000; after += 1000) {
+        struct journal_read read = {.topic = SLICE(LOG_TOPIC),
+                                    .mode = JOURNAL_READ_RESUME_CURSOR,
+                                    .frames_max = 1,
+                                    .event_cursor = cursor_behind(after)};
+        run(*state, &read);
+        assert_true(read.is_stale);
+        assert_int_equal(read.continuity.reason_count, 1);
+        assert_int_equal(read.continuity.reasons[0], REASON_CURSOR_AHEAD_OF_HEAD);
+    }
 }
 
 #define READ_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -321,6 +337,7 @@ int main(void) {
         cmocka_unit_test(an_empty_log_exists_and_waits),
         READ_TEST(an_event_cursor_continues_right_after_its_event),
         READ_TEST(an_event_cursor_without_an_event_continues_at_its_time),
+        READ_TEST(an_event_cursor_later_than_the_last_event_is_of_another_history),
     };
     return cmocka_run_group_tests_name("journal_read", tests, NULL, NULL);
 }

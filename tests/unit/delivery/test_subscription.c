@@ -369,12 +369,14 @@ static void the_log_by_event_cursor_opens_with_one_read(void **state) {
 static void a_cursor_at_the_head_waits_for_the_next_event(void **state) {
     (void)state;
     struct fixture fixture;
+    struct store_state stored;
     size_t given;
     fixture_open(&fixture, 100);
+    assert_ok(store_read_state(fixture.publisher->session, &stored));
     client_open(&fixture.client, fixture.publisher,
                 &(struct subscription_options){.topic = SLICE(LOG_TOPIC),
                                                .has_event_cursor = true,
-                                               .event_cursor = cursor_behind(100)});
+                                               .event_cursor = event_cursor_of(&stored.cursor)});
     assert_int_equal(client_next(&fixture.client), STEP_WAIT);
     assert_int_equal(fixture.client.subscription.next_seq, 101);
     publisher_commit(fixture.publisher, 1);
@@ -429,6 +431,26 @@ static void a_cursor_of_another_epoch_is_stale_and_a_restart_forgets_it(void **s
     }
 }
 
+static void the_head_of_the_log_is_its_last_event(void **state) {
+    (void)state;
+    const enum grant_view views[] = {GRANT_VIEW_ALL, GRANT_VIEW_OWN};
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture fixture;
+        struct store_state stored;
+        fixture_open(&fixture, 40);
+        assert_ok(store_read_state(fixture.publisher->session, &stored));
+        client_open(&fixture.client, fixture.publisher,
+                    &(struct subscription_options){.topic = SLICE(LOG_TOPIC), .from_head = true});
+        fixture.client.subscription.options.view = views[i];
+        assert_int_equal(client_next(&fixture.client), STEP_WAIT);
+        /* A principal that does not see everything gets no id. */
+        struct uuid first = uuid7_first(uuid7_timestamp_ms(&stored.cursor));
+        const struct uuid *expected = i == 0 ? &stored.cursor : &first;
+        assert_memory_equal(&fixture.client.subscription.cursor, expected, sizeof(*expected));
+        fixture_close(&fixture);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_subscription_resumes_right_after_its_cursor),
@@ -449,6 +471,7 @@ int main(void) {
         cmocka_unit_test(the_log_without_a_cursor_is_replayed_whole_and_then_live),
         cmocka_unit_test(the_log_by_event_cursor_opens_with_one_read),
         cmocka_unit_test(a_cursor_at_the_head_waits_for_the_next_event),
+        cmocka_unit_test(the_head_of_the_log_is_its_last_event),
         cmocka_unit_test(a_principal_sees_only_its_own_events_of_the_log),
         cmocka_unit_test(a_cursor_of_another_epoch_is_stale_and_a_restart_forgets_it),
     };

@@ -33,15 +33,19 @@ static uint64_t seam_goal(const struct seam *seam, enum seam_topic topic) {
 static struct subscription_options seam_options(struct seam_client *thread, enum seam_topic topic,
                                                 uint64_t head) {
     const char *const names[SEAM_TOPICS] = {RUN_TOPIC, SUMMARIES, LOG_TOPIC, LOG_TOPIC};
-    uint64_t back = test_random(&thread->seed) % 600;
+    /* A cursor behind the last event would be stale. */
+    uint64_t back = test_random(&thread->seed) % 600 + (topic == SEAM_LOG_BY_EVENT);
     uint64_t after_seq = head > back ? head - back : 0;
+    struct event_cursor event_cursor = {0};
+    if (after_seq > 0)
+        event_cursor = cursor_behind(after_seq);
     /* A replay of the whole log would make the round long. */
     bool has_cursor = topic >= SEAM_LOG || test_random(&thread->seed) % 8 != 0;
     return (struct subscription_options){.topic = slice_of(names[topic]),
                                          .has_cursor = has_cursor && topic != SEAM_LOG_BY_EVENT,
                                          .after_seq = after_seq,
                                          .has_event_cursor = topic == SEAM_LOG_BY_EVENT,
-                                         .event_cursor = cursor_behind(after_seq)};
+                                         .event_cursor = event_cursor};
 }
 
 /* One client: begins at a random position. It must see every sequence from there on, or be stale

@@ -24,6 +24,24 @@ static void an_init_is_read_with_all_its_members(void **state) {
     audit_init_release(&init);
 }
 
+#define CURSOR "MTcwMDAwMDAwMDAwMDowMThiY2ZlNS02ODAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDA"
+#define OTHER  "MTcwMDAwMDAwMDAwMTowMThiY2ZlNS02ODAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDA"
+
+static void start_cursor_means_after_cursor(void **state) {
+    (void)state;
+    struct audit_init init;
+    const char *problem = NULL;
+    struct slice equal =
+        SLICE(HEAD ",\"start_cursor\":\"" CURSOR "\",\"after_cursor\":\"" CURSOR "\"}");
+    struct slice different =
+        SLICE(HEAD ",\"start_cursor\":\"" CURSOR "\",\"after_cursor\":\"" OTHER "\"}");
+    assert_ok(audit_init_read(equal, &init, &problem));
+    assert_true(init.has_cursor);
+    audit_init_release(&init);
+    assert_int_equal(audit_init_read(different, &init, &problem), STATUS_INVALID_MESSAGE);
+    assert_string_equal(problem, "after_cursor and start_cursor differ");
+}
+
 static bool wants(const char *filters, const char *type, const char *key) {
     struct audit_init init;
     const char *problem = NULL;
@@ -79,6 +97,7 @@ static void a_message_that_is_no_init_is_refused_with_its_problem(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_init_is_read_with_all_its_members),
+        cmocka_unit_test(start_cursor_means_after_cursor),
         cmocka_unit_test(filters_let_through_the_events_they_name),
         cmocka_unit_test(a_message_that_is_no_init_is_refused_with_its_problem),
     };
