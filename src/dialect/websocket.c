@@ -11,6 +11,7 @@
 #include "delivery/session/session_jobs.h"
 #include "dialect/dialect_settings.h"
 #include "dialect/upgrade.h"
+#include "wire/http1.h"
 #include "wire/websocket/ws_handshake.h"
 
 #define DEFLATE_LEVEL 1
@@ -33,6 +34,7 @@ struct websocket {
     uint16_t flooded;   /* the weight of the messages that were refused, at most FLOODED_MAX */
     /* Bits, because every idle connection has this struct. */
     bool deflate : 1;
+    unsigned server_window_bits : 4;
     bool is_paused : 1; /* nothing is read from the peer */
     bool peer_closed : 1;
 };
@@ -63,28 +65,22 @@ static void restart_silence_deadline(struct session *session) {
 
 /* ---- handshake ---- */
 
-static struct slice header(const struct http1_request *request, struct slice name) {
-    struct slice value = {NULL, 0};
-    return http1_header_find(request, name, &value) ? value : (struct slice){NULL, 0};
-}
-
 static enum status handshake(struct exchange *exchange, struct buffer *head,
                              struct ws_agreement *agreement) {
     const struct http1_request *request = exchange->request;
     const struct ws_policy policy = {.deflate = true};
-    const struct ws_request wanted = {
-        .upgrade = header(request, SLICE("upgrade")),
-        .connection = header(request, SLICE("connection")),
-        .key = header(request, SLICE("sec-websocket-key")),
-        .version = header(request, SLICE("sec-websocket-version")),
-        .extensions = header(request, SLICE("sec-websocket-extensions")),
-        .protocols = header(request, SLICE("sec-websocket-protocol")),
-    };
+    struct ws_request wanted;
+    struct buffer joined;
     if (atomic_load(&exchange->http->is_draining))
         return STATUS_SHUTTING_DOWN;
     if (exchange_is_head(exchange) || request->version_minor == 0)
         return STATUS_WS_BAD_HANDSHAKE;
-    return ws_handshake(head, &wanted, &policy, agreement);
+    buffer_init(&joined, HTTP1_HEAD_BYTES_LIMIT);
+    enum status status = ws_request_read(request, &joined, &wanted);
+    if (status == STATUS_OK)
+        status = ws_handshake(head, &wanted, &policy, agreement);
+    buffer_release(&joined);
+    return status;
 }
 
 static void refuse(struct exchange *exchange, enum status status) {
@@ -122,6 +118,7 @@ struct session *websocket_open(struct exchange *exchange, const struct dialect *
         return NULL;
     }
     websocket->deflate = agreement.deflate;
+    websocket->server_window_bits = agreement.server_window_bits & 0xf;
     websocket->credit_us = CREDIT_US_MAX;
     websocket->credited_at_ms = clock_mono_ms(&session->delivery->io->clock);
     const struct dialect_settings *settings = settings_of(session);
@@ -144,8 +141,10 @@ static void websocket_free(struct framing *framing) {
     free(websocket);
 }
 
+/* Shared messages are compressed once, with the largest window. */
 bool websocket_deflates(const struct session *session) {
-    return websocket_of(session)->deflate;
+    const struct websocket *websocket = websocket_of(session);
+    return websocket->deflate && websocket->server_window_bits == WS_WINDOW_BITS;
 }
 
 /* The weight of a message: 1 for a small one. A few hundred compressed bytes may be a message of
@@ -225,7 +224,9 @@ enum status websocket_text(struct delivery_loop *delivery, struct buffer *out, s
 }
 
 enum status websocket_send(struct session *session, struct slice text) {
-    bool compress = websocket_of(session)->deflate && text.size >= DEFLATE_REPLY_BYTES_MIN;
+    const struct websocket *websocket = websocket_of(session);
+    bool compress = websocket->deflate && text.size >= DEFLATE_REPLY_BYTES_MIN &&
+                    ws_deflate_fits(text.size, websocket->server_window_bits);
     return websocket_text(session->delivery, &session->replies, text, compress);
 }
 
@@ -321,10 +322,12 @@ static void resume_reading(struct session *session) {
     websocket_of(session)->is_paused = false;
 }
 
-/* A peer that has sent its close waits for the server to end the connection. Otherwise the server
- * reads until the peer's close arrives. */
+/* A peer that has sent its close waits for the server to end the connection. After a protocol
+ * failure no further frame can be read, not even the peer's close, so the server ends its side then
+ * too. Otherwise the server reads until the peer's close arrives. */
 static void ended(struct session *session) {
-    if (websocket_of(session)->peer_closed) {
+    const struct websocket *websocket = websocket_of(session);
+    if (websocket->peer_closed || websocket->decoder.failed != STATUS_OK) {
         session->outlet->table->linger(session->outlet);
         return;
     }

@@ -53,9 +53,9 @@ static void check_memory(const struct ws_decoder *decoder, size_t arrived) {
     check(decoder->message.size <= decoder->message.size_max);
     check(decoder->message.size <= arrived);
     check(decoder->control.size <= WS_CONTROL_BYTES_MAX);
-    check(decoder->fragment_count <= WS_FRAGMENTS_MAX);
+    check(decoder->empty_fragments <= WS_EMPTY_FRAGMENTS_MAX);
     bool over = decoder->failed != STATUS_OK || decoder->closed;
-    bool boundary = decoder->frame_bytes == 0 && decoder->fragment_count == 0;
+    bool boundary = decoder->frame_bytes == 0 && !decoder->in_message;
     check(!(over || boundary) || holds_no_memory(decoder));
     check(over || decoder->frame_bytes > 0 || !decoder->frames);
 }

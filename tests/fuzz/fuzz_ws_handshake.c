@@ -19,12 +19,12 @@
 #define PARAMETER        BLANKS TOKEN BLANKS "(=" BLANKS "(" TOKEN "|" QUOTED ")" BLANKS ")?"
 #define EXTENSION        BLANKS "(" TOKEN BLANKS "(;" PARAMETER ")*)?"
 #define BITS_VALUE(bits) BLANKS "=" BLANKS "(" bits "|\"" bits "\")"
+#define BITS             "\\\\?([89]|1\\\\?[0-5])"
 #define KNOWN                                                                                      \
     BLANKS "(server_no_context_takeover|client_no_context_takeover|"                               \
-           "client_max_window_bits(" BITS_VALUE(                                                   \
-               "\\\\?([89]|1\\\\?[0-5])") ")?|"                                                    \
-                                          "server_max_window_bits" BITS_VALUE(                     \
-                                              "\\\\?1\\\\?5") ")" BLANKS
+           "client_max_window_bits(" BITS_VALUE(BITS) ")?|"                                        \
+                                                      "server_max_window_bits" BITS_VALUE(         \
+                                                          BITS) ")" BLANKS
 
 static regex_t grammar, acceptable;
 
@@ -58,9 +58,19 @@ static bool repeated(const char *element) {
            occurrences(element, "server_max_window_bits") > 1;
 }
 
+/* Of an acceptable element that names them, with or without quotes and escapes. */
+static unsigned bits_of(const char *element) {
+    const char *at = strstr(element, "server_max_window_bits") + strlen("server_max_window_bits");
+    unsigned bits = 0;
+    for (; *at && *at != ';'; at++)
+        if (*at >= '0' && *at <= '9')
+            bits = 10 * bits + (unsigned)(*at - '0');
+    return bits;
+}
+
 static enum status oracle(struct slice extensions, struct ws_agreement *agreement) {
     char text[ORACLE_BYTES_MAX + 1] = "";
-    *agreement = (struct ws_agreement){0};
+    *agreement = (struct ws_agreement){.server_window_bits = 15};
     if (!extensions.data)
         return STATUS_OK;
     memcpy(text, extensions.data, extensions.size);
@@ -72,6 +82,8 @@ static enum status oracle(struct slice extensions, struct ws_agreement *agreemen
             continue;
         agreement->deflate = true;
         agreement->window_bits_named = strstr(element, "server_max_window_bits") != NULL;
+        if (agreement->window_bits_named)
+            agreement->server_window_bits = bits_of(element);
         break;
     }
     return STATUS_OK;
@@ -118,6 +130,7 @@ static void check_extensions(struct slice extensions) {
         return;
     check(agreement.deflate == expected.deflate);
     check(agreement.window_bits_named == expected.window_bits_named);
+    check(agreement.server_window_bits == expected.server_window_bits);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -156,6 +156,7 @@ test("an invalid handshake is answered as HTTP", async (t) => {
     [good.replace("Upgrade: websocket\r\n", ""), 426], [good.replace(/Sec-WebSocket-Key: \S+/, "Sec-WebSocket-Key: x"), 400],
     [good.replace("Version: 13", "Version: 8"), 426], [good.replace("vsn=2.0.0", "vsn=1.0.0"), 400],
     [good.replace(/token=[^&\s]+/, "token=wrong"), 401], [good.replace("GET", "HEAD"), 400],
+    [good.replace(/(Sec-WebSocket-Key: \S+\r\n)/, "$1$1"), 400], [good.replace(/(Sec-WebSocket-Version: 13\r\n)/, "$1$1"), 400],
   ];
   for (const [text, status] of cases) {
     const peer = await connect(operator.server);
@@ -167,6 +168,41 @@ test("an invalid handshake is answered as HTTP", async (t) => {
   await both.send(frame(PING, "are you there"));
   const pong = await both.find((one) => one.opcode === PONG);
   assert.equal(pong.payload.toString(), "are you there");
+});
+
+test("a handshake may repeat the fields of lists, and ask for a smaller window", async (t) => {
+  const operator = await withRun(t, 50);
+  const repeated = ["Sec-WebSocket-Protocol: a", "Sec-WebSocket-Protocol: b", "Sec-WebSocket-Extensions: x-unknown; a=1",
+    "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=10", "Connection: keep-alive"].join("\r\n");
+  const raw = await RawSocket.open(operator, { headers: { "X-First": `1\r\n${repeated}` } });
+  assert.match(raw.head, /permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=10\r\n/);
+  await raw.subscribe(TOPIC);
+  const batch = await raw.find((one) => one.opcode === TEXT && (one.rsv === 4 || JSON.parse(one.payload)[3] === "sync:update_batch"));
+  assert.ok(batch.payload.length > 1024 && batch.rsv === 0, "a message beyond the window is not compressed");
+});
+
+test("a message may have thousands of fragments", async (t) => {
+  const operator = await operate(t);
+  const raw = await RawSocket.open(operator);
+  const text = Buffer.from(JSON.stringify(["1", "7", "sync:v1", "sync:heartbeat", { padding: "x".repeat(6000) }]));
+  const pieces = [...text].map((byte, i) => frame(i === 0 ? TEXT : 0, Buffer.from([byte]), { fin: i === text.length - 1 }));
+  assert.ok(pieces.length > 5000);
+  await raw.send(Buffer.concat(pieces));
+  assert.equal((await raw.reply("7")).status, "ok");
+});
+
+alone("after a protocol failure the server ends the connection without waiting", async (t) => {
+  const operator = await operate(t);
+  const begun = performance.now();
+  for (const bytes of [frame(TEXT, "[]", { rsv: 2 }), frame(5, "x"), frame(0, "x"), frame(TEXT, "[]", { mask: false })]) {
+    const raw = await RawSocket.open(operator);
+    await raw.send(bytes);
+    assert.equal((await raw.closed()).code, 1002);
+    await raw.send(frame(CLOSE, Buffer.from([0x03, 0xea])));
+    await raw.peer.rest();
+  }
+  // A server that waits takes two seconds for each.
+  assert.ok(performance.now() - begun < 4000, `${performance.now() - begun} ms`);
 });
 
 test("messages sent together with the handshake are answered in order", async (t) => {

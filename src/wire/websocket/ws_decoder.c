@@ -100,10 +100,6 @@ static bool opcode_known(uint8_t opcode) {
     return opcode <= WS_BINARY || (opcode >= WS_CLOSE && opcode <= WS_PONG);
 }
 
-static bool in_message(const struct ws_decoder *decoder) {
-    return decoder->fragment_count > 0;
-}
-
 /* RSV1 marks a compressed message on its first frame; no other reserved bit was agreed on. */
 static bool reserved_bits_allowed(const struct ws_decoder *decoder,
                                   const struct wslay_frame_iocb *frame) {
@@ -116,9 +112,10 @@ static bool reserved_bits_allowed(const struct ws_decoder *decoder,
 static enum status fragment_check(const struct ws_decoder *decoder,
                                   const struct wslay_frame_iocb *frame) {
     bool first = frame->opcode != WS_CONTINUATION;
-    if (first == in_message(decoder))
+    if (first == decoder->in_message)
         return STATUS_WS_PROTOCOL_ERROR;
-    if (decoder->fragment_count == WS_FRAGMENTS_MAX)
+    /* The size of the message bounds the others. */
+    if (frame->payload_length == 0 && decoder->empty_fragments == WS_EMPTY_FRAGMENTS_MAX)
         return STATUS_WS_MESSAGE_TOO_BIG;
     if (frame->payload_length > decoder->message.size_max - decoder->message.size)
         return STATUS_WS_MESSAGE_TOO_BIG;
@@ -142,13 +139,15 @@ static enum status frame_begin(struct ws_decoder *decoder, const struct wslay_fr
     decoder->payload_bytes_left = frame->payload_length;
     if (status != STATUS_OK || is_control(frame->opcode))
         return status;
-    if (!in_message(decoder)) {
+    if (!decoder->in_message) {
+        decoder->in_message = true;
         decoder->opcode = frame->opcode;
         decoder->compressed = frame->rsv != WSLAY_RSV_NONE;
         /* A text that ended inside a character has already failed the decoder. */
         assert(decoder->utf8.missing == 0);
     }
-    decoder->fragment_count++;
+    if (frame->payload_length == 0)
+        decoder->empty_fragments++;
     return STATUS_OK;
 }
 
@@ -264,7 +263,8 @@ static enum status message_deliver(struct ws_decoder *decoder, struct slice payl
     else
         status =
             decoder->handlers->on_message(decoder->user, (enum ws_opcode)decoder->opcode, payload);
-    decoder->fragment_count = 0;
+    decoder->in_message = false;
+    decoder->empty_fragments = 0;
     buffer_release(&decoder->message);
     return status;
 }

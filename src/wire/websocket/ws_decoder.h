@@ -43,12 +43,13 @@ struct ws_decoder {
     uint64_t frame_bytes;
     uint64_t payload_bytes_left;
     enum status failed;
-    uint16_t fragment_count;
+    uint16_t empty_fragments; /* of the message under way */
     struct utf8_state utf8;
     uint8_t opcode;
     bool deflate;
     bool compressed;
     bool in_frame;
+    bool in_message;
     bool closed;
 };
 

@@ -10,8 +10,7 @@
 
 #include "base/buffer.h"
 
-/* The window both sides may use; zlib has no raw window of 8 bits, and frames shared by all
- * subscribers cannot follow one client's wish for less. */
+/* The window that both sides may use unless the client asks the server for a smaller one. */
 #define WS_WINDOW_BITS 15
 
 struct ws_deflater {
@@ -29,6 +28,14 @@ void ws_deflater_release(struct ws_deflater *deflater);
 /* Appends the compressed message, to be sent with the compressed mark of its frame. */
 MUST_CHECK enum status ws_deflate(struct ws_deflater *deflater, struct buffer *out,
                                   struct slice message);
+
+/* Whether a message may be compressed for a peer with that window (8 to 15 bits). Without context
+ * takeover, no reference goes back further than the message is long. So a message within the window
+ * suits the peer as it is; a longer one is sent uncompressed, since a compressed frame may be
+ * shared with other peers. */
+static inline bool ws_deflate_fits(size_t message_bytes, unsigned window_bits) {
+    return window_bits >= WS_WINDOW_BITS || message_bytes <= (size_t)1 << window_bits;
+}
 
 void ws_inflater_init(struct ws_inflater *inflater);
 void ws_inflater_release(struct ws_inflater *inflater);

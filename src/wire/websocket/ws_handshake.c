@@ -122,11 +122,12 @@ static const char *const parameter_names[PARAMETER_COUNT] = {
 struct offer {
     bool acceptable;
     bool named[PARAMETER_COUNT];
+    int server_window_bits;
 };
 
 static bool value_acceptable(enum parameter parameter, const struct value *value) {
     if (parameter == SERVER_MAX_WINDOW_BITS)
-        return value && window_bits(value) == WS_WINDOW_BITS;
+        return value && window_bits(value) > 0;
     /* A client may announce a smaller window; the inflater's window fits any. */
     if (parameter == CLIENT_MAX_WINDOW_BITS)
         return !value || window_bits(value) > 0;
@@ -139,6 +140,8 @@ static void offer_parameter(struct offer *offer, struct slice name, const struct
             continue;
         if (offer->named[i] || !value_acceptable((enum parameter)i, value))
             offer->acceptable = false;
+        if (i == SERVER_MAX_WINDOW_BITS && value)
+            offer->server_window_bits = window_bits(value);
         offer->named[i] = true;
         return;
     }
@@ -148,7 +151,8 @@ static void offer_parameter(struct offer *offer, struct slice name, const struct
 /* False when the element does not follow the grammar, whichever extension it names. */
 static bool offer_parse(struct slice element, struct offer *offer) {
     struct slice name = cut(&element, ';');
-    *offer = (struct offer){.acceptable = slice_equal(name, SLICE("permessage-deflate"))};
+    *offer = (struct offer){.acceptable = slice_equal(name, SLICE("permessage-deflate")),
+                            .server_window_bits = WS_WINDOW_BITS};
     if (!is_token(name))
         return false;
     while (element.data) {
@@ -174,6 +178,7 @@ static bool extensions_agree(struct slice header, bool deflate, struct ws_agreem
         if (!deflate || agreement->deflate || !offer.acceptable)
             continue;
         agreement->deflate = true;
+        agreement->server_window_bits = (unsigned)offer.server_window_bits;
         agreement->window_bits_named = offer.named[SERVER_MAX_WINDOW_BITS];
     }
     return true;
@@ -200,6 +205,66 @@ static bool protocols_agree(struct slice header, const struct ws_policy *policy,
             agreement->protocol = protocol_supported(policy, name);
     }
     return true;
+}
+
+/* ---- fields of the request ---- */
+
+/* The values of all fields of that name, joined with commas. A single one is not copied. */
+static enum status join(const struct http1_request *http, struct slice name, struct buffer *memory,
+                        struct slice *joined) {
+    size_t begin = memory->size;
+    size_t count = 0;
+    enum status status = STATUS_OK;
+    *joined = (struct slice){NULL, 0};
+    for (size_t i = 0; i < http->header_count && status == STATUS_OK; i++) {
+        if (!equal_nocase(http->headers[i].name, name))
+            continue;
+        if (count++ == 0)
+            *joined = http->headers[i].value;
+        if (count == 2)
+            status = buffer_append_slice(memory, *joined);
+        if (count >= 2 && status == STATUS_OK)
+            status = buffer_append_byte(memory, ',');
+        if (count >= 2 && status == STATUS_OK)
+            status = buffer_append_slice(memory, http->headers[i].value);
+    }
+    if (count >= 2)
+        *joined = slice_from(buffer_slice(memory), begin);
+    return status;
+}
+
+static enum status single(const struct http1_request *http, struct slice name,
+                          struct slice *value) {
+    size_t count = 0;
+    *value = (struct slice){NULL, 0};
+    for (size_t i = 0; i < http->header_count; i++)
+        if (equal_nocase(http->headers[i].name, name)) {
+            *value = http->headers[i].value;
+            count++;
+        }
+    return count <= 1 ? STATUS_OK : STATUS_WS_BAD_HANDSHAKE;
+}
+
+enum status ws_request_read(const struct http1_request *http, struct buffer *memory,
+                            struct ws_request *request) {
+    size_t size_max = 0;
+    for (size_t i = 0; i < http->header_count; i++)
+        size_max += http->headers[i].value.size + 1;
+    /* Reserved as a whole, so that no joined text moves. */
+    enum status status = buffer_reserve(memory, size_max);
+    if (status == STATUS_OK)
+        status = join(http, SLICE("upgrade"), memory, &request->upgrade);
+    if (status == STATUS_OK)
+        status = join(http, SLICE("connection"), memory, &request->connection);
+    if (status == STATUS_OK)
+        status = join(http, SLICE("sec-websocket-extensions"), memory, &request->extensions);
+    if (status == STATUS_OK)
+        status = join(http, SLICE("sec-websocket-protocol"), memory, &request->protocols);
+    if (status == STATUS_OK)
+        status = single(http, SLICE("sec-websocket-key"), &request->key);
+    if (status == STATUS_OK)
+        status = single(http, SLICE("sec-websocket-version"), &request->version);
+    return status;
 }
 
 /* ---- the handshake itself ---- */
@@ -237,10 +302,13 @@ static enum status response_write(struct buffer *out, const char *accept,
                                        "Sec-WebSocket-Accept: %s\r\n",
                                        accept);
     if (status == STATUS_OK && agreement->deflate)
-        status = buffer_printf(out,
-                               "Sec-WebSocket-Extensions: permessage-deflate; "
-                               "server_no_context_takeover; client_no_context_takeover%s\r\n",
-                               agreement->window_bits_named ? "; server_max_window_bits=15" : "");
+        status = buffer_append_slice(out, SLICE("Sec-WebSocket-Extensions: permessage-deflate; "
+                                                "server_no_context_takeover; "
+                                                "client_no_context_takeover"));
+    if (status == STATUS_OK && agreement->window_bits_named)
+        status = buffer_printf(out, "; server_max_window_bits=%u", agreement->server_window_bits);
+    if (status == STATUS_OK && agreement->deflate)
+        status = buffer_append_slice(out, SLICE("\r\n"));
     if (status == STATUS_OK && agreement->protocol.data)
         status = buffer_printf(out, "Sec-WebSocket-Protocol: %.*s\r\n",
                                (int)agreement->protocol.size, agreement->protocol.data);
@@ -254,7 +322,7 @@ static enum status response_write(struct buffer *out, const char *accept,
 enum status ws_handshake(struct buffer *out, const struct ws_request *request,
                          const struct ws_policy *policy, struct ws_agreement *agreement) {
     char accept[SHA1_CHARACTERS + 1];
-    *agreement = (struct ws_agreement){0};
+    *agreement = (struct ws_agreement){.server_window_bits = WS_WINDOW_BITS};
     if (!list_names(request->upgrade, SLICE("websocket")) ||
         !list_names(request->connection, SLICE("upgrade")) || !request->version.data)
         return STATUS_WS_BAD_HANDSHAKE;

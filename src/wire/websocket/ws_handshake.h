@@ -7,6 +7,7 @@
 #define WIRE_WEBSOCKET_WS_HANDSHAKE_H
 
 #include "base/buffer.h"
+#include "wire/http1_request.h"
 
 /* Values as received, without surrounding blanks; several headers of one name are joined with
  * commas. data NULL means that the header is absent. */
@@ -29,12 +30,19 @@ struct ws_policy {
 struct ws_agreement {
     /* permessage-deflate, always without context takeover on either side. */
     bool deflate;
-    /* The offer named server_max_window_bits=15, which the answer must then repeat. */
+    /* The server may refer back 2 to this power bytes in a message that it compresses.
+     * ws_deflate_fits says which messages that allows. */
+    unsigned server_window_bits;
+    /* The offer named server_max_window_bits, which the answer must then repeat. */
     bool window_bits_named;
     /* data NULL when none was agreed on. */
     struct slice protocol;
 };
 
+/* Joins the fields of the request that may repeat; memory holds the joined texts. Sec-WebSocket-Key
+ * and Sec-WebSocket-Version may not repeat: STATUS_WS_BAD_HANDSHAKE. */
+MUST_CHECK enum status ws_request_read(const struct http1_request *http, struct buffer *memory,
+                                       struct ws_request *request);
 MUST_CHECK enum status ws_handshake(struct buffer *out, const struct ws_request *request,
                                     const struct ws_policy *policy, struct ws_agreement *agreement);
 

@@ -271,7 +271,7 @@ static void an_endless_message_of_empty_fragments_ends(void **state) {
         struct fixture fixture;
         fixture_open(&fixture, MESSAGE_BYTES_MAX, false);
         assert_ok(ws_feed(&fixture.decoder, SLICE("\x01\x80" MASK)));
-        for (int i = 0; i < WS_FRAGMENTS_MAX - 2 + over; i++)
+        for (int i = 0; i < WS_EMPTY_FRAGMENTS_MAX - 2 + over; i++)
             assert_ok(ws_feed(&fixture.decoder, SLICE("\x00\x80" MASK)));
         assert_int_equal(ws_feed(&fixture.decoder, SLICE("\x80\x80" MASK)),
                          over ? STATUS_WS_MESSAGE_TOO_BIG : STATUS_OK);
@@ -279,6 +279,20 @@ static void an_endless_message_of_empty_fragments_ends(void **state) {
             assert_slice(buffer_slice(&fixture.transcript), "message 1 0 \n");
         fixture_close(&fixture);
     }
+}
+
+static void a_message_may_have_as_many_fragments_as_bytes(void **state) {
+    (void)state;
+    struct fixture fixture;
+    fixture_open(&fixture, 1 << 16, false);
+    assert_ok(ws_feed(&fixture.decoder, SLICE("\x02\x81" MASK "a")));
+    for (int i = 0; i < (1 << 16) - 2; i++)
+        assert_ok(ws_feed(&fixture.decoder, SLICE("\x00\x81" MASK "a")));
+    assert_ok(ws_feed(&fixture.decoder, SLICE("\x80\x81" MASK "a")));
+    assert_true(slice_starts(buffer_slice(&fixture.transcript), SLICE("message 2 65536 ")));
+    /* The next message counts its own empty fragments. */
+    assert_ok(ws_feed(&fixture.decoder, SLICE("\x81\x80" MASK)));
+    fixture_close(&fixture);
 }
 
 static void a_compressed_message_counts_inflated(void **state) {
@@ -476,6 +490,7 @@ int main(void) {
         cmocka_unit_test(a_header_is_judged_before_any_payload_comes),
         cmocka_unit_test(fragments_count_together),
         cmocka_unit_test(an_endless_message_of_empty_fragments_ends),
+        cmocka_unit_test(a_message_may_have_as_many_fragments_as_bytes),
         cmocka_unit_test(a_compressed_message_counts_inflated),
         cmocka_unit_test(between_messages_no_memory_is_held),
         cmocka_unit_test(decoders_of_a_thread_do_not_mix),

@@ -146,11 +146,52 @@ static void the_response_names_what_was_agreed(void **state) {
                                                            "Sec-WebSocket-Protocol: khala.v1\r\n"
                                                            "\r\n");
     buffer_clear(&out);
+    request.extensions = SLICE("permessage-deflate; server_max_window_bits=9, permessage-deflate");
+    request.protocols = (struct slice){NULL, 0};
+    assert_ok(ws_handshake(&out, &request, &policy, &agreement));
+    assert_slice(buffer_slice(&out), RESPONSE DEFLATE_LINE "; server_max_window_bits=9\r\n\r\n");
+    assert_int_equal(agreement.server_window_bits, 9);
+    buffer_clear(&out);
     request.extensions = SLICE("permessage-deflate; client_max_window_bits");
     request.protocols = SLICE("other");
     assert_ok(ws_handshake(&out, &request, &policy, &agreement));
     assert_slice(buffer_slice(&out), RESPONSE DEFLATE_LINE "\r\n\r\n");
     buffer_release(&out);
+}
+
+static void repeated_fields_are_joined_where_the_standard_allows_it(void **state) {
+    (void)state;
+    struct http1_header headers[] = {
+        {SLICE("Upgrade"), SLICE("websocket")},
+        {SLICE("Connection"), SLICE("keep-alive")},
+        {SLICE("connection"), SLICE("Upgrade")},
+        {SLICE("Sec-WebSocket-Protocol"), SLICE("a")},
+        {SLICE("sec-websocket-protocol"), SLICE("b, c")},
+        {SLICE("Sec-WebSocket-Protocol"), SLICE("d")},
+        {SLICE("Sec-WebSocket-Extensions"), SLICE("x")},
+        {SLICE("Sec-WebSocket-Extensions"), SLICE("y; z=1")},
+        {SLICE("Sec-WebSocket-Key"), SLICE("k")},
+        {SLICE("Sec-WebSocket-Version"), SLICE("13")},
+        {SLICE("Other"), SLICE("13")},
+    };
+    struct http1_request http = {.headers = headers, .header_count = 11};
+    struct ws_request request;
+    struct buffer memory;
+    buffer_init(&memory, 4096);
+    assert_ok(ws_request_read(&http, &memory, &request));
+    assert_slice(request.upgrade, "websocket");
+    assert_slice(request.connection, "keep-alive,Upgrade");
+    assert_slice(request.protocols, "a,b, c,d");
+    assert_slice(request.extensions, "x,y; z=1");
+    assert_slice(request.key, "k");
+    assert_slice(request.version, "13");
+    static const char *const once[] = {"sec-websocket-KEY", "Sec-WebSocket-Version"};
+    for (size_t i = 0; i < 2; i++) {
+        headers[10].name = slice_of(once[i]);
+        buffer_clear(&memory);
+        assert_int_equal(ws_request_read(&http, &memory, &request), STATUS_WS_BAD_HANDSHAKE);
+    }
+    buffer_release(&memory);
 }
 
 static void a_full_buffer_is_left_as_it_was(void **state) {
@@ -192,6 +233,7 @@ int main(void) {
         cmocka_unit_test(extensions_are_answered_as_the_vectors_say),
         cmocka_unit_test(protocols_are_answered_as_the_vectors_say),
         cmocka_unit_test(the_response_names_what_was_agreed),
+        cmocka_unit_test(repeated_fields_are_joined_where_the_standard_allows_it),
         cmocka_unit_test(a_full_buffer_is_left_as_it_was),
         cmocka_unit_test(compression_can_be_turned_off),
     };
