@@ -164,7 +164,6 @@ MUST_CHECK enum status sqlite_take_lock(const char *folder, int *lock_fd,
                                         struct store_message *message);
 /* Brings a file that holds a store up to date; refuses any other. */
 MUST_CHECK enum status sqlite_update_schema(const char *path, struct store_message *message);
-MUST_CHECK enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]);
 
 /* ---- statements (sqlite_statement.c) -------------------------------------------------- */
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "store/sqlite/sqlite.h"
+#include "store/store_epoch.h"
 
 #define STEP_PAGES     256
 #define BUSY_PAUSE_MS  20
@@ -515,7 +516,7 @@ enum status sqlite_restore_apply(struct store_restore *base, struct store_restor
     struct sqlite_restore *restore = restore_of(base);
     char epoch[STORE_EPOCH_SIZE + 1];
     *restored = (struct store_restored){.kept = ""};
-    enum status status = sqlite_mint_epoch(epoch);
+    enum status status = store_epoch_mint(epoch);
     if (status == STATUS_OK)
         status = settle_file(restore->copy.path, NULL, &restored->copy, message);
     memcpy(restored->epoch_before, restored->copy.epoch, sizeof(restored->epoch_before));

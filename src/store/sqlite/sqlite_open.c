@@ -15,6 +15,7 @@
 #include "base/decimal.h"
 #include "store/sqlite/sqlite_heal.h"
 #include "store/sqlite/sqlite_migrations.h"
+#include "store/store_epoch.h"
 
 #define LOCK_ATTEMPTS_MAX 5
 
@@ -304,21 +305,6 @@ static enum status check_current(const struct schema *schema, const char *path,
     return STATUS_OK;
 }
 
-/* The epoch identifies the history of this store. It is a UUID. */
-enum status sqlite_mint_epoch(char epoch[STORE_EPOCH_SIZE + 1]) {
-    struct uuid7_generator generator;
-    struct clock clock;
-    clock_init(&clock);
-    enum status status = uuid7_generator_init(&generator, NULL);
-    if (status != STATUS_OK)
-        return status;
-    struct uuid uuid = uuid7_next(&generator, clock_wall_ms(&clock));
-    _Static_assert(STORE_EPOCH_SIZE == UUID_TEXT_SIZE, "an epoch is a uuid's text");
-    uuid_format(&uuid, epoch);
-    epoch[STORE_EPOCH_SIZE] = '\0';
-    return STATUS_OK;
-}
-
 /* One migration with its new version number, all or nothing. */
 static int migrate_one(sqlite3 *database, size_t version, const char *epoch) {
     char last[256];
@@ -342,7 +328,7 @@ static int migrate_one(sqlite3 *database, size_t version, const char *epoch) {
 static enum status migrate(sqlite3 *database, const char *path, const struct schema *schema,
                            struct store_message *message) {
     char epoch[STORE_EPOCH_SIZE + 1];
-    enum status status = sqlite_mint_epoch(epoch);
+    enum status status = store_epoch_mint(epoch);
     if (status != STATUS_OK)
         return status;
     for (size_t version = (size_t)schema->version; version < STORE_SCHEMA_VERSION; version++) {
