@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "authority/append_order.h"
+#include "authority/missed.h"
 #include "authority/projection.h"
 #include "authority/rules/apply.h"
 #include "base/limits.h"
@@ -23,6 +24,8 @@
 #define NOT_FAILING REASON_COUNT
 /* While derived rows are refused: each attempt folds all missed events again. */
 #define DERIVE_PAUSE_NS ((uint64_t)1000000000)
+/* Between two attempts to take the writer role again, while no request comes. */
+#define ROLE_PAUSE_MS 1000
 
 struct writer_counters {
     _Atomic uint64_t commits;
@@ -45,7 +48,7 @@ struct writer {
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
     _Atomic int failing;            /* the reason why the last commit failed, or NOT_FAILING */
     atomic_bool is_importing;
-    atomic_bool is_role_lost;   /* the session may not write any more: nothing is asked of it */
+    atomic_bool is_role_lost;   /* the session was lost: it is only asked for the role */
     bool is_failure_logged;     /* once for each outage, */
     uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
     bool is_underived;          /* the last commit left out the derived rows */
@@ -219,13 +222,17 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
     return commit_underived(writer, rows);
 }
 
-/* Every answer that rests on the batch becomes a failure. A lost writer role is final: another node
- * may write now, so that nothing in memory can be trusted. */
+/* With these the session is lost. Another node may write now, or the batch may be stored, so that
+ * nothing in memory can be trusted. */
+static bool is_loss(enum status status) {
+    return status == STATUS_WRITER_LOST || status == STATUS_APPEND_OUTCOME_UNKNOWN;
+}
+
+/* Every answer that rests on the batch becomes a failure. */
 static void fail_batch(struct writer *writer, enum status status) {
-    bool is_lost = status == STATUS_WRITER_LOST;
-    ledger_forget(&writer->ledger, is_lost ? STATUS_WRITER_LOST : STATUS_STORE_UNAVAILABLE);
+    ledger_forget(&writer->ledger, is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
     note_failure(writer, status);
-    writer->is_role_lost = is_lost;
+    writer->is_role_lost = is_loss(status);
 }
 
 static void note_cursor(struct writer *writer) {
@@ -251,6 +258,40 @@ static void finish(struct writer *writer) {
     ledger_committed(ledger);
     note_cursor(writer);
     note_success(writer);
+}
+
+/* ---- the writer role ---- */
+
+static void announce_missed(void *user, const struct store_batch *batch,
+                            const struct store_entity *states) {
+    writer_announce(user, batch, states);
+}
+
+/* Takes the role again, if that is possible now. Commits that were not announced are announced. */
+static void retake_role(struct writer *writer) {
+    struct missed missed = {writer, announce_missed};
+    uint64_t announced = writer->ledger.committed_log_id;
+    if (store_take_role(writer->session) != STATUS_OK)
+        return;
+    writer->is_role_lost = false;
+    clock_tick(&writer->clock);
+    enum status status = ledger_begin(&writer->ledger, writer->clock.reading);
+    if (status == STATUS_OK && writer->ledger.committed_log_id > announced)
+        status = missed_announce(writer->session, announced, &missed);
+    if (status == STATUS_OK)
+        note_success(writer);
+    else
+        fail_batch(writer, status);
+}
+
+/* Keeps the session alive, or tries to get it back. How long the writer may wait for work. */
+static int64_t keep_role(struct writer *writer) {
+    int64_t wait_ms = MAILBOX_FOREVER;
+    if (writer->is_role_lost)
+        retake_role(writer);
+    else if (is_loss(store_keep_alive(writer->session, &wait_ms)))
+        fail_batch(writer, STATUS_WRITER_LOST);
+    return writer->is_role_lost ? ROLE_PAUSE_MS : wait_ms;
 }
 
 /* ---- one batch ---- */
@@ -338,6 +379,8 @@ static enum status begin_batch(struct writer *writer, struct mailbox_item *first
                                const struct mailbox_item *end) {
     struct ledger *ledger = &writer->ledger;
     enum status status = STATUS_WRITER_LOST;
+    if (writer->is_role_lost)
+        retake_role(writer);
     if (!writer->is_role_lost)
         status = ledger_begin(ledger, writer->clock.reading);
     /* The state includes a derived table, which may have been damaged. */
@@ -361,8 +404,7 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
         if (status == STATUS_OK)
             apply_group(&writer->ledger, group_of(item));
         else
-            refuse_group(group_of(item),
-                         status == STATUS_WRITER_LOST ? status : STATUS_STORE_UNAVAILABLE);
+            refuse_group(group_of(item), is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
     }
     if (status == STATUS_OK)
         finish(writer);
@@ -386,7 +428,7 @@ static void announce_step(void *user, const struct store_batch *batch) {
     writer_announce(user, batch, NULL);
 }
 
-/* How long the writer may wait for work. */
+/* After how long healing wants to continue. */
 static int64_t heal(struct writer *writer) {
     const struct projection *projection = writer->options.projection;
     if (!projection || writer->is_role_lost)
@@ -406,10 +448,19 @@ static int64_t heal(struct writer *writer) {
     return wait_ms;
 }
 
+/* How long the writer may wait for work. */
+static int64_t idle(struct writer *writer) {
+    int64_t heal_ms = heal(writer);
+    int64_t role_ms = keep_role(writer);
+    if (heal_ms == MAILBOX_FOREVER || role_ms == MAILBOX_FOREVER)
+        return heal_ms == MAILBOX_FOREVER ? role_ms : heal_ms;
+    return heal_ms < role_ms ? heal_ms : role_ms;
+}
+
 static void *writer_main(void *argument) {
     struct writer *writer = argument;
     struct mailbox_item *items;
-    while (mailbox_wait(&writer->mailbox, heal(writer), &items) == STATUS_OK) {
+    while (mailbox_wait(&writer->mailbox, idle(writer), &items) == STATUS_OK) {
         while (items) {
             struct writer_job *job = job_of(items);
             /* A job or group may be freed once it was run or answered. */

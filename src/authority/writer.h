@@ -4,8 +4,9 @@
  * STATUS_LIMIT_REACHED when the mailbox is full, STATUS_SHUTTING_DOWN after writer_stop: the group
  * then stays the caller's. While the store cannot be written, groups are answered with
  * STATUS_STORE_UNAVAILABLE, and the writer recovers when the cause is gone. After
- * STATUS_WRITER_LOST from a commit every group is answered with it, new jobs are refused with it,
- * and the writer does not use the store.
+ * STATUS_WRITER_LOST every group is answered with it, new jobs are refused with it, and the writer
+ * uses the store only to take the writer role again. A commit of which the store does not say
+ * whether it succeeded is answered with STATUS_APPEND_OUTCOME_UNKNOWN.
  * Sequences, cursors and answers follow the order of posting. Damaged derived rows refuse nothing.
  */
 #ifndef AUTHORITY_WRITER_H

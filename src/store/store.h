@@ -3,8 +3,10 @@
  * callback live until it returns; rows that are loaded live in the caller's arena.
  * STATUS_STORE_UNAVAILABLE: disk full, locked or gone; a retry may succeed. STATUS_NOT_FOUND: no
  * such row. STATUS_INTERNAL_ERROR: the store is damaged. STATUS_WRITER_LOST, from a write session:
- * this session may never write again, because another node has the writer role; the caller drops
- * all it knows of the store. store_commit is all or nothing, and durable when it returns STATUS_OK.
+ * the session was lost, and another node may have the writer role; the caller drops all it knows of
+ * the store, and the session is of use again after store_take_role. store_commit is all or nothing,
+ * and durable when it returns STATUS_OK. STATUS_APPEND_OUTCOME_UNKNOWN, from a commit: the batch
+ * may be stored; the session is lost.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -285,23 +287,35 @@ struct store_message {
 };
 
 /* Opens the store that a URL names. "sqlite:FOLDER", and any text without a scheme, is the embedded
- * store in that folder. STATUS_INVALID_CONFIG for a scheme that this build has no engine for, and
- * for another schema version; the message then names the remedy.
- * exclusive: for the process that writes. It takes the store's lock, so that two servers never
- * share a store, and creates the store where there is none. Without it a store that exists is
- * opened for reading beside a server. */
+ * store in that folder. "postgres://…" is a database of PostgreSQL. STATUS_INVALID_CONFIG for a
+ * scheme that this build has no engine for, and for another schema version; the message then names
+ * the remedy. exclusive: for the process that writes. It takes the store's lock, so that two
+ * servers never share a store, and creates the store where there is none. Without it a store that
+ * exists is opened for reading beside a server. */
 MUST_CHECK enum status store_open(struct store **store, const char *url, bool exclusive,
                                   struct store_message *message);
 /* Brings the schema up to date under the lock, and creates the store where there is none. Repeating
  * it changes nothing. */
 MUST_CHECK enum status store_migrate(const char *url, struct store_message *message);
 void store_close(struct store *store);
+/* The schema version that this build makes of the URL's store. */
+int store_schema_version(const char *url);
+/* The URL without user and password, for people; writes a NUL-terminated text. */
+void store_url_label(const char *url, char *label, size_t size);
 
 /* Any thread, while a write session is open: checks that the store's files are still where that
  * session found them. STATUS_STORE_UNAVAILABLE: they were moved or deleted. Commits fail until the
  * files are back; reads continue. */
 MUST_CHECK enum status store_check_location(const struct store *store,
                                             struct store_message *message);
+
+/* The write session, after STATUS_WRITER_LOST: tries to take the writer role again. STATUS_OK: the
+ * caller reads its state again, because another server may have written. STATUS_WRITER_LOST: not
+ * yet; the session waits longer after each attempt that fails. */
+MUST_CHECK enum status store_take_role(struct store_session *session);
+/* The write session, while its thread has no work: shows a remote store that the session is in use.
+ * *wait_ms: when to call again; negative: never. STATUS_WRITER_LOST: the session is gone. */
+MUST_CHECK enum status store_keep_alive(struct store_session *session, int64_t *wait_ms);
 
 /* A second write session, or one without the lock, is a bug and asserts. */
 MUST_CHECK enum status store_session_open(struct store *store, enum store_mode mode,

@@ -35,6 +35,17 @@ enum status store_check_location(const struct store *store, struct store_message
     return store->engine->check_location(store, message);
 }
 
+enum status store_take_role(struct store_session *session) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->take_role ? session->engine->take_role(session) : STATUS_WRITER_LOST;
+}
+
+enum status store_keep_alive(struct store_session *session, int64_t *wait_ms) {
+    assert(session->mode == STORE_WRITE);
+    *wait_ms = -1;
+    return session->engine->keep_alive ? session->engine->keep_alive(session, wait_ms) : STATUS_OK;
+}
+
 uint64_t store_session_rows_read(const struct store_session *session) {
     return atomic_load_explicit(&session->rows_read, memory_order_relaxed);
 }

@@ -1,8 +1,8 @@
 /* The table of functions that each engine of the store provides, and the structs it extends.
  * Threads, memory and errors are those of store.h. An engine's own structs begin with struct store,
  * struct store_session and struct store_restore, so that a pointer to one is a pointer to the
- * other. Every function is set, except the maintenance functions of an engine that has tools of its
- * own. store_open.c lists the engines by URL scheme. */
+ * other. Every function is set, except those marked, and the maintenance functions of an engine
+ * that has tools of its own. store_open.c lists the engines by URL scheme. */
 #ifndef STORE_STORE_ENGINE_H
 #define STORE_STORE_ENGINE_H
 
@@ -11,7 +11,9 @@
 #include "store/store_maintenance.h"
 
 struct store_engine {
-    const char *scheme; /* of its URLs; the rest of the URL is the location given below */
+    const char *scheme;       /* of its URLs; the rest of the URL is the location given below */
+    const char *scheme_alias; /* another scheme of the same URLs; NULL: none */
+    int schema_version;
     enum status (*open)(struct store **store, const char *location, bool exclusive,
                         struct store_message *message);
     enum status (*migrate)(const char *location, struct store_message *message);
@@ -22,6 +24,9 @@ struct store_engine {
     const char *(*session_error)(const struct store_session *session);
     enum reason (*session_reason)(const struct store_session *session);
     enum status (*check_location)(const struct store *store, struct store_message *message);
+    /* NULL: a write session cannot be lost. */
+    enum status (*take_role)(struct store_session *session);
+    enum status (*keep_alive)(struct store_session *session, int64_t *wait_ms);
 
     enum status (*prefetch)(struct store_session *session, struct store_prefetch *prefetch);
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
