@@ -79,6 +79,14 @@
     X(SQLITE_WALK_ARENA_BYTES_MAX,        64 << 20,  BYTES, THREAD,       2, "the largest row of a walk of the store, which may be inside another")          \
     X(SQLITE_WALK_SERVICE_BYTES_MAX,      64 << 20,  BYTES, PROCESS,      4, "the same for the sessions of the writer and of retention")                     \
     X(SQLITE_WALK_PAGE_BYTES,             256 << 10, BYTES, WITHIN,       1, "size at which a page of a walk ends")                                          \
+    X(POSTGRES_SESSIONS_MAX,              64,        ITEMS, PROCESS,      1, "sessions of a database")                                                       \
+    X(POSTGRES_PARAMETERS_MAX,            20,        ITEMS, WITHIN,       1, "parameters of a statement")                                                    \
+    X(POSTGRES_PIPELINE_MAX,              64,        ITEMS, WITHIN,       1, "statements sent to a database before their results are read")                  \
+    X(POSTGRES_PARAMETER_BYTES_MAX,       512 << 20, BYTES, WITHIN,       1, "one column of a commit, a copy of the batch")                                  \
+    X(POSTGRES_WALK_PAGE_BYTES,           1 << 20,   BYTES, WITHIN,       1, "size that a page of a walk aims at")                                           \
+    X(POSTGRES_WALK_PAGE_ROWS_MAX,        256,       ITEMS, WITHIN,       1, "rows in a page of a walk")                                                     \
+    X(POSTGRES_TIMES_PAGE_ROWS_MAX,       1024,      ITEMS, WITHIN,       1, "times of frames in a page, while the first that has not expired is looked for") \
+    X(POSTGRES_HEAL_TEXT_BYTES_MAX,       64 << 10,  BYTES, PROCESS,      1, "names during the repair of derived tables")                                    \
     X(SQLITE_WALK_PAGE_ROWS_MAX,          64,        ITEMS, WITHIN,       1, "rows in a page of a walk")                                                     \
     /* Turn: for each io loop. */                                                                                                                            \
     X(LOOP_TASKS_MAX,                     1000000,   ITEMS, LOOP,         1, "tasks posted to a loop and not yet run")                                       \

@@ -1,38 +1,49 @@
-/* Chooses the engine by the scheme of a URL. */
+/* Chooses the engine by the scheme of a URL. A URL may hold a password, so no message repeats it.
+ */
 #include <stdio.h>
 
+#include "store/postgres/postgres_engine.h"
 #include "store/sqlite/sqlite_engine.h"
 #include "store/store_engine.h"
 
-static const struct store_engine *const engines[] = {&store_engine_sqlite};
-
-/* Schemes of engines that a build may lack. A URL may hold a password, so no message repeats it. */
-static const char *const absent_schemes[] = {"postgres", "postgresql"};
+static const struct store_engine *const engines[] = {&store_engine_sqlite, &store_engine_postgres};
 
 static bool has_scheme(const char *url, const char *scheme) {
-    size_t size = strlen(scheme);
-    return strncmp(url, scheme, size) == 0 && url[size] == ':';
+    size_t size = scheme ? strlen(scheme) : 0;
+    return size > 0 && strncmp(url, scheme, size) == 0 && url[size] == ':';
 }
 
-/* NULL: no engine of this build takes the URL, and the message says so. A text without a known
- * scheme is a folder's name, which may hold a colon. */
-static const struct store_engine *choose_engine(const char *url, const char **location,
-                                                struct store_message *message) {
+/* A text without a known scheme is a folder's name, which may hold a colon. */
+static const struct store_engine *choose_engine(const char *url, const char **location) {
     for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
-        if (has_scheme(url, engines[i]->scheme)) {
-            *location = url + strlen(engines[i]->scheme) + 1;
+        if (has_scheme(url, engines[i]->scheme) || has_scheme(url, engines[i]->scheme_alias)) {
+            *location = strchr(url, ':') + 1;
             return engines[i];
-        }
-    for (size_t i = 0; i < sizeof(absent_schemes) / sizeof(absent_schemes[0]); i++)
-        if (has_scheme(url, absent_schemes[i])) {
-            snprintf(message->text, sizeof(message->text),
-                     "%s: URLs are not available in this build, which has only the embedded store: "
-                     "name a folder",
-                     absent_schemes[i]);
-            return NULL;
         }
     *location = url;
     return &store_engine_sqlite;
+}
+
+int store_schema_version(const char *url) {
+    const char *location;
+    return choose_engine(url, &location)->schema_version;
+}
+
+/* The authority of a URL ends with the first of these. */
+void store_url_label(const char *url, char *label, size_t size) {
+    const char *location;
+    const struct store_engine *engine = choose_engine(url, &location);
+    if (!engine->scheme_alias || strncmp(location, "//", 2) != 0) {
+        snprintf(label, size, "%s", location);
+        return;
+    }
+    const char *host = location + 2;
+    size_t authority = strcspn(host, "/?#");
+    for (size_t i = 0; i < authority; i++)
+        if (location[2 + i] == '@')
+            host = location + 2 + i + 1;
+    /* Parameters may hold a password too. */
+    snprintf(label, size, "%s://%.*s", engine->scheme, (int)strcspn(host, "?#"), host);
 }
 
 static enum status lacks_maintenance(const struct store_engine *engine,
@@ -44,23 +55,21 @@ static enum status lacks_maintenance(const struct store_engine *engine,
 enum status store_open(struct store **store, const char *url, bool exclusive,
                        struct store_message *message) {
     const char *location;
-    const struct store_engine *engine = choose_engine(url, &location, message);
-    return engine ? engine->open(store, location, exclusive, message) : STATUS_INVALID_CONFIG;
+    const struct store_engine *engine = choose_engine(url, &location);
+    return engine->open(store, location, exclusive, message);
 }
 
 enum status store_migrate(const char *url, struct store_message *message) {
     const char *location;
-    const struct store_engine *engine = choose_engine(url, &location, message);
-    return engine ? engine->migrate(location, message) : STATUS_INVALID_CONFIG;
+    const struct store_engine *engine = choose_engine(url, &location);
+    return engine->migrate(location, message);
 }
 
 enum status store_backup(const char *url, const char *file,
                          const struct store_copy_options *options, struct store_copy *copy,
                          struct store_message *message) {
     const char *location;
-    const struct store_engine *engine = choose_engine(url, &location, message);
-    if (!engine)
-        return STATUS_INVALID_CONFIG;
+    const struct store_engine *engine = choose_engine(url, &location);
     return engine->backup ? engine->backup(location, file, options, copy, message)
                           : lacks_maintenance(engine, message);
 }
@@ -69,9 +78,7 @@ enum status store_restore_begin(const char *url, const char *file,
                                 const struct store_copy_options *options,
                                 struct store_restore **restore, struct store_message *message) {
     const char *location;
-    const struct store_engine *engine = choose_engine(url, &location, message);
-    if (!engine)
-        return STATUS_INVALID_CONFIG;
+    const struct store_engine *engine = choose_engine(url, &location);
     return engine->restore_begin ? engine->restore_begin(location, file, options, restore, message)
                                  : lacks_maintenance(engine, message);
 }
@@ -103,7 +110,6 @@ enum status store_check_derived(struct store_session *session, struct store_mess
 
 pid_t store_lock_holder(const char *url) {
     const char *location;
-    struct store_message message;
-    const struct store_engine *engine = choose_engine(url, &location, &message);
-    return engine && engine->lock_holder ? engine->lock_holder(location) : 0;
+    const struct store_engine *engine = choose_engine(url, &location);
+    return engine->lock_holder ? engine->lock_holder(location) : 0;
 }

@@ -15,8 +15,8 @@ struct backend {
     void (*destroy)(char *place);
 };
 
-extern const struct backend *const backends[];
-extern const size_t backend_count;
+extern const struct backend backend_sqlite;
+extern const struct backend backend_postgres;
 
 /* ---- a store with a write and a read session, as nearly every test wants -------------------- */
 

@@ -32,7 +32,4 @@ static void destroy(char *place) {
     free(place);
 }
 
-static const struct backend sqlite = {"sqlite", make, open_store, destroy};
-
-const struct backend *const backends[] = {&sqlite};
-const size_t backend_count = sizeof(backends) / sizeof(backends[0]);
+const struct backend backend_sqlite = {"sqlite", make, open_store, destroy};

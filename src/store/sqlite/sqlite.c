@@ -100,6 +100,7 @@ static void close_store(struct store *base) {
 
 const struct store_engine store_engine_sqlite = {
     .scheme = "sqlite",
+    .schema_version = STORE_SCHEMA_VERSION,
     .open = sqlite_open,
     .migrate = sqlite_migrate,
     .close = close_store,

@@ -1,0 +1,168 @@
+#include "store/postgres/postgres.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/postgres/postgres_migrations.h"
+
+static void session_free(struct postgres_session *session) {
+    if (session->base.mode == STORE_WRITE)
+        atomic_store(&session->store->is_write_session_open, false);
+    for (size_t i = 0; i < POSTGRES_PARAMETERS_MAX; i++)
+        buffer_release(&session->parameters[i].bytes);
+    atomic_fetch_sub(&session->store->session_count, 1);
+    free(session);
+}
+
+/* The connection that took the lock becomes the write session's, if it is still there. */
+static enum status adopt(struct postgres_session *session) {
+    struct postgres_store *store = session->store;
+    session->connection = store->writing;
+    session->term = store->term;
+    store->writing = NULL;
+    session->is_role_lost =
+        !session->connection ||
+        postgres_limit_silence(store, session->connection, true, session->error) != STATUS_OK;
+    session->pinged_ns = clock_now().mono_ns;
+    return postgres_take_role(&session->base);
+}
+
+static struct postgres_session *session_make(struct postgres_store *store, enum store_mode mode) {
+    struct postgres_session *session = calloc(1, sizeof(*session));
+    if (!session)
+        return NULL;
+    session->base = (struct store_session){.engine = &store_engine_postgres, .mode = mode};
+    session->store = store;
+    session->reason = REASON_STORE_FAILED;
+    for (size_t i = 0; i < POSTGRES_PARAMETERS_MAX; i++)
+        buffer_init(&session->parameters[i].bytes, POSTGRES_PARAMETER_BYTES_MAX);
+    return session;
+}
+
+static enum status session_open(struct store *base, enum store_mode mode,
+                                struct store_session **opened) {
+    struct postgres_store *store = (struct postgres_store *)base;
+    if (atomic_fetch_add(&store->session_count, 1) >= POSTGRES_SESSIONS_MAX) {
+        atomic_fetch_sub(&store->session_count, 1);
+        return STATUS_LIMIT_REACHED;
+    }
+    if (mode == STORE_WRITE) {
+        assert(store->is_exclusive);
+        bool is_second = atomic_exchange(&store->is_write_session_open, true);
+        assert(!is_second);
+        (void)is_second;
+    }
+    struct postgres_session *session = session_make(store, mode);
+    if (!session) {
+        if (mode == STORE_WRITE)
+            atomic_store(&store->is_write_session_open, false);
+        atomic_fetch_sub(&store->session_count, 1);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    enum status status = mode == STORE_WRITE ? adopt(session) : postgres_ensure(session);
+    if (status != STATUS_OK) {
+        log_event(LOG_ERROR, "store.session_failed", log_str("code", status_code(status)),
+                  log_str("message", session->error));
+        PQfinish(session->connection);
+        session_free(session);
+        return status;
+    }
+    atomic_store(&store->is_role_lost, false);
+    *opened = &session->base;
+    return STATUS_OK;
+}
+
+/* The lock stays with the store until that is closed. */
+static void session_close(struct store_session *base) {
+    struct postgres_session *session = postgres_session_of(base);
+    struct postgres_store *store = session->store;
+    if (session->base.mode == STORE_WRITE && session->connection &&
+        postgres_limit_silence(store, session->connection, false, session->error) == STATUS_OK) {
+        store->writing = session->connection;
+        store->term = session->term;
+    } else {
+        PQfinish(session->connection);
+    }
+    session_free(session);
+}
+
+static enum reason session_reason(const struct store_session *session) {
+    return ((const struct postgres_session *)session)->reason;
+}
+
+static const char *session_error(const struct store_session *session) {
+    return ((const struct postgres_session *)session)->error;
+}
+
+/* There are no files. The session that writes may be lost. */
+static enum status check_location(const struct store *base, struct store_message *message) {
+    const struct postgres_store *store = (const struct postgres_store *)base;
+    if (!atomic_load(&store->is_role_lost))
+        return STATUS_OK;
+    snprintf(message->text, sizeof(message->text),
+             "%s: the session that writes was lost; the server connects again by itself",
+             store->label);
+    return STATUS_STORE_UNAVAILABLE;
+}
+
+static void close_store(struct store *base) {
+    struct postgres_store *store = (struct postgres_store *)base;
+    assert(!atomic_load(&store->is_write_session_open));
+    PQfinish(store->writing);
+    free(store->url);
+    free(store);
+}
+
+const struct store_engine store_engine_postgres = {
+    .scheme = "postgres",
+    .scheme_alias = "postgresql",
+    .schema_version = POSTGRES_SCHEMA_VERSION,
+    .open = postgres_open,
+    .migrate = postgres_migrate,
+    .close = close_store,
+    .session_open = session_open,
+    .session_close = session_close,
+    .session_error = session_error,
+    .session_reason = session_reason,
+    .check_location = check_location,
+    .take_role = postgres_take_role,
+    .keep_alive = postgres_keep_alive,
+    .commit = postgres_commit,
+    .heal = postgres_heal,
+    .mend_journal = postgres_mend_journal,
+    .rebuild_journal = postgres_rebuild_journal,
+    .find_stray_row = postgres_find_stray_row,
+    .prune = postgres_prune,
+    .read_begin = postgres_read_begin,
+    .read_end = postgres_read_end,
+    .put_revocations = postgres_put_revocations,
+    .use_once = postgres_use_once,
+    .read_state = postgres_read_state,
+    .load_entity = postgres_load_entity,
+    .load_entity_ref = postgres_load_entity_ref,
+    .load_event = postgres_load_event,
+    .prefetch = postgres_prefetch,
+    .find_cursor = postgres_find_cursor,
+    .load_topic = postgres_load_topic,
+    .load_stream = postgres_load_stream,
+    .measure_replay = postgres_measure_replay,
+    .find_expired = postgres_find_expired,
+    .load_document = postgres_load_document,
+    .load_checkpoint = postgres_load_checkpoint,
+    .walk_entity_events = postgres_walk_entity_events,
+    .walk_log = postgres_walk_log,
+    .walk_entities = postgres_walk_entities,
+    .walk_topics = postgres_walk_topics,
+    .list_entities = postgres_list_entities,
+    .list_topics = postgres_list_topics,
+    .walk_documents = postgres_walk_documents,
+    .walk_journal = postgres_walk_journal,
+    .walk_drifts = postgres_walk_drifts,
+    .walk_revocations = postgres_walk_revocations,
+    .maintenance_advice = "the store is in PostgreSQL: back it up with pg_dump or pg_basebackup, "
+                          "restore it with pg_restore, and check its pages with pg_amcheck or "
+                          "pg_checksums",
+    .check_derived = postgres_check_derived,
+};

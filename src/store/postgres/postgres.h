@@ -1,0 +1,355 @@
+/* The internals of the PostgreSQL store, shared by its files: connections, statements, faults.
+ * Threads as in store.h: a session and its connection belong to one thread at a time.
+ * Parameters are gathered in buffers of the session, which keep their memory. A row points into its
+ * PGresult, which the caller clears.
+ * Faults of the database become a status and a sentence in the session. A write session that lost
+ * its connection answers STATUS_WRITER_LOST until postgres_take_role succeeds; a read session
+ * connects again by itself.
+ * Between calls no transaction is open, except between store_read_begin and store_read_end. */
+#ifndef STORE_POSTGRES_POSTGRES_H
+#define STORE_POSTGRES_POSTGRES_H
+
+#include <libpq-fe.h>
+
+#include "base/buffer.h"
+#include "base/limits.h"
+#include "store/postgres/postgres_engine.h"
+
+#define POSTGRES_VERSION_MIN 140000
+/* The advisory lock of the writer role: the bytes "khala" as a number. */
+#define POSTGRES_WRITER_LOCK 461312715873
+/* Drifts are notes for people; only the latest are kept. */
+#define POSTGRES_DRIFTS_MAX 10000
+
+enum statement_id {
+    STATEMENT_BEGIN,
+    STATEMENT_ROLLBACK,
+    STATEMENT_READ_BEGIN,
+    STATEMENT_PING,
+    STATEMENT_LOCK_TERM,
+    STATEMENT_COUNT_POSITIONS,
+    STATEMENT_PUT_ENTITIES,
+    STATEMENT_ADD_EVENTS,
+    STATEMENT_ADD_EVENT_IDS,
+    STATEMENT_FIND_SUPPLIED,
+    STATEMENT_FIND_MINTED,
+    STATEMENT_ADD_KEYS,
+    STATEMENT_PUT_TOPICS,
+    STATEMENT_PUT_DOCUMENTS, /* one for each document kind */
+    STATEMENT_PUT_DOCUMENTS_LAST = STATEMENT_PUT_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
+    STATEMENT_PUT_CHECKPOINTS,
+    STATEMENT_ADD_JOURNAL,
+    STATEMENT_ADD_DRIFTS,
+    STATEMENT_DROP_OLD_DRIFTS,
+    STATEMENT_SET_UNPROJECTED,
+    STATEMENT_CLEAR_UNPROJECTED,
+    STATEMENT_PRUNE_TOPICS,
+    STATEMENT_PUT_REVOCATIONS,
+    STATEMENT_DROP_REVOCATIONS,
+    STATEMENT_ADD_SINGLE_USE,
+    STATEMENT_DROP_SINGLE_USES,
+    STATEMENT_STATE,
+    STATEMENT_PREFETCH_ENTITIES,
+    STATEMENT_PREFETCH_EVENTS,
+    STATEMENT_PREFETCH_STREAMS,
+    STATEMENT_ENTITY_BY_ID,
+    STATEMENT_ENTITY_BY_REF,
+    STATEMENT_EVENT,
+    STATEMENT_FIND_CURSOR,
+    STATEMENT_TOPIC_BY_NAME,
+    STATEMENT_TOPIC_BY_STREAM,
+    STATEMENT_MEASURE_EVENTS,
+    STATEMENT_MEASURE_JOURNAL,
+    STATEMENT_EVENT_TIME,
+    STATEMENT_EVENT_TIMES,
+    STATEMENT_ROW_TIMES,
+    STATEMENT_DOCUMENT,
+    STATEMENT_DOCUMENT_LAST = STATEMENT_DOCUMENT + DOCUMENT_KIND_COUNT - 1,
+    STATEMENT_CHECKPOINT,
+    STATEMENT_WALK_ENTITY_EVENTS,
+    STATEMENT_WALK_LOG,
+    STATEMENT_WALK_ENTITIES,
+    STATEMENT_WALK_TOPICS,
+    STATEMENT_LIST_ENTITIES,
+    STATEMENT_LIST_TOPICS,
+    STATEMENT_WALK_DOCUMENTS,
+    STATEMENT_WALK_DOCUMENTS_LAST = STATEMENT_WALK_DOCUMENTS + DOCUMENT_KIND_COUNT - 1,
+    STATEMENT_WALK_JOURNAL,
+    STATEMENT_WALK_DRIFTS,
+    STATEMENT_WALK_REVOCATIONS,
+    STATEMENT_FIND_STRAY,
+    STATEMENT_COUNT,
+};
+
+/* A statement and the kinds of its parameters: n bigint, t text, b bytea, u uuid; in upper case an
+ * array of that. The parameters of one statement are all arrays, or none is. */
+struct postgres_statement {
+    const char *sql;
+    const char *parameters;
+};
+
+extern const struct postgres_statement postgres_statements[STATEMENT_COUNT];
+
+struct postgres_store {
+    struct store base;
+    char *url;       /* may hold a password */
+    char label[256]; /* server and database, for messages */
+    PGconn *writing; /* holds the writer lock; NULL: opened for reading, or in the write session */
+    uint64_t term;   /* of the writer role, while writing is set */
+    bool is_exclusive;
+    atomic_bool is_write_session_open;
+    atomic_bool is_role_lost;
+    atomic_uint session_count;
+};
+
+/* The end of the log, as the write session knows it. A commit checks order and uniqueness with it,
+ * without a query. Every failure discards it. */
+struct postgres_tail {
+    bool known;
+    uint64_t log_id; /* 0: the log is empty */
+    struct uuid cursor;
+    struct uuid client_id_max; /* zeros: no client supplied an id yet */
+    struct id_mark id_mark;
+};
+
+/* One parameter that is being gathered. */
+struct postgres_parameter {
+    struct buffer bytes;
+    uint32_t count; /* elements of an array */
+    bool is_null;
+};
+
+struct postgres_session {
+    struct store_session base;
+    struct postgres_store *store;
+    PGconn *connection; /* NULL: not connected */
+    bool prepared[STATEMENT_COUNT];
+    struct postgres_tail tail;
+    uint64_t term;          /* of the writer role */
+    bool is_role_lost;      /* a write session without its connection */
+    bool in_transaction;    /* of store_read_begin, or of a walk */
+    bool is_read_lost;      /* the connection was lost inside a transaction */
+    bool has_warning;       /* the server sent a warning */
+    uint64_t connect_at_ns; /* no attempt to connect before */
+    uint64_t connect_pause_ms;
+    uint64_t pinged_ns;
+    /* The statement that is being filled. */
+    enum statement_id statement;
+    struct postgres_parameter parameters[POSTGRES_PARAMETERS_MAX];
+    size_t parameter_count;
+    size_t next_parameter;
+    enum status gathered; /* STATUS_OUT_OF_MEMORY: a parameter is too large */
+    /* Statements sent in a pipeline whose results were not received; true: a preparation. */
+    struct {
+        enum statement_id id;
+        bool is_preparation;
+    } sent[POSTGRES_PIPELINE_MAX];
+    size_t sent_count;
+    size_t received_count;
+    bool is_synced; /* the end of the pipeline was sent */
+    char error[STORE_MESSAGE_MAX];
+    enum reason reason; /* of the error */
+};
+
+static inline struct postgres_session *postgres_session_of(struct store_session *session) {
+    return (struct postgres_session *)session;
+}
+
+/* ---- connections (postgres_connect.c) ---------------------------------------------------- */
+
+/* Opens a connection for reading or writing and checks the server. On failure *connection is NULL
+ * and the message says why. */
+MUST_CHECK enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
+                                        PGconn **connection, char *message);
+/* Takes the writer lock on the connection and raises the term. */
+MUST_CHECK enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
+                                          uint64_t *term, char *message);
+/* The server ends a session that has been silent for too long, and so frees the writer lock. Off
+ * while no write session is open. */
+MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store,
+                                              PGconn *connection, bool is_limited, char *message);
+/* Refuses a pooler that gives each transaction another session. */
+MUST_CHECK enum status postgres_check_pooler(const struct postgres_store *store, PGconn *connection,
+                                             char *message);
+/* Runs statements without parameters. */
+MUST_CHECK enum status postgres_execute(const struct postgres_store *store, PGconn *connection,
+                                        const char *sql, char *message);
+/* The status of a failed result, and its sentence in the message. */
+enum status postgres_result_fault(const struct postgres_store *store, const PGconn *connection,
+                                  const PGresult *result, char *message);
+/* A session without a connection gets one, where that is allowed now. */
+MUST_CHECK enum status postgres_ensure(struct postgres_session *session);
+void postgres_disconnect(struct postgres_session *session);
+MUST_CHECK enum status postgres_take_role(struct store_session *session);
+MUST_CHECK enum status postgres_keep_alive(struct store_session *session, int64_t *wait_ms);
+
+/* ---- opening (postgres_open.c) ------------------------------------------------------------- */
+
+enum status postgres_open(struct store **store, const char *location, bool exclusive,
+                          struct store_message *message);
+enum status postgres_migrate(const char *location, struct store_message *message);
+
+/* ---- statements (postgres_statement.c) ------------------------------------------------------ */
+
+/* Begins to gather the parameters of a statement, in order; of arrays row by row. */
+void postgres_begin(struct postgres_session *session, enum statement_id id);
+void postgres_put_number(struct postgres_session *session, uint64_t number);
+void postgres_put_signed(struct postgres_session *session, int64_t number);
+/* INT64_MAX for a larger number. */
+void postgres_put_bound(struct postgres_session *session, uint64_t number);
+/* NULL for 0. */
+void postgres_put_optional(struct postgres_session *session, uint64_t number);
+/* NULL for an absent text. */
+void postgres_put_text(struct postgres_session *session, struct slice text);
+/* NULL for a NULL pointer. */
+void postgres_put_bytes(struct postgres_session *session, const void *bytes, size_t size);
+void postgres_put_uuid(struct postgres_session *session, const struct uuid *uuid);
+
+/* Runs the statement in a round trip of its own. The caller clears *result, which is set with
+ * STATUS_OK only. A read session connects again and repeats it once. */
+MUST_CHECK enum status postgres_query(struct postgres_session *session, PGresult **result);
+/* The same for a statement whose result is not of interest. */
+MUST_CHECK enum status postgres_run(struct postgres_session *session);
+
+/* Several statements in one round trip: begin, send each, sync, receive each in order, end. */
+MUST_CHECK enum status postgres_pipeline_begin(struct postgres_session *session);
+MUST_CHECK enum status postgres_pipeline_send(struct postgres_session *session);
+MUST_CHECK enum status postgres_pipeline_sync(struct postgres_session *session);
+/* The result of the next statement. The caller clears it. */
+MUST_CHECK enum status postgres_pipeline_receive(struct postgres_session *session,
+                                                 PGresult **result);
+/* Receives all that is left. In every case after begin succeeded. */
+void postgres_pipeline_end(struct postgres_session *session);
+
+/* The session's error from a failed result, and its status. */
+enum status postgres_fault(struct postgres_session *session, const PGresult *result);
+enum status postgres_damaged(struct postgres_session *session, const char *row_name,
+                             uint64_t number);
+
+/* ---- rows (postgres_row.c) ------------------------------------------------------------------ */
+
+/* A row of a result. */
+struct postgres_row {
+    const PGresult *result;
+    int row;
+};
+
+bool postgres_is_null(struct postgres_row row, int column);
+/* 0 for NULL, and for a value that is no bigint. */
+uint64_t postgres_number(struct postgres_row row, int column);
+/* data NULL for NULL. */
+struct slice postgres_text(struct postgres_row row, int column);
+/* False: another size. */
+MUST_CHECK bool postgres_bytes(struct postgres_row row, int column, void *bytes, size_t size);
+
+/* The first column of these in a statement's result. False: the row is damaged. */
+#define POSTGRES_EVENT_COLUMNS  15
+#define POSTGRES_ENTITY_COLUMNS 19
+MUST_CHECK bool postgres_row_entity(struct postgres_row row, int first,
+                                    struct store_entity *entity);
+/* entity_first: where the columns of its entity begin, of which kind, id and owner are read. */
+MUST_CHECK bool postgres_row_event(struct postgres_row row, int first, int entity_first,
+                                   struct store_event *event);
+uint64_t postgres_row_time(struct postgres_row row, int column, const struct uuid *cursor);
+MUST_CHECK bool postgres_row_topic(struct postgres_row row, struct store_topic *topic);
+MUST_CHECK bool postgres_row_document(struct postgres_row row, enum document_kind kind,
+                                      struct store_document *document);
+MUST_CHECK bool postgres_row_checkpoint(struct postgres_row row, enum document_kind kind,
+                                        struct store_checkpoint *checkpoint);
+MUST_CHECK bool postgres_row_journal(struct postgres_row row, struct store_journal_row *journal);
+MUST_CHECK bool postgres_row_drift(struct postgres_row row, struct store_drift *drift);
+MUST_CHECK bool postgres_row_revocation(struct postgres_row row,
+                                        struct store_revocation *revocation);
+
+/* Copies of texts into an arena. False: no room. */
+MUST_CHECK bool postgres_keep(struct arena *arena, struct slice *text);
+MUST_CHECK bool postgres_keep_entity(struct arena *arena, struct store_entity *entity);
+MUST_CHECK bool postgres_keep_event(struct arena *arena, struct store_event *event);
+
+/* ---- the engine's functions ------------------------------------------------------------------ */
+
+/* Reads the end of the log. */
+MUST_CHECK enum status postgres_load_tail(struct postgres_session *session);
+/* BEGIN and the check of the term, sent in a pipeline that the caller fills and then finishes. */
+MUST_CHECK enum status postgres_write_begin(struct postgres_session *session);
+/* Receives the results of postgres_write_begin. STATUS_WRITER_LOST: another session has the role.
+ */
+MUST_CHECK enum status postgres_write_check(struct postgres_session *session);
+/* A transaction in which the caller runs statements one by one. The tail is not read, because that
+ * needs a derived table. */
+MUST_CHECK enum status postgres_write_open(struct postgres_session *session);
+/* Ends the pipeline, if there is one, and commits for STATUS_OK. Otherwise rolls back and returns
+ * the status. */
+MUST_CHECK enum status postgres_write_end(struct postgres_session *session, enum status status);
+
+enum status postgres_prefetch(struct store_session *session, struct store_prefetch *prefetch);
+enum status postgres_commit(struct store_session *session, const struct store_batch *batch);
+enum status postgres_prune(struct store_session *session, struct store_prune *prunes, size_t count);
+enum status postgres_heal(struct store_session *session, uint64_t now_ms);
+enum status postgres_mend_journal(struct store_session *session, struct slice topic,
+                                  uint64_t bad_seq, uint64_t now_ms);
+enum status postgres_rebuild_journal(struct store_session *session, uint64_t events_max,
+                                     uint64_t now_ms);
+enum status postgres_find_stray_row(struct store_session *session, uint64_t *topic_ref,
+                                    uint64_t *seq);
+enum status postgres_put_revocations(struct store_session *session,
+                                     const struct store_revocation *revocations, size_t count,
+                                     uint64_t now_ms);
+enum status postgres_use_once(struct store_session *session, enum single_use_kind kind,
+                              struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+enum status postgres_read_begin(struct store_session *session);
+void postgres_read_end(struct store_session *session);
+enum status postgres_read_state(struct store_session *session, struct store_state *state);
+enum status postgres_load_entity(struct store_session *session, enum entity_kind kind,
+                                 struct slice id, struct arena *arena, struct store_entity *entity);
+enum status postgres_load_entity_ref(struct store_session *session, uint64_t ref,
+                                     struct arena *arena, struct store_entity *entity);
+enum status postgres_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
+                                struct store_event *event);
+enum status postgres_find_cursor(struct store_session *session, const struct event_cursor *cursor,
+                                 uint64_t *log_id);
+enum status postgres_load_topic(struct store_session *session, struct slice name,
+                                struct arena *arena, struct store_topic *topic);
+enum status postgres_load_stream(struct store_session *session, struct slice stream_id,
+                                 struct arena *arena, struct store_topic *topic);
+enum status postgres_measure_replay(struct store_session *session, const struct store_topic *topic,
+                                    uint64_t after_seq, uint64_t limit,
+                                    struct store_replay *replay);
+enum status postgres_find_expired(struct store_session *session, const struct store_topic *topic,
+                                  const struct store_expiry_query *query,
+                                  struct store_expiry *expiry);
+enum status postgres_load_document(struct store_session *session, enum document_kind kind,
+                                   uint64_t entity_ref, struct arena *arena,
+                                   struct store_document *document);
+enum status postgres_load_checkpoint(struct store_session *session, enum document_kind kind,
+                                     uint64_t entity_ref, struct arena *arena,
+                                     struct store_checkpoint *checkpoint);
+enum status postgres_walk_entity_events(struct store_session *session, uint64_t entity_ref,
+                                        uint64_t after_seq, uint64_t limit, void *user,
+                                        store_event_cb *callback);
+enum status postgres_walk_log(struct store_session *session, uint64_t after_log_id, uint64_t limit,
+                              void *user, store_event_cb *callback);
+enum status postgres_walk_entities(struct store_session *session, enum entity_kind kind,
+                                   uint64_t after_ref, uint64_t limit, void *user,
+                                   store_entity_cb *callback);
+enum status postgres_walk_topics(struct store_session *session, uint64_t after_ref, uint64_t limit,
+                                 void *user, store_topic_cb *callback);
+enum status postgres_list_entities(struct store_session *session, enum entity_kind kind,
+                                   struct slice after_id, uint64_t limit, void *user,
+                                   store_entity_cb *callback);
+enum status postgres_list_topics(struct store_session *session, struct slice prefix,
+                                 struct slice after_name, uint64_t limit, void *user,
+                                 store_topic_cb *callback);
+enum status postgres_walk_documents(struct store_session *session, enum document_kind kind,
+                                    uint64_t after_ref, uint64_t limit, void *user,
+                                    store_document_cb *callback);
+enum status postgres_walk_journal(struct store_session *session, uint64_t topic_ref,
+                                  uint64_t after_seq, uint64_t limit, void *user,
+                                  store_journal_cb *callback);
+enum status postgres_walk_drifts(struct store_session *session, uint64_t limit, void *user,
+                                 store_drift_cb *callback);
+enum status postgres_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
+                                      store_revocation_cb *callback);
+enum status postgres_check_derived(struct store_session *session, struct store_message *message);
+
+#endif

@@ -1,0 +1,61 @@
+/* Revocations, and tokens and nonces that may be used once. Each write removes a bounded number of
+ * expired rows, so that the tables stay small and no write takes long. */
+#include "store/postgres/postgres.h"
+
+/* Sends the removal of expired rows, after the beginning of the transaction. */
+static enum status begin(struct postgres_session *session, enum statement_id drop,
+                         uint64_t now_ms) {
+    enum status status = postgres_write_begin(session);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, drop);
+    postgres_put_bound(session, now_ms);
+    status = postgres_pipeline_send(session);
+    return status == STATUS_OK ? STATUS_OK : postgres_write_end(session, status);
+}
+
+/* Sends the last statement, and receives all results. */
+static enum status finish(struct postgres_session *session) {
+    enum status status = postgres_pipeline_send(session);
+    if (status == STATUS_OK)
+        status = postgres_pipeline_sync(session);
+    if (status == STATUS_OK)
+        status = postgres_write_check(session);
+    for (int i = 0; status == STATUS_OK && i < 2; i++) {
+        PGresult *result = NULL;
+        status = postgres_pipeline_receive(session, &result);
+        PQclear(result);
+    }
+    return postgres_write_end(session, status);
+}
+
+enum status postgres_put_revocations(struct store_session *base,
+                                     const struct store_revocation *revocations, size_t count,
+                                     uint64_t now_ms) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = begin(session, STATEMENT_DROP_REVOCATIONS, now_ms);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, STATEMENT_PUT_REVOCATIONS);
+    for (size_t i = 0; i < count; i++) {
+        postgres_put_number(session, (uint64_t)revocations[i].kind);
+        postgres_put_text(session, revocations[i].id);
+        postgres_put_text(session, revocations[i].reason);
+        postgres_put_number(session, revocations[i].revoked_at_ms);
+        postgres_put_number(session, revocations[i].expires_at_ms);
+    }
+    return finish(session);
+}
+
+enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,
+                              struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = begin(session, STATEMENT_DROP_SINGLE_USES, now_ms);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, STATEMENT_ADD_SINGLE_USE);
+    postgres_put_number(session, (uint64_t)kind);
+    postgres_put_text(session, id);
+    postgres_put_number(session, expires_at_ms);
+    return finish(session);
+}

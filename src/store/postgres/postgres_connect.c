@@ -1,0 +1,369 @@
+/* Connections: the settings of a session, the checks of the server, the writer role.
+ *
+ * The session that writes holds an advisory lock for as long as it lives, so a node that lost the
+ * session cannot commit. A node that is paused keeps its connection open; the server ends that
+ * session after a time without a statement, and so frees the lock. A node that works sends a
+ * statement each second. The term of the role, which each commit checks, rejects what is left. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/postgres/postgres.h"
+
+#define MS_PER_S 1000
+/* How long a session that writes may be silent before the server ends it. */
+#define SILENCE_MS "3000"
+#define PING_MS    1000
+/* Longer than SILENCE_MS: the lock of a node that failed is free by then. */
+#define LOCK_WAIT_MS "4000"
+#define PAUSE_MS_MIN 100
+#define PAUSE_MS_MAX 1000
+
+/* Every statement finds its rows by an index. The planner knows nothing about a table that grew
+ * since it was last analysed, so the plans that scan whole tables are switched off. */
+#define SETTINGS                                                                                   \
+    "SET search_path = runtime; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = "   \
+    "off; SET enable_mergejoin = off; SET enable_bitmapscan = off; "
+#define SETTINGS_READ                                                                              \
+    SETTINGS "SET default_transaction_read_only = on; SET idle_session_timeout = 0"
+/* A role or a database may say synchronous_commit = off, which would lose acknowledged events. */
+#define SETTINGS_WRITE                                                                             \
+    SETTINGS "SET idle_session_timeout = 0; SELECT set_config('synchronous_commit', 'on', false) " \
+             "WHERE "                                                                              \
+             "current_setting('synchronous_commit') = 'off'"
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+/* One line, without the end of line that libpq adds. */
+static void say(const struct postgres_store *store, char *message, const char *cause,
+                const char *advice) {
+    int size =
+        snprintf(message, STORE_MESSAGE_MAX, "%s: %.*s", store->label, 300, cause ? cause : "");
+    size_t end = size < STORE_MESSAGE_MAX ? (size_t)size : STORE_MESSAGE_MAX - 1;
+    while (end > 0 && (message[end - 1] == '\n' || message[end - 1] == ' '))
+        message[--end] = '\0';
+    for (size_t i = 0; i < end; i++)
+        if (message[i] == '\n')
+            message[i] = ' ';
+    if (*advice)
+        snprintf(message + end, STORE_MESSAGE_MAX - end, "%s", advice);
+}
+
+struct state_row {
+    const char *code; /* an SQLSTATE, or the class that begins it */
+    enum status status;
+    const char *advice;
+};
+
+/* The first row that matches. */
+static const struct state_row states[] = {
+    {"23505", STATUS_ALREADY_EXISTS, ""},
+    {"25006", STATUS_STORE_UNAVAILABLE,
+     ": the database is read-only: connect to the primary server, or unset "
+     "default_transaction_read_only"},
+    {"42501", STATUS_STORE_UNAVAILABLE,
+     ": the role of DB_URL needs the right to create and use the schema runtime"},
+    {"53300", STATUS_STORE_UNAVAILABLE,
+     ": raise max_connections of the server, or lower KHALA_READERS"},
+    {"26000", STATUS_STORE_UNAVAILABLE,
+     ": prepared statements do not survive: DB_URL must not lead through a pooler in transaction "
+     "mode"},
+    {"0A000", STATUS_STORE_UNAVAILABLE, ""}, /* a cached plan whose table was made again */
+    {"XX001", STATUS_INTERNAL_ERROR, "; the store is damaged: restore a backup"},
+    {"XX002", STATUS_INTERNAL_ERROR, "; the store is damaged: restore a backup"},
+    {"3F000", STATUS_INTERNAL_ERROR, ": the schema runtime is missing: restore a backup"},
+    {"08", STATUS_STORE_UNAVAILABLE, ""},
+    {"25", STATUS_STORE_UNAVAILABLE, ""},
+    {"40", STATUS_STORE_UNAVAILABLE, ""},
+    {"53", STATUS_STORE_UNAVAILABLE, ""},
+    {"55", STATUS_STORE_UNAVAILABLE, ""},
+    {"57", STATUS_STORE_UNAVAILABLE, ""},
+    {"58", STATUS_STORE_UNAVAILABLE, ""},
+    {"", STATUS_INTERNAL_ERROR, ""},
+};
+
+enum status postgres_result_fault(const struct postgres_store *store, const PGconn *connection,
+                                  const PGresult *result, char *message) {
+    const char *code = result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
+    const char *cause = result ? PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+    const struct state_row *row = states;
+    if (!code) {
+        say(store, message, connection ? PQerrorMessage(connection) : "no connection", "");
+        return STATUS_STORE_UNAVAILABLE;
+    }
+    while (strncmp(code, row->code, strlen(row->code)) != 0)
+        row++;
+    say(store, message, cause, row->advice);
+    const char *constraint = PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME);
+    /* A position of the log, or of an entity, that is taken. */
+    if (row->status == STATUS_ALREADY_EXISTS && constraint &&
+        (strcmp(constraint, "events_pkey") == 0 || strcmp(constraint, "events_by_entity") == 0))
+        return STATUS_SEQUENCE_CONFLICT;
+    return row->status;
+}
+
+enum status postgres_execute(const struct postgres_store *store, PGconn *connection,
+                             const char *sql, char *message) {
+    PGresult *result = PQexec(connection, sql);
+    ExecStatusType answered = PQresultStatus(result);
+    enum status status = answered == PGRES_COMMAND_OK || answered == PGRES_TUPLES_OK
+                             ? STATUS_OK
+                             : postgres_result_fault(store, connection, result, message);
+    PQclear(result);
+    return status;
+}
+
+/* ---- a new connection --------------------------------------------------------------------------
+ */
+
+/* Notices are for people at a terminal. */
+static void ignore_notice(void *user, const PGresult *result) {
+    (void)user, (void)result;
+}
+
+static enum status refuse(const struct postgres_store *store, char *message, const char *cause) {
+    say(store, message, cause, "");
+    return STATUS_INVALID_CONFIG;
+}
+
+/* The server's version, whether it is a standby, whether it is read-only, its encoding. */
+static enum status check_server(const struct postgres_store *store, PGconn *connection,
+                                enum store_mode mode, char *message) {
+    if (PQserverVersion(connection) < POSTGRES_VERSION_MIN)
+        return refuse(store, message, "the server is older than PostgreSQL 14: upgrade it");
+    PGresult *result = PQexec(connection, "SELECT pg_is_in_recovery(), "
+                                          "current_setting('transaction_read_only'), "
+                                          "current_setting('server_encoding')");
+    if (PQresultStatus(result) != PGRES_TUPLES_OK) {
+        enum status failed = postgres_result_fault(store, connection, result, message);
+        PQclear(result);
+        return failed;
+    }
+    enum status status = STATUS_OK;
+    if (strcmp(PQgetvalue(result, 0, 0), "t") == 0)
+        status = refuse(store, message,
+                        "the server is a standby: let DB_URL name the primary server, for example "
+                        "with target_session_attrs=read-write");
+    else if (mode == STORE_WRITE && strcmp(PQgetvalue(result, 0, 1), "on") == 0)
+        status = refuse(store, message,
+                        "default_transaction_read_only is on: reset it for the role and the "
+                        "database of DB_URL");
+    else if (strcmp(PQgetvalue(result, 0, 2), "UTF8") != 0)
+        status = refuse(store, message,
+                        "the encoding of the database is not UTF8: create one with ENCODING "
+                        "'UTF8' TEMPLATE template0");
+    PQclear(result);
+    return status;
+}
+
+/* The values of the URL override those before it, and not those behind it. */
+static PGconn *dial(const struct postgres_store *store) {
+    static const char *const names[] = {
+        "connect_timeout",  "keepalives_idle",  "keepalives_interval",
+        "keepalives_count", "tcp_user_timeout", "fallback_application_name",
+        "dbname",           "client_encoding",  NULL};
+    const char *const values[] = {"5", "5", "2", "3", "10000", "khala", store->url, "UTF8", NULL};
+    return PQconnectdbParams(names, values, 1);
+}
+
+enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
+                             PGconn **connection, char *message) {
+    PGconn *made = dial(store);
+    enum status status = STATUS_OK;
+    *connection = NULL;
+    if (PQstatus(made) != CONNECTION_OK) {
+        say(store, message, made ? PQerrorMessage(made) : "no memory", ": check DB_URL");
+        status = made ? STATUS_STORE_UNAVAILABLE : STATUS_OUT_OF_MEMORY;
+    }
+    if (status == STATUS_OK) {
+        PQsetNoticeReceiver(made, ignore_notice, NULL);
+        status = check_server(store, made, mode, message);
+    }
+    if (status == STATUS_OK)
+        status = postgres_execute(store, made, mode == STORE_WRITE ? SETTINGS_WRITE : SETTINGS_READ,
+                                  message);
+    if (status == STATUS_OK)
+        *connection = made;
+    else
+        PQfinish(made);
+    return status;
+}
+
+/* ---- a pooler -----------------------------------------------------------------------------------
+ */
+
+static int backend_of(PGconn *connection) {
+    PGresult *result = PQexec(connection, "SELECT pg_backend_pid()");
+    int pid = 0;
+    if (PQresultStatus(result) == PGRES_TUPLES_OK)
+        pid = atoi(PQgetvalue(result, 0, 0));
+    PQclear(result);
+    return pid;
+}
+
+/* While a second connection holds a transaction open, a pooler in transaction mode gives the first
+ * connection another session of the server. A direct connection knows its process; the process id
+ * that a pooler reports is its own. */
+enum status postgres_check_pooler(const struct postgres_store *store, PGconn *connection,
+                                  char *message) {
+    int before = backend_of(connection);
+    if (before == PQbackendPID(connection))
+        return STATUS_OK;
+    PGconn *second = dial(store);
+    bool is_same = true;
+    for (int i = 0; i < 3 && is_same && PQstatus(second) == CONNECTION_OK; i++) {
+        PQclear(PQexec(second, "BEGIN"));
+        int other = backend_of(second);
+        int after = backend_of(connection);
+        is_same = after == before && other != after;
+        PQclear(PQexec(second, "ROLLBACK"));
+    }
+    PQfinish(second);
+    return is_same ? STATUS_OK
+                   : refuse(store, message,
+                            "DB_URL leads through a pooler in transaction mode, where the writer's "
+                            "lock and its commits use different sessions: connect to the server "
+                            "itself, or use session mode");
+}
+
+/* ---- the writer role ----------------------------------------------------------------------------
+ */
+
+#define TEXT_OF_(number) #number
+#define TEXT_OF(number)  TEXT_OF_(number)
+
+static enum status raise_term(const struct postgres_store *store, PGconn *connection,
+                              uint64_t *term, char *message) {
+    /* Before the first migration there is no such table. */
+    PGresult *result = PQexec(connection, "SELECT to_regclass('runtime.writer') IS NULL");
+    bool is_absent =
+        PQresultStatus(result) == PGRES_TUPLES_OK && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
+    PQclear(result);
+    *term = 0;
+    if (is_absent)
+        return STATUS_OK;
+    result = PQexec(connection, "UPDATE writer SET term = term + 1, taken_at = now() WHERE id = 1 "
+                                "RETURNING term");
+    enum status status = STATUS_OK;
+    if (PQresultStatus(result) != PGRES_TUPLES_OK)
+        status = postgres_result_fault(store, connection, result, message);
+    else if (PQntuples(result) != 1)
+        status = refuse(store, message, "runtime.writer has no row: restore a backup");
+    else
+        *term = strtoull(PQgetvalue(result, 0, 0), NULL, 10);
+    PQclear(result);
+    return status;
+}
+
+enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
+                               uint64_t *term, char *message) {
+    PGresult *result =
+        PQexec(connection, "SET lock_timeout = " LOCK_WAIT_MS "; SELECT pg_advisory_lock(" TEXT_OF(
+                               POSTGRES_WRITER_LOCK) "); SET lock_timeout = 0");
+    enum status status = STATUS_OK;
+    const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    if (code && strcmp(code, "55P03") == 0) {
+        say(store, message,
+            "another khala server uses this database: end that first, or name another database",
+            "");
+        status = STATUS_STORE_UNAVAILABLE;
+    } else if (PQresultStatus(result) != PGRES_COMMAND_OK) {
+        status = postgres_result_fault(store, connection, result, message);
+    }
+    PQclear(result);
+    return status == STATUS_OK ? raise_term(store, connection, term, message) : status;
+}
+
+enum status postgres_limit_silence(const struct postgres_store *store, PGconn *connection,
+                                   bool is_limited, char *message) {
+    return postgres_execute(store, connection,
+                            is_limited ? "SET idle_session_timeout = " SILENCE_MS
+                                         "; SET idle_in_transaction_session_timeout = " SILENCE_MS
+                                       : "DEALLOCATE ALL; SET idle_session_timeout = 0",
+                            message);
+}
+
+/* ---- sessions -----------------------------------------------------------------------------------
+ */
+
+void postgres_disconnect(struct postgres_session *session) {
+    PQfinish(session->connection);
+    session->connection = NULL;
+    memset(session->prepared, 0, sizeof(session->prepared));
+    session->tail.known = false;
+    session->is_read_lost = session->in_transaction;
+    if (session->base.mode != STORE_WRITE)
+        return;
+    session->is_role_lost = true;
+    atomic_store(&session->store->is_role_lost, true);
+}
+
+static void note_attempt(struct postgres_session *session, enum status status) {
+    session->connect_pause_ms = status == STATUS_OK ? 0 : session->connect_pause_ms * 2;
+    if (status == STATUS_OK)
+        return;
+    if (session->connect_pause_ms < PAUSE_MS_MIN)
+        session->connect_pause_ms = PAUSE_MS_MIN;
+    if (session->connect_pause_ms > PAUSE_MS_MAX)
+        session->connect_pause_ms = PAUSE_MS_MAX;
+    session->connect_at_ns = clock_now().mono_ns + session->connect_pause_ms * CLOCK_NS_PER_MS;
+}
+
+enum status postgres_ensure(struct postgres_session *session) {
+    if (session->base.mode == STORE_WRITE && session->is_role_lost)
+        return STATUS_WRITER_LOST;
+    if (session->connection)
+        return STATUS_OK;
+    assert(session->base.mode == STORE_READ);
+    session->reason = REASON_STORE_FAILED;
+    if (session->is_read_lost || clock_now().mono_ns < session->connect_at_ns)
+        return STATUS_STORE_UNAVAILABLE;
+    enum status status =
+        postgres_connect(session->store, STORE_READ, &session->connection, session->error);
+    note_attempt(session, status);
+    return status == STATUS_OK ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
+}
+
+enum status postgres_take_role(struct store_session *base) {
+    struct postgres_session *session = postgres_session_of(base);
+    struct postgres_store *store = session->store;
+    if (!session->is_role_lost)
+        return STATUS_OK;
+    if (clock_now().mono_ns < session->connect_at_ns)
+        return STATUS_WRITER_LOST;
+    PQfinish(session->connection);
+    session->connection = NULL;
+    enum status status = postgres_connect(store, STORE_WRITE, &session->connection, session->error);
+    if (status == STATUS_OK)
+        status = postgres_take_lock(store, session->connection, &session->term, session->error);
+    if (status == STATUS_OK)
+        status = postgres_limit_silence(store, session->connection, true, session->error);
+    note_attempt(session, status);
+    if (status != STATUS_OK) {
+        PQfinish(session->connection);
+        session->connection = NULL;
+        return STATUS_WRITER_LOST;
+    }
+    session->is_role_lost = false;
+    session->pinged_ns = clock_now().mono_ns;
+    atomic_store(&store->is_role_lost, false);
+    log_event(LOG_INFO, "store.writer_role_taken", log_str("store", store->label),
+              log_int("term", (int64_t)session->term));
+    return STATUS_OK;
+}
+
+enum status postgres_keep_alive(struct store_session *base, int64_t *wait_ms) {
+    struct postgres_session *session = postgres_session_of(base);
+    *wait_ms = PING_MS;
+    if (session->is_role_lost)
+        return STATUS_WRITER_LOST;
+    int64_t silent_ms = (int64_t)((clock_now().mono_ns - session->pinged_ns) / CLOCK_NS_PER_MS);
+    if (silent_ms < PING_MS) {
+        *wait_ms = PING_MS - silent_ms;
+        return STATUS_OK;
+    }
+    postgres_begin(session, STATEMENT_PING);
+    return postgres_run(session);
+}

@@ -1,0 +1,250 @@
+/* One row: asked for, checked, and copied into the caller's arena. */
+#include <stdio.h>
+
+#include "store/postgres/postgres.h"
+
+/* Runs the statement. STATUS_NOT_FOUND: it has no row. With STATUS_OK the caller clears the result.
+ */
+static enum status ask(struct postgres_session *session, PGresult **result) {
+    enum status status = postgres_query(session, result);
+    if (status == STATUS_OK && PQntuples(*result) == 0) {
+        PQclear(*result);
+        *result = NULL;
+        return STATUS_NOT_FOUND;
+    }
+    return status;
+}
+
+static enum status finish(struct postgres_session *session, PGresult *result, enum status status,
+                          bool is_kept) {
+    PQclear(result);
+    if (status != STATUS_OK || is_kept)
+        return status;
+    snprintf(session->error, sizeof(session->error),
+             "a row is larger than the memory reserved for it");
+    return STATUS_OUT_OF_MEMORY;
+}
+
+static enum status load_entity(struct postgres_session *session, struct arena *arena,
+                               struct store_entity *entity) {
+    PGresult *result = NULL;
+    enum status status = ask(session, &result);
+    if (status != STATUS_OK)
+        return status;
+    if (!postgres_row_entity((struct postgres_row){result, 0}, 0, entity))
+        return finish(session, result, postgres_damaged(session, "entity", entity->ref), true);
+    return finish(session, result, STATUS_OK, postgres_keep_entity(arena, entity));
+}
+
+enum status postgres_load_entity(struct store_session *base, enum entity_kind kind, struct slice id,
+                                 struct arena *arena, struct store_entity *entity) {
+    struct postgres_session *session = postgres_session_of(base);
+    postgres_begin(session, STATEMENT_ENTITY_BY_ID);
+    postgres_put_number(session, kind);
+    postgres_put_text(session, id);
+    return load_entity(session, arena, entity);
+}
+
+enum status postgres_load_entity_ref(struct store_session *base, uint64_t ref, struct arena *arena,
+                                     struct store_entity *entity) {
+    struct postgres_session *session = postgres_session_of(base);
+    postgres_begin(session, STATEMENT_ENTITY_BY_REF);
+    postgres_put_bound(session, ref);
+    return load_entity(session, arena, entity);
+}
+
+enum status postgres_load_event(struct store_session *base, uint64_t log_id, struct arena *arena,
+                                struct store_event *event) {
+    struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_EVENT);
+    postgres_put_bound(session, log_id);
+    enum status status = ask(session, &result);
+    if (status != STATUS_OK)
+        return status;
+    if (!postgres_row_event((struct postgres_row){result, 0}, 0, POSTGRES_EVENT_COLUMNS, event))
+        return finish(session, result, postgres_damaged(session, "event", log_id), true);
+    return finish(session, result, STATUS_OK, postgres_keep_event(arena, event));
+}
+
+static enum status load_topic(struct postgres_session *session, enum statement_id id,
+                              struct slice text, struct arena *arena, struct store_topic *topic) {
+    PGresult *result = NULL;
+    postgres_begin(session, id);
+    postgres_put_text(session, text);
+    enum status status = ask(session, &result);
+    if (status != STATUS_OK)
+        return status;
+    if (!postgres_row_topic((struct postgres_row){result, 0}, topic))
+        return finish(session, result, postgres_damaged(session, "topic", topic->ref), true);
+    return finish(session, result, STATUS_OK,
+                  postgres_keep(arena, &topic->name) && postgres_keep(arena, &topic->stream_id));
+}
+
+enum status postgres_load_topic(struct store_session *session, struct slice name,
+                                struct arena *arena, struct store_topic *topic) {
+    return load_topic(postgres_session_of(session), STATEMENT_TOPIC_BY_NAME, name, arena, topic);
+}
+
+enum status postgres_load_stream(struct store_session *session, struct slice stream_id,
+                                 struct arena *arena, struct store_topic *topic) {
+    return load_topic(postgres_session_of(session), STATEMENT_TOPIC_BY_STREAM, stream_id, arena,
+                      topic);
+}
+
+enum status postgres_load_document(struct store_session *base, enum document_kind kind,
+                                   uint64_t entity_ref, struct arena *arena,
+                                   struct store_document *document) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum statement_id id = STATEMENT_DOCUMENT + kind;
+    PGresult *result = NULL;
+    postgres_begin(session, id);
+    postgres_put_bound(session, entity_ref);
+    enum status status = ask(session, &result);
+    if (status != STATUS_OK)
+        return status;
+    if (!postgres_row_document((struct postgres_row){result, 0}, kind, document))
+        return finish(session, result,
+                      postgres_damaged(session, "the document of entity", entity_ref), true);
+    return finish(session, result, STATUS_OK,
+                  postgres_keep(arena, &document->key) && postgres_keep(arena, &document->payload));
+}
+
+enum status postgres_load_checkpoint(struct store_session *base, enum document_kind kind,
+                                     uint64_t entity_ref, struct arena *arena,
+                                     struct store_checkpoint *checkpoint) {
+    struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_CHECKPOINT);
+    postgres_put_bound(session, entity_ref);
+    postgres_put_text(session, slice_of(document_kind_name(kind)));
+    enum status status = ask(session, &result);
+    if (status != STATUS_OK)
+        return status;
+    if (!postgres_row_checkpoint((struct postgres_row){result, 0}, kind, checkpoint))
+        return finish(session, result,
+                      postgres_damaged(session, "the checkpoint of entity", entity_ref), true);
+    return finish(session, result, STATUS_OK,
+                  postgres_keep(arena, &checkpoint->document_id) &&
+                      postgres_keep(arena, &checkpoint->projection_version));
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------
+ */
+
+/* Stored cursors have the time of their uuid. So a cursor whose time is not that of its uuid lies
+ * before or behind all stored cursors of its millisecond. */
+static struct uuid bound_of(const struct event_cursor *cursor) {
+    uint64_t uuid_ms = uuid7_timestamp_ms(&cursor->uuid);
+    uint64_t at_ms = cursor->timestamp_ms;
+    struct uuid bound = cursor->uuid;
+    if (uuid_ms == at_ms)
+        return bound;
+    bool is_behind = uuid_ms > at_ms || at_ms >> 48 > 0;
+    memset(bound.bytes, is_behind ? 0xff : 0, sizeof(bound.bytes));
+    for (int i = 0; i < 6 && at_ms >> 48 == 0; i++)
+        bound.bytes[i] = (uint8_t)(at_ms >> (40 - 8 * i));
+    return bound;
+}
+
+enum status postgres_find_cursor(struct store_session *base, const struct event_cursor *cursor,
+                                 uint64_t *log_id) {
+    struct postgres_session *session = postgres_session_of(base);
+    struct uuid bound = bound_of(cursor);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_FIND_CURSOR);
+    postgres_put_uuid(session, &bound);
+    enum status status = ask(session, &result);
+    if (status == STATUS_OK)
+        *log_id = postgres_number((struct postgres_row){result, 0}, 0);
+    PQclear(result);
+    return status;
+}
+
+enum status postgres_measure_replay(struct store_session *base, const struct store_topic *topic,
+                                    uint64_t after_seq, uint64_t limit,
+                                    struct store_replay *replay) {
+    struct postgres_session *session = postgres_session_of(base);
+    bool of_entity = topic->entity_ref != 0;
+    PGresult *result = NULL;
+    postgres_begin(session, of_entity ? STATEMENT_MEASURE_EVENTS : STATEMENT_MEASURE_JOURNAL);
+    postgres_put_bound(session, of_entity ? topic->entity_ref : topic->ref);
+    postgres_put_bound(session, after_seq);
+    postgres_put_bound(session, limit);
+    enum status status = ask(session, &result);
+    struct postgres_row row = {result, 0};
+    if (status == STATUS_OK)
+        *replay = (struct store_replay){postgres_number(row, 0), postgres_number(row, 1)};
+    PQclear(result);
+    return status;
+}
+
+static enum status row_state(struct postgres_session *session, struct postgres_row row,
+                             struct store_state *state) {
+    struct slice epoch = postgres_text(row, 0);
+    struct uuid client_id = {{0}};
+    *state = (struct store_state){
+        .log_id = postgres_number(row, 1),
+        .entity_ref = postgres_number(row, 2),
+        .topic_ref = postgres_number(row, 3),
+        .unprojected_from = postgres_number(row, 8),
+    };
+    if (epoch.size != STORE_EPOCH_SIZE)
+        return postgres_damaged(session, "the epoch, of size", epoch.size);
+    memcpy(state->epoch, epoch.data, STORE_EPOCH_SIZE);
+    if (state->log_id > 0 &&
+        !postgres_bytes(row, 4, state->cursor.bytes, sizeof(state->cursor.bytes)))
+        return postgres_damaged(session, "event", state->log_id);
+    if (!postgres_is_null(row, 5) &&
+        !postgres_bytes(row, 5, client_id.bytes, sizeof(client_id.bytes)))
+        return postgres_damaged(session, "an id chosen by a client, before event", state->log_id);
+    if (!postgres_bytes(row, 6, state->id_mark.bytes, sizeof(state->id_mark.bytes)) ||
+        (!postgres_is_null(row, 7) && !postgres_bytes(row, 7, state->id_mark.unmarked_max.bytes,
+                                                      sizeof(state->id_mark.unmarked_max.bytes))))
+        return postgres_damaged(session, "table minted_ids, row", 1);
+    state->event_id_max = uuid_compare(&client_id, &state->cursor) > 0 ? client_id : state->cursor;
+    return STATUS_OK;
+}
+
+enum status postgres_read_state(struct store_session *base, struct store_state *state) {
+    struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_STATE);
+    enum status status = ask(session, &result);
+    if (status == STATUS_OK)
+        status = row_state(session, (struct postgres_row){result, 0}, state);
+    else if (status == STATUS_NOT_FOUND)
+        status = postgres_damaged(session, "table minted_ids, row", 1);
+    PQclear(result);
+    return status;
+}
+
+/* ---- a snapshot over several reads
+ * ---------------------------------------------------------------- */
+
+enum status postgres_read_begin(struct store_session *base) {
+    struct postgres_session *session = postgres_session_of(base);
+    struct store_state state;
+    postgres_begin(session, STATEMENT_READ_BEGIN);
+    enum status status = postgres_run(session);
+    if (status != STATUS_OK)
+        return status;
+    session->in_transaction = true;
+    /* The first query fixes the moment. */
+    status = postgres_read_state(base, &state);
+    if (status != STATUS_OK)
+        postgres_read_end(base);
+    return status;
+}
+
+void postgres_read_end(struct store_session *base) {
+    struct postgres_session *session = postgres_session_of(base);
+    session->in_transaction = false;
+    session->is_read_lost = false;
+    if (!session->connection)
+        return;
+    postgres_begin(session, STATEMENT_ROLLBACK);
+    /* Nothing was written. A connection that cannot end its transaction is of no use. */
+    if (postgres_run(session) != STATUS_OK && session->connection)
+        postgres_disconnect(session);
+}

@@ -1,0 +1,278 @@
+/* The statements. Names have no schema: a session's search path is runtime alone. */
+#include "store/postgres/postgres.h"
+
+#define HEAD_OF(entity_ref)                                                                        \
+    "(SELECT x.seq FROM events x WHERE x.entity_ref = " entity_ref " ORDER BY x.seq DESC LIMIT 1)"
+
+/* POSTGRES_ENTITY_COLUMNS: the entity, and its last event where head is true. */
+#define ENTITY_COLUMNS                                                                             \
+    "n.ref, n.kind::bigint, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id, n.status, "      \
+    "n.worker_id, n.thread_id, n.workspace_ref, n.codex_home_ref, n.adapter, n.metadata, "         \
+    "n.created_at, n.started_at, n.stopped_at, n.last_heartbeat_at, h.seq, h.chain_hash "
+#define HEAD(condition)                                                                            \
+    "LEFT JOIN LATERAL (SELECT x.seq, x.chain_hash FROM events x WHERE x.entity_ref = n.ref "      \
+    "ORDER BY x.seq DESC LIMIT 1) h ON " condition " "
+#define ENTITY_SELECT "SELECT " ENTITY_COLUMNS "FROM entities n " HEAD("true")
+
+/* POSTGRES_EVENT_COLUMNS. Left joins: a row without its partner is damage, which must be reported
+ * and not skipped. */
+#define EVENT_COLUMNS                                                                              \
+    "e.log_id, e.entity_ref, e.seq, e.cursor, e.event_id, e.type, e.owner_user_id, "               \
+    "e.owner_guest_scope, e.org_id, e.payload_hash, e.prev_chain_hash, e.chain_hash, e.payload, "  \
+    "e.recorded_at, e.chain_version::bigint "
+/* The first columns of an entity, as ENTITY_COLUMNS has them. */
+#define ENTITY_NAME ", n.ref, n.kind::bigint, n.id, n.owner_user_id, n.owner_guest_scope, n.org_id "
+#define EVENT_SELECT                                                                               \
+    "SELECT " EVENT_COLUMNS ENTITY_NAME "FROM events e LEFT JOIN entities n ON n.ref = "           \
+    "e.entity_ref "
+
+#define TOPIC_SELECT                                                                               \
+    "SELECT t.ref, t.topic, t.stream_id, t.entity_ref, t.oldest_seq, CASE WHEN t.entity_ref IS "   \
+    "NULL THEN t.head_seq ELSE " HEAD_OF(                                                          \
+        "t.entity_ref") " END, t.journal_epoch, t.damaged_seq FROM topics t "
+
+#define DOCUMENT_PUT(kind, name, table, ...)                                                       \
+    [STATEMENT_PUT_DOCUMENTS + (kind)] = {                                                         \
+        "INSERT INTO " table " (entity_ref, doc_key, doc_version, payload_hash, payload) SELECT "  \
+        "DISTINCT ON (a) a, b, c, d, e FROM unnest($1::bigint[], $2::text[], $3::bigint[], "       \
+        "$4::bytea[], $5::text[]) WITH ORDINALITY u(a, b, c, d, e, o) ORDER BY a, o DESC ON "      \
+        "CONFLICT (entity_ref) DO UPDATE SET doc_key = excluded.doc_key, doc_version = "           \
+        "excluded.doc_version, payload_hash = excluded.payload_hash, payload = excluded.payload",  \
+        "NTNBT"},
+#define DOCUMENT_SELECT(kind, name, table, ...)                                                    \
+    [STATEMENT_DOCUMENT + (kind)] = {"SELECT entity_ref, doc_key, doc_version, payload_hash, "     \
+                                     "payload FROM " table " WHERE entity_ref = $1::bigint",       \
+                                     "n"},
+#define DOCUMENT_WALK(kind, name, table, ...)                                                      \
+    [STATEMENT_WALK_DOCUMENTS + (kind)] = {                                                        \
+        "SELECT d.entity_ref, d.doc_key, d.doc_version, d.payload_hash, d.payload, "               \
+        "n.owner_user_id, n.owner_guest_scope, n.org_id FROM " table " d LEFT JOIN entities n ON " \
+        "n.ref = d.entity_ref WHERE d.entity_ref > $1::bigint ORDER BY d.entity_ref LIMIT "        \
+        "$2::bigint",                                                                              \
+        "nn"},
+
+/* The ref of the entity that a lookup names by its ref or by kind and id. */
+#define LOOKUP_REF                                                                                 \
+    "coalesce(k.number, (SELECT x.ref FROM entities x WHERE x.kind = k.kind AND x.id = "           \
+    "k.entity_id))"
+
+const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
+    [STATEMENT_BEGIN] = {"BEGIN", ""},
+    [STATEMENT_ROLLBACK] = {"ROLLBACK", ""},
+    [STATEMENT_READ_BEGIN] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ""},
+    [STATEMENT_PING] = {"SELECT 1", ""},
+    [STATEMENT_LOCK_TERM] = {"SELECT term FROM writer WHERE id = 1 FOR UPDATE", ""},
+    [STATEMENT_COUNT_POSITIONS] = {"SELECT count(*) FROM unnest($1::bigint[], $2::bigint[]) u(r, "
+                                   "s) WHERE EXISTS (SELECT 1 FROM events e WHERE e.entity_ref = "
+                                   "u.r AND e.seq = u.s)",
+                                   "NN"},
+    [STATEMENT_PUT_ENTITIES] =
+        {"INSERT INTO entities (ref, kind, id, owner_user_id, owner_guest_scope, org_id, status, "
+         "worker_id, thread_id, workspace_ref, codex_home_ref, adapter, metadata, created_at, "
+         "started_at, stopped_at, last_heartbeat_at) SELECT a, b::smallint, c, d, e, f, g, h, i, "
+         "j, k, l, m, n, o, p, q FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], "
+         "$5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], "
+         "$12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[]) "
+         "u(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q) "
+         "ON CONFLICT (ref) DO UPDATE SET owner_user_id = excluded.owner_user_id, "
+         "owner_guest_scope = excluded.owner_guest_scope, org_id = excluded.org_id, "
+         "status = excluded.status, worker_id = excluded.worker_id, "
+         "thread_id = excluded.thread_id, workspace_ref = excluded.workspace_ref, "
+         "codex_home_ref = excluded.codex_home_ref, adapter = excluded.adapter, "
+         "metadata = excluded.metadata, created_at = excluded.created_at, "
+         "started_at = excluded.started_at, stopped_at = excluded.stopped_at, "
+         "last_heartbeat_at = excluded.last_heartbeat_at "
+         "WHERE entities.kind = excluded.kind AND entities.id = excluded.id",
+         "NNTTTTTTTTTTTNNNN"},
+    [STATEMENT_ADD_EVENTS] =
+        {"INSERT INTO events (log_id, entity_ref, seq, cursor, event_id, type, owner_user_id, "
+         "owner_guest_scope, org_id, payload_hash, prev_chain_hash, chain_hash, payload, "
+         "recorded_at, chain_version) SELECT * FROM unnest($1::bigint[], $2::bigint[], "
+         "$3::bigint[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[], "
+         "$10::bytea[], $11::bytea[], $12::bytea[], $13::text[], $14::bigint[], $15::bigint[])",
+         "NNNUUTTTTBBBTNN"},
+    [STATEMENT_ADD_EVENT_IDS] = {"INSERT INTO event_ids (event_id, log_id) SELECT * FROM "
+                                 "unnest($1::uuid[], $2::bigint[])",
+                                 "UN"},
+    [STATEMENT_FIND_SUPPLIED] = {"SELECT i.log_id FROM event_ids i WHERE i.event_id = "
+                                 "ANY($1::uuid[]) LIMIT 1",
+                                 "U"},
+    [STATEMENT_FIND_MINTED] = {"SELECT find_minted(u) FROM unnest($1::uuid[]) u WHERE "
+                               "find_minted(u) IS NOT NULL LIMIT 1",
+                               "U"},
+    [STATEMENT_ADD_KEYS] = {"INSERT INTO idempotency_keys (entity_ref, key, log_id) SELECT * FROM "
+                            "unnest($1::bigint[], $2::text[], $3::bigint[])",
+                            "NTN"},
+    /* oldest_seq never falls, even if the caller does not know of a prune yet. */
+    [STATEMENT_PUT_TOPICS] =
+        {"INSERT INTO topics (ref, topic, stream_id, entity_ref, oldest_seq, head_seq) SELECT * "
+         "FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], "
+         "$6::bigint[]) ON CONFLICT (ref) DO UPDATE SET entity_ref = excluded.entity_ref, "
+         "oldest_seq = greatest(topics.oldest_seq, excluded.oldest_seq), head_seq = "
+         "excluded.head_seq WHERE topics.topic = excluded.topic AND topics.stream_id = "
+         "excluded.stream_id",
+         "NTTNNN"},
+    DOCUMENT_KINDS(DOCUMENT_PUT)[STATEMENT_PUT_CHECKPOINTS] =
+        {"INSERT INTO checkpoints (entity_ref, projection_name, document_id, last_runtime_seq, "
+         "projection_version, summary_hash, last_projected_at) SELECT DISTINCT ON (a, b) a, b, c, "
+         "d, e, f, g FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::text[], "
+         "$6::bytea[], $7::bigint[]) WITH ORDINALITY u(a, b, c, d, e, f, g, o) ORDER BY a, b, o "
+         "DESC ON CONFLICT (entity_ref, projection_name) DO UPDATE SET document_id = "
+         "excluded.document_id, last_runtime_seq = excluded.last_runtime_seq, projection_version = "
+         "excluded.projection_version, summary_hash = excluded.summary_hash, last_projected_at = "
+         "excluded.last_projected_at",
+         "NTTNTBN"},
+    [STATEMENT_ADD_JOURNAL] =
+        {"INSERT INTO journal (topic_ref, seq, log_id, entity_ref, doc_version, published_at, "
+         "payload_hash, payload, first_entity_seq) SELECT * FROM unnest($1::bigint[], "
+         "$2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], "
+         "$8::text[], $9::bigint[])",
+         "NNNNNNBTN"},
+    [STATEMENT_ADD_DRIFTS] =
+        {"INSERT INTO khala_projection_drifts (projection_name, entity_ref, reason, expected_seq, "
+         "actual_seq, seen_at, subject) SELECT * FROM unnest($1::text[], $2::bigint[], "
+         "$3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])",
+         "TNTNNNT"},
+    [STATEMENT_DROP_OLD_DRIFTS] = {"DELETE FROM khala_projection_drifts WHERE id <= (SELECT "
+                                   "max(id) FROM khala_projection_drifts) - $1::bigint",
+                                   "n"},
+    [STATEMENT_SET_UNPROJECTED] =
+        {"INSERT INTO meta (name, value) VALUES ('unprojected_from', ($1::bigint)::text) ON "
+         "CONFLICT (name) DO UPDATE SET value = least(meta.value::bigint, "
+         "excluded.value::bigint)::text",
+         "n"},
+    [STATEMENT_CLEAR_UNPROJECTED] = {"DELETE FROM meta WHERE name = 'unprojected_from'", ""},
+    /* How many frames go follows from the numbers, because frames have no gaps. */
+    [STATEMENT_PRUNE_TOPICS] =
+        {"WITH asked AS (SELECT u.o, t.ref, t.entity_ref, t.oldest_seq AS before, s.head, "
+         "least(greatest(least(u.below, s.head + 1) - t.oldest_seq, 0), u.most) AS gone FROM "
+         "unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY u(r, below, most, o) "
+         "JOIN topics t ON t.ref = u.r CROSS JOIN LATERAL (SELECT coalesce(CASE WHEN t.entity_ref "
+         "IS NULL THEN t.head_seq ELSE " HEAD_OF(
+             "t.entity_ref") " END, 0) AS head) s), "
+                             "removed AS (DELETE FROM journal j USING asked a WHERE a.gone > 0 AND "
+                             "a.entity_ref IS "
+                             "NULL AND j.topic_ref = a.ref AND j.seq < a.before + a.gone), raised "
+                             "AS (UPDATE topics t "
+                             "SET oldest_seq = a.before + a.gone FROM asked a WHERE a.gone > 0 AND "
+                             "t.ref = a.ref) "
+                             "SELECT o, gone, before + gone, head FROM asked ORDER BY o",
+         "NNN"},
+    [STATEMENT_PUT_REVOCATIONS] =
+        {"INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) SELECT DISTINCT "
+         "ON (a, b) a::smallint, b, c, d, e FROM unnest($1::bigint[], $2::text[], $3::text[], "
+         "$4::bigint[], $5::bigint[]) u(a, b, c, d, e) ORDER BY a, b, e DESC ON CONFLICT (kind, "
+         "id) DO UPDATE SET expires_at = greatest(sync_revocations.expires_at, "
+         "excluded.expires_at)",
+         "NTTNN"},
+    [STATEMENT_DROP_REVOCATIONS] = {"DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT "
+                                    "kind, id FROM sync_revocations WHERE expires_at <= "
+                                    "$1::bigint LIMIT 1000)",
+                                    "n"},
+    [STATEMENT_ADD_SINGLE_USE] = {"INSERT INTO sync_single_uses (kind, id, expires_at) VALUES "
+                                  "(($1::bigint)::smallint, $2::text, $3::bigint)",
+                                  "ntn"},
+    [STATEMENT_DROP_SINGLE_USES] = {"DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT "
+                                    "kind, id FROM sync_single_uses WHERE expires_at <= "
+                                    "$1::bigint LIMIT 1000)",
+                                    "n"},
+    [STATEMENT_STATE] =
+        {"SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT max(log_id) FROM events), "
+         "(SELECT max(ref) FROM entities), (SELECT max(ref) FROM topics), (SELECT cursor FROM "
+         "events ORDER BY log_id DESC LIMIT 1), (SELECT event_id FROM event_ids ORDER BY event_id "
+         "DESC LIMIT 1), mark, unmarked_max, (SELECT value::bigint FROM meta WHERE name = "
+         "'unprojected_from') FROM minted_ids",
+         ""},
+    [STATEMENT_PREFETCH_ENTITIES] =
+        {"SELECT " ENTITY_COLUMNS ", k.o FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY "
+         "k(kind, id, o) JOIN entities n ON n.kind = k.kind AND n.id = k.id " HEAD(
+             "true") "ORDER BY k.o",
+         "NT"},
+    [STATEMENT_PREFETCH_EVENTS] =
+        {"SELECT " EVENT_COLUMNS ", " ENTITY_COLUMNS
+         ", k.o, l.log_id FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], "
+         "$5::text[], $6::text[], $7::bigint[]) WITH ORDINALITY k(by, number, event_id, kind, "
+         "entity_id, key, holder, o) CROSS JOIN LATERAL (SELECT CASE k.by WHEN 0 THEN k.number "
+         "WHEN 1 THEN coalesce((SELECT i.log_id FROM event_ids i WHERE i.event_id = k.event_id), "
+         "CASE WHEN k.number = 1 THEN find_minted(k.event_id) END) WHEN 2 THEN (SELECT y.log_id "
+         "FROM idempotency_keys y WHERE y.entity_ref = " LOOKUP_REF " AND y.key = k.key) WHEN 3 "
+         "THEN (SELECT x.log_id FROM events x WHERE x.entity_ref = " LOOKUP_REF
+         " AND x.seq = 1) END AS log_id) l LEFT JOIN events e ON e.log_id = l.log_id LEFT JOIN "
+         "entities n ON n.ref = e.entity_ref " HEAD(
+             "k.holder = 1") "WHERE l.log_id IS NOT NULL ORDER BY k.o",
+         "NNUNTTN"},
+    [STATEMENT_PREFETCH_STREAMS] = {"SELECT k.o FROM unnest($1::text[]) WITH ORDINALITY k(s, o) "
+                                    "JOIN topics t ON t.stream_id = k.s",
+                                    "T"},
+    [STATEMENT_ENTITY_BY_ID] = {ENTITY_SELECT "WHERE n.kind = $1::bigint AND n.id = $2::text",
+                                "nt"},
+    [STATEMENT_ENTITY_BY_REF] = {ENTITY_SELECT "WHERE n.ref = $1::bigint", "n"},
+    [STATEMENT_EVENT] = {EVENT_SELECT "WHERE e.log_id = $1::bigint", "n"},
+    [STATEMENT_FIND_CURSOR] = {"SELECT find_cursor($1::uuid)", "u"},
+    [STATEMENT_TOPIC_BY_NAME] = {TOPIC_SELECT "WHERE t.topic = $1::text", "t"},
+    [STATEMENT_TOPIC_BY_STREAM] = {TOPIC_SELECT "WHERE t.stream_id = $1::text", "t"},
+    [STATEMENT_MEASURE_EVENTS] = {"SELECT count(*), sum(octet_length(p.payload))::bigint FROM "
+                                  "(SELECT payload FROM events WHERE entity_ref = $1::bigint AND "
+                                  "seq > $2::bigint ORDER BY seq LIMIT $3::bigint) p",
+                                  "nnn"},
+    [STATEMENT_MEASURE_JOURNAL] =
+        {"SELECT count(*), sum(octet_length(coalesce(j.payload, (SELECT e.payload FROM events e "
+         "WHERE e.log_id = j.log_id))))::bigint FROM (SELECT log_id, payload FROM journal WHERE "
+         "topic_ref = $1::bigint AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint) j",
+         "nnn"},
+    [STATEMENT_EVENT_TIME] = {"SELECT cursor FROM events WHERE entity_ref = $1::bigint AND seq = "
+                              "$2::bigint",
+                              "nn"},
+    [STATEMENT_EVENT_TIMES] = {"SELECT seq, cursor, recorded_at FROM events WHERE entity_ref = "
+                               "$1::bigint AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint",
+                               "nnn"},
+    [STATEMENT_ROW_TIMES] = {"SELECT seq, published_at FROM journal WHERE topic_ref = $1::bigint "
+                             "AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint",
+                             "nnn"},
+    DOCUMENT_KINDS(DOCUMENT_SELECT)[STATEMENT_CHECKPOINT] =
+        {"SELECT entity_ref, document_id, last_runtime_seq, projection_version, summary_hash, "
+         "last_projected_at FROM checkpoints WHERE entity_ref = $1::bigint AND projection_name = "
+         "$2::text",
+         "nt"},
+    [STATEMENT_WALK_ENTITY_EVENTS] = {EVENT_SELECT "WHERE e.entity_ref = $1::bigint AND e.seq > "
+                                                   "$2::bigint ORDER BY e.seq LIMIT $3::bigint",
+                                      "nnn"},
+    [STATEMENT_WALK_LOG] = {EVENT_SELECT "WHERE e.log_id > $1::bigint ORDER BY e.log_id LIMIT "
+                                         "$2::bigint",
+                            "nn"},
+    [STATEMENT_WALK_ENTITIES] = {ENTITY_SELECT "WHERE n.kind = $1::bigint AND n.ref > $2::bigint "
+                                               "ORDER BY n.ref LIMIT $3::bigint",
+                                 "nnn"},
+    [STATEMENT_WALK_TOPICS] = {TOPIC_SELECT "WHERE t.ref > $1::bigint ORDER BY t.ref LIMIT "
+                                            "$2::bigint",
+                               "nn"},
+    [STATEMENT_LIST_ENTITIES] = {ENTITY_SELECT "WHERE n.kind = $1::bigint AND n.id > $2::text "
+                                               "ORDER BY n.id LIMIT $3::bigint",
+                                 "ntn"},
+    [STATEMENT_LIST_TOPICS] = {TOPIC_SELECT "WHERE t.topic >= $1::text AND t.topic > $2::text "
+                                            "ORDER BY t.topic LIMIT $3::bigint",
+                               "ttn"},
+    DOCUMENT_KINDS(DOCUMENT_WALK)[STATEMENT_WALK_JOURNAL] =
+        {"SELECT " EVENT_COLUMNS ENTITY_NAME ", j.topic_ref, j.seq, j.log_id, j.entity_ref, "
+         "j.doc_version, j.published_at, j.payload_hash, j.payload, j.first_entity_seq FROM "
+         "journal j LEFT JOIN events e ON e.log_id = j.log_id LEFT JOIN entities n ON n.ref = "
+         "e.entity_ref WHERE j.topic_ref = $1::bigint AND j.seq > $2::bigint ORDER BY j.seq LIMIT "
+         "$3::bigint",
+         "nnn"},
+    [STATEMENT_WALK_DRIFTS] =
+        {"SELECT d.projection_name, d.entity_ref, n.id, d.reason, d.expected_seq, d.actual_seq, "
+         "d.seen_at, d.subject, d.id FROM khala_projection_drifts d LEFT JOIN entities n ON n.ref "
+         "= d.entity_ref WHERE d.id < $1::bigint ORDER BY d.id DESC LIMIT $2::bigint",
+         "nn"},
+    [STATEMENT_WALK_REVOCATIONS] =
+        {"SELECT kind::bigint, id, reason, revoked_at, expires_at FROM sync_revocations WHERE "
+         "expires_at > $1::bigint AND (kind, id) > (($2::bigint)::smallint, $3::text) ORDER BY "
+         "kind, id LIMIT $4::bigint",
+         "nntn"},
+    [STATEMENT_FIND_STRAY] =
+        {"WITH RECURSIVE refs(r) AS (SELECT min(topic_ref) FROM journal UNION ALL SELECT (SELECT "
+         "min(topic_ref) FROM journal WHERE topic_ref > r) FROM refs WHERE r IS NOT NULL) SELECT "
+         "r, (SELECT min(seq) FROM journal WHERE topic_ref = r) FROM refs WHERE r IS NOT NULL AND "
+         "NOT EXISTS (SELECT 1 FROM topics t WHERE t.ref = r AND t.entity_ref IS NULL) LIMIT 1",
+         ""},
+};
