@@ -2,13 +2,13 @@
 // and the server agree on start, watchdog and stop.
 import assert from "node:assert/strict";
 import { appendFileSync, chmodSync, chownSync, copyFileSync, readFileSync, readdirSync, statSync } from "node:fs";
-import net from "node:net";
 import { test } from "node:test";
 import tls from "node:tls";
 import { Box } from "../lib/box.mjs";
 import { binary, connect, folder } from "../lib/khala.mjs";
 import { Operator, UNHURRIED } from "../lib/operator.mjs";
 import { snapshotPath, socketPath } from "../lib/paths.mjs";
+import { freePort } from "../lib/ports.mjs";
 import { events, TOPIC } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Authority } from "../lib/tls.mjs";
@@ -16,14 +16,6 @@ import { until, within } from "../lib/wait.mjs";
 
 const UNIT = readFileSync(new URL("../../dist/khala.service", import.meta.url), "utf8");
 const STATE = "/var/lib/private/khala";
-
-async function freePort() {
-  const probe = net.createServer();
-  await new Promise((resolve) => probe.listen(0, "127.0.0.1", resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}
 
 /** A box with the service, not started, and with changes to its unit. Where this machine cannot have a
  * box, the answer is null and the test is skipped. */

@@ -5,6 +5,7 @@ import net from "node:net";
 import { folder, run, start } from "../lib/khala.mjs";
 import { alone, test } from "../lib/cases.mjs";
 import { operate } from "../lib/operator.mjs";
+import { freePort } from "../lib/ports.mjs";
 import { scrape } from "../lib/prometheus.mjs";
 import { events } from "../lib/samples.mjs";
 import { once, until, Watched } from "../lib/wait.mjs";
@@ -138,13 +139,6 @@ async function subscribe(t, port, subject) {
   await seen.until(() => seen.ready, "the subscription");
   return seen;
 }
-
-const freePort = () => new Promise((resolve) => {
-  const probe = net.createServer().listen(0, "127.0.0.1", () => {
-    const { port } = probe.address();
-    probe.close(() => resolve(port));
-  });
-});
 
 alone("a NATS server that starts after the events gets every document, once it is there", async (t) => {
   const port = await freePort();

@@ -2,11 +2,11 @@
 // printed there, except for ports and paths. scripts/setup fetches the program.
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import net from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { folder, start, trustOf } from "./khala.mjs";
 import { Operator } from "./operator.mjs";
+import { freePort } from "./ports.mjs";
 import { Authority } from "./tls.mjs";
 import { until } from "./wait.mjs";
 
@@ -21,18 +21,6 @@ http {
   include khala.conf;
 }
 `;
-
-/** A port of the loopback address that was free a moment ago. */
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const probe = net.createServer();
-    probe.on("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
-  });
-}
 
 /** The configuration of the page, with each text on the left replaced by the one on the right. */
 function configuration(changes) {
