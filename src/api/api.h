@@ -13,6 +13,7 @@
 #include "authority/writer.h"
 #include "delivery/consumers.h"
 #include "delivery/snapshot/snapshot_service.h"
+#include "fanout/fanout.h"
 #include "http/exchange.h"
 #include "hub/hub.h"
 #include "projector/projector.h"
@@ -28,6 +29,7 @@ struct api {
     struct retention *retention;
     struct hub *hub;
     struct consumers *consumers;
+    struct fanout *fanout;
     struct snapshot_service *snapshot_service;
     struct slice projection_version;
     struct relay *const *relays; /* the sinks outside the store */

@@ -185,24 +185,76 @@ static enum status write_metrics(struct store_read *read, struct store_session *
     return status == STATUS_OK ? buffer_append_slice(&read->out, SLICE("]}\n")) : status;
 }
 
+static enum status write_driver(struct store_read *read) {
+    struct fanout_status status = fanout_status(api_of(read->exchange)->fanout);
+    return buffer_printf(&read->out, "{\"driver\":\"%s\",", fanout_kind_name(status.kind));
+}
+
 static void read_metrics(struct store_read *read, struct store_session *session) {
-    read->status = buffer_append_slice(&read->out, SLICE("{\"driver\":\"memory\","));
+    read->status = write_driver(read);
     if (read->status == STATUS_OK)
         read->status = write_metrics(read, session);
 }
 
+/* ---- the drivers ---- */
+
+static const char *note_of(enum fanout_state state) {
+    switch (state) {
+    case FANOUT_ACTIVE:
+        return "commits wake the io loops of this process";
+    case FANOUT_CONNECTING:
+        return "the first attempt to connect is under way";
+    case FANOUT_CONNECTED:
+        return "commits wake other nodes";
+    case FANOUT_RECONNECTING:
+    case FANOUT_DOWN:
+        return "appends and delivery go on; other nodes notice commits at their poll interval";
+    case FANOUT_STATE_COUNT:
+        break;
+    }
+    return "";
+}
+
+static void put_counts(struct object_writer *object, const struct fanout_status *status) {
+    object_text(object, SLICE("channel"), slice_of(status->channel));
+    object_number(object, SLICE("lag"), status->lag);
+    object_text(object, SLICE("last_error"),
+                *status->error ? slice_of(status->error) : (struct slice){NULL, 0});
+    object_number(object, SLICE("last_error_at_ms"), status->failed_ms);
+    object_number(object, SLICE("connects"), status->connects);
+    object_number(object, SLICE("failures"), status->failures);
+    object_number(object, SLICE("hints_sent"), status->sent);
+    object_number(object, SLICE("hints_received"), status->received);
+    object_number(object, SLICE("hints_ignored"), status->ignored);
+}
+
+/* The loops of a process are woken in memory with every driver. */
+static enum status write_hook(struct buffer *out, enum fanout_kind kind,
+                              const struct fanout_status *status) {
+    bool is_chosen = kind == status->kind;
+    enum fanout_state state = kind == FANOUT_MEMORY ? FANOUT_ACTIVE : status->state;
+    bool is_used = is_chosen || kind == FANOUT_MEMORY;
+    struct object_writer object = object_begin(out);
+    object_text(&object, SLICE("backend"), slice_of(fanout_kind_name(kind)));
+    object_text(&object, SLICE("status"),
+                slice_of(is_used ? fanout_state_name(state) : "inactive"));
+    object_text(&object, SLICE("note"),
+                slice_of(is_used ? note_of(state) : "RUNTIME_FANOUT_DRIVER names another driver"));
+    if (is_chosen && kind != FANOUT_MEMORY)
+        put_counts(&object, status);
+    return object_end(&object);
+}
+
 static void read_hooks(struct store_read *read, struct store_session *session) {
-    read->status = buffer_append_slice(
-        &read->out,
-        SLICE("{\"driver\":\"memory\",\"hooks\":["
-              "{\"backend\":\"memory\",\"status\":\"active\","
-              "\"note\":\"commits wake the io loops of this process\"},"
-              "{\"backend\":\"postgres_notify\",\"status\":\"inactive\","
-              "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"},"
-              "{\"backend\":\"redis\",\"status\":\"inactive\","
-              "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"},"
-              "{\"backend\":\"nats\",\"status\":\"inactive\","
-              "\"note\":\"for several nodes over one PostgreSQL; this one runs alone\"}],"));
+    struct fanout_status status = fanout_status(api_of(read->exchange)->fanout);
+    read->status = write_driver(read);
+    for (unsigned i = 0; read->status == STATUS_OK && i < FANOUT_KIND_COUNT; i++) {
+        read->status = buffer_append_slice(&read->out, i == 0 ? SLICE("\"hooks\":[") : SLICE(","));
+        if (read->status == STATUS_OK)
+            read->status = write_hook(&read->out, (enum fanout_kind)i, &status);
+    }
+    if (read->status == STATUS_OK)
+        read->status = buffer_append_slice(&read->out, SLICE("],"));
     if (read->status == STATUS_OK)
         read->status = write_metrics(read, session);
 }

@@ -32,6 +32,8 @@
     X(RELAY_FRAMES_MAX,                   64,        ITEMS, PROCESS,      2, "frames or documents read at once for such a sink")                             \
     X(REBUILD_PAGE_BYTES_MAX,             4 << 20,   BYTES, PROCESS,      1, "names and checkpoints of entities while summaries get a new version")          \
     X(REBUILD_ENTITIES_MAX,               64,        ITEMS, PROCESS,      1, "such entities, read at once")                                                  \
+    X(FANOUT_QUEUE_MAX,                   1024,      ITEMS, PROCESS,      1, "messages of other nodes that the client of a fan-out driver holds")            \
+    X(FANOUT_QUEUE_BYTES_MAX,             64 << 10,  BYTES, PROCESS,      1, "those messages; a larger one is dropped")                                      \
     X(SUMMARY_BYTES_MAX,                  64 << 20,  BYTES, PROCESS,      5, "one summary: two texts of the largest payload; also while it is merged")       \
     /* Process: jobs, of each at most one at a time. */                                                                                                      \
     X(FOLD_ARENA_BYTES_MAX,               256 << 20, BYTES, PROCESS,      2, "a summary with the texts of the events of one turn")                           \

@@ -8,6 +8,7 @@
 #include "auth/origin.h"
 #include "base/decimal.h"
 #include "base/utf8.h"
+#include "fanout/fanout.h"
 #include "server/config_table.h"
 #include "server/sinks.h"
 #include "wire/http1.h"
@@ -244,25 +245,30 @@ static enum status check_sinks(const struct config *config, struct config_error 
                : refuse(error, "%s", message);
 }
 
-/* Refuses the settings of stores and drivers that this server does not have, so that the log does
- * not silently go to a file. The URL is not shown, because it may contain a password. */
+/* The URL is not shown, because it may contain a password. */
+static enum status check_fanout(const struct config *config, struct config_error *error) {
+    enum fanout_kind kind = (enum fanout_kind)config->fanout_driver;
+    if (kind == FANOUT_MEMORY)
+        return STATUS_OK;
+    if (!*config->fanout_url)
+        return refuse(error, "RUNTIME_FANOUT_DRIVER is %s, and RUNTIME_FANOUT_URL is not set",
+                      fanout_kind_name(kind));
+    const char *reason = fanout_check_url(kind, config->fanout_url);
+    return reason ? refuse(error, "RUNTIME_FANOUT_URL %s", reason) : STATUS_OK;
+}
+
+/* Refuses the setting of a store that this server does not have, so that the log does not silently
+ * go to a file. The URL is not shown, because it may contain a password. */
 static enum status check_unsupported(const struct config *config,
                                      const char *(*environment)(const char *),
                                      struct config_error *error) {
-    const struct config_file_row *url_row = config_file_find(config->file, "DB_URL");
-    const struct config_file_row *driver_row =
-        config_file_find(config->file, "RUNTIME_FANOUT_DRIVER");
+    const struct config_file_row *row = config_file_find(config->file, "DB_URL");
     const char *url = environment("DB_URL");
-    const char *driver = environment("RUNTIME_FANOUT_DRIVER");
-    if (!url && url_row)
-        url = url_row->value;
-    if (!driver && driver_row)
-        driver = driver_row->value;
+    if (!url && row)
+        url = row->value;
     if (url && *url)
         return refuse(error, "DB_URL is set, and this khala has only the embedded store in "
                              "KHALA_DATA_DIR: unset DB_URL to use that");
-    if (driver && *driver && strcmp(driver, "memory") != 0)
-        return refuse(error, "RUNTIME_FANOUT_DRIVER='%.200s' is not one of memory", driver);
     return STATUS_OK;
 }
 
@@ -282,6 +288,8 @@ enum status config_load(struct config *config, const struct config_file *file,
         status = check_issuer(config, error);
     if (status == STATUS_OK)
         status = check_sinks(config, error);
+    if (status == STATUS_OK)
+        status = check_fanout(config, error);
     if (status == STATUS_OK)
         status = check_unsupported(config, environment, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;

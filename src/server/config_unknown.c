@@ -65,9 +65,9 @@ void config_unknown_each(char *const *environment, void *user, config_unknown_cb
     }
 }
 
-/* config_load refuses these by name, with the reason. */
+/* config_load refuses this one by name, with the reason. */
 static bool is_absent_key(const char *name) {
-    return strcmp(name, "DB_URL") == 0 || strcmp(name, "RUNTIME_FANOUT_DRIVER") == 0;
+    return strcmp(name, "DB_URL") == 0;
 }
 
 enum status config_unknown_refuse(const struct config_file *file, struct config_error *error) {

@@ -73,6 +73,8 @@ struct config {
     uint64_t retention_interval_ms;
     uint64_t sink;
     char fanout_sinks[CONFIG_TEXT_MAX];
+    uint64_t fanout_driver;              /* enum fanout_kind */
+    char fanout_url[CONFIG_TEXT_MAX];    /* empty: not given */
     char sink_nats_url[CONFIG_TEXT_MAX]; /* empty: none, like the next one */
     char sink_webhook_url[CONFIG_TEXT_MAX];
     char sink_webhook_key[CONFIG_TEXT_MAX]; /* empty: the webhook gets no key */

@@ -145,6 +145,9 @@ static void on_commit(void *user, const struct store_batch *batch,
     hub_publish(server->hub, batch, states);
     if (batch->document_count > 0)
         sinks_wake(&server->sinks);
+    if (batch->event_count > 0)
+        fanout_announce(server->fanout, server->epoch,
+                        batch->events[batch->event_count - 1].log_id);
     topic_activity_committed(server->telemetry.activity, batch);
 }
 
@@ -211,12 +214,25 @@ static enum status start_rebuild(struct server *server) {
     return rebuild_start(&server->rebuild, &options);
 }
 
+static enum status start_fanout(struct server *server) {
+    const struct fanout_options options = {
+        .kind = (enum fanout_kind)server->config.fanout_driver,
+        .url = server->config.fanout_url,
+        .channel = server->fanout_channel,
+        .log_id = server->log_id,
+    };
+    return fanout_open(&server->fanout, &options);
+}
+
 static enum status writer_and_pool_start(struct server *server) {
     const struct projector_options derive = {
         .projection_version = slice_of(server->config.projection_version),
         .sink = sinks_of_commit(&server->config),
     };
     enum status status = projector_open(&server->projector, &derive);
+    /* The writer announces its first commit. */
+    if (status == STATUS_OK)
+        status = start_fanout(server);
     if (status != STATUS_OK)
         return status;
     const struct writer_options options = {.store = server->store,
@@ -261,6 +277,9 @@ static enum status state_read(struct server *server) {
     if (status != STATUS_OK)
         return status;
     memcpy(server->epoch, state.epoch, sizeof(server->epoch));
+    snprintf(server->fanout_channel, sizeof(server->fanout_channel), "khala.%02x%02x%02x",
+             state.id_mark.bytes[0], state.id_mark.bytes[1], state.id_mark.bytes[2]);
+    server->log_id = state.log_id;
     server->log_ms = state.log_id > 0 ? event_cursor_of(&state.cursor).timestamp_ms : 0;
     return STATUS_OK;
 }
@@ -379,6 +398,7 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->retention = server->retention;
     api->hub = server->hub;
     api->consumers = server->consumers;
+    api->fanout = server->fanout;
     api->snapshot_service = &server->snapshot_service;
     api->projection_version = slice_of(server->config.projection_version);
     api->relays = server->sinks.relays;
@@ -420,6 +440,7 @@ void server_close(struct server *server) {
         retention_stop(server->retention);
     if (server->writer)
         writer_stop(server->writer);
+    fanout_close(server->fanout);
     if (server->projector)
         projector_close(server->projector);
     if (server->consumers)

@@ -11,6 +11,7 @@
 #include "delivery/delivery.h"
 #include "delivery/telemetry.h"
 #include "dialect/dialect_settings.h"
+#include "fanout/fanout.h"
 #include "http/http.h"
 #include "server/config.h"
 #include "server/rebuild.h"
@@ -30,6 +31,8 @@ struct server {
     uint16_t operator_port; /* of the operator's listener; 0: there is none */
     struct store *store;
     char epoch[STORE_EPOCH_SIZE + 1]; /* identifies the history in the store */
+    char fanout_channel[32];          /* identifies the store among others on one server */
+    uint64_t log_id;                  /* of the last event at the start; 0: no event */
     uint64_t log_ms;                  /* time of the last event at the start; 0: no event */
     struct projector *projector;
     struct hub *hub;
@@ -39,6 +42,7 @@ struct server {
     struct snapshot_service snapshot_service;
     struct retention *retention;
     struct sinks sinks;
+    struct fanout *fanout;
     struct rebuild *rebuild;          /* NULL: none is needed */
     char message[SERVER_MESSAGE_MAX]; /* for people: why the server did not start */
 };

@@ -430,6 +430,9 @@ const TOGETHER = [["RUNTIME_SYNC_JWKS_FILE", "RUNTIME_SYNC_TOKEN_ISSUER"], ["KHA
   ["OA_COMPAT_KHALA_MIN_SCHEMA_VERSION", "OA_COMPAT_KHALA_MAX_SCHEMA_VERSION"],
   ["OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID", "OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID"]];
 
+/** Settings that need another one of that value. */
+const NEEDS = { RUNTIME_FANOUT_DRIVER: { RUNTIME_FANOUT_URL: "postgres://127.0.0.1/khala" } };
+
 /** A valid value of the setting, values beyond its bounds, and further invalid values. */
 function samples({ takes, fallback }) {
   const long = "x".repeat(512);
@@ -458,7 +461,8 @@ test("the documented settings are exactly those of the binary, with their defaul
 test("the environment overrides a default, and a flag overrides the environment", () => {
   for (const row of documented()) {
     const { good, shown = good, least } = samples(row);
-    const beside = (value) => Object.fromEntries((TOGETHER.find((names) => names.includes(row.name)) ?? []).map((name) => [name, value]));
+    const beside = (value) => ({ ...NEEDS[row.name],
+      ...Object.fromEntries((TOGETHER.find((names) => names.includes(row.name)) ?? []).map((name) => [name, value])) });
     if (least) assert.equal(config({ ...beside(least), [row.name]: least })[row.name].value, least, row.name);
     assert.deepEqual(config({ ...beside(good), [row.name]: good })[row.name], { value: shown, source: "environment" }, row.name);
     if (row.flag === "–") continue;

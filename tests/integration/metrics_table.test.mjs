@@ -7,11 +7,12 @@ import http from "node:http";
 import net from "node:net";
 import { join } from "node:path";
 import { alone, test } from "../lib/cases.mjs";
-import { connect, folder } from "../lib/khala.mjs";
+import { connect, folder, start } from "../lib/khala.mjs";
 import { limitFileSize } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
 import { snapshotPath, streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
+import { freePort } from "../lib/ports.mjs";
 import { familyOf, scrape } from "../lib/prometheus.mjs";
 import { promtool } from "../lib/promtool.mjs";
 import { Stream } from "../lib/sse.mjs";
@@ -367,6 +368,27 @@ test("sinks move their metrics", async (t) => {
   answer = 200;
   await until(async () => (await scrape(operator)).get("khala_sink_failing", sink) === 0, "the sink works again");
   await moves(operator, "sink_failing", sink, 1, () => { answer = 503; return update(); }, { undo: () => { answer = 200; } });
+});
+
+test("the fan-out driver moves its metrics", async (t) => {
+  const port = await freePort();
+  const settings = { ...NEVER, RUNTIME_FANOUT_DRIVER: "nats", RUNTIME_FANOUT_URL: `nats://127.0.0.1:${port}` };
+  const operator = await operate(t, { settings });
+  await moves(operator, "fanout_driver_failures_total", {}, "some", () => {});
+  let nats;
+  await moves(operator, "fanout_driver_connected", {}, 1, () => { nats = start(t, ["nats-server", "-a", "127.0.0.1", "-p", String(port)]); },
+    { undo: () => nats.end("SIGKILL") });
+  nats = start(t, ["nats-server", "-a", "127.0.0.1", "-p", String(port)]);
+  await until(async () => (await scrape(operator)).get("khala_fanout_driver_connected") === 1, "the connection");
+  await moves(operator, "fanout_hints_sent_total", {}, 1, () => operator.did("topics/app/events", { event_type: "a" }));
+  const [hook] = (await operator.read("khala/fanout/hooks")).hooks.filter(({ backend }) => backend === "nats");
+  const publish = async (text) => {
+    const socket = net.connect(port, "127.0.0.1");
+    await once(socket, "connect");
+    socket.end(`CONNECT {"verbose":false}\r\nPUB ${hook.channel} ${text.length}\r\n${text}\r\nPING\r\n`);
+  };
+  await moves(operator, "fanout_hints_received_total", {}, 1, () => publish(`1 ${randomUUID().replace(/-4/, "-7")} 00000000000000000009`));
+  await moves(operator, "fanout_hints_ignored_total", {}, 1, () => publish("hello"));
 });
 
 alone("every metric family has a test", () => {

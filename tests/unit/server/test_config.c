@@ -166,7 +166,7 @@ static void a_policy_value_is_set_by_name_and_checked(void **state) {
     assert_refused("RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS", "many");
 }
 
-static void an_unsupported_store_or_driver_is_refused(void **state) {
+static void an_unsupported_store_is_refused(void **state) {
     (void)state;
     struct config config;
     struct config_error error = {""};
@@ -175,8 +175,15 @@ static void an_unsupported_store_or_driver_is_refused(void **state) {
                      STATUS_INVALID_CONFIG);
     assert_null(strstr(error.text, "secret"));
     assert_taken("DB_URL", "");
-    assert_refused("RUNTIME_FANOUT_DRIVER", "nats");
+}
+
+static void a_fanout_driver_needs_a_url(void **state) {
+    (void)state;
     assert_taken("RUNTIME_FANOUT_DRIVER", "memory");
+    assert_refused("RUNTIME_FANOUT_DRIVER", "nats");
+    assert_refused("RUNTIME_FANOUT_DRIVER", "redis");
+    assert_refused("RUNTIME_FANOUT_DRIVER", "postgres_notify");
+    assert_refused("RUNTIME_FANOUT_DRIVER", "kafka");
 }
 
 static void an_error_message_holds_a_bad_value_of_any_length(void **state) {
@@ -246,7 +253,8 @@ int main(void) {
         cmocka_unit_test(every_log_level_can_be_set_by_name),
         cmocka_unit_test(a_text_that_is_too_long_or_has_control_characters_is_refused),
         cmocka_unit_test(a_policy_value_is_set_by_name_and_checked),
-        cmocka_unit_test(an_unsupported_store_or_driver_is_refused),
+        cmocka_unit_test(an_unsupported_store_is_refused),
+        cmocka_unit_test(a_fanout_driver_needs_a_url),
         cmocka_unit_test(an_error_message_holds_a_bad_value_of_any_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

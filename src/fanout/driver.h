@@ -1,0 +1,52 @@
+/* What a driver is: a connection to a server that passes texts between nodes, as a table of
+ * functions.
+ * One thread owns the connection and calls these functions. Calls of the port may come from others.
+ * Memory: connect makes the connection, close frees it; after close the port is not used again.
+ * Errors: any status but STATUS_OK ends the connection, and the caller closes it and connects
+ * again. error gets the reason, for people, without the URL and its password. Every call ends
+ * within FANOUT_TIMEOUT_MS, so that a server that hangs delays neither the other calls nor the end.
+ */
+#ifndef FANOUT_DRIVER_H
+#define FANOUT_DRIVER_H
+
+#include "base/slice.h"
+#include "spec/codes.h"
+
+#define FANOUT_ERROR_BYTES_MAX 256
+#define FANOUT_TIMEOUT_MS      2000
+
+/* The side of a node. */
+struct fanout_port {
+    const char *url;
+    const char *channel; /* letters, digits and dots */
+    int wake_fd;         /* readable: wait must return */
+    void *user;
+    /* A text of the channel, of any size and content. Any thread. */
+    void (*on_text)(void *user, struct slice text);
+    /* Texts of the channel were dropped, because they came too fast. Any thread. */
+    void (*on_loss)(void *user);
+    /* Makes wake_fd readable. Any thread. */
+    void (*wake)(void *user);
+};
+
+struct fanout_driver {
+    const char *name;
+    /* NULL, or the reason, for people, why no server can have that URL. */
+    const char *(*check_url)(const char *url);
+    /* Connects and subscribes to the channel. The port outlives the connection. */
+    enum status (*connect)(void **connection, const struct fanout_port *port,
+                           char error[FANOUT_ERROR_BYTES_MAX]);
+    /* STATUS_OK: the server has the text. */
+    enum status (*send)(void *connection, struct slice text, char error[FANOUT_ERROR_BYTES_MAX]);
+    /* STATUS_OK: the server answers. */
+    enum status (*ping)(void *connection, char error[FANOUT_ERROR_BYTES_MAX]);
+    /* Passes texts on until wake_fd can be read or the time is over. Returns early at any time. */
+    enum status (*wait)(void *connection, int timeout_ms, char error[FANOUT_ERROR_BYTES_MAX]);
+    void (*close)(void *connection);
+};
+
+extern const struct fanout_driver fanout_driver_nats;
+extern const struct fanout_driver fanout_driver_postgres;
+extern const struct fanout_driver fanout_driver_redis;
+
+#endif
