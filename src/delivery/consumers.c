@@ -24,6 +24,7 @@ struct consumer {
     uint64_t polled_at_ms;
     uint64_t interval_start_ms; /* when the last poll came that was not rejected */
     uint64_t lag;
+    uint64_t through_seq; /* the position after the last page */
     uint64_t strikes;
     bool is_complete; /* the last page left nothing to fetch */
     char text[];
@@ -207,11 +208,20 @@ enum status consumers_admit(struct consumers *consumers, const struct consumer_k
     return status;
 }
 
+/* A lag that was not counted to its end may rise while the consumer gets nearer to the head. Its
+ * position then shows that it goes on. */
+static bool is_catching_up(const struct consumer *consumer, const struct consumer_page *page) {
+    if (consumer->lag == 0 || page->lag < consumer->lag)
+        return true;
+    return page->lag_is_minimum && page->through_seq > consumer->through_seq;
+}
+
 static enum status judge(struct consumers *consumers, struct consumer *consumer,
                          const struct consumer_page *page) {
     bool is_behind = page->lag > consumers->options.lag_max;
-    bool catches_up = consumer->lag == 0 || page->lag < consumer->lag;
+    bool catches_up = is_catching_up(consumer, page);
     consumer->lag = page->lag;
+    consumer->through_seq = page->through_seq;
     if (!is_behind || page->is_bootstrap)
         consumer->strikes = 0;
     else if (!catches_up) {

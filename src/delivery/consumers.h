@@ -41,7 +41,9 @@ struct consumer_state {
 
 /* What a poll is about to be answered with. */
 struct consumer_page {
-    uint64_t lag;      /* how far the page leaves the consumer behind */
+    uint64_t lag;        /* how far the page leaves the consumer behind */
+    bool lag_is_minimum; /* not all frames were counted */
+    uint64_t through_seq;
     bool is_complete;  /* replay_complete */
     bool is_bootstrap; /* begins with a bootstrap: never a strike */
 };

@@ -106,3 +106,11 @@ uint64_t driver_own_lag(const struct driver *driver) {
     uint64_t lag = head_seq >= next_seq ? head_seq - next_seq + 1 : 0;
     return lag > driver_lag(driver) ? lag : driver_lag(driver);
 }
+
+bool driver_hides_lag(const struct driver *driver) {
+    const struct subscription *subscription = &driver->subscription;
+    const struct subscription_options *options = &subscription->options;
+    bool is_counted = subscription->is_settled && driver->member.own_count != FEED_UNKNOWN;
+    return driver_lag(driver) > 0 && !is_counted && options->view == GRANT_VIEW_OWN &&
+           topic_row(topic_kind_of(options->topic, NULL))->ownership == TOPIC_SHARED;
+}

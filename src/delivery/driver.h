@@ -51,5 +51,8 @@ uint64_t driver_lag(const struct driver *driver);
 /* The same by the present head, without frames that are known to be hidden: on a shared topic,
  * after the subscription has reached the head once. */
 uint64_t driver_own_lag(const struct driver *driver);
+/* The frames behind the subscription include hidden ones: it shares its topic with other owners,
+ * and has not reached the head. */
+bool driver_hides_lag(const struct driver *driver);
 
 #endif

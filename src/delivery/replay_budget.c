@@ -7,7 +7,7 @@
 
 struct count {
     struct viewer viewer;
-    uint64_t budget;
+    uint64_t own_max; /* counting ends above it */
     uint64_t rows;
     uint64_t own;
 };
@@ -20,7 +20,7 @@ static enum status count_one(struct count *count, uint64_t entity_ref,
         return status;
     count->rows++;
     count->own += may_read;
-    return count->own > count->budget ? STATUS_LIMIT_REACHED : STATUS_OK;
+    return count->own > count->own_max ? STATUS_LIMIT_REACHED : STATUS_OK;
 }
 
 static enum status count_row(void *user, const struct store_journal_row *row,
@@ -32,24 +32,45 @@ static enum status count_event(void *user, const struct store_event *event) {
     return count_one(user, event->entity_ref, event);
 }
 
+static enum status walk(struct count *count, struct store_session *session,
+                        const struct store_topic *topic, uint64_t after_seq, uint64_t rows_max) {
+    enum status status =
+        topic->entity_ref > 0
+            ? store_walk_entity_events(session, topic->entity_ref, after_seq, rows_max, count,
+                                       count_event)
+            : store_walk_journal(session, topic->ref, after_seq, rows_max, count, count_row);
+    return status == STATUS_LIMIT_REACHED ? STATUS_OK : status;
+}
+
 static enum status judge_own(struct store_session *session, const struct store_topic *topic,
                              const struct replay_reader *reader, struct continuity *plan) {
-    struct count count = {.budget = plan->replay_budget_events};
+    struct count count = {.own_max = plan->replay_budget_events};
     viewer_init(&count.viewer, session, reader->principal, reader->view);
-    enum status status = topic->entity_ref > 0
-                             ? store_walk_entity_events(session, topic->entity_ref, plan->after_seq,
-                                                        REPLAY_COUNT_ROWS_MAX, &count, count_event)
-                             : store_walk_journal(session, topic->ref, plan->after_seq,
-                                                  REPLAY_COUNT_ROWS_MAX, &count, count_row);
+    enum status status = walk(&count, session, topic, plan->after_seq, REPLAY_COUNT_ROWS_MAX);
     viewer_release(&count.viewer);
-    if (status != STATUS_OK && status != STATUS_LIMIT_REACHED)
+    if (status != STATUS_OK || count.rows == REPLAY_COUNT_ROWS_MAX)
         return status;
-    if (count.rows == REPLAY_COUNT_ROWS_MAX)
-        return STATUS_OK;
     plan->replay_lag = count.own;
-    if (count.own <= count.budget)
+    if (count.own <= count.own_max)
         continuity_lift_budget(plan);
     return STATUS_OK;
+}
+
+enum status replay_lag_count(struct store_session *session, struct slice topic,
+                             const struct replay_reader *reader, uint64_t after_seq,
+                             struct replay_lag *lag) {
+    struct count count = {.own_max = UINT64_MAX};
+    struct store_topic row;
+    struct arena arena;
+    arena_init(&arena, JOURNAL_READ_ARENA_BYTES_MAX);
+    viewer_init(&count.viewer, session, reader->principal, reader->view);
+    enum status status = store_load_topic(session, topic, &arena, &row);
+    if (status == STATUS_OK)
+        status = walk(&count, session, &row, after_seq, REPLAY_LAG_ROWS_MAX);
+    viewer_release(&count.viewer);
+    arena_release(&arena);
+    *lag = (struct replay_lag){count.own, count.rows == REPLAY_LAG_ROWS_MAX};
+    return status;
 }
 
 /* ---- the age of the next frame ---- */

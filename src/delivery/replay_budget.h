@@ -1,11 +1,11 @@
-/* The replay budget of a cursor, as one reader sees it. On a shared topic only the frames that the
- * reader may see count. On a summary topic a cursor whose next frame is younger than two cadences
- * is never over the budget, so that a client can always follow the snapshot that it fetched.
- * Belongs to the thread of its session.
- * Memory: the owners of some entities.
- * Errors: the store's.
- * The rows of the reader are counted, not indexed: at most REPLAY_COUNT_ROWS_MAX are examined, and
- * only for a cursor that would be over the budget. Beyond that the cursor stays stale. */
+/* The replay budget and the lag of a cursor, as one reader sees them. On a shared topic only the
+ * frames that the reader may see count. On a summary topic a cursor whose next frame is younger
+ * than two cadences is never over the budget, so that a client can always follow the snapshot that
+ * it fetched. Belongs to the thread of its session. Memory: the owners of some entities. Errors:
+ * the store's. The rows of the reader are counted, not indexed: at most REPLAY_COUNT_ROWS_MAX are
+ * examined, and only for a cursor that would be over the budget. Beyond that the cursor stays
+ * stale. A lag is counted within REPLAY_LAG_ROWS_MAX, because a client may ask for it with each
+ * poll. */
 #ifndef DELIVERY_REPLAY_BUDGET_H
 #define DELIVERY_REPLAY_BUDGET_H
 
@@ -21,11 +21,20 @@ struct replay_reader {
     uint64_t now_ms;
 };
 
+struct replay_lag {
+    uint64_t frames;
+    bool is_minimum; /* there are more rows than were examined */
+};
+
 /* Lifts the reason replay_budget_exceeded of a plan that has no other, where it does not apply to
  * the reader. replay_lag becomes the number of frames of the reader, if they were counted. */
 MUST_CHECK enum status replay_budget_judge(struct store_session *session,
                                            const struct store_topic *topic,
                                            const struct replay_reader *reader,
                                            struct continuity *plan);
+/* Counts the frames behind after_seq that the reader may see. */
+MUST_CHECK enum status replay_lag_count(struct store_session *session, struct slice topic,
+                                        const struct replay_reader *reader, uint64_t after_seq,
+                                        struct replay_lag *lag);
 
 #endif

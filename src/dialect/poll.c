@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "delivery/driver.h"
+#include "delivery/replay_budget.h"
 #include "delivery/stale.h"
 #include "delivery/telemetry.h"
 #include "dialect/dialect_settings.h"
@@ -37,6 +38,9 @@ struct poll {
     bool is_open;     /* the driver is */
     bool *wants_more; /* of the step under way: another must follow */
     struct consumer_state consumer;
+    bool is_counting; /* the frames behind the page are being counted */
+    bool is_counted;
+    struct replay_lag lag;
 };
 
 /* The name of the principal that polls, in the registry and in the log. */
@@ -163,8 +167,7 @@ static void answer_evicted(struct poll *poll) {
     buffer_init(&details, POLL_DETAILS_BYTES_MAX);
     struct object_writer object = object_begin(&details);
     object_text(&object, SLICE("topic"), subscription->options.topic);
-    object_number(&object, SLICE("lag"),
-                  driver_lag(&poll->driver) + (subscription->next_seq - 1 - after_seq));
+    object_number(&object, SLICE("lag"), poll->lag.frames + poll->count);
     object_number(&object, SLICE("strikes"), poll->consumer.strikes);
     object_number(&object, SLICE("resume_after"), after_seq);
     object_number(&object, SLICE("reconnect_after_ms"), io_loop_backoff_ms(exchange->loop));
@@ -253,10 +256,55 @@ static enum status write_page(struct poll *poll, uint64_t lag, struct buffer *ou
     return status == STATUS_OK ? buffer_append_byte(out, '\n') : status;
 }
 
+/* ---- the lag ---- */
+
+static void answer_page(struct poll *poll);
+
+static void count_run(struct call *call, struct store_session *store) {
+    struct poll *poll = container_of(call, struct poll, call);
+    const struct subscription_options *options = &poll->driver.subscription.options;
+    const struct replay_reader reader = {.principal = options->principal, .view = options->view};
+    call->status = replay_lag_count(store, options->topic, &reader,
+                                    poll->driver.subscription.next_seq - 1, &poll->lag);
+}
+
+static void count_done(struct call *call) {
+    struct poll *poll = container_of(call, struct poll, call);
+    poll->is_counting = false;
+    poll->is_counted = true;
+    if (!exchange_unref(poll->exchange))
+        return;
+    if (call->status == STATUS_OK)
+        answer_page(poll);
+    else
+        answer_failed(poll, call->status);
+}
+
+/* False: the store is asked, and the page is answered later. */
+static bool find_lag(struct poll *poll) {
+    struct exchange *exchange = poll->exchange;
+    if (poll->is_counted)
+        return true;
+    if (!driver_hides_lag(&poll->driver)) {
+        poll->lag.frames = smaller(driver_lag(&poll->driver), driver_own_lag(&poll->driver));
+        return true;
+    }
+    poll->is_counting = true;
+    exchange_ref(exchange);
+    poll->call.run = count_run;
+    poll->call.done = count_done;
+    call_store(&poll->call, exchange->loop, delivery_of(exchange)->store_pool);
+    return false;
+}
+
 static void answer_page(struct poll *poll) {
     struct exchange *exchange = poll->exchange;
     const struct subscription *subscription = &poll->driver.subscription;
-    const struct consumer_page page = {.lag = driver_lag(&poll->driver),
+    if (!find_lag(poll))
+        return;
+    const struct consumer_page page = {.lag = poll->lag.frames,
+                                       .lag_is_minimum = poll->lag.is_minimum,
+                                       .through_seq = subscription->next_seq - 1,
                                        .is_complete = is_complete(subscription),
                                        .is_bootstrap = subscription->is_bootstrap};
     struct poller poller;
@@ -391,7 +439,7 @@ static const struct driver_sink poll_sink = {
 static void gather(struct poll *poll) {
     bool wants_more;
     /* The topic may advance while the answer is being written. */
-    if (poll->exchange->answered)
+    if (poll->exchange->answered || poll->is_counting)
         return;
     do {
         uint64_t room = poll->limit - poll->count;
@@ -410,7 +458,7 @@ static void member_advanced(struct feed_member *member) {
 
 static void answer_waiting(struct poll *poll) {
     bool is_waiting = poll->exchange->conn && !subscription_is_reading(&poll->driver.subscription);
-    if (!is_waiting || poll->exchange->answered)
+    if (!is_waiting || poll->exchange->answered || poll->is_counting)
         return;
     driver_skip_hidden(&poll->driver);
     answer_page(poll);
@@ -528,9 +576,8 @@ void handle_messages(struct exchange *exchange) {
         exchange_answer_error(
             exchange, &(struct exchange_error){
                           .status = status,
-                          .message = "after_seq is a position (seq or seq@epoch), limit a whole "
-                                     "number from 1, wait_ms one from 0 to 60000, form full or "
-                                     "lean."});
+                          .message = "after_seq is a position (seq or seq@epoch), limit a number "
+                                     "from 1, wait_ms one from 0 to 60000, form full or lean."});
         return;
     }
     if (status == STATUS_OK)

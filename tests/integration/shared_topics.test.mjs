@@ -223,3 +223,27 @@ test("only own frames count for the replay budget of a shared topic", async (t) 
   await create(operator, "bob", 30);
   assert.equal(await poll("bob", SUMMARIES), 28);
 });
+
+test("polls count the frames that the client may see", async (t) => {
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: "5", RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: "2" } });
+  const headers = { authorization: `Bearer ${reader(operator, "ada")}` };
+  const poll = async (query) => {
+    const { status, body } = await operator.ask("GET", pollPath(SUMMARIES, query), undefined, headers);
+    return { status, ...JSON.parse(body) };
+  };
+  await create(operator, "ada", 3);
+  // The frames of others grow from poll to poll, and are no lag of this client.
+  for (let i = 0; i < 4; i++) {
+    await create(operator, "bob", 20);
+    const { status, consumer_lag, slow_consumer_strikes } = await poll("after_seq=0&limit=1");
+    assert.deepEqual([status, consumer_lag, slow_consumer_strikes], [200, 2, 0]);
+  }
+  await create(operator, "ada", 10);
+  const { consumer_lag, slow_consumer_strikes } = await poll("after_seq=0&limit=1");
+  assert.deepEqual([consumer_lag, slow_consumer_strikes], [12, 1]);
+  await create(operator, "bob", 1);
+  const { status, error, details } = await poll("after_seq=0&limit=1");
+  assert.deepEqual([status, error, details.lag, details.resume_after], [409, "slow_consumer_evicted", 13, 0]);
+  const page = await poll(`after_seq=${details.resume_after}&limit=10`);
+  assert.deepEqual([page.messages.length, page.consumer_lag], [10, 3]);
+});

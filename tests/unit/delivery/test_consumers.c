@@ -105,6 +105,20 @@ static void a_consumer_that_catches_up_from_far_behind_gets_no_strike(void **sta
     }
 }
 
+static void a_lag_that_was_not_counted_to_its_end_is_judged_by_the_position(void **state) {
+    struct consumer_state seen = {0};
+    assert_ok(consumers_admit(*state, &a, 1000, &seen));
+    for (uint64_t seq = 100; seq < 1000; seq += 100) {
+        const struct consumer_page page = {
+            .lag = 300 + seq, .lag_is_minimum = true, .through_seq = seq};
+        assert_ok(consumers_served(*state, &a, &page, &seen));
+        assert_int_equal(seen.strikes, 0);
+    }
+    const struct consumer_page same = {.lag = 1200, .lag_is_minimum = true, .through_seq = 900};
+    assert_ok(consumers_served(*state, &a, &same, &seen));
+    assert_int_equal(seen.strikes, 1);
+}
+
 static void a_consumer_that_has_not_everything_polls_at_once(void **state) {
     struct consumer_state seen = {0};
     assert_ok(consumers_admit(*state, &a, 1000, &seen));
@@ -164,6 +178,8 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_consumer_that_catches_up_from_far_behind_gets_no_strike,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_lag_that_was_not_counted_to_its_end_is_judged_by_the_position, setup, teardown),
         cmocka_unit_test_setup_teardown(a_consumer_that_has_not_everything_polls_at_once, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(the_sessions_of_a_principal_do_not_limit_each_other, setup,
