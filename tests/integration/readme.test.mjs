@@ -13,16 +13,17 @@ import { repeat, until } from "../lib/wait.mjs";
 const page = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 const snippets = [...page.matchAll(/```js\n([^]*?)```/g)].map(([, code]) => code);
 const TOKEN_SECONDS = 2;
+const SESSION = "session-of-the-readme";
 const OTHER_EPOCH = "01a1e1a3-0000-7000-8000-000000000000";
 const ROUTES = ["/socket/websocket", "/v1/topics/demo/sse", "/v1/topics/demo/ws"];
 
 /** The backend of the clients: each path is a client, and each request gets a new short token. */
-async function backend(t, operator) {
+async function backend(t, operator, seconds = TOKEN_SECONDS) {
   const key = signingKey(operator.data); // clients may ask while the server is down
   const server = http.createServer((request, response) => {
-    const exp = Math.floor(Date.now() / 1000) + TOKEN_SECONDS;
+    const exp = Math.floor(Date.now() / 1000) + seconds;
     server.firstEnds[Number(request.url.slice(1))] ??= exp * 1000;
-    response.end(operator.sign({ oa_sync_topics: ["demo"], exp }, key));
+    response.end(operator.sign({ oa_sync_topics: ["demo"], oa_session_id: SESSION, exp }, key));
   });
   server.firstEnds = snippets.map(() => null);
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -113,4 +114,13 @@ test("each client of the README starts again where its position belongs to anoth
     assert.match(client.lines[0], /starts again/);
     assert.deepEqual(client.counts().slice(1, 4), [1, 2, 3], client.out);
   }
+});
+
+test("each client of the README stops when its session is revoked", async (t) => {
+  const operator = await operate(t);
+  const clients = startClients(t, operator, await backend(t, operator, 300));
+  await operator.did("topics/demo/events", { event_type: "counted", payload: { n: 1 } });
+  for (const client of clients) await client.until(() => client.lines.length > 0, "the event");
+  await operator.did("sync/sessions/revoke", { session_ids: [SESSION], reason: "left" });
+  for (const client of clients) assert.deepEqual(await client.end(), { code: 0, signal: null }, client.log);
 });

@@ -103,6 +103,8 @@ enum status notice_end(const struct session *session, enum status why, uint64_t 
     object_text(&object, SLICE("message"), slice_of(status_message(why)));
     if (retry_after_ms > 0)
         object_number(&object, SLICE("reconnect_after_ms"), retry_after_ms);
+    if (status_http(why) == 429)
+        object_number(&object, SLICE("retry_after_ms"), io_loop_backoff_ms(session->delivery->io));
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursors));
     enum status ended = object_end(&object);
     buffer_release(&cursors);

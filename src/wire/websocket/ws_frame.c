@@ -108,8 +108,10 @@ enum close_code ws_close_code(enum status status) {
         return CLOSE_INTERNAL_ERROR;
     if (http == 401)
         return CLOSE_AUTH_FAILED;
-    if (http == 403 || http == 429)
+    if (http == 403)
         return CLOSE_POLICY_VIOLATION;
+    if (http == 429)
+        return CLOSE_TRY_AGAIN_LATER;
     if (http == 413)
         return CLOSE_TOO_BIG;
     return CLOSE_INVALID_MESSAGE;
