@@ -47,6 +47,9 @@ struct census {
     struct conn_walk walk;
     struct buffer after_text;
     struct slice after; /* a principal */
+    struct buffer prefix_text;
+    struct slice prefix;        /* of a principal; data NULL: any, or none */
+    enum label_dialect dialect; /* LABEL_DIALECT_COUNT: any */
     uint64_t after_number;
     uint64_t limit;
     size_t loop_count;
@@ -62,6 +65,7 @@ static void census_free(void *memory) {
         free(census->loops[i].order);
     }
     buffer_release(&census->after_text);
+    buffer_release(&census->prefix_text);
     free(census);
 }
 
@@ -92,6 +96,12 @@ static void add_subscriptions(struct row *row, const struct conn *conn) {
     }
 }
 
+/* Whether the row passes the filters. */
+static bool is_asked(const struct census *census, const struct row *row) {
+    return slice_starts(row_name(row), census->prefix) &&
+           (census->dialect == LABEL_DIALECT_COUNT || census->dialect == row->dialect);
+}
+
 static bool visit_connection(struct conn_walk *walk, struct conn *conn) {
     struct census *census = container_of(walk, struct census, walk);
     struct loop_rows *rows = &census->loops[conn->loop->io->index];
@@ -105,6 +115,8 @@ static bool visit_connection(struct conn_walk *walk, struct conn *conn) {
                      .since_ms = conn->since_ms,
                      .dialect = conn->session ? conn->session->dialect->label : LABEL_DIALECT_HTTP};
     set_name(row, conn);
+    if (!is_asked(census, row))
+        return true;
     add_subscriptions(row, conn);
     struct slice peer = transport_peer(&conn->transport, row->peer);
     assert(peer.size <= sizeof(row->peer));
@@ -154,7 +166,7 @@ static bool visit_principal(struct conn_walk *walk, struct conn *conn) {
     size_t rows_max = (size_t)census->limit + 1;
     struct row seen = {.connections = 1};
     set_name(&seen, conn);
-    if (seen.name_size == 0 || conn->state == CONN_CLOSED ||
+    if (seen.name_size == 0 || conn->state == CONN_CLOSED || !is_asked(census, &seen) ||
         (census->after.data && compare_slices(row_name(&seen), census->after) <= 0))
         return true;
     add_subscriptions(&seen, conn);
@@ -305,7 +317,9 @@ static struct census *census_new(struct exchange *exchange) {
     census->walk.http = exchange->http;
     census->walk.done = walk_done;
     census->limit = LIMIT_DEFAULT;
+    census->dialect = LABEL_DIALECT_COUNT;
     buffer_init(&census->after_text, QUERY_TEXT_BYTES_MAX);
+    buffer_init(&census->prefix_text, QUERY_TEXT_BYTES_MAX);
     census->loop_count = exchange->http->loop_count;
     exchange->work = census;
     exchange->work_free = census_free;
@@ -316,6 +330,8 @@ static void begin(struct census *census, enum status status, const char *message
     struct exchange *exchange = census->call.exchange;
     if (status == STATUS_OK)
         status = query_number(exchange, SLICE("limit"), 1, LIST_PAGE_ITEMS_MAX, &census->limit);
+    if (status == STATUS_OK)
+        status = query_text(exchange, SLICE("prefix"), &census->prefix_text, &census->prefix);
     if (status == STATUS_OK)
         status = make_rows(census);
     if (status != STATUS_OK) {
@@ -329,6 +345,23 @@ static void begin(struct census *census, enum status status, const char *message
     conn_walk_post(&census->walk);
 }
 
+static enum status read_dialect(struct census *census) {
+    struct buffer memory;
+    struct slice name = {NULL, 0};
+    buffer_init(&memory, QUERY_TEXT_BYTES_MAX);
+    enum status status = query_text(census->call.exchange, SLICE("dialect"), &memory, &name);
+    int dialect = 0;
+    while (status == STATUS_OK && name.data && dialect < LABEL_DIALECT_COUNT &&
+           !slice_equal(name, slice_of(label_dialect_name((enum label_dialect)dialect))))
+        dialect++;
+    if (status == STATUS_OK && name.data) {
+        census->dialect = (enum label_dialect)dialect;
+        status = dialect < LABEL_DIALECT_COUNT ? STATUS_OK : STATUS_INVALID_REQUEST;
+    }
+    buffer_release(&memory);
+    return status;
+}
+
 void handle_connections(struct exchange *exchange) {
     struct census *census = census_new(exchange);
     if (!census)
@@ -337,7 +370,12 @@ void handle_connections(struct exchange *exchange) {
     census->write = write_connections;
     enum status status =
         query_number(exchange, SLICE("after"), 0, JSON_INTEGER_MAX, &census->after_number);
-    begin(census, status, "after is the id of a connection, limit a whole number from 1 to 1000.");
+    if (status == STATUS_OK)
+        status = read_dialect(census);
+    begin(
+        census, status,
+        "after is the id of a connection, limit a whole number from 1 to 1000, dialect one of the "
+        "server's.");
 }
 
 void handle_principals(struct exchange *exchange) {

@@ -23,7 +23,8 @@ static inline bool slice_equal(struct slice a, struct slice b) {
 }
 
 static inline bool slice_starts(struct slice text, struct slice prefix) {
-    return text.size >= prefix.size && memcmp(text.data, prefix.data, prefix.size) == 0;
+    return text.size >= prefix.size &&
+           (prefix.size == 0 || memcmp(text.data, prefix.data, prefix.size) == 0);
 }
 
 static inline bool slice_ends(struct slice text, struct slice suffix) {

@@ -75,7 +75,7 @@ const struct cli_command cli_commands[] = {
      "get events --run ID | --worker ID | --topic TOPIC [--after SEQ | --since TIME] [--limit N]\n"
      "get runs|workers [--status STATUS] [--user ID] [--guest SCOPE] [--org ID]\n"
      "get topics [--class CLASS] [--prefix TEXT]\n"
-     "get connections|principals\n"
+     "get connections|principals [--prefix TEXT] [--dialect DIALECT]\n"
      "get summary run|worker ID\n"
      "get checkpoint run_summary|codex_worker_summary ID\n"
      "get drift\n"
@@ -100,7 +100,9 @@ const struct cli_command cli_commands[] = {
          {"--guest", "SCOPE", "only runs or workers of this guest"},
          {"--org", "ID", "only runs or workers of this organisation"},
          {"--class", "CLASS", "only topics of this class"},
-         {"--prefix", "TEXT", "only topics whose name begins so"}, REMOTE_ROWS, JSON_ROW),
+         {"--prefix", "TEXT", "only topics or principals whose name begins so"},
+         {"--dialect", "DIALECT", "only connections of this dialect, such as phoenix"}, REMOTE_ROWS,
+         JSON_ROW),
      false},
     {"tail",
      "tail TOPIC [--after SEQ | --since TIME | --from-start] [--json] [--url URL] [--ca FILE] "

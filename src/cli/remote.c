@@ -16,25 +16,41 @@ static const char *first_of(const char *given, const char *variable, const char 
     return environment && *environment ? environment : fallback;
 }
 
-static int key_load(struct remote *remote, const struct remote_options *options) {
+static bool key_take(struct remote *remote, const char *given) {
+    size_t size = strlen(given);
+    if (size == 0 || size > REMOTE_KEY_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < size; i++)
+        if (given[i] <= ' ' || given[i] > '~')
+            return false;
+    memcpy(remote->key, given, size + 1);
+    return true;
+}
+
+static int key_read(struct remote *remote, const struct remote_options *options) {
     const char *folder = first_of(options->data_dir, "KHALA_DATA_DIR", "./khala-data");
+    struct operator_key key;
+    enum status status = operator_key_read(&key, folder);
+    if (status == STATUS_OK && key_take(remote, key.text))
+        return EXIT_CODE_DONE;
+    return cli_fail(EXIT_CODE_USAGE,
+                    "no operator key: give --key, set KHALA_OPERATOR_KEY, or name the server's "
+                    "data folder with --data-dir (%s: %s)",
+                    key.path, status == STATUS_INVALID_CONFIG ? "holds no key" : strerror(errno));
+}
+
+static int key_load(struct remote *remote, const struct remote_options *options) {
     const char *given = first_of(options->key, "KHALA_OPERATOR_KEY", NULL);
-    enum status status = given ? operator_key_load(&remote->key, given, folder)
-                               : operator_key_read(&remote->key, folder);
+    if (!given)
+        return key_read(remote, options);
+    bool is_taken = key_take(remote, given);
     /* What stands on the command line is seen by everybody on the machine: no longer than needed.
      */
     if (options->key)
         explicit_bzero((char *)options->key, strlen(options->key));
-    if (status == STATUS_OK)
-        return EXIT_CODE_DONE;
-    if (given)
-        return cli_fail(EXIT_CODE_USAGE, "the operator key is not 1 to %d visible characters",
-                        OPERATOR_KEY_BYTES_MAX);
-    return cli_fail(EXIT_CODE_USAGE,
-                    "no operator key: give --key, set KHALA_OPERATOR_KEY, or name the server's "
-                    "data folder with --data-dir (%s: %s)",
-                    remote->key.path,
-                    status == STATUS_INVALID_CONFIG ? "holds no key" : strerror(errno));
+    return is_taken ? EXIT_CODE_DONE
+                    : cli_fail(EXIT_CODE_USAGE, "the key is not 1 to %d visible characters",
+                               REMOTE_KEY_BYTES_MAX);
 }
 
 const char *remote_url(const struct remote_options *options, char bound[REMOTE_URL_BYTES_MAX]) {
@@ -83,7 +99,7 @@ static enum status gather(void *user, unsigned http_status, struct slice piece) 
 
 int remote_exchange(struct remote *remote, struct http_client_request *request,
                     unsigned *http_status) {
-    request->key = remote->key.text;
+    request->key = remote->key;
     if (!request->on_body) {
         request->on_body = gather;
         request->user = remote;

@@ -10,6 +10,9 @@
 #include "client/http_client.h"
 #include "http/admit/operator_key.h"
 
+/* A token is longer than an operator key. */
+#define REMOTE_KEY_BYTES_MAX 8192
+
 /* The options every such verb takes, to be filled by cli_options. */
 struct remote_options {
     const char *url;
@@ -28,8 +31,8 @@ const char *remote_ca_file(const struct remote_options *options);
 
 struct remote {
     struct http_client *client;
-    struct operator_key key;
-    struct buffer answer; /* the body of the last answer */
+    char key[REMOTE_KEY_BYTES_MAX + 1]; /* the operator key, or a token */
+    struct buffer answer;               /* the body of the last answer */
 };
 
 MUST_CHECK int remote_open(struct remote *remote, const struct remote_options *options);

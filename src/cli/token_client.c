@@ -84,7 +84,7 @@ static enum status mint(struct token_client *client, int stop_fd, unsigned *http
     const struct http_client_request request = {
         .method = "POST",
         .target = "/api/sync/token",
-        .key = client->remote->key.text,
+        .key = client->remote->key,
         .content_type = "application/json",
         .body = client->replay_all
                     ? SLICE("{\"scopes\":[\"" SCOPE_READ_ALL_NAME "\",\"runtime.replay_all\"]}")

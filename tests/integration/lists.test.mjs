@@ -126,8 +126,14 @@ test("lists", async (t) => {
       { principal: "user:cy", connections: 2, subscriptions: 2 },
       { principal: "user:dee", connections: 1, subscriptions: 0 },
     ]);
+    const ids = (path) => pages(operator, path, 2).then((items) => items.map((one) => one.id));
+    assert.deepEqual(await ids("connections?prefix=user:b"), of("user:bob").map((one) => one.id));
+    assert.deepEqual(await ids("connections?dialect=phoenix"), of("user:ada").map((one) => one.id));
+    assert.deepEqual(await ids("connections?dialect=phoenix&prefix=user:b"), []);
+    assert.deepEqual((await pages(operator, "principals?prefix=user:c", 1)).map((one) => one.principal), ["user:cy"]);
     request.end();
     answering.resume();
+    await refused(operator, () => operator.get("connections?dialect=morse"), 400, "invalid_request");
     await refused(operator, () => operator.get("connections?after=x"), 400, "invalid_request");
   });
 
@@ -139,6 +145,8 @@ test("lists", async (t) => {
     assert.deepEqual(JSON.parse(cli("topics", "--prefix", "room:", "--class", "fallback", "--json").out).items.map((one) => one.topic), ["room:1", "room:2"]);
     assert.match(cli("connections").out, /\tphoenix\t127\.0\.0\.1\t2\t0\t/);
     assert.match(cli("principals").out, /user:bob\t3\t3\n/);
+    assert.equal(cli("principals", "--prefix", "user:b").out, "user:bob\t3\t3\n");
+    assert.match(cli("connections", "--dialect", "phoenix").out, /^\d+\tuser:ada\tphoenix\t[^\n]+\n$/);
     for (const args of [["connections", "--user", "u"], ["topics", "--status", "running"], ["runs", "--prefix", "r"], ["runs", "--run", "r1"]]) {
       const wrong = cli(...args);
       assert.equal(wrong.code, 2, `${args}`);

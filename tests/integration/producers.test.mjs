@@ -189,3 +189,15 @@ test("the mint key mints tokens, and nothing else", async (t) => {
   const same = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", `${operator.data}/other`], { settings: { KHALA_MINT_KEY: "k", KHALA_OPERATOR_KEY: "k" } });
   assert.deepEqual([same.code === 0, /KHALA_MINT_KEY must differ/.test(same.problem)], [false, true], same.problem);
 });
+
+test("the command line appends with a producer token as its key", async (t) => {
+  const operator = await operate(t);
+  const token = operator.sign({ oa_sync_scopes: ["runtime.append"], oa_user_id: "ada" });
+  assert.ok(token.length > 256);
+  const append = (more) => run(["append", "--run", "agent", "--type", "run.log", ...more], { settings: { KHALA_URL: operator.server.url, KHALA_OPERATOR_KEY: token } });
+  const { code, problem } = append(["--create"]);
+  assert.equal(code, 0, problem);
+  assert.equal((await operator.read("runs/agent")).run.owner_user_id, "ada");
+  assert.equal(append(["--key", token]).code, 0);
+  assert.match(append(["--key", "x".repeat(8193)]).problem, /the key is not 1 to 8192 visible characters/);
+});

@@ -23,6 +23,7 @@ struct get_options {
     const char *org;
     const char *topic_class;
     const char *prefix;
+    const char *dialect;
     bool json;
 };
 
@@ -32,7 +33,8 @@ struct get_options {
 struct listing {
     const char *name;
     bool has_owners; /* takes --status, --user, --guest and --org */
-    bool has_topics; /* takes --class and --prefix */
+    bool has_topics; /* takes --class */
+    bool has_prefix; /* takes --prefix */
     const char *columns[COLUMNS_MAX];
 };
 
@@ -40,18 +42,21 @@ static const struct listing lists[] = {
     {"runs",
      true,
      false,
+     false,
      {"run_id", "status", "owner_user_id", "owner_guest_scope", "org_id", "latest_seq"}},
     {"workers",
      true,
      false,
+     false,
      {"worker_id", "status", "liveness", "owner_user_id", "owner_guest_scope", "org_id",
       "latest_seq"}},
-    {"topics", false, true, {"topic", "stream_id", "topic_class", "qos_tier", "window"}},
+    {"topics", false, true, true, {"topic", "stream_id", "topic_class", "qos_tier", "window"}},
     {"connections",
      false,
      false,
+     true,
      {"id", "principal", "dialect", "remote_address", "topics", "lag", "since"}},
-    {"principals", false, false, {"principal", "connections", "subscriptions"}},
+    {"principals", false, false, true, {"principal", "connections", "subscriptions"}},
 };
 
 /* The resources: the words that name one, the number of ids that follow, and its path. */
@@ -135,13 +140,16 @@ static const struct listing *list_find(int argc, char **argv) {
 /* NULL: the options suit the list. */
 static const char *list_fault(const struct listing *list, const struct get_options *options) {
     bool has_owners = options->status || options->user || options->guest || options->org;
-    bool has_topics = options->topic_class || options->prefix;
     if (options->run || options->worker || options->topic)
         return "--run, --worker and --topic are for events";
     if (has_owners && !(list && list->has_owners))
         return "--status, --user, --guest and --org are for runs and workers";
-    if (has_topics && !(list && list->has_topics))
-        return "--class and --prefix are for topics";
+    if (options->topic_class && !(list && list->has_topics))
+        return "--class is for topics";
+    if (options->prefix && !(list && list->has_prefix))
+        return "--prefix is for topics, connections and principals";
+    if (options->dialect && !(list && strcmp(list->name, "connections") == 0))
+        return "--dialect is for connections";
     return NULL;
 }
 
@@ -157,6 +165,7 @@ static enum status list_target(struct buffer *target, const struct listing *list
         {"org_id", options->org},
         {"class", options->topic_class},
         {"prefix", options->prefix},
+        {"dialect", options->dialect},
         {"after", options->after},
         {"limit", options->limit},
     };
@@ -286,6 +295,7 @@ int cli_get(int argc, char **argv) {
                                        {"--org", NULL, &options.org},
                                        {"--class", NULL, &options.topic_class},
                                        {"--prefix", NULL, &options.prefix},
+                                       {"--dialect", NULL, &options.dialect},
                                        {"--json", &options.json, NULL}};
     struct remote remote;
     uint64_t number;
