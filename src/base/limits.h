@@ -76,6 +76,7 @@
     X(JOURNAL_BOOTSTRAPS_MAX,             16,        ITEMS, THREAD,       1, "attempts of a bootstrap while pruning raises its floor")                       \
     X(REPLAY_COUNT_ROWS_MAX,              1 << 18,   ITEMS, THREAD,       1, "frames examined to count those of one reader behind its cursor")               \
     X(REPLAY_LAG_ROWS_MAX,                4096,      ITEMS, THREAD,       1, "frames examined to count those of one poll behind its page")                   \
+    X(REPLAY_BOOTSTRAP_ROWS_MAX,          16384,     ITEMS, THREAD,       1, "frames examined to find where the bootstrap of one reader begins")             \
     X(OWNERS_ARENA_BYTES_MAX,             1280 << 10, BYTES, THREAD,       1, "owners of the entities in one read, and one entity of any size")              \
     X(OWNERS_MAX,                         64,        ITEMS, THREAD,       1, "owners kept between reads of one page")                                        \
     X(OWNERS_KEPT_BYTES,                  256 << 10, BYTES, WITHIN,       1, "owners kept between reads of one page")                                        \

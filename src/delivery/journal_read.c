@@ -152,13 +152,32 @@ static enum status load(struct journal_page *page) {
     return STATUS_OK;
 }
 
+static bool has_budget(const struct journal_page *page) {
+    const struct journal_read *read = page->read;
+    return read->exists && read->principal && !page->is_log && !read->replay_all;
+}
+
+static struct replay_reader reader_of(const struct journal_read *read) {
+    return (struct replay_reader){read->policy, read->principal, read->view, clock_now().wall_ms};
+}
+
 static enum status judge_budget(struct journal_page *page) {
     struct journal_read *read = page->read;
-    if (!read->exists || !read->principal || page->is_log)
-        return STATUS_OK;
-    const struct replay_reader reader = {read->policy, read->principal, read->view,
-                                         clock_now().wall_ms};
-    return replay_budget_judge(page->session, &page->topic, &reader, &read->continuity);
+    const struct replay_reader reader = reader_of(read);
+    return has_budget(page)
+               ? replay_budget_judge(page->session, &page->topic, &reader, &read->continuity)
+               : STATUS_OK;
+}
+
+static enum status begin_bootstrap(struct journal_page *page) {
+    struct journal_read *read = page->read;
+    const struct replay_reader reader = reader_of(read);
+    enum status status = STATUS_OK;
+    read->bootstrap = continuity_bootstrap(read->exists ? &read->window : NULL);
+    if (has_budget(page))
+        status = replay_budget_bootstrap(page->session, &page->topic, &reader, &read->bootstrap);
+    read->next_seq = read->bootstrap.from_seq;
+    return status;
 }
 
 static enum status find_epoch(struct journal_page *page) {
@@ -207,8 +226,7 @@ static enum status find_place(struct journal_page *page) {
         return status;
     read->next_seq = after_seq + 1;
     if (read->mode == JOURNAL_READ_BOOTSTRAP) {
-        read->bootstrap = continuity_bootstrap(window);
-        read->next_seq = read->bootstrap.from_seq;
+        status = begin_bootstrap(page);
     } else if (read->mode != JOURNAL_READ_CONTINUE) {
         const struct position position = {after_seq, read->given_epoch};
         struct lineage lineage = lineage_of(window, &position, &read->epoch);
@@ -223,14 +241,13 @@ static enum status find_place(struct journal_page *page) {
 
 /* A client that has nothing yet may ask for everything: where that is not possible, it gets a
  * bootstrap. */
-static void bootstrap_from_0(struct journal_page *page) {
+static enum status bootstrap_from_0(struct journal_page *page) {
     struct journal_read *read = page->read;
     if (read->mode != JOURNAL_READ_RESUME || read->after_seq > 0 || !read->is_stale)
-        return;
+        return STATUS_OK;
     read->mode = JOURNAL_READ_BOOTSTRAP;
     read->is_stale = false;
-    read->bootstrap = continuity_bootstrap(&read->window);
-    read->next_seq = read->bootstrap.from_seq;
+    return begin_bootstrap(page);
 }
 
 static void release_frames(struct journal_read *read) {
@@ -297,7 +314,7 @@ static enum status run_once(struct journal_read *read, struct store_session *ses
     if (status == STATUS_OK)
         status = find_place(&page);
     if (status == STATUS_OK)
-        bootstrap_from_0(&page);
+        status = bootstrap_from_0(&page);
     if (status == STATUS_OK && read->exists && !read->is_stale && read->frames_max > 0)
         status = read_page(&page);
     arena_release(&page.arena);

@@ -21,6 +21,13 @@ struct replay_reader {
     uint64_t now_ms;
 };
 
+/* Moves the start of a bootstrap of the topic back, so that frames of other owners do not use up
+ * the budget. At most REPLAY_BOOTSTRAP_ROWS_MAX rows before the head are examined. */
+MUST_CHECK enum status replay_budget_bootstrap(struct store_session *session,
+                                               const struct store_topic *topic,
+                                               const struct replay_reader *reader,
+                                               struct continuity_bootstrap *bootstrap);
+
 struct replay_lag {
     uint64_t frames;
     bool is_minimum; /* there are more rows than were examined */

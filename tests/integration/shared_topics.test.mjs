@@ -247,3 +247,32 @@ test("polls count the frames that the client may see", async (t) => {
   const page = await poll(`after_seq=${details.resume_after}&limit=10`);
   assert.deepEqual([page.messages.length, page.consumer_lag], [10, 3]);
 });
+
+test("frames of other tenants do not use up the budget of a bootstrap", async (t) => {
+  const topic = "runtime.codex_worker_events";
+  const operator = await operate(t, { settings: { RUNTIME_KHALA_CODEX_WORKER_EVENTS_REPLAY_BUDGET_EVENTS: "10" } });
+  const append = (worker, n) => operator.did(`workers/${worker}/events`, { event_type: "worker.said", payload: { n } });
+  const read = async (user) => {
+    const token = operator.sign({ oa_user_id: user, oa_sync_scopes: ["runtime.codex_worker_events"] });
+    const stream = await Stream.open(operator, streamPath(topic, `token=${token}`));
+    const { status, body } = await operator.ask("GET", pollPath(topic), undefined, { authorization: `Bearer ${token}` });
+    const { messages, bootstrap } = JSON.parse(body);
+    assert.equal(status, 200, body);
+    await stream.until((one) => one.messages.length === messages.length, "the same messages");
+    stream.close();
+    return { numbers: messages.map(({ payload }) => payload.n), bootstrap };
+  };
+  for (const user of ["ada", "bob", "eve"]) await operator.did("workers", { worker_id: user, owner_user_id: user }, 201);
+  for (const n of range(1, 3)) await append("ada", n);
+  for (const n of range(1, 30)) await append("bob", n);
+  const ada = await read("ada");
+  assert.deepEqual(ada.numbers.slice(-3), [1, 2, 3]);
+  assert.deepEqual((await read("bob")).numbers, range(21, 30), "the budget holds for the own frames");
+  assert.deepEqual((await read("eve")).bootstrap.truncated, true);
+  // The own frames count, also between those of others.
+  for (const n of range(4, 14)) {
+    await append("ada", n);
+    await append("bob", n);
+  }
+  assert.deepEqual((await read("ada")).numbers, range(5, 14));
+});
