@@ -81,6 +81,20 @@ static enum status read_cursor(struct reading *reading, const struct json_field 
     return STATUS_OK;
 }
 
+static enum status read_since(struct reading *reading, const struct json_field *field) {
+    struct audit_init *init = reading->init;
+    struct slice text;
+    if (!field->present || field->value.kind == JSON_KIND_NULL)
+        return STATUS_OK;
+    if (decode(reading, field->value, &text) != STATUS_OK ||
+        since_read(text, &init->since) != STATUS_OK)
+        return refuse(reading, "since is " SINCE_FORMS);
+    if (init->has_cursor)
+        return refuse(reading, "since stands instead of a cursor");
+    init->has_since = true;
+    return STATUS_OK;
+}
+
 enum field {
     FIELD_TYPE,
     FIELD_VERSION,
@@ -89,6 +103,7 @@ enum field {
     FIELD_TS,
     FIELD_CURSOR,
     FIELD_START_CURSOR,
+    FIELD_SINCE,
     FIELD_FILTERS,
     FIELD_COUNT
 };
@@ -114,6 +129,8 @@ static enum status read_fields(struct reading *reading, const struct json_field 
     enum status status = read_cursor(reading, &fields[FIELD_CURSOR]);
     if (status == STATUS_OK)
         status = read_cursor(reading, &fields[FIELD_START_CURSOR]);
+    if (status == STATUS_OK)
+        status = read_since(reading, &fields[FIELD_SINCE]);
     if (status == STATUS_OK && fields[FIELD_FILTERS].present)
         status = read_filters(reading, fields[FIELD_FILTERS].value);
     return status;
@@ -129,6 +146,7 @@ enum status audit_init_read(struct slice text, struct audit_init *init, const ch
         [FIELD_TS] = {.name = SLICE("ts")},
         [FIELD_CURSOR] = {.name = SLICE("after_cursor")},
         [FIELD_START_CURSOR] = {.name = SLICE("start_cursor")},
+        [FIELD_SINCE] = {.name = SLICE("since")},
         [FIELD_FILTERS] = {.name = SLICE("filters")},
     };
     struct reading reading = {init, "the message is not a JSON object"};

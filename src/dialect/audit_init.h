@@ -8,6 +8,7 @@
 
 #include "hub/frame.h"
 #include "topic/event_cursor.h"
+#include "topic/since.h"
 
 #define AUDIT_NONCE_BYTES_MAX  128
 #define AUDIT_FILTER_NAMES_MAX 64
@@ -24,6 +25,8 @@ struct audit_init {
     uint64_t at_ms;
     bool has_cursor;
     struct event_cursor cursor;
+    bool has_since; /* instead of a cursor */
+    struct since since;
     struct audit_names event_types; /* exact */
     struct audit_names entities;    /* "run", or one of them: "run:ID" */
     struct buffer texts;

@@ -416,6 +416,8 @@ static enum status admit(struct session *session) {
         return deny(session, STATUS_INVALID_TOKEN, "ts_out_of_skew");
     if (init->has_cursor)
         audit->position.asked = (struct query_cursor){.given = true, .cursor = init->cursor};
+    if (init->has_since)
+        audit->position.asked = query_cursor_since(since_time_ms(&init->since, now_ms), now_ms);
     io_loop_deadline(session->delivery->io, &session->heartbeat_deadline, DEADLINE_HEARTBEAT);
     status = use_once(session, SINGLE_USE_NONCE, init->nonce, init->at_ms + NONCE_SKEW_MS_MAX + 1,
                       nonce_used);

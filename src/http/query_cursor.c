@@ -88,12 +88,9 @@ bool query_topic_since(struct exchange *exchange, struct subscription_options *o
     return query_since(exchange, &options->has_since, &options->since_ms);
 }
 
-/* The position before the first event of the millisecond. A time of the future is now. */
-static void set_since(const struct exchange *exchange, uint64_t since_ms,
-                      struct query_cursor *query) {
-    uint64_t now_ms = clock_wall_ms(&exchange->loop->clock);
+struct query_cursor query_cursor_since(uint64_t since_ms, uint64_t now_ms) {
     struct uuid first = uuid7_first(since_ms < now_ms ? since_ms : now_ms);
-    *query = (struct query_cursor){true, event_cursor_of(&first), true};
+    return (struct query_cursor){true, event_cursor_of(&first), true};
 }
 
 bool query_after_cursor(struct exchange *exchange, struct query_cursor *query) {
@@ -104,7 +101,7 @@ bool query_after_cursor(struct exchange *exchange, struct query_cursor *query) {
     if (!query_since(exchange, &has_since, &since_ms))
         return false;
     if (has_since) {
-        set_since(exchange, since_ms, query);
+        *query = query_cursor_since(since_ms, clock_wall_ms(&exchange->loop->clock));
         return true;
     }
     if (!query_cursor_read(exchange, "after_cursor", query) ||

@@ -30,6 +30,8 @@ MUST_CHECK bool query_after_cursor(struct exchange *exchange, struct query_curso
 /* The same for the value of a header field. */
 MUST_CHECK bool header_cursor_read(struct exchange *exchange, const char *name, struct slice text,
                                    struct query_cursor *query);
+/* The position before the first event of the millisecond. A time of the future is now. */
+struct query_cursor query_cursor_since(uint64_t since_ms, uint64_t now_ms);
 /* The cursor as a JSON string, or null. */
 MUST_CHECK enum status query_cursor_write(struct buffer *out, const struct query_cursor *query);
 /* Reads since: the time from which the client reads. An invalid one, and one beside another

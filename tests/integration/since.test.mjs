@@ -49,6 +49,12 @@ const ofLog = {
   list: async (operator, since) => (await operator.read(`/api/events?since=${since}`)).items[0].seq,
   export: async (operator, since) => JSON.parse((await operator.get(`/api/events/export?since=${since}`)).body.split("\n")[0]).seq,
   stream: async (operator, since) => firstOf(await stream(operator, `/events?since=${since}`)),
+  async socket(operator, since) {
+    const socket = await Socket.audit(operator, operator.reader, { ts: operator.nowMs(), since: decodeURIComponent(since) });
+    await socket.until((one) => one.of("event").length > 0, "an event");
+    socket.close();
+    return socket.of("event")[0].event.seq;
+  },
   events: async (operator, since) => (await operator.read(`runs/a/events?since=${since}`)).events[0].seq,
 };
 
@@ -130,6 +136,10 @@ async function aLateTimeBeginsAtTheHeadOfTheLog(operator) {
     await socket.until((one) => one.of("replay_complete").length > 0, "the replay");
     socket.close();
     assert.deepEqual([socket.of("event"), socket.of("replay_complete")[0].cursor], [[], head], since);
+    const asked = await Socket.audit(operator, operator.reader, { ts: operator.nowMs(), since });
+    await asked.until((one) => one.of("replay_complete").length > 0, "the replay");
+    asked.close();
+    assert.deepEqual([asked.of("event"), asked.of("replay_complete")[0].cursor], [[], head], since);
   }
 }
 
@@ -150,6 +160,11 @@ async function badTimesAreNamed(operator) {
   }
   assert.equal((await operator.poll(TOPIC, "since=2h&from=head")).status, 400);
   const client = await Client.join(operator);
+  for (const more of [{ since: "yesterday" }, { since: 7 }, { since: "2h", after_cursor: (await operator.read("/api/events")).next_cursor }]) {
+    const socket = await Socket.audit(operator, operator.reader, { ts: operator.nowMs(), ...more });
+    await socket.until((one) => one.closed, "the close");
+    assert.match(socket.of("error")[0].details.reason, /^since /);
+  }
   for (const since of ["yesterday", 7, ""]) {
     const { status, response } = await client.ask("sync:subscribe", { topics: [TOPIC], since });
     assert.deepEqual([status, response.code], ["error", "bad_subscription"]);
