@@ -12,6 +12,7 @@ struct count {
     uint64_t rows;
     uint64_t own;
     uint64_t found_seq; /* 0: none */
+    bool is_cut;        /* a damaged row ended the count */
 };
 
 static enum status count_one(struct count *count, uint64_t seq, uint64_t entity_ref,
@@ -40,6 +41,7 @@ static bool is_filtered(const struct replay_reader *reader) {
     return reader->view == GRANT_VIEW_OWN && !reader->principal->read_all;
 }
 
+/* A damaged row is mended by the read of frames that gets there, not by a count. */
 static enum status walk(struct count *count, struct store_session *session,
                         const struct store_topic *topic, uint64_t after_seq, uint64_t rows_max) {
     enum status status =
@@ -47,7 +49,8 @@ static enum status walk(struct count *count, struct store_session *session,
             ? store_walk_entity_events(session, topic->entity_ref, after_seq, rows_max, count,
                                        count_event)
             : store_walk_journal(session, topic->ref, after_seq, rows_max, count, count_row);
-    return status == STATUS_LIMIT_REACHED ? STATUS_OK : status;
+    count->is_cut = status == STATUS_INTERNAL_ERROR;
+    return status == STATUS_LIMIT_REACHED || count->is_cut ? STATUS_OK : status;
 }
 
 static enum status judge_own(struct store_session *session, const struct store_topic *topic,
@@ -77,7 +80,7 @@ enum status replay_lag_count(struct store_session *session, struct slice topic,
         status = walk(&count, session, &row, after_seq, REPLAY_LAG_ROWS_MAX);
     viewer_release(&count.viewer);
     arena_release(&arena);
-    *lag = (struct replay_lag){count.own, count.rows == REPLAY_LAG_ROWS_MAX};
+    *lag = (struct replay_lag){count.own, count.is_cut || count.rows == REPLAY_LAG_ROWS_MAX};
     return status;
 }
 
@@ -110,7 +113,8 @@ enum status replay_budget_bootstrap(struct store_session *session, const struct 
     enum status status =
         find_first(&count, session, topic, from_seq, reader->policy->replay_budget_events);
     viewer_release(&count.viewer);
-    if (status == STATUS_OK && count.found_seq > 0 && count.found_seq < bootstrap->from_seq)
+    bool is_found = !count.is_cut && count.found_seq > 0;
+    if (status == STATUS_OK && is_found && count.found_seq < bootstrap->from_seq)
         *bootstrap = (struct continuity_bootstrap){count.found_seq, count.found_seq > 1};
     return status;
 }

@@ -30,7 +30,7 @@ MUST_CHECK enum status replay_budget_bootstrap(struct store_session *session,
 
 struct replay_lag {
     uint64_t frames;
-    bool is_minimum; /* there are more rows than were examined */
+    bool is_minimum; /* not all rows were examined */
 };
 
 /* Lifts the reason replay_budget_exceeded of a plan that has no other, where it does not apply to
