@@ -85,7 +85,20 @@ static void handle_preflight(struct exchange *exchange) {
 static const struct route preflight_route = {
     .method = HTTP1_METHOD_OPTIONS, .path = "/", .handle = handle_preflight};
 
+/* "OPTIONS *" asks about the server as a whole (RFC 9110 section 9.3.7). */
+static void handle_server_options(struct exchange *exchange) {
+    struct http1_header allow = {SLICE("Allow"), SLICE("GET, HEAD, POST, OPTIONS")};
+    exchange_answer_bare(exchange, 204, &allow, 1);
+}
+
+static const struct route server_options_route = {
+    .method = HTTP1_METHOD_OPTIONS, .path = "/", .handle = handle_server_options};
+
 static enum status check_head(struct exchange *exchange) {
+    if (slice_equal(exchange->request->path, SLICE("*"))) {
+        exchange->match.route = &server_options_route;
+        return allow_body(exchange);
+    }
     if (cors_is_preflight(exchange->request)) {
         exchange->match.route = &preflight_route;
         return allow_body(exchange);

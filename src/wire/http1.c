@@ -12,13 +12,15 @@
  * "chunked", and unknown methods.
  *
  * The body is never copied. The framing of a chunked body is checked byte by byte before it goes to
- * http-parser. The library reads the chunk sizes, and passes the data on in bulk. */
+ * http-parser. The library reads the chunk sizes, and passes the data on in bulk. Extensions and
+ * trailers are skipped before the library, which therefore cannot read them in another way. */
 #include "wire/http1.h"
 
 #include <assert.h>
 #include <http_parser.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "wire/http1_syntax.h"
 
 #define BLANK_LINES_MAX  2
@@ -26,12 +28,17 @@
 
 enum chunk_part {
     CHUNK_SIZE,
+    CHUNK_BLANK, /* behind the size: an extension must follow */
+    CHUNK_EXTENSION,
     CHUNK_SIZE_LF,
     CHUNK_DATA,
     CHUNK_DATA_CR,
     CHUNK_DATA_LF,
-    CHUNK_LAST_CR,
+    CHUNK_LAST_CR, /* or a trailer begins */
     CHUNK_LAST_LF,
+    TRAILER_NAME,
+    TRAILER_VALUE,
+    TRAILER_LF,
 };
 
 struct http1_message {
@@ -46,6 +53,7 @@ struct http1_message {
     struct slice piece;
     enum chunk_part chunk_part;
     unsigned chunk_digit_count;
+    size_t skipped_bytes; /* of extensions and trailers */
     bool head_is_whole;
     bool complete;
 };
@@ -314,7 +322,7 @@ static void read_connection(struct http1_request *request) {
 
 static enum status read_request(struct http1_message *message) {
     struct http1_request *request = &message->request;
-    request->version_minor = message->engine.http_minor;
+    request->version_minor = message->engine.http_minor > 0;
     enum status status = read_method(message);
     if (status == STATUS_OK && !single_fields_are_single(request))
         status = STATUS_BAD_REQUEST;
@@ -384,39 +392,108 @@ static bool is_hex_digit(char byte) {
     return (byte >= '0' && byte <= '9') || (lower >= 'a' && lower <= 'f');
 }
 
-/* Whether the framing allows the byte here. Extensions and trailers are refused: no client of this
- * server sends them, and parsers disagree about them. */
-static bool chunk_byte_fits(struct http1_message *message, char byte) {
-    assert(message->chunk_part != CHUNK_DATA);
+/* The part of a byte behind the digits of a size. */
+static enum status after_size(struct http1_message *message, char byte) {
+    if (message->chunk_digit_count == 0)
+        return STATUS_BAD_REQUEST;
+    if (byte != '\r' && byte != ';' && byte != ' ' && byte != '\t')
+        return STATUS_BAD_REQUEST;
+    message->chunk_part = byte == '\r'  ? CHUNK_SIZE_LF
+                          : byte == ';' ? CHUNK_EXTENSION
+                                        : CHUNK_BLANK;
+    return STATUS_OK;
+}
+
+/* Extensions and trailers are checked and skipped: no rule of this server depends on one. A CR or
+ * LF inside them is refused, because other parsers may end a line there. */
+static enum status skip_byte(struct http1_message *message, char byte) {
+    struct slice text = {&byte, 1};
+    bool fits = false;
+    if (++message->skipped_bytes > HTTP1_SKIPPED_BYTES_MAX)
+        return STATUS_HEADERS_TOO_LARGE;
+    switch (message->chunk_part) {
+    case CHUNK_BLANK:
+        fits = byte == ';' || byte == ' ' || byte == '\t';
+        if (byte == ';')
+            message->chunk_part = CHUNK_EXTENSION;
+        break;
+    case CHUNK_EXTENSION:
+        fits = http1_is_field_text(text);
+        break;
+    case TRAILER_NAME:
+        fits = byte == ':' || http1_is_token(text);
+        if (byte == ':')
+            message->chunk_part = TRAILER_VALUE;
+        break;
+    case TRAILER_VALUE:
+        fits = byte == '\r' || http1_is_field_text(text);
+        if (byte == '\r')
+            message->chunk_part = TRAILER_LF;
+        break;
+    case TRAILER_LF:
+        fits = byte == '\n';
+        message->chunk_part = CHUNK_LAST_CR;
+        break;
+    case CHUNK_SIZE:
+    case CHUNK_SIZE_LF:
+    case CHUNK_DATA:
+    case CHUNK_DATA_CR:
+    case CHUNK_DATA_LF:
+    case CHUNK_LAST_CR:
+    case CHUNK_LAST_LF:
+        break;
+    }
+    return fits ? STATUS_OK : STATUS_BAD_REQUEST;
+}
+
+/* The bytes that http-parser gets: sizes and line ends, without extensions and trailers. */
+static enum status chunk_byte(struct http1_message *message, char byte, bool *is_skipped) {
+    *is_skipped = false;
     switch (message->chunk_part) {
     case CHUNK_SIZE:
         if (is_hex_digit(byte))
-            return ++message->chunk_digit_count <= CHUNK_DIGITS_MAX;
-        if (byte != '\r' || message->chunk_digit_count == 0)
-            return false;
+            return ++message->chunk_digit_count <= CHUNK_DIGITS_MAX ? STATUS_OK
+                                                                    : STATUS_BAD_REQUEST;
+        *is_skipped = byte != '\r';
+        return after_size(message, byte);
+    case CHUNK_EXTENSION:
+        if (byte != '\r')
+            break;
         message->chunk_part = CHUNK_SIZE_LF;
-        return true;
+        return STATUS_OK;
     case CHUNK_SIZE_LF:
     case CHUNK_DATA_LF:
     case CHUNK_LAST_LF:
-        return byte == '\n';
+        return byte == '\n' ? STATUS_OK : STATUS_BAD_REQUEST;
     case CHUNK_DATA_CR:
         message->chunk_part = CHUNK_DATA_LF;
-        return byte == '\r';
+        return byte == '\r' ? STATUS_OK : STATUS_BAD_REQUEST;
     case CHUNK_LAST_CR:
-        message->chunk_part = CHUNK_LAST_LF;
-        return byte == '\r';
+        message->chunk_part = byte == '\r' ? CHUNK_LAST_LF : TRAILER_NAME;
+        if (byte == '\r')
+            return STATUS_OK;
+        /* A name has at least one byte. */
+        if (byte == ':')
+            return STATUS_BAD_REQUEST;
+        break;
+    case CHUNK_BLANK:
+    case TRAILER_NAME:
+    case TRAILER_VALUE:
+    case TRAILER_LF:
     case CHUNK_DATA:
         break;
     }
-    return false;
+    assert(message->chunk_part != CHUNK_DATA);
+    *is_skipped = true;
+    return skip_byte(message, byte);
 }
 
 static enum status take_chunk_framing(struct http1_message *message, struct slice *input) {
     enum chunk_part before = message->chunk_part;
-    if (!chunk_byte_fits(message, input->data[0]))
-        return STATUS_BAD_REQUEST;
-    enum status status = engine_feed(message, (struct slice){input->data, 1});
+    bool is_skipped;
+    enum status status = chunk_byte(message, input->data[0], &is_skipped);
+    if (status == STATUS_OK && !is_skipped)
+        status = engine_feed(message, (struct slice){input->data, 1});
     if (status != STATUS_OK)
         return status;
     *input = slice_from(*input, 1);

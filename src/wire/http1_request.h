@@ -28,11 +28,11 @@ struct http1_header {
 
 struct http1_request {
     enum http1_method method;
-    unsigned version_minor;
-    struct slice target; /* as sent */
-    struct slice path;   /* "*" for the server as a whole; else begins with '/', still encoded */
-    struct slice query;  /* behind the first '?', still encoded; empty when there is none */
-    struct slice host;   /* with its port; empty only in HTTP/1.0 */
+    unsigned version_minor; /* 0, or 1 for every later one */
+    struct slice target;    /* as sent */
+    struct slice path;      /* "*" for the server as a whole; else begins with '/', still encoded */
+    struct slice query;     /* behind the first '?', still encoded; empty when there is none */
+    struct slice host;      /* with its port; empty only in HTTP/1.0 */
     struct http1_header *headers;
     size_t header_count;
     uint64_t content_length; /* 0 when chunked or without body */

@@ -137,9 +137,8 @@ static enum status check_version(struct slice version) {
         !http1_is_digits((struct slice){version.data + 5, 1}) ||
         !http1_is_digits((struct slice){version.data + 7, 1}))
         return STATUS_BAD_REQUEST;
-    if (version.data[5] != '1' || version.data[7] > '1')
-        return STATUS_UNSUPPORTED_HTTP_VERSION;
-    return STATUS_OK;
+    /* A later minor version is read as 1.1 (RFC 9110 section 2.5). */
+    return version.data[5] == '1' ? STATUS_OK : STATUS_UNSUPPORTED_HTTP_VERSION;
 }
 
 enum status http1_check_request_line(struct slice line) {

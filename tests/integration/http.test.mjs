@@ -66,9 +66,23 @@ test("an unknown path is answered with a coded 404", async (t) => {
     const body = assertError(await peer.response(), 404, "not_found");
     assert.match(body.request_id, UUID7);
   }
-  await peer.send("OPTIONS * HTTP/1.1\r\nHost: khala\r\n\r\n");
+  await peer.send("OPTIONS /nowhere HTTP/1.1\r\nHost: khala\r\n\r\n");
   assertError(await peer.response(), 404, "not_found");
   assert.equal(JSON.parse(await curl(`${server.url}/nowhere`)).error, "not_found");
+});
+
+test("OPTIONS * is answered for the server, and later minor versions as HTTP/1.1", async (t) => {
+  const peer = await connect(await serve(t));
+  for (const lines of [[], ["Origin: https://other.example", "Access-Control-Request-Method: GET"]]) {
+    await peer.send(getRequest("*", ...lines).replace("GET", "OPTIONS"));
+    const { status, headers } = await peer.response({ bodiless: true });
+    assert.deepEqual([status, headers.allow, headers.connection], [204, "GET, HEAD, POST, OPTIONS", "keep-alive"]);
+  }
+  for (const version of ["HTTP/1.2", "HTTP/1.9"]) {
+    await peer.send(getRequest("/healthz/live").replace("HTTP/1.1", version));
+    const { status, headers } = await peer.response();
+    assert.deepEqual([status, headers.connection], [200, "keep-alive"]);
+  }
 });
 
 test("another method is answered with a coded 405 that lists the allowed ones", async (t) => {
