@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "api/batch/spool.h"
 #include "api/store_health.h"
 #include "authority/append_read.h"
 #include "authority/writer.h"
@@ -39,6 +40,7 @@ struct api {
     struct clock_reading started;
     uint64_t item_bytes_max; /* of one item of a batch */
     uint64_t batches_bytes_max;
+    struct spool_files batch_spools; /* unread answers of all batches */
     uint64_t snapshots_bytes_max;
     struct store_health health;
     atomic_bool is_ending;             /* a signal arrived: the server is not ready */

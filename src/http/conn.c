@@ -156,15 +156,26 @@ static void conn_written(struct conn *conn) {
 }
 
 /* The deadline of a stream runs only while the peer must act: send its body, or read the answer.
- * The deadline of a piece runs from its start: a peer that does not read cannot prolong it by
- * sending. */
+ * While the body is read, the answer may wait: most clients read only after they have sent. */
 static void stream_deadline(struct conn *conn) {
-    if (conn->is_sending)
-        return;
-    if (!conn->is_paused && !conn->is_body_done)
+    bool awaits_body = !conn->is_paused && !conn->is_body_done;
+    conn->fresh_body_bytes = 0;
+    if (awaits_body || (conn->is_sending && conn->deadline.at_ms == 0))
         set_deadline(conn, DEADLINE_REQUEST);
-    else
+    else if (!conn->is_sending)
         deadline_drop(&conn->deadline);
+}
+
+/* A body must arrive at a minimum rate: single bytes do not prolong its deadline. */
+static void body_arrived(struct conn *conn, size_t size) {
+    conn->fresh_body_bytes += size;
+    if (conn->fresh_body_bytes >= CONN_BODY_BYTES_MIN)
+        stream_deadline(conn);
+}
+
+void conn_renew_deadline(struct conn *conn) {
+    if (conn->state == CONN_STREAMING)
+        stream_deadline(conn);
 }
 
 /* The bytes of conn->out are written. True when more of the answer may follow. */
@@ -210,7 +221,10 @@ static bool conn_write(struct conn *conn) {
         conn_close(conn);
         return false;
     }
-    set_deadline(conn, DEADLINE_REQUEST);
+    if (conn->state == CONN_STREAMING)
+        stream_deadline(conn);
+    else
+        set_deadline(conn, DEADLINE_REQUEST);
     if (!transport_write(&conn->transport, slice_from(whole, (size_t)done)))
         conn_close(conn);
     return false;
@@ -292,7 +306,7 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
         return;
     case HTTP1_EVENT_BODY:
         if (is_stream)
-            stream_deadline(conn);
+            body_arrived(conn, event->piece.size);
         events_of(conn)->body(conn, event->piece);
         return;
     case HTTP1_EVENT_DONE:

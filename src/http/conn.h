@@ -59,6 +59,7 @@ struct conn {
     struct buffer unread;      /* bytes after the request that is being handled */
     struct buffer out;         /* the one bounded slot of bytes to be written */
     size_t lingered_bytes;     /* discarded since the last answer */
+    size_t fresh_body_bytes;   /* of a streamed body, since its deadline was set */
     enum conn_state state;
     bool is_operators; /* accepted on the operator's listener */
     bool is_counted;   /* among connections_max */
@@ -106,6 +107,8 @@ void conn_reset(struct conn *conn);
 bool conn_has_unsent(const struct conn *conn);
 /* Ends our side, and reads for a while so that the last answer arrives. */
 void conn_linger(struct conn *conn);
+/* The handler made progress with a body that it reads in pieces. */
+void conn_renew_deadline(struct conn *conn);
 
 /* For conn_outlet.c: the exchange is gone, and input goes to the session. */
 void conn_start_session(struct conn *conn, struct session *session);

@@ -417,3 +417,7 @@ void exchange_pause(struct exchange *exchange) {
 void exchange_resume(struct exchange *exchange) {
     conn_resume(exchange->conn);
 }
+
+void exchange_renew_deadline(struct exchange *exchange) {
+    conn_renew_deadline(exchange->conn);
+}

@@ -121,5 +121,7 @@ void exchange_watch_end(struct exchange *exchange);
 /* Stops and resumes the body. Pieces, and even the end, may arrive inside exchange_resume. */
 void exchange_pause(struct exchange *exchange);
 void exchange_resume(struct exchange *exchange);
+/* A body in pieces made progress, however few bytes that took: its deadline begins again. */
+void exchange_renew_deadline(struct exchange *exchange);
 
 #endif

@@ -160,6 +160,14 @@ const struct setting config_settings[] = {
      .max = (uint64_t)1 << 40,
      .help = "memory of all batches until clients have read their answers; beyond it a new batch "
              "gets 503, and batches in progress wait"},
+    {.name = "KHALA_BATCH_SPOOL_BYTES_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(batch_spool_bytes_max),
+     .fallback = "2147483648",
+     .min = 0,
+     .max = (uint64_t)1 << 40,
+     .help = "disk space in the data directory for answers of batches whose clients still send; "
+             "beyond it a batch waits until its client reads; 0: no space"},
     {.name = "RUNTIME_KHALA_POLL_DEFAULT_LIMIT",
      .type = SETTING_NUMBER,
      .offset = FIELD(poll_default_limit),

@@ -49,6 +49,7 @@ struct config {
     uint64_t writer_queue_max;
     uint64_t writer_queue_bytes_max;
     uint64_t batches_bytes_max;
+    uint64_t batch_spool_bytes_max;
     uint64_t poll_default_limit;
     uint64_t poll_max_limit;
     uint64_t outbound_queue_limit;

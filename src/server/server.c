@@ -407,6 +407,8 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->item_bytes_max = config_item_bytes_max(&server->config);
     api->batches_bytes_max = server->config.batches_bytes_max;
     api->folder = server->config.data_dir;
+    api->batch_spools.folder = server->config.data_dir;
+    api->batch_spools.bytes_max = server->config.batch_spool_bytes_max;
     api->snapshots_bytes_max = server->config.snapshots_bytes_max;
     api->parsers = calloc(loop_count, sizeof(*api->parsers));
     if (!api->parsers)

@@ -280,7 +280,7 @@ test("a hundred megabytes of large items go through bounded memory", async (t) =
 });
 
 test("a batch client that does not read its answers is closed, and others are served", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "700" } });
+  const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "700", KHALA_BATCH_SPOOL_BYTES_MAX: "8388608" } });
   await runs(operator, "a", "b");
   const socket = net.connect({ host: operator.server.host, port: operator.server.port });
   socket.on("error", () => {});
@@ -308,7 +308,7 @@ test("a batch client that does not read its answers is closed, and others are se
 });
 
 test("batches with unread answers share one memory limit, and further batches are answered 503", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_BATCHES_BYTES_MAX: "4194304" } });
+  const operator = await operate(t, { settings: { KHALA_BATCHES_BYTES_MAX: "4194304", KHALA_BATCH_SPOOL_BYTES_MAX: "0" } });
   await runs(operator, "a", "b");
   const line = `${JSON.stringify(log("a", { text: "x".repeat(50_000) }))}\n`;
   const deaf = Array.from({ length: 4 }, () => {

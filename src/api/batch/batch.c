@@ -2,11 +2,15 @@
  * answers, all at the same time.
  *
  *   body ──json_items──▶ filling ──post──▶ groups ──returned──▶ page ──send──▶ answer
+ *                                                                 └─▶ spool ─▶┘
  *
  * At most BATCH_GROUPS_MAX groups are posted and not answered. Then the body waits, so that a
- * client that does not read its answers, or a writer that is behind, costs bounded memory. A group
- * is posted when it is full, or when no other group is posted. So a single item is answered at
- * once, and groups grow under load.
+ * writer that is behind costs bounded memory. A group is posted when it is full, or when no other
+ * group is posted. So a single item is answered at once, and groups grow under load.
+ *
+ * Most clients write their whole body before they read. So answers that the socket does not take go
+ * to a spool, and the body is read on. When the spool is full, the body waits until the client
+ * reads.
  *
  * The memory of all groups of all batches has a limit too. Beyond it groups do not grow. A batch
  * with posted groups then waits until their answers are read, and a batch without any is refused.
@@ -21,6 +25,7 @@
 
 #include "api/api.h"
 #include "api/append_answer.h"
+#include "api/batch/spool.h"
 #include "api/handlers.h"
 #include "authority/append_order.h"
 #include "authority/append_read.h"
@@ -52,6 +57,9 @@ struct batch {
     struct list groups; /* posted, in order, until answered */
     size_t group_count;
     struct buffer page;
+    struct spool spool;             /* answers before those of the groups */
+    uint64_t written_count;         /* items in the answer */
+    bool errors_only;               /* answers=errors */
     struct append_order order;      /* the writer's while groups are posted */
     struct append_order not_posted; /* entities of groups that the writer did not take */
     bool items_over;
@@ -95,6 +103,7 @@ static void batch_free(void *memory) {
     json_items_release(&batch->items);
     buffer_release(&batch->input);
     buffer_release(&batch->page);
+    spool_release(&batch->spool);
     free(batch);
 }
 
@@ -255,8 +264,12 @@ static bool is_array(const struct batch *batch) {
 static enum status page_item(struct batch *batch, uint64_t index,
                              const struct append_request *request) {
     enum status status = STATUS_OK;
+    if (batch->errors_only && request->status == STATUS_OK)
+        return STATUS_OK;
     if (is_array(batch))
-        status = buffer_append_slice(&batch->page, index > 0 ? SLICE(",\n") : SLICE("["));
+        status =
+            buffer_append_slice(&batch->page, batch->written_count > 0 ? SLICE(",\n") : SLICE("["));
+    batch->written_count++;
     if (status == STATUS_OK)
         status = append_write_item(&batch->page, batch->exchange, index, request);
     if (status == STATUS_OK && !is_array(batch))
@@ -296,23 +309,43 @@ static void batch_begin(struct batch *batch) {
                        is_array(batch) ? SLICE("application/json") : SLICE("application/x-ndjson"));
 }
 
+/* Fills the page with the bytes to send next: spooled ones come first. */
+static enum status page_next(struct batch *batch) {
+    buffer_clear(&batch->page);
+    return spool_is_empty(&batch->spool)
+               ? page_fill(batch)
+               : spool_take(&batch->spool, BATCH_PAGE_BYTES, &batch->page);
+}
+
+/* Moves the answers of returned groups to the spool while the socket is full. */
+static enum status spool_answers(struct batch *batch) {
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && returned_group(batch) && spool_has_room(&batch->spool)) {
+        buffer_clear(&batch->page);
+        status = page_fill(batch);
+        if (status == STATUS_OK)
+            status = spool_append(&batch->spool, buffer_slice(&batch->page));
+    }
+    return status;
+}
+
 /* False: the connection is gone, and the batch with it. */
 static bool batch_answer(struct batch *batch) {
     struct exchange *exchange = batch->exchange;
+    enum status status = STATUS_OK;
     bool more = true;
     exchange_ref(exchange);
     while (more && exchange->conn && !exchange_is_sending(exchange)) {
-        buffer_clear(&batch->page);
-        enum status status = page_fill(batch);
-        if (status != STATUS_OK) {
-            exchange_abort(exchange, status);
-            break;
-        }
-        if (batch->page.size == 0)
+        status = page_next(batch);
+        if (status != STATUS_OK || batch->page.size == 0)
             break;
         batch_begin(batch);
         more = exchange_send(exchange, buffer_slice(&batch->page));
     }
+    if (status == STATUS_OK && exchange->conn && exchange_is_sending(exchange))
+        status = spool_answers(batch);
+    if (status != STATUS_OK)
+        exchange_abort(exchange, status);
     return exchange_unref(exchange);
 }
 
@@ -352,7 +385,7 @@ static void batch_end(struct batch *batch) {
         return;
     }
     if (is_array(batch))
-        tail = batch->item_count > 0 ? SLICE("]\n") : SLICE("[]\n");
+        tail = batch->written_count > 0 ? SLICE("]\n") : SLICE("[]\n");
     batch_begin(batch);
     exchange_end(exchange, tail);
 }
@@ -375,8 +408,10 @@ static void batch_advance(struct batch *batch) {
             (batch->group_count == 0 ||
              (batch->items_over && batch->group_count < BATCH_GROUPS_MAX)))
             batch_post(batch);
-    } while (returned_group(batch) && !exchange_is_sending(exchange));
-    bool answered = batch->items_over && !batch->filling && batch->group_count == 0;
+    } while (returned_group(batch) &&
+             (!exchange_is_sending(exchange) || spool_has_room(&batch->spool)));
+    bool answered = batch->items_over && !batch->filling && batch->group_count == 0 &&
+                    spool_is_empty(&batch->spool);
     if (answered && !exchange_is_sending(exchange))
         batch_end(batch);
     else if (used_up)
@@ -385,8 +420,12 @@ static void batch_advance(struct batch *batch) {
 
 static void batch_body(struct exchange *exchange, struct slice piece) {
     struct batch *batch = exchange->work;
+    uint64_t count_before = batch->item_count;
     assert(batch->input.size == 0);
-    if (!batch_take(batch, &piece)) {
+    bool used_up = batch_take(batch, &piece);
+    if (batch->item_count > count_before)
+        exchange_renew_deadline(exchange);
+    if (!used_up) {
         exchange_pause(exchange);
         if (buffer_append_slice(&batch->input, piece) != STATUS_OK)
             batch_break(batch, STATUS_OUT_OF_MEMORY);
@@ -441,6 +480,21 @@ static bool format_of(const struct http1_request *request, enum json_items_forma
            media_type_is(type, SLICE("application/ndjson"));
 }
 
+/* The parameter answers: all of them, or only errors. */
+static enum status read_answers(const struct exchange *exchange, bool *errors_only) {
+    char memory[8];
+    struct buffer text = {.data = memory, .capacity = sizeof(memory), .size_max = sizeof(memory)};
+    bool found;
+    enum status status =
+        http1_query_find(exchange->request->query, SLICE("answers"), &text, &found);
+    *errors_only =
+        status == STATUS_OK && found && slice_equal(buffer_slice(&text), SLICE("errors"));
+    if (status == STATUS_OK && found && !*errors_only &&
+        !slice_equal(buffer_slice(&text), SLICE("all")))
+        return STATUS_INVALID_REQUEST;
+    return status == STATUS_PAYLOAD_TOO_LARGE ? STATUS_INVALID_REQUEST : status;
+}
+
 void handle_batch(struct exchange *exchange) {
     const struct json_limits limits = {api_of(exchange)->item_bytes_max, JSON_DEPTH_MAX};
     enum json_items_format format;
@@ -450,6 +504,13 @@ void handle_batch(struct exchange *exchange) {
                                   .status = STATUS_UNSUPPORTED_MEDIA_TYPE,
                                   .message = "A batch is application/x-ndjson, or application/json "
                                              "for an array."});
+        return;
+    }
+    bool errors_only;
+    if (read_answers(exchange, &errors_only) != STATUS_OK) {
+        exchange_answer_error(exchange, &(struct exchange_error){
+                                            .status = STATUS_INVALID_REQUEST,
+                                            .message = "The parameter answers is all or errors."});
         return;
     }
     struct batch *batch = calloc(1, sizeof(*batch));
@@ -465,6 +526,8 @@ void handle_batch(struct exchange *exchange) {
     json_items_init(&batch->items, format, &limits);
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);
+    spool_init(&batch->spool, &api_of(exchange)->batch_spools, BATCH_PAGE_BYTES_MAX);
+    batch->errors_only = errors_only;
     exchange->work = batch;
     exchange->work_free = batch_free;
     exchange->stream = &batch_stream;

@@ -1,0 +1,105 @@
+#include "api/batch/spool.h"
+
+#include <stdio.h>
+
+#include "base/limits.h"
+#include "test.h"
+
+#define APPEND_BYTES_MAX (1 << 20)
+
+static struct spool_files files = {.folder = "/tmp", .bytes_max = 64 << 20};
+
+static void fill(char *bytes, size_t size, uint64_t from) {
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (char)((from + i) * 2654435761u >> 13);
+}
+
+/* Takes at most so many bytes, which must be those from the offset on. */
+static uint64_t take(struct spool *spool, size_t bytes_max, uint64_t from) {
+    static char expected[APPEND_BYTES_MAX];
+    struct buffer out;
+    buffer_init(&out, APPEND_BYTES_MAX);
+    assert_ok(spool_take(spool, bytes_max, &out));
+    assert_true(out.size > 0 && out.size <= bytes_max);
+    fill(expected, out.size, from);
+    assert_memory_equal(out.data, expected, out.size);
+    uint64_t size = out.size;
+    buffer_release(&out);
+    return size;
+}
+
+static void bytes_come_out_in_order_whatever_their_sizes(void **state) {
+    (void)state;
+    static char bytes[APPEND_BYTES_MAX];
+    static const size_t sizes[] = {1, 1000, 300000, 7, 262144, 1 << 20, 50, 600000};
+    struct spool spool;
+    uint64_t in = 0, out = 0;
+    spool_init(&spool, &files, APPEND_BYTES_MAX);
+    assert_true(spool_is_empty(&spool));
+    for (size_t round = 0; round < 40; round++) {
+        size_t size = sizes[round % 8];
+        fill(bytes, size, in);
+        assert_true(spool_has_room(&spool));
+        assert_ok(spool_append(&spool, (struct slice){bytes, size}));
+        in += size;
+        if (round % 3 == 0 && !spool_is_empty(&spool))
+            out += take(&spool, 100000 + round, out);
+    }
+    assert_true(files.bytes > 0);
+    while (!spool_is_empty(&spool))
+        out += take(&spool, 65536, out);
+    assert_int_equal(out, in);
+    assert_int_equal(files.bytes, 0);
+    spool_release(&spool);
+}
+
+static void the_limit_of_all_files_ends_the_room_and_loses_nothing(void **state) {
+    (void)state;
+    static char bytes[APPEND_BYTES_MAX];
+    struct spool_files few = {.folder = "/tmp", .bytes_max = 3 << 20};
+    struct spool one, two;
+    uint64_t in = 0, out = 0;
+    spool_init(&one, &few, APPEND_BYTES_MAX);
+    spool_init(&two, &few, APPEND_BYTES_MAX);
+    for (; spool_has_room(&one); in += sizeof(bytes)) {
+        fill(bytes, sizeof(bytes), in);
+        assert_ok(spool_append(&one, (struct slice){bytes, sizeof(bytes)}));
+    }
+    assert_int_equal(in, 4 << 20);
+    assert_true(few.bytes <= few.bytes_max);
+    assert_ok(spool_append(&two, (struct slice){bytes, sizeof(bytes)}));
+    assert_false(spool_has_room(&two));
+    while (!spool_is_empty(&one))
+        out += take(&one, 1 << 20, out);
+    assert_int_equal(out, in);
+    assert_true(spool_has_room(&one));
+    spool_release(&one);
+    spool_release(&two);
+    assert_int_equal(few.bytes, 0);
+}
+
+static void a_folder_that_takes_no_file_ends_the_room(void **state) {
+    (void)state;
+    static char bytes[APPEND_BYTES_MAX];
+    struct spool_files missing = {.folder = "/nonexistent", .bytes_max = 64 << 20};
+    struct spool spool;
+    spool_init(&spool, &missing, APPEND_BYTES_MAX);
+    fill(bytes, sizeof(bytes), 0);
+    assert_ok(spool_append(&spool, (struct slice){bytes, sizeof(bytes)}));
+    assert_false(spool_has_room(&spool));
+    assert_int_equal(take(&spool, sizeof(bytes), 0), sizeof(bytes));
+    spool_release(&spool);
+    struct spool_files none = {.folder = "/tmp", .bytes_max = 0};
+    spool_init(&spool, &none, APPEND_BYTES_MAX);
+    assert_false(spool_has_room(&spool));
+    spool_release(&spool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_come_out_in_order_whatever_their_sizes),
+        cmocka_unit_test(the_limit_of_all_files_ends_the_room_and_loses_nothing),
+        cmocka_unit_test(a_folder_that_takes_no_file_ends_the_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
