@@ -93,6 +93,8 @@ static void child_exec(const struct bench_server *server, int out) {
     setenv("KHALA_OPERATOR_KEY", server->key, 1);
     setenv("KHALA_LOG_LEVEL", "warn", 1);
     setenv("KHALA_CONNECTIONS_MAX", "15000", 1);
+    setenv("KHALA_CONNECTIONS_UNAUTHENTICATED_MAX", "10000000", 1);
+    setenv("KHALA_CONNECTIONS_PER_PRINCIPAL_MAX", "10000000", 1);
     setenv("RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND", "1000000", 1);
     setenv("RUNTIME_KHALA_FALLBACK_PUBLISH_RATE_PER_SECOND", "1000000", 1);
     for (const struct bench_setting *each = server->settings; each && each->name; each++)

@@ -45,7 +45,7 @@ static void measure(struct api *api, uint64_t mono_ms) {
     measure_process(api);
     measure_projection(api);
     measure_cursor_clock(api);
-    metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, atomic_load(&api->http->conn_count));
+    metrics_set(METRIC_HTTP_CONNECTIONS, METRIC_PLAIN, conn_limits_count(&api->http->conn_limits));
     metrics_set(METRIC_STORE_READ_QUEUE_DEPTH, METRIC_PLAIN, store_pool_waiting(api->store_pool));
     metrics_set(METRIC_STORE_WRITABLE, METRIC_PLAIN, store_health_is_good(&api->health, mono_ms));
     metrics_set(METRIC_FANOUT_CONSUMERS, METRIC_PLAIN, consumers_active(api->consumers, mono_ms));

@@ -38,7 +38,8 @@ enum status principal_new(const struct principal *from, const struct principal *
     size_t name_count = from->topics.count + from->streams.count;
     size_t bytes = from->identity.user_id.size + from->identity.guest_scope.size +
                    from->identity.org_id.size + from->session_id.size + from->device_id.size +
-                   from->token_id.size + list_bytes(&from->topics) + list_bytes(&from->streams);
+                   from->subject.size + from->token_id.size + list_bytes(&from->topics) +
+                   list_bytes(&from->streams);
     struct principal *copy = malloc(sizeof(*copy) + name_count * sizeof(struct slice) + bytes);
     if (!copy)
         return STATUS_OUT_OF_MEMORY;
@@ -50,6 +51,7 @@ enum status principal_new(const struct principal *from, const struct principal *
         .identity.org_id = copy_text(&at, from->identity.org_id),
         .session_id = copy_text(&at, from->session_id),
         .device_id = copy_text(&at, from->device_id),
+        .subject = copy_text(&at, from->subject),
         .token_id = copy_text(&at, from->token_id),
         .expires_at_ms = from->expires_at_ms,
         .read_all = from->read_all,

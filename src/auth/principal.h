@@ -24,6 +24,7 @@ struct principal {
     struct owner identity; /* absent texts have data NULL, here and below */
     struct slice session_id;
     struct slice device_id;
+    struct slice subject;     /* the sub of the token */
     struct slice token_id;    /* the jti of the token */
     uint64_t expires_at_ms;   /* no delivery from this time on; 0: never expires */
     bool read_all;            /* ignores ownership and scopes; grants still narrow */

@@ -122,6 +122,7 @@ static enum status make_principal(const struct token_policy *policy, const struc
         .identity = claims->identity,
         .session_id = claims->session_id,
         .device_id = claims->device_id,
+        .subject = claims->subject,
         .token_id = claims->token_id,
         .topics = {claims->topics.names, claims->topics.count},
         .streams = {claims->streams.names, claims->streams.count},

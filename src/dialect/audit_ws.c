@@ -98,7 +98,7 @@ static const char *error_code(enum status status) {
         {CLOSE_POLICY_VIOLATION, "AUTH_FAILED"},    {CLOSE_PROTOCOL_ERROR, "INVALID_MESSAGE"},
         {CLOSE_INVALID_UTF8, "INVALID_MESSAGE"},    {CLOSE_TOO_BIG, "INVALID_MESSAGE"},
     };
-    if (status == STATUS_RATE_LIMITED)
+    if (status == STATUS_RATE_LIMITED || status == STATUS_TOO_MANY_CONNECTIONS)
         return "RATE_LIMITED";
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (codes[i].close == ws_close_code(status))
@@ -127,9 +127,10 @@ static enum status send_error(struct session *session, enum status why, struct s
     return status;
 }
 
-/* {"name":text,"resume_after":cursor}; the cursor is null before the first event. */
-static enum status write_details(const struct session *session, const char *name, const char *text,
-                                 struct buffer *out) {
+/* {"name":text,"retry_after_ms"?,"resume_after":cursor}; the cursor is null before the first event.
+ */
+static enum status write_details(const struct session *session, enum status why, const char *name,
+                                 const char *text, struct buffer *out) {
     const struct audit *audit = session->dialect_state;
     struct query_cursor now = log_position_now(&audit->position, session);
     struct buffer cursor;
@@ -137,6 +138,8 @@ static enum status write_details(const struct session *session, const char *name
     enum status status = query_cursor_write(&cursor, &now);
     struct object_writer object = object_begin(out);
     object_text(&object, slice_of(name), slice_of(text));
+    if (why == STATUS_TOO_MANY_CONNECTIONS)
+        object_number(&object, SLICE("retry_after_ms"), CONN_RETRY_MS);
     object_json(&object, SLICE("resume_after"), buffer_slice(&cursor));
     enum status ended = object_end(&object);
     buffer_release(&cursor);
@@ -147,7 +150,7 @@ static enum status send_error_detail(struct session *session, enum status why, c
                                      const char *text, struct buffer *out) {
     struct buffer details;
     buffer_init(&details, SHORT_NOTICE_BYTES_MAX);
-    enum status status = write_details(session, name, text, &details);
+    enum status status = write_details(session, why, name, text, &details);
     if (status == STATUS_OK)
         status = send_error(session, why, buffer_slice(&details), out);
     buffer_release(&details);
@@ -399,8 +402,9 @@ static enum status check_capability(struct session *session, struct slice capabi
         session->bearer = strndup(refusal.name, refusal.name_size);
     if (status != STATUS_OK)
         return status;
-    session_admit(session, principal);
-    return grant_check(principal, topic_name(TOPIC_AUDIT), NULL).status;
+    status = session_admit(session, principal);
+    return status == STATUS_OK ? grant_check(principal, topic_name(TOPIC_AUDIT), NULL).status
+                               : status;
 }
 
 /* The capability is checked first, so that a client without one cannot use up nonces. Every error

@@ -12,9 +12,6 @@
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
-/* Connections that the operator's listener accepts beyond connections_max: an operator must get in
- * when clients have filled the server. */
-#define OPERATOR_RESERVE 64
 
 static void conn_consume(struct conn *conn, struct slice input);
 
@@ -53,20 +50,9 @@ static struct conn *conn_of(struct transport *transport) {
 
 /* ---- closing ---- */
 
-static void accept_from(struct http_loop *loop, enum listener_kind kind);
-
-/* An accept that failed for lack of memory is retried when a connection frees its own. */
-static void retry_accepts(struct http_loop *loop) {
-    for (size_t kind = 0; kind < LISTENER_COUNT; kind++)
-        if (loop->has_pending_accept[kind] && loop->io->state == LOOP_SERVING)
-            accept_from(loop, (enum listener_kind)kind);
-}
-
 static void on_closed(uv_handle_t *handle) {
     struct conn *conn = conn_of(handle->data);
     struct http_loop *loop = conn->loop;
-    if (conn->is_counted)
-        atomic_fetch_sub(&loop->http->conn_count, 1);
     /* Not earlier: a write reads conn->out until libuv has cancelled it. */
     buffer_release(&conn->out);
     transport_release(&conn->transport);
@@ -76,7 +62,6 @@ static void on_closed(uv_handle_t *handle) {
         session_free(conn->session);
     free(conn);
     loop->conn_count--;
-    retry_accepts(loop);
     io_loop_release(loop->io);
 }
 
@@ -97,6 +82,10 @@ void conn_close(struct conn *conn) {
     set_state(conn, CONN_CLOSED);
     transport_close(&conn->transport);
     deadline_drop(&conn->deadline);
+    /* libuv closes the socket below, so another connection may have its descriptor now. */
+    conn_ticket_return(&conn->ticket);
+    conn_share_return(&conn->loop->http->conn_shares, &conn->principal_share);
+    conn_share_return(&conn->loop->http->conn_shares, &conn->address_share);
     list_remove(&conn->node);
     http1_parser_release(&conn->parser);
     buffer_release(&conn->unread);
@@ -346,7 +335,7 @@ static bool is_idle(const struct conn *conn) {
 /* A server that drains does not wait long for a client that has not sent its request head. */
 static enum deadline_kind await_kind(const struct conn *conn) {
     if (is_idle(conn))
-        return DEADLINE_IDLE;
+        return conn->has_begun ? DEADLINE_IDLE : DEADLINE_FIRST;
     return conn->loop->io->state == LOOP_SERVING || conn->exchange ? DEADLINE_REQUEST
                                                                    : DEADLINE_LINGER;
 }
@@ -355,7 +344,7 @@ static enum deadline_kind await_kind(const struct conn *conn) {
  * client that sends one byte a second cannot hold a connection for ever. */
 static void conn_await(struct conn *conn) {
     enum deadline_kind kind = await_kind(conn);
-    bool is_over = kind == DEADLINE_IDLE && conn->loop->io->state != LOOP_SERVING;
+    bool is_over = is_idle(conn) && conn->loop->io->state != LOOP_SERVING;
     if (is_over || !transport_read_start(&conn->transport))
         conn_close(conn);
     else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
@@ -400,6 +389,8 @@ static void conn_consume(struct conn *conn, struct slice input) {
 
 static void on_received(struct transport *transport, struct slice input) {
     struct conn *conn = conn_of(transport);
+    conn->has_begun = true;
+    conn_ticket_touch(&conn->ticket);
     if (conn->state == CONN_LINGERING)
         discard(conn, input.size);
     else if (conn->state == CONN_PUSHING)
@@ -409,7 +400,9 @@ static void on_received(struct transport *transport, struct slice input) {
 }
 
 static void on_opened(struct transport *transport) {
-    conn_await(conn_of(transport));
+    struct conn *conn = conn_of(transport);
+    conn_ticket_touch(&conn->ticket);
+    conn_await(conn);
 }
 
 static void on_lost(struct transport *transport) {
@@ -439,70 +432,51 @@ void conn_start_session(struct conn *conn, struct session *session) {
     http1_parser_release(&conn->parser);
 }
 
-/* ---- accepting ---- */
+/* ---- the beginning ---- */
 
-/* Counts first, so that loops that accept at the same time cannot exceed the maximum together. */
-static bool count_conn(struct http_loop *loop, bool is_operators) {
-    struct http *http = loop->http;
-    size_t count_max = http->options.connections_max + (is_operators ? OPERATOR_RESERVE : 0);
-    bool is_counted = atomic_fetch_add(&http->conn_count, 1) < count_max;
-    metrics_add(is_counted ? METRIC_HTTP_CONNECTIONS_ACCEPTED : METRIC_HTTP_CONNECTIONS_REFUSED,
-                METRIC_PLAIN, 1);
-    if (!is_counted)
-        atomic_fetch_sub(&http->conn_count, 1);
-    /* One log line for a flood of refusals. */
-    if (!is_counted && !loop->is_refusing)
-        log_event(LOG_WARN, "accept.refused",
-                  log_int("connections_max", (int64_t)http->options.connections_max));
-    loop->is_refusing = !is_counted;
-    return is_counted;
-}
-
-static bool take_socket(struct conn *conn, struct io_listener *listener) {
-    struct tls_context *tls = conn->loop->http->tls;
-    transport_init(&conn->transport, conn->loop->io);
-    return uv_accept((uv_stream_t *)&listener->tcp, (uv_stream_t *)&conn->transport.tcp) == 0 &&
-           conn->is_counted && (!tls || transport_secure(&conn->transport, tls) == STATUS_OK);
-}
-
-static void accept_from(struct http_loop *loop, enum listener_kind kind) {
+struct conn *conn_new(struct http_loop *loop) {
     struct conn *conn = calloc(1, sizeof(*conn));
-    loop->has_pending_accept[kind] = conn == NULL;
-    if (!conn) {
-        log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
-        return;
-    }
+    if (!conn)
+        return NULL;
     conn->loop = loop;
     conn->number = atomic_fetch_add(&loop->http->conn_number, 1) + 1;
     conn->since_ms = clock_wall_ms(&loop->io->clock);
     list_push_back(&loop->conns, &conn->node);
     loop->conn_count++;
     io_loop_hold(loop->io);
-    conn->is_operators = kind == LISTENER_OPERATOR;
-    conn->is_counted = count_conn(loop, conn->is_operators);
     http1_parser_init(&conn->parser, &loop->limits);
     buffer_init(&conn->unread, UNREAD_BYTES_MAX);
     buffer_init(&conn->out, CONN_OUT_BYTES_MAX);
-    if (!take_socket(conn, &loop->io->listeners[kind])) {
-        conn_close(conn);
-        return;
-    }
+    transport_init(&conn->transport, loop->io);
+    return conn;
+}
+
+void conn_start(struct conn *conn) {
     uv_tcp_nodelay(&conn->transport.tcp, 1);
     conn_await(conn);
 }
 
-void conn_accept(struct io_loop *io, enum listener_kind kind, int error) {
-    struct http_loop *loop = io->owner;
-    if (error == 0) {
-        loop->is_accept_failing = false;
-        accept_from(loop, kind);
-        return;
-    }
-    /* One log line for a flood of failures, such as when no descriptor is left. */
-    if (!loop->is_accept_failing)
-        log_event(LOG_WARN, "accept.failed", log_str("error", uv_strerror(error)));
-    loop->is_accept_failing = true;
-    metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_PLAIN, 1);
+void conn_count_refusal(const struct conn *conn) {
+    enum label_connection_limit limit = LABEL_CONNECTION_LIMIT_TOTAL;
+    if (conn->ticket.rank == CONN_RANK_UNAUTHENTICATED)
+        limit = LABEL_CONNECTION_LIMIT_UNAUTHENTICATED;
+    else if (conn->refusal == STATUS_TOO_MANY_CONNECTIONS)
+        limit = LABEL_CONNECTION_LIMIT_ADDRESS;
+    metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(limit), 1);
+}
+
+enum status conn_admit(struct conn *conn, const struct principal *principal) {
+    struct http *http = conn->loop->http;
+    enum status status = STATUS_OK;
+    if (principal && principal != &principal_operator)
+        status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
+                                           clock_wall_ms(&conn->loop->io->clock));
+    if (status == STATUS_OK)
+        conn_ticket_admit(&conn->ticket);
+    else
+        metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED,
+                    METRIC_LABELS(LABEL_CONNECTION_LIMIT_PRINCIPAL), 1);
+    return status;
 }
 
 /* ---- time and the end ---- */
@@ -524,6 +498,7 @@ static void on_deadline(struct deadline *deadline) {
 
 static void define_deadlines(struct io_loop *io, const struct http_options *options) {
     struct deadline_queue *queue = &io->deadlines;
+    deadline_queue_define(queue, DEADLINE_FIRST, options->request_timeout_ms, on_deadline);
     deadline_queue_define(queue, DEADLINE_REQUEST, options->request_timeout_ms, on_deadline);
     deadline_queue_define(queue, DEADLINE_IDLE, options->idle_timeout_ms, on_deadline);
     deadline_queue_define(queue, DEADLINE_LINGER, LINGER_MS, on_deadline);
@@ -535,6 +510,7 @@ void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *i
     loop->limits.line_bytes_max = http->options.request_line_bytes_max;
     loop->limits.head_bytes_max = http->options.request_head_bytes_max;
     list_init(&loop->conns);
+    conn_tickets_init(&loop->tickets, &http->conn_limits);
     define_deadlines(io, &http->options);
 }
 

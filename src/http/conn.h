@@ -61,11 +61,15 @@ struct conn {
     size_t lingered_bytes;     /* discarded since the last answer */
     size_t fresh_body_bytes;   /* of a streamed body, since its deadline was set */
     enum conn_state state;
-    bool is_operators; /* accepted on the operator's listener */
-    bool is_counted;   /* among connections_max */
-    bool keep_alive;   /* after the answer under way */
-    bool watches_end;  /* reads while the answer is due, to notice a peer that closes */
-    bool is_consuming; /* inside conn_consume, which continues by itself after an answer */
+    struct conn_ticket ticket;
+    struct conn_share principal_share;
+    struct conn_share address_share;
+    enum status refusal; /* of a connection whose ticket is reserved */
+    bool is_operators;   /* accepted on the operator's listener */
+    bool has_begun;      /* the peer has sent bytes */
+    bool keep_alive;     /* after the answer under way */
+    bool watches_end;    /* reads while the answer is due, to notice a peer that closes */
+    bool is_consuming;   /* inside conn_consume, which continues by itself after an answer */
     /* These four are valid while streaming. */
     bool is_paused;     /* the handler reads no more of the body for now */
     bool is_body_done;  /* the whole body was read */
@@ -113,10 +117,23 @@ void conn_renew_deadline(struct conn *conn);
 /* For conn_outlet.c: the exchange is gone, and input goes to the session. */
 void conn_start_session(struct conn *conn, struct session *session);
 
+/* For admission: the peer has shown a token, or, if the principal is the operator's or NULL, a key.
+ * STATUS_TOO_MANY_CONNECTIONS: the principal has too many connections. */
+MUST_CHECK enum status conn_admit(struct conn *conn, const struct principal *principal);
+
+/* Counts that a limit refuses the connection. */
+void conn_count_refusal(const struct conn *conn);
+
+/* ---- for conn_accept.c ---- */
+
+/* A connection without a socket, in its loop's list. NULL: no memory. */
+struct conn *conn_new(struct http_loop *loop);
+/* The transport has its socket: reads the first request. */
+void conn_start(struct conn *conn);
+
 /* ---- for assembly ---- */
 
 /* Hooks and transport events of a loop whose owner is a struct http_loop. */
-void conn_accept(struct io_loop *io, enum listener_kind kind, int error);
 void conn_drain_all(struct io_loop *io);
 void conn_close_all(struct io_loop *io);
 extern const struct transport_events conn_transport_events;

@@ -69,6 +69,10 @@ static void outlet_lift_unsent_limit(struct outlet *outlet) {
     transport_set_unsent_max(&conn_of(outlet)->transport, UINT32_MAX);
 }
 
+static enum status outlet_admit(struct outlet *outlet, const struct principal *principal) {
+    return conn_admit(conn_of(outlet), principal);
+}
+
 static void outlet_pause_reading(struct outlet *outlet) {
     transport_read_stop(&conn_of(outlet)->transport);
 }
@@ -108,6 +112,7 @@ static const struct outlet_table outlet_table = {
     .unsent_bytes = outlet_unsent_bytes,
     .has_unsent = outlet_has_unsent,
     .lift_unsent_limit = outlet_lift_unsent_limit,
+    .admit = outlet_admit,
     .pause_reading = outlet_pause_reading,
     .resume_reading = outlet_resume_reading,
     .set_deadline = outlet_set_deadline,

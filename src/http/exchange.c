@@ -295,6 +295,8 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     }
     if (status_http(error->status) == 401)
         headers[header_count++] = challenge(error->status);
+    if (error->status == STATUS_SERVER_FULL || error->status == STATUS_TOO_MANY_CONNECTIONS)
+        headers[header_count++] = (struct http1_header){SLICE("Retry-After"), SLICE("1")};
     /* RFC 9110: a 426 must name a protocol. */
     if (status_http(error->status) == 426) {
         headers[header_count++] = (struct http1_header){SLICE("Connection"), SLICE("Upgrade")};

@@ -1,8 +1,7 @@
 /* HTTP contexts: struct http is shared by all connections, struct http_loop by those of a loop.
  * struct http is filled before the loops start, and is then read-only except for its atomics.
  * struct http_loop belongs to its loop's thread. Memory: both outlive every connection. Errors:
- * none. conn_count never stays above connections_max plus the reserve of the operator's listener.
- */
+ * none. The limits of connections hold over all loops. */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -10,6 +9,8 @@
 
 #include "base/list.h"
 #include "delivery/telemetry.h"
+#include "http/admit/conn_shares.h"
+#include "http/admit/conn_tickets.h"
 #include "http/admit/gate.h"
 #include "http/admit/operator_key.h"
 #include "http/http_date.h"
@@ -27,7 +28,6 @@ struct writer;
 #define HTTP_LOOPS_MAX LISTEN_SOCKETS_MAX
 
 struct http_options {
-    uint64_t connections_max;
     uint64_t request_head_bytes_max;
     uint64_t request_line_bytes_max;
     uint64_t append_bytes_max; /* of the body of a single append */
@@ -53,9 +53,10 @@ struct http {
     struct api *api; /* for the handlers of api/ */
     struct io_loop **loops;
     size_t loop_count;
-    atomic_size_t loops_started;      /* requests may arrive before the last loop has started */
-    atomic_bool is_draining;          /* no connection is accepted any more */
-    atomic_size_t conn_count;         /* over all loops */
+    atomic_size_t loops_started;    /* requests may arrive before the last loop has started */
+    atomic_bool is_draining;        /* no connection is accepted any more */
+    struct conn_limits conn_limits; /* over all loops, like the next one */
+    struct conn_shares conn_shares;
     atomic_uint_fast64_t conn_number; /* of the last connection that was accepted */
 };
 
@@ -67,10 +68,8 @@ struct http_loop {
     struct http_date date;
     struct list conns; /* in the order of their numbers */
     size_t conn_count;
-    bool is_refusing;       /* the last connection exceeded connections_max */
-    bool is_accept_failing; /* the last accept failed */
-    /* No memory for a connection: libuv reports the next one only after this one is accepted. */
-    bool has_pending_accept[LISTENER_COUNT];
+    struct conn_tickets tickets;
+    bool is_refusing; /* the last connection was refused */
 };
 
 #endif

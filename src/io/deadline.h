@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 enum deadline_kind {
+    DEADLINE_FIRST,        /* a new connection has sent nothing */
     DEADLINE_REQUEST,      /* a request must arrive, or an answer must be read */
     DEADLINE_IDLE,         /* nothing happened between two requests */
     DEADLINE_LINGER,       /* the last answer is sent and the peer has not closed */
@@ -19,6 +20,7 @@ enum deadline_kind {
     DEADLINE_STRIKE_CHECK, /* a session that is behind is checked again */
     DEADLINE_EXPIRY,       /* the token of a session ends soon */
     DEADLINE_WAIT,         /* a long poll ends without an event; each has its own delay */
+    DEADLINE_ACCEPT,       /* a listener that is paused tries again */
     DEADLINE_KIND_COUNT,
 };
 

@@ -4,12 +4,16 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/limits.h"
 #include "base/log.h"
 
 #define BACKLOG 4096
+/* A flood of connections must not delay those that are open. */
+#define ACCEPTS_PER_TURN 16
+#define ACCEPT_RETRY_MS  500
 /* A timer that is this late shows that the process was stopped, or that a turn took very long. */
 #define TIMER_LATE_MS 100
 
@@ -102,11 +106,64 @@ static void on_prepare(uv_prepare_t *prepare) {
         uv_idle_stop(&loop->idle);
 }
 
-static void on_connection(uv_stream_t *tcp, int error) {
-    struct io_loop *loop = tcp->loop->data;
-    bool is_operator = tcp == (uv_stream_t *)&loop->listeners[LISTENER_OPERATOR].tcp;
+/* ---- accepting ---- */
+
+static void on_connection(uv_poll_t *poll, int error, int events);
+
+static void listener_resume(struct io_listener *listener) {
+    if (!listener->is_paused)
+        return;
+    listener->is_paused = false;
+    deadline_drop(&listener->retry);
+    uv_poll_start(&listener->poll, UV_READABLE, on_connection);
+}
+
+static void on_accept_retry(struct deadline *retry) {
+    listener_resume(container_of(retry, struct io_listener, retry));
+}
+
+/* Without a pause a listener that cannot accept would be ready in every turn, and the loop would do
+ * nothing else. */
+static void listener_pause(struct io_loop *loop, struct io_listener *listener, int error) {
+    /* One log line for a flood of failures, such as when no descriptor is left. */
+    if (!loop->is_accept_failing)
+        log_event(LOG_WARN, "accept.failed", log_str("error", strerror(error)));
+    loop->is_accept_failing = true;
+    listener->is_paused = true;
+    uv_poll_stop(&listener->poll);
+    io_loop_deadline(loop, &listener->retry, DEADLINE_ACCEPT);
+}
+
+/* Whether accept failed for this connection only, or because none waits. */
+static bool is_passing(int error) {
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ECONNABORTED ||
+           error == EPROTO || error == EPERM;
+}
+
+static void on_connection(uv_poll_t *poll, int error, int events) {
+    struct io_listener *listener = container_of(poll, struct io_listener, poll);
+    struct io_loop *loop = poll->loop->data;
+    enum listener_kind kind = (enum listener_kind)(listener - loop->listeners);
+    (void)events;
     clock_tick(&loop->clock);
-    loop->hooks->accept(loop, is_operator ? LISTENER_OPERATOR : LISTENER_PUBLIC, error);
+    if (error != 0) {
+        listener_pause(loop, listener, -error);
+        return;
+    }
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        struct sockaddr_storage peer = {0};
+        socklen_t size = sizeof(peer);
+        int fd =
+            accept4(listener->fd, (struct sockaddr *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && is_passing(errno))
+            return;
+        if (fd < 0) {
+            listener_pause(loop, listener, errno);
+            return;
+        }
+        loop->is_accept_failing = false;
+        loop->hooks->accept(loop, kind, fd, (const struct sockaddr *)&peer);
+    }
 }
 
 uint64_t io_loop_forget_ms(struct io_loop *loop) {
@@ -120,6 +177,14 @@ uint64_t io_loop_backoff_ms(struct io_loop *loop) {
            fraction * atomic_load(&loop->backoff->spread_ms) / UINT64_C(65536);
 }
 
+static void listener_close(struct io_listener *listener) {
+    if (listener->fd < 0)
+        return;
+    deadline_drop(&listener->retry);
+    uv_close((uv_handle_t *)&listener->poll, NULL);
+    close(listener->fd);
+}
+
 /* ---- the end ---- */
 
 static void close_handles_when_free(struct io_loop *loop) {
@@ -130,6 +195,7 @@ static void close_handles_when_free(struct io_loop *loop) {
     /* The mailbox closes first, so that no thread wakes a handle that is closing. */
     mailbox_close(&loop->mailbox);
     uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->first_stream, NULL);
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->idle, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
@@ -144,6 +210,8 @@ void io_loop_hold(struct io_loop *loop) {
 void io_loop_release(struct io_loop *loop) {
     assert(loop->hold_count > 0);
     loop->hold_count--;
+    for (size_t kind = 0; loop->state == LOOP_SERVING && kind < LISTENER_COUNT; kind++)
+        listener_resume(&loop->listeners[kind]);
     close_handles_when_free(loop);
 }
 
@@ -153,8 +221,7 @@ static void run_drain(struct loop_task *task) {
         return;
     loop->state = LOOP_DRAINING;
     for (size_t kind = 0; kind < LISTENER_COUNT; kind++)
-        if (loop->listeners[kind].fd >= 0)
-            uv_close((uv_handle_t *)&loop->listeners[kind].tcp, NULL);
+        listener_close(&loop->listeners[kind]);
     loop->hooks->drain(loop);
     close_handles_when_free(loop);
 }
@@ -216,9 +283,8 @@ static enum status listener_open(struct io_loop *loop, struct io_listener *liste
     listener->fd = fd;
     if (fd < 0)
         return STATUS_OK;
-    uv_tcp_init(&loop->uv, &listener->tcp);
-    if (uv_tcp_open(&listener->tcp, fd) != 0 ||
-        uv_listen((uv_stream_t *)&listener->tcp, BACKLOG, on_connection) != 0)
+    if (listen(fd, BACKLOG) != 0 || uv_poll_init(&loop->uv, &listener->poll, fd) != 0 ||
+        uv_poll_start(&listener->poll, UV_READABLE, on_connection) != 0)
         return STATUS_SYSTEM_ERROR;
     return STATUS_OK;
 }
@@ -228,6 +294,7 @@ static enum status handles_init(struct io_loop *loop, const struct io_loop_optio
         return STATUS_SYSTEM_ERROR;
     loop->uv.data = loop;
     uv_timer_init(&loop->uv, &loop->timer);
+    uv_tcp_init(&loop->uv, &loop->first_stream);
     uv_async_init(&loop->uv, &loop->wake, on_wake);
     uv_prepare_init(&loop->uv, &loop->prepare);
     uv_idle_init(&loop->uv, &loop->idle);
@@ -263,6 +330,7 @@ enum status io_loop_open(struct io_loop *loop, const struct io_loop_options *opt
     clock_init(&loop->clock);
     guard_init(loop, options->log_ms);
     deadline_queue_init(&loop->deadlines);
+    deadline_queue_define(&loop->deadlines, DEADLINE_ACCEPT, ACCEPT_RETRY_MS, on_accept_retry);
     mailbox_init(&loop->mailbox, LOOP_TASKS_MAX, loop, wake_loop);
     enum status status = uuid7_generator_init(&loop->ids, NULL);
     return status == STATUS_OK ? handles_init(loop, options) : status;

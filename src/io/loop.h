@@ -31,14 +31,17 @@ enum loop_state { LOOP_SERVING, LOOP_DRAINING, LOOP_ENDING };
 enum listener_kind { LISTENER_PUBLIC, LISTENER_OPERATOR, LISTENER_COUNT };
 
 struct io_listener {
-    uv_tcp_t tcp;
-    int fd; /* -1: none */
+    uv_poll_t poll;
+    int fd;                /* -1: none */
+    bool is_paused;        /* an accept failed; the retry, or a connection that closes, resumes */
+    struct deadline retry; /* while paused */
 };
 
 /* How the owner of the connections takes part in a loop; all on the loop's thread. */
 struct io_loop_hooks {
-    /* A connection is ready to be accepted. error: 0, or the libuv error of a failed accept. */
-    void (*accept)(struct io_loop *loop, enum listener_kind kind, int error);
+    /* A connection was accepted; takes over its socket. */
+    void (*accept)(struct io_loop *loop, enum listener_kind kind, int fd,
+                   const struct sockaddr *peer);
     /* Listeners are closed: close idle connections, finish the others. */
     void (*drain)(struct io_loop *loop);
     /* Close every connection now. */
@@ -79,6 +82,10 @@ struct io_loop {
     uv_loop_t uv; /* uv.data is the loop */
     uv_thread_t thread;
     struct io_listener listeners[LISTENER_COUNT];
+    bool is_accept_failing; /* the last accept failed */
+    /* Never used. libuv opens a descriptor of its own with the first stream of a loop; so only
+     * connections open descriptors later. */
+    uv_tcp_t first_stream;
     uv_async_t wake;
     uv_timer_t timer;
     uint64_t timer_due_ms;

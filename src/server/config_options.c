@@ -47,7 +47,6 @@ uint64_t config_item_bytes_max(const struct config *config) {
 
 struct http_options config_http_options(const struct config *config) {
     return (struct http_options){
-        .connections_max = config->connections_max,
         .request_head_bytes_max = config->request_head_bytes_max,
         .request_line_bytes_max = CONFIG_LINE_BYTES_MAX,
         .append_bytes_max = body_bytes_max(config, APPEND_BYTES),

@@ -34,6 +34,9 @@ struct config {
     uint64_t io_loops;
     bool own_descriptors;
     uint64_t connections_max;
+    uint64_t connections_unauthenticated_max;
+    uint64_t connections_per_principal_max;
+    uint64_t connections_per_address_max; /* 0: no limit */
     uint64_t request_head_bytes_max;
     uint64_t request_timeout_ms;
     uint64_t idle_timeout_ms;

@@ -13,6 +13,7 @@
 #include "delivery/session/session_serve.h"
 #include "dialect/poll.h"
 #include "http/conn.h"
+#include "http/conn_accept.h"
 #include "io/descriptors.h"
 #include "server/limits_report.h"
 #include "server/notify.h"
@@ -25,6 +26,8 @@
 #define RETURN_MS_MAX  60000
 /* For the last reads and the store's last checkpoint, which cannot be interrupted. */
 #define STOP_MARGIN_MS 20000
+/* At most this part of the descriptors is reserved for the operator. */
+#define RESERVE_PART 8
 
 struct run;
 
@@ -69,7 +72,7 @@ static void on_grace_over(uv_timer_t *grace) {
 /* All clients disconnect at once, so that the next server can start soon. Their reconnect times are
  * spread, so that no more clients return in a millisecond than a server can admit. */
 static void spread_returns(struct server *server) {
-    uint64_t spread_ms = atomic_load(&server->http.conn_count) / RETURNS_PER_MS;
+    uint64_t spread_ms = conn_limits_count(&server->http.conn_limits) / RETURNS_PER_MS;
     if (spread_ms > RETURN_MS_MAX)
         spread_ms = RETURN_MS_MAX;
     if (spread_ms > server->config.reconnect_jitter_ms)
@@ -82,7 +85,7 @@ static void drain(struct run *run) {
         return;
     spread_returns(server);
     log_event(LOG_INFO, "server.draining",
-              log_int("connections", (int64_t)atomic_load(&server->http.conn_count)),
+              log_int("connections", (int64_t)conn_limits_count(&server->http.conn_limits)),
               log_int("return_spread_ms", (int64_t)atomic_load(&server->backoff.spread_ms)),
               log_int("grace_ms", (int64_t)server->config.shutdown_grace_ms));
     notify_send("STATUS=Finishes the requests under way");
@@ -253,6 +256,23 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
     return STATUS_OK;
 }
 
+/* Connections beyond the descriptors could not be accepted, and would take those of the store. */
+static void clamp_connections(struct run *run) {
+    struct conn_limits *limits = &run->server->http.conn_limits;
+    uint64_t tables = run->server->config.own_descriptors ? run->loop_count : 1;
+    uint64_t left = descriptors_left();
+    if (limits->reserved_max > left / RESERVE_PART)
+        limits->reserved_max = left / RESERVE_PART;
+    uint64_t conn_max = tables * (left - limits->reserved_max);
+    if (limits->conn_max <= conn_max)
+        return;
+    limits->conn_max = conn_max > 0 ? conn_max : 1;
+    log_event(LOG_WARN, "server.connections_clamped",
+              log_int("connections", (int64_t)limits->conn_max),
+              log_int("connections_max", (int64_t)run->server->config.connections_max),
+              log_int("reserved_for_operator", (int64_t)limits->reserved_max));
+}
+
 static enum status loop_start(struct run *run, struct run_loop *loop) {
     atomic_fetch_add(&run->loops_running, 1);
     enum status status = io_loop_start(&loop->io);
@@ -287,6 +307,7 @@ static enum status loops_start(struct run *run) {
     for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
         status = loop_open(run, i, fds[LISTENER_PUBLIC], fds[LISTENER_OPERATOR],
                            &later_fds[LISTENER_COUNT * (i + 1)]);
+    clamp_connections(run);
     for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
         status = loop_start(run, &run->loops[i]);
     return status == STATUS_OK

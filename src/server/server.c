@@ -17,7 +17,9 @@
 
 #define KEY_BYTES_SHORT 16
 #define TAIL_EVENTS     256
-#define MS_PER_S        1000
+/* Connections beyond the limits, for an operator when clients have filled the server. */
+#define OPERATOR_RESERVE 64
+#define MS_PER_S         1000
 
 enum status server_refuse(struct server *server, enum status status, const char *format, ...) {
     va_list arguments;
@@ -351,6 +353,11 @@ static void http_fill(struct server *server, size_t loop_count) {
     http->writer = server->writer;
     http->api = &server->api;
     http->loop_count = loop_count;
+    http->conn_limits.conn_max = server->config.connections_max;
+    http->conn_limits.unauthenticated_max = server->config.connections_unauthenticated_max;
+    http->conn_limits.reserved_max = OPERATOR_RESERVE;
+    http->conn_shares.principal_max = server->config.connections_per_principal_max;
+    http->conn_shares.address_max = server->config.connections_per_address_max;
 }
 
 static void delivery_fill(struct server *server) {
@@ -426,6 +433,9 @@ enum status server_open(struct server *server, size_t loop_count) {
     if (status != STATUS_OK)
         return status;
     http_fill(server, loop_count);
+    status = conn_shares_init(&server->http.conn_shares);
+    if (status != STATUS_OK)
+        return status;
     delivery_fill(server);
     return api_fill(server, loop_count);
 }
@@ -459,6 +469,7 @@ void server_close(struct server *server) {
         append_parser_release(&server->api.parsers[i]);
     free(server->api.parsers);
     free(server->http.loops);
+    conn_shares_release(&server->http.conn_shares);
 }
 
 /* ---- while it runs ---- */

@@ -360,7 +360,7 @@ alone("streams that stop reading cost no memory, delay no other stream, and are 
 });
 
 test("events committed while many streams are served reach every stream", async (t) => {
-  const operator = await operate(t, { args: ["--loops", "1"] });
+  const operator = await operate(t, { args: ["--loops", "1"], settings: { KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: "1000" } });
   await operator.did("runs", { run_id: "a" }, 201);
   // More streams than one turn of the loop serves, and a batch that takes several commits.
   const crowd = await Promise.all(Array.from({ length: 700 }, () => sse(operator, TOPIC, "after_seq=1")));

@@ -1,4 +1,4 @@
-// The lifetime of connections: timeouts, closing, shutdown and the maximum number.
+// The lifetime of connections: timeouts, closing and shutdown.
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { alone, test } from "../lib/cases.mjs";
@@ -204,30 +204,6 @@ test("a host that does not resolve is refused", (t) => {
   assert.equal(code, 3);
   assert.match(problem, /^khala: cannot listen on .*: the host does not resolve$/m);
 });
-
-/** Connects until the server accepts: a place is free only once the server saw its peer leave. */
-function connectWhenFree(server) {
-  return until(async () => {
-    const peer = await connect(server);
-    await peer.send(getRequest("/healthz/live"));
-    if (await peer.answered()) return peer;
-    peer.close();
-    return null;
-  }, "a free place");
-}
-
-for (const [places, loops] of [[1, 1], [1, 4], [5, 2], [7, 4]]) {
-  test(`the server accepts ${places} of many connections on ${loops} loops`, async (t) => {
-    const server = await serve(t, { args: ["--loops", String(loops)], settings: { KHALA_CONNECTIONS_MAX: String(places) } });
-    const peers = await Promise.all(Array.from({ length: places + 20 }, () => connect(server)));
-    for (const peer of peers) await peer.send(getRequest("/healthz/live"));
-    const answered = await Promise.all(peers.map((peer) => peer.answered()));
-    assert.equal(answered.filter(Boolean).length, places);
-    await server.saw("log", /accept\.refused .*connections_max=/);
-    for (const [i, peer] of peers.entries()) if (answered[i]) peer.close();
-    await Promise.all(Array.from({ length: places }, () => connectWhenFree(server)));
-  });
-}
 
 test("loops with their own descriptor tables serve, stop listening and end", async (t) => {
   // ThreadSanitizer assumes one descriptor table, so its reports would be wrong.

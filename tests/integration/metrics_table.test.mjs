@@ -328,9 +328,9 @@ test("requests, connections and the process move their metrics", async (t) => {
     await once(plain.on("error", () => {}), "close", "the end of the handshake");
   });
   await come();
-  await moves(operator, "http_connections_refused_total", {}, 1, async () => {
-    const surplus = net.connect(operator.server.port, operator.server.host);
-    await once(surplus.on("error", () => {}).resume(), "close", "the refusal");
+  await moves(operator, "http_connections_refused_total", { limit: "unauthenticated" }, 1, async () => {
+    await come();
+    await peers[0].rest();
   });
   for (const peer of peers) peer.close();
   await moves(operator, "uptime_seconds", {}, "some", () => {});

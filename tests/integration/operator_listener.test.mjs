@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import net from "node:net";
 import { test } from "node:test";
-import { connect, folder, run } from "../lib/khala.mjs";
+import { connect, folder, getRequest, run } from "../lib/khala.mjs";
 import { operate, Operator } from "../lib/operator.mjs";
+import { pollPath } from "../lib/paths.mjs";
 import { parseMetrics } from "../lib/prometheus.mjs";
 
 /** Starts a server with two listeners; answers the operator at the public and the operator address. */
@@ -64,17 +65,16 @@ test("without an operator address one listener serves everything", async (t) => 
 
 test("the operator can connect when clients have taken every connection", async (t) => {
   const { outside, inside } = await operateBoth(t, { KHALA_CONNECTIONS_MAX: "3" });
-  const peers = [];
-  for (let i = 0; i < 3; i++) {
+  const asked = async (token) => {
     const peer = await connect(outside.server);
-    await peer.send("GET /healthz/live HTTP/1.1\r\nHost: khala\r\n\r\n");
-    assert.equal((await peer.response()).status, 200);
-    peers.push(peer);
-  }
-  const refused = await connect(outside.server);
-  assert.equal(await refused.answered(), false);
+    await peer.send(getRequest(pollPath("t"), `Authorization: Bearer ${token}`));
+    return (await peer.response()).status;
+  };
+  for (let i = 0; i < 3; i++) assert.equal(await asked(outside.reader), 200);
+  assert.equal(await asked(outside.reader), 503);
+  assert.equal(await asked(inside.key), 503, "the public listener does not take the operator key");
   const metrics = parseMetrics((await inside.get("/metrics")).body);
-  assert.ok(metrics.get("khala_http_connections_refused_total") >= 1);
+  assert.ok(metrics.get("khala_http_connections_refused_total", { limit: "total" }) >= 2);
   assert.ok(metrics.get("khala_http_connections") >= 4);
 });
 

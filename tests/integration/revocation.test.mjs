@@ -182,7 +182,7 @@ async function many(count, make) {
 }
 
 alone("a revocation ends a thousand connections under load without disturbing others", async (t) => {
-  const operator = await begin(t);
+  const operator = await begin(t, { settings: { KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: "2000" } });
   const doomed = operator.sign({ ...ALICE, oa_session_id: "doomed" });
   const kept = operator.sign({ ...ALICE, oa_session_id: "kept" });
   const dialects = ["topic_ws", "phoenix", "sse", "topic_ws", "phoenix"];

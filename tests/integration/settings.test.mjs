@@ -22,6 +22,9 @@ const ELSEWHERE = {
   KHALA_LOG: ["http", "log lines are JSON when the setting says so"],
   KHALA_LOG_LEVEL: ["why", "the log contains only lines of its level"],
   KHALA_CONNECTIONS_MAX: ["operator_listener", "the operator can connect when clients have taken every connection"],
+  KHALA_CONNECTIONS_UNAUTHENTICATED_MAX: ["connection_limits", "beyond the unauthenticated limit the connection that was silent longest gives way"],
+  KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: ["connection_limits", "a principal at its limit is refused, and no other principal notices"],
+  KHALA_CONNECTIONS_PER_ADDRESS_MAX: ["connection_limits", "an address at its limit is refused, but not the operator there"],
   KHALA_REQUEST_HEAD_BYTES_MAX: ["http_refusals", "the limit of a request head is a setting"],
   KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without an answer"],
   KHALA_OPERATOR_KEY: ["append", "the operator key is given or generated, readable by its owner only, and never logged"],
@@ -101,12 +104,13 @@ sees(["KHALA_LOOPS_OWN_DESCRIPTORS"], "a loop with its own descriptor table does
     // ThreadSanitizer assumes one descriptor table, so its reports would be wrong.
     const server = await serve(t, { settings: { KHALA_LOOPS_OWN_DESCRIPTORS, KHALA_IO_LOOPS: "1", TSAN_OPTIONS: "report_bugs=0" } });
     const sockets = () => readdirSync(`/proc/${server.child.pid}/fd`).length;
-    const before = sockets();
-    for (let i = 0; i < 5; i++) {
+    const ask = async () => {
       const peer = await connect(server);
       await peer.send("GET /healthz/live HTTP/1.1\r\nHost: a\r\n\r\n");
       assert.equal((await peer.response()).status, 200);
-    }
+    };
+    const before = sockets();
+    for (let i = 0; i < 5; i++) await ask();
     return sockets() - before;
   };
   assert.equal(await shared("false"), 5);
@@ -475,6 +479,7 @@ const SPECIFIED = {
   RUNTIME_KHALA_FAIR_TOPIC_SLICE_LIMIT: 50, RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: 250, RUNTIME_KHALA_SLOW_CONSUMER_LAG_THRESHOLD: 300,
   RUNTIME_KHALA_SLOW_CONSUMER_MAX_STRIKES: 3, RUNTIME_KHALA_CONSUMER_REGISTRY_CAPACITY: 4096,
   RUNTIME_KHALA_RECONNECT_BASE_BACKOFF_MS: 400, RUNTIME_KHALA_RECONNECT_JITTER_MS: 250,
+  KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: 256, KHALA_CONNECTIONS_UNAUTHENTICATED_MAX: 1024, KHALA_CONNECTIONS_PER_ADDRESS_MAX: 0,
   KHALA_HEARTBEAT_MS: 15000, KHALA_SILENCE_TIMEOUT_MS: 60000, KHALA_AUDIT_INIT_TIMEOUT_MS: 10000,
   OA_COMPAT_KHALA_ENFORCED: false, OA_COMPAT_KHALA_PROTOCOL_VERSION: "khala.ws.v1", OA_COMPAT_KHALA_MIN_CLIENT_BUILD_ID: "00000000T000000Z",
   OA_COMPAT_KHALA_MAX_CLIENT_BUILD_ID: "", OA_COMPAT_KHALA_MIN_SCHEMA_VERSION: 1, OA_COMPAT_KHALA_MAX_SCHEMA_VERSION: 1,

@@ -97,7 +97,7 @@ test("the lag of an eviction counts what was appended since the client stopped r
 
 /** A healthy client's latencies and the server's memory growth beside so many clients that never read. */
 async function beside(t, count) {
-  const operator = await withRun(t, { ...MEASURED, KHALA_SLOW_CONSUMER_CHECK_MS: "1000" });
+  const operator = await withRun(t, { ...MEASURED, KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: "2000", KHALA_SLOW_CONSUMER_CHECK_MS: "1000" });
   await operator.batch(events(1000, { payload: wide }));
   const healthy = await Client.join(operator);
   await healthy.subscribe({ topics: [TOPIC], resume_after: { [TOPIC]: 900 } });

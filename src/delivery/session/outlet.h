@@ -18,6 +18,7 @@ enum outlet_result {
 };
 
 struct outlet;
+struct principal;
 
 struct outlet_table {
     /* Takes over the reference. Not while the outlet is blocked. */
@@ -34,6 +35,9 @@ struct outlet_table {
     /* Lets the socket take more than usual: a peer that does not read still gets its last message.
      */
     void (*lift_unsent_limit)(struct outlet *outlet);
+    /* The peer has shown a token, its first or another. Any status but STATUS_OK: the principal has
+     * too many connections. */
+    MUST_CHECK enum status (*admit)(struct outlet *outlet, const struct principal *principal);
     void (*pause_reading)(struct outlet *outlet);
     void (*resume_reading)(struct outlet *outlet);
     /* The connection's own deadline; session_expired follows when it passes. */

@@ -33,8 +33,8 @@ bool session_ends_with_token(struct session *session) {
     return true;
 }
 
-/* Only an end before the next heartbeat gets a deadline: the queue searches its place from the
- * back, so deadlines of different delays must be few. */
+/* Only an end before the next heartbeat gets a deadline: the wall clock, which decides when a token
+ * ends, may step until then. */
 void session_arm_expiry(struct session *session) {
     uint64_t now_ms = clock_wall_ms(&session->delivery->io->clock);
     uint64_t end_ms = session->principal ? session->principal->expires_at_ms : 0;
@@ -63,10 +63,11 @@ void session_expiry_near(struct session *session) {
         session_arm_expiry(session);
 }
 
-void session_admit(struct session *session, const struct principal *principal) {
+enum status session_admit(struct session *session, const struct principal *principal) {
     assert(!session->principal);
     session->principal = principal;
     session_arm_expiry(session);
+    return session->outlet->table->admit(session->outlet, principal);
 }
 
 /* ---- a fresh token ---- */
@@ -111,6 +112,9 @@ enum status session_refresh(struct session *session, const struct principal *pri
         if (status != STATUS_OK)
             return status;
     }
+    enum status admitted = session->outlet->table->admit(session->outlet, principal);
+    if (admitted != STATUS_OK)
+        return admitted;
     for (struct subscriber *subscriber = session_first(session); subscriber;
          subscriber = subscriber_next(subscriber))
         subscriber->driver.subscription.options.principal = principal;

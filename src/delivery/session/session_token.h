@@ -10,8 +10,9 @@
 
 #include "delivery/session/session.h"
 
-/* The peer of a session without a principal has authenticated: takes over the reference. */
-void session_admit(struct session *session, const struct principal *principal);
+/* The peer of a session without a principal has authenticated: takes over the reference.
+ * STATUS_TOO_MANY_CONNECTIONS: the caller ends the session. */
+MUST_CHECK enum status session_admit(struct session *session, const struct principal *principal);
 /* A new token in place of the session's: takes a reference of its own. */
 MUST_CHECK enum status session_refresh(struct session *session, const struct principal *principal);
 /* Ends the session at once. It sends the peer the reason, unless frames before that were not sent

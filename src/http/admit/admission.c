@@ -3,14 +3,35 @@
 #include "auth/principal.h"
 #include "http/admit/version_gate.h"
 
-/* The operator key is accepted only in the header and only without a token. The public listener
- * does not accept it when operators have their own listener. */
-static bool is_operator(const struct exchange *exchange) {
+/* The public listener does not accept the operator key when operators have their own listener. */
+static bool has_operator_key(const struct exchange *exchange) {
     const struct http *http = exchange->http;
-    bool is_accepted_here = exchange->conn->is_operators || !http->options.has_operator_listener;
-    return exchange->match.route->flags & (ROUTE_TOKEN_OR_OPERATOR | ROUTE_PRODUCER) &&
-           is_accepted_here && !gate_has_token(exchange->request) &&
+    return (exchange->conn->is_operators || !http->options.has_operator_listener) &&
            operator_key_check(&http->operator_key, exchange->request) == STATUS_OK;
+}
+
+/* The operator key is accepted only in the header and only without a token. */
+static bool is_operator(const struct exchange *exchange) {
+    return exchange->match.route->flags & (ROUTE_TOKEN_OR_OPERATOR | ROUTE_PRODUCER) &&
+           !gate_has_token(exchange->request) && has_operator_key(exchange);
+}
+
+/* A connection beyond the limits serves the operator, and health checks, which must not fail
+ * because clients have filled the server. Other requests are refused. */
+static enum status check_limits(const struct exchange *exchange) {
+    struct conn *conn = exchange->conn;
+    if (!conn_ticket_is_reserved(&conn->ticket) || has_operator_key(exchange) ||
+        route_class(exchange->match.route) == LABEL_ROUTE_CLASS_HEALTH)
+        return STATUS_OK;
+    conn->keep_alive = false;
+    conn_count_refusal(conn);
+    return conn->refusal;
+}
+
+/* Routes that admit a request only with a key or token. */
+static bool is_guarded(const struct exchange *exchange) {
+    unsigned flags = exchange->match.route->flags;
+    return flags & (ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_TOKEN | ROUTE_TOKEN_OR_OPERATOR);
 }
 
 static enum status admit_client(struct exchange *exchange) {
@@ -55,7 +76,7 @@ static bool needs_version(const struct exchange *exchange) {
            !(flags & ROUTE_VERSION_AT_JOIN) && exchange->principal != &principal_operator;
 }
 
-enum status admission_check(struct exchange *exchange) {
+static enum status admit(struct exchange *exchange) {
     unsigned flags = exchange->match.route->flags;
     enum status status = STATUS_OK;
     if (flags & ROUTE_PRODUCER)
@@ -67,4 +88,16 @@ enum status admission_check(struct exchange *exchange) {
     else if (flags & ROUTE_TOKEN_IN_FIRST_MESSAGE)
         status = gate_check_origin(&exchange->http->gate, exchange->request);
     return status == STATUS_OK && needs_version(exchange) ? version_gate_check(exchange) : status;
+}
+
+enum status admission_check(struct exchange *exchange) {
+    enum status status = check_limits(exchange);
+    if (status == STATUS_OK)
+        status = admit(exchange);
+    if (status != STATUS_OK || !is_guarded(exchange))
+        return status;
+    status = conn_admit(exchange->conn, exchange->principal);
+    if (status != STATUS_OK)
+        exchange->conn->keep_alive = false;
+    return status;
 }

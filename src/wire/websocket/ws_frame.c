@@ -95,6 +95,7 @@ static const struct {
     {STATUS_TOKEN_EXPIRED, CLOSE_TOKEN_EXPIRED},
     {STATUS_REAUTH_REQUIRED, CLOSE_TOKEN_EXPIRED},
     {STATUS_TOKEN_REVOKED, CLOSE_POLICY_VIOLATION},
+    {STATUS_TOO_MANY_CONNECTIONS, CLOSE_TRY_AGAIN_LATER},
     /* A peer that stays silent on an open connection is gone, not malformed. */
     {STATUS_WS_SILENT, CLOSE_GOING_AWAY},
 };

@@ -72,6 +72,12 @@ static inline void fake_nothing(struct outlet *outlet) {
     (void)outlet;
 }
 
+static inline enum status fake_admit(struct outlet *outlet, const struct principal *principal) {
+    (void)outlet;
+    (void)principal;
+    return STATUS_OK;
+}
+
 static inline void fake_set_deadline(struct outlet *outlet, enum deadline_kind kind) {
     (void)outlet;
     fixture.deadline = kind;
@@ -106,6 +112,7 @@ static const struct outlet_table fake_table = {
     .unsent_bytes = fake_unsent_bytes,
     .has_unsent = fake_has_unsent,
     .lift_unsent_limit = fake_nothing,
+    .admit = fake_admit,
     .pause_reading = fake_nothing,
     .resume_reading = fake_nothing,
     .set_deadline = fake_set_deadline,
@@ -195,10 +202,12 @@ static inline void fixture_ignore(struct io_loop *io) {
     (void)io;
 }
 
-static inline void fixture_accept(struct io_loop *io, enum listener_kind kind, int error) {
+static inline void fixture_accept(struct io_loop *io, enum listener_kind kind, int fd,
+                                  const struct sockaddr *peer) {
     (void)io;
     (void)kind;
-    (void)error;
+    (void)fd;
+    (void)peer;
 }
 
 static inline bool fixture_serve(struct io_loop *io) {

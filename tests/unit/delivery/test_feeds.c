@@ -48,10 +48,12 @@ static void ignore_loop(struct io_loop *io) {
     (void)io;
 }
 
-static void ignore_accept(struct io_loop *io, enum listener_kind kind, int error) {
+static void ignore_accept(struct io_loop *io, enum listener_kind kind, int fd,
+                          const struct sockaddr *peer) {
     (void)io;
     (void)kind;
-    (void)error;
+    (void)fd;
+    (void)peer;
 }
 
 static bool has_no_work(struct io_loop *io) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "api/routes.h"
+#include "http/conn_accept.h"
 #include "http/dispatch.h"
 #include "http/exchange.h"
 #include "io/listen.h"
@@ -54,7 +55,8 @@ static inline struct conn *fixture_newest(const struct http_fixture *fixture) {
 }
 
 static inline void fixture_http_open(struct http_fixture *fixture,
-                                     void (*accept)(struct io_loop *, enum listener_kind, int)) {
+                                     void (*accept)(struct io_loop *, enum listener_kind, int,
+                                                    const struct sockaddr *)) {
     static struct io_loop_hooks hooks;
     const struct listen_address address = {.host = "127.0.0.1"};
     uint16_t port;
@@ -75,13 +77,15 @@ static inline void fixture_http_open(struct http_fixture *fixture,
     policy_table_init(&fixture->policies);
     fixture->telemetry.policies = &fixture->policies;
     assert_ok(causes_open(&fixture->telemetry.causes, 16));
-    fixture->http.options = (struct http_options){.connections_max = 100,
-                                                  .request_head_bytes_max = 16384,
+    fixture->http.options = (struct http_options){.request_head_bytes_max = 16384,
                                                   .request_line_bytes_max = 8192,
                                                   .append_bytes_max = 1 << 20,
                                                   .request_timeout_ms = 60000,
                                                   .idle_timeout_ms = 60000,
                                                   .silence_timeout_ms = 60000};
+    fixture->http.conn_limits.conn_max = fixture->http.conn_limits.unauthenticated_max = 100;
+    fixture->http.conn_shares.principal_max = 100;
+    assert_ok(conn_shares_init(&fixture->http.conn_shares));
     fixture->http.routes = api_routes;
     fixture->http.conn_events = &dispatch_events;
     fixture->http.telemetry = &fixture->telemetry;
@@ -100,7 +104,8 @@ static inline int fixture_http_close(struct http_fixture *fixture) {
     uv_run(&fixture->io.uv, UV_RUN_DEFAULT);
     close(fixture->client);
     assert_int_equal(fixture->loop.conn_count, 0);
-    assert_int_equal(fixture->http.conn_count, 0);
+    assert_int_equal(conn_limits_count(&fixture->http.conn_limits), 0);
+    conn_shares_release(&fixture->http.conn_shares);
     assert_int_equal(fixture->io.hold_count, 0);
     assert_true(list_is_empty(&fixture->loop.conns));
     mailbox_release(&fixture->io.mailbox);

@@ -12,10 +12,12 @@ struct world {
 
 static struct world world;
 
-static void accept_nothing(struct io_loop *io, enum listener_kind kind, int error) {
+static void accept_nothing(struct io_loop *io, enum listener_kind kind, int fd,
+                           const struct sockaddr *peer) {
     (void)io;
     (void)kind;
-    (void)error;
+    (void)fd;
+    (void)peer;
 }
 
 static void do_nothing(struct io_loop *io) {

@@ -8,10 +8,12 @@ static uv_sem_t ended;
 static int drains;
 static int closes;
 
-static void accept_nothing(struct io_loop *io, enum listener_kind kind, int error) {
+static void accept_nothing(struct io_loop *io, enum listener_kind kind, int fd,
+                           const struct sockaddr *peer) {
     (void)io;
     (void)kind;
-    (void)error;
+    (void)fd;
+    (void)peer;
 }
 
 static void count_drain(struct io_loop *io) {

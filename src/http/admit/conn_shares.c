@@ -1,0 +1,195 @@
+#include "http/admit/conn_shares.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+
+#include "auth/claims.h"
+
+/* A connection whose token ends sooner does not count. */
+#define RENEWAL_MS 60000
+/* The kind of the name comes before it. */
+#define KEY_BYTES_MAX (1 + CLAIMS_TEXT_BYTES_MAX)
+/* An IPv6 network of this size usually has one owner. */
+#define NETWORK_BYTES 8
+
+struct share_holder {
+    struct list shares;
+    size_t count;
+    size_t key_size;
+    char key[];
+};
+
+struct share_request {
+    struct slice key;
+    size_t count_max;
+    uint64_t counts_until_ms;
+    uint64_t now_ms;
+};
+
+enum status conn_shares_init(struct conn_shares *shares) {
+    map_init(&shares->holders, MAP_COUNT_MAX);
+    shares->is_open = uv_mutex_init(&shares->lock) == 0;
+    return shares->is_open ? STATUS_OK : STATUS_SYSTEM_ERROR;
+}
+
+void conn_shares_release(struct conn_shares *shares) {
+    if (!shares->is_open)
+        return;
+    assert(shares->holders.count == 0);
+    map_release(&shares->holders);
+    uv_mutex_destroy(&shares->lock);
+}
+
+static struct slice key_of(const struct share_holder *holder) {
+    return (struct slice){holder->key, holder->key_size};
+}
+
+/* The shares are walked only at the limit, and are at most twice as many. */
+static bool has_room(const struct share_holder *holder, const struct share_request *request) {
+    size_t counted = 0;
+    if (holder->count < request->count_max)
+        return true;
+    if (holder->count >= 2 * request->count_max)
+        return false;
+    for (struct list_node *node = list_first(&holder->shares); node;
+         node = list_next(&holder->shares, node))
+        counted += container_of(node, struct conn_share, node)->counts_until_ms > request->now_ms;
+    return counted < request->count_max;
+}
+
+static void detach(struct conn_shares *shares, struct conn_share *share) {
+    struct share_holder *holder = share->holder;
+    if (!holder)
+        return;
+    list_remove(&share->node);
+    share->holder = NULL;
+    if (--holder->count > 0)
+        return;
+    (void)map_remove(&shares->holders, key_of(holder));
+    free(holder);
+}
+
+static enum status holder_new(struct conn_shares *shares, struct slice key,
+                              struct share_holder **made) {
+    struct share_holder *holder = malloc(sizeof(*holder) + key.size);
+    if (!holder)
+        return STATUS_OUT_OF_MEMORY;
+    list_init(&holder->shares);
+    holder->count = 0;
+    holder->key_size = key.size;
+    memcpy(holder->key, key.data, key.size);
+    enum status status = map_insert(&shares->holders, key_of(holder), holder);
+    if (status != STATUS_OK)
+        free(holder);
+    else
+        *made = holder;
+    return status;
+}
+
+static enum status take_locked(struct conn_shares *shares, struct conn_share *share,
+                               const struct share_request *request) {
+    struct share_holder *holder = map_find(&shares->holders, request->key);
+    enum status status = STATUS_OK;
+    if (holder && !has_room(holder, request))
+        return STATUS_TOO_MANY_CONNECTIONS;
+    if (!holder)
+        status = holder_new(shares, request->key, &holder);
+    if (status != STATUS_OK)
+        return status;
+    detach(shares, share);
+    list_push_back(&holder->shares, &share->node);
+    holder->count++;
+    share->holder = holder;
+    share->counts_until_ms = request->counts_until_ms;
+    return STATUS_OK;
+}
+
+/* The key of a holder does not change while the share is its own, so it is read without the lock.
+ */
+static enum status take(struct conn_shares *shares, struct conn_share *share,
+                        const struct share_request *request) {
+    enum status status = STATUS_OK;
+    bool is_holder = share->holder && slice_equal(key_of(share->holder), request->key);
+    if (is_holder && share->counts_until_ms == request->counts_until_ms)
+        return STATUS_OK;
+    uv_mutex_lock(&shares->lock);
+    if (is_holder)
+        share->counts_until_ms = request->counts_until_ms;
+    else
+        status = take_locked(shares, share, request);
+    uv_mutex_unlock(&shares->lock);
+    return status;
+}
+
+static struct slice principal_key(const struct principal *principal, char key[KEY_BYTES_MAX]) {
+    const struct {
+        char kind;
+        struct slice name;
+    } names[] = {
+        {'u', principal->identity.user_id}, {'g', principal->identity.guest_scope},
+        {'o', principal->identity.org_id},  {'s', principal->subject},
+        {'j', principal->token_id},
+    };
+    size_t chosen = 0;
+    while (chosen < sizeof(names) / sizeof(names[0]) && !names[chosen].name.data)
+        chosen++;
+    key[0] = '-';
+    if (chosen == sizeof(names) / sizeof(names[0]))
+        return (struct slice){key, 1};
+    struct slice name = names[chosen].name;
+    assert(name.size < KEY_BYTES_MAX);
+    key[0] = names[chosen].kind;
+    memcpy(key + 1, name.data, name.size);
+    return (struct slice){key, 1 + name.size};
+}
+
+enum status conn_share_take_principal(struct conn_shares *shares, struct conn_share *share,
+                                      const struct principal *principal, uint64_t now_ms) {
+    char key[KEY_BYTES_MAX];
+    uint64_t end_ms = principal->expires_at_ms;
+    const struct share_request request = {
+        .key = principal_key(principal, key),
+        .count_max = shares->principal_max,
+        .counts_until_ms = end_ms > RENEWAL_MS ? end_ms - RENEWAL_MS : UINT64_MAX,
+        .now_ms = now_ms,
+    };
+    return take(shares, share, &request);
+}
+
+static struct slice address_key(const struct sockaddr *address, char key[KEY_BYTES_MAX]) {
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    const uint8_t *bytes = six->s6_addr;
+    size_t size = NETWORK_BYTES;
+    key[0] = '6';
+    if (address->sa_family == AF_INET) {
+        bytes = (const uint8_t *)&((const struct sockaddr_in *)address)->sin_addr;
+        size = sizeof(struct in_addr);
+    } else if (IN6_IS_ADDR_V4MAPPED(six)) {
+        bytes += sizeof(*six) - sizeof(struct in_addr);
+        size = sizeof(struct in_addr);
+    }
+    if (size == sizeof(struct in_addr))
+        key[0] = '4';
+    memcpy(key + 1, bytes, size);
+    return (struct slice){key, 1 + size};
+}
+
+enum status conn_share_take_address(struct conn_shares *shares, struct conn_share *share,
+                                    const struct sockaddr *address) {
+    char key[KEY_BYTES_MAX];
+    if (shares->address_max == 0)
+        return STATUS_OK;
+    const struct share_request request = {.key = address_key(address, key),
+                                          .count_max = shares->address_max,
+                                          .counts_until_ms = UINT64_MAX};
+    return take(shares, share, &request);
+}
+
+void conn_share_return(struct conn_shares *shares, struct conn_share *share) {
+    if (!share->holder)
+        return;
+    uv_mutex_lock(&shares->lock);
+    detach(shares, share);
+    uv_mutex_unlock(&shares->lock);
+}

@@ -1,0 +1,48 @@
+/* Shares: how many connections each principal and each address has, over all loops.
+ * Any thread; a lock guards the table. A share belongs to its connection's loop.
+ * Memory: one entry for each principal or address that has a connection. A share is a member of its
+ * connection, and must be all zeroes before its first use.
+ * Errors: STATUS_TOO_MANY_CONNECTIONS at the limit, STATUS_OUT_OF_MEMORY. Both change nothing.
+ * A share near the end of its token no longer counts, so that a client can renew its connections at
+ * the limit. Counted or not, a principal has at most twice as many as the limit. */
+#ifndef HTTP_ADMIT_CONN_SHARES_H
+#define HTTP_ADMIT_CONN_SHARES_H
+
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "auth/principal.h"
+#include "base/list.h"
+#include "base/map.h"
+
+struct share_holder;
+
+struct conn_shares {
+    bool is_open;
+    uv_mutex_t lock;
+    struct map holders;
+    size_t principal_max;
+    size_t address_max; /* 0: no limit */
+};
+
+struct conn_share {
+    struct list_node node;
+    struct share_holder *holder; /* NULL: none */
+    uint64_t counts_until_ms;
+};
+
+MUST_CHECK enum status conn_shares_init(struct conn_shares *shares);
+/* Also for shares that could not be initialised. */
+void conn_shares_release(struct conn_shares *shares);
+
+/* The connection is the principal's from now on, and no longer that of an earlier one. */
+MUST_CHECK enum status conn_share_take_principal(struct conn_shares *shares,
+                                                 struct conn_share *share,
+                                                 const struct principal *principal,
+                                                 uint64_t now_ms);
+/* The same for the address of the peer. */
+MUST_CHECK enum status conn_share_take_address(struct conn_shares *shares, struct conn_share *share,
+                                               const struct sockaddr *address);
+void conn_share_return(struct conn_shares *shares, struct conn_share *share);
+
+#endif

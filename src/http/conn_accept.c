@@ -1,0 +1,62 @@
+#include "http/conn_accept.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "http/conn.h"
+
+/* One log line for a flood. */
+static void log_refused(struct http_loop *loop, const struct conn *conn) {
+    const struct conn_limits *limits = &loop->http->conn_limits;
+    if (!loop->is_refusing)
+        log_event(LOG_WARN, "accept.refused", log_str("code", status_code(conn->refusal)),
+                  log_int("connections", (int64_t)conn_limits_count(limits)),
+                  log_int("connections_max", (int64_t)limits->conn_max),
+                  log_int("unauthenticated_max", (int64_t)limits->unauthenticated_max));
+}
+
+/* Closes the connection that must give way to the new one, or the new one: then false. */
+static bool take_ticket(struct conn *conn, const struct sockaddr *peer) {
+    struct http_loop *loop = conn->loop;
+    bool is_allowed =
+        conn->is_operators ||
+        conn_share_take_address(&loop->http->conn_shares, &conn->address_share, peer) == STATUS_OK;
+    conn->refusal = is_allowed ? STATUS_SERVER_FULL : STATUS_TOO_MANY_CONNECTIONS;
+    struct conn_ticket *displaced =
+        is_allowed ? conn_ticket_take(&loop->tickets, &conn->ticket, conn->is_operators)
+                   : conn_ticket_reserve(&loop->tickets, &conn->ticket);
+    bool is_refusing = displaced || conn_ticket_is_reserved(&conn->ticket);
+    if (is_refusing)
+        log_refused(loop, conn);
+    loop->is_refusing = is_refusing;
+    if (!displaced)
+        return true;
+    struct conn *closing = container_of(displaced, struct conn, ticket);
+    conn_count_refusal(closing);
+    conn_close(closing);
+    return closing != conn;
+}
+
+void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer) {
+    struct http_loop *loop = io->owner;
+    struct tls_context *tls = loop->http->tls;
+    struct conn *conn = conn_new(loop);
+    if (!conn || uv_tcp_open(&conn->transport.tcp, fd) != 0) {
+        log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
+        metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(LABEL_CONNECTION_LIMIT_TOTAL),
+                    1);
+        close(fd);
+        if (conn)
+            conn_close(conn);
+        return;
+    }
+    metrics_add(METRIC_HTTP_CONNECTIONS_ACCEPTED, METRIC_PLAIN, 1);
+    conn->is_operators = kind == LISTENER_OPERATOR;
+    if (!take_ticket(conn, peer))
+        return;
+    if (tls && transport_secure(&conn->transport, tls) != STATUS_OK)
+        conn_close(conn);
+    else
+        conn_start(conn);
+}

@@ -1,0 +1,14 @@
+/* Accepting: a socket becomes a connection, within the limits of connections.
+ * Belongs to the loop's thread.
+ * Memory: takes over the socket; the connection frees itself.
+ * Errors: a socket without memory or beyond every limit is closed, counted and logged once a flood.
+ * A connection that was silent without a key or token gives way to a new one. */
+#ifndef HTTP_CONN_ACCEPT_H
+#define HTTP_CONN_ACCEPT_H
+
+#include "http/http.h"
+
+/* The accept hook of a loop whose owner is a struct http_loop. */
+void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer);
+
+#endif
