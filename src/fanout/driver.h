@@ -3,9 +3,9 @@
  * One thread owns the connection and calls these functions. Calls of the port may come from others.
  * Memory: connect makes the connection, close frees it; after close the port is not used again.
  * Errors: any status but STATUS_OK ends the connection, and the caller closes it and connects
- * again. error gets the reason, for people, without the URL and its password. Every call ends
- * within FANOUT_TIMEOUT_MS, so that a server that hangs delays neither the other calls nor the end.
- */
+ * again. error gets the reason, for people, without the URL and its password. Every wait for
+ * an answer ends within FANOUT_TIMEOUT_MS, so that a server that hangs does not hold up the end of
+ * a node. The resolver of host names has limits of its own. */
 #ifndef FANOUT_DRIVER_H
 #define FANOUT_DRIVER_H
 

@@ -7,7 +7,7 @@ import { test } from "../lib/cases.mjs";
 import { folder, run, start } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { freePort } from "../lib/ports.mjs";
-import { postgres } from "../lib/postgres.mjs";
+import { postgres } from "../lib/postgres_server.mjs";
 import { Authority } from "../lib/tls.mjs";
 import { once, until } from "../lib/wait.mjs";
 

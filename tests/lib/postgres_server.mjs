@@ -1,5 +1,5 @@
-// A throw-away PostgreSQL on a free loopback port, in a folder of its own. It refuses to run as root,
-// so root runs it as the user postgres of the package.
+// A throw-away PostgreSQL of a test that ends and restarts it, on a free loopback port. PostgreSQL refuses
+// to run as root, so root runs it as the user postgres of the package.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, chownSync } from "node:fs";
 import { join } from "node:path";
