@@ -18,6 +18,11 @@ int statvfs(const char *path, struct statvfs *disk) {
     return failed;
 }
 
+/* The name where files have 64-bit offsets. Both structures are the same on 64-bit machines. */
+int statvfs64(const char *path, struct statvfs64 *disk) {
+    return statvfs(path, (struct statvfs *)disk);
+}
+
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int (*real)(clockid_t, struct timespec *) =
         (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
