@@ -123,7 +123,7 @@ test("a client closed for a wrong message receives its position", async (t) => {
 });
 
 test("a closed socket of several topics receives the position of each topic", async (t) => {
-  const operator = await withRun(t, 5, { KHALA_SILENCE_TIMEOUT_MS: "300", KHALA_SHUTDOWN_GRACE_MS: "0" });
+  const operator = await withRun(t, 5, { KHALA_SILENCE_TIMEOUT_MS: "1500", KHALA_SHUTDOWN_GRACE_MS: "0" });
   const long = `chat:${"x".repeat(200)}`;
   for (const [others, reason] of [[["runtime.notifications"], `resume_after runtime.notifications=0, ${TOPIC}=5`],
     [[long], ""]]) {
