@@ -10,6 +10,7 @@
 #include "api/api.h"
 #include "api/handlers.h"
 #include "base/limits.h"
+#include "base/map.h"
 #include "delivery/replay_budget.h"
 #include "delivery/telemetry.h"
 #include "delivery/topic_address.h"
@@ -21,8 +22,14 @@
 #include "topic/stream_id.h"
 #include "wire/json.h"
 
-/* Frames measured by one task of the store pool. Other tasks wait meanwhile. */
-#define PAGE_FRAMES 20000
+/* Rows that one task of the store pool looks at. Other tasks wait meanwhile. */
+#define PAGE_ROWS 4096
+
+/* The plan of a cursor, in the answer. */
+struct planned {
+    size_t offset;
+    size_t size;
+};
 
 struct plan {
     struct cursor_list list;
@@ -30,7 +37,10 @@ struct plan {
     struct store_state state; /* as of the start */
     bool has_started;
     uint64_t count;
-    uint64_t frames; /* measured by this task */
+    uint64_t page_rows; /* looked at by this task */
+    uint64_t rows;      /* looked at by the whole plan */
+    struct map planned; /* by cursor: its plan, so that a repeated cursor is planned once */
+    struct arena keys;  /* of that map */
 };
 
 /* The answer to one cursor. Absent names have data NULL. Without a window the topic is unknown. */
@@ -45,6 +55,7 @@ struct plan_row {
     struct topic_epoch epoch;
     struct grant grant; /* of the principal */
     struct continuity continuity;
+    bool is_measured; /* false: the plan had looked at too many rows before */
     struct store_replay replay;
     const struct policy *policy;
 };
@@ -53,6 +64,8 @@ static void plan_free(void *memory) {
     struct plan *plan = memory;
     cursor_list_release(&plan->list);
     buffer_release(&plan->name);
+    map_release(&plan->planned);
+    arena_release(&plan->keys);
     free(plan);
 }
 
@@ -167,9 +180,9 @@ static enum status measure(struct store_read *read, struct store_session *sessio
     }
     if (from_seq >= row->window.head_seq)
         return STATUS_OK;
-    plan->frames += row->window.head_seq - from_seq;
     if (row->grant.view != GRANT_VIEW_ALL)
         return measure_readable(read, session, from_seq, row);
+    plan->page_rows += row->window.head_seq - from_seq;
     return store_measure_replay(session, &row->topic, from_seq, row->window.head_seq - from_seq,
                                 &row->replay);
 }
@@ -200,11 +213,11 @@ static enum status plan_cursor(struct store_read *read, struct store_session *se
     row->continuity = continuity_judge(window, cursor->after_seq, lineage);
     const struct replay_reader reader = {row->policy, read->exchange->principal, row->grant.view,
                                          clock_now().wall_ms};
-    if (row->has_window)
-        status = replay_budget_judge(session, &row->topic, &reader, &row->continuity);
-    if (status != STATUS_OK)
-        return status;
-    return row->has_window ? measure(read, session, cursor->after_seq, row) : STATUS_OK;
+    row->is_measured = !row->has_window || plan->rows + plan->page_rows < CURSORS_PLAN_ROWS_MAX;
+    if (!row->has_window || !row->is_measured)
+        return STATUS_OK;
+    status = replay_budget_judge(session, &row->topic, &reader, &row->continuity);
+    return status == STATUS_OK ? measure(read, session, cursor->after_seq, row) : status;
 }
 
 /* ---- the answer --------------------------------------------------------------------------- */
@@ -234,6 +247,14 @@ static enum status write_decision(struct buffer *out, const struct continuity *c
     return status;
 }
 
+static enum status write_cost(struct buffer *out, const struct plan_row *row) {
+    if (row->grant.status == STATUS_OK && !row->is_measured)
+        return buffer_append_slice(out, SLICE("],\"replay_events\":null,\"replay_bytes\":null"));
+    return buffer_printf(out, "],\"replay_events\":%llu,\"replay_bytes\":%llu",
+                         (unsigned long long)row->replay.frame_count,
+                         (unsigned long long)row->replay.payload_bytes);
+}
+
 static enum status write_row(struct buffer *out, const struct plan_row *row, uint64_t after_seq) {
     enum status status = write_name(out, "{\"stream_id\":", row->stream_id);
     if (status == STATUS_OK)
@@ -242,9 +263,9 @@ static enum status write_row(struct buffer *out, const struct plan_row *row, uin
         status = row->grant.status == STATUS_OK ? write_decision(out, &row->continuity)
                                                 : write_denied(out, row, after_seq);
     if (status == STATUS_OK)
-        status = buffer_printf(out, "],\"replay_events\":%llu,\"replay_bytes\":%llu,\"window\":",
-                               (unsigned long long)row->replay.frame_count,
-                               (unsigned long long)row->replay.payload_bytes);
+        status = write_cost(out, row);
+    if (status == STATUS_OK)
+        status = buffer_append_slice(out, SLICE(",\"window\":"));
     if (status != STATUS_OK)
         return status;
     if (!row->has_window)
@@ -266,25 +287,71 @@ static enum status plan_begin(struct store_read *read, struct store_session *ses
     return buffer_printf(&read->out, "{\"epoch\":\"%s\",\"plans\":[", plan->state.epoch);
 }
 
+static enum status write_key(const struct topic_cursor *cursor, struct buffer *key) {
+    enum status status = buffer_printf(key, "%d %llu %s ", (int)cursor->kind,
+                                       (unsigned long long)cursor->after_seq, cursor->epoch.text);
+    return status == STATUS_OK ? buffer_append_slice(key, cursor->name) : status;
+}
+
+static enum status note_planned(struct plan *plan, struct slice key, size_t offset, size_t size) {
+    struct planned *planned = arena_alloc(&plan->keys, sizeof(*planned));
+    struct slice kept = arena_copy(&plan->keys, key);
+    if (!planned || !kept.data)
+        return STATUS_OUT_OF_MEMORY;
+    *planned = (struct planned){offset, size};
+    return map_insert(&plan->planned, kept, planned);
+}
+
+static enum status plan_new_cursor(struct store_read *read, struct store_session *session,
+                                   const struct topic_cursor *cursor, struct slice key) {
+    struct plan *plan = read->state;
+    struct plan_row row = {.has_window = false};
+    uint64_t rows_before = store_session_rows_read(session);
+    size_t offset = read->out.size;
+    arena_reset(&read->arena);
+    enum status status = plan_cursor(read, session, cursor, &row);
+    plan->page_rows += store_session_rows_read(session) - rows_before;
+    if (status == STATUS_OK)
+        status = write_row(&read->out, &row, cursor->after_seq);
+    return status == STATUS_OK ? note_planned(plan, key, offset, read->out.size - offset) : status;
+}
+
+static enum status copy_planned(struct buffer *out, const struct planned *planned) {
+    enum status status = buffer_reserve(out, planned->size);
+    if (status != STATUS_OK)
+        return status;
+    return buffer_append_slice(out, (struct slice){out->data + planned->offset, planned->size});
+}
+
+static enum status plan_item(struct store_read *read, struct store_session *session,
+                             const struct topic_cursor *cursor) {
+    struct plan *plan = read->state;
+    struct buffer key;
+    buffer_init(&key, CURSORS_PLAN_BYTES_MAX);
+    enum status status = write_key(cursor, &key);
+    if (status == STATUS_OK && plan->count++ > 0)
+        status = buffer_append_byte(&read->out, ',');
+    if (status == STATUS_OK) {
+        const struct planned *planned = map_find(&plan->planned, buffer_slice(&key));
+        status = planned ? copy_planned(&read->out, planned)
+                         : plan_new_cursor(read, session, cursor, buffer_slice(&key));
+    }
+    buffer_release(&key);
+    return status;
+}
+
 /* One page: some of the cursors. */
 static void read_plan(struct store_read *read, struct store_session *session) {
     struct plan *plan = read->state;
     struct cursor_list_item item;
     enum status status = plan->has_started ? STATUS_OK : plan_begin(read, session);
-    plan->frames = 0;
+    plan->page_rows = 0;
     read->has_more = false;
-    while (status == STATUS_OK && cursor_list_next(&plan->list, &item)) {
-        struct plan_row row = {.has_window = false};
-        arena_reset(&read->arena);
-        status = plan_cursor(read, session, &item.cursor, &row);
-        if (status == STATUS_OK && plan->count++ > 0)
-            status = buffer_append_byte(&read->out, ',');
-        if (status == STATUS_OK)
-            status = write_row(&read->out, &row, item.cursor.after_seq);
-        read->has_more = plan->frames >= PAGE_FRAMES;
-        if (read->has_more)
-            break;
+    while (status == STATUS_OK && !read->has_more && cursor_list_next(&plan->list, &item)) {
+        status = plan_item(read, session, &item.cursor);
+        read->has_more = plan->page_rows >= PAGE_ROWS;
     }
+    plan->rows += plan->page_rows;
     if (status == STATUS_OK && !read->has_more)
         status = buffer_append_slice(&read->out, SLICE("]}\n"));
     read->status = status;
@@ -330,6 +397,8 @@ static struct plan *plan_new(struct store_read *read) {
         return NULL;
     cursor_list_init(&plan->list);
     buffer_init(&plan->name, STREAM_ID_BYTES_MAX);
+    map_init(&plan->planned, CURSORS_PLAN_CURSORS_MAX);
+    arena_init(&plan->keys, CURSORS_PLAN_KEYS_BYTES_MAX);
     read->state = plan;
     read->state_free = plan_free;
     read->answer = plan_answer;

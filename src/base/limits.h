@@ -133,6 +133,8 @@
     X(EXCHANGE_PARAMETER_BYTES_MAX,       4096,      BYTES, CONNECTION,   1, "decoded parameters of the request")                                            \
     X(CURSORS_PLAN_BYTES_MAX,            1 << 20,   BYTES, WITHIN,       1, "body of a request for a cursor plan")                                           \
     X(CURSORS_PLAN_CURSORS_MAX,          1000,      ITEMS, WITHIN,       1, "cursors of such a request")                                                     \
+    X(CURSORS_PLAN_ROWS_MAX,             1 << 17,   ITEMS, WITHIN,       1, "rows that a cursor plan looks at before it stops to measure")                   \
+    X(CURSORS_PLAN_KEYS_BYTES_MAX,       2 << 20,   BYTES, READ,         1, "cursors of a plan, so that a repeated one is planned once")                     \
     X(REVOKE_BYTES_MAX,                  1 << 20,   BYTES, WITHIN,       1, "body of a revocation")                                                          \
     X(REVOKE_IDS_MAX,                    1000,      ITEMS, WITHIN,       1, "ids of a revocation")                                                           \
     X(REVOKE_REASON_BYTES_MAX,           512,       BYTES, WITHIN,       1, "reason of a revocation")                                                        \

@@ -290,10 +290,9 @@ static bool find_lag(struct poll *poll) {
         return true;
     }
     poll->is_counting = true;
-    exchange_ref(exchange);
     poll->call.run = count_run;
     poll->call.done = count_done;
-    call_store(&poll->call, exchange->loop, delivery_of(exchange)->store_pool);
+    exchange_post_store(exchange, &poll->call);
     return false;
 }
 
@@ -403,10 +402,9 @@ static void read_done(struct call *call) {
 static void on_read(struct driver *driver) {
     struct poll *poll = poll_of(driver);
     struct exchange *exchange = poll->exchange;
-    exchange_ref(exchange);
     poll->call.run = read_run;
     poll->call.done = read_done;
-    call_store(&poll->call, exchange->loop, delivery_of(exchange)->store_pool);
+    exchange_post_store(exchange, &poll->call);
 }
 
 /* A bootstrap is never stale: if its first frames were pruned before the client got any, it starts

@@ -12,6 +12,9 @@
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
+/* How long the work for an answer goes on after the peer has closed its side. Most such peers are
+ * gone, but some close only their sending side and still read a quick answer. */
+#define PEER_END_MS 250
 
 static void conn_consume(struct conn *conn, struct slice input);
 
@@ -199,6 +202,14 @@ static void on_written(struct transport *transport, int error) {
         events_of(conn)->sent(conn);
 }
 
+/* A peer that only closed its sending side gets its whole answer: while one is being written, the
+ * write shows whether the peer is gone. */
+static void stop_watching(struct conn *conn) {
+    if (conn->watches_end)
+        transport_read_stop(&conn->transport);
+    conn->watches_end = false;
+}
+
 /* True when all of conn->out was written at once; else on_written follows, or the connection is
  * closed. */
 static bool conn_write(struct conn *conn) {
@@ -210,6 +221,7 @@ static bool conn_write(struct conn *conn) {
         conn_close(conn);
         return false;
     }
+    stop_watching(conn);
     if (conn->state == CONN_STREAMING)
         stream_deadline(conn);
     else
@@ -310,10 +322,17 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
     }
 }
 
+/* The peer has closed its side, or is gone, while its answer is due. */
+static void peer_ended(struct conn *conn) {
+    transport_read_stop(&conn->transport);
+    if (conn->deadline.at_ms == 0)
+        set_deadline(conn, DEADLINE_PEER_END);
+}
+
 static void conn_keep_unread(struct conn *conn, struct slice input) {
     if (conn->watches_end && input.size == 0 && conn->unread.size == 0) {
         if (!transport_read_start(&conn->transport))
-            conn_close(conn);
+            peer_ended(conn);
         return;
     }
     transport_read_stop(&conn->transport);
@@ -353,10 +372,12 @@ static void conn_await(struct conn *conn) {
 
 /* Bytes after the request that opened a session belong to the session. */
 static void session_read(struct conn *conn, struct slice input) {
-    if (!transport_read_start(&conn->transport))
-        conn_close(conn);
-    else if (input.size > 0)
+    bool is_reading = transport_read_start(&conn->transport);
+    if (input.size > 0)
         session_received(conn->session, input);
+    /* The peer has sent its last bytes. */
+    if (!is_reading && conn->state == CONN_PUSHING)
+        conn_close(conn);
 }
 
 void conn_handled_late(struct conn *conn) {
@@ -406,7 +427,12 @@ static void on_opened(struct transport *transport) {
 }
 
 static void on_lost(struct transport *transport) {
-    conn_close(conn_of(transport));
+    struct conn *conn = conn_of(transport);
+    bool is_due = conn->state == CONN_HANDLING || conn->state == CONN_STREAMING;
+    if (conn->watches_end && is_due)
+        peer_ended(conn);
+    else
+        conn_close(conn);
 }
 
 static void on_handshake_failed(struct transport *transport) {
@@ -487,8 +513,9 @@ static void on_deadline(struct deadline *deadline) {
         session_expired(conn->session, conn->deadline.kind);
         return;
     }
-    bool is_arriving =
-        conn->state == CONN_STREAMING || (conn->state == CONN_READING && !is_idle(conn));
+    bool is_ended = conn->deadline.kind == DEADLINE_PEER_END;
+    bool is_arriving = !is_ended && (conn->state == CONN_STREAMING ||
+                                     (conn->state == CONN_READING && !is_idle(conn)));
     /* Before the TLS handshake is complete the peer would not understand an answer. */
     if (is_arriving && transport_is_open(&conn->transport))
         conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
@@ -502,6 +529,7 @@ static void define_deadlines(struct io_loop *io, const struct http_options *opti
     deadline_queue_define(queue, DEADLINE_REQUEST, options->request_timeout_ms, on_deadline);
     deadline_queue_define(queue, DEADLINE_IDLE, options->idle_timeout_ms, on_deadline);
     deadline_queue_define(queue, DEADLINE_LINGER, LINGER_MS, on_deadline);
+    deadline_queue_define(queue, DEADLINE_PEER_END, PEER_END_MS, on_deadline);
     deadline_queue_define(queue, DEADLINE_SILENCE, options->silence_timeout_ms, on_deadline);
 }
 

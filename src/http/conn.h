@@ -97,8 +97,8 @@ bool conn_send(struct conn *conn);
 /* Stops and resumes reading the body. Resuming may end the exchange. */
 void conn_pause(struct conn *conn);
 void conn_resume(struct conn *conn);
-/* Closes the connection when the peer closes while its answer is due. If bytes arrive, they are
- * kept and the connection stops watching. */
+/* Closes the connection soon after the peer closes while its answer is due. If bytes arrive, they
+ * are kept and the connection stops watching. */
 void conn_watch_end(struct conn *conn);
 /* A request was handled in a later turn. If it became a session, the session gets the bytes that
  * arrived in between. */

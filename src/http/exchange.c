@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/uuid7.h"
 #include "http/cors.h"
+#include "io/call.h"
 #include "wire/http1_response.h"
 #include "wire/json.h"
 
@@ -47,6 +48,8 @@ void exchange_detach(struct exchange *exchange) {
         return;
     exchange->conn = NULL;
     exchange->request = NULL;
+    if (exchange->store_call)
+        call_cancel(exchange->store_call);
     if (exchange->refs == 0)
         exchange_free(exchange);
 }
@@ -65,6 +68,7 @@ bool exchange_unref(struct exchange *exchange) {
     bool attached = exchange->conn != NULL;
     bool wanted = attached && !exchange->answered_whole;
     assert(exchange->refs > 0);
+    exchange->store_call = NULL;
     if (--exchange->refs == 0 && !attached)
         exchange_free(exchange);
     return wanted;
@@ -317,7 +321,14 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
 }
 
 void exchange_answer_status(struct exchange *exchange, enum status status) {
-    exchange_answer_error(exchange, &(struct exchange_error){.status = status});
+    struct http1_header retry = {SLICE("Retry-After"), SLICE("1")};
+    struct exchange_error error = {.status = status};
+    if (status == STATUS_RATE_LIMITED) {
+        error.headers = &retry;
+        error.header_count = 1;
+        error.details = SLICE("{\"retry_after_ms\":1000}");
+    }
+    exchange_answer_error(exchange, &error);
 }
 
 void exchange_begin(struct exchange *exchange, unsigned http_status, struct slice content_type) {

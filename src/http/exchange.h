@@ -14,6 +14,7 @@
 
 #define REQUEST_ID_BYTES_MAX 64
 
+struct call;
 struct principal;
 struct exchange;
 
@@ -41,13 +42,14 @@ struct exchange {
     struct buffer parameter_memory;
     struct buffer body;
     char request_id[REQUEST_ID_BYTES_MAX + 1]; /* made when first needed */
-    enum status refused; /* decided at the head; answered when the request is complete */
-    bool has_mint_key;   /* admitted by the mint key, not by the operator key */
-    bool answered;       /* the answer is written, or has started */
-    bool chunked;        /* the answer is in chunks; false: closing ends it */
-    bool head_failed;    /* the answer's head could not be written */
-    bool answered_whole; /* the answer is complete */
-    unsigned refs;       /* calls on other threads that have not returned */
+    enum status refused;     /* decided at the head; answered when the request is complete */
+    bool has_mint_key;       /* admitted by the mint key, not by the operator key */
+    bool answered;           /* the answer is written, or has started */
+    bool chunked;            /* the answer is in chunks; false: closing ends it */
+    bool head_failed;        /* the answer's head could not be written */
+    bool answered_whole;     /* the answer is complete */
+    unsigned refs;           /* calls on other threads that have not returned */
+    struct call *store_call; /* the one in the store pool; cancelled with the connection */
     const struct exchange_stream *stream;
     void (*drain)(struct exchange *exchange); /* the server drains: answer soon; may be NULL */
     void *work; /* the handler's state; work_free frees it with the exchange */
@@ -116,7 +118,7 @@ void exchange_log_end(struct exchange *exchange, enum status status);
 bool exchange_token_expired(const struct exchange *exchange);
 /* The socket has not taken all of the last piece. */
 bool exchange_is_sending(const struct exchange *exchange);
-/* For an answer that may take long: closes the connection when the peer closes. */
+/* For an answer that may take long: closes the connection soon after the peer closes. */
 void exchange_watch_end(struct exchange *exchange);
 /* Stops and resumes the body. Pieces, and even the end, may arrive inside exchange_resume. */
 void exchange_pause(struct exchange *exchange);

@@ -15,6 +15,10 @@ struct exchange_call {
     void (*answer)(struct exchange_call *call);
 };
 
+/* Runs a call on the store pool in the queue of the exchange's principal, and keeps the exchange
+ * until exchange_unref. An exchange has one such call at a time. The call is cancelled when the
+ * client disconnects. */
+void exchange_post_store(struct exchange *exchange, struct call *call);
 /* exchange, answer and call.run are set. */
 void exchange_call_store(struct exchange_call *call);
 void exchange_call_writer(struct exchange_call *call);

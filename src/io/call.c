@@ -7,6 +7,7 @@
 static void run_back(struct loop_task *task) {
     struct call *call = container_of(task, struct call, in.back);
     struct io_loop *loop = call->loop;
+    call->pool = NULL;
     call->done(call);
     io_loop_release(loop);
 }
@@ -20,7 +21,7 @@ void call_return_post(struct call *call) {
 }
 
 static void run_task(struct store_task *task, struct store_session *store) {
-    struct call *call = container_of(task, struct call, in.task);
+    struct call *call = container_of(task, struct call, task);
     call->run(call, store);
     call_return_post(call);
 }
@@ -33,17 +34,30 @@ static void run_job(struct writer_job *job, struct store_session *store) {
 
 void call_begin(struct call *call, struct io_loop *loop) {
     call->loop = loop;
+    call->pool = NULL;
     call->status = STATUS_OK;
     io_loop_hold(loop);
 }
 
-void call_store(struct call *call, struct io_loop *loop, struct store_pool *pool) {
+void call_store(struct call *call, struct io_loop *loop, struct store_pool *pool,
+                const struct store_client *client) {
     call_begin(call, loop);
-    call->in.task = (struct store_task){.run = run_task};
-    enum status status = store_pool_post(pool, &call->in.task);
+    call->task.run = run_task;
+    call->pool = pool;
+    enum status status = store_pool_post(pool, &call->task, client);
     if (status == STATUS_OK)
         return;
+    call->pool = NULL;
     call->status = status;
+    call_return_post(call);
+}
+
+void call_cancel(struct call *call) {
+    struct store_pool *pool = call->pool;
+    call->pool = NULL;
+    if (!pool || !store_pool_cancel(pool, &call->task))
+        return;
+    call->status = STATUS_STORE_UNAVAILABLE;
     call_return_post(call);
 }
 

@@ -15,6 +15,7 @@ enum deadline_kind {
     DEADLINE_REQUEST,      /* a request must arrive, or an answer must be read */
     DEADLINE_IDLE,         /* nothing happened between two requests */
     DEADLINE_LINGER,       /* the last answer is sent and the peer has not closed */
+    DEADLINE_PEER_END,     /* the peer has closed its side while its answer is due */
     DEADLINE_SILENCE,      /* the peer of a WebSocket has sent nothing */
     DEADLINE_HEARTBEAT,    /* the next heartbeat of a session is due */
     DEADLINE_STRIKE_CHECK, /* a session that is behind is checked again */

@@ -1,63 +1,187 @@
+/* The queues with waiting tasks are in a ring. A thread takes one task of the first queue that has
+ * credit, and moves that queue to the end. The time of a task is known only after it has run, so
+ * credit may be overdrawn. A queue without credit gets a quantum at each visit and is passed over
+ * until it has paid. So a principal with short reads is served before one with long reads. */
 #include "io/store_pool.h"
 
 #include <assert.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/list.h"
+#include "base/map.h"
 #include "base/metrics.h"
+
+#define QUANTUM_NS INT64_C(2000000)
+/* No queue is passed over for longer than this many rounds. */
+#define DEBT_ROUNDS_MAX 64
+
+struct store_queue {
+    struct list_node node; /* in pool.ready, while a task waits and a thread may take it */
+    struct list tasks;     /* that wait */
+    int64_t credit_ns;
+    size_t waiting_count;
+    size_t running_count;
+    struct slice name;
+    char text[];
+};
 
 struct pool_thread {
     pthread_t handle;
-    struct mailbox mailbox;
+    struct store_pool *pool;
     struct store_session *session;
-    atomic_size_t waiting;
 };
 
 struct store_pool {
+    struct store_pool_options options;
+    pthread_mutex_t lock; /* of the members up to the threads */
+    pthread_cond_t posted;
+    struct map queues; /* by name; a queue lives while a task of it waits or runs */
+    struct list ready;
+    size_t waiting_count;
+    size_t running_count;
+    bool is_stopping;
     size_t count;
     struct pool_thread threads[STORE_POOL_THREADS_MAX];
 };
 
-static void *thread_main(void *user) {
-    struct pool_thread *thread = user;
-    struct mailbox_item *item;
-    while (mailbox_wait(&thread->mailbox, MAILBOX_FOREVER, &item) == STATUS_OK) {
-        while (item) {
-            struct store_task *task = container_of(item, struct store_task, item);
-            item = item->next;
-            uint64_t started_ns = clock_now().mono_ns;
-            task->run(task, thread->session);
-            atomic_fetch_sub(&thread->waiting, 1);
-            metrics_observe(METRIC_STORE_READ_DURATION_SECONDS, METRIC_PLAIN,
-                            clock_now().mono_ns - started_ns, 1);
-            metrics_add(METRIC_STORE_READS, METRIC_PLAIN, 1);
-        }
+/* ---- queues, under the lock ---- */
+
+static size_t running_max(const struct store_pool *pool) {
+    return pool->options.thread_count > 1 ? pool->options.thread_count - 1 : 1;
+}
+
+static struct store_queue *queue_find(struct store_pool *pool, struct slice name) {
+    struct store_queue *queue = map_find(&pool->queues, name);
+    if (queue)
+        return queue;
+    queue = calloc(1, sizeof(*queue) + name.size);
+    if (!queue)
+        return NULL;
+    if (name.size > 0)
+        memcpy(queue->text, name.data, name.size);
+    queue->name = (struct slice){queue->text, name.size};
+    queue->credit_ns = QUANTUM_NS;
+    list_init(&queue->tasks);
+    if (map_insert(&pool->queues, queue->name, queue) != STATUS_OK) {
+        free(queue);
+        return NULL;
+    }
+    return queue;
+}
+
+/* After a change of its tasks: whether a thread may take one. */
+static void queue_update(struct store_pool *pool, struct store_queue *queue) {
+    bool is_ready = queue->waiting_count > 0 && queue->running_count < running_max(pool);
+    bool was_ready = list_node_is_linked(&queue->node);
+    if (is_ready && !was_ready)
+        list_push_back(&pool->ready, &queue->node);
+    else if (!is_ready && was_ready)
+        list_remove(&queue->node);
+    if (queue->waiting_count + queue->running_count > 0)
+        return;
+    (void)map_remove(&pool->queues, queue->name);
+    free(queue);
+}
+
+static struct store_queue *next_queue(struct store_pool *pool) {
+    struct list_node *node;
+    while ((node = list_pop_front(&pool->ready))) {
+        struct store_queue *queue = container_of(node, struct store_queue, node);
+        if (queue->credit_ns > 0)
+            return queue;
+        queue->credit_ns += QUANTUM_NS;
+        list_push_back(&pool->ready, node);
     }
     return NULL;
 }
 
-static enum status thread_start(struct pool_thread *thread, struct store *store, size_t tasks_max) {
+static struct store_task *take_task(struct store_pool *pool) {
+    struct store_queue *queue = next_queue(pool);
+    if (!queue)
+        return NULL;
+    struct store_task *task = container_of(list_pop_front(&queue->tasks), struct store_task, node);
+    queue->waiting_count--;
+    queue->running_count++;
+    pool->waiting_count--;
+    pool->running_count++;
+    queue_update(pool, queue);
+    return task;
+}
+
+static void charge(struct store_pool *pool, struct store_queue *queue, uint64_t took_ns) {
+    int64_t cost_ns =
+        took_ns < QUANTUM_NS * DEBT_ROUNDS_MAX ? (int64_t)took_ns : QUANTUM_NS * DEBT_ROUNDS_MAX;
+    queue->credit_ns -= cost_ns;
+    if (queue->credit_ns < -QUANTUM_NS * DEBT_ROUNDS_MAX)
+        queue->credit_ns = -QUANTUM_NS * DEBT_ROUNDS_MAX;
+    queue->running_count--;
+    pool->running_count--;
+    queue_update(pool, queue);
+}
+
+/* ---- threads ---- */
+
+/* The task's memory may be gone afterwards. Returns the time that it took. */
+static uint64_t run_task(struct pool_thread *thread, struct store_task *task) {
+    uint64_t started_ns = clock_now().mono_ns;
+    store_session_cancel_by(thread->session, &task->is_cancelled);
+    task->run(task, thread->session);
+    store_session_cancel_by(thread->session, NULL);
+    uint64_t took_ns = clock_now().mono_ns - started_ns;
+    metrics_observe(METRIC_STORE_READ_DURATION_SECONDS, METRIC_PLAIN, took_ns, 1);
+    metrics_add(METRIC_STORE_READS, METRIC_PLAIN, 1);
+    return took_ns;
+}
+
+static void *thread_main(void *user) {
+    struct pool_thread *thread = user;
+    struct store_pool *pool = thread->pool;
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->is_stopping || pool->waiting_count > 0) {
+        struct store_task *task = take_task(pool);
+        if (!task) {
+            pthread_cond_wait(&pool->posted, &pool->lock);
+            continue;
+        }
+        struct store_queue *queue = task->queue;
+        pthread_mutex_unlock(&pool->lock);
+        uint64_t took_ns = run_task(thread, task);
+        pthread_mutex_lock(&pool->lock);
+        charge(pool, queue, took_ns);
+    }
+    /* A thread sleeps while the last tasks of a queue run on the others. */
+    pthread_cond_broadcast(&pool->posted);
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static enum status thread_start(struct store_pool *pool, struct store *store) {
+    struct pool_thread *thread = &pool->threads[pool->count];
+    thread->pool = pool;
     enum status status = store_session_open(store, STORE_READ, &thread->session);
     if (status != STATUS_OK)
         return status;
-    mailbox_init(&thread->mailbox, tasks_max, NULL, NULL);
     if (pthread_create(&thread->handle, NULL, thread_main, thread) == 0)
         return STATUS_OK;
-    mailbox_release(&thread->mailbox);
     store_session_close(thread->session);
     return STATUS_SYSTEM_ERROR;
 }
 
-enum status store_pool_start(struct store_pool **started, struct store *store, size_t thread_count,
-                             size_t tasks_max) {
-    assert(thread_count >= 1 && thread_count <= STORE_POOL_THREADS_MAX);
+enum status store_pool_start(struct store_pool **started, struct store *store,
+                             const struct store_pool_options *options) {
+    assert(options->thread_count >= 1 && options->thread_count <= STORE_POOL_THREADS_MAX);
+    assert(options->principal_tasks_max >= 1);
     struct store_pool *pool = calloc(1, sizeof(*pool));
     if (!pool)
         return STATUS_OUT_OF_MEMORY;
-    while (pool->count < thread_count) {
-        enum status status = thread_start(&pool->threads[pool->count], store, tasks_max);
+    pool->options = *options;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->posted, NULL);
+    map_init(&pool->queues, MAP_COUNT_MAX);
+    list_init(&pool->ready);
+    while (pool->count < options->thread_count) {
+        enum status status = thread_start(pool, store);
         if (status != STATUS_OK) {
             store_pool_stop(pool);
             return status;
@@ -68,16 +192,54 @@ enum status store_pool_start(struct store_pool **started, struct store *store, s
     return STATUS_OK;
 }
 
-enum status store_pool_post(struct store_pool *pool, struct store_task *task) {
-    struct pool_thread *chosen = &pool->threads[0];
-    for (size_t i = 1; i < pool->count; i++)
-        if (atomic_load(&pool->threads[i].waiting) < atomic_load(&chosen->waiting))
-            chosen = &pool->threads[i];
-    atomic_fetch_add(&chosen->waiting, 1);
-    enum status status = mailbox_post(&chosen->mailbox, &task->item);
-    if (status != STATUS_OK)
-        atomic_fetch_sub(&chosen->waiting, 1);
+/* ---- tasks ---- */
+
+static enum status add_task(struct store_pool *pool, struct store_task *task,
+                            const struct store_client *client) {
+    if (pool->is_stopping)
+        return STATUS_SHUTTING_DOWN;
+    if (pool->waiting_count >= pool->options.tasks_max)
+        return STATUS_LIMIT_REACHED;
+    struct store_queue *queue = queue_find(pool, client->name);
+    if (!queue)
+        return STATUS_OUT_OF_MEMORY;
+    if (client->is_bounded && queue->waiting_count >= pool->options.principal_tasks_max)
+        return STATUS_RATE_LIMITED;
+    task->queue = queue;
+    list_push_back(&queue->tasks, &task->node);
+    queue->waiting_count++;
+    pool->waiting_count++;
+    queue_update(pool, queue);
+    return STATUS_OK;
+}
+
+enum status store_pool_post(struct store_pool *pool, struct store_task *task,
+                            const struct store_client *client) {
+    task->node = (struct list_node){0};
+    atomic_init(&task->is_cancelled, false);
+    pthread_mutex_lock(&pool->lock);
+    enum status status = add_task(pool, task, client);
+    if (status == STATUS_OK)
+        pthread_cond_signal(&pool->posted);
+    pthread_mutex_unlock(&pool->lock);
+    if (status == STATUS_RATE_LIMITED)
+        metrics_add(METRIC_STORE_READS_REFUSED, METRIC_PLAIN, 1);
     return status;
+}
+
+bool store_pool_cancel(struct store_pool *pool, struct store_task *task) {
+    pthread_mutex_lock(&pool->lock);
+    bool is_waiting = list_node_is_linked(&task->node);
+    if (is_waiting) {
+        list_remove(&task->node);
+        task->queue->waiting_count--;
+        pool->waiting_count--;
+        queue_update(pool, task->queue);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    atomic_store_explicit(&task->is_cancelled, true, memory_order_relaxed);
+    metrics_add(METRIC_STORE_READS_CANCELLED, METRIC_PLAIN, 1);
+    return is_waiting;
 }
 
 uint64_t store_pool_rows_read(const struct store_pool *pool) {
@@ -87,20 +249,24 @@ uint64_t store_pool_rows_read(const struct store_pool *pool) {
     return rows_read;
 }
 
-size_t store_pool_waiting(const struct store_pool *pool) {
-    size_t waiting = 0;
-    for (size_t i = 0; i < pool->count; i++)
-        waiting += atomic_load(&pool->threads[i].waiting);
-    return waiting;
+size_t store_pool_waiting(struct store_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    size_t count = pool->waiting_count + pool->running_count;
+    pthread_mutex_unlock(&pool->lock);
+    return count;
 }
 
 void store_pool_stop(struct store_pool *pool) {
-    for (size_t i = 0; i < pool->count; i++)
-        mailbox_close(&pool->threads[i].mailbox);
+    pthread_mutex_lock(&pool->lock);
+    pool->is_stopping = true;
+    pthread_cond_broadcast(&pool->posted);
+    pthread_mutex_unlock(&pool->lock);
     for (size_t i = 0; i < pool->count; i++) {
         pthread_join(pool->threads[i].handle, NULL);
-        mailbox_release(&pool->threads[i].mailbox);
         store_session_close(pool->threads[i].session);
     }
+    map_release(&pool->queues);
+    pthread_cond_destroy(&pool->posted);
+    pthread_mutex_destroy(&pool->lock);
     free(pool);
 }

@@ -1,32 +1,57 @@
 /* The store pool: a few threads that read the store, each with its own session, so that no loop
- * waits for a disk.
- * store_pool_post and the two counters may be called from any thread; start and stop belong to the
- * main thread.
- * Memory: the caller keeps a task until its run function has been called.
- * Errors: STATUS_LIMIT_REACHED when too many tasks wait, STATUS_SHUTTING_DOWN after
- * store_pool_stop. Each accepted task runs exactly once. It is one bounded page of work. */
+ * waits for a disk. Tasks wait in one queue for each principal, in deficit round robin by the time
+ * that they take. A principal never occupies all threads of a pool that has several.
+ * store_pool_post, store_pool_cancel and the counters may be called from any thread; start and stop
+ * belong to the main thread.
+ * Memory: the caller keeps a task until its run function has been called, or until it is cancelled.
+ * Errors: STATUS_LIMIT_REACHED when too many tasks wait, STATUS_RATE_LIMITED when too many of one
+ * principal do, STATUS_OUT_OF_MEMORY, STATUS_SHUTTING_DOWN after store_pool_stop.
+ * Each accepted task that is not cancelled runs exactly once. It is one bounded page of work. */
 #ifndef IO_STORE_POOL_H
 #define IO_STORE_POOL_H
 
-#include "base/mailbox.h"
+#include <stdatomic.h>
+
+#include "base/list.h"
 #include "store/store.h"
 
 #define STORE_POOL_THREADS_MAX 64
 
+struct store_queue;
+
 struct store_task {
-    struct mailbox_item item;
     void (*run)(struct store_task *task, struct store_session *session);
+    struct list_node node;     /* in its queue, while it waits */
+    struct store_queue *queue; /* of its principal */
+    atomic_bool is_cancelled;  /* a task that runs ends at its next row */
+};
+
+/* The principal that a task works for. */
+struct store_client {
+    struct slice name; /* as principal_name writes it; empty: the server itself */
+    bool is_bounded;   /* the task is refused if too many tasks of the principal wait */
+};
+
+struct store_pool_options {
+    size_t thread_count;
+    size_t tasks_max;           /* that wait */
+    size_t principal_tasks_max; /* that wait, of one principal */
 };
 
 struct store_pool;
 
 MUST_CHECK enum status store_pool_start(struct store_pool **pool, struct store *store,
-                                        size_t thread_count, size_t tasks_max);
-MUST_CHECK enum status store_pool_post(struct store_pool *pool, struct store_task *task);
+                                        const struct store_pool_options *options);
+/* Copies the name. */
+MUST_CHECK enum status store_pool_post(struct store_pool *pool, struct store_task *task,
+                                       const struct store_client *client);
+/* For a task that was posted and whose memory is still kept. True: it waited, and never runs.
+ * False: it runs or has run; its reads of the store fail from now on. */
+MUST_CHECK bool store_pool_cancel(struct store_pool *pool, struct store_task *task);
 /* Rows of the store that the pool has read. */
 uint64_t store_pool_rows_read(const struct store_pool *pool);
 /* Tasks that wait or run. */
-size_t store_pool_waiting(const struct store_pool *pool);
+size_t store_pool_waiting(struct store_pool *pool);
 /* Runs the tasks that were posted, then ends the threads. */
 void store_pool_stop(struct store_pool *pool);
 

@@ -160,7 +160,16 @@ const struct setting config_settings[] = {
      .fallback = "2",
      .min = 1,
      .max = 64,
-     .help = "threads of the store pool, which read the store"},
+     .help = "threads of the store pool, which read the store; a principal never uses all of them"},
+    {.name = "KHALA_READS_PER_PRINCIPAL_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(reads_per_principal_max),
+     .fallback = "128",
+     .min = 1,
+     .max = 100000,
+     .help =
+         "reads of one principal that may wait for the store pool; beyond it the answer is 429; "
+         "the operator has no such limit"},
     {.name = "KHALA_WRITER_QUEUE_MAX",
      .type = SETTING_NUMBER,
      .offset = FIELD(writer_queue_max),

@@ -249,8 +249,12 @@ static enum status writer_and_pool_start(struct server *server) {
     if (status == STATUS_OK)
         status = start_retention(server);
     if (status == STATUS_OK)
-        status = store_pool_start(&server->store_pool, server->store, server->config.readers,
-                                  STORE_POOL_TASKS_MAX);
+        status =
+            store_pool_start(&server->store_pool, server->store,
+                             &(struct store_pool_options){
+                                 .thread_count = server->config.readers,
+                                 .tasks_max = STORE_POOL_TASKS_MAX,
+                                 .principal_tasks_max = server->config.reads_per_principal_max});
     const struct snapshot_service_options snapshots = {
         .policies = &server->config.policies,
         .folder = server->config.data_dir,

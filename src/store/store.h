@@ -11,6 +11,7 @@
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "auth/revocation.h"
@@ -327,6 +328,9 @@ const char *store_session_error(const struct store_session *session);
 enum reason store_session_reason(const struct store_session *session);
 /* Any thread: how many rows this session has read since it was opened. */
 uint64_t store_session_rows_read(const struct store_session *session);
+/* Reads of the session fail with STATUS_STORE_UNAVAILABLE once the flag is true, between two rows
+ * of a walk too. The flag outlives the reads; NULL: none. */
+void store_session_cancel_by(struct store_session *session, const atomic_bool *is_cancelled);
 
 /* ---- writing (the write session) --------------------------------------------------------- */
 

@@ -50,6 +50,11 @@ uint64_t store_session_rows_read(const struct store_session *session) {
     return atomic_load_explicit(&session->rows_read, memory_order_relaxed);
 }
 
+void store_session_cancel_by(struct store_session *session, const atomic_bool *is_cancelled) {
+    assert(session->mode == STORE_READ);
+    session->is_cancelled = is_cancelled;
+}
+
 enum status store_prefetch(struct store_session *session, struct store_prefetch *prefetch) {
     assert(session->mode == STORE_WRITE);
     return session->engine->prefetch(session, prefetch);

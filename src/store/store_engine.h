@@ -127,8 +127,9 @@ struct store_restore {
 struct store_session {
     const struct store_engine *engine;
     enum store_mode mode;
-    bool in_read;                   /* between store_read_begin and store_read_end */
-    atomic_uint_fast64_t rows_read; /* written by the session's thread alone */
+    bool in_read;                    /* between store_read_begin and store_read_end */
+    atomic_uint_fast64_t rows_read;  /* written by the session's thread alone */
+    const atomic_bool *is_cancelled; /* NULL: reads are never cancelled */
 };
 
 /* For engines: counts a row that was read. Only the session's thread writes the counter, so no
@@ -136,6 +137,12 @@ struct store_session {
 static inline void store_session_count_row(struct store_session *session) {
     uint64_t rows_read = atomic_load_explicit(&session->rows_read, memory_order_relaxed);
     atomic_store_explicit(&session->rows_read, rows_read + 1, memory_order_relaxed);
+}
+
+/* For engines: asked before each row, or before each page of rows. */
+static inline bool store_session_is_cancelled(const struct store_session *session) {
+    return session->is_cancelled &&
+           atomic_load_explicit(session->is_cancelled, memory_order_relaxed);
 }
 
 #endif

@@ -63,6 +63,8 @@ void session_disconnected(struct session *session) {
     metrics_add(METRIC_SYNC_SOCKET_CLOSED,
                 METRIC_LABELS(session->dialect->label, label_close_code(session->close_code)), 1);
     drop_deadlines(session);
+    if (session->job != SESSION_JOB_NONE)
+        call_cancel(&session->call);
     drop_waiting(session);
     subscriber_drop_all(session);
 }

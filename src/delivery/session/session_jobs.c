@@ -14,13 +14,18 @@ static void job_done(struct call *call);
 
 static void begin(struct session *session, enum session_job job) {
     const struct delivery *shared = session->delivery->shared;
+    char name[PRINCIPAL_NAME_BYTES_MAX];
+    /* A session has one job at a time, so its connections bound the jobs of a principal. */
+    struct store_client client = {.name = {"", 0}};
+    if (session->principal)
+        client.name = (struct slice){name, principal_name(session->principal, name)};
     session->job = job;
     session->call.run = job_run;
     session->call.done = job_done;
     if (job == SESSION_JOB_LOOKUP && session->lookup->is_write)
         call_writer(&session->call, session->delivery->io, shared->writer);
     else
-        call_store(&session->call, session->delivery->io, shared->store_pool);
+        call_store(&session->call, session->delivery->io, shared->store_pool, &client);
 }
 
 static void begin_opening(struct session *session) {

@@ -6,6 +6,8 @@
 
 #define TICK_MS 1000
 
+static const struct store_client server_client = {.name = SLICE("")};
+
 /* ---- building ----------------------------------------------------------------------------- */
 
 static void build_run(struct store_task *task, struct store_session *session) {
@@ -17,7 +19,7 @@ static void build_run(struct store_task *task, struct store_session *session) {
  * overlap. */
 static enum status build_start(void *user, enum policy_row row) {
     struct snapshot_service *service = user;
-    return store_pool_post(service->builder, &service->tasks[row].task);
+    return store_pool_post(service->builder, &service->tasks[row].task, &server_client);
 }
 
 /* ---- pins of the journal ------------------------------------------------------------------ */
@@ -78,7 +80,10 @@ enum status snapshot_service_start(struct snapshot_service *service,
     for (size_t i = 0; i < POLICY_ROW_COUNT; i++)
         service->tasks[i] = (struct snapshot_build_task){
             .task.run = build_run, .snapshots = service->snapshots, .row = (enum policy_row)i};
-    return store_pool_start(&service->builder, options->store, 1, POLICY_ROW_COUNT);
+    return store_pool_start(&service->builder, options->store,
+                            &(struct store_pool_options){.thread_count = 1,
+                                                         .tasks_max = POLICY_ROW_COUNT,
+                                                         .principal_tasks_max = POLICY_ROW_COUNT});
 }
 
 void snapshot_service_cancel(struct snapshot_service *service) {
@@ -136,7 +141,7 @@ void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *se
     wait->asked_at_ms = clock_mono_ms(&loop->clock);
     wait->snapshot = NULL;
     call_begin(&wait->call, loop);
-    enum status status = store_pool_post(service->store_pool, &wait->task);
+    enum status status = store_pool_post(service->store_pool, &wait->task, &server_client);
     /* Once posted, the wait belongs to the pool's thread, and may even be answered by now. */
     if (status == STATUS_OK)
         return;

@@ -87,6 +87,10 @@ static enum status walk_pages(struct walk *walk, uint64_t row_count) {
     while (status == STATUS_OK && !is_last && walk->limit > 0) {
         PGresult *result = NULL;
         size_t bytes = 1;
+        if (store_session_is_cancelled(&walk->session->base)) {
+            status = STATUS_STORE_UNAVAILABLE;
+            break;
+        }
         uint64_t asked = smaller(row_count, walk->limit);
         postgres_begin(walk->session, walk->statement);
         walk->put(walk, asked);

@@ -266,6 +266,8 @@ enum status sqlite_execute(struct sqlite_session *session, enum statement_id id)
 }
 
 enum status sqlite_next(struct sqlite_session *session, sqlite3_stmt *statement) {
+    if (store_session_is_cancelled(&session->base))
+        return STATUS_STORE_UNAVAILABLE;
     switch (sqlite3_step(statement)) {
     case SQLITE_ROW:
         store_session_count_row(&session->base);

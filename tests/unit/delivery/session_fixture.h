@@ -245,7 +245,8 @@ static inline void fixture_open(size_t committed) {
         publisher_commit(fixture.publisher, count);
         committed -= count;
     }
-    assert_ok(store_pool_start(&fixture.pool, fixture.publisher->store, 1, 100));
+    assert_ok(store_pool_start(&fixture.pool, fixture.publisher->store,
+                               &(struct store_pool_options){1, 100, 100}));
     fixture.telemetry.policies = &fixture.policies;
     assert_ok(causes_open(&fixture.telemetry.causes, 64));
     assert_ok(topic_activity_open(&fixture.telemetry.activity, 16));

@@ -39,7 +39,8 @@ static int open_fixture(void **state) {
     assert_ok(hub_open(&hub, &(struct hub_options){{8, 1u << 20}, 64u << 20}));
     publisher = publisher_open(hub);
     publisher_commit(publisher, 2 * EVENTS); /* the events of two runs in turn */
-    assert_ok(store_pool_start(&pool, publisher->store, 1, 100));
+    assert_ok(store_pool_start(&pool, publisher->store, &(struct store_pool_options){1, 100, 100}));
+    fixture.http.store_pool = pool;
     assert_ok(consumers_open(
         &consumers, &(struct consumers_options){
                         .capacity = 16, .lag_max = 1000, .strikes_max = 3, .interval_ms_min = 0}));

@@ -11,6 +11,7 @@ struct world {
 };
 
 static struct world world;
+static const struct store_client anybody = {SLICE("anybody"), false};
 
 static void accept_nothing(struct io_loop *io, enum listener_kind kind, int fd,
                            const struct sockaddr *peer) {
@@ -102,7 +103,7 @@ static void errand_start(struct loop_task *task) {
     if (errand->is_begun_only)
         call_begin(&errand->call, &world.loop);
     else if (errand->pool)
-        call_store(&errand->call, &world.loop, errand->pool);
+        call_store(&errand->call, &world.loop, errand->pool, &anybody);
     else
         call_writer(&errand->call, &world.loop, errand->writer);
     errand->is_started = true;
@@ -128,7 +129,8 @@ static void errand_wait(struct errand *errand) {
 static void a_call_runs_on_the_pool_and_is_done_on_its_loop(void **state) {
     (void)state;
     struct errand errand = {0};
-    assert_ok(store_pool_start(&errand.pool, world.store->store, 2, 10));
+    assert_ok(store_pool_start(&errand.pool, world.store->store,
+                               &(struct store_pool_options){2, 10, 10}));
     errand_post(&errand);
     errand_wait(&errand);
     assert_true(errand.has_run);
@@ -163,9 +165,9 @@ static void wait_at_gate(struct store_task *task, struct store_session *store) {
  * task fills the mailbox. */
 static void fill_pool(struct store_pool *pool, struct store_task tasks[2]) {
     tasks[0] = tasks[1] = (struct store_task){.run = wait_at_gate};
-    assert_ok(store_pool_post(pool, &tasks[0]));
+    assert_ok(store_pool_post(pool, &tasks[0], &anybody));
     uv_sem_wait(&at_gate);
-    assert_ok(store_pool_post(pool, &tasks[1]));
+    assert_ok(store_pool_post(pool, &tasks[1], &anybody));
 }
 
 static void a_call_that_the_pool_refuses_is_done_with_the_refusal_and_never_runs(void **state) {
@@ -174,12 +176,39 @@ static void a_call_that_the_pool_refuses_is_done_with_the_refusal_and_never_runs
     struct store_task tasks[2];
     uv_sem_init(&at_gate, 0);
     pthread_mutex_lock(&gate);
-    assert_ok(store_pool_start(&errand.pool, world.store->store, 1, 1));
+    assert_ok(
+        store_pool_start(&errand.pool, world.store->store, &(struct store_pool_options){1, 1, 1}));
     fill_pool(errand.pool, tasks);
     errand_post(&errand);
     errand_wait(&errand);
     assert_false(errand.has_run);
     assert_int_equal(errand.call.status, STATUS_LIMIT_REACHED);
+    pthread_mutex_unlock(&gate);
+    store_pool_stop(errand.pool);
+    uv_sem_destroy(&at_gate);
+}
+
+static void cancel(struct loop_task *task) {
+    struct errand *errand = container_of(task, struct errand, start);
+    call_cancel(&errand->call);
+    call_cancel(&errand->call); /* does nothing more */
+}
+
+static void a_call_that_is_cancelled_before_it_runs_is_done_and_never_runs(void **state) {
+    (void)state;
+    struct errand errand = {0};
+    struct store_task tasks[2];
+    uv_sem_init(&at_gate, 0);
+    pthread_mutex_lock(&gate);
+    assert_ok(
+        store_pool_start(&errand.pool, world.store->store, &(struct store_pool_options){1, 3, 3}));
+    fill_pool(errand.pool, tasks);
+    errand_post(&errand);
+    errand.start.run = cancel;
+    assert_ok(io_loop_post(&world.loop, &errand.start));
+    errand_wait(&errand);
+    assert_false(errand.has_run);
+    assert_int_equal(errand.call.status, STATUS_STORE_UNAVAILABLE);
     pthread_mutex_unlock(&gate);
     store_pool_stop(errand.pool);
     uv_sem_destroy(&at_gate);
@@ -203,6 +232,9 @@ int main(void) {
                                         open_world, close_world),
         cmocka_unit_test_setup_teardown(
             a_call_that_the_pool_refuses_is_done_with_the_refusal_and_never_runs, open_world,
+            close_world),
+        cmocka_unit_test_setup_teardown(
+            a_call_that_is_cancelled_before_it_runs_is_done_and_never_runs, open_world,
             close_world),
         cmocka_unit_test_setup_teardown(a_loop_that_ends_waits_for_its_calls, open_world,
                                         close_world),

@@ -1,5 +1,7 @@
 #include "io/store_pool.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -9,6 +11,9 @@
 
 static char folder[] = "/tmp/khala-readers-XXXXXX";
 static struct store *store;
+static const struct store_client anybody = {SLICE("user:any"), false};
+static const struct store_client greedy = {SLICE("user:greedy"), true};
+static const struct store_client modest = {SLICE("user:modest"), true};
 
 struct counted {
     struct store_task task;
@@ -45,10 +50,10 @@ static void every_task_runs_once_on_a_session_of_its_own_thread(void **state) {
     struct store_pool *readers;
     atomic_int runs = 0;
     bool seen_two = false;
-    assert_ok(store_pool_start(&readers, store, 3, TASKS));
+    assert_ok(store_pool_start(&readers, store, &(struct store_pool_options){3, TASKS, TASKS}));
     for (size_t i = 0; i < TASKS; i++) {
         tasks[i] = (struct counted){.task = {.run = count_run}, .runs = &runs};
-        assert_ok(store_pool_post(readers, &tasks[i].task));
+        assert_ok(store_pool_post(readers, &tasks[i].task, &anybody));
     }
     /* All posted tasks have run when the pool has stopped. */
     store_pool_stop(readers);
@@ -80,10 +85,10 @@ static void tasks_beyond_the_maximum_are_refused(void **state) {
     size_t accepted = 0;
     enum status status = STATUS_OK;
     pthread_mutex_lock(&gate);
-    assert_ok(store_pool_start(&readers, store, 1, 2));
+    assert_ok(store_pool_start(&readers, store, &(struct store_pool_options){1, 2, 2}));
     for (size_t i = 0; i < 8 && status == STATUS_OK; i++) {
         tasks[i] = (struct held){{.run = wait_at_gate}, &gate};
-        status = store_pool_post(readers, &tasks[i].task);
+        status = store_pool_post(readers, &tasks[i].task, &anybody);
         accepted += status == STATUS_OK;
     }
     assert_int_equal(status, STATUS_LIMIT_REACHED);
@@ -92,10 +97,126 @@ static void tasks_beyond_the_maximum_are_refused(void **state) {
     store_pool_stop(readers);
 }
 
+/* A task that says that it runs, and then waits for the gate. */
+struct gated {
+    struct store_task task;
+    sem_t *gate;
+    sem_t *begun;
+    atomic_int *order; /* counts the tasks that have begun */
+    int turn;
+    enum status status;
+};
+
+static void gated_run(struct store_task *task, struct store_session *session) {
+    struct gated *gated = (struct gated *)task;
+    struct store_state state;
+    gated->turn = atomic_fetch_add(gated->order, 1);
+    sem_post(gated->begun);
+    sem_wait(gated->gate);
+    gated->status = store_read_state(session, &state);
+}
+
+struct stage {
+    struct store_pool *pool;
+    sem_t gate;
+    sem_t begun;
+    atomic_int order;
+    struct gated tasks[8];
+};
+
+static void stage_open(struct stage *stage, size_t threads, size_t principal_tasks_max) {
+    memset(stage, 0, sizeof(*stage));
+    sem_init(&stage->gate, 0, 0);
+    sem_init(&stage->begun, 0, 0);
+    assert_ok(store_pool_start(&stage->pool, store,
+                               &(struct store_pool_options){threads, 100, principal_tasks_max}));
+}
+
+static enum status stage_post(struct stage *stage, size_t index,
+                              const struct store_client *client) {
+    stage->tasks[index] = (struct gated){{.run = gated_run}, &stage->gate, &stage->begun,
+                                         &stage->order,      -1,           STATUS_OK};
+    return store_pool_post(stage->pool, &stage->tasks[index].task, client);
+}
+
+static void stage_close(struct stage *stage) {
+    for (size_t i = 0; i < 8; i++)
+        sem_post(&stage->gate);
+    store_pool_stop(stage->pool);
+    sem_destroy(&stage->gate);
+    sem_destroy(&stage->begun);
+}
+
+static void a_principal_leaves_a_thread_to_the_others(void **state) {
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, 2, 10);
+    for (size_t i = 0; i < 4; i++)
+        assert_ok(stage_post(&stage, i, &greedy));
+    sem_wait(&stage.begun);
+    /* The other thread is free, although tasks of the first principal wait. */
+    assert_ok(stage_post(&stage, 4, &modest));
+    sem_wait(&stage.begun);
+    assert_int_equal(stage.tasks[4].turn, 1);
+    assert_int_equal(store_pool_waiting(stage.pool), 5);
+    stage_close(&stage);
+    for (size_t i = 0; i < 5; i++)
+        assert_true(stage.tasks[i].turn >= 0);
+}
+
+static void principals_take_turns(void **state) {
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, 1, 10);
+    for (size_t i = 0; i < 4; i++)
+        assert_ok(stage_post(&stage, i, &greedy));
+    sem_wait(&stage.begun);
+    assert_ok(stage_post(&stage, 4, &modest));
+    stage_close(&stage);
+    /* The first task of greedy ran already, and at most one more was served before. */
+    assert_in_range(stage.tasks[4].turn, 1, 2);
+}
+
+static void the_waiting_tasks_of_a_principal_are_bounded(void **state) {
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, 1, 2);
+    assert_ok(stage_post(&stage, 0, &greedy));
+    sem_wait(&stage.begun);
+    assert_ok(stage_post(&stage, 1, &greedy));
+    assert_ok(stage_post(&stage, 2, &greedy));
+    assert_int_equal(stage_post(&stage, 3, &greedy), STATUS_RATE_LIMITED);
+    assert_ok(stage_post(&stage, 4, &modest));
+    /* Work that is bounded by its connections is accepted. */
+    assert_ok(stage_post(&stage, 5, &(struct store_client){greedy.name, false}));
+    stage_close(&stage);
+    assert_int_equal(stage.tasks[3].turn, -1);
+}
+
+static void a_cancelled_task_does_not_run_or_reads_nothing_more(void **state) {
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, 1, 10);
+    assert_ok(stage_post(&stage, 0, &greedy));
+    sem_wait(&stage.begun);
+    assert_ok(stage_post(&stage, 1, &greedy));
+    assert_ok(stage_post(&stage, 2, &greedy));
+    assert_true(store_pool_cancel(stage.pool, &stage.tasks[1].task));
+    assert_false(store_pool_cancel(stage.pool, &stage.tasks[0].task));
+    stage_close(&stage);
+    assert_int_equal(stage.tasks[0].status, STATUS_STORE_UNAVAILABLE);
+    assert_int_equal(stage.tasks[1].turn, -1);
+    assert_ok(stage.tasks[2].status);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_runs_once_on_a_session_of_its_own_thread),
         cmocka_unit_test(tasks_beyond_the_maximum_are_refused),
+        cmocka_unit_test(a_principal_leaves_a_thread_to_the_others),
+        cmocka_unit_test(principals_take_turns),
+        cmocka_unit_test(the_waiting_tasks_of_a_principal_are_bounded),
+        cmocka_unit_test(a_cancelled_task_does_not_run_or_reads_nothing_more),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,101 @@
+// Reads of the store: each principal has its own bounded queue, and the work for a client that is gone stops.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { assertError, connect, getRequest } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { pollPath } from "../lib/paths.mjs";
+import { scrape } from "../lib/prometheus.mjs";
+import { events, range } from "../lib/samples.mjs";
+import { until } from "../lib/wait.mjs";
+
+const PLAN = "/v1/cursors/plan";
+const TOPIC = "runtime.codex_worker_events";
+const FRAMES = 3000;
+const PLANS = 20; // far more than may wait
+
+/** A shared topic with many frames of one user, of which another user reads none. */
+async function filled(t, settings) {
+  const operator = await operate(t, { settings: { ...settings, KHALA_READERS: "2",
+    RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", RUNTIME_KHALA_CODEX_WORKER_EVENTS_REPLAY_BUDGET_EVENTS: "100000" } });
+  await operator.did("workers", { worker_id: "w", owner_user_id: "owner" }, 201);
+  const items = events(FRAMES, { event_type: "worker.log" }).map(({ run_id: _, ...item }) => ({ worker_id: "w", ...item }));
+  await operator.batch(items);
+  await operator.did("runs", { run_id: "v", owner_user_id: "victim" }, 201);
+  return operator;
+}
+
+const userOf = (operator, oa_user_id) => operator.sign({ oa_user_id, oa_sync_scopes: ["runtime.run_events", "runtime.codex_worker_events"] });
+
+/** A request for a plan. Without cursors it has many different ones, and the plan looks at as many rows as it may. */
+function planRequest(token, cursors = range(0, 999).map((after_seq) => ({ topic: TOPIC, after_seq }))) {
+  const body = JSON.stringify(cursors);
+  return [`POST ${PLAN} HTTP/1.1`, "Host: khala", `Authorization: Bearer ${token}`, `Content-Length: ${body.length}`, "", body].join("\r\n");
+}
+
+async function plansOf(peer, token, cursors) {
+  await peer.send(planRequest(token, cursors));
+  const response = await peer.response();
+  assert.equal(response.status, 200, response.body);
+  return JSON.parse(response.body).plans;
+}
+
+/** Plans of equal cursors are equal, and look at the rows of one. */
+async function plansARepeatedCursorOnce(operator) {
+  const peer = await connect(operator.server);
+  const equal = await plansOf(peer, userOf(operator, "other"), range(1, 1000).map(() => ({ topic: TOPIC, after_seq: 0 })));
+  assert.equal(equal.length, 1000);
+  assert.equal(equal[0].replay_events, 0);
+  for (const one of equal) assert.deepEqual(one, equal[0]);
+  const own = await plansOf(peer, userOf(operator, "owner"), [{ topic: TOPIC, after_seq: 1 }]);
+  assert.equal(own[0].replay_events, FRAMES);
+}
+
+async function boundsTheRowsOfAPlan(operator) {
+  const all = await plansOf(await connect(operator.server), userOf(operator, "other"));
+  assert.equal(all.length, 1000);
+  assert.equal(all[0].replay_events, 0);
+  assert.deepEqual([all[999].decision, all[999].replay_events, all[999].replay_bytes], ["resume", null, null]);
+  const measured = all.filter((one) => one.replay_events !== null).length;
+  assert.ok(measured >= 20 && measured <= 200, `${measured} measured`);
+}
+
+/** Many plans of one principal: another is served at once, most plans are refused, and the others end with their clients. */
+async function isFair(operator) {
+  const before = await scrape(operator);
+  const peers = await Promise.all(range(1, PLANS).map(() => connect(operator.server)));
+  const answers = [];
+  for (const peer of peers) peer.response().then((response) => answers.push(response), () => {});
+  await Promise.all(peers.map((peer) => peer.send(planRequest(userOf(operator, "other")))));
+  const victim = await operator.ask("GET", pollPath("run:v:events"), undefined, { authorization: `Bearer ${userOf(operator, "victim")}` });
+  assert.equal(victim.status, 200, victim.body);
+  const served = () => answers.filter(({ status }) => status === 200).length;
+  assert.ok(served() < 4, "the victim did not wait for the plans");
+  await until(() => answers.length >= PLANS / 2, "the refusals");
+  for (const peer of peers) peer.close();
+  const refused = answers.filter(({ status }) => status !== 200);
+  for (const response of refused) {
+    assert.equal(response.headers["retry-after"], "1");
+    assert.equal(assertError(response, 429, "rate_limited").details.retry_after_ms, 1000);
+  }
+  await until(async () => (await scrape(operator)).get("khala_store_read_queue_depth") === 0, "an empty queue");
+  const after = await scrape(operator);
+  const rose = (name) => after.get(name) - before.get(name);
+  assert.ok(rose("khala_store_reads_refused_total") >= refused.length);
+  assert.ok(rose("khala_store_reads_cancelled_total") >= 1, "the plans of the clients that are gone");
+}
+
+/** The client is not gone: it closes only its sending side. */
+async function answersAHalfClosedClient(operator) {
+  const peer = await connect(operator.server);
+  await peer.send(getRequest(pollPath(TOPIC, "limit=200"), `Authorization: Bearer ${userOf(operator, "owner")}`));
+  peer.finish();
+  assert.match(await peer.rest(), /^HTTP\/1\.1 200 OK\r\n[^]*"messages":\[\{/);
+}
+
+test("reads of the store are fair and bounded", async (t) => {
+  const operator = await filled(t, { KHALA_READS_PER_PRINCIPAL_MAX: "6" });
+  await t.test("a plan looks once at a repeated cursor", () => plansARepeatedCursorOnce(operator));
+  await t.test("a plan bounds the rows that it looks at", () => boundsTheRowsOfAPlan(operator));
+  await t.test("reads of one principal do not delay another, are bounded, and end with their clients", () => isFair(operator));
+  await t.test("a client that closes only its sending side gets its answer", () => answersAHalfClosedClient(operator));
+});
