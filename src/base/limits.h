@@ -123,6 +123,9 @@
     X(CONN_OUT_BYTES_MAX,                 64 << 20,  BYTES, CONNECTION,   1, "one page of a streamed answer, or the largest event")                          \
     X(CONN_UNSENT_BYTES_MAX,              256 << 10, BYTES, CONNECTION,   1, "unsent bytes in the kernel; more would delay a quiet topic behind a busy one") \
     X(CONN_BODY_BYTES_MIN,                8192,      BYTES, WITHIN,       1, "least bytes of a streamed body in KHALA_REQUEST_TIMEOUT_MS")                   \
+    X(ANSWER_UNSENT_BYTES_MAX,            64 << 10,  BYTES, WITHIN,       1, "the same for answers, which a client may never read")                          \
+    X(UNREAD_ANSWER_BYTES_MIN,            64 << 10,  BYTES, WITHIN,       1, "smaller answers do not count as unread: the kernel takes them")                \
+    X(UNREAD_PROGRESS_BYTES_MIN,          16 << 10,  BYTES, WITHIN,       1, "bytes to read within the request timeout, to keep an answer")                  \
     X(CONN_LINGER_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "request bytes read and dropped after an early answer")                         \
     X(TLS_OUT_BYTES_MAX,                  256 << 10, BYTES, CONNECTION,   2, "records to send: a batch, or the longest chain of certificates")               \
     X(TLS_BATCH_BYTES_MAX,                64 << 10,  BYTES, WITHIN,       1, "plaintext encrypted at once; more would run ahead of the network")             \

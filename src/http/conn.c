@@ -12,8 +12,7 @@
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
-/* How long the work for an answer goes on after the peer has closed its side. Most such peers are
- * gone, but some close only their sending side and still read a quick answer. */
+/* How long work goes on after the peer has closed its side: some peers still read an answer. */
 #define PEER_END_MS 250
 
 static void conn_consume(struct conn *conn, struct slice input);
@@ -45,6 +44,12 @@ static const struct conn_events *events_of(const struct conn *conn) {
 
 static void set_deadline(struct conn *conn, enum deadline_kind kind) {
     io_loop_deadline(conn->loop->io, &conn->deadline, kind);
+}
+
+/* An unread answer gets a new deadline while the peer reads. */
+static void set_unread_deadline(struct conn *conn) {
+    conn->unread_bytes = transport_unread_bytes(&conn->transport);
+    set_deadline(conn, DEADLINE_UNREAD);
 }
 
 static struct conn *conn_of(struct transport *transport) {
@@ -152,10 +157,13 @@ static void conn_written(struct conn *conn) {
 static void stream_deadline(struct conn *conn) {
     bool awaits_body = !conn->is_paused && !conn->is_body_done;
     conn->fresh_body_bytes = 0;
-    if (awaits_body || (conn->is_sending && conn->deadline.at_ms == 0))
+    bool is_due = conn->deadline.at_ms != 0 && conn->deadline.kind == DEADLINE_UNREAD;
+    if (awaits_body)
         set_deadline(conn, DEADLINE_REQUEST);
     else if (!conn->is_sending)
         deadline_drop(&conn->deadline);
+    else if (!is_due)
+        set_unread_deadline(conn);
 }
 
 /* A body must arrive at a minimum rate: single bytes do not prolong its deadline. */
@@ -202,18 +210,11 @@ static void on_written(struct transport *transport, int error) {
         events_of(conn)->sent(conn);
 }
 
-/* A peer that only closed its sending side gets its whole answer: while one is being written, the
- * write shows whether the peer is gone. */
-static void stop_watching(struct conn *conn) {
-    if (conn->watches_end)
-        transport_read_stop(&conn->transport);
-    conn->watches_end = false;
-}
-
 /* True when all of conn->out was written at once; else on_written follows, or the connection is
  * closed. */
 static bool conn_write(struct conn *conn) {
     struct slice whole = buffer_slice(&conn->out);
+    conn->has_large_answer = conn->has_large_answer || whole.size > UNREAD_ANSWER_BYTES_MIN;
     ssize_t done = transport_try(&conn->transport, whole);
     if (transport_took_all(&conn->transport, done, whole.size))
         return true;
@@ -221,13 +222,16 @@ static bool conn_write(struct conn *conn) {
         conn_close(conn);
         return false;
     }
-    stop_watching(conn);
-    if (conn->state == CONN_STREAMING)
-        stream_deadline(conn);
-    else
-        set_deadline(conn, DEADLINE_REQUEST);
+    /* The write shows whether the peer is gone. A half-closed peer gets its whole answer. */
+    if (conn->watches_end)
+        transport_read_stop(&conn->transport);
+    conn->watches_end = false;
     if (!transport_write(&conn->transport, slice_from(whole, (size_t)done)))
         conn_close(conn);
+    else if (conn->state == CONN_STREAMING)
+        stream_deadline(conn);
+    else
+        set_unread_deadline(conn);
     return false;
 }
 
@@ -354,7 +358,9 @@ static bool is_idle(const struct conn *conn) {
 /* A server that drains does not wait long for a client that has not sent its request head. */
 static enum deadline_kind await_kind(const struct conn *conn) {
     if (is_idle(conn))
-        return conn->has_begun ? DEADLINE_IDLE : DEADLINE_FIRST;
+        return !conn->has_begun         ? DEADLINE_FIRST
+               : conn->has_large_answer ? DEADLINE_UNREAD
+                                        : DEADLINE_IDLE;
     return conn->loop->io->state == LOOP_SERVING || conn->exchange ? DEADLINE_REQUEST
                                                                    : DEADLINE_LINGER;
 }
@@ -367,7 +373,7 @@ static void conn_await(struct conn *conn) {
     if (is_over || !transport_read_start(&conn->transport))
         conn_close(conn);
     else if (conn->deadline.at_ms == 0 || conn->deadline.kind != kind)
-        set_deadline(conn, kind);
+        kind == DEADLINE_UNREAD ? set_unread_deadline(conn) : set_deadline(conn, kind);
 }
 
 /* Bytes after the request that opened a session belong to the session. */
@@ -479,6 +485,7 @@ struct conn *conn_new(struct http_loop *loop) {
 
 void conn_start(struct conn *conn) {
     uv_tcp_nodelay(&conn->transport.tcp, 1);
+    transport_set_unsent_max(&conn->transport, ANSWER_UNSENT_BYTES_MAX);
     conn_await(conn);
 }
 
@@ -523,10 +530,28 @@ static void on_deadline(struct deadline *deadline) {
         conn_close(conn);
 }
 
+/* Closing alone would leave the bytes in the kernel, which tries to send them for minutes. */
+static void on_unread(struct deadline *deadline) {
+    struct conn *conn = container_of(deadline, struct conn, deadline);
+    size_t unread_bytes = transport_unread_bytes(&conn->transport);
+    conn->has_large_answer = unread_bytes > 0;
+    if (is_idle(conn) && unread_bytes == 0) {
+        conn_await(conn);
+    } else if (unread_bytes + UNREAD_PROGRESS_BYTES_MIN <= conn->unread_bytes) {
+        set_unread_deadline(conn);
+    } else {
+        transport_reset_on_close(&conn->transport);
+        if (conn->state == CONN_STREAMING)
+            conn_refuse(conn, STATUS_REQUEST_TIMEOUT);
+        conn_close(conn);
+    }
+}
+
 static void define_deadlines(struct io_loop *io, const struct http_options *options) {
     struct deadline_queue *queue = &io->deadlines;
     deadline_queue_define(queue, DEADLINE_FIRST, options->request_timeout_ms, on_deadline);
     deadline_queue_define(queue, DEADLINE_REQUEST, options->request_timeout_ms, on_deadline);
+    deadline_queue_define(queue, DEADLINE_UNREAD, options->request_timeout_ms, on_unread);
     deadline_queue_define(queue, DEADLINE_IDLE, options->idle_timeout_ms, on_deadline);
     deadline_queue_define(queue, DEADLINE_LINGER, LINGER_MS, on_deadline);
     deadline_queue_define(queue, DEADLINE_PEER_END, PEER_END_MS, on_deadline);

@@ -60,16 +60,18 @@ struct conn {
     struct buffer out;         /* the one bounded slot of bytes to be written */
     size_t lingered_bytes;     /* discarded since the last answer */
     size_t fresh_body_bytes;   /* of a streamed body, since its deadline was set */
+    size_t unread_bytes;       /* of the answer, when its deadline was set */
     enum conn_state state;
     struct conn_ticket ticket;
     struct conn_share principal_share;
     struct conn_share address_share;
-    enum status refusal; /* of a connection whose ticket is reserved */
-    bool is_operators;   /* accepted on the operator's listener */
-    bool has_begun;      /* the peer has sent bytes */
-    bool keep_alive;     /* after the answer under way */
-    bool watches_end;    /* reads while the answer is due, to notice a peer that closes */
-    bool is_consuming;   /* inside conn_consume, which continues by itself after an answer */
+    enum status refusal;   /* of a connection whose ticket is reserved */
+    bool is_operators;     /* accepted on the operator's listener */
+    bool has_begun;        /* the peer has sent bytes */
+    bool keep_alive;       /* after the answer under way */
+    bool watches_end;      /* reads while the answer is due, to notice a peer that closes */
+    bool has_large_answer; /* the kernel may hold much of the last answers */
+    bool is_consuming;     /* inside conn_consume, which continues by itself after an answer */
     /* These four are valid while streaming. */
     bool is_paused;     /* the handler reads no more of the body for now */
     bool is_body_done;  /* the whole body was read */

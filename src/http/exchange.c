@@ -43,9 +43,37 @@ static void exchange_free(struct exchange *exchange) {
     free(exchange);
 }
 
+struct store_client exchange_client(const struct exchange *exchange,
+                                    char text[EXCHANGE_CLIENT_BYTES_MAX]) {
+    const struct principal *principal = exchange_caller(exchange, STATUS_OK);
+    if (!principal)
+        return (struct store_client){.name = {"", 0}};
+    return (struct store_client){.name = {text, principal_name(principal, text)},
+                                 .is_bounded = principal != &principal_operator};
+}
+
+/* Replaces what is held for the exchange: the bytes of its answer, or of the next piece. */
+static enum status hold_answer(struct exchange *exchange, uint64_t bytes, bool has_started) {
+    char name[EXCHANGE_CLIENT_BYTES_MAX];
+    struct unread_answers *answers = &exchange->http->unread_answers;
+    enum status status = STATUS_OK;
+    if (bytes <= UNREAD_ANSWER_BYTES_MIN && exchange->held_bytes == 0)
+        return STATUS_OK;
+    struct store_client client = exchange_client(exchange, name);
+    if (!client.is_bounded)
+        return STATUS_OK;
+    if (exchange->held_bytes > 0)
+        unread_answers_drop(answers, client.name, exchange->held_bytes);
+    if (bytes > 0)
+        status = unread_answers_hold(answers, client.name, bytes, !has_started);
+    exchange->held_bytes = status == STATUS_OK ? bytes : 0;
+    return status;
+}
+
 void exchange_detach(struct exchange *exchange) {
     if (!exchange)
         return;
+    (void)hold_answer(exchange, 0, true);
     exchange->conn = NULL;
     exchange->request = NULL;
     if (exchange->store_call)
@@ -193,9 +221,28 @@ static struct slice date_now(const struct exchange *exchange) {
     return http_date_at(&exchange->conn->loop->date, clock_wall_ms(&exchange->loop->clock));
 }
 
+/* The answer is in the connection's memory. A client that reads slowly must not hold the handler's
+ * memory too. */
+static void release_work(struct exchange *exchange) {
+    if (exchange->refs > 0 || exchange->stream)
+        return;
+    exchange->drain = NULL;
+    if (exchange->work)
+        exchange->work_free(exchange->work);
+    exchange->work = NULL;
+    buffer_release(&exchange->body);
+}
+
 static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
     struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX];
+    assert(!exchange->answered);
+    enum status held = hold_answer(exchange, response->body.size, false);
+    if (held != STATUS_OK) {
+        metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
+        exchange_answer_status(exchange, held);
+        return;
+    }
     size_t header_count =
         cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, headers);
     assert(response->header_count <= HEADERS_MAX);
@@ -203,7 +250,6 @@ static void answer(struct exchange *exchange, struct http1_response *response) {
         headers[header_count++] = response->headers[i];
     response->headers = headers;
     response->header_count = header_count;
-    assert(!exchange->answered);
     log_answered(exchange, response->http_status);
     exchange->answered = exchange->answered_whole = true;
     /* The remaining pieces of a body are not read, so the connection cannot be reused. */
@@ -216,6 +262,7 @@ static void answer(struct exchange *exchange, struct http1_response *response) {
         conn_close(conn);
         return;
     }
+    release_work(exchange);
     conn_answer(conn);
 }
 
@@ -380,7 +427,8 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
         conn_reset(conn);
         return false;
     }
-    if (append_piece(exchange, piece) == STATUS_OK)
+    if (append_piece(exchange, piece) == STATUS_OK &&
+        hold_answer(exchange, conn->out.size, true) == STATUS_OK)
         return conn_send(conn);
     conn_close(conn);
     return false;
@@ -390,6 +438,8 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
     assert(exchange->answered && !conn->is_last_piece);
     enum status status = append_piece(exchange, piece);
+    if (status == STATUS_OK)
+        status = hold_answer(exchange, conn->out.size, true);
     if (status == STATUS_OK && exchange->chunked && !exchange_is_head(exchange))
         status = http1_chunk_end(&conn->out);
     if (status != STATUS_OK) {

@@ -10,12 +10,12 @@
 #define HTTP_EXCHANGE_H
 
 #include "auth/grant.h"
+#include "auth/principal.h"
 #include "http/conn.h"
 
 #define REQUEST_ID_BYTES_MAX 64
 
 struct call;
-struct principal;
 struct exchange;
 
 /* How a handler reads a body and sends an answer in pieces; all on the loop's thread. */
@@ -48,6 +48,7 @@ struct exchange {
     bool chunked;            /* the answer is in chunks; false: closing ends it */
     bool head_failed;        /* the answer's head could not be written */
     bool answered_whole;     /* the answer is complete */
+    uint64_t held_bytes;     /* of its large answer, until the client has read it */
     unsigned refs;           /* calls on other threads that have not returned */
     struct call *store_call; /* the one in the store pool; cancelled with the connection */
     const struct exchange_stream *stream;
@@ -83,6 +84,10 @@ bool exchange_is_head(const struct exchange *exchange);
 /* NULL: unknown, or the bearer of the mint key. A request to an operator's route had the key if the
  * status of its answer is not 401. */
 const struct principal *exchange_caller(const struct exchange *exchange, enum status status);
+#define EXCHANGE_CLIENT_BYTES_MAX PRINCIPAL_NAME_BYTES_MAX
+/* The queue and the bounds of its principal. The name lives in text. */
+struct store_client exchange_client(const struct exchange *exchange,
+                                    char text[EXCHANGE_CLIENT_BYTES_MAX]);
 
 void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
                      struct slice body);

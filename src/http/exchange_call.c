@@ -1,6 +1,6 @@
 #include "http/exchange_call.h"
 
-#include "auth/principal.h"
+#include "base/metrics.h"
 
 static void call_done(struct call *call) {
     struct exchange_call *ended = container_of(call, struct exchange_call, call);
@@ -14,14 +14,18 @@ static bool has_whole_request(const struct exchange *exchange) {
 }
 
 void exchange_post_store(struct exchange *exchange, struct call *call) {
-    char name[PRINCIPAL_NAME_BYTES_MAX];
-    const struct principal *principal = exchange_caller(exchange, STATUS_OK);
-    struct store_client client = {.name = {"", 0}};
-    if (principal) {
-        client.name = (struct slice){name, principal_name(principal, name)};
-        client.is_bounded = principal != &principal_operator;
-    }
+    char name[EXCHANGE_CLIENT_BYTES_MAX];
+    struct store_client client = exchange_client(exchange, name);
     exchange_ref(exchange);
+    /* More answers would be refused: nothing is read for them. */
+    if (client.is_bounded && !exchange->answered &&
+        unread_answers_is_full(&exchange->http->unread_answers, client.name)) {
+        metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
+        call_begin(call, exchange->loop);
+        call->status = STATUS_RATE_LIMITED;
+        call_return_post(call);
+        return;
+    }
     exchange->store_call = call;
     call_store(call, exchange->loop, exchange->http->store_pool, &client);
     if (has_whole_request(exchange))

@@ -15,6 +15,7 @@
 #include "http/admit/operator_key.h"
 #include "http/http_date.h"
 #include "http/route.h"
+#include "http/unread_answers.h"
 #include "io/listen.h"
 #include "io/loop.h"
 #include "io/store_pool.h"
@@ -49,6 +50,7 @@ struct http {
     struct tls_context *tls; /* NULL: plain bytes, on every listener */
     struct telemetry *telemetry;
     struct store_pool *store_pool;
+    struct unread_answers unread_answers;
     struct writer *writer;
     struct api *api; /* for the handlers of api/ */
     struct io_loop **loops;

@@ -12,7 +12,8 @@
 
 enum deadline_kind {
     DEADLINE_FIRST,        /* a new connection has sent nothing */
-    DEADLINE_REQUEST,      /* a request must arrive, or an answer must be read */
+    DEADLINE_REQUEST,      /* a request must arrive */
+    DEADLINE_UNREAD,       /* an answer must be read */
     DEADLINE_IDLE,         /* nothing happened between two requests */
     DEADLINE_LINGER,       /* the last answer is sent and the peer has not closed */
     DEADLINE_PEER_END,     /* the peer has closed its side while its answer is due */

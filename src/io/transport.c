@@ -400,6 +400,13 @@ bool transport_has_unsent(const struct transport *transport) {
     return transport_unsent_bytes(transport) > 0 || has_bytes(transport, SIOCOUTQNSD);
 }
 
+size_t transport_unread_bytes(const struct transport *transport) {
+    int bytes = 0;
+    int fd = socket_of(transport);
+    bool is_known = fd >= 0 && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+    return transport_unsent_bytes(transport) + (is_known ? (size_t)bytes : 0);
+}
+
 bool transport_has_input(const struct transport *transport) {
     return has_bytes(transport, FIONREAD);
 }

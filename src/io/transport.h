@@ -71,6 +71,8 @@ bool transport_took_all(const struct transport *transport, ssize_t done, size_t 
 void transport_set_unsent_max(struct transport *transport, unsigned bytes);
 /* Whether the transport or the kernel holds bytes that are not sent yet. */
 bool transport_has_unsent(const struct transport *transport);
+/* Bytes that the transport or the kernel holds until the peer has confirmed them. */
+size_t transport_unread_bytes(const struct transport *transport);
 /* Whether the kernel holds bytes from the peer. */
 bool transport_has_input(const struct transport *transport);
 /* Closing will discard the bytes that were not sent. */

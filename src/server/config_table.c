@@ -170,6 +170,14 @@ const struct setting config_settings[] = {
      .help =
          "reads of one principal that may wait for the store pool; beyond it the answer is 429; "
          "the operator has no such limit"},
+    {.name = "KHALA_UNREAD_BYTES_PER_PRINCIPAL_MAX",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(unread_bytes_per_principal_max),
+     .fallback = "67108864",
+     .min = 65536,
+     .max = UINT64_C(1) << 40,
+     .help = "memory of the large answers that the clients of one principal have not read; beyond "
+             "it the answer is 429; the operator has no such limit"},
     {.name = "KHALA_WRITER_QUEUE_MAX",
      .type = SETTING_NUMBER,
      .offset = FIELD(writer_queue_max),

@@ -50,6 +50,7 @@ struct config {
     uint64_t tls_version_min; /* enum tls_version */
     uint64_t readers;
     uint64_t reads_per_principal_max;
+    uint64_t unread_bytes_per_principal_max;
     uint64_t writer_queue_max;
     uint64_t writer_queue_bytes_max;
     uint64_t batches_bytes_max;

@@ -354,6 +354,7 @@ static void http_fill(struct server *server, size_t loop_count) {
     http->conn_events = &dispatch_events;
     http->telemetry = &server->telemetry;
     http->store_pool = server->store_pool;
+    unread_answers_init(&http->unread_answers, server->config.unread_bytes_per_principal_max);
     http->writer = server->writer;
     http->api = &server->api;
     http->loop_count = loop_count;

@@ -26,6 +26,7 @@ const ELSEWHERE = {
   KHALA_CONNECTIONS_PER_PRINCIPAL_MAX: ["connection_limits", "a principal at its limit is refused, and no other principal notices"],
   KHALA_CONNECTIONS_PER_ADDRESS_MAX: ["connection_limits", "an address at its limit is refused, but not the operator there"],
   KHALA_READS_PER_PRINCIPAL_MAX: ["fair_reads", "reads of the store are fair and bounded"],
+  KHALA_UNREAD_BYTES_PER_PRINCIPAL_MAX: ["unread_answers", "answers that are not read are bounded for each principal, and end"],
   KHALA_REQUEST_HEAD_BYTES_MAX: ["http_refusals", "the limit of a request head is a setting"],
   KHALA_IDLE_TIMEOUT_MS: ["http_lifetime", "an idle connection is closed without an answer"],
   KHALA_OPERATOR_KEY: ["append", "the operator key is given or generated, readable by its owner only, and never logged"],

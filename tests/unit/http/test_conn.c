@@ -134,7 +134,7 @@ static void closing_while_an_answer_is_written_frees_its_memory(void **state) {
     memset(body, 'x', sizeof(body));
     exchange_answer_json(receive_request(conn, ""), 200, (struct slice){body, sizeof(body)});
     assert_int_equal(conn->state, CONN_WRITING);
-    assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
+    assert_int_equal(conn->deadline.kind, DEADLINE_UNREAD);
     conn_close(conn);
     fixture_turn_until(&fixture, 0);
 }

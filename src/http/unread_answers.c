@@ -1,0 +1,70 @@
+#include "http/unread_answers.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct holder {
+    uint64_t bytes;
+    struct slice name;
+    char text[];
+};
+
+void unread_answers_init(struct unread_answers *answers, uint64_t bytes_max) {
+    pthread_mutex_init(&answers->lock, NULL);
+    map_init(&answers->principals, MAP_COUNT_MAX);
+    answers->bytes_max = bytes_max;
+}
+
+void unread_answers_release(struct unread_answers *answers) {
+    assert(answers->principals.count == 0);
+    map_release(&answers->principals);
+    pthread_mutex_destroy(&answers->lock);
+}
+
+static struct holder *holder_new(struct unread_answers *answers, struct slice name) {
+    struct holder *holder = calloc(1, sizeof(*holder) + name.size);
+    if (!holder)
+        return NULL;
+    memcpy(holder->text, name.data, name.size);
+    holder->name = (struct slice){holder->text, name.size};
+    if (map_insert(&answers->principals, holder->name, holder) != STATUS_OK) {
+        free(holder);
+        return NULL;
+    }
+    return holder;
+}
+
+enum status unread_answers_hold(struct unread_answers *answers, struct slice name, uint64_t bytes,
+                                bool is_bounded) {
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&answers->lock);
+    struct holder *holder = map_find(&answers->principals, name);
+    if (holder && is_bounded && holder->bytes + bytes > answers->bytes_max)
+        status = STATUS_RATE_LIMITED;
+    else if (!holder && !(holder = holder_new(answers, name)))
+        status = STATUS_OUT_OF_MEMORY;
+    if (status == STATUS_OK)
+        holder->bytes += bytes;
+    pthread_mutex_unlock(&answers->lock);
+    return status;
+}
+
+void unread_answers_drop(struct unread_answers *answers, struct slice name, uint64_t bytes) {
+    pthread_mutex_lock(&answers->lock);
+    struct holder *holder = map_find(&answers->principals, name);
+    assert(holder && holder->bytes >= bytes);
+    holder->bytes -= bytes;
+    if (holder->bytes == 0) {
+        (void)map_remove(&answers->principals, name);
+        free(holder);
+    }
+    pthread_mutex_unlock(&answers->lock);
+}
+
+bool unread_answers_is_full(struct unread_answers *answers, struct slice name) {
+    pthread_mutex_lock(&answers->lock);
+    const struct holder *holder = map_find(&answers->principals, name);
+    bool is_full = holder && holder->bytes >= answers->bytes_max;
+    pthread_mutex_unlock(&answers->lock);
+    return is_full;
+}

@@ -1,0 +1,32 @@
+/* Unread answers: how many bytes of large answers the server holds for each principal, because the
+ * clients have not read them.
+ * Any thread: a lock protects the counts. init and release belong to the main thread.
+ * Memory: a count for each principal that has such answers.
+ * STATUS_RATE_LIMITED for an answer that the principal has no room for, STATUS_OUT_OF_MEMORY.
+ * A principal without held answers may hold one of any size. */
+#ifndef HTTP_UNREAD_ANSWERS_H
+#define HTTP_UNREAD_ANSWERS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/map.h"
+
+struct unread_answers {
+    pthread_mutex_t lock;
+    struct map principals; /* by name */
+    uint64_t bytes_max;    /* for one principal */
+};
+
+void unread_answers_init(struct unread_answers *answers, uint64_t bytes_max);
+void unread_answers_release(struct unread_answers *answers);
+
+/* is_bounded: false for the next piece of an answer that has started. */
+MUST_CHECK enum status unread_answers_hold(struct unread_answers *answers, struct slice name,
+                                           uint64_t bytes, bool is_bounded);
+/* The bytes were held before. */
+void unread_answers_drop(struct unread_answers *answers, struct slice name, uint64_t bytes);
+/* Whether the principal holds as much as it may. */
+bool unread_answers_is_full(struct unread_answers *answers, struct slice name);
+
+#endif
