@@ -1,15 +1,17 @@
 #include "cli/open_store.h"
 
 #include "cli/cli.h"
+#include "server/config_options.h"
 
 int cli_store_open(const struct config *config, enum store_mode mode, struct cli_store *opened) {
     struct store_message message = {""};
     *opened = (struct cli_store){.store = NULL};
-    enum status status = store_open(&opened->store, config->data_dir, false, &message);
+    const char *url = config_store_url(config);
+    enum status status = store_open(&opened->store, url, false, &message);
     if (status == STATUS_OK && mode == STORE_WRITE) {
         store_close(opened->store);
         opened->store = NULL;
-        status = store_open(&opened->store, config->data_dir, true, &message);
+        status = store_open(&opened->store, url, true, &message);
         if (status == STATUS_STORE_UNAVAILABLE) {
             opened->is_in_use = true;
             opened->message = message;

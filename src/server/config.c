@@ -257,18 +257,14 @@ static enum status check_fanout(const struct config *config, struct config_error
     return reason ? refuse(error, "RUNTIME_FANOUT_URL %s", reason) : STATUS_OK;
 }
 
-/* Refuses the setting of a store that this server does not have, so that the log does not silently
- * go to a file. The URL is not shown, because it may contain a password. */
-static enum status check_unsupported(const struct config *config,
-                                     const char *(*environment)(const char *),
-                                     struct config_error *error) {
-    const struct config_file_row *row = config_file_find(config->file, "DB_URL");
-    const char *url = environment("DB_URL");
-    if (!url && row)
-        url = row->value;
-    if (url && *url)
-        return refuse(error, "DB_URL is set, and this khala has only the embedded store in "
-                             "KHALA_DATA_DIR: unset DB_URL to use that");
+/* Another scheme is refused, so that the log does not silently go to a file. The URL is not shown,
+ * because it may contain a password. */
+static enum status check_store(const struct config *config, struct config_error *error) {
+    bool is_known = strncmp(config->db_url, "postgres://", 11) == 0 ||
+                    strncmp(config->db_url, "postgresql://", 13) == 0;
+    if (*config->db_url && !is_known)
+        return refuse(error, "DB_URL must begin with postgres://; unset it to use the embedded "
+                             "store in KHALA_DATA_DIR");
     return STATUS_OK;
 }
 
@@ -291,7 +287,7 @@ enum status config_load(struct config *config, const struct config_file *file,
     if (status == STATUS_OK)
         status = check_fanout(config, error);
     if (status == STATUS_OK)
-        status = check_unsupported(config, environment, error);
+        status = check_store(config, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 

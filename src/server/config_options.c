@@ -41,6 +41,10 @@ static uint64_t body_bytes_max(const struct config *config, uint64_t bytes_min) 
     return 2 * largest > bytes_min ? 2 * largest : bytes_min;
 }
 
+const char *config_store_url(const struct config *config) {
+    return *config->db_url ? config->db_url : config->data_dir;
+}
+
 uint64_t config_item_bytes_max(const struct config *config) {
     return body_bytes_max(config, ITEM_BYTES);
 }

@@ -13,6 +13,8 @@
 struct tls_options config_tls_options(const struct config *config);
 struct gate_options config_gate_options(const struct config *config);
 struct http_options config_http_options(const struct config *config);
+/* The store: DB_URL, or else the data folder. It may hold a password. */
+const char *config_store_url(const struct config *config);
 /* The largest item of a batch. */
 uint64_t config_item_bytes_max(const struct config *config);
 

@@ -65,16 +65,11 @@ void config_unknown_each(char *const *environment, void *user, config_unknown_cb
     }
 }
 
-/* config_load refuses this one by name, with the reason. */
-static bool is_absent_key(const char *name) {
-    return strcmp(name, "DB_URL") == 0;
-}
-
 enum status config_unknown_refuse(const struct config_file *file, struct config_error *error) {
     for (size_t i = 0; i < file->row_count; i++) {
         const struct config_file_row *row = &file->rows[i];
         struct nearest nearest = nearest_setting(row->name);
-        if (is_absent_key(row->name) || (nearest.name && strcmp(nearest.name, row->name) == 0))
+        if (nearest.name && strcmp(nearest.name, row->name) == 0)
             continue;
         if (nearest.name)
             return config_file_refuse(file, row->line, error, "%s is no setting; did you mean %s?",

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "api/process_stats.h"
 #include "api/routes.h"
@@ -272,6 +273,13 @@ static enum status writer_and_pool_start(struct server *server) {
                : status;
 }
 
+/* The place of the store, for messages. */
+static struct store_message store_label(const struct server *server) {
+    struct store_message label;
+    store_url_label(config_store_url(&server->config), label.text, sizeof(label.text));
+    return label;
+}
+
 static enum status state_read(struct server *server) {
     struct store_session *session;
     struct store_state state;
@@ -306,18 +314,32 @@ static enum status tail_check(struct server *server) {
             server, STATUS_INVALID_CONFIG,
             "the log in %s is damaged at log id %llu (%.200s): %s: 'khala doctor' says "
             "what to do",
-            server->config.data_dir, (unsigned long long)result.broken.log_id, result.broken.entity,
-            result.broken.message);
+            store_label(server).text, (unsigned long long)result.broken.log_id,
+            result.broken.entity, result.broken.message);
     return status;
 }
 
-static enum status store_open_all(struct server *server) {
+/* The embedded store makes its folder. A store elsewhere leaves it to the server, for keys and
+ * temporary files. */
+static enum status folder_make(struct server *server) {
     const char *folder = server->config.data_dir;
+    if (!*server->config.db_url || mkdir(folder, 0700) == 0 || errno == EEXIST)
+        return STATUS_OK;
+    return server_refuse(server, STATUS_STORE_UNAVAILABLE,
+                         "%s: cannot make the folder: %s; --data-dir or KHALA_DATA_DIR names "
+                         "another",
+                         folder, strerror(errno));
+}
+
+static enum status store_open_all(struct server *server) {
     struct store_message message = {""};
-    enum status status = store_open(&server->store, folder, true, &message);
+    enum status status =
+        store_open(&server->store, config_store_url(&server->config), true, &message);
     if (status != STATUS_OK)
         return server_refuse(server, status, "%s", message.text);
-    status = key_start(server);
+    status = folder_make(server);
+    if (status == STATUS_OK)
+        status = key_start(server);
     if (status == STATUS_OK)
         status = mint_key_start(server);
     if (status == STATUS_OK)
@@ -338,10 +360,11 @@ static enum status store_open_all(struct server *server) {
     if (status == STATUS_INTERNAL_ERROR)
         return server_refuse(
             server, status,
-            "the store in %s is damaged: 'khala verify' names the place; restore a backup", folder);
+            "the store in %s is damaged: 'khala verify' names the place; restore a backup",
+            store_label(server).text);
     if (status != STATUS_OK)
-        return server_refuse(server, status, "cannot work on the store in %s: %s", folder,
-                             status_message(status));
+        return server_refuse(server, status, "cannot work on the store in %s: %s",
+                             store_label(server).text, status_message(status));
     return STATUS_OK;
 }
 

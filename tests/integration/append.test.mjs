@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { folder, run, serve } from "../lib/khala.mjs";
 import { limitFileSize } from "../lib/machine.mjs";
 import { operate, refused } from "../lib/operator.mjs";
+import { sqliteOnly } from "../lib/database.mjs";
 import { alter } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
 
@@ -210,7 +211,7 @@ test("events move a run through its states", async (t) => {
   }
 });
 
-test("a publisher above the rate limit receives the time to retry", async (t) => {
+test("a publisher above the rate limit receives the time to retry", sqliteOnly, async (t) => {
   const operator = await operate(t, { settings: { RUNTIME_KHALA_RUN_EVENTS_PUBLISH_RATE_PER_SECOND: "5" } });
   const events = await started(operator, "fast");
   const other = await started(operator, "calm");
@@ -450,7 +451,7 @@ test("acknowledged events survive kill -9", async (t) => {
   for (const event of acknowledged) assert.deepEqual(stored.get(event.event_id), event);
 });
 
-test("a full disk makes appends answer 503, and the server recovers when there is room", async (t) => {
+test("a full disk makes appends answer 503, and the server recovers when there is room", sqliteOnly, async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
   const events = await started(operator, "disk");
@@ -509,7 +510,7 @@ test("a second server on the same data folder is refused, and the first keeps se
   await started(operator, "still");
 });
 
-test("the server refuses an unusable store and says why", (t) => {
+test("the server refuses an unusable store and says why", sqliteOnly, (t) => {
   const damaged = folder(t);
   writeFileSync(join(damaged, "khala.db"), "this is not a database, and was never one".repeat(100));
   const done = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", damaged]);
@@ -522,7 +523,7 @@ test("the server refuses an unusable store and says why", (t) => {
   assert.match(inFile.problem, /^khala: \S/m);
 });
 
-test("the server refuses a store whose log is damaged", async (t) => {
+test("the server refuses a store whose log is damaged", sqliteOnly, async (t) => {
   const data = folder(t);
   const operator = await operate(t, { data });
   await started(operator, "a");

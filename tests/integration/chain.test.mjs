@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { sqliteOnly } from "../lib/database.mjs";
 import { alter, sqlRows } from "../lib/store.mjs";
 
 const ZERO = Buffer.alloc(32);
@@ -112,7 +113,7 @@ function makeOld(data) {
   alter(data, `${updates.join("\n")} UPDATE events SET chain_version = 1;`);
 }
 
-test("links of version 2 follow links of version 1, and verify checks both", async (t) => {
+test("links of version 2 follow links of version 1, and verify checks both", sqliteOnly, async (t) => {
   const data = folder(t);
   let operator = await operate(t, { data });
   await fill(operator, 1);

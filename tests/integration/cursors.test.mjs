@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operate, refused } from "../lib/operator.mjs";
+import { sqliteOnly } from "../lib/database.mjs";
 import { sql } from "../lib/store.mjs";
 
 const PATH = "/v1/cursors/plan";
@@ -44,7 +45,7 @@ test("each cursor is planned in order against its topic's window", async (t) => 
   ]);
 });
 
-test("a plan measures topics with journal rows by their frames", async (t) => {
+test("a plan measures topics with journal rows by their frames", sqliteOnly, async (t) => {
   const operator = await operate(t);
   await operator.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
   for (let i = 0; i < 3; i++) await operator.did("workers/w/events", { event_type: "worker.note", payload: { i } });

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { relinked, sealed } from "../lib/chain.mjs";
 import { folder, run } from "../lib/khala.mjs";
 import { operate, UNHURRIED } from "../lib/operator.mjs";
+import { sqliteOnly } from "../lib/database.mjs";
 import { scrape } from "../lib/prometheus.mjs";
 import { alter, holdWriter, sql } from "../lib/store.mjs";
 import { until } from "../lib/wait.mjs";
@@ -152,7 +153,7 @@ test("a file that is not an export of this log is refused before the first write
   assert.equal(count(operator), 1);
 });
 
-test("links of version 1 are imported as they are", async (t) => {
+test("links of version 1 are imported as they are", sqliteOnly, async (t) => {
   const operator = await operate(t);
   await operator.did("runs", { run_id: "r", owner_user_id: "ada" }, 201);
   const [event] = await operator.events("r");

@@ -7,6 +7,7 @@ import { folder, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { pollPath, socketPath, streamPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
+import { sqliteOnly } from "../lib/database.mjs";
 import { events, range, TOPIC } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
@@ -64,7 +65,7 @@ async function everywhere(operator, topic, position, { reasons, bootstrap, from,
   assert.deepEqual([plan.decision, plan.reason_codes], reasons ? ["rebootstrap", reasons] : [plan.decision, plan.reason_codes]);
 }
 
-test("a client at the old head after a restore is stale and misses nothing", async (t) => {
+test("a client at the old head after a restore is stale and misses nothing", sqliteOnly, async (t) => {
   const file = join(folder(t), "backup.db");
   const first = await operate(t, { settings: SETTINGS });
   await first.did("runs", { run_id: "a", owner_user_id: "ada" }, 201);

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { assertError, binary, environment, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
+import { storeSettings } from "../lib/database.mjs";
 import { alter, sql } from "../lib/store.mjs";
 
 const execute = promisify(execFile);
@@ -13,7 +14,7 @@ const execute = promisify(execFile);
 /** Runs a verb beside the server, while this process keeps appending. */
 async function khala(operator, ...args) {
   const { stdout } = await execute(binary, [...args, "--data-dir", operator.data], {
-    env: environment({ KHALA_URL: operator.server.url }) });
+    env: environment(storeSettings([args[0], "--data-dir", operator.data], { KHALA_URL: operator.server.url })) });
   return stdout;
 }
 

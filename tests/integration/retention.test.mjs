@@ -10,6 +10,7 @@ import { assertError, binary, connect, environment, folder, run } from "../lib/k
 import { limitFileSize } from "../lib/machine.mjs";
 import { operate } from "../lib/operator.mjs";
 import { snapshotPath, streamPath } from "../lib/paths.mjs";
+import { sqliteOnly, storeSettings } from "../lib/database.mjs";
 import { scrape } from "../lib/prometheus.mjs";
 import { events, TOPIC } from "../lib/samples.mjs";
 import { Stream } from "../lib/sse.mjs";
@@ -49,7 +50,7 @@ const truth = (data) => sql(data, "SELECT count(*), sum(length(payload)) FROM ev
   "SELECT * FROM sync_run_summaries; SELECT * FROM sync_codex_worker_summaries; SELECT * FROM event_positions " +
   "UNION SELECT * FROM event_positions_recent");
 
-test("every row of the retention table is pruned at its time, and its readers receive stale_cursor", async (t) => {
+test("every row of the retention table is pruned at its time, and its readers receive stale_cursor", sqliteOnly, async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   await appendEverywhere(first);
@@ -152,10 +153,10 @@ test("khala retention prunes through a running server, or directly", async (t) =
   const { data } = operator;
   await appendEverywhere(operator);
   const through = await execute(binary, ["retention", "run-once", "--json", "--data-dir", data],
-    { env: environment({ KHALA_URL: operator.server.url }) });
+    { env: environment(storeSettings(["retention", "--data-dir", data], { KHALA_URL: operator.server.url })) });
   assert.equal(JSON.parse(through.stdout).deleted, 0);
   const plain = await execute(binary, ["retention", "run-once", "--data-dir", data],
-    { env: environment({ KHALA_URL: operator.server.url }) });
+    { env: environment(storeSettings(["retention", "--data-dir", data], { KHALA_URL: operator.server.url })) });
   assert.match(plain.stdout, /^0 frames of 0 topics pruned; \d+ topics looked at\n$/);
   await operator.server.stop();
   const settings = { KHALA_CLOCK_OFFSET_MS: String(DAY_MS + 60_000) };
@@ -234,7 +235,7 @@ test("a stream overtaken by retention receives stale_cursor and continues withou
   assert.ok(late.events.some((event) => event.type === "bootstrap" && event.data.truncated), "the late one was told");
 });
 
-test("retention reports a full disk and recovers from it", async (t) => {
+test("retention reports a full disk and recovers from it", sqliteOnly, async (t) => {
   const data = folder(t);
   const first = await operate(t, { data, settings: NEVER });
   for (let i = 0; i < 300; i++) await first.did("runs", { run_id: `r${i}` }, 201);

@@ -16,6 +16,7 @@ import { message, RawSocket } from "../lib/websocket.mjs";
 
 /** Keys that are tested elsewhere: the file, and the test that names the key. */
 const ELSEWHERE = {
+  DB_URL: ["postgres", "the verbs work on the database of DB_URL, and no output shows its password"],
   RUNTIME_BIND_ADDR: ["append_cli", "the command line finds the server by the server's settings"],
   KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "a taken or invalid operator address is refused by the setting's name"],
   KHALA_DATA_DIR: ["append_cli", "the command line appends and reads"],
@@ -503,10 +504,9 @@ test("the defaults equal those of the contract", () => {
 });
 
 test("a database that this build lacks is refused", () => {
-  const { code, problem } = run(["serve", "--bind", "127.0.0.1:0"], { settings: { DB_URL: "postgres://user:sesame@db/khala" } });
+  const { code, problem } = run(["serve", "--bind", "127.0.0.1:0"], { settings: { DB_URL: "mysql://user:sesame@db/khala" } });
   assert.equal(code, 2, problem);
-  assert.match(problem, /DB_URL/);
-  assert.doesNotMatch(problem, /sesame/);
+  assert.match(problem, /^(?!.*sesame).*DB_URL/s);
   assert.equal(run(["config", "--check"], { settings: { DB_URL: "" } }).code, 0);
 });
 

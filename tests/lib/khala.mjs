@@ -7,6 +7,7 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import tls from "node:tls";
+import { storeSettings } from "./database.mjs";
 import { Watched, within } from "./wait.mjs";
 
 const SANITIZER_REPORT = /(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:/;
@@ -30,7 +31,8 @@ export function environment(settings = {}) {
 
 /** Runs a verb to its end and answers its exit code, its output and its error output. */
 export function run(args, { input = "", settings = {}, cwd } = {}) {
-  const done = spawnSync(binary, args, { input, cwd, env: environment(settings), maxBuffer: 1 << 26 });
+  const env = environment(storeSettings(args, settings, cwd));
+  const done = spawnSync(binary, args, { input, cwd, env, maxBuffer: 1 << 26 });
   assert.equal(done.error, undefined);
   const answer = { code: done.status, out: done.stdout.toString("utf8"), problem: done.stderr.toString("utf8") };
   assert.equal(done.signal, null, `khala ${args.join(" ")} died: ${answer.problem}`);
@@ -45,7 +47,7 @@ export async function runAll(calls) {
   const work = async () => {
     for (let i = next++; i < calls.length; i = next++) {
       const { args, settings } = calls[i];
-      const verb = new Process([binary, ...args], { env: environment(settings) });
+      const verb = new Process([binary, ...args], { env: environment(storeSettings(args, settings)) });
       const { code, signal } = await verb.end();
       assert.equal(signal, null, `khala ${args.join(" ")} died: ${verb.log}`);
       assert.doesNotMatch(verb.log, SANITIZER_REPORT);
@@ -144,7 +146,7 @@ export function start(t, command, options) {
 
 /** Starts a verb of the binary in the same way. */
 export function startVerb(t, args, { settings = {}, ...options } = {}) {
-  return start(t, [binary, ...args], { env: environment(settings), ...options });
+  return start(t, [binary, ...args], { env: environment(storeSettings(args, settings, options.cwd)), ...options });
 }
 
 /**
@@ -154,7 +156,9 @@ export function startVerb(t, args, { settings = {}, ...options } = {}) {
  */
 export async function serve(t, {
   args = [], settings = {}, bind = "127.0.0.1:0", authority = defaults.authority, command = [] } = {}) {
-  const server = new Process([...command, binary, "serve", "--bind", bind, ...args], { env: environment(settings), cwd: folder(t) });
+  const cwd = folder(t);
+  const env = environment(storeSettings(["serve", ...args], settings, cwd));
+  const server = new Process([...command, binary, "serve", "--bind", bind, ...args], { env, cwd });
   server.settings = settings;
   /** Kills the server, as the kernel or a power cut would. */
   server.crash = async () => {

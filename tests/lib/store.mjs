@@ -1,27 +1,31 @@
-// The SQLite store behind the server: what tests read from it and change in it directly.
+// The store behind the server: what tests read from it and change in it directly.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { folder, run } from "./khala.mjs";
+import { copyDatabase, databaseOf, onPostgres, psqlOfSqlite } from "./database.mjs";
 import { once, within } from "./wait.mjs";
 
 const file = (data) => join(data, "khala.db");
 
 /** The answer of a query, as the sqlite3 shell prints it. */
 export function sql(data, query) {
+  if (onPostgres) return psqlOfSqlite(databaseOf(data), query);
   return execFileSync("sqlite3", ["-readonly", `file:${file(data)}?mode=ro`, query], { encoding: "utf8", maxBuffer: 1 << 28 }).trim();
 }
 
 /** The rows of a query as objects. */
 export function sqlRows(data, query) {
+  if (onPostgres) return JSON.parse(psqlOfSqlite(databaseOf(data), `SELECT json_agg(q) FROM (${query}) q`) || "[]");
   const text = execFileSync("sqlite3", ["-readonly", "-json", file(data), query], { encoding: "utf8", maxBuffer: 1 << 28 });
   return text ? JSON.parse(text) : [];
 }
 
 /** Runs statements that change the store; a server may be running on it. */
 export function alter(data, statements) {
+  if (onPostgres) return void psqlOfSqlite(databaseOf(data), statements);
   execFileSync("sqlite3", ["-cmd", ".timeout 10000", file(data), statements]);
 }
 
@@ -37,6 +41,7 @@ export function storeWithSummaries(t, count, owner = "'u' || (i % 10)") {
   if (!made.has(key)) made.set(key, makeSummaries(count, owner));
   const data = folder(t);
   cpSync(made.get(key), data, { recursive: true });
+  if (onPostgres) copyDatabase(made.get(key), data);
   return data;
 }
 
@@ -57,11 +62,13 @@ function makeSummaries(count, owner) {
 
 /** Opens a transaction in another process with these statements; the answer ends it. */
 async function transaction(t, data, statements) {
-  const shell = spawn("sqlite3", [file(data)], { stdio: ["pipe", "pipe", "inherit"] });
+  const shell = onPostgres
+    ? spawn("psql", ["-XqAt", "-d", databaseOf(data)], { stdio: ["pipe", "pipe", "inherit"] })
+    : spawn("sqlite3", [file(data)], { stdio: ["pipe", "pipe", "inherit"] });
   t.after(() => shell.kill("SIGKILL"));
   const ended = new Promise((resolve) => shell.once("close", resolve));
   const opened = once(shell.stdout, "data", "the transaction");
-  shell.stdin.write(`.bail on\n.timeout 10000\n${statements}\n`);
+  shell.stdin.write(onPostgres ? `SET search_path = runtime;\n${statements}\n` : `.bail on\n.timeout 10000\n${statements}\n`);
   await opened;
   return async () => {
     shell.stdin.end("ROLLBACK;\n");
@@ -71,7 +78,7 @@ async function transaction(t, data, statements) {
 
 /** Keeps the server's writer waiting until the answer is called. */
 export function holdWriter(t, data) {
-  return transaction(t, data, "BEGIN IMMEDIATE; SELECT 'held';");
+  return transaction(t, data, onPostgres ? "BEGIN; SELECT 'held' FROM writer FOR UPDATE;" : "BEGIN IMMEDIATE; SELECT 'held';");
 }
 
 /** Keeps a read of the store open until the answer is called. */

@@ -189,6 +189,11 @@ static void ask_server(struct doctor *doctor, const char *url) {
 
 void doctor_check_server(struct doctor *doctor) {
     char bound[REMOTE_URL_BYTES_MAX];
+    if (*doctor->config.db_url) {
+        doctor_say(doctor, FINDING_OK, NULL,
+                   "the store is in PostgreSQL; /healthz/ready of each server shows its state");
+        return;
+    }
     doctor->server_pid = doctor->has_folder ? store_lock_holder(doctor->config.data_dir) : 0;
     if (doctor->server_pid == 0)
         doctor_say(doctor, FINDING_OK, NULL, "no server runs on this folder");

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/settings.h"
+#include "server/config_options.h"
 #include "store/store_maintenance.h"
 #include "wire/json.h"
 
@@ -43,7 +44,8 @@ int cli_backup(int argc, char **argv) {
         return cli_usage("backup", "give one file, not %d", argc);
     const struct store_copy_options options = {force, &progress, show_progress};
     progress_begin(&progress, "backup", "pages");
-    enum status status = store_backup(config.data_dir, argv[0], &options, &copy, &message);
+    enum status status =
+        store_backup(config_store_url(&config), argv[0], &options, &copy, &message);
     progress_end(&progress);
     if (status == STATUS_INVALID_REQUEST)
         return cli_fail(EXIT_CODE_USAGE, "%s", message.text);

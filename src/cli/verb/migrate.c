@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "cli/settings.h"
+#include "server/config_options.h"
 #include "store/store.h"
 
 int cli_migrate(int argc, char **argv) {
@@ -14,11 +15,14 @@ int cli_migrate(int argc, char **argv) {
         return code;
     if (argc != 0)
         return cli_usage("migrate", "'%s' is not expected", argv[0]);
-    if (store_migrate(config.data_dir, &message) != STATUS_OK)
+    const char *url = config_store_url(&config);
+    char label[STORE_MESSAGE_MAX];
+    store_url_label(url, label, sizeof(label));
+    if (store_migrate(url, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)
-        printf("{\"schema_version\":%d}\n", STORE_SCHEMA_VERSION);
+        printf("{\"schema_version\":%d}\n", store_schema_version(url));
     else
-        printf("%s is at schema version %d\n", config.data_dir, STORE_SCHEMA_VERSION);
+        printf("%s is at schema version %d\n", label, store_schema_version(url));
     return EXIT_CODE_DONE;
 }

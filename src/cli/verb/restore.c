@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "cli/settings.h"
 #include "projector/verify.h"
+#include "server/config_options.h"
 #include "store/store_maintenance.h"
 #include "wire/json.h"
 
@@ -93,7 +94,7 @@ int cli_restore(int argc, char **argv) {
     const struct store_copy_options options = {false, &progress, show_progress};
     progress_begin(&progress, "restore", "pages");
     enum status status =
-        store_restore_begin(config.data_dir, argv[0], &options, &restore, &message);
+        store_restore_begin(config_store_url(&config), argv[0], &options, &restore, &message);
     progress_end(&progress);
     if (status == STATUS_INTERNAL_ERROR || status == STATUS_INVALID_CONFIG)
         return cli_fail(EXIT_CODE_NO, "%s", message.text);

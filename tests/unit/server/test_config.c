@@ -170,11 +170,13 @@ static void an_unsupported_store_is_refused(void **state) {
     (void)state;
     struct config config;
     struct config_error error = {""};
-    assert_refused("DB_URL", "postgres://u:secret@db/khala");
-    assert_int_equal(load(&config, "DB_URL", "postgres://u:secret@db/khala", &error),
+    assert_refused("DB_URL", "mysql://u:secret@db/khala");
+    assert_int_equal(load(&config, "DB_URL", "mysql://u:secret@db/khala", &error),
                      STATUS_INVALID_CONFIG);
     assert_null(strstr(error.text, "secret"));
     assert_taken("DB_URL", "");
+    assert_taken("DB_URL", "postgres://u:secret@db/khala");
+    assert_taken("DB_URL", "postgresql://u:secret@db/khala");
 }
 
 static void a_fanout_driver_needs_a_url(void **state) {

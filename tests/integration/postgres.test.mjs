@@ -1,0 +1,115 @@
+// The server on PostgreSQL: its settings, its verbs, and a database that goes away and comes back.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "../lib/cases.mjs";
+import { folder, run, serve, start } from "../lib/khala.mjs";
+import { operate } from "../lib/operator.mjs";
+import { newDatabase, psql } from "../lib/database.mjs";
+
+const SUPPORT = new URL("../support/postgres", import.meta.url).pathname;
+
+/** A PostgreSQL of this test alone. */
+async function ownServer(t, ...settings) {
+  const server = start(t, [SUPPORT, ...settings], { input: "pipe" });
+  t.after(() => { server.child.stdin.end(); return server.end(); });
+  const [, url] = await server.saw("out", /^(postgres:\S+)\n/);
+  server.url = url;
+  server.tell = async (command) => {
+    const count = server.lines.length;
+    server.child.stdin.write(`${command}\n`);
+    await server.until(() => server.lines.length > count, command);
+  };
+  return server;
+}
+
+const append = (operator, body) => operator.post("/internal/v1/topics/room/events", body);
+
+/** Repeats an append until it is taken, as a producer does, and answers how often it was stored. */
+async function appended(operator, number) {
+  const event_id = `01890000-0000-7000-8000-${String(number).padStart(12, "0")}`;
+  for (;;) {
+    const answer = await append(operator, { event_type: "said", payload: { number }, event_id });
+    if (answer.status === 200) return answer;
+    assert.equal(answer.status, 503, answer.body);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+const terminate = (url) => psql(url, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+  WHERE datname = current_database() AND pid <> pg_backend_pid()`);
+
+test("the verbs work on the database of DB_URL, and no output shows its password", async (t) => {
+  const data = folder(t);
+  const settings = { DB_URL: newDatabase(), KHALA_DATA_DIR: data };
+  const migrated = run(["migrate"], { settings });
+  assert.equal(migrated.code, 0, migrated.problem);
+  assert.match(migrated.out, /^postgres:\/\/127\.0\.0\.1:\d+\/test_\S+ is at schema version \d+\n$/);
+  const operator = await operate(t, { data, settings });
+  assert.equal((await append(operator, { event_type: "said", payload: { text: "hello" } })).status, 200);
+  const verified = run(["verify"], { settings });
+  assert.equal(verified.code, 0, verified.problem);
+  assert.match(verified.out, /^1 events of 1 entities/);
+  const examined = run(["doctor", "--json"], { settings });
+  assert.doesNotMatch(examined.out, /"wrong"/);
+  const backup = run(["backup", join(data, "copy")], { settings });
+  assert.notEqual(backup.code, 0);
+  assert.match(backup.problem, /pg_dump/);
+  const shown = run(["config"], { settings: { DB_URL: "postgres://u:sesame@h/d" } });
+  assert.match(shown.out, /DB_URL/);
+  assert.doesNotMatch(shown.out + shown.problem, /sesame/);
+  const refused = run(["serve", "--bind", "127.0.0.1:0"], { settings: { DB_URL: "postgres://u:sesame@127.0.0.1:1/d", KHALA_DATA_DIR: data } });
+  assert.equal(refused.code, 3, refused.problem);
+  assert.doesNotMatch(refused.problem, /sesame/);
+});
+
+test("appends continue after the database has ended all sessions", async (t) => {
+  const url = newDatabase();
+  const data = folder(t);
+  const operator = await operate(t, { data, settings: { DB_URL: url } });
+  for (let number = 1; number <= 5; number++) {
+    await appended(operator, number);
+    terminate(url);
+  }
+  const repeated = await appended(operator, 5);
+  assert.equal(JSON.parse(repeated.body).deduplicated, true);
+  assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), "5|5");
+  assert.equal((await operator.get("/healthz/ready")).status, 200);
+});
+
+test("the server is not ready while the database is down, and recovers without a restart", async (t) => {
+  const database = await ownServer(t);
+  const url = `${database.url}/postgres`;
+  const operator = await operate(t, { data: folder(t), settings: { DB_URL: url } });
+  await appended(operator, 1);
+  await database.tell("stop");
+  const refused = await append(operator, { event_type: "said" });
+  assert.equal(refused.status, 503);
+  assert.ok(["writer_lost", "store_unavailable"].includes(JSON.parse(refused.body).error), refused.body);
+  assert.equal((await operator.get("/healthz/ready")).status, 503);
+  assert.equal((await operator.get("/healthz/live")).status, 200);
+  await database.tell("start");
+  await appended(operator, 2);
+  assert.equal((await operator.get("/healthz/ready")).status, 200);
+  assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), "2|2");
+});
+
+test("a standby is refused with the reason", async (t) => {
+  const standby = await ownServer(t, "standby=on");
+  const settings = { DB_URL: `${standby.url}/postgres`, KHALA_DATA_DIR: folder(t) };
+  const refused = run(["serve", "--bind", "127.0.0.1:0"], { settings });
+  assert.notEqual(refused.code, 0);
+  assert.match(refused.problem, /is a standby: let DB_URL name the primary server/);
+});
+
+test("a dropped derived table refuses no append, and is made again", async (t) => {
+  const url = newDatabase();
+  const operator = await operate(t, { data: folder(t), settings: { DB_URL: url } });
+  assert.equal((await operator.post("/internal/v1/runs", { run_id: "a", owner_user_id: "u" })).status, 201);
+  psql(url, "DROP TABLE runtime.sync_run_summaries, runtime.journal CASCADE");
+  assert.equal((await operator.post("/internal/v1/runs", { run_id: "b", owner_user_id: "u" })).status, 201);
+  const summary = () => psql(url, "SELECT count(*) FROM sync_run_summaries");
+  for (;;) {
+    if (psql(url, "SELECT to_regclass('runtime.sync_run_summaries') IS NOT NULL") === "t" && summary() === "2") break;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+});
