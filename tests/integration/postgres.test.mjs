@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "../lib/cases.mjs";
-import { folder, run, serve, start } from "../lib/khala.mjs";
+import { folder, run, start } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
+import { Stream } from "../lib/sse.mjs";
 
 const SUPPORT = new URL("../support/postgres", import.meta.url).pathname;
 
@@ -91,6 +92,31 @@ test("the server is not ready while the database is down, and recovers without a
   await appended(operator, 2);
   assert.equal((await operator.get("/healthz/ready")).status, 200);
   assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), "2|2");
+});
+
+test("a commit that no standby confirmed is not acknowledged, is delivered later, and is stored once", async (t) => {
+  const database = await ownServer(t);
+  const url = `${database.url}/postgres`;
+  const operator = await operate(t, { data: folder(t), settings: { DB_URL: url } });
+  await appended(operator, 1);
+  const stream = await Stream.open(operator, "/v1/topics/room/sse?after_seq=1", { authorization: `Bearer ${operator.key}` });
+  assert.equal(stream.status, 200);
+  psql(url, "ALTER SYSTEM SET synchronous_standby_names = 'absent'");
+  psql(url, "SELECT pg_reload_conf()");
+  const event_id = "01890000-0000-7000-8000-000000000002";
+  const body = { event_type: "said", payload: { number: 2 }, event_id };
+  const waiting = append(operator, body);
+  const cancelled = () => psql(url, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+  while (cancelled() !== "t") await new Promise((resolve) => setTimeout(resolve, 20));
+  const unknown = await waiting;
+  assert.equal(unknown.status, 503);
+  assert.equal(JSON.parse(unknown.body).error, "append_outcome_unknown");
+  psql(url, "ALTER SYSTEM RESET synchronous_standby_names");
+  psql(url, "SELECT pg_reload_conf()");
+  const again = await appended(operator, 2);
+  assert.equal(JSON.parse(again.body).deduplicated, true);
+  assert.equal(psql(url, "SELECT count(*), max(seq) FROM events"), "2|2");
+  await stream.until(() => stream.lastSeq === 2, "the event of unknown outcome");
 });
 
 test("a standby is refused with the reason", async (t) => {
