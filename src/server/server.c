@@ -15,6 +15,7 @@
 #include "hub/publish.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
+#include "server/shared_keys.h"
 
 #define KEY_BYTES_SHORT 16
 #define TAIL_EVENTS     256
@@ -319,6 +320,16 @@ static enum status tail_check(struct server *server) {
     return status;
 }
 
+static enum status keys_share(struct server *server,
+                              enum status (*share)(struct store *store, const char *folder)) {
+    enum status status = share(server->store, server->config.data_dir);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    return server_refuse(server, status, "cannot share the keys in %s with the database: %s",
+                         server->config.data_dir,
+                         status == STATUS_SYSTEM_ERROR ? strerror(errno) : status_message(status));
+}
+
 /* The embedded store makes its folder. A store elsewhere leaves it to the server, for keys and
  * temporary files. */
 static enum status folder_make(struct server *server) {
@@ -339,11 +350,15 @@ static enum status store_open_all(struct server *server) {
         return server_refuse(server, status, "%s", message.text);
     status = folder_make(server);
     if (status == STATUS_OK)
+        status = keys_share(server, shared_keys_fetch);
+    if (status == STATUS_OK)
         status = key_start(server);
     if (status == STATUS_OK)
         status = mint_key_start(server);
     if (status == STATUS_OK)
         status = gate_start(server);
+    if (status == STATUS_OK)
+        status = keys_share(server, shared_keys_keep);
     if (status == STATUS_OK)
         status = tls_start(server);
     if (status != STATUS_OK)

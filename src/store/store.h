@@ -304,6 +304,10 @@ int store_schema_version(const char *url);
 /* The URL without user and password, for people; writes a NUL-terminated text. */
 void store_url_label(const char *url, char *label, size_t size);
 
+/* Whether the store keeps generated secrets, for all its servers. Otherwise they are files of the
+ * data folder only. */
+bool store_has_secrets(const struct store *store);
+
 /* Any thread, while a write session is open: checks that the store's files are still where that
  * session found them. STATUS_STORE_UNAVAILABLE: they were moved or deleted. Commits fail until the
  * files are back; reads continue. */
@@ -375,6 +379,10 @@ MUST_CHECK enum status store_put_revocations(struct store_session *session,
 MUST_CHECK enum status store_use_once(struct store_session *session, enum single_use_kind kind,
                                       struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
 
+/* Keeps a generated secret, unless the store has one of that name. */
+MUST_CHECK enum status store_keep_secret(struct store_session *session, struct slice name,
+                                         struct slice value);
+
 /* ---- reading (any session) ---------------------------------------------------------------- */
 
 /* Between these two calls a read session sees the store as it was at the first call. Keep it short:
@@ -384,6 +392,9 @@ MUST_CHECK enum status store_read_begin(struct store_session *session);
 void store_read_end(struct store_session *session);
 
 MUST_CHECK enum status store_read_state(struct store_session *session, struct store_state *state);
+/* A secret that store_keep_secret kept. STATUS_NOT_FOUND: there is none. */
+MUST_CHECK enum status store_load_secret(struct store_session *session, struct slice name,
+                                         struct arena *arena, struct slice *value);
 MUST_CHECK enum status store_load_entity(struct store_session *session, enum entity_kind kind,
                                          struct slice id, struct arena *arena,
                                          struct store_entity *entity);

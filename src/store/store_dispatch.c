@@ -127,6 +127,22 @@ enum status store_use_once(struct store_session *session, enum single_use_kind k
     return session->engine->use_once(session, kind, id, expires_at_ms, now_ms);
 }
 
+bool store_has_secrets(const struct store *store) {
+    return store->engine->keep_secret != NULL;
+}
+
+enum status store_keep_secret(struct store_session *session, struct slice name,
+                              struct slice value) {
+    assert(session->mode == STORE_WRITE && session->engine->keep_secret);
+    return session->engine->keep_secret(session, name, value);
+}
+
+enum status store_load_secret(struct store_session *session, struct slice name, struct arena *arena,
+                              struct slice *value) {
+    assert(session->engine->load_secret);
+    return session->engine->load_secret(session, name, arena, value);
+}
+
 enum status store_read_state(struct store_session *session, struct store_state *state) {
     return session->engine->read_state(session, state);
 }

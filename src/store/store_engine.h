@@ -41,6 +41,11 @@ struct store_engine {
     enum status (*put_revocations)(struct store_session *session,
                                    const struct store_revocation *revocations, size_t count,
                                    uint64_t now_ms);
+    /* NULL: secrets are files of the data folder. */
+    enum status (*keep_secret)(struct store_session *session, struct slice name,
+                               struct slice value);
+    enum status (*load_secret)(struct store_session *session, struct slice name,
+                               struct arena *arena, struct slice *value);
     enum status (*use_once)(struct store_session *session, enum single_use_kind kind,
                             struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
 

@@ -126,6 +126,24 @@ static void another_schema_version_is_refused_with_the_command(void **state) {
     assert_int_equal(store_open(&store, *state, false, &message), STATUS_INVALID_CONFIG);
 }
 
+static void a_secret_is_kept_once(void **state) {
+    struct store *store = backend_postgres.open(*state);
+    struct store_session *session = NULL;
+    struct slice value;
+    struct arena arena;
+    arena_init(&arena, 4096);
+    assert_true(store_has_secrets(store));
+    assert_ok(store_session_open(store, STORE_WRITE, &session));
+    assert_int_equal(store_load_secret(session, SLICE("a"), &arena, &value), STATUS_NOT_FOUND);
+    assert_ok(store_keep_secret(session, SLICE("a"), SLICE("first\n")));
+    assert_ok(store_keep_secret(session, SLICE("a"), SLICE("second\n")));
+    assert_ok(store_load_secret(session, SLICE("a"), &arena, &value));
+    assert_slice(value, "first\n");
+    store_session_close(session);
+    arena_release(&arena);
+    store_close(store);
+}
+
 static void migrating_again_changes_nothing(void **state) {
     struct store_message message;
     struct store_state before, after;
@@ -197,6 +215,7 @@ int main(void) {
         AT_A_PLACE(a_read_only_database_is_refused),
         AT_A_PLACE(a_schema_of_another_application_is_refused),
         AT_A_PLACE(another_schema_version_is_refused_with_the_command),
+        AT_A_PLACE(a_secret_is_kept_once),
         AT_A_PLACE(migrating_again_changes_nothing),
         AT_A_PLACE(a_database_without_a_store_is_not_opened_for_reading),
         AT_A_PLACE(a_second_server_is_refused),

@@ -1,5 +1,6 @@
 // The server on PostgreSQL: its settings, its verbs, and a database that goes away and comes back.
 import assert from "node:assert/strict";
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "../lib/cases.mjs";
 import { folder, run, start } from "../lib/khala.mjs";
@@ -61,6 +62,20 @@ test("the verbs work on the database of DB_URL, and no output shows its password
   const refused = run(["serve", "--bind", "127.0.0.1:0"], { settings: { DB_URL: "postgres://u:sesame@127.0.0.1:1/d", KHALA_DATA_DIR: data } });
   assert.equal(refused.code, 3, refused.problem);
   assert.doesNotMatch(refused.problem, /sesame/);
+});
+
+test("generated keys are in the database, and a server in another folder uses them", async (t) => {
+  const settings = { DB_URL: newDatabase() };
+  const first = await operate(t, { data: folder(t), settings });
+  const token = first.sign({ oa_sync_scopes: ["runtime.read_all"] });
+  await first.server.stop();
+  const data = folder(t);
+  const second = await operate(t, { data, settings });
+  assert.equal(second.key, first.key);
+  const read = await second.ask("GET", "/v1/topics/runtime.run_summaries/messages?after_seq=0", undefined, { authorization: `Bearer ${token}` });
+  assert.notEqual(read.status, 401, read.body);
+  for (const name of ["operator.key", "sync-signing.jwk"]) assert.equal(statSync(join(data, name)).mode & 0o777, 0o600);
+  assert.equal(psql(settings.DB_URL, "SELECT string_agg(name, ',' ORDER BY name) FROM secrets"), "operator.key,sync-signing.jwk");
 });
 
 test("appends continue after the database has ended all sessions", async (t) => {

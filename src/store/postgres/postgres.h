@@ -48,6 +48,8 @@ enum statement_id {
     STATEMENT_DROP_REVOCATIONS,
     STATEMENT_ADD_SINGLE_USE,
     STATEMENT_DROP_SINGLE_USES,
+    STATEMENT_KEEP_SECRET,
+    STATEMENT_SECRET,
     STATEMENT_STATE,
     STATEMENT_PREFETCH_ENTITIES,
     STATEMENT_PREFETCH_EVENTS,
@@ -297,6 +299,10 @@ enum status postgres_put_revocations(struct store_session *session,
                                      uint64_t now_ms);
 enum status postgres_use_once(struct store_session *session, enum single_use_kind kind,
                               struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+enum status postgres_keep_secret(struct store_session *session, struct slice name,
+                                 struct slice value);
+enum status postgres_load_secret(struct store_session *session, struct slice name,
+                                 struct arena *arena, struct slice *value);
 enum status postgres_read_begin(struct store_session *session);
 void postgres_read_end(struct store_session *session);
 enum status postgres_read_state(struct store_session *session, struct store_state *state);

@@ -1,5 +1,5 @@
-/* Revocations, and tokens and nonces that may be used once. Each write removes a bounded number of
- * expired rows, so that the tables stay small and no write takes long. */
+/* Revocations, tokens and nonces that may be used once, and generated secrets. Each write removes a
+ * bounded number of expired rows, so that the tables stay small and no write takes long. */
 #include "store/postgres/postgres.h"
 
 /* Sends the removal of expired rows, after the beginning of the transaction. */
@@ -14,14 +14,14 @@ static enum status begin(struct postgres_session *session, enum statement_id dro
     return status == STATUS_OK ? STATUS_OK : postgres_write_end(session, status);
 }
 
-/* Sends the last statement, and receives all results. */
-static enum status finish(struct postgres_session *session) {
+/* Sends the last statement, and receives the results of so many statements. */
+static enum status finish(struct postgres_session *session, int count) {
     enum status status = postgres_pipeline_send(session);
     if (status == STATUS_OK)
         status = postgres_pipeline_sync(session);
     if (status == STATUS_OK)
         status = postgres_write_check(session);
-    for (int i = 0; status == STATUS_OK && i < 2; i++) {
+    for (int i = 0; status == STATUS_OK && i < count; i++) {
         PGresult *result = NULL;
         status = postgres_pipeline_receive(session, &result);
         PQclear(result);
@@ -44,7 +44,7 @@ enum status postgres_put_revocations(struct store_session *base,
         postgres_put_number(session, revocations[i].revoked_at_ms);
         postgres_put_number(session, revocations[i].expires_at_ms);
     }
-    return finish(session);
+    return finish(session, 2);
 }
 
 enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,
@@ -57,5 +57,34 @@ enum status postgres_use_once(struct store_session *base, enum single_use_kind k
     postgres_put_number(session, (uint64_t)kind);
     postgres_put_text(session, id);
     postgres_put_number(session, expires_at_ms);
-    return finish(session);
+    return finish(session, 2);
+}
+
+enum status postgres_keep_secret(struct store_session *base, struct slice name,
+                                 struct slice value) {
+    struct postgres_session *session = postgres_session_of(base);
+    enum status status = postgres_write_begin(session);
+    if (status != STATUS_OK)
+        return status;
+    postgres_begin(session, STATEMENT_KEEP_SECRET);
+    postgres_put_text(session, name);
+    postgres_put_text(session, value);
+    return finish(session, 1);
+}
+
+enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,
+                                 struct slice *value) {
+    struct postgres_session *session = postgres_session_of(base);
+    PGresult *result = NULL;
+    postgres_begin(session, STATEMENT_SECRET);
+    postgres_put_text(session, name);
+    enum status status = postgres_query(session, &result);
+    if (status == STATUS_OK && PQntuples(result) == 0)
+        status = STATUS_NOT_FOUND;
+    if (status == STATUS_OK) {
+        *value = postgres_text((struct postgres_row){result, 0}, 0);
+        status = postgres_keep(arena, value) ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    }
+    PQclear(result);
+    return status;
 }

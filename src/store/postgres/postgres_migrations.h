@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#define POSTGRES_SCHEMA_VERSION 3
+#define POSTGRES_SCHEMA_VERSION 4
 
 struct postgres_migration {
     const char *name;

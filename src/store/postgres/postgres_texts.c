@@ -176,6 +176,10 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                     "kind, id FROM sync_single_uses WHERE expires_at <= "
                                     "$1::bigint LIMIT 1000)",
                                     "n"},
+    [STATEMENT_KEEP_SECRET] = {"INSERT INTO secrets (name, value) VALUES ($1::text, $2::text) ON "
+                               "CONFLICT (name) DO NOTHING",
+                               "tt"},
+    [STATEMENT_SECRET] = {"SELECT value FROM secrets WHERE name = $1::text", "t"},
     [STATEMENT_STATE] =
         {"SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT max(log_id) FROM events), "
          "(SELECT max(ref) FROM entities), (SELECT max(ref) FROM topics), (SELECT cursor FROM "

@@ -1,0 +1,107 @@
+#include "server/shared_keys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "auth/keys.h"
+#include "base/limits.h"
+#include "http/admit/operator_key.h"
+
+static const char *const files[] = {OPERATOR_KEY_FILE, KEYS_FILE};
+#define FILE_COUNT (sizeof(files) / sizeof(files[0]))
+
+struct key_text {
+    char bytes[SHARED_KEY_BYTES_MAX];
+    size_t size;
+};
+
+struct key_path {
+    char text[4096];
+};
+
+static struct key_path path_of(const char *folder, const char *name, const char *suffix) {
+    struct key_path path;
+    snprintf(path.text, sizeof(path.text), "%s/%s%s", folder, name, suffix);
+    return path;
+}
+
+/* STATUS_NOT_FOUND: there is no such file. */
+static enum status read_file(const char *folder, const char *name, struct key_text *text) {
+    struct key_path path = path_of(folder, name, "");
+    int file = open(path.text, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_SYSTEM_ERROR;
+    ssize_t size = read(file, text->bytes, sizeof(text->bytes));
+    close(file);
+    text->size = size > 0 ? (size_t)size : 0;
+    /* A file of this size is no generated key. */
+    return size >= 0 && text->size < sizeof(text->bytes) ? STATUS_OK : STATUS_SYSTEM_ERROR;
+}
+
+/* Written under another name first, so that a crash leaves the old file or the new one. */
+static enum status write_file(const char *folder, const char *name, struct slice text) {
+    struct key_path path = path_of(folder, name, "");
+    struct key_path fresh = path_of(folder, name, ".new");
+    unlink(fresh.text);
+    int file = open(fresh.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0)
+        return STATUS_SYSTEM_ERROR;
+    bool is_written = write(file, text.data, text.size) == (ssize_t)text.size && fsync(file) == 0;
+    is_written = close(file) == 0 && is_written;
+    if (is_written && rename(fresh.text, path.text) == 0)
+        return STATUS_OK;
+    int error = errno;
+    unlink(fresh.text);
+    errno = error;
+    return STATUS_SYSTEM_ERROR;
+}
+
+static enum status fetch(struct store_session *session, const char *folder, const char *name) {
+    struct key_text held = {.size = 0};
+    struct slice kept;
+    struct arena arena;
+    arena_init(&arena, SHARED_KEY_BYTES_MAX);
+    enum status status = store_load_secret(session, slice_of(name), &arena, &kept);
+    enum status found = status == STATUS_OK ? read_file(folder, name, &held) : STATUS_OK;
+    bool is_same = found == STATUS_OK && status == STATUS_OK &&
+                   slice_equal(kept, (struct slice){held.bytes, held.size});
+    if (status == STATUS_OK && !is_same)
+        status = write_file(folder, name, kept);
+    OPENSSL_cleanse(&held, sizeof(held));
+    arena_release(&arena);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+static enum status keep(struct store_session *session, const char *folder, const char *name) {
+    struct key_text held = {.size = 0};
+    enum status status = read_file(folder, name, &held);
+    if (status == STATUS_OK)
+        status = store_keep_secret(session, slice_of(name), (struct slice){held.bytes, held.size});
+    OPENSSL_cleanse(&held, sizeof(held));
+    /* The key is a setting: nothing was generated. */
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+static enum status each(struct store *store, enum store_mode mode, const char *folder,
+                        enum status (*act)(struct store_session *session, const char *folder,
+                                           const char *name)) {
+    struct store_session *session = NULL;
+    if (!store_has_secrets(store))
+        return STATUS_OK;
+    enum status status = store_session_open(store, mode, &session);
+    for (size_t i = 0; status == STATUS_OK && i < FILE_COUNT; i++)
+        status = act(session, folder, files[i]);
+    store_session_close(session);
+    return status;
+}
+
+enum status shared_keys_fetch(struct store *store, const char *folder) {
+    return each(store, STORE_READ, folder, fetch);
+}
+
+enum status shared_keys_keep(struct store *store, const char *folder) {
+    return each(store, STORE_WRITE, folder, keep);
+}
