@@ -6,14 +6,19 @@
 /* A failure is forgotten after this time, so that the next append can show that the store works. */
 #define FAILED_MS 5000
 
+static bool is_failure(enum status status) {
+    return status == STATUS_STORE_UNAVAILABLE || status == STATUS_WRITER_LOST ||
+           status == STATUS_APPEND_OUTCOME_UNKNOWN;
+}
+
 void store_health_note(struct store_health *health, enum status status) {
-    bool is_failure = status == STATUS_STORE_UNAVAILABLE || status == STATUS_WRITER_LOST;
-    store_health_note_at(health, status, is_failure ? clock_now().mono_ns / CLOCK_NS_PER_MS : 0);
+    store_health_note_at(health, status,
+                         is_failure(status) ? clock_now().mono_ns / CLOCK_NS_PER_MS : 0);
 }
 
 void store_health_note_at(struct store_health *health, enum status status, uint64_t mono_ms) {
     uint64_t failed_at_ms = atomic_load(&health->failed_at_ms);
-    if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_WRITER_LOST)
+    if (is_failure(status))
         atomic_store(&health->failed_at_ms, mono_ms);
     else if (status == STATUS_OK && failed_at_ms != 0)
         atomic_store(&health->failed_at_ms, 0);
