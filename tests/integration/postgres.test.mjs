@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "../lib/cases.mjs";
-import { folder, run, start } from "../lib/khala.mjs";
+import { folder, Process, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
 import { Stream } from "../lib/sse.mjs";
@@ -13,7 +13,8 @@ const SUPPORT = new URL("../support/postgres", import.meta.url).pathname;
 
 /** A PostgreSQL of this test alone. */
 async function ownServer(t, ...settings) {
-  const server = start(t, [SUPPORT, ...settings], { input: "pipe" });
+  // Killing it would leave its folder behind. It ends with its standard input.
+  const server = new Process([SUPPORT, ...settings], { input: "pipe" });
   t.after(() => { server.child.stdin.end(); return server.end(); });
   const [, url] = await server.saw("out", /^(postgres:\S+)\n/);
   server.url = url;
