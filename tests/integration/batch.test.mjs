@@ -181,7 +181,7 @@ test("a group that the writer does not take holds back its own entities only", a
   const operator = await operate(t, { settings: { KHALA_WRITER_QUEUE_MAX: "1" } });
   const release = await holdWriter(t, operator.data);
   const answered = [];
-  const filling = Array.from({ length: 4 }, () => operator.post("topics/other/events", { event_type: "x" }).then(({ status }) => answered.push(status)));
+  const filling = Array.from({ length: 8 }, () => operator.post("topics/other/events", { event_type: "x" }).then(({ status }) => answered.push(status)));
   await until(() => answered.length >= 2, "a full queue");
   const { request, answer } = operator.begin("POST", "events:batch", NDJSON);
   const say = (...topics) => topics.forEach((topic) => request.write(`${JSON.stringify({ topic, event_type: "said" })}\n`));
