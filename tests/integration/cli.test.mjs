@@ -434,8 +434,9 @@ const TOGETHER = [["RUNTIME_SYNC_JWKS_FILE", "RUNTIME_SYNC_TOKEN_ISSUER"], ["KHA
 const NEEDS = { RUNTIME_FANOUT_DRIVER: { RUNTIME_FANOUT_URL: "postgres://127.0.0.1/khala" } };
 
 /** A valid value of the setting, values beyond its bounds, and further invalid values. */
-function samples({ takes, fallback }) {
+function samples({ name, takes, fallback }) {
   const long = "x".repeat(512);
+  if (name === "DB_URL") return { good: "postgres://127.0.0.1/khala", bad: ["mysql://h"], junk: ["postgres"], shown: "********" };
   if (takes === "host:port") return { good: "localhost:80", bad: ["localhost"], junk: [":80", "localhost:65536", "localhost:-1", "[]:80"] };
   if (takes === "secret") return { good: "s3cret", bad: ["two words"], junk: ["x".repeat(257), "\u00e9"], shown: "********" };
   if (takes === "text or nothing") return { good: "somewhere", bad: [long], junk: ["a\nb"] };
