@@ -89,6 +89,8 @@ void ledger_committed(struct ledger *ledger) {
     ledger->committed_log_id = ledger->state.log_id;
     for (size_t i = 0; i < batch->changed_count; i++)
         entity_cache_settle(&ledger->cache, batch->changed[i]);
+    /* They are answered and freed next. A session that is lost later must not touch them. */
+    batch->pending_count = 0;
 }
 
 void ledger_forget(struct ledger *ledger, enum status answer) {
