@@ -78,6 +78,7 @@ struct append_request {
     /* NULL: a new event. Otherwise the event becomes exactly this one, without checks of limits and
      * conditions, or the request is refused with STATUS_IMPORT_REFUSED. */
     const struct append_import *import;
+    bool is_rate_free; /* publish rates do not apply */
 
     /* Answered. STATUS_OK when posted; a request refused while it was read is posted with its
      * refusal, keeps it, and is otherwise left alone. When STATUS_OK is answered, event is set: the

@@ -44,6 +44,7 @@ void batch_begin(struct batch *batch, uint64_t first_log_id) {
     batch->first_log_id = first_log_id;
     batch->event_count = batch->changed_count = batch->key_count = 0;
     batch->topic_count = batch->pending_count = 0;
+    batch->outbox_count = batch->rejection_count = 0;
     if (batch->key_index.count > 0)
         map_release(&batch->key_index);
     if (batch->stream_index.count > 0)
@@ -127,5 +128,9 @@ void batch_fill(struct batch *batch, struct store_batch *rows) {
         .key_count = batch->key_count,
         .topics = batch->topics,
         .topic_count = batch->topic_count,
+        .outbox_ids = batch->outbox_ids,
+        .outbox_count = batch->outbox_count,
+        .rejections = batch->rejections,
+        .rejection_count = batch->rejection_count,
     };
 }

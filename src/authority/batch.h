@@ -26,6 +26,12 @@ struct batch {
     struct append_request **pending;
     size_t pending_count;
 
+    /* The outbox rows that the commit removes; the memory is the outbox's. */
+    const int64_t *outbox_ids;
+    size_t outbox_count;
+    const struct store_outbox_rejection *rejections;
+    size_t rejection_count;
+
     struct map key_index;    /* entity ref and key: the key's row */
     struct map stream_index; /* stream id: the topic's row */
     struct arena arena;

@@ -198,7 +198,8 @@ static enum status check_limits(struct ledger *ledger, struct draft *draft) {
     const struct policy *limits[LIMITS_OF_ENTITY_MAX];
     size_t count = limits_of(ledger, &draft->entity, limits);
     for (size_t i = 0; !draft->request->import && i < count; i++) {
-        const struct publish_bucket *bucket = draft->entry ? &draft->entry->buckets[i] : &full;
+        const struct publish_bucket *bucket =
+            draft->entry && !draft->request->is_rate_free ? &draft->entry->buckets[i] : &full;
         enum status status = publish_limit_check(limits[i], bucket, draft->payload.size,
                                                  ledger->now.mono_ns, refusal);
         if (status == STATUS_OK)
@@ -284,7 +285,7 @@ static void update_entry(struct ledger *ledger, struct draft *draft) {
     struct entity_entry *entry = draft->entry;
     const struct policy *limits[LIMITS_OF_ENTITY_MAX];
     size_t count = limits_of(ledger, &draft->entity, limits);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; !draft->request->is_rate_free && i < count; i++)
         publish_bucket_take(&entry->buckets[i], limits[i]->publish_rate_per_second,
                             ledger->now.mono_ns);
     struct slice id = entry->entity.id;

@@ -11,6 +11,7 @@
 
 #include "authority/append_order.h"
 #include "authority/missed.h"
+#include "authority/outbox/outbox.h"
 #include "authority/projection.h"
 #include "authority/rules/apply.h"
 #include "base/limits.h"
@@ -53,6 +54,8 @@ struct writer {
     uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
     bool is_underived;          /* the last commit left out the derived rows */
     uint64_t derive_at_ns;      /* until then, events are stored without them */
+    struct outbox *outbox;      /* NULL: the store has none, or it is not polled */
+    uint64_t poll_at_ns;        /* when the outbox is read next */
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
@@ -201,7 +204,7 @@ static enum status commit(struct writer *writer, struct store_batch *rows) {
     struct ledger *ledger = &writer->ledger;
     const struct projection *projection = writer->options.projection;
     batch_fill(&ledger->batch, rows);
-    if (!projection)
+    if (!projection || ledger->batch.event_count == 0)
         return commit_rows(writer, rows);
     if (ledger->now.mono_ns < writer->derive_at_ns)
         return commit_events(writer, rows);
@@ -245,7 +248,7 @@ static void note_cursor(struct writer *writer) {
 static void finish(struct writer *writer) {
     struct ledger *ledger = &writer->ledger;
     struct store_batch rows;
-    if (ledger->is_sound && ledger->batch.event_count == 0)
+    if (ledger->is_sound && ledger->batch.event_count + ledger->batch.outbox_count == 0)
         return;
     enum status status = ledger->is_sound ? commit(writer, &rows) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
@@ -254,7 +257,10 @@ static void finish(struct writer *writer) {
     }
     count(&writer->counters.commits, 1);
     count(&writer->counters.events, ledger->batch.event_count);
-    writer_announce(writer, &rows, ledger->batch.states);
+    if (ledger->batch.outbox_count > 0)
+        outbox_committed(writer->outbox);
+    if (ledger->batch.event_count > 0)
+        writer_announce(writer, &rows, ledger->batch.states);
     ledger_committed(ledger);
     note_cursor(writer);
     note_success(writer);
@@ -295,48 +301,6 @@ static int64_t keep_role(struct writer *writer) {
 }
 
 /* ---- one batch ---- */
-
-static void refuse_group(struct append_group *group, enum status status) {
-    for (size_t i = 0; i < group->request_count; i++)
-        if (group->requests[i].status == STATUS_OK)
-            group->requests[i].status = status;
-}
-
-/* An event among those of an import would end it, and would be part of no other log. */
-static void refuse_during_import(struct writer *writer, struct append_group *group) {
-    if (!atomic_load_explicit(&writer->is_importing, memory_order_relaxed))
-        return;
-    for (size_t i = 0; i < group->request_count; i++)
-        if (group->requests[i].status == STATUS_OK && !group->requests[i].import)
-            group->requests[i].status = STATUS_IMPORT_IN_PROGRESS;
-}
-
-static void gather_group(struct ledger *ledger, struct append_group *group) {
-    for (size_t i = 0; i < group->request_count; i++)
-        if (group->requests[i].status == STATUS_OK)
-            ledger_gather(ledger, &group->requests[i], &group->arena);
-}
-
-/* A request that would overtake a refused one is not applied. */
-static void apply_request(struct ledger *ledger, struct append_group *group,
-                          struct append_request *request) {
-    if (group->order && append_order_blocks(group->order, request)) {
-        ledger_skip(ledger, request);
-        request->status = STATUS_NOT_ATTEMPTED;
-    } else {
-        ledger_apply(ledger, request, &group->arena);
-    }
-}
-
-static void apply_group(struct ledger *ledger, struct append_group *group) {
-    for (size_t i = 0; i < group->request_count; i++) {
-        struct append_request *request = &group->requests[i];
-        if (request->status == STATUS_OK)
-            apply_request(ledger, group, request);
-        if (group->order)
-            append_order_note(group->order, request);
-    }
-}
 
 static uint64_t add_waiting(struct writer *writer, uint64_t bytes) {
     metrics_add(METRIC_STORE_QUEUE_GROUPS, METRIC_PLAIN, 1);
@@ -390,8 +354,10 @@ static enum status begin_batch(struct writer *writer, struct mailbox_item *first
     if (status != STATUS_OK)
         return status;
     for (struct mailbox_item *item = first; item != end; item = item->next) {
-        refuse_during_import(writer, group_of(item));
-        gather_group(ledger, group_of(item));
+        /* An event among those of an import would end it, and would be part of no other log. */
+        if (atomic_load_explicit(&writer->is_importing, memory_order_relaxed))
+            append_group_refuse_new(group_of(item), STATUS_IMPORT_IN_PROGRESS);
+        ledger_gather_group(ledger, group_of(item));
     }
     return ledger_prefetch(ledger);
 }
@@ -402,10 +368,13 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
     enum status status = begin_batch(writer, first, end);
     for (struct mailbox_item *item = first; item != end; item = item->next) {
         if (status == STATUS_OK)
-            apply_group(&writer->ledger, group_of(item));
+            ledger_apply_group(&writer->ledger, group_of(item));
         else
-            refuse_group(group_of(item), is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
+            append_group_refuse(group_of(item),
+                                is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
     }
+    if (status == STATUS_OK && writer->outbox && group_of(first) == outbox_group(writer->outbox))
+        outbox_settle(writer->outbox, &writer->ledger.batch);
     if (status == STATUS_OK)
         finish(writer);
     else
@@ -448,13 +417,45 @@ static int64_t heal(struct writer *writer) {
     return wait_ms;
 }
 
+/* ---- the outbox ---- */
+
+/* One batch of the outbox, where it is time. How long until the next. */
+static int64_t poll_outbox(struct writer *writer) {
+    const int64_t poll_ms = (int64_t)writer->options.outbox_poll_ms;
+    if (!writer->outbox || writer->is_role_lost)
+        return MAILBOX_FOREVER;
+    clock_tick(&writer->clock);
+    uint64_t now_ns = clock_mono_ns(&writer->clock);
+    if (now_ns < writer->poll_at_ns)
+        return (int64_t)((writer->poll_at_ns - now_ns) / CLOCK_NS_PER_MS) + 1;
+    writer->poll_at_ns = now_ns + (uint64_t)poll_ms * CLOCK_NS_PER_MS;
+    if (atomic_load_explicit(&writer->is_importing, memory_order_relaxed))
+        return poll_ms;
+    enum status status = outbox_read(writer->outbox, writer->session);
+    if (is_loss(status))
+        fail_batch(writer, status);
+    struct append_group *group = outbox_group(writer->outbox);
+    if (status != STATUS_OK || group->request_count == 0)
+        return poll_ms;
+    (void)add_waiting(writer, 0);
+    run_batch(writer, &group->posted.item, NULL);
+    if (!outbox_is_progressing(writer->outbox))
+        return poll_ms;
+    writer->poll_at_ns = 0;
+    return 0;
+}
+
+static int64_t sooner(int64_t a_ms, int64_t b_ms) {
+    if (a_ms == MAILBOX_FOREVER || b_ms == MAILBOX_FOREVER)
+        return a_ms == MAILBOX_FOREVER ? b_ms : a_ms;
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
 /* How long the writer may wait for work. */
 static int64_t idle(struct writer *writer) {
     int64_t heal_ms = heal(writer);
-    int64_t role_ms = keep_role(writer);
-    if (heal_ms == MAILBOX_FOREVER || role_ms == MAILBOX_FOREVER)
-        return heal_ms == MAILBOX_FOREVER ? role_ms : heal_ms;
-    return heal_ms < role_ms ? heal_ms : role_ms;
+    int64_t poll_ms = poll_outbox(writer);
+    return sooner(sooner(heal_ms, poll_ms), keep_role(writer));
 }
 
 static void *writer_main(void *argument) {
@@ -488,13 +489,19 @@ static enum status open_ledger(struct writer *writer) {
         .policies = options->policies,
         .entity_count_max = entity_count_max > 0 ? entity_count_max : LEDGER_ENTITIES_DEFAULT,
     };
-    status = ledger_init(&writer->ledger, &ledger_options);
-    if (status != STATUS_OK)
+    if (options->outbox_poll_ms > 0 && store_has_outbox(writer->session))
+        status = outbox_open(&writer->outbox, options->outbox_row_bytes_max);
+    if (status == STATUS_OK)
+        status = ledger_init(&writer->ledger, &ledger_options);
+    if (status != STATUS_OK) {
+        outbox_close(writer->outbox);
         store_session_close(writer->session);
+    }
     return status;
 }
 
 static void writer_free(struct writer *writer) {
+    outbox_close(writer->outbox);
     ledger_release(&writer->ledger);
     store_session_close(writer->session);
     mailbox_release(&writer->mailbox);

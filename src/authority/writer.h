@@ -42,7 +42,9 @@ struct writer_options {
     /* Time from elsewhere, for tests. NULL: the system's. */
     clock_read_cb *clock_read;
     void *clock_user;
-    uint64_t entity_count_max; /* entities kept in memory; 0: as many as usual */
+    uint64_t outbox_poll_ms;       /* between two reads of an empty outbox; 0: it is not read */
+    uint64_t outbox_row_bytes_max; /* a larger row is rejected */
+    uint64_t entity_count_max;     /* entities kept in memory; 0: as many as usual */
 };
 
 struct writer_stats {

@@ -21,6 +21,9 @@
     X(APPEND_GROUP_REQUESTS_MAX,          1024,      ITEMS, WITHIN,       1, "appends posted to the writer as one group")                                    \
     X(RECENT_IDS_MAX,                     65536,     ITEMS, PROCESS,      1, "event ids the writer recognises without a query; a power of two")              \
     X(RECENT_IDS_BYTES,                   2 << 20,   BYTES, PROCESS,      1, "those ids, and their hash slots")                                              \
+    X(OUTBOX_ROWS_MAX,                   1024,      ITEMS, WITHIN,       1, "rows of the outbox in one commit")                                              \
+    X(OUTBOX_BATCH_BYTES,                4 << 20,   BYTES, WITHIN,       1, "texts of those rows; one larger row is read alone")                             \
+    X(OUTBOX_ARENA_BYTES_MAX,            128 << 20, BYTES, PROCESS,      1, "appends made of those rows")                                                    \
     /* Process: the projector's thread. */                                                                                                                   \
     X(SQLITE_HEAL_TEXT_BYTES_MAX,         64 << 10,  BYTES, PROCESS,      2, "schema texts and names during the repair of derived tables")                  \
     X(PROJECTOR_CACHE_BYTES_DEFAULT,      32 << 20,  BYTES, PROCESS,      1, "summaries kept between batches")                                               \

@@ -246,7 +246,10 @@ static enum status writer_and_pool_start(struct server *server) {
                                            .on_refused = on_refused,
                                            .on_commit_user = server,
                                            .group_max = server->config.writer_queue_max,
-                                           .bytes_max = server->config.writer_queue_bytes_max};
+                                           .bytes_max = server->config.writer_queue_bytes_max,
+                                           .outbox_poll_ms = server->config.outbox_poll_ms,
+                                           .outbox_row_bytes_max =
+                                               config_item_bytes_max(&server->config)};
     status = writer_start(&server->writer, &options);
     if (status == STATUS_OK)
         status = start_retention(server);

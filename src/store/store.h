@@ -29,6 +29,8 @@
 /* Of the links in the hash chains that are written now. */
 #define STORE_CHAIN_VERSION 2
 #define STORE_MESSAGE_MAX   512
+/* Waiting rows of the outbox are counted up to here. */
+#define STORE_OUTBOX_COUNT_MAX 10000
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
@@ -186,6 +188,45 @@ struct store_expiry {
     uint64_t first_at_ms; /* how old that frame is; 0: not looked at, or not there */
 };
 
+/* A row that a user's own transaction left for the writer. Nothing in it was checked. */
+struct store_outbox_row {
+    int64_t id;
+    struct slice kind; /* topic, run, worker or notification */
+    struct slice target;
+    struct slice event_type;
+    struct slice payload;
+    struct slice event_id; /* as text */
+    struct slice idempotency_key;
+    struct owner owner;
+    bool is_oversized;      /* the texts are absent, because they are too large to be read */
+    uint64_t age_ms;        /* since it was inserted */
+    uint64_t waiting_count; /* all rows that wait, as far as they were counted */
+};
+
+/* A row of the outbox that the writer refused. */
+struct store_outbox_rejection {
+    int64_t id;
+    struct slice code;
+    struct slice message;
+};
+
+/* How much of the outbox to read at once. */
+struct store_outbox_query {
+    uint64_t row_max;
+    uint64_t row_bytes_max; /* the texts of a larger row are left out */
+    uint64_t bytes_max;     /* texts of all rows */
+};
+
+/* The outbox, for people. */
+struct store_outbox_state {
+    uint64_t waiting_count; /* up to STORE_OUTBOX_COUNT_MAX */
+    uint64_t oldest_age_ms;
+    uint64_t rejected_count;
+    char rejected_code[64]; /* of the latest */
+    char rejected_message[STORE_MESSAGE_MAX];
+    bool has_producer_role;
+};
+
 /* Everything one commit writes. Entities, topics, documents and checkpoints replace the row of the
  * same ref (kind and ref); events, keys, journal rows and drifts are new. The name of a ref never
  * changes, and a topic's oldest_seq never falls. Only the latest drifts, some thousands, are kept.
@@ -211,6 +252,12 @@ struct store_batch {
      * a batch says that all derived rows are there. */
     uint64_t unprojected_from;
     bool is_projected;
+    /* The rows of the outbox that this batch answers. The commit removes them, and keeps the
+     * rejected ones aside. STATUS_STORE_UNAVAILABLE: one was removed or locked by others. */
+    const int64_t *outbox_ids;
+    size_t outbox_count;
+    const struct store_outbox_rejection *rejections; /* of those rows */
+    size_t rejection_count;
 };
 
 /* One entity that the writer asks for, by its name. */
@@ -335,6 +382,21 @@ uint64_t store_session_rows_read(const struct store_session *session);
 /* Reads of the session fail with STATUS_STORE_UNAVAILABLE once the flag is true, between two rows
  * of a walk too. The flag outlives the reads; NULL: none. */
 void store_session_cancel_by(struct store_session *session, const atomic_bool *is_cancelled);
+
+/* ---- the outbox ---------------------------------------------------------------------------- */
+
+typedef void store_outbox_cb(void *user, const struct store_outbox_row *row);
+
+/* Whether users can append in their own transactions. */
+bool store_has_outbox(const struct store_session *session);
+/* The write session of a store with an outbox: the rows that are visible now, by id. The callback
+ * may not use the session. It costs one cheap query, which also keeps the session alive. */
+MUST_CHECK enum status store_read_outbox(struct store_session *session,
+                                         const struct store_outbox_query *query, void *user,
+                                         store_outbox_cb *callback);
+/* Any session. STATUS_NOT_FOUND: the store has no outbox. */
+MUST_CHECK enum status store_outbox_state(struct store_session *session,
+                                          struct store_outbox_state *state);
 
 /* ---- writing (the write session) --------------------------------------------------------- */
 

@@ -46,6 +46,21 @@ enum status store_keep_alive(struct store_session *session, int64_t *wait_ms) {
     return session->engine->keep_alive ? session->engine->keep_alive(session, wait_ms) : STATUS_OK;
 }
 
+bool store_has_outbox(const struct store_session *session) {
+    return session->engine->read_outbox != NULL;
+}
+
+enum status store_read_outbox(struct store_session *session, const struct store_outbox_query *query,
+                              void *user, store_outbox_cb *callback) {
+    assert(session->mode == STORE_WRITE && store_has_outbox(session));
+    return session->engine->read_outbox(session, query, user, callback);
+}
+
+enum status store_outbox_state(struct store_session *session, struct store_outbox_state *state) {
+    return session->engine->outbox_state ? session->engine->outbox_state(session, state)
+                                         : STATUS_NOT_FOUND;
+}
+
 uint64_t store_session_rows_read(const struct store_session *session) {
     return atomic_load_explicit(&session->rows_read, memory_order_relaxed);
 }
@@ -62,6 +77,8 @@ enum status store_prefetch(struct store_session *session, struct store_prefetch 
 
 enum status store_commit(struct store_session *session, const struct store_batch *batch) {
     assert(session->mode == STORE_WRITE);
+    assert(batch->outbox_count == 0 || store_has_outbox(session));
+    assert(batch->rejection_count <= batch->outbox_count);
     return session->engine->commit(session, batch);
 }
 

@@ -28,6 +28,12 @@ struct store_engine {
     enum status (*take_role)(struct store_session *session);
     enum status (*keep_alive)(struct store_session *session, int64_t *wait_ms);
 
+    /* NULL: the store has no outbox. */
+    enum status (*read_outbox)(struct store_session *session,
+                               const struct store_outbox_query *query, void *user,
+                               store_outbox_cb *callback);
+    enum status (*outbox_state)(struct store_session *session, struct store_outbox_state *state);
+
     enum status (*prefetch)(struct store_session *session, struct store_prefetch *prefetch);
     enum status (*commit)(struct store_session *session, const struct store_batch *batch);
     enum status (*heal)(struct store_session *session, uint64_t now_ms);

@@ -79,24 +79,22 @@ static void whole_init(struct whole *whole, uint64_t number) {
     whole->checkpoint = rows_checkpoint(DOCUMENT_RUN_SUMMARY, number + 1, 1);
     whole->journal = rows_journal(number + 4, 1, 2 * number);
     whole->drift = (struct store_drift){.entity_ref = number + 1, .reason = REASON_SEQUENCE_GAP};
-    whole->batch = (struct store_batch){&whole->entity,
-                                        1,
-                                        whole->events,
-                                        2,
-                                        &whole->idempotency,
-                                        1,
-                                        &whole->topic,
-                                        1,
-                                        &whole->document,
-                                        1,
-                                        &whole->checkpoint,
-                                        1,
-                                        &whole->journal,
-                                        1,
-                                        &whole->drift,
-                                        1,
-                                        0,
-                                        false};
+    whole->batch = (struct store_batch){.entities = &whole->entity,
+                                        .entity_count = 1,
+                                        .events = whole->events,
+                                        .event_count = 2,
+                                        .keys = &whole->idempotency,
+                                        .key_count = 1,
+                                        .topics = &whole->topic,
+                                        .topic_count = 1,
+                                        .documents = &whole->document,
+                                        .document_count = 1,
+                                        .checkpoints = &whole->checkpoint,
+                                        .checkpoint_count = 1,
+                                        .journal = &whole->journal,
+                                        .journal_count = 1,
+                                        .drifts = &whole->drift,
+                                        .drift_count = 1};
 }
 
 static enum status never_drift(void *user, const struct store_drift *drift) {

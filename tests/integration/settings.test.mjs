@@ -17,6 +17,7 @@ import { message, RawSocket } from "../lib/websocket.mjs";
 /** Keys that are tested elsewhere: the file, and the test that names the key. */
 const ELSEWHERE = {
   DB_URL: ["postgres", "the verbs work on the database of DB_URL, and no output shows its password"],
+  KHALA_OUTBOX_POLL_MS: ["postgres_outbox", "users append in their own transactions"],
   RUNTIME_BIND_ADDR: ["append_cli", "the command line finds the server by the server's settings"],
   KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "a taken or invalid operator address is refused by the setting's name"],
   KHALA_DATA_DIR: ["append_cli", "the command line appends and reads"],

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "authority/append_order.h"
 #include "authority/producer.h"
 #include "authority/rules/runs.h"
 #include "authority/rules/topics.h"
@@ -103,4 +104,45 @@ void ledger_apply(struct ledger *ledger, struct append_request *request, struct 
     /* A refusal is final. One that rests on this batch must not outlive the batch's failure. */
     if (draft.rests_on_batch || ledger_is_under_way(ledger, &draft))
         ledger_hold_back(ledger, &draft);
+}
+
+/* ---- groups ---- */
+
+void append_group_refuse(struct append_group *group, enum status status) {
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK)
+            group->requests[i].status = status;
+}
+
+void append_group_refuse_new(struct append_group *group, enum status status) {
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK && !group->requests[i].import)
+            group->requests[i].status = status;
+}
+
+void ledger_gather_group(struct ledger *ledger, struct append_group *group) {
+    for (size_t i = 0; i < group->request_count; i++)
+        if (group->requests[i].status == STATUS_OK)
+            ledger_gather(ledger, &group->requests[i], &group->arena);
+}
+
+/* A request that would overtake a refused one is not applied. */
+static void apply_request(struct ledger *ledger, struct append_group *group,
+                          struct append_request *request) {
+    if (group->order && append_order_blocks(group->order, request)) {
+        ledger_skip(ledger, request);
+        request->status = STATUS_NOT_ATTEMPTED;
+    } else {
+        ledger_apply(ledger, request, &group->arena);
+    }
+}
+
+void ledger_apply_group(struct ledger *ledger, struct append_group *group) {
+    for (size_t i = 0; i < group->request_count; i++) {
+        struct append_request *request = &group->requests[i];
+        if (request->status == STATUS_OK)
+            apply_request(ledger, group, request);
+        if (group->order)
+            append_order_note(group->order, request);
+    }
 }

@@ -14,4 +14,11 @@ void ledger_apply(struct ledger *ledger, struct append_request *request, struct 
 /* Leaves the request as it is. */
 void ledger_skip(struct ledger *ledger, const struct append_request *request);
 
+/* All requests of a group that were not refused before. */
+void ledger_gather_group(struct ledger *ledger, struct append_group *group);
+void ledger_apply_group(struct ledger *ledger, struct append_group *group);
+/* Refuses all requests that were not refused before; the second, all of these but imports. */
+void append_group_refuse(struct append_group *group, enum status status);
+void append_group_refuse_new(struct append_group *group, enum status status);
+
 #endif

@@ -13,6 +13,8 @@
 #define AHEAD_MS_MAX    5000
 #define DRIFT_MS        86400000
 #define DRIFT_TEXT_SIZE 512
+/* The writer reads the outbox many times a second. */
+#define OUTBOX_AGE_MS_MAX 60000
 /* No clock that shows less has been set. */
 #define CLOCK_MS_LEAST UINT64_C(1704067200000)
 
@@ -124,6 +126,36 @@ static void check_journal(struct doctor *doctor, struct store_session *session) 
                    (unsigned long long)result.rows, (unsigned long long)result.topics);
 }
 
+static void check_outbox(struct doctor *doctor, struct store_session *session) {
+    struct store_outbox_state state;
+    doctor->check = "outbox";
+    enum status status = store_outbox_state(session, &state);
+    if (status == STATUS_NOT_FOUND)
+        return;
+    if (status != STATUS_OK)
+        doctor_say(doctor, FINDING_WRONG, RESTORE_ADVICE, "the outbox cannot be read: %s",
+                   store_session_error(session));
+    else if (state.waiting_count > 0 && state.oldest_age_ms > OUTBOX_AGE_MS_MAX)
+        doctor_say(doctor, FINDING_WRONG, "see that a server runs on this database, and its log",
+                   "%llu events appended by SQL wait, the oldest for %llu s",
+                   (unsigned long long)state.waiting_count,
+                   (unsigned long long)state.oldest_age_ms / 1000);
+    else if (state.rejected_count > 0)
+        doctor_say(doctor, FINDING_WARNING,
+                   "read runtime.outbox_rejected, append again what is still wanted, then delete "
+                   "its rows",
+                   "%llu events appended by SQL were rejected; the latest: %s: %s",
+                   (unsigned long long)state.rejected_count, state.rejected_code,
+                   state.rejected_message);
+    else
+        doctor_say(doctor, FINDING_OK, NULL, "no event appended by SQL was rejected");
+    if (status == STATUS_OK && !state.has_producer_role)
+        doctor_say(doctor, FINDING_WARNING,
+                   "run CREATE ROLE khala_producer NOLOGIN as an administrator, then SELECT "
+                   "runtime.grant_producer('khala_producer') as the role of DB_URL",
+                   "the role khala_producer, which may append by SQL, does not exist");
+}
+
 static void check_clock(struct doctor *doctor, struct store_session *session, uint64_t now_ms) {
     struct store_state state;
     doctor->check = "clock";
@@ -155,6 +187,7 @@ static void check_inside(struct doctor *doctor, struct store *store) {
         check_projection(doctor, session, clock_wall_ms(&clock));
         check_journal(doctor, session);
         check_clock(doctor, session, clock_wall_ms(&clock));
+        check_outbox(doctor, session);
     }
     store_session_close(session);
 }

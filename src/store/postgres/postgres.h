@@ -20,6 +20,8 @@
 #define POSTGRES_WRITER_LOCK 461312715873
 /* Drifts are notes for people; only the latest are kept. */
 #define POSTGRES_DRIFTS_MAX 10000
+/* The same of rejected rows of the outbox. */
+#define POSTGRES_REJECTED_MAX 10000
 
 enum statement_id {
     STATEMENT_BEGIN,
@@ -80,6 +82,11 @@ enum statement_id {
     STATEMENT_WALK_DRIFTS,
     STATEMENT_WALK_REVOCATIONS,
     STATEMENT_FIND_STRAY,
+    STATEMENT_READ_OUTBOX,
+    STATEMENT_REJECT_OUTBOX,
+    STATEMENT_DROP_OLD_REJECTED,
+    STATEMENT_DELETE_OUTBOX,
+    STATEMENT_OUTBOX_STATE,
     STATEMENT_COUNT,
 };
 
@@ -284,6 +291,13 @@ MUST_CHECK enum status postgres_write_open(struct postgres_session *session);
  * the status. */
 MUST_CHECK enum status postgres_write_end(struct postgres_session *session, enum status status);
 
+/* Sends the removal of the outbox rows that the batch answers. */
+MUST_CHECK enum status postgres_send_outbox(struct postgres_session *session,
+                                            const struct store_batch *batch);
+enum status postgres_read_outbox(struct store_session *session,
+                                 const struct store_outbox_query *query, void *user,
+                                 store_outbox_cb *callback);
+enum status postgres_outbox_state(struct store_session *session, struct store_outbox_state *state);
 enum status postgres_prefetch(struct store_session *session, struct store_prefetch *prefetch);
 enum status postgres_commit(struct store_session *session, const struct store_batch *batch);
 enum status postgres_prune(struct store_session *session, struct store_prune *prunes, size_t count);

@@ -494,6 +494,10 @@ static enum status check_result(struct postgres_session *session, enum statement
     if (id == STATEMENT_PUT_TOPICS && changed != batch->topic_count)
         return contradicts(session, STATUS_ALREADY_EXISTS, "another topic has the ref of one of",
                            batch->topic_count);
+    if (id == STATEMENT_DELETE_OUTBOX && changed != batch->outbox_count)
+        return contradicts(session, STATUS_STORE_UNAVAILABLE,
+                           "another session removed or locked one of the outbox rows, of",
+                           batch->outbox_count);
     if ((id == STATEMENT_FIND_SUPPLIED || id == STATEMENT_FIND_MINTED) && PQntuples(result) > 0)
         return contradicts(session, STATUS_ALREADY_EXISTS,
                            "the id of an event has been given to event", postgres_number(row, 0));
@@ -528,6 +532,8 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
         status = send_authority(session, batch, &expected, &max);
     if (status == STATUS_OK)
         status = send_derived(session, batch);
+    if (status == STATUS_OK && batch->outbox_count > 0)
+        status = postgres_send_outbox(session, batch);
     if (status == STATUS_OK)
         status = postgres_pipeline_sync(session);
     if (status == STATUS_OK)

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#define POSTGRES_SCHEMA_VERSION 4
+#define POSTGRES_SCHEMA_VERSION 5
 
 struct postgres_migration {
     const char *name;

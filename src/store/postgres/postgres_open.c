@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "store/postgres/postgres.h"
 #include "store/postgres/postgres_heal.h"
 #include "store/postgres/postgres_migrations.h"
@@ -118,15 +119,26 @@ static enum status migrate_one(const struct postgres_store *store, PGconn *conne
     return status == STATUS_OK ? postgres_execute(store, connection, last, message->text) : status;
 }
 
+/* A migration warns where an administrator has to do something. */
+static void log_warning(void *user, const PGresult *result) {
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    (void)user;
+    if (severity && strcmp(severity, "WARNING") == 0)
+        log_event(LOG_WARN, "store.migration_warning",
+                  log_str("message", PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)));
+}
+
 /* All migrations that are missing, or none. */
 static enum status migrate(const struct postgres_store *store, PGconn *connection, int version,
                            struct store_message *message) {
     enum status status = postgres_execute(store, connection, "BEGIN", message->text);
     if (status == STATUS_OK && version < 0)
         status = create_schema(store, connection, message);
+    PQnoticeReceiver before = PQsetNoticeReceiver(connection, log_warning, NULL);
     for (int next = version < 0 ? 0 : version;
          status == STATUS_OK && next < POSTGRES_SCHEMA_VERSION; next++)
         status = migrate_one(store, connection, next, message);
+    PQsetNoticeReceiver(connection, before, NULL);
     if (status == STATUS_OK)
         return postgres_execute(store, connection, "COMMIT", message->text);
     PQclear(PQexec(connection, "ROLLBACK"));

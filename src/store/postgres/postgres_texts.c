@@ -56,6 +56,11 @@
     "coalesce(k.number, (SELECT x.ref FROM entities x WHERE x.kind = k.kind AND x.id = "           \
     "k.entity_id))"
 
+/* In milliseconds. Users who may insert rows themselves may insert any time. */
+#define OUTBOX_AGE(row)                                                                            \
+    "CASE WHEN isfinite(" row ".inserted_at) THEN greatest(0, extract(epoch FROM "                 \
+    "clock_timestamp() - " row ".inserted_at) * 1000)::bigint ELSE 0 END"
+
 const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = {"BEGIN", ""},
     [STATEMENT_ROLLBACK] = {"ROLLBACK", ""},
@@ -279,4 +284,54 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "r, (SELECT min(seq) FROM journal WHERE topic_ref = r) FROM refs WHERE r IS NOT NULL AND "
          "NOT EXISTS (SELECT 1 FROM topics t WHERE t.ref = r AND t.entity_ref IS NULL) LIMIT 1",
          ""},
+    /* Sizes are known without reading the texts. A larger row is shown without them. The number of
+     * rows is counted only where there is one. */
+    [STATEMENT_READ_OUTBOX] =
+        {"SELECT o.id, CASE WHEN o.fits THEN o.kind END, CASE WHEN o.fits THEN o.target END, CASE "
+         "WHEN o.fits THEN o.event_type END, CASE WHEN o.fits THEN o.payload END, "
+         "o.event_id::text, CASE WHEN o.fits THEN o.idempotency_key END, CASE WHEN o.fits THEN "
+         "o.owner_user_id END, CASE WHEN o.fits THEN o.owner_guest_scope END, CASE WHEN o.fits "
+         "THEN o.org_id END, o.fits::int::bigint, " OUTBOX_AGE(
+             "o") ", (SELECT count(*) FROM "
+                  "(SELECT FROM outbox LIMIT $4::bigint) w) FROM (SELECT p.*, sum(CASE WHEN p.fits "
+                  "THEN "
+                  "p.bytes ELSE 0 END) OVER (ORDER BY p.id) AS total FROM (SELECT q.*, q.bytes <= "
+                  "$2::bigint AS fits FROM (SELECT x.*, coalesce(octet_length(x.kind), 0)::bigint "
+                  "+ "
+                  "coalesce(octet_length(x.target), 0) + coalesce(octet_length(x.event_type), 0) + "
+                  "coalesce(octet_length(x.payload), 0) + "
+                  "coalesce(octet_length(x.idempotency_key), 0) + "
+                  "coalesce(octet_length(x.owner_user_id), 0) + "
+                  "coalesce(octet_length(x.owner_guest_scope), "
+                  "0) + coalesce(octet_length(x.org_id), 0) AS bytes FROM outbox x ORDER BY x.id "
+                  "LIMIT "
+                  "$1::bigint) q) p) o WHERE o.total <= $3::bigint ORDER BY o.id",
+         "nnnn"},
+    [STATEMENT_REJECT_OUTBOX] =
+        {"INSERT INTO outbox_rejected (outbox_id, reason, message, kind, target, event_type, "
+         "payload, event_id, idempotency_key, owner_user_id, owner_guest_scope, org_id, "
+         "inserted_at) SELECT x.id, u.code, u.message, left(x.kind, 64), left(x.target, 1024), "
+         "left(x.event_type, 1024), CASE WHEN octet_length(x.payload) <= 1048576 THEN x.payload "
+         "END, x.event_id, left(x.idempotency_key, 1024), left(x.owner_user_id, 1024), "
+         "left(x.owner_guest_scope, 1024), left(x.org_id, 1024), x.inserted_at FROM "
+         "unnest($1::bigint[], $2::text[], $3::text[]) u(id, code, message) JOIN outbox x ON x.id "
+         "= u.id ORDER BY x.id",
+         "NTT"},
+    [STATEMENT_DROP_OLD_REJECTED] = {"DELETE FROM outbox_rejected WHERE id <= (SELECT max(id) FROM "
+                                     "outbox_rejected) - $1::bigint",
+                                     "n"},
+    /* A row that another session has locked must not stop the writer. */
+    [STATEMENT_DELETE_OUTBOX] = {"DELETE FROM outbox WHERE id = ANY(ARRAY(SELECT x.id FROM outbox "
+                                 "x WHERE x.id = ANY($1::bigint[]) FOR UPDATE SKIP LOCKED))",
+                                 "N"},
+    [STATEMENT_OUTBOX_STATE] =
+        {"SELECT (SELECT count(*) FROM (SELECT FROM outbox LIMIT $1::bigint) w), "
+         "(SELECT " OUTBOX_AGE(
+             "x") " FROM outbox x ORDER BY x.id LIMIT 1), (SELECT count(*) FROM "
+                  "outbox_rejected), r.reason, r.message, (EXISTS (SELECT FROM pg_roles WHERE "
+                  "rolname = "
+                  "'khala_producer'))::int::bigint FROM (SELECT 1) one LEFT JOIN LATERAL (SELECT "
+                  "reason, "
+                  "message FROM outbox_rejected ORDER BY id DESC LIMIT 1) r ON true",
+         "n"},
 };
