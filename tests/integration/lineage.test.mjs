@@ -12,8 +12,16 @@ import { events, range, TOPIC } from "../lib/samples.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { Stream } from "../lib/sse.mjs";
 import { alter } from "../lib/store.mjs";
+import { until } from "../lib/wait.mjs";
 
 const SETTINGS = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0", RUNTIME_KHALA_FALLBACK_REPLAY_BUDGET_EVENTS: "5" };
+
+/** How many polls the server has begun; null while a read of the store is left. */
+async function pollsBegun(operator) {
+  const { body } = await operator.get("/metrics");
+  const value = (name) => Number(body.match(new RegExp(`^${name}(?:\\{dialect="poll"\\})? (\\d+)$`, "m"))?.[1] ?? 0);
+  return value("khala_store_read_queue_depth") === 0 ? { count: value("khala_fanout_polls_total") } : null;
+}
 
 /**
  * Follows a topic from a position on each transport until it has the wanted frames. Each answers
@@ -120,9 +128,11 @@ test("cursors of topics that appear late, and of clients that have nothing yet",
       const socket = await Socket.open(operator, socketPath(topic, `after_seq=${position}&token=${operator.reader}`));
       await socket.until((one) => one.of("hello").length > 0, "the hello");
       const stream = await Stream.open(operator, streamPath(topic, `after_seq=${position}`), { authorization: `Bearer ${operator.key}` });
+      const { count: before } = await until(() => pollsBegun(operator), "idle readers");
       const waiting = operator.get(pollPath(topic, `after_seq=${position}&wait_ms=30000`));
       const other = operator.ask("GET", pollPath(topic, `after_seq=0&wait_ms=30000&token=${operator.reader}`), undefined, { authorization: "" });
       await stream.until((one) => one.retries > 0, "the stream");
+      await until(async () => (await pollsBegun(operator))?.count === before + 2, "both polls");
       await room(topic, 4);
       const polled = await waiting;
       assert.equal(polled.status, 410, polled.body);

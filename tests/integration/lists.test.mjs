@@ -7,6 +7,7 @@ import { socketPath } from "../lib/paths.mjs";
 import { Client } from "../lib/phoenix.mjs";
 import { Socket } from "../lib/socket.mjs";
 import { tokenFor } from "../lib/token.mjs";
+import { until } from "../lib/wait.mjs";
 
 /** All items of a list, by pages of that size. */
 async function pages(operator, path, limit) {
@@ -111,6 +112,8 @@ test("lists", async (t) => {
     const { request, answer } = operator.begin("POST", "events:batch", { authorization: `Bearer ${producer}`, "content-type": "application/x-ndjson" });
     request.write('{"topic":"room:1","event_type":"said"}\n');
     const answering = await answer;
+    const lag = async () => (await pages(operator, "connections", 2)).find((one) => one.principal === "user:ada").lag;
+    await until(async () => await lag() === 0, "every frame to arrive");
     const all = await pages(operator, "connections", 2);
     assert.deepEqual(all.map((one) => one.id), all.map((one) => one.id).toSorted((a, b) => a - b));
     const of = (principal) => all.filter((one) => one.principal === principal);
