@@ -52,8 +52,9 @@ struct store_client exchange_client(const struct exchange *exchange,
                                  .is_bounded = principal != &principal_operator};
 }
 
-/* Replaces what is held for the exchange: the bytes of its answer, or of the next piece. */
-static enum status hold_answer(struct exchange *exchange, uint64_t bytes, bool has_started) {
+/* Replaces what is held for the exchange: the bytes of its answer, or of the next piece. A bounded
+ * answer is refused if the principal has no room for it. */
+static enum status hold_answer(struct exchange *exchange, uint64_t bytes, bool is_bounded) {
     char name[EXCHANGE_CLIENT_BYTES_MAX];
     struct unread_answers *answers = &exchange->http->unread_answers;
     enum status status = STATUS_OK;
@@ -65,7 +66,7 @@ static enum status hold_answer(struct exchange *exchange, uint64_t bytes, bool h
     if (exchange->held_bytes > 0)
         unread_answers_drop(answers, client.name, exchange->held_bytes);
     if (bytes > 0)
-        status = unread_answers_hold(answers, client.name, bytes, !has_started);
+        status = unread_answers_hold(answers, client.name, bytes, is_bounded);
     exchange->held_bytes = status == STATUS_OK ? bytes : 0;
     return status;
 }
@@ -73,7 +74,7 @@ static enum status hold_answer(struct exchange *exchange, uint64_t bytes, bool h
 void exchange_detach(struct exchange *exchange) {
     if (!exchange)
         return;
-    (void)hold_answer(exchange, 0, true);
+    (void)hold_answer(exchange, 0, false);
     exchange->conn = NULL;
     exchange->request = NULL;
     if (exchange->store_call)
@@ -233,11 +234,16 @@ static void release_work(struct exchange *exchange) {
     buffer_release(&exchange->body);
 }
 
+/* The event of an append is stored. A refusal would make the client append it again. */
+static bool is_append(const struct exchange *exchange) {
+    return exchange->match.route && exchange->match.route->flags & ROUTE_APPEND;
+}
+
 static void answer(struct exchange *exchange, struct http1_response *response) {
     struct conn *conn = exchange->conn;
     struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX];
     assert(!exchange->answered);
-    enum status held = hold_answer(exchange, response->body.size, false);
+    enum status held = hold_answer(exchange, response->body.size, !is_append(exchange));
     if (held != STATUS_OK) {
         metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
         exchange_answer_status(exchange, held);
@@ -428,7 +434,7 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
         return false;
     }
     if (append_piece(exchange, piece) == STATUS_OK &&
-        hold_answer(exchange, conn->out.size, true) == STATUS_OK)
+        hold_answer(exchange, conn->out.size, false) == STATUS_OK)
         return conn_send(conn);
     conn_close(conn);
     return false;
@@ -439,7 +445,7 @@ void exchange_end(struct exchange *exchange, struct slice piece) {
     assert(exchange->answered && !conn->is_last_piece);
     enum status status = append_piece(exchange, piece);
     if (status == STATUS_OK)
-        status = hold_answer(exchange, conn->out.size, true);
+        status = hold_answer(exchange, conn->out.size, false);
     if (status == STATUS_OK && exchange->chunked && !exchange_is_head(exchange))
         status = http1_chunk_end(&conn->out);
     if (status != STATUS_OK) {

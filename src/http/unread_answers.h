@@ -21,7 +21,8 @@ struct unread_answers {
 void unread_answers_init(struct unread_answers *answers, uint64_t bytes_max);
 void unread_answers_release(struct unread_answers *answers);
 
-/* is_bounded: false for the next piece of an answer that has started. */
+/* is_bounded: false for an answer that must not be refused: of an append, or one that has started.
+ */
 MUST_CHECK enum status unread_answers_hold(struct unread_answers *answers, struct slice name,
                                            uint64_t bytes, bool is_bounded);
 /* The bytes were held before. */

@@ -28,6 +28,14 @@ async function poll(operator, token) {
   return operator.ask("GET", pollPath("run:wide:events", "after_seq=0&limit=200"), undefined, { authorization: `Bearer ${token}` });
 }
 
+/** A refusal of a stored event would make its client append it again. */
+async function appendsALargeEvent(operator, token) {
+  const [{ run_id: _, ...event }] = events(1, { payload: () => ({ text: "x".repeat(200_000) }) });
+  const appended = await operator.ask("POST", "/v1/runs/own/events", JSON.stringify(event), { authorization: `Bearer ${token}` });
+  assert.equal(appended.status, 200, appended.body.slice(0, 200));
+  assert.ok(appended.body.length > 200_000, "the answer has the event");
+}
+
 /** How much of its answer a slow client gets, which always reads within the timeout. */
 async function slowly(socket) {
   let bytes = 0;
@@ -44,12 +52,13 @@ async function slowly(socket) {
 }
 
 test("answers that are not read are bounded for each principal, and end", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_UNREAD_BYTES_PER_PRINCIPAL_MAX: "3000000", RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
+  const operator = await operate(t, { settings: { KHALA_UNREAD_BYTES_PER_PRINCIPAL_MAX: String(PAGE_BYTES), RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0",
     KHALA_REQUEST_TIMEOUT_MS: String(TIMEOUT_MS) } });
   await operator.did("runs", { run_id: "wide" }, 201);
   await operator.batch(events(200, { run_id: "wide", payload: (i) => ({ i, text: "x".repeat(6000) }) }));
-  const greedy = operator.sign({ oa_user_id: "greedy", oa_sync_scopes: ["runtime.read_all"] });
+  const greedy = operator.sign({ oa_user_id: "greedy", oa_sync_scopes: ["runtime.read_all", "runtime.append"] });
   const other = operator.sign({ oa_user_id: "other", oa_sync_scopes: ["runtime.read_all"] });
+  const third = operator.sign({ oa_user_id: "third", oa_sync_scopes: ["runtime.read_all"] });
   const slow = unread(operator, other).then(slowly);
   await Promise.all(range(1, 8).map(() => unread(operator, greedy)));
   const answered = (status, what) => until(async () => {
@@ -59,7 +68,9 @@ test("answers that are not read are bounded for each principal, and end", async 
   const refused = await answered(429, "a refusal");
   assert.equal(refused.headers["retry-after"], "1");
   assertError(refused, 429, "rate_limited");
-  assert.equal((await poll(operator, other)).status, 200, "another principal is not affected");
+  await operator.did("runs", { run_id: "own", owner_user_id: "greedy" }, 201);
+  await appendsALargeEvent(operator, greedy);
+  assert.equal((await poll(operator, third)).status, 200, "another principal is not affected");
   assert.ok((await scrape(operator)).get("khala_http_answers_refused_total") >= 1);
   assert.ok((await slow) > PAGE_BYTES, "a client that reads slowly gets its whole answer");
   await answered(200, "room for the answers of the principal, after the unread ones are dropped");
