@@ -5,7 +5,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "auth/claims.h"
 #include "base/siphash.h"
+
+_Static_assert(PRINCIPAL_KEY_BYTES_MAX == 1 + CLAIMS_TEXT_BYTES_MAX, "a key has a whole name");
 
 const struct principal principal_operator = {.read_all = true};
 
@@ -139,6 +142,28 @@ size_t owner_keys(const struct owner *owner, uint32_t keys[PRINCIPAL_KEYS_MAX]) 
 
 bool principal_may_replay_all(const struct principal *principal) {
     return principal == &principal_operator || principal->scopes & SCOPE_REPLAY_ALL;
+}
+
+struct slice principal_key(const struct principal *principal, char key[PRINCIPAL_KEY_BYTES_MAX]) {
+    const struct {
+        char kind;
+        struct slice name;
+    } names[] = {
+        {'u', principal->identity.user_id}, {'g', principal->identity.guest_scope},
+        {'o', principal->identity.org_id},  {'s', principal->subject},
+        {'j', principal->token_id},
+    };
+    size_t chosen = 0;
+    while (chosen < sizeof(names) / sizeof(names[0]) && !names[chosen].name.data)
+        chosen++;
+    key[0] = principal == &principal_operator ? '*' : '-';
+    if (chosen == sizeof(names) / sizeof(names[0]))
+        return (struct slice){key, 1};
+    struct slice name = names[chosen].name;
+    assert(name.size < PRINCIPAL_KEY_BYTES_MAX);
+    key[0] = names[chosen].kind;
+    memcpy(key + 1, name.data, name.size);
+    return (struct slice){key, 1 + name.size};
 }
 
 size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]) {

@@ -62,8 +62,14 @@ size_t owner_keys(const struct owner *owner, uint32_t keys[PRINCIPAL_KEYS_MAX]);
  */
 bool principal_may_replay_all(const struct principal *principal);
 
+/* The kind of the name, and the longest text of a token. */
+#define PRINCIPAL_KEY_BYTES_MAX (1 + 640)
+/* The key for fairness and for limits: the user, else the guest, the organisation, the subject, the
+ * token id. Different principals have different keys. The text lives in key. */
+struct slice principal_key(const struct principal *principal, char key[PRINCIPAL_KEY_BYTES_MAX]);
+
 #define PRINCIPAL_NAME_BYTES_MAX 192
-/* The name for logs and for fairness: "user:42", "guest:…", "org:…", "operator", or "service" for a
+/* The name for people: "user:42", "guest:…", "org:…", "operator", or "service" for a
  * token without an identity. A longer name is truncated. Returns the size. */
 size_t principal_name(const struct principal *principal, char text[PRINCIPAL_NAME_BYTES_MAX]);
 

@@ -44,29 +44,29 @@ static void exchange_free(struct exchange *exchange) {
 }
 
 struct store_client exchange_client(const struct exchange *exchange,
-                                    char text[EXCHANGE_CLIENT_BYTES_MAX]) {
+                                    char key[PRINCIPAL_KEY_BYTES_MAX]) {
     const struct principal *principal = exchange_caller(exchange, STATUS_OK);
     if (!principal)
-        return (struct store_client){.name = {"", 0}};
-    return (struct store_client){.name = {text, principal_name(principal, text)},
+        return (struct store_client){.key = {"", 0}};
+    return (struct store_client){.key = principal_key(principal, key),
                                  .is_bounded = principal != &principal_operator};
 }
 
 /* Replaces what is held for the exchange: the bytes of its answer, or of the next piece. A bounded
  * answer is refused if the principal has no room for it. */
 static enum status hold_answer(struct exchange *exchange, uint64_t bytes, bool is_bounded) {
-    char name[EXCHANGE_CLIENT_BYTES_MAX];
+    char key[PRINCIPAL_KEY_BYTES_MAX];
     struct unread_answers *answers = &exchange->http->unread_answers;
     enum status status = STATUS_OK;
     if (bytes <= UNREAD_ANSWER_BYTES_MIN && exchange->held_bytes == 0)
         return STATUS_OK;
-    struct store_client client = exchange_client(exchange, name);
+    struct store_client client = exchange_client(exchange, key);
     if (!client.is_bounded)
         return STATUS_OK;
     if (exchange->held_bytes > 0)
-        unread_answers_drop(answers, client.name, exchange->held_bytes);
+        unread_answers_drop(answers, client.key, exchange->held_bytes);
     if (bytes > 0)
-        status = unread_answers_hold(answers, client.name, bytes, is_bounded);
+        status = unread_answers_hold(answers, client.key, bytes, is_bounded);
     exchange->held_bytes = status == STATUS_OK ? bytes : 0;
     return status;
 }

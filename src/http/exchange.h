@@ -84,10 +84,9 @@ bool exchange_is_head(const struct exchange *exchange);
 /* NULL: unknown, or the bearer of the mint key. A request to an operator's route had the key if the
  * status of its answer is not 401. */
 const struct principal *exchange_caller(const struct exchange *exchange, enum status status);
-#define EXCHANGE_CLIENT_BYTES_MAX PRINCIPAL_NAME_BYTES_MAX
-/* The queue and the bounds of its principal. The name lives in text. */
+/* The queue and the bounds of its principal. */
 struct store_client exchange_client(const struct exchange *exchange,
-                                    char text[EXCHANGE_CLIENT_BYTES_MAX]);
+                                    char key[PRINCIPAL_KEY_BYTES_MAX]);
 
 void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
                      struct slice body);

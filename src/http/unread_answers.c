@@ -5,7 +5,7 @@
 
 struct holder {
     uint64_t bytes;
-    struct slice name;
+    struct slice key;
     char text[];
 };
 
@@ -21,27 +21,27 @@ void unread_answers_release(struct unread_answers *answers) {
     pthread_mutex_destroy(&answers->lock);
 }
 
-static struct holder *holder_new(struct unread_answers *answers, struct slice name) {
-    struct holder *holder = calloc(1, sizeof(*holder) + name.size);
+static struct holder *holder_new(struct unread_answers *answers, struct slice key) {
+    struct holder *holder = calloc(1, sizeof(*holder) + key.size);
     if (!holder)
         return NULL;
-    memcpy(holder->text, name.data, name.size);
-    holder->name = (struct slice){holder->text, name.size};
-    if (map_insert(&answers->principals, holder->name, holder) != STATUS_OK) {
+    memcpy(holder->text, key.data, key.size);
+    holder->key = (struct slice){holder->text, key.size};
+    if (map_insert(&answers->principals, holder->key, holder) != STATUS_OK) {
         free(holder);
         return NULL;
     }
     return holder;
 }
 
-enum status unread_answers_hold(struct unread_answers *answers, struct slice name, uint64_t bytes,
+enum status unread_answers_hold(struct unread_answers *answers, struct slice key, uint64_t bytes,
                                 bool is_bounded) {
     enum status status = STATUS_OK;
     pthread_mutex_lock(&answers->lock);
-    struct holder *holder = map_find(&answers->principals, name);
+    struct holder *holder = map_find(&answers->principals, key);
     if (holder && is_bounded && holder->bytes + bytes > answers->bytes_max)
         status = STATUS_RATE_LIMITED;
-    else if (!holder && !(holder = holder_new(answers, name)))
+    else if (!holder && !(holder = holder_new(answers, key)))
         status = STATUS_OUT_OF_MEMORY;
     if (status == STATUS_OK)
         holder->bytes += bytes;
@@ -49,21 +49,21 @@ enum status unread_answers_hold(struct unread_answers *answers, struct slice nam
     return status;
 }
 
-void unread_answers_drop(struct unread_answers *answers, struct slice name, uint64_t bytes) {
+void unread_answers_drop(struct unread_answers *answers, struct slice key, uint64_t bytes) {
     pthread_mutex_lock(&answers->lock);
-    struct holder *holder = map_find(&answers->principals, name);
+    struct holder *holder = map_find(&answers->principals, key);
     assert(holder && holder->bytes >= bytes);
     holder->bytes -= bytes;
     if (holder->bytes == 0) {
-        (void)map_remove(&answers->principals, name);
+        (void)map_remove(&answers->principals, key);
         free(holder);
     }
     pthread_mutex_unlock(&answers->lock);
 }
 
-bool unread_answers_is_full(struct unread_answers *answers, struct slice name) {
+bool unread_answers_is_full(struct unread_answers *answers, struct slice key) {
     pthread_mutex_lock(&answers->lock);
-    const struct holder *holder = map_find(&answers->principals, name);
+    const struct holder *holder = map_find(&answers->principals, key);
     bool is_full = holder && holder->bytes >= answers->bytes_max;
     pthread_mutex_unlock(&answers->lock);
     return is_full;

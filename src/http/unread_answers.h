@@ -14,7 +14,7 @@
 
 struct unread_answers {
     pthread_mutex_t lock;
-    struct map principals; /* by name */
+    struct map principals; /* by principal_key */
     uint64_t bytes_max;    /* for one principal */
 };
 
@@ -23,11 +23,11 @@ void unread_answers_release(struct unread_answers *answers);
 
 /* is_bounded: false for an answer that must not be refused: of an append, or one that has started.
  */
-MUST_CHECK enum status unread_answers_hold(struct unread_answers *answers, struct slice name,
+MUST_CHECK enum status unread_answers_hold(struct unread_answers *answers, struct slice key,
                                            uint64_t bytes, bool is_bounded);
 /* The bytes were held before. */
-void unread_answers_drop(struct unread_answers *answers, struct slice name, uint64_t bytes);
+void unread_answers_drop(struct unread_answers *answers, struct slice key, uint64_t bytes);
 /* Whether the principal holds as much as it may. */
-bool unread_answers_is_full(struct unread_answers *answers, struct slice name);
+bool unread_answers_is_full(struct unread_answers *answers, struct slice key);
 
 #endif

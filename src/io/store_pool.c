@@ -22,7 +22,7 @@ struct store_queue {
     int64_t credit_ns;
     size_t waiting_count;
     size_t running_count;
-    struct slice name;
+    struct slice key;
     char text[];
 };
 
@@ -36,7 +36,7 @@ struct store_pool {
     struct store_pool_options options;
     pthread_mutex_t lock; /* of the members up to the threads */
     pthread_cond_t posted;
-    struct map queues; /* by name; a queue lives while a task of it waits or runs */
+    struct map queues; /* by key; a queue lives while a task of it waits or runs */
     struct list ready;
     size_t waiting_count;
     size_t running_count;
@@ -51,19 +51,19 @@ static size_t running_max(const struct store_pool *pool) {
     return pool->options.thread_count > 1 ? pool->options.thread_count - 1 : 1;
 }
 
-static struct store_queue *queue_find(struct store_pool *pool, struct slice name) {
-    struct store_queue *queue = map_find(&pool->queues, name);
+static struct store_queue *queue_find(struct store_pool *pool, struct slice key) {
+    struct store_queue *queue = map_find(&pool->queues, key);
     if (queue)
         return queue;
-    queue = calloc(1, sizeof(*queue) + name.size);
+    queue = calloc(1, sizeof(*queue) + key.size);
     if (!queue)
         return NULL;
-    if (name.size > 0)
-        memcpy(queue->text, name.data, name.size);
-    queue->name = (struct slice){queue->text, name.size};
+    if (key.size > 0)
+        memcpy(queue->text, key.data, key.size);
+    queue->key = (struct slice){queue->text, key.size};
     queue->credit_ns = QUANTUM_NS;
     list_init(&queue->tasks);
-    if (map_insert(&pool->queues, queue->name, queue) != STATUS_OK) {
+    if (map_insert(&pool->queues, queue->key, queue) != STATUS_OK) {
         free(queue);
         return NULL;
     }
@@ -80,7 +80,7 @@ static void queue_update(struct store_pool *pool, struct store_queue *queue) {
         list_remove(&queue->node);
     if (queue->waiting_count + queue->running_count > 0)
         return;
-    (void)map_remove(&pool->queues, queue->name);
+    (void)map_remove(&pool->queues, queue->key);
     free(queue);
 }
 
@@ -200,7 +200,7 @@ static enum status add_task(struct store_pool *pool, struct store_task *task,
         return STATUS_SHUTTING_DOWN;
     if (pool->waiting_count >= pool->options.tasks_max)
         return STATUS_LIMIT_REACHED;
-    struct store_queue *queue = queue_find(pool, client->name);
+    struct store_queue *queue = queue_find(pool, client->key);
     if (!queue)
         return STATUS_OUT_OF_MEMORY;
     if (client->is_bounded && queue->waiting_count >= pool->options.principal_tasks_max)

@@ -28,8 +28,8 @@ struct store_task {
 
 /* The principal that a task works for. */
 struct store_client {
-    struct slice name; /* as principal_name writes it; empty: the server itself */
-    bool is_bounded;   /* the task is refused if too many tasks of the principal wait */
+    struct slice key; /* its principal_key; empty: the server itself */
+    bool is_bounded;  /* the task is refused if too many tasks of the principal wait */
 };
 
 struct store_pool_options {
@@ -42,7 +42,7 @@ struct store_pool;
 
 MUST_CHECK enum status store_pool_start(struct store_pool **pool, struct store *store,
                                         const struct store_pool_options *options);
-/* Copies the name. */
+/* Copies the key. */
 MUST_CHECK enum status store_pool_post(struct store_pool *pool, struct store_task *task,
                                        const struct store_client *client);
 /* For a task that was posted and whose memory is still kept. True: it waited, and never runs.

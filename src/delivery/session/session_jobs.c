@@ -14,11 +14,11 @@ static void job_done(struct call *call);
 
 static void begin(struct session *session, enum session_job job) {
     const struct delivery *shared = session->delivery->shared;
-    char name[PRINCIPAL_NAME_BYTES_MAX];
+    char key[PRINCIPAL_KEY_BYTES_MAX];
     /* A session has one job at a time, so its connections bound the jobs of a principal. */
-    struct store_client client = {.name = {"", 0}};
+    struct store_client client = {.key = {"", 0}};
     if (session->principal)
-        client.name = (struct slice){name, principal_name(session->principal, name)};
+        client.key = principal_key(session->principal, key);
     session->job = job;
     session->call.run = job_run;
     session->call.done = job_done;

@@ -6,7 +6,7 @@
 
 #define TICK_MS 1000
 
-static const struct store_client server_client = {.name = SLICE("")};
+static const struct store_client server_client = {.key = SLICE("")};
 
 /* ---- building ----------------------------------------------------------------------------- */
 

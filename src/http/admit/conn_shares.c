@@ -4,14 +4,12 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 
-#include "auth/claims.h"
-
 /* A connection whose token ends sooner does not count. */
 #define RENEWAL_MS 60000
-/* The kind of the name comes before it. */
-#define KEY_BYTES_MAX (1 + CLAIMS_TEXT_BYTES_MAX)
 /* An IPv6 network of this size usually has one owner. */
 #define NETWORK_BYTES 8
+/* The kind of the address comes before it. */
+#define ADDRESS_KEY_BYTES_MAX (1 + NETWORK_BYTES)
 
 struct share_holder {
     struct list shares;
@@ -122,31 +120,9 @@ static enum status take(struct conn_shares *shares, struct conn_share *share,
     return status;
 }
 
-static struct slice principal_key(const struct principal *principal, char key[KEY_BYTES_MAX]) {
-    const struct {
-        char kind;
-        struct slice name;
-    } names[] = {
-        {'u', principal->identity.user_id}, {'g', principal->identity.guest_scope},
-        {'o', principal->identity.org_id},  {'s', principal->subject},
-        {'j', principal->token_id},
-    };
-    size_t chosen = 0;
-    while (chosen < sizeof(names) / sizeof(names[0]) && !names[chosen].name.data)
-        chosen++;
-    key[0] = '-';
-    if (chosen == sizeof(names) / sizeof(names[0]))
-        return (struct slice){key, 1};
-    struct slice name = names[chosen].name;
-    assert(name.size < KEY_BYTES_MAX);
-    key[0] = names[chosen].kind;
-    memcpy(key + 1, name.data, name.size);
-    return (struct slice){key, 1 + name.size};
-}
-
 enum status conn_share_take_principal(struct conn_shares *shares, struct conn_share *share,
                                       const struct principal *principal, uint64_t now_ms) {
-    char key[KEY_BYTES_MAX];
+    char key[PRINCIPAL_KEY_BYTES_MAX];
     uint64_t end_ms = principal->expires_at_ms;
     const struct share_request request = {
         .key = principal_key(principal, key),
@@ -157,7 +133,7 @@ enum status conn_share_take_principal(struct conn_shares *shares, struct conn_sh
     return take(shares, share, &request);
 }
 
-static struct slice address_key(const struct sockaddr *address, char key[KEY_BYTES_MAX]) {
+static struct slice address_key(const struct sockaddr *address, char key[ADDRESS_KEY_BYTES_MAX]) {
     const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
     const uint8_t *bytes = six->s6_addr;
     size_t size = NETWORK_BYTES;
@@ -177,7 +153,7 @@ static struct slice address_key(const struct sockaddr *address, char key[KEY_BYT
 
 enum status conn_share_take_address(struct conn_shares *shares, struct conn_share *share,
                                     const struct sockaddr *address) {
-    char key[KEY_BYTES_MAX];
+    char key[ADDRESS_KEY_BYTES_MAX];
     if (shares->address_max == 0)
         return STATUS_OK;
     const struct share_request request = {.key = address_key(address, key),

@@ -103,6 +103,42 @@ static void ownership_follows_the_table(void **state) {
     }
 }
 
+static void assert_key(const struct principal *principal, const char *expected) {
+    char key[PRINCIPAL_KEY_BYTES_MAX];
+    assert_slice(principal_key(principal, key), expected);
+}
+
+static void the_key_of_a_principal_is_its_first_name(void **state) {
+    (void)state;
+    struct principal one = {.identity = {.user_id = SLICE("u"), .org_id = SLICE("o")},
+                            .subject = SLICE("s"),
+                            .token_id = SLICE("t")};
+    assert_key(&one, "uu");
+    one.identity = (struct owner){.guest_scope = SLICE("g"), .org_id = SLICE("o")};
+    assert_key(&one, "gg");
+    one.identity = (struct owner){.org_id = SLICE("o")};
+    assert_key(&one, "oo");
+    one.identity = (struct owner)NOBODY;
+    assert_key(&one, "ss");
+    one.subject = (struct slice){NULL, 0};
+    assert_key(&one, "jt");
+    one.token_id = (struct slice){NULL, 0};
+    assert_key(&one, "-");
+    assert_key(&principal_operator, "*");
+}
+
+static void long_names_have_different_keys(void **state) {
+    (void)state;
+    char first[PRINCIPAL_KEY_BYTES_MAX - 1], second[PRINCIPAL_KEY_BYTES_MAX - 1];
+    char first_key[PRINCIPAL_KEY_BYTES_MAX], second_key[PRINCIPAL_KEY_BYTES_MAX];
+    memset(first, 'x', sizeof(first));
+    memset(second, 'x', sizeof(second));
+    second[sizeof(second) - 1] = 'y';
+    const struct principal one = {.subject = {first, sizeof(first)}};
+    const struct principal other = {.subject = {second, sizeof(second)}};
+    assert_false(slice_equal(principal_key(&one, first_key), principal_key(&other, second_key)));
+}
+
 static void scopes_have_one_bit_and_one_name_each(void **state) {
     (void)state;
     unsigned seen = 0;
@@ -123,6 +159,8 @@ int main(void) {
         cmocka_unit_test(references_to_a_constant_have_no_effect),
         cmocka_unit_test(a_principal_expires_at_its_expiry_time),
         cmocka_unit_test(ownership_follows_the_table),
+        cmocka_unit_test(the_key_of_a_principal_is_its_first_name),
+        cmocka_unit_test(long_names_have_different_keys),
         cmocka_unit_test(scopes_have_one_bit_and_one_name_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,7 +188,7 @@ static void the_waiting_tasks_of_a_principal_are_bounded(void **state) {
     assert_int_equal(stage_post(&stage, 3, &greedy), STATUS_RATE_LIMITED);
     assert_ok(stage_post(&stage, 4, &modest));
     /* Work that is bounded by its connections is accepted. */
-    assert_ok(stage_post(&stage, 5, &(struct store_client){greedy.name, false}));
+    assert_ok(stage_post(&stage, 5, &(struct store_client){greedy.key, false}));
     stage_close(&stage);
     assert_int_equal(stage.tasks[3].turn, -1);
 }
