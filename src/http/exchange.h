@@ -50,6 +50,7 @@ struct exchange {
     bool answered_whole;     /* the answer is complete */
     uint64_t held_bytes;     /* of its large answer, until the client has read it */
     unsigned refs;           /* calls on other threads that have not returned */
+    bool has_read;           /* a read was posted to the store pool */
     struct call *store_call; /* the one in the store pool; cancelled with the connection */
     const struct exchange_stream *stream;
     void (*drain)(struct exchange *exchange); /* the server drains: answer soon; may be NULL */

@@ -16,10 +16,12 @@ static bool has_whole_request(const struct exchange *exchange) {
 void exchange_post_store(struct exchange *exchange, struct call *call) {
     char key[PRINCIPAL_KEY_BYTES_MAX];
     struct store_client client = exchange_client(exchange, key);
+    /* Only the first read may be refused: the answer may have started before the others. */
+    client.is_bounded = client.is_bounded && !exchange->has_read;
+    exchange->has_read = true;
     exchange_ref(exchange);
     /* More answers would be refused: nothing is read for them. */
-    if (client.is_bounded && !exchange->answered &&
-        unread_answers_is_full(&exchange->http->unread_answers, client.key)) {
+    if (client.is_bounded && unread_answers_is_full(&exchange->http->unread_answers, client.key)) {
         metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
         call_begin(call, exchange->loop);
         call->status = STATUS_RATE_LIMITED;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { assertError, connect, getRequest } from "../lib/khala.mjs";
-import { operate } from "../lib/operator.mjs";
+import { operate, textOf } from "../lib/operator.mjs";
 import { pollPath } from "../lib/paths.mjs";
 import { scrape } from "../lib/prometheus.mjs";
 import { events, range } from "../lib/samples.mjs";
@@ -11,7 +11,9 @@ import { until } from "../lib/wait.mjs";
 const PLAN = "/v1/cursors/plan";
 const TOPIC = "runtime.codex_worker_events";
 const FRAMES = 3000;
-const PLANS = 20; // far more than may wait
+const READS_MAX = 40; // of one principal, that wait; the work of so many plans takes far longer than a poll
+const WIDE = 100; // large events, more of them than the kernel buffers for a client that does not read
+const PLANS = READS_MAX + 20;
 
 /** A shared topic with many frames of one user, of which another user reads none. */
 async function filled(t, settings) {
@@ -25,6 +27,9 @@ async function filled(t, settings) {
 }
 
 const userOf = (operator, oa_user_id) => operator.sign({ oa_user_id, oa_sync_scopes: ["runtime.run_events", "runtime.codex_worker_events"] });
+
+/** A token without user, guest and organisation. */
+const serviceOf = (operator, sub, scope) => operator.sign({ sub, oa_sync_scopes: [scope] });
 
 /** A request for a plan. Without cursors it has many different ones, and the plan looks at as many rows as it may. */
 function planRequest(token, cursors = range(0, 999).map((after_seq) => ({ topic: TOPIC, after_seq }))) {
@@ -59,29 +64,51 @@ async function boundsTheRowsOfAPlan(operator) {
   assert.ok(measured >= 20 && measured <= 200, `${measured} measured`);
 }
 
-/** Many plans of one principal: another is served at once, most plans are refused, and the others end with their clients. */
-async function isFair(operator) {
-  const before = await scrape(operator);
+/** Sends more plans than may wait. Resolves when the queue of the principal is full. */
+async function fillQueue(operator, token) {
   const peers = await Promise.all(range(1, PLANS).map(() => connect(operator.server)));
   const answers = [];
   for (const peer of peers) peer.response().then((response) => answers.push(response), () => {});
-  await Promise.all(peers.map((peer) => peer.send(planRequest(userOf(operator, "other")))));
-  const victim = await operator.ask("GET", pollPath("run:v:events"), undefined, { authorization: `Bearer ${userOf(operator, "victim")}` });
-  assert.equal(victim.status, 200, victim.body);
-  const served = () => answers.filter(({ status }) => status === 200).length;
-  assert.ok(served() < 4, "the victim did not wait for the plans");
-  await until(() => answers.length >= PLANS / 2, "the refusals");
-  for (const peer of peers) peer.close();
-  const refused = answers.filter(({ status }) => status !== 200);
-  for (const response of refused) {
+  // The bytes after the request must not hide that the client is gone.
+  await Promise.all(peers.map((peer) => peer.send(`${planRequest(token)}\r\n`)));
+  const refused = () => answers.filter(({ status }) => status !== 200);
+  await until(() => refused().length > 0, "a refusal");
+  return { refused, served: () => answers.length - refused().length, close: () => peers.forEach((peer) => peer.close()) };
+}
+
+/** Many plans of one principal: another is served at once, some plans are refused, and the others end with their clients. */
+async function isFair(operator, greedy, victim) {
+  const before = await scrape(operator);
+  const plans = await fillQueue(operator, greedy);
+  const short = await operator.ask("GET", pollPath("run:v:events"), undefined, { authorization: `Bearer ${victim}` });
+  assert.equal(short.status, 200, short.body);
+  assert.ok(plans.served() < READS_MAX / 2, "the victim did not wait for the plans");
+  plans.close();
+  for (const response of plans.refused()) {
     assert.equal(response.headers["retry-after"], "1");
     assert.equal(assertError(response, 429, "rate_limited").details.retry_after_ms, 1000);
   }
   await until(async () => (await scrape(operator)).get("khala_store_read_queue_depth") === 0, "an empty queue");
   const after = await scrape(operator);
   const rose = (name) => after.get(name) - before.get(name);
-  assert.ok(rose("khala_store_reads_refused_total") >= refused.length);
+  assert.ok(rose("khala_store_reads_refused_total") >= plans.refused().length);
   assert.ok(rose("khala_store_reads_cancelled_total") >= 1, "the plans of the clients that are gone");
+}
+
+/** An answer that has started gets its further pages, although the queue of its principal is full. */
+async function endsAnExport(operator) {
+  await operator.did("runs", { run_id: "wide" }, 201);
+  await operator.batch(events(WIDE, { run_id: "wide", payload: (i) => ({ i, text: "x".repeat(50_000) }) }));
+  const token = serviceOf(operator, "exporter", "runtime.read_all");
+  const { request, answer } = operator.begin("GET", "/api/events/export", { authorization: `Bearer ${token}` });
+  request.end();
+  const response = await answer; // its first page; the next ones are read with the answer
+  assert.equal(response.statusCode, 200);
+  const plans = await fillQueue(operator, serviceOf(operator, "exporter", "runtime.codex_worker_events"));
+  const lines = textOf(response);
+  await scrape(operator); // meanwhile the next page was asked for
+  plans.close();
+  assert.equal(JSON.parse((await lines).trim().split("\n").at(-1)).manifest.count, FRAMES + WIDE + 3);
 }
 
 /** The client is not gone: it closes only its sending side. */
@@ -93,9 +120,13 @@ async function answersAHalfClosedClient(operator) {
 }
 
 test("reads of the store are fair and bounded", async (t) => {
-  const operator = await filled(t, { KHALA_READS_PER_PRINCIPAL_MAX: "6" });
+  const operator = await filled(t, { KHALA_READS_PER_PRINCIPAL_MAX: String(READS_MAX) });
   await t.test("a plan looks once at a repeated cursor", () => plansARepeatedCursorOnce(operator));
   await t.test("a plan bounds the rows that it looks at", () => boundsTheRowsOfAPlan(operator));
-  await t.test("reads of one principal do not delay another, are bounded, and end with their clients", () => isFair(operator));
+  await t.test("reads of one principal do not delay another, are bounded, and end with their clients", () =>
+    isFair(operator, userOf(operator, "other"), userOf(operator, "victim")));
+  await t.test("so do reads of tokens without an owner", () =>
+    isFair(operator, serviceOf(operator, "other", "runtime.codex_worker_events"), serviceOf(operator, "victim", "runtime.read_all")));
+  await t.test("an export ends although other reads of its principal fill the queue", () => endsAnExport(operator));
   await t.test("a client that closes only its sending side gets its answer", () => answersAHalfClosedClient(operator));
 });
