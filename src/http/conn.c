@@ -12,7 +12,7 @@
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
 /* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
-/* How long work goes on after the peer has closed its side: some peers still read an answer. */
+/* How long work continues after the peer has closed its side: some peers still read an answer. */
 #define PEER_END_MS 250
 
 static void conn_consume(struct conn *conn, struct slice input);
@@ -333,15 +333,17 @@ static void peer_ended(struct conn *conn) {
         set_deadline(conn, DEADLINE_PEER_END);
 }
 
+/* The end of the peer comes after its bytes, so they are read too, while there is room. */
 static void conn_keep_unread(struct conn *conn, struct slice input) {
-    if (conn->watches_end && input.size == 0 && conn->unread.size == 0) {
-        if (!transport_read_start(&conn->transport))
-            peer_ended(conn);
+    if (input.size > 0 && buffer_append_slice(&conn->unread, input) != STATUS_OK) {
+        conn_close(conn);
         return;
     }
-    transport_read_stop(&conn->transport);
-    if (input.size > 0 && buffer_append_slice(&conn->unread, input) != STATUS_OK)
-        conn_close(conn);
+    size_t room = UNREAD_BYTES_MAX - conn->unread.size;
+    if (!conn->watches_end || room < TRANSPORT_READ_BYTES_MIN)
+        transport_read_stop(&conn->transport);
+    else if (!transport_read_start_within(&conn->transport, room))
+        peer_ended(conn);
 }
 
 void conn_watch_end(struct conn *conn) {

@@ -14,9 +14,6 @@
 #include "base/metrics.h"
 #include "io/loop.h"
 
-/* With a record that started earlier, one read then decrypts to no more than a plain read holds. */
-#define SECURE_READ_BYTES (LOOP_READ_BYTES - TLS_RECORD_BYTES)
-
 struct secure {
     struct tls tls;
     struct buffer sending;  /* ciphertext the socket is taking */
@@ -259,11 +256,12 @@ size_t transport_unsent_bytes(const struct transport *transport) {
 
 /* ---- reading ---- */
 
+/* With a record that started earlier, a read of TLS then decrypts to no more than a plain read. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
     const struct transport *transport = handle->data;
     (void)suggested;
-    *memory = uv_buf_init(loop_of(transport)->read_memory,
-                          transport->secure ? SECURE_READ_BYTES : LOOP_READ_BYTES);
+    size_t size = transport->read_bytes_max - (transport->secure ? TLS_RECORD_BYTES : 0);
+    *memory = uv_buf_init(loop_of(transport)->read_memory, (unsigned)size);
 }
 
 /* The peer sent no TLS, or no version that the server accepts. It gets the alert. */
@@ -324,9 +322,15 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         loop_of(transport)->transport_events->received(transport, input);
 }
 
-bool transport_read_start(struct transport *transport) {
+bool transport_read_start_within(struct transport *transport, size_t bytes_max) {
+    assert(bytes_max >= TRANSPORT_READ_BYTES_MIN && bytes_max <= LOOP_READ_BYTES);
+    transport->read_bytes_max = bytes_max;
     int error = uv_read_start(stream_of(transport), on_alloc, on_read);
     return error == 0 || error == UV_EALREADY;
+}
+
+bool transport_read_start(struct transport *transport) {
+    return transport_read_start_within(transport, LOOP_READ_BYTES);
 }
 
 void transport_read_stop(struct transport *transport) {

@@ -19,6 +19,7 @@ struct secure;
 struct transport {
     uv_tcp_t tcp;
     struct secure *secure; /* NULL: plain bytes */
+    size_t read_bytes_max; /* that one read may report */
 };
 
 /* What a loop's transports report; one table for all of them. */
@@ -54,6 +55,9 @@ struct slice transport_peer(const struct transport *transport, char text[TRANSPO
 /* Reports input by the received event. False: the socket cannot be read. A second start is no
  * error. */
 MUST_CHECK bool transport_read_start(struct transport *transport);
+/* The same, for a reader that has room for so many bytes, at least TRANSPORT_READ_BYTES_MIN. */
+#define TRANSPORT_READ_BYTES_MIN (2 * TLS_RECORD_BYTES)
+MUST_CHECK bool transport_read_start_within(struct transport *transport, size_t bytes_max);
 void transport_read_stop(struct transport *transport);
 
 /* Writes without waiting. Returns how many bytes were taken; negative: the peer is gone. */
