@@ -335,6 +335,13 @@ static struct http1_header challenge(enum status status) {
     return (struct http1_header){SLICE("WWW-Authenticate"), value};
 }
 
+/* The caller may have a better time to wait. */
+static bool is_retried_soon(const struct exchange_error *error) {
+    return error->header_count == 0 &&
+           (error->status == STATUS_SERVER_FULL || error->status == STATUS_TOO_MANY_CONNECTIONS ||
+            error->status == STATUS_LIMIT_REACHED);
+}
+
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error) {
     struct http1_header headers[HEADERS_MAX] = {
         {SLICE("X-Request-Id"), exchange_request_id(exchange)}};
@@ -352,7 +359,7 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     }
     if (status_http(error->status) == 401)
         headers[header_count++] = challenge(error->status);
-    if (error->status == STATUS_SERVER_FULL || error->status == STATUS_TOO_MANY_CONNECTIONS)
+    if (is_retried_soon(error))
         headers[header_count++] = (struct http1_header){SLICE("Retry-After"), SLICE("1")};
     /* RFC 9110: a 426 must name a protocol. */
     if (status_http(error->status) == 426) {

@@ -90,6 +90,18 @@ static void a_body_above_the_routes_limit_is_refused_before_the_handler(void **s
     assert_non_null(strstr(answer, "Connection: close\r\n"));
 }
 
+static void answer_full(struct exchange *exchange) {
+    exchange_answer_status(exchange, STATUS_LIMIT_REACHED);
+}
+
+static void a_full_queue_names_the_time_of_a_retry(void **state) {
+    (void)state;
+    handler = answer_full;
+    const char *answer = ask("GET /here/x HTTP/1.1\r\nHost: khala\r\n\r\n");
+    assert_non_null(strstr(answer, "HTTP/1.1 503 "));
+    assert_non_null(strstr(answer, "Retry-After: 1\r\n"));
+}
+
 static void no_piece(struct exchange *exchange) {
     (void)exchange;
 }
@@ -136,6 +148,7 @@ int main(void) {
         TEST(a_wrong_method_is_answered_with_the_allowed_methods),
         TEST(a_request_without_the_operator_key_is_challenged),
         TEST(a_body_above_the_routes_limit_is_refused_before_the_handler),
+        TEST(a_full_queue_names_the_time_of_a_retry),
         TEST(an_answer_in_pieces_is_chunked_for_http_1_1),
         TEST(an_answer_in_pieces_ends_with_the_connection_for_http_1_0),
         TEST(a_head_request_is_answered_without_a_body),
