@@ -16,6 +16,8 @@ void unread_answers_init(struct unread_answers *answers, uint64_t bytes_max) {
 }
 
 void unread_answers_release(struct unread_answers *answers) {
+    if (answers->bytes_max == 0)
+        return;
     assert(answers->principals.count == 0);
     map_release(&answers->principals);
     pthread_mutex_destroy(&answers->lock);

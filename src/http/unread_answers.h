@@ -19,6 +19,7 @@ struct unread_answers {
 };
 
 void unread_answers_init(struct unread_answers *answers, uint64_t bytes_max);
+/* Zeroed memory without init is fine: a server that cannot start has it. */
 void unread_answers_release(struct unread_answers *answers);
 
 /* is_bounded: false for an answer that must not be refused: of an append, or one that has started.

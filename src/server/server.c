@@ -516,6 +516,7 @@ void server_close(struct server *server) {
     free(server->api.parsers);
     free(server->http.loops);
     conn_shares_release(&server->http.conn_shares);
+    unread_answers_release(&server->http.unread_answers);
 }
 
 /* ---- while it runs ---- */
