@@ -1,5 +1,5 @@
 // A flood of silent connections, twice as many as the server has descriptors, must not stop the others: appends,
-// polls and live streams go on, new clients and the operator get in, and the server ends when it is told to.
+// polls and live streams go on, new clients and the operator get in, and SIGTERM ends the server.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import http from "node:http";

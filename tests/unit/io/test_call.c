@@ -11,7 +11,7 @@ struct world {
 };
 
 static struct world world;
-static const struct store_client anybody = {SLICE("anybody"), false};
+static const struct store_client some_user = {SLICE("some_user"), false};
 
 static void accept_nothing(struct io_loop *io, enum listener_kind kind, int fd,
                            const struct sockaddr *peer) {
@@ -103,7 +103,7 @@ static void errand_start(struct loop_task *task) {
     if (errand->is_begun_only)
         call_begin(&errand->call, &world.loop);
     else if (errand->pool)
-        call_store(&errand->call, &world.loop, errand->pool, &anybody);
+        call_store(&errand->call, &world.loop, errand->pool, &some_user);
     else
         call_writer(&errand->call, &world.loop, errand->writer);
     errand->is_started = true;
@@ -165,9 +165,9 @@ static void wait_at_gate(struct store_task *task, struct store_session *store) {
  * task fills the mailbox. */
 static void fill_pool(struct store_pool *pool, struct store_task tasks[2]) {
     tasks[0] = tasks[1] = (struct store_task){.run = wait_at_gate};
-    assert_ok(store_pool_post(pool, &tasks[0], &anybody));
+    assert_ok(store_pool_post(pool, &tasks[0], &some_user));
     uv_sem_wait(&at_gate);
-    assert_ok(store_pool_post(pool, &tasks[1], &anybody));
+    assert_ok(store_pool_post(pool, &tasks[1], &some_user));
 }
 
 static void a_call_that_the_pool_refuses_is_done_with_the_refusal_and_never_runs(void **state) {

@@ -11,7 +11,7 @@
 
 static char folder[] = "/tmp/khala-readers-XXXXXX";
 static struct store *store;
-static const struct store_client anybody = {SLICE("user:any"), false};
+static const struct store_client some_user = {SLICE("user:any"), false};
 static const struct store_client greedy = {SLICE("user:greedy"), true};
 static const struct store_client modest = {SLICE("user:modest"), true};
 
@@ -53,7 +53,7 @@ static void every_task_runs_once_on_a_session_of_its_own_thread(void **state) {
     assert_ok(store_pool_start(&readers, store, &(struct store_pool_options){3, TASKS, TASKS}));
     for (size_t i = 0; i < TASKS; i++) {
         tasks[i] = (struct counted){.task = {.run = count_run}, .runs = &runs};
-        assert_ok(store_pool_post(readers, &tasks[i].task, &anybody));
+        assert_ok(store_pool_post(readers, &tasks[i].task, &some_user));
     }
     /* All posted tasks have run when the pool has stopped. */
     store_pool_stop(readers);
@@ -88,7 +88,7 @@ static void tasks_beyond_the_maximum_are_refused(void **state) {
     assert_ok(store_pool_start(&readers, store, &(struct store_pool_options){1, 2, 2}));
     for (size_t i = 0; i < 8 && status == STATUS_OK; i++) {
         tasks[i] = (struct held){{.run = wait_at_gate}, &gate};
-        status = store_pool_post(readers, &tasks[i].task, &anybody);
+        status = store_pool_post(readers, &tasks[i].task, &some_user);
         accepted += status == STATUS_OK;
     }
     assert_int_equal(status, STATUS_LIMIT_REACHED);
