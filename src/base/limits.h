@@ -133,7 +133,7 @@
     X(CONN_LINGER_BYTES_MAX,              4 << 20,   BYTES, WITHIN,       1, "request bytes read and dropped after an early answer")                         \
     X(TLS_OUT_BYTES_MAX,                  256 << 10, BYTES, CONNECTION,   2, "records to send: a batch, or the longest chain of certificates")               \
     X(TLS_BATCH_BYTES_MAX,                64 << 10,  BYTES, WITHIN,       1, "plaintext encrypted at once; more would run ahead of the network")             \
-    X(HTTP1_SKIPPED_BYTES_MAX,            8192,      BYTES, WITHIN,       1, "extensions and trailers of a chunked body, which are not kept")                \
+    X(HTTP1_SKIPPED_BYTES_MAX,            8192,      BYTES, WITHIN,       1, "extensions of one chunk, or of the last chunk with the trailers; not kept")    \
     X(WS_EMPTY_FRAGMENTS_MAX,             1024,      ITEMS, CONNECTION,   1, "empty fragments of a message; its size bounds the others")                     \
     X(ENTITLE_ARENA_BYTES_MAX,            1 << 20,   BYTES, CONNECTION,   1, "rows that decide an entitlement")                                              \
     X(EXCHANGE_BODY_BYTES_MAX,            64 << 20,  BYTES, CONNECTION,   1, "the body of the request")                                                      \

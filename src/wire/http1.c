@@ -53,7 +53,7 @@ struct http1_message {
     struct slice piece;
     enum chunk_part chunk_part;
     unsigned chunk_digit_count;
-    size_t skipped_bytes; /* of extensions and trailers */
+    size_t skipped_bytes; /* extensions of this chunk, and trailers */
     bool head_is_whole;
     bool complete;
 };
@@ -504,6 +504,7 @@ static enum status take_chunk_framing(struct http1_message *message, struct slic
     } else if (before == CHUNK_DATA_LF) {
         message->chunk_part = CHUNK_SIZE;
         message->chunk_digit_count = 0;
+        message->skipped_bytes = 0;
     }
     return STATUS_OK;
 }

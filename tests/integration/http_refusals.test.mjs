@@ -78,6 +78,8 @@ test("extensions and trailers are skipped, and the next request begins behind th
   const operator = await operate(t);
   const head = CHUNKED.replace("@", operator.key);
   for (const body of [`2;a=b\r\n{}\r\n0\r\n\r\n`, `1 ; a="b;c"\r\n{\r\n1;x\r\n}\r\n0;last\r\n\r\n`,
+    // A client that signs each chunk: the limit of extensions is for one chunk.
+    `1;sig=${"f".repeat(80)}\r\n{\r\n${`1;sig=${"f".repeat(80)}\r\n \r\n`.repeat(200)}1\r\n}\r\n0\r\n\r\n`,
     `2\r\n{}\r\n0\r\nContent-Length: 44\r\nTransfer-Encoding: chunked\r\nX-Check: 1\r\n\r\n`]) {
     const peer = await connect(operator.server);
     await peer.send(head + body + SMUGGLED + SMUGGLED);
