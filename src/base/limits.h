@@ -176,6 +176,7 @@
     X(BATCH_BLOCKED_BYTES_MAX,            256 << 10, BYTES, APPEND,       1, "ids of those entities")                                                        \
     X(BATCH_PAGE_BYTES,                   256 << 10, BYTES, WITHIN,       1, "answers of a batch after which a page is sent")                                \
     X(SPOOL_MEMORY_BYTES,                 256 << 10, BYTES, APPEND,       1, "unread answers of a batch in memory; the others are in a file")                \
+    X(SPOOL_DISK_FREE_BYTES_MIN,          256 << 20, BYTES, WITHIN,       1, "free disk space below which answers of batches take none")                     \
     X(BATCH_PAGE_BYTES_MAX,               48 << 20,  BYTES, WITHIN,       1, "one page of a batch's answers; KHALA_BATCHES_BYTES_MAX bounds all")            \
     X(SESSION_REPLIES_BYTES_MAX,          200 << 20, BYTES, SESSION,      1, "replies to the largest message")                                               \
     X(SESSION_REPLIES_UNREAD_BYTES,      64 << 10,  BYTES, WITHIN,       1, "unread replies at which no further message is handled")                         \

@@ -42,6 +42,13 @@ uint64_t descriptors_left(void) {
     return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
+uint64_t descriptors_for_answers(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return FILES_RESERVE_MAX / 4;
+    return files_reserve(limit.rlim_cur) / 4;
+}
+
 uint64_t descriptors_raise(uint64_t wanted) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)

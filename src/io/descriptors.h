@@ -13,6 +13,8 @@ uint64_t descriptors_for(uint64_t connections);
 /* How many connections the limit leaves room for, besides what is open now and a reserve for files
  * of the store. For one descriptor table. */
 uint64_t descriptors_left(void);
+/* How many descriptors of that reserve the answers of batches may use. */
+uint64_t descriptors_for_answers(void);
 /* Raises the limit to that many, if the system allows it. Returns the limit in force. */
 uint64_t descriptors_raise(uint64_t wanted);
 

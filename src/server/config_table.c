@@ -218,11 +218,12 @@ const struct setting config_settings[] = {
     {.name = "KHALA_BATCH_SPOOL_BYTES_MAX",
      .type = SETTING_NUMBER,
      .offset = FIELD(batch_spool_bytes_max),
-     .fallback = "2147483648",
+     .fallback = "268435456",
      .min = 0,
      .max = (uint64_t)1 << 40,
      .help = "disk space in the data directory for answers of batches whose clients still send; "
-             "beyond it a batch waits until its client reads; 0: no space"},
+             "beyond it, and beyond a quarter of it for one batch, a batch waits until its client "
+             "reads; 0: no space"},
     {.name = "RUNTIME_KHALA_POLL_DEFAULT_LIMIT",
      .type = SETTING_NUMBER,
      .offset = FIELD(poll_default_limit),

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "http/dispatch.h"
 #include "hub/publish.h"
+#include "io/descriptors.h"
 #include "projector/verify.h"
 #include "server/config_options.h"
 #include "server/shared_keys.h"
@@ -462,6 +463,8 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->folder = server->config.data_dir;
     api->batch_spools.folder = server->config.data_dir;
     api->batch_spools.bytes_max = server->config.batch_spool_bytes_max;
+    api->batch_spools.files_max = descriptors_for_answers();
+    api->batch_spools.disk_free_bytes_min = SPOOL_DISK_FREE_BYTES_MIN;
     api->snapshots_bytes_max = server->config.snapshots_bytes_max;
     api->parsers = calloc(loop_count, sizeof(*api->parsers));
     if (!api->parsers)

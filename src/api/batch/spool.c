@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -12,16 +13,19 @@ void spool_init(struct spool *spool, struct spool_files *files, size_t append_by
     buffer_init(&spool->memory, SPOOL_MEMORY_BYTES + append_bytes_max);
 }
 
-static void uncharge(struct spool *spool) {
+/* Gives the space back, and the descriptor. */
+static void close_file(struct spool *spool) {
+    if (spool->file < 0)
+        return;
+    close(spool->file);
+    spool->file = -1;
     atomic_fetch_sub_explicit(&spool->files->bytes, spool->file_end, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&spool->files->file_count, 1, memory_order_relaxed);
     spool->file_begin = spool->file_end = 0;
 }
 
 void spool_release(struct spool *spool) {
-    uncharge(spool);
-    if (spool->file >= 0)
-        close(spool->file);
-    spool->file = -1;
+    close_file(spool);
     buffer_release(&spool->memory);
 }
 
@@ -29,13 +33,38 @@ bool spool_is_empty(const struct spool *spool) {
     return spool->memory.size == 0 && spool->file_begin == spool->file_end;
 }
 
-/* Reserves room in the files of all spools before it is used. */
-static bool charge(struct spool *spool, size_t bytes) {
-    size_t before = atomic_fetch_add_explicit(&spool->files->bytes, bytes, memory_order_relaxed);
-    if (before + bytes <= spool->files->bytes_max)
+bool spool_has_file(const struct spool *spool) {
+    return spool->file >= 0;
+}
+
+/* Takes amount of a limit that all spools share, before it is used. */
+static bool reserve(atomic_size_t *used, size_t amount, uint64_t used_max) {
+    size_t before = atomic_fetch_add_explicit(used, amount, memory_order_relaxed);
+    if (before + amount <= used_max)
         return true;
-    atomic_fetch_sub_explicit(&spool->files->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(used, amount, memory_order_relaxed);
     return false;
+}
+
+static bool open_file(struct spool *spool) {
+    struct spool_files *files = spool->files;
+    if (spool->file >= 0)
+        return true;
+    if (!reserve(&files->file_count, 1, files->files_max))
+        return false;
+    spool->file = unnamed_file_open(files->folder, "answers");
+    if (spool->file < 0)
+        atomic_fetch_sub_explicit(&files->file_count, 1, memory_order_relaxed);
+    return spool->file >= 0;
+}
+
+/* A file system that does not count its blocks sets no limit. */
+static bool disk_has_room(const struct spool *spool, size_t bytes) {
+    struct statvfs disk;
+    if (fstatvfs(spool->file, &disk) != 0)
+        return false;
+    return disk.f_blocks == 0 ||
+           (uint64_t)disk.f_bavail * disk.f_frsize >= spool->files->disk_free_bytes_min + bytes;
 }
 
 bool spool_has_room(const struct spool *spool) {
@@ -56,22 +85,30 @@ static size_t write_at(int file, struct slice bytes, uint64_t offset) {
     return written;
 }
 
+static bool file_takes(struct spool *spool, struct slice bytes) {
+    struct spool_files *files = spool->files;
+    if (spool->file_end + bytes.size > files->bytes_max / SPOOL_FILE_PART)
+        return false;
+    if (!open_file(spool) || !disk_has_room(spool, bytes.size) ||
+        !reserve(&files->bytes, bytes.size, files->bytes_max))
+        return false;
+    if (write_at(spool->file, bytes, spool->file_end) == bytes.size)
+        return true;
+    atomic_fetch_sub_explicit(&files->bytes, bytes.size, memory_order_relaxed);
+    return false;
+}
+
 /* The bytes stay in memory where the file cannot take them. */
 static void move_to_file(struct spool *spool) {
     struct slice bytes = buffer_slice(&spool->memory);
-    if (spool->file < 0)
-        spool->file = unnamed_file_open(spool->files->folder, "answers");
-    if (spool->file < 0 || !charge(spool, bytes.size)) {
-        spool->is_full = true;
+    if (file_takes(spool, bytes)) {
+        spool->file_end += bytes.size;
+        buffer_release(&spool->memory);
         return;
     }
-    if (write_at(spool->file, bytes, spool->file_end) < bytes.size) {
-        atomic_fetch_sub_explicit(&spool->files->bytes, bytes.size, memory_order_relaxed);
-        spool->is_full = true;
-        return;
-    }
-    spool->file_end += bytes.size;
-    buffer_release(&spool->memory);
+    spool->is_full = true;
+    if (spool->file_end == 0)
+        close_file(spool);
 }
 
 enum status spool_append(struct spool *spool, struct slice bytes) {
@@ -79,13 +116,6 @@ enum status spool_append(struct spool *spool, struct slice bytes) {
     if (status == STATUS_OK && spool->memory.size > SPOOL_MEMORY_BYTES && spool_has_room(spool))
         move_to_file(spool);
     return status;
-}
-
-/* A file that was read to its end gives its space back. */
-static enum status empty_file(struct spool *spool) {
-    uncharge(spool);
-    spool->is_full = false;
-    return ftruncate(spool->file, 0) == 0 ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
 }
 
 static enum status take_from_file(struct spool *spool, size_t bytes_max, struct buffer *out) {
@@ -102,7 +132,11 @@ static enum status take_from_file(struct spool *spool, size_t bytes_max, struct 
         return STATUS_STORE_UNAVAILABLE;
     out->size = (size_t)size;
     spool->file_begin += (uint64_t)size;
-    return spool->file_begin == spool->file_end ? empty_file(spool) : STATUS_OK;
+    if (spool->file_begin == spool->file_end) {
+        close_file(spool);
+        spool->is_full = false;
+    }
+    return STATUS_OK;
 }
 
 enum status spool_take(struct spool *spool, size_t bytes_max, struct buffer *out) {

@@ -7,7 +7,7 @@
 
 #define APPEND_BYTES_MAX (1 << 20)
 
-static struct spool_files files = {.folder = "/tmp", .bytes_max = 64 << 20};
+static struct spool_files files = {.folder = "/tmp", .bytes_max = 64 << 20, .files_max = 4};
 
 static void fill(char *bytes, size_t size, uint64_t from) {
     for (size_t i = 0; i < size; i++)
@@ -53,10 +53,10 @@ static void bytes_come_out_in_order_whatever_their_sizes(void **state) {
     spool_release(&spool);
 }
 
-static void the_limit_of_all_files_ends_the_room_and_loses_nothing(void **state) {
+static void a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing(void **state) {
     (void)state;
     static char bytes[APPEND_BYTES_MAX];
-    struct spool_files few = {.folder = "/tmp", .bytes_max = 3 << 20};
+    struct spool_files few = {.folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
     struct spool one, two;
     uint64_t in = 0, out = 0;
     spool_init(&one, &few, APPEND_BYTES_MAX);
@@ -66,9 +66,9 @@ static void the_limit_of_all_files_ends_the_room_and_loses_nothing(void **state)
         assert_ok(spool_append(&one, (struct slice){bytes, sizeof(bytes)}));
     }
     assert_int_equal(in, 4 << 20);
-    assert_true(few.bytes <= few.bytes_max);
+    assert_int_equal(few.bytes, 3 << 20);
     assert_ok(spool_append(&two, (struct slice){bytes, sizeof(bytes)}));
-    assert_false(spool_has_room(&two));
+    assert_true(spool_has_room(&two));
     while (!spool_is_empty(&one))
         out += take(&one, 1 << 20, out);
     assert_int_equal(out, in);
@@ -78,17 +78,56 @@ static void the_limit_of_all_files_ends_the_room_and_loses_nothing(void **state)
     assert_int_equal(few.bytes, 0);
 }
 
-static void a_folder_that_takes_no_file_ends_the_room(void **state) {
-    (void)state;
+/* A spool that is full in the memory of one append. */
+static void assert_no_file(struct spool_files *few) {
     static char bytes[APPEND_BYTES_MAX];
-    struct spool_files missing = {.folder = "/nonexistent", .bytes_max = 64 << 20};
     struct spool spool;
-    spool_init(&spool, &missing, APPEND_BYTES_MAX);
+    size_t file_count = few->file_count;
+    spool_init(&spool, few, APPEND_BYTES_MAX);
     fill(bytes, sizeof(bytes), 0);
     assert_ok(spool_append(&spool, (struct slice){bytes, sizeof(bytes)}));
     assert_false(spool_has_room(&spool));
+    assert_false(spool_has_file(&spool));
+    assert_int_equal(few->file_count, file_count);
     assert_int_equal(take(&spool, sizeof(bytes), 0), sizeof(bytes));
     spool_release(&spool);
+}
+
+static void the_bytes_and_the_number_of_all_files_have_a_limit(void **state) {
+    (void)state;
+    static char bytes[APPEND_BYTES_MAX];
+    struct spool_files few = {.folder = "/tmp", .bytes_max = 64 << 20, .files_max = 1};
+    struct spool one;
+    spool_init(&one, &few, APPEND_BYTES_MAX);
+    fill(bytes, sizeof(bytes), 0);
+    assert_ok(spool_append(&one, (struct slice){bytes, sizeof(bytes)}));
+    assert_true(spool_has_file(&one));
+    assert_no_file(&few);
+    few.files_max = 2;
+    few.bytes = few.bytes_max;
+    assert_no_file(&few);
+    few.bytes = sizeof(bytes);
+    assert_int_equal(take(&one, sizeof(bytes), 0), sizeof(bytes));
+    assert_false(spool_has_file(&one));
+    assert_int_equal(few.file_count, 0);
+    assert_int_equal(few.bytes, 0);
+    spool_release(&one);
+}
+
+static void a_disk_that_is_nearly_full_ends_the_room(void **state) {
+    (void)state;
+    struct spool_files few = {.folder = "/tmp",
+                              .bytes_max = 64 << 20,
+                              .files_max = 4,
+                              .disk_free_bytes_min = UINT64_MAX / 2};
+    assert_no_file(&few);
+}
+
+static void a_folder_that_takes_no_file_ends_the_room(void **state) {
+    (void)state;
+    struct spool_files missing = {.folder = "/nonexistent", .bytes_max = 64 << 20, .files_max = 4};
+    struct spool spool;
+    assert_no_file(&missing);
     struct spool_files none = {.folder = "/tmp", .bytes_max = 0};
     spool_init(&spool, &none, APPEND_BYTES_MAX);
     assert_false(spool_has_room(&spool));
@@ -98,7 +137,9 @@ static void a_folder_that_takes_no_file_ends_the_room(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_out_in_order_whatever_their_sizes),
-        cmocka_unit_test(the_limit_of_all_files_ends_the_room_and_loses_nothing),
+        cmocka_unit_test(a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing),
+        cmocka_unit_test(the_bytes_and_the_number_of_all_files_have_a_limit),
+        cmocka_unit_test(a_disk_that_is_nearly_full_ends_the_room),
         cmocka_unit_test(a_folder_that_takes_no_file_ends_the_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
