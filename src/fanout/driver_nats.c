@@ -37,6 +37,13 @@ static void ref(struct nats *nats) {
     pthread_mutex_unlock(&nats->lock);
 }
 
+/* Takes a ref back. The caller has another reference. */
+static void undo_ref(struct nats *nats) {
+    pthread_mutex_lock(&nats->lock);
+    nats->references--;
+    pthread_mutex_unlock(&nats->lock);
+}
+
 /* The lock is held meanwhile, so that closing waits for the call. */
 static void on_message(natsConnection *connection, natsSubscription *subscription, natsMsg *message,
                        void *user) {
@@ -125,7 +132,7 @@ static natsStatus subscribe(struct nats *nats) {
     ref(nats);
     status = natsSubscription_SetOnCompleteCB(nats->subscription, on_delivery_end, nats);
     if (status != NATS_OK)
-        unref(nats);
+        undo_ref(nats);
     if (status == NATS_OK)
         status = natsSubscription_SetPendingLimits(nats->subscription, FANOUT_QUEUE_MAX,
                                                    FANOUT_QUEUE_BYTES_MAX);
@@ -161,7 +168,7 @@ static enum status nats_connect(void **connection, const struct fanout_port *por
         ref(nats); /* of on_closed, which comes once for each connection made */
         status = natsConnection_Connect(&nats->connection, options);
         if (status != NATS_OK)
-            unref(nats);
+            undo_ref(nats);
     }
     natsOptions_Destroy(options);
     if (status == NATS_OK)
