@@ -180,9 +180,14 @@ test("items are answered while the body is still being sent", async (t) => {
 test("a group that the writer does not take holds back its own entities only", async (t) => {
   const operator = await operate(t, { settings: { KHALA_WRITER_QUEUE_MAX: "1" } });
   const release = await holdWriter(t, operator.data);
-  const answered = [];
-  const filling = Array.from({ length: 8 }, () => operator.post("topics/other/events", { event_type: "x" }).then(({ status }) => answered.push(status)));
-  await until(() => answered.length >= 2, "a full queue");
+  const filling = [];
+  // One group is in the writer's batch, and one waits.
+  await until(async () => {
+    const { body } = await operator.get("/metrics");
+    if (/^khala_store_queue_groups 2$/m.test(body)) return true;
+    filling.push(operator.post("topics/other/events", { event_type: "x" }));
+    return false;
+  }, "a full queue");
   const { request, answer } = operator.begin("POST", "events:batch", NDJSON);
   const say = (...topics) => topics.forEach((topic) => request.write(`${JSON.stringify({ topic, event_type: "said" })}\n`));
   say("a");
