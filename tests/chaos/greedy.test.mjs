@@ -26,7 +26,7 @@ const PAGE_SIZE = 4096; // of the kernel's count of socket memory
 const RATIO_MAX = 20;
 const DELAY_MS_MAX = SANITIZED ? 5000 : 2000;
 const KERNEL_BYTES_MAX = 128e6;
-const MEMORY_BYTES_MAX = (SANITIZED ? 4 : 1) * 256e6;
+const MEMORY_BYTES_MAX = (SANITIZED ? 4 : 1) * 512e6;
 
 const users = (operator, oa_user_id, scopes = ["runtime.run_events", "runtime.codex_worker_events"]) => operator.sign({ oa_user_id, oa_sync_scopes: scopes });
 
