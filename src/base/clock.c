@@ -48,10 +48,13 @@ void clock_tick(struct clock *clock) {
 
 struct clock_reading clock_manual_read(void *user) {
     const struct clock_manual *manual = user;
-    return manual->reading;
+    return (struct clock_reading){
+        .wall_ms = __atomic_load_n(&manual->reading.wall_ms, __ATOMIC_RELAXED),
+        .mono_ns = __atomic_load_n(&manual->reading.mono_ns, __ATOMIC_RELAXED),
+    };
 }
 
 void clock_manual_advance_ms(struct clock_manual *manual, uint64_t delta_ms) {
-    manual->reading.wall_ms += delta_ms;
-    manual->reading.mono_ns += delta_ms * CLOCK_NS_PER_MS;
+    __atomic_fetch_add(&manual->reading.wall_ms, delta_ms, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&manual->reading.mono_ns, delta_ms * CLOCK_NS_PER_MS, __ATOMIC_RELAXED);
 }

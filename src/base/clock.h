@@ -46,7 +46,8 @@ static inline uint64_t clock_mono_ms(const struct clock *clock) {
     return clock->reading.mono_ns / CLOCK_NS_PER_MS;
 }
 
-/* Time for tests, which the caller moves: set or advance it, then tick the clock that reads it. */
+/* Time for tests, which the caller moves: set or advance it, then tick the clock that reads it.
+ * Another thread may read it while it advances. */
 struct clock_manual {
     struct clock_reading reading;
 };

@@ -156,7 +156,7 @@ static void cursors_rise_when_the_clock_steps_back(void **state) {
         assert_true(uuid_compare(&made->event.cursor, &last) > 0);
         assert_memory_equal(&made->event.event_id, &made->event.cursor, sizeof(struct uuid));
         last = made->event.cursor;
-        fixture->clock.reading.wall_ms -= 3 * 3600 * 1000;
+        __atomic_fetch_sub(&fixture->clock.reading.wall_ms, 3 * 3600 * 1000, __ATOMIC_RELAXED);
         if (i % 2 == 1)
             fixture_restart(fixture);
     }
