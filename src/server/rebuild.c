@@ -123,14 +123,16 @@ static bool needs_rebuild(struct rebuild *rebuild, const struct store_entity *en
 static void rebuild_entity(struct rebuild *rebuild, const struct store_entity *entity) {
     rebuild->entity = *entity;
     rebuild->is_done = false;
-    rebuild->status = writer_post_job(rebuild->options.writer, &rebuild->job);
-    if (rebuild->status == STATUS_OK) {
+    /* Once the job is posted, its status is the writer's until it is done. */
+    enum status status = writer_post_job(rebuild->options.writer, &rebuild->job);
+    if (status == STATUS_OK) {
         pthread_mutex_lock(&rebuild->lock);
         while (!rebuild->is_done)
             pthread_cond_wait(&rebuild->changed, &rebuild->lock);
+        status = rebuild->status;
         pthread_mutex_unlock(&rebuild->lock);
     }
-    if (rebuild->status == STATUS_OK)
+    if (status == STATUS_OK)
         rebuild->rebuilt++;
     else
         rebuild->failed++;
