@@ -222,8 +222,8 @@ alone("a snapshot of a hundred thousand documents takes the memory of a thousand
     peaks.push(memoryBytes(operator.server, "VmHWM") - before);
     await operator.server.stop();
   }
-  // The documents have 60 MB; the builder's page cache has 4 MB and its index some kilobytes.
-  assert.ok(peaks[1] < peaks[0] + (24 << 20), `peaks grew by ${peaks}`);
+  // The documents have 60 MB. The page caches of the sessions that a busy machine wakes have 4 MB each.
+  assert.ok(peaks[1] < peaks[0] + (44 << 20), `peaks grew by ${peaks}`);
 });
 
 test("an unread snapshot costs one page of memory, and its file is released with the client", async (t) => {
