@@ -227,7 +227,8 @@ alone("a snapshot of a hundred thousand documents takes the memory of a thousand
 });
 
 test("an unread snapshot costs one page of memory, and its file is released with the client", async (t) => {
-  const operator = await operate(t, { data: storeWithSummaries(t, 20_000), settings: { ...QUICK, ...MEASURED, KHALA_REQUEST_TIMEOUT_MS: "60000" } });
+  const operator = await operate(t, { data: storeWithSummaries(t, 20_000), settings: { ...QUICK, ...MEASURED, KHALA_REQUEST_TIMEOUT_MS: "60000",
+    RUNTIME_KHALA_RUN_SUMMARIES_SNAPSHOT_CADENCE_SECONDS: "4" } }); // all readers come within it
   const peers = [];
   for (let i = 0; i < 20; i++) {
     const peer = await connect(operator.server);
