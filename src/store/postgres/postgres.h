@@ -189,8 +189,8 @@ enum status postgres_result_fault(const struct postgres_store *store, const PGco
 /* A session without a connection gets one, where that is allowed now. */
 MUST_CHECK enum status postgres_ensure(struct postgres_session *session);
 void postgres_disconnect(struct postgres_session *session);
-MUST_CHECK enum status postgres_take_role(struct store_session *session);
-MUST_CHECK enum status postgres_keep_alive(struct store_session *session, int64_t *wait_ms);
+MUST_CHECK enum status postgres_take_role(struct store_session *base);
+MUST_CHECK enum status postgres_keep_alive(struct store_session *base, int64_t *wait_ms);
 
 /* ---- opening (postgres_open.c) ------------------------------------------------------------- */
 
@@ -294,54 +294,51 @@ MUST_CHECK enum status postgres_write_end(struct postgres_session *session, enum
 /* Sends the removal of the outbox rows that the batch answers. */
 MUST_CHECK enum status postgres_send_outbox(struct postgres_session *session,
                                             const struct store_batch *batch);
-enum status postgres_read_outbox(struct store_session *session,
-                                 const struct store_outbox_query *query, void *user,
-                                 store_outbox_cb *callback);
-enum status postgres_outbox_state(struct store_session *session, struct store_outbox_state *state);
-enum status postgres_prefetch(struct store_session *session, struct store_prefetch *prefetch);
-enum status postgres_commit(struct store_session *session, const struct store_batch *batch);
-enum status postgres_prune(struct store_session *session, struct store_prune *prunes, size_t count);
-enum status postgres_heal(struct store_session *session, uint64_t now_ms);
-enum status postgres_mend_journal(struct store_session *session, struct slice topic,
-                                  uint64_t bad_seq, uint64_t now_ms);
-enum status postgres_rebuild_journal(struct store_session *session, uint64_t events_max,
+enum status postgres_read_outbox(struct store_session *base, const struct store_outbox_query *query,
+                                 void *user, store_outbox_cb *callback);
+enum status postgres_outbox_state(struct store_session *base, struct store_outbox_state *state);
+enum status postgres_prefetch(struct store_session *base, struct store_prefetch *prefetch);
+enum status postgres_commit(struct store_session *base, const struct store_batch *batch);
+enum status postgres_prune(struct store_session *base, struct store_prune *prunes, size_t count);
+enum status postgres_heal(struct store_session *base, uint64_t now_ms);
+enum status postgres_mend_journal(struct store_session *base, struct slice topic, uint64_t bad_seq,
+                                  uint64_t now_ms);
+enum status postgres_rebuild_journal(struct store_session *base, uint64_t events_max,
                                      uint64_t now_ms);
-enum status postgres_find_stray_row(struct store_session *session, uint64_t *topic_ref,
-                                    uint64_t *seq);
-enum status postgres_put_revocations(struct store_session *session,
+enum status postgres_find_stray_row(struct store_session *base, uint64_t *topic_ref, uint64_t *seq);
+enum status postgres_put_revocations(struct store_session *base,
                                      const struct store_revocation *revocations, size_t count,
                                      uint64_t now_ms);
-enum status postgres_use_once(struct store_session *session, enum single_use_kind kind,
+enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,
                               struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
-enum status postgres_keep_secret(struct store_session *session, struct slice name,
-                                 struct slice value);
-enum status postgres_load_secret(struct store_session *session, struct slice name,
-                                 struct arena *arena, struct slice *value);
-enum status postgres_read_begin(struct store_session *session);
-void postgres_read_end(struct store_session *session);
-enum status postgres_read_state(struct store_session *session, struct store_state *state);
-enum status postgres_load_entity(struct store_session *session, enum entity_kind kind,
-                                 struct slice id, struct arena *arena, struct store_entity *entity);
-enum status postgres_load_entity_ref(struct store_session *session, uint64_t ref,
-                                     struct arena *arena, struct store_entity *entity);
-enum status postgres_load_event(struct store_session *session, uint64_t log_id, struct arena *arena,
+enum status postgres_keep_secret(struct store_session *base, struct slice name, struct slice value);
+enum status postgres_load_secret(struct store_session *base, struct slice name, struct arena *arena,
+                                 struct slice *value);
+enum status postgres_read_begin(struct store_session *base);
+void postgres_read_end(struct store_session *base);
+enum status postgres_read_state(struct store_session *base, struct store_state *state);
+enum status postgres_load_entity(struct store_session *base, enum entity_kind kind, struct slice id,
+                                 struct arena *arena, struct store_entity *entity);
+enum status postgres_load_entity_ref(struct store_session *base, uint64_t ref, struct arena *arena,
+                                     struct store_entity *entity);
+enum status postgres_load_event(struct store_session *base, uint64_t log_id, struct arena *arena,
                                 struct store_event *event);
-enum status postgres_find_cursor(struct store_session *session, const struct event_cursor *cursor,
+enum status postgres_find_cursor(struct store_session *base, const struct event_cursor *cursor,
                                  uint64_t *log_id);
 enum status postgres_load_topic(struct store_session *session, struct slice name,
                                 struct arena *arena, struct store_topic *topic);
 enum status postgres_load_stream(struct store_session *session, struct slice stream_id,
                                  struct arena *arena, struct store_topic *topic);
-enum status postgres_measure_replay(struct store_session *session, const struct store_topic *topic,
+enum status postgres_measure_replay(struct store_session *base, const struct store_topic *topic,
                                     uint64_t after_seq, uint64_t limit,
                                     struct store_replay *replay);
-enum status postgres_find_expired(struct store_session *session, const struct store_topic *topic,
+enum status postgres_find_expired(struct store_session *base, const struct store_topic *topic,
                                   const struct store_expiry_query *query,
                                   struct store_expiry *expiry);
-enum status postgres_load_document(struct store_session *session, enum document_kind kind,
+enum status postgres_load_document(struct store_session *base, enum document_kind kind,
                                    uint64_t entity_ref, struct arena *arena,
                                    struct store_document *document);
-enum status postgres_load_checkpoint(struct store_session *session, enum document_kind kind,
+enum status postgres_load_checkpoint(struct store_session *base, enum document_kind kind,
                                      uint64_t entity_ref, struct arena *arena,
                                      struct store_checkpoint *checkpoint);
 enum status postgres_walk_entity_events(struct store_session *session, uint64_t entity_ref,
@@ -370,6 +367,6 @@ enum status postgres_walk_drifts(struct store_session *session, uint64_t limit, 
                                  store_drift_cb *callback);
 enum status postgres_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
                                       store_revocation_cb *callback);
-enum status postgres_check_derived(struct store_session *session, struct store_message *message);
+enum status postgres_check_derived(struct store_session *base, struct store_message *message);
 
 #endif

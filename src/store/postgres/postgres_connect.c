@@ -194,11 +194,11 @@ enum status postgres_connect(const struct postgres_store *store, enum store_mode
 /* ---- a pooler -----------------------------------------------------------------------------------
  */
 
-static int backend_of(PGconn *connection) {
+static long backend_of(PGconn *connection) {
     PGresult *result = PQexec(connection, "SELECT pg_backend_pid()");
-    int pid = 0;
+    long pid = 0;
     if (PQresultStatus(result) == PGRES_TUPLES_OK)
-        pid = atoi(PQgetvalue(result, 0, 0));
+        pid = strtol(PQgetvalue(result, 0, 0), NULL, 10);
     PQclear(result);
     return pid;
 }
@@ -208,15 +208,15 @@ static int backend_of(PGconn *connection) {
  * that a pooler reports is its own. */
 enum status postgres_check_pooler(const struct postgres_store *store, PGconn *connection,
                                   char *message) {
-    int before = backend_of(connection);
+    long before = backend_of(connection);
     if (before == PQbackendPID(connection))
         return STATUS_OK;
     PGconn *second = dial(store);
     bool is_same = true;
     for (int i = 0; i < 3 && is_same && PQstatus(second) == CONNECTION_OK; i++) {
         PQclear(PQexec(second, "BEGIN"));
-        int other = backend_of(second);
-        int after = backend_of(connection);
+        long other = backend_of(second);
+        long after = backend_of(connection);
         is_same = after == before && other != after;
         PQclear(PQexec(second, "ROLLBACK"));
     }
