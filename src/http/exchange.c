@@ -239,11 +239,12 @@ static bool is_append(const struct exchange *exchange) {
     return exchange->match.route && exchange->match.route->flags & ROUTE_APPEND;
 }
 
-static void answer(struct exchange *exchange, struct http1_response *response) {
+static void answer(struct exchange *exchange, const struct http1_response *content) {
     struct conn *conn = exchange->conn;
     struct http1_header headers[HEADERS_MAX + CORS_HEADERS_MAX];
+    struct http1_response response = *content;
     assert(!exchange->answered);
-    enum status held = hold_answer(exchange, response->body.size, !is_append(exchange));
+    enum status held = hold_answer(exchange, response.body.size, !is_append(exchange));
     if (held != STATUS_OK) {
         metrics_add(METRIC_HTTP_ANSWERS_REFUSED, METRIC_PLAIN, 1);
         exchange_answer_status(exchange, held);
@@ -251,20 +252,20 @@ static void answer(struct exchange *exchange, struct http1_response *response) {
     }
     size_t header_count =
         cors_headers(&exchange->http->gate, exchange->request, exchange->match.route, headers);
-    assert(response->header_count <= HEADERS_MAX);
-    for (size_t i = 0; i < response->header_count; i++)
-        headers[header_count++] = response->headers[i];
-    response->headers = headers;
-    response->header_count = header_count;
-    log_answered(exchange, response->http_status);
+    assert(response.header_count <= HEADERS_MAX);
+    for (size_t i = 0; i < response.header_count; i++)
+        headers[header_count++] = response.headers[i];
+    response.headers = headers;
+    response.header_count = header_count;
+    log_answered(exchange, response.http_status);
     exchange->answered = exchange->answered_whole = true;
     /* The remaining pieces of a body are not read, so the connection cannot be reused. */
     if (conn->state == CONN_STREAMING && !conn->is_body_done)
         conn->keep_alive = false;
-    response->keep_alive = conn->keep_alive;
-    response->to_head = exchange_is_head(exchange);
-    response->date = date_now(exchange);
-    if (http1_response_write(&conn->out, response) != STATUS_OK) {
+    response.keep_alive = conn->keep_alive;
+    response.to_head = exchange_is_head(exchange);
+    response.date = date_now(exchange);
+    if (http1_response_write(&conn->out, &response) != STATUS_OK) {
         conn_close(conn);
         return;
     }
@@ -278,8 +279,9 @@ bool exchange_is_head(const struct exchange *exchange) {
 
 void exchange_answer(struct exchange *exchange, unsigned http_status, struct slice content_type,
                      struct slice body) {
-    answer(exchange, &(struct http1_response){
-                         .http_status = http_status, .content_type = content_type, .body = body});
+    struct http1_response response = {
+        .http_status = http_status, .content_type = content_type, .body = body};
+    answer(exchange, &response);
 }
 
 void exchange_answer_json(struct exchange *exchange, unsigned http_status, struct slice body) {
@@ -288,9 +290,9 @@ void exchange_answer_json(struct exchange *exchange, unsigned http_status, struc
 
 void exchange_answer_bare(struct exchange *exchange, unsigned http_status,
                           const struct http1_header *headers, size_t header_count) {
-    answer(exchange, &(struct http1_response){.http_status = http_status,
-                                              .headers = headers,
-                                              .header_count = header_count});
+    struct http1_response response = {
+        .http_status = http_status, .headers = headers, .header_count = header_count};
+    answer(exchange, &response);
 }
 
 /* Some codes cover several cases. The message then says what the caller can do. */
@@ -372,11 +374,12 @@ void exchange_answer_error(struct exchange *exchange, const struct exchange_erro
     if (exchange_error_write(exchange, error, &body) != STATUS_OK ||
         buffer_append_byte(&body, '\n') != STATUS_OK)
         buffer_clear(&body);
-    answer(exchange, &(struct http1_response){.http_status = (unsigned)status_http(error->status),
-                                              .content_type = SLICE("application/json"),
-                                              .body = buffer_slice(&body),
-                                              .headers = headers,
-                                              .header_count = header_count});
+    struct http1_response response = {.http_status = (unsigned)status_http(error->status),
+                                      .content_type = SLICE("application/json"),
+                                      .body = buffer_slice(&body),
+                                      .headers = headers,
+                                      .header_count = header_count};
+    answer(exchange, &response);
     buffer_release(&body);
 }
 

@@ -120,9 +120,8 @@ static enum status send_commit(struct postgres_session *session) {
     bool is_committed = is_answered && strcmp(PQcmdStatus(result), "COMMIT") == 0;
     const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     enum status status = STATUS_OK;
-    if (session->has_warning || (!is_answered && !code))
-        status = lose_outcome(session);
-    else if (code && (strncmp(code, "57", 2) == 0 || strncmp(code, "08", 2) == 0))
+    bool is_lost = code ? strncmp(code, "57", 2) == 0 || strncmp(code, "08", 2) == 0 : !is_answered;
+    if (session->has_warning || is_lost)
         status = lose_outcome(session);
     else if (!is_answered)
         status = postgres_fault(session, result);
@@ -480,10 +479,10 @@ static enum status send_derived(struct postgres_session *session, const struct s
 
 /* A result that contradicts the batch. */
 static enum status check_result(struct postgres_session *session, enum statement_id id,
-                                const PGresult *result, const struct store_batch *batch,
+                                PGresult *result, const struct store_batch *batch,
                                 uint64_t expected) {
     struct postgres_row row = {result, 0};
-    uint64_t changed = strtoull(PQcmdTuples((PGresult *)(uintptr_t)result), NULL, 10);
+    uint64_t changed = strtoull(PQcmdTuples(result), NULL, 10);
     if (id == STATEMENT_COUNT_POSITIONS && postgres_number(row, 0) != expected)
         return contradicts(session, STATUS_SEQUENCE_CONFLICT,
                            "an event does not follow the last of its entity, from event",

@@ -62,7 +62,7 @@ static enum status read_version(const struct postgres_store *store, PGconn *conn
                                            "'schema_version'")
                       : NULL;
     if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1) {
-        *version = atoi(PQgetvalue(result, 0, 0));
+        *version = (int)strtol(PQgetvalue(result, 0, 0), NULL, 10);
     } else if (has_meta && PQresultStatus(result) != PGRES_TUPLES_OK) {
         status = postgres_result_fault(store, connection, result, message->text);
     } else {
