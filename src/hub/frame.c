@@ -31,7 +31,7 @@ static void list_texts(struct frame_content *content, struct slice *texts[TEXTS_
 /* Copies a text and moves the end of the copied texts. */
 static struct slice put(char **end, struct slice text) {
     struct slice copy = {text.data ? *end : NULL, text.size};
-    if (text.size > 0)
+    if (text.data && text.size > 0)
         memcpy(*end, text.data, text.size);
     *end += text.size;
     return copy;
