@@ -152,30 +152,37 @@ static void conn_written(struct conn *conn) {
     conn_consume_unread(conn);
 }
 
+static bool has_deadline(const struct conn *conn, enum deadline_kind kind) {
+    return conn->deadline.at_ms != 0 && conn->deadline.kind == kind;
+}
+
 /* The deadline of a stream runs only while the peer must act: send its body, or read the answer.
- * While the body is read, the answer may wait: most clients read only after they have sent. */
+ * While the body is read, the answer may wait: most clients read only after they have sent. A
+ * deadline that runs already is kept. */
 static void stream_deadline(struct conn *conn) {
     bool awaits_body = !conn->is_paused && !conn->is_body_done;
-    conn->fresh_body_bytes = 0;
-    bool is_due = conn->deadline.at_ms != 0 && conn->deadline.kind == DEADLINE_UNREAD;
-    if (awaits_body)
-        set_deadline(conn, DEADLINE_REQUEST);
-    else if (!conn->is_sending)
+    enum deadline_kind kind = awaits_body ? DEADLINE_REQUEST : DEADLINE_UNREAD;
+    if (!awaits_body && !conn->is_sending) {
         deadline_drop(&conn->deadline);
-    else if (!is_due)
-        set_unread_deadline(conn);
+    } else if (!has_deadline(conn, kind)) {
+        conn->fresh_body_bytes = 0;
+        awaits_body ? set_deadline(conn, kind) : set_unread_deadline(conn);
+    }
+}
+
+void conn_renew_deadline(struct conn *conn) {
+    if (conn->state != CONN_STREAMING)
+        return;
+    if (has_deadline(conn, DEADLINE_REQUEST))
+        deadline_drop(&conn->deadline);
+    stream_deadline(conn);
 }
 
 /* A body must arrive at a minimum rate: single bytes do not prolong its deadline. */
 static void body_arrived(struct conn *conn, size_t size) {
     conn->fresh_body_bytes += size;
     if (conn->fresh_body_bytes >= CONN_BODY_BYTES_MIN)
-        stream_deadline(conn);
-}
-
-void conn_renew_deadline(struct conn *conn) {
-    if (conn->state == CONN_STREAMING)
-        stream_deadline(conn);
+        conn_renew_deadline(conn);
 }
 
 /* The bytes of conn->out are written. True when more of the answer may follow. */
@@ -206,8 +213,11 @@ static void on_written(struct transport *transport, int error) {
         conn_pushed(conn);
     else if (conn->state == CONN_WRITING)
         conn_written(conn);
-    else if (conn_sent(conn))
+    else if (conn_sent(conn)) {
+        /* The socket was full, so the peer has read: it may read before it sends more. */
+        conn_renew_deadline(conn);
         events_of(conn)->sent(conn);
+    }
 }
 
 /* True when all of conn->out was written at once; else on_written follows, or the connection is

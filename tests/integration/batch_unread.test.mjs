@@ -83,6 +83,23 @@ alone("many small items before the first read cost bounded memory, and answers=e
   assert.deepEqual(readdirSync(operator.data).filter((name) => /answers/.test(name)), []);
 });
 
+test("a batch whose small items are all refused ends, with its answers read or not", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "400" } });
+  for (const reads of [true, false]) {
+    const peer = await connect(operator.server);
+    if (!reads) peer.socket.pause();
+    await peer.send(head(operator, 1000));
+    let sent = 0;
+    // An item each 100 ms never lets 400 ms pass without one.
+    const drip = setInterval(() => { if (sent < 1000) peer.socket.write("1\n"[sent++ % 2]); }, 50);
+    t.after(() => clearInterval(drip));
+    // A client that does not read notices the end by the reset that answers its next byte.
+    await peer.until(() => peer.ended || peer.error, "the end of a batch of refused items");
+    clearInterval(drip);
+    assert.ok(sent < 1000, `${sent} bytes`);
+  }
+});
+
 test("a body that drips byte by byte ends, on every route with a body", async (t) => {
   const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "400" } });
   const line = JSON.stringify({ topic: "app", event_type: "a", payload: { text: "x".repeat(500) } });

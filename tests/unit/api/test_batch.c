@@ -112,12 +112,34 @@ static void items_prolong_the_deadline_and_single_bytes_do_not(void **state) {
     assert_int_equal(conn->deadline.at_ms, at_ms + 1000);
 }
 
+/* Two bytes make such an item. */
+static void refused_items_and_their_answers_do_not_prolong_the_deadline(void **state) {
+    (void)state;
+    struct conn *conn = fixture_newest(&peer.http);
+    char answer[4096];
+    send_batch("{\"topic\":\"app\",\"event_type\":\"x\"}\n", "");
+    while (writer_stats(peer.api.writer).events < 1 || is_anything_owed())
+        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+    uint64_t at_ms = conn->deadline.at_ms;
+    assert_true(at_ms > 0);
+    assert_true(read(peer.http.client, answer, sizeof(answer)) > 0);
+    for (int i = 0; i < 3; i++) {
+        clock_manual_advance_ms(&peer.clock, 100);
+        assert_int_equal(write(peer.http.client, "2\r\n1\n\r\n", 7), 7);
+        while (recv(peer.http.client, answer, sizeof(answer), MSG_DONTWAIT) < 0)
+            uv_run(&peer.http.io.uv, UV_RUN_NOWAIT);
+        assert_int_equal(conn->deadline.at_ms, at_ms);
+    }
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_group_that_returns_after_a_refusal_is_not_answered,
                                         open_peer, close_peer),
         cmocka_unit_test_setup_teardown(items_prolong_the_deadline_and_single_bytes_do_not,
+                                        open_peer, close_peer),
+        cmocka_unit_test_setup_teardown(refused_items_and_their_answers_do_not_prolong_the_deadline,
                                         open_peer, close_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
