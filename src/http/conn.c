@@ -13,7 +13,7 @@
 /* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
 /* How long work continues after the peer has closed its side: some peers still read an answer. */
-#define PEER_END_MS 250
+#define PEER_END_MS 5000
 
 static void conn_consume(struct conn *conn, struct slice input);
 
@@ -336,7 +336,7 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
     }
 }
 
-/* The peer has closed its side, or is gone, while its answer is due. */
+/* The peer has closed its side while its answer is due. */
 static void peer_ended(struct conn *conn) {
     transport_read_stop(&conn->transport);
     if (conn->deadline.at_ms == 0)
@@ -444,13 +444,17 @@ static void on_opened(struct transport *transport) {
     conn_await(conn);
 }
 
-static void on_lost(struct transport *transport) {
+static void on_ended(struct transport *transport) {
     struct conn *conn = conn_of(transport);
     bool is_due = conn->state == CONN_HANDLING || conn->state == CONN_STREAMING;
     if (conn->watches_end && is_due)
         peer_ended(conn);
     else
         conn_close(conn);
+}
+
+static void on_lost(struct transport *transport) {
+    conn_close(conn_of(transport));
 }
 
 static void on_handshake_failed(struct transport *transport) {
@@ -461,6 +465,7 @@ const struct transport_events conn_transport_events = {
     .opened = on_opened,
     .received = on_received,
     .written = on_written,
+    .ended = on_ended,
     .lost = on_lost,
     .handshake_failed = on_handshake_failed,
 };

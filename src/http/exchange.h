@@ -123,7 +123,8 @@ void exchange_log_end(struct exchange *exchange, enum status status);
 bool exchange_token_expired(const struct exchange *exchange);
 /* The socket has not taken all of the last piece. */
 bool exchange_is_sending(const struct exchange *exchange);
-/* For an answer that may take long: closes the connection soon after the peer closes. */
+/* For an answer that may take long: closes the connection when the peer is gone, or some
+ * seconds after the peer has closed its side. */
 void exchange_watch_end(struct exchange *exchange);
 /* Stops and resumes the body. Pieces, and even the end, may arrive inside exchange_resume. */
 void exchange_pause(struct exchange *exchange);

@@ -314,7 +314,9 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
         return;
     clock_tick(&loop_of(transport)->clock);
     struct slice input = {memory->base, size > 0 ? (size_t)size : 0};
-    if (size < 0)
+    if (size == UV_EOF)
+        loop_of(transport)->transport_events->ended(transport);
+    else if (size < 0)
         loop_of(transport)->transport_events->lost(transport);
     else if (transport->secure && !transport->secure->is_lingering)
         on_secure_read(transport, input);

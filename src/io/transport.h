@@ -30,6 +30,8 @@ struct transport_events {
     void (*received)(struct transport *transport, struct slice input);
     /* The socket took everything that transport_write was given. error: a libuv error, or 0. */
     void (*written)(struct transport *transport, int error);
+    /* The peer has closed its side. It may still read. */
+    void (*ended)(struct transport *transport);
     /* The peer is gone, or broke TLS. */
     void (*lost)(struct transport *transport);
     /* The peer and the server found no common TLS; the alert is on its way. */

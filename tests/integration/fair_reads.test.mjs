@@ -73,7 +73,7 @@ async function fillQueue(operator, token) {
   await Promise.all(peers.map((peer) => peer.send(`${planRequest(token)}\r\n`)));
   const refused = () => answers.filter(({ status }) => status !== 200);
   await until(() => refused().length > 0, "a refusal");
-  return { refused, served: () => answers.length - refused().length, close: () => peers.forEach((peer) => peer.close()) };
+  return { refused, served: () => answers.length - refused().length, reset: () => peers.forEach((peer) => peer.reset()) };
 }
 
 /** Many plans of one principal: another is served at once, some plans are refused, and the others end with their clients. */
@@ -83,7 +83,7 @@ async function isFair(operator, greedy, victim) {
   const short = await operator.ask("GET", pollPath("run:v:events"), undefined, { authorization: `Bearer ${victim}` });
   assert.equal(short.status, 200, short.body);
   assert.ok(plans.served() < READS_MAX / 2, "the victim did not wait for the plans");
-  plans.close();
+  plans.reset();
   for (const response of plans.refused()) {
     assert.equal(response.headers["retry-after"], "1");
     assert.equal(assertError(response, 429, "rate_limited").details.retry_after_ms, 1000);
@@ -107,7 +107,7 @@ async function endsAnExport(operator) {
   const plans = await fillQueue(operator, serviceOf(operator, "exporter", "runtime.codex_worker_events"));
   const lines = textOf(response);
   await scrape(operator); // meanwhile the next page was asked for
-  plans.close();
+  plans.reset();
   assert.equal(JSON.parse((await lines).trim().split("\n").at(-1)).manifest.count, FRAMES + WIDE + 3);
 }
 
@@ -117,6 +117,11 @@ async function answersAHalfClosedClient(operator) {
   await peer.send(getRequest(pollPath(TOPIC, "limit=200"), `Authorization: Bearer ${userOf(operator, "owner")}`));
   peer.finish();
   assert.match(await peer.rest(), /^HTTP\/1\.1 200 OK\r\n[^]*"messages":\[\{/);
+  // An answer that takes a second, too.
+  const patient = await connect(operator.server);
+  await patient.send(getRequest(pollPath("run:none:events", "wait_ms=1000"), `Authorization: Bearer ${operator.key}`));
+  patient.finish();
+  assert.match(await patient.rest(), /^HTTP\/1\.1 200 OK\r\n[^]*"messages":\[\]/);
 }
 
 test("reads of the store are fair and bounded", async (t) => {
