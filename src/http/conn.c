@@ -506,15 +506,6 @@ void conn_start(struct conn *conn) {
     conn_await(conn);
 }
 
-void conn_count_refusal(const struct conn *conn) {
-    enum label_connection_limit limit = LABEL_CONNECTION_LIMIT_TOTAL;
-    if (conn->ticket.rank == CONN_RANK_UNAUTHENTICATED)
-        limit = LABEL_CONNECTION_LIMIT_UNAUTHENTICATED;
-    else if (conn->refusal == STATUS_TOO_MANY_CONNECTIONS)
-        limit = LABEL_CONNECTION_LIMIT_ADDRESS;
-    metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(limit), 1);
-}
-
 enum status conn_admit(struct conn *conn, const struct principal *principal) {
     struct http *http = conn->loop->http;
     enum status status = STATUS_OK;

@@ -123,9 +123,6 @@ void conn_start_session(struct conn *conn, struct session *session);
  * STATUS_TOO_MANY_CONNECTIONS: the principal has too many connections. */
 MUST_CHECK enum status conn_admit(struct conn *conn, const struct principal *principal);
 
-/* Counts that a limit refuses the connection. */
-void conn_count_refusal(const struct conn *conn);
-
 /* ---- for conn_accept.c ---- */
 
 /* A connection without a socket, in its loop's list. NULL: no memory. */

@@ -16,6 +16,15 @@ static void log_refused(struct http_loop *loop, const struct conn *conn) {
                   log_int("unauthenticated_max", (int64_t)limits->unauthenticated_max));
 }
 
+void conn_count_refusal(const struct conn *conn) {
+    enum label_connection_limit limit = LABEL_CONNECTION_LIMIT_TOTAL;
+    if (conn->ticket.rank == CONN_RANK_UNAUTHENTICATED)
+        limit = LABEL_CONNECTION_LIMIT_UNAUTHENTICATED;
+    else if (conn->refusal == STATUS_TOO_MANY_CONNECTIONS)
+        limit = LABEL_CONNECTION_LIMIT_ADDRESS;
+    metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(limit), 1);
+}
+
 /* Closes the connection that must give way to the new one, or the new one: then false. */
 static bool take_ticket(struct conn *conn, const struct sockaddr *peer) {
     struct http_loop *loop = conn->loop;

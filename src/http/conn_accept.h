@@ -8,7 +8,11 @@
 
 #include "http/http.h"
 
+struct conn;
+
 /* The accept hook of a loop whose owner is a struct http_loop. */
 void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer);
+/* Counts that a limit refuses the connection. */
+void conn_count_refusal(const struct conn *conn);
 
 #endif

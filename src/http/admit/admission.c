@@ -2,6 +2,7 @@
 
 #include "auth/principal.h"
 #include "http/admit/version_gate.h"
+#include "http/conn_accept.h"
 
 /* The public listener does not accept the operator key when operators have their own listener. */
 static bool has_operator_key(const struct exchange *exchange) {
