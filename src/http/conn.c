@@ -10,10 +10,6 @@
 #include "delivery/session/session_events.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
-/* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
-#define LINGER_MS 2000
-/* How long work continues after the peer has closed its side: some peers still read an answer. */
-#define PEER_END_MS 5000
 
 static void conn_consume(struct conn *conn, struct slice input);
 
@@ -522,7 +518,7 @@ enum status conn_admit(struct conn *conn, const struct principal *principal) {
 
 /* ---- time and the end ---- */
 
-static void on_deadline(struct deadline *deadline) {
+void conn_expired(struct deadline *deadline) {
     struct conn *conn = container_of(deadline, struct conn, deadline);
     if (conn->state == CONN_PUSHING) {
         session_expired(conn->session, conn->deadline.kind);
@@ -539,7 +535,7 @@ static void on_deadline(struct deadline *deadline) {
 }
 
 /* Closing alone would leave the bytes in the kernel, which tries to send them for minutes. */
-static void on_unread(struct deadline *deadline) {
+void conn_unread_expired(struct deadline *deadline) {
     struct conn *conn = container_of(deadline, struct conn, deadline);
     size_t unread_bytes = transport_unread_bytes(&conn->transport);
     conn->has_large_answer = unread_bytes > 0;
@@ -555,48 +551,16 @@ static void on_unread(struct deadline *deadline) {
     }
 }
 
-static void define_deadlines(struct io_loop *io, const struct http_options *options) {
-    struct deadline_queue *queue = &io->deadlines;
-    deadline_queue_define(queue, DEADLINE_FIRST, options->request_timeout_ms, on_deadline);
-    deadline_queue_define(queue, DEADLINE_REQUEST, options->request_timeout_ms, on_deadline);
-    deadline_queue_define(queue, DEADLINE_UNREAD, options->request_timeout_ms, on_unread);
-    deadline_queue_define(queue, DEADLINE_IDLE, options->idle_timeout_ms, on_deadline);
-    deadline_queue_define(queue, DEADLINE_LINGER, LINGER_MS, on_deadline);
-    deadline_queue_define(queue, DEADLINE_PEER_END, PEER_END_MS, on_deadline);
-    deadline_queue_define(queue, DEADLINE_SILENCE, options->silence_timeout_ms, on_deadline);
-}
-
-void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *io) {
-    *loop = (struct http_loop){.http = http, .io = io, .limits = HTTP1_LIMITS_DEFAULT};
-    loop->limits.line_bytes_max = http->options.request_line_bytes_max;
-    loop->limits.head_bytes_max = http->options.request_head_bytes_max;
-    list_init(&loop->conns);
-    conn_tickets_init(&loop->tickets, &http->conn_limits);
-    define_deadlines(io, &http->options);
-}
-
-void conn_drain_all(struct io_loop *io) {
-    struct http_loop *loop = io->owner;
-    for (struct list_node *node = list_first(&loop->conns), *next; node; node = next) {
-        struct conn *conn = container_of(node, struct conn, node);
-        next = list_next(&loop->conns, node);
-        conn->keep_alive = false;
-        bool is_open = transport_is_open(&conn->transport);
-        /* A request that has reached the kernel is answered, even if no byte was read yet. */
-        if ((is_idle(conn) && !transport_has_input(&conn->transport)) || !is_open)
-            conn_close(conn);
-        else if (conn->state == CONN_PUSHING)
-            session_drain(conn->session);
-        else if (conn->state == CONN_READING && !is_idle(conn))
-            conn_await(conn);
-        else if (conn->exchange)
-            events_of(conn)->drain(conn);
-    }
-}
-
-void conn_close_all(struct io_loop *io) {
-    struct http_loop *loop = io->owner;
-    struct list_node *node;
-    while ((node = list_first(&loop->conns)))
-        conn_close(container_of(node, struct conn, node));
+void conn_drain(struct conn *conn) {
+    conn->keep_alive = false;
+    bool is_open = transport_is_open(&conn->transport);
+    /* A request that has reached the kernel is answered, even if no byte was read yet. */
+    if ((is_idle(conn) && !transport_has_input(&conn->transport)) || !is_open)
+        conn_close(conn);
+    else if (conn->state == CONN_PUSHING)
+        session_drain(conn->session);
+    else if (conn->state == CONN_READING && !is_idle(conn))
+        conn_await(conn);
+    else if (conn->exchange)
+        events_of(conn)->drain(conn);
 }

@@ -130,13 +130,15 @@ struct conn *conn_new(struct http_loop *loop);
 /* The transport has its socket: reads the first request. */
 void conn_start(struct conn *conn);
 
-/* ---- for assembly ---- */
+/* ---- for http_loop.c ---- */
 
-/* Hooks and transport events of a loop whose owner is a struct http_loop. */
-void conn_drain_all(struct io_loop *io);
-void conn_close_all(struct io_loop *io);
+/* Idle connections close, the others finish their request. */
+void conn_drain(struct conn *conn);
+/* The callbacks of the deadlines of connections. */
+void conn_expired(struct deadline *deadline);
+void conn_unread_expired(struct deadline *deadline);
+
+/* The events of the transports of a loop whose owner is a struct http_loop. */
 extern const struct transport_events conn_transport_events;
-/* The loop is open and not started. Defines the deadlines of its connections. */
-void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *io);
 
 #endif

@@ -14,6 +14,7 @@
 #include "dialect/poll.h"
 #include "http/conn.h"
 #include "http/conn_accept.h"
+#include "http/http_loop.h"
 #include "io/descriptors.h"
 #include "server/limits_report.h"
 #include "server/notify.h"
@@ -195,8 +196,8 @@ static bool loop_before_sleep(struct io_loop *io) {
 
 static const struct io_loop_hooks loop_hooks = {
     .accept = conn_accept,
-    .drain = conn_drain_all,
-    .close_all = conn_close_all,
+    .drain = http_loop_drain,
+    .close_all = http_loop_close_all,
     .before_sleep = loop_before_sleep,
     .ended = loop_ended,
 };

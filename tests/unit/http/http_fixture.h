@@ -13,6 +13,7 @@
 #include "http/conn_accept.h"
 #include "http/dispatch.h"
 #include "http/exchange.h"
+#include "http/http_loop.h"
 #include "io/listen.h"
 #include "test.h"
 
@@ -62,8 +63,8 @@ static inline void fixture_http_open(struct http_fixture *fixture,
     uint16_t port;
     int fd;
     hooks = (struct io_loop_hooks){.accept = accept,
-                                   .drain = conn_drain_all,
-                                   .close_all = conn_close_all,
+                                   .drain = http_loop_drain,
+                                   .close_all = http_loop_close_all,
                                    .before_sleep = fixture_before_sleep,
                                    .ended = fixture_ended};
     assert_ok(listen_open(&address, &fd, 1, &port));

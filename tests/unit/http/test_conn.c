@@ -211,7 +211,7 @@ static void drain_unread(int blank) {
     say(blank, "\r\n");
     fixture.io.state = LOOP_DRAINING;
     fixture.http.is_draining = true;
-    conn_drain_all(&fixture.io);
+    http_loop_drain(&fixture.io);
     shutdown(fixture.client, SHUT_WR);
     fixture_turn_until(&fixture, 1);
     fixture.io.state = LOOP_SERVING;

@@ -1,0 +1,44 @@
+#include "http/http_loop.h"
+
+#include "http/conn.h"
+
+/* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
+#define LINGER_MS 2000
+/* How long work continues after the peer has closed its side: some peers still read an answer. */
+#define PEER_END_MS 5000
+
+static void define_deadlines(struct io_loop *io, const struct http_options *options) {
+    struct deadline_queue *queue = &io->deadlines;
+    uint64_t request_ms = options->request_timeout_ms;
+    deadline_queue_define(queue, DEADLINE_FIRST, request_ms, conn_expired);
+    deadline_queue_define(queue, DEADLINE_REQUEST, request_ms, conn_expired);
+    deadline_queue_define(queue, DEADLINE_UNREAD, request_ms, conn_unread_expired);
+    deadline_queue_define(queue, DEADLINE_IDLE, options->idle_timeout_ms, conn_expired);
+    deadline_queue_define(queue, DEADLINE_LINGER, LINGER_MS, conn_expired);
+    deadline_queue_define(queue, DEADLINE_PEER_END, PEER_END_MS, conn_expired);
+    deadline_queue_define(queue, DEADLINE_SILENCE, options->silence_timeout_ms, conn_expired);
+}
+
+void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *io) {
+    *loop = (struct http_loop){.http = http, .io = io, .limits = HTTP1_LIMITS_DEFAULT};
+    loop->limits.line_bytes_max = http->options.request_line_bytes_max;
+    loop->limits.head_bytes_max = http->options.request_head_bytes_max;
+    list_init(&loop->conns);
+    conn_tickets_init(&loop->tickets, &http->conn_limits);
+    define_deadlines(io, &http->options);
+}
+
+void http_loop_drain(struct io_loop *io) {
+    struct http_loop *loop = io->owner;
+    for (struct list_node *node = list_first(&loop->conns), *next; node; node = next) {
+        next = list_next(&loop->conns, node);
+        conn_drain(container_of(node, struct conn, node));
+    }
+}
+
+void http_loop_close_all(struct io_loop *io) {
+    struct http_loop *loop = io->owner;
+    struct list_node *node;
+    while ((node = list_first(&loop->conns)))
+        conn_close(container_of(node, struct conn, node));
+}
