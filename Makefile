@@ -3,6 +3,7 @@ PRESET ?= dev
 FUZZ_SECONDS ?= 60
 BENCH ?= all
 ARGS ?=
+STORE ?= embedded
 PREFIX ?= /usr/local
 DESTDIR ?=
 BINARY ?= build/release/khala
@@ -10,7 +11,7 @@ BINARY ?= build/release/khala
 .PHONY: help run test check build install install-files bench fuzz tidy setup clean
 
 help:
-	@echo 'make run      set up, build, and serve on the embedded store'
+	@echo 'make run      set up, build, and serve on the embedded store (STORE=postgres: on a PostgreSQL of its own)'
 	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
 	@echo 'make check    run make test, the tests under the sanitizers, and make tidy'
 	@echo 'make build    set up and build; the binary is build/khala'
@@ -38,7 +39,8 @@ install-files:
 	sed 's,/usr/local/bin/,$(PREFIX)/bin/,' dist/khala.service | install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/khala.service
 
 run: build
-	@exec build/khala serve $(ARGS)
+	@$(if $(filter postgres,$(STORE)),scripts/setup postgres)
+	@exec $(if $(filter postgres,$(STORE)),scripts/run build/khala,build/khala serve) $(ARGS)
 
 test:
 	@scripts/setup build test $(if $(filter dev,$(PRESET)),,lint)
