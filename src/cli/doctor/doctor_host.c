@@ -69,8 +69,7 @@ void doctor_check_tls(struct doctor *doctor) {
     tls_context_close(context);
 }
 
-/* ---- folder and files -------------------------------------------------------------------------
- */
+/* ---- folder and files ---- */
 
 static void say_owner(struct doctor *doctor, const char *path, const struct stat *found) {
     if (found->st_uid != geteuid() && geteuid() != 0)

@@ -25,8 +25,7 @@ static void print_verbs(void) {
         printf("%s%s", command == cli_commands ? "" : " ", command->name);
 }
 
-/* ---- bash -------------------------------------------------------------------------------------
- */
+/* ---- bash ---- */
 
 /* The command that lists the possible values. */
 static void print_bash_values(const char *takes) {
@@ -100,8 +99,7 @@ static void print_bash(void) {
     puts("    esac\n}\n\ncomplete -F _khala khala");
 }
 
-/* ---- zsh --------------------------------------------------------------------------------------
- */
+/* ---- zsh ---- */
 
 /* Inside single quotes, where brackets and colons separate. */
 static void print_zsh_text(const char *text) {

@@ -19,8 +19,7 @@ static enum status contradicts(struct postgres_session *session, enum status sta
     return status;
 }
 
-/* ---- the transaction --------------------------------------------------------------------------
- */
+/* ---- the transaction ---- */
 
 enum status postgres_load_tail(struct postgres_session *session) {
     struct store_state state;
@@ -155,8 +154,7 @@ enum status postgres_write_end(struct postgres_session *session, enum status sta
     return status;
 }
 
-/* ---- events -------------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 /* What must hold of an event before it, by its place in the log. */
 struct event_place {
@@ -291,8 +289,7 @@ static enum status send_id_checks(struct postgres_session *session, const struct
     return status == STATUS_OK ? send_any(session) : status;
 }
 
-/* ---- the other rows
- * ------------------------------------------------------------------------------ */
+/* ---- the other rows ---- */
 
 static enum status send_entities(struct postgres_session *session,
                                  const struct store_batch *batch) {
@@ -431,8 +428,7 @@ static enum status send_unprojected(struct postgres_session *session,
     return postgres_pipeline_send(session);
 }
 
-/* ---- the batch ----------------------------------------------------------------------------------
- */
+/* ---- the batch ---- */
 
 static bool has_documents(const struct store_batch *batch, int kind) {
     for (size_t i = 0; i < batch->document_count; i++)
@@ -547,8 +543,7 @@ enum status postgres_commit(struct store_session *base, const struct store_batch
     return STATUS_OK;
 }
 
-/* ---- pruning ------------------------------------------------------------------------------------
- */
+/* ---- pruning ---- */
 
 static enum status take_prunes(struct postgres_session *session, struct store_prune *prunes,
                                size_t count) {

@@ -115,8 +115,7 @@ enum status postgres_execute(const struct postgres_store *store, PGconn *connect
     return status;
 }
 
-/* ---- a new connection --------------------------------------------------------------------------
- */
+/* ---- a new connection ---- */
 
 /* Notices are for people at a terminal. */
 static void ignore_notice(void *user, const PGresult *result) {
@@ -191,8 +190,7 @@ enum status postgres_connect(const struct postgres_store *store, enum store_mode
     return status;
 }
 
-/* ---- a pooler -----------------------------------------------------------------------------------
- */
+/* ---- a pooler ---- */
 
 static long backend_of(PGconn *connection) {
     PGresult *result = PQexec(connection, "SELECT pg_backend_pid()");
@@ -228,8 +226,7 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
                             "itself, or use session mode");
 }
 
-/* ---- the writer role ----------------------------------------------------------------------------
- */
+/* ---- the writer role ---- */
 
 #define TEXT_OF_(number) #number
 #define TEXT_OF(number)  TEXT_OF_(number)
@@ -285,8 +282,7 @@ enum status postgres_limit_silence(const struct postgres_store *store, PGconn *c
                             message);
 }
 
-/* ---- sessions -----------------------------------------------------------------------------------
- */
+/* ---- sessions ---- */
 
 void postgres_disconnect(struct postgres_session *session) {
     PQfinish(session->connection);

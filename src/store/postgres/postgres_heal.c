@@ -39,8 +39,7 @@
     "FROM (SELECT string_agg(a.attname, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE "         \
     "a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"
 
-/* ---- tools
- * ----------------------------------------------------------------------------------------- */
+/* ---- tools ---- */
 
 static enum status take(struct postgres_repair *repair, PGresult *answered, PGresult **result) {
     ExecStatusType code = PQresultStatus(answered);
@@ -117,8 +116,7 @@ enum status postgres_repair_take_epoch(struct postgres_repair *repair, uint64_t 
     return status;
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 static enum status drop_damaged(struct postgres_repair *repair, const PGresult *damaged) {
     enum status status = STATUS_OK;
@@ -158,8 +156,7 @@ static enum status heal_tables(struct postgres_repair *repair) {
     return status;
 }
 
-/* ---- the journal
- * -------------------------------------------------------------------------------------- */
+/* ---- the journal ---- */
 
 /* Rows beyond the head. Either they are strays, or the counter was set back. The counter jumps over
  * them, so that no seq is used twice, and the topic's frames before it are given up. */
@@ -235,8 +232,7 @@ static enum status heal_journal(struct postgres_repair *repair) {
                : status;
 }
 
-/* ---- all of it
- * ------------------------------------------------------------------------------------------ */
+/* ---- all of it ---- */
 
 /* Documents are compared with the log from now on. All events so far had their frames, unless an
  * earlier mark says otherwise. */

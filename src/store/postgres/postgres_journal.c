@@ -33,8 +33,7 @@ static enum status run(struct store_session *base, uint64_t now_ms,
     return postgres_write_end(session, work(&repair, user));
 }
 
-/* ---- the floor
- * --------------------------------------------------------------------------------------- */
+/* ---- the floor ---- */
 
 /* The topic, the last seq that is missing between its floor and its head, and its last row. */
 #define LAST_HOLE                                                                                  \
@@ -106,8 +105,7 @@ enum status postgres_mend_journal(struct store_session *base, struct slice topic
     return status;
 }
 
-/* ---- new journals
- * -------------------------------------------------------------------------------------- */
+/* ---- new journals ---- */
 
 /* One frame for each document, in the order of their last events. */
 static enum status add_documents(struct postgres_repair *repair, enum document_kind kind,
@@ -196,8 +194,7 @@ enum status postgres_rebuild_journal(struct store_session *base, uint64_t events
     return run(base, now_ms, rebuild, &events_max);
 }
 
-/* ---- finding
- * --------------------------------------------------------------------------------------------- */
+/* ---- finding ---- */
 
 enum status postgres_find_stray_row(struct store_session *base, uint64_t *topic_ref,
                                     uint64_t *seq) {

@@ -129,8 +129,7 @@ enum status postgres_load_checkpoint(struct store_session *base, enum document_k
                       postgres_keep(arena, &checkpoint->projection_version));
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------
- */
+/* ---- numbers ---- */
 
 /* Stored cursors have the time of their uuid. So a cursor whose time is not that of its uuid lies
  * before or behind all stored cursors of its millisecond. */
@@ -219,8 +218,7 @@ enum status postgres_read_state(struct store_session *base, struct store_state *
     return status;
 }
 
-/* ---- a snapshot over several reads
- * ---------------------------------------------------------------- */
+/* ---- a snapshot over several reads ---- */
 
 enum status postgres_read_begin(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);

@@ -10,8 +10,7 @@
 #include "store/postgres/postgres_migrations.h"
 #include "store/store_epoch.h"
 
-/* ---- the URL -----------------------------------------------------------------------------------
- */
+/* ---- the URL ---- */
 
 static const char *option(const PQconninfoOption *options, const char *name) {
     for (; options->keyword; options++)
@@ -39,8 +38,7 @@ static enum status read_url(struct postgres_store *store, struct store_message *
     return STATUS_OK;
 }
 
-/* ---- the schema
- * ---------------------------------------------------------------------------------- */
+/* ---- the schema ---- */
 
 /* -1: there is no store yet. */
 static enum status read_version(const struct postgres_store *store, PGconn *connection,
@@ -145,8 +143,7 @@ static enum status migrate(const struct postgres_store *store, PGconn *connectio
     return status;
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_EXISTING };
 

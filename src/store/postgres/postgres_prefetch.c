@@ -92,8 +92,7 @@ static bool asks_for_streams(const struct store_prefetch *prefetch) {
     return false;
 }
 
-/* ---- answers ----------------------------------------------------------------------------------
- */
+/* ---- answers ---- */
 
 /* The lookup of a row. NULL: the row has a number that was not sent. */
 static struct store_entity_lookup *entity_of(const struct store_prefetch *prefetch,

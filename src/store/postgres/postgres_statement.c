@@ -189,8 +189,7 @@ enum status postgres_fault(struct postgres_session *session, const PGresult *res
     return session->base.mode == STORE_WRITE ? STATUS_WRITER_LOST : STATUS_STORE_UNAVAILABLE;
 }
 
-/* ---- one statement ----------------------------------------------------------------------------
- */
+/* ---- one statement ---- */
 
 static void name_of(enum statement_id id, char name[16]) {
     snprintf(name, 16, "s%d", (int)id);
@@ -263,8 +262,7 @@ enum status postgres_run(struct postgres_session *session) {
     return status;
 }
 
-/* ---- pipelines --------------------------------------------------------------------------------
- */
+/* ---- pipelines ---- */
 
 enum status postgres_pipeline_begin(struct postgres_session *session) {
     enum status status = postgres_ensure(session);

@@ -127,8 +127,7 @@ static enum status walk_begin(struct walk *walk, struct store_session *session, 
     return status;
 }
 
-/* ---- parameters of a page
- * ------------------------------------------------------------------------ */
+/* ---- parameters of a page ---- */
 
 static void put_after(struct walk *walk, uint64_t row_count) {
     postgres_put_bound(walk->session, walk->after.number);
@@ -159,8 +158,7 @@ static void put_revocation(struct walk *walk, uint64_t row_count) {
     postgres_put_number(walk->session, row_count);
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------------ */
+/* ---- rows ---- */
 
 static enum status read_event(struct walk *walk, struct postgres_row row, union walk_row *read) {
     struct store_event *event = &read->event;
@@ -256,8 +254,7 @@ static enum status call_revocation(struct walk *walk, const union walk_row *row)
     return walk->callback.revocation(walk->user, &row->revocation);
 }
 
-/* ---- the walks
- * -------------------------------------------------------------------------------------- */
+/* ---- the walks ---- */
 
 enum status postgres_walk_entity_events(struct store_session *session, uint64_t entity_ref,
                                         uint64_t after_seq, uint64_t limit, void *user,

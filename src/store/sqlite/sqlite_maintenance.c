@@ -28,8 +28,7 @@
 #define RESTORING_FILE SQLITE_STORE_FILE ".restoring"
 #define KEPT_INFIX     ".before-"
 
-/* ---- copying ----------------------------------------------------------------------------------
- */
+/* ---- copying ---- */
 
 static int step_all(sqlite3_backup *backup, const struct store_copy_options *options) {
     int code = SQLITE_OK;
@@ -402,8 +401,7 @@ struct store *sqlite_restore_copy(struct store_restore *restore) {
     return &restore_of(restore)->copy.base;
 }
 
-/* ---- putting a copy in force ------------------------------------------------------------------
- */
+/* ---- putting a copy in force ---- */
 
 /* Turns the store into one file; no other process may have it open. *database stays NULL if the
  * store is so damaged that SQLite cannot open it. */
@@ -525,8 +523,7 @@ enum status sqlite_restore_apply(struct store_restore *base, struct store_restor
     return status == STATUS_OK ? swap(restore, restored, message) : status;
 }
 
-/* ---- checking ---------------------------------------------------------------------------------
- */
+/* ---- checking ---- */
 
 enum status sqlite_check_pages(struct store_session *base, bool whole,
                                struct store_message *message) {

@@ -147,8 +147,7 @@ pid_t sqlite_lock_holder(const char *folder) {
     return decimal_parse_u64(slice_of(text), &pid) && pid > 0 ? (pid_t)pid : -1;
 }
 
-/* ---- connections ------------------------------------------------------------------------------
- */
+/* ---- connections ---- */
 
 static void configure_library(void) {
     /* Counting every allocation takes a lock that all sessions would share. A library that runs
@@ -235,8 +234,7 @@ enum status sqlite_connect(const char *path, enum store_mode mode, bool create, 
     return status;
 }
 
-/* ---- the schema -------------------------------------------------------------------------------
- */
+/* ---- the schema ---- */
 
 struct schema {
     bool empty; /* a database without any table */
@@ -360,8 +358,7 @@ enum status sqlite_update_schema(const char *path, struct store_message *message
     return status;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static bool has_bytes(const char *path) {
     struct stat found;
