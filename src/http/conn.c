@@ -5,11 +5,13 @@
 #include <sys/ioctl.h>
 
 #include "base/limits.h"
-#include "base/log.h"
-#include "base/metrics.h"
 #include "delivery/session/session_events.h"
 
 #define UNREAD_BYTES_MAX LOOP_READ_BYTES
+/* A peer that has closed its side gets this many checks, five seconds: it may still read. */
+#define PEER_END_CHECKS_MAX 20
+/* Every fourth check, once a second, sends bytes: a peer that is gone answers them with a reset. */
+#define PEER_PROBE_CHECKS 4
 
 static void conn_consume(struct conn *conn, struct slice input);
 
@@ -73,6 +75,7 @@ static void drop_exchange(struct conn *conn) {
     struct exchange *exchange = conn->exchange;
     conn->exchange = NULL;
     conn->watches_end = false;
+    conn->peer_check_count = 0;
     if (exchange)
         events_of(conn)->detach(exchange);
 }
@@ -184,6 +187,7 @@ static void body_arrived(struct conn *conn, size_t size) {
 /* The bytes of conn->out are written. True when more of the answer may follow. */
 static bool conn_sent(struct conn *conn) {
     conn->is_sending = false;
+    conn->peer_check_count = 0;
     buffer_release(&conn->out);
     if (conn->is_last_piece) {
         conn_written(conn);
@@ -272,11 +276,16 @@ enum status conn_allow_body(struct conn *conn, uint64_t bytes_max) {
     return http1_allow_body(&conn->parser, bytes_max);
 }
 
-void conn_continue(struct conn *conn) {
+/* The socket is empty here, so it takes these 25 bytes unless the peer is gone. */
+static void send_continue(struct conn *conn) {
     struct slice interim = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
-    /* The socket is empty here, so it takes these 25 bytes unless the peer is gone. */
-    if (conn_wants_bytes(conn) && transport_try(&conn->transport, interim) != (ssize_t)interim.size)
+    if (transport_try(&conn->transport, interim) != (ssize_t)interim.size)
         conn_close(conn);
+}
+
+void conn_continue(struct conn *conn) {
+    if (conn_wants_bytes(conn))
+        send_continue(conn);
 }
 
 void conn_handle(struct conn *conn) {
@@ -313,6 +322,7 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
     case HTTP1_EVENT_MORE:
         return;
     case HTTP1_EVENT_HEAD:
+        conn->has_head = true;
         events_of(conn)->head(conn, http1_parser_request(&conn->parser));
         return;
     case HTTP1_EVENT_BODY:
@@ -332,11 +342,39 @@ static void conn_event(struct conn *conn, const struct http1_event *event) {
     }
 }
 
-/* The peer has closed its side while its answer is due. */
-static void peer_ended(struct conn *conn) {
+/* The peer has closed its side while its answer is due, or there is no room to read on until its
+ * end. Only checks can show now that it is gone. */
+static void check_peer_later(struct conn *conn) {
     transport_read_stop(&conn->transport);
     if (conn->deadline.at_ms == 0)
-        set_deadline(conn, DEADLINE_PEER_END);
+        set_deadline(conn, DEADLINE_PEER_CHECK);
+}
+
+/* Every HTTP/1.1 client accepts an interim answer. Only to bytes does a peer that has closed both
+ * sides answer with a reset. Bytes that the peer has not confirmed are such a test already. */
+static void probe_peer(struct conn *conn) {
+    const struct http1_request *request = http1_parser_request(&conn->parser);
+    if (conn->state == CONN_HANDLING && request && request->version_minor > 0 &&
+        transport_unread_bytes(&conn->transport) == 0)
+        send_continue(conn);
+}
+
+void conn_peer_check(struct deadline *deadline) {
+    struct conn *conn = container_of(deadline, struct conn, deadline);
+    bool is_due = conn->state == CONN_HANDLING || conn->state == CONN_STREAMING;
+    if (!conn->watches_end || !is_due)
+        return;
+    enum transport_peer_state peer = transport_peer_state(&conn->transport);
+    if (peer == TRANSPORT_PEER_PRESENT)
+        conn->peer_check_count %= PEER_PROBE_CHECKS;
+    if (peer == TRANSPORT_PEER_GONE || conn->peer_check_count >= PEER_END_CHECKS_MAX) {
+        conn_close(conn);
+        return;
+    }
+    if (conn->peer_check_count++ % PEER_PROBE_CHECKS == 0)
+        probe_peer(conn);
+    if (conn->state != CONN_CLOSED)
+        check_peer_later(conn);
 }
 
 /* The end of the peer comes after its bytes, so they are read too, while there is room. */
@@ -346,10 +384,11 @@ static void conn_keep_unread(struct conn *conn, struct slice input) {
         return;
     }
     size_t room = UNREAD_BYTES_MAX - conn->unread.size;
-    if (!conn->watches_end || room < TRANSPORT_READ_BYTES_MIN)
+    if (!conn->watches_end)
         transport_read_stop(&conn->transport);
-    else if (!transport_read_start_within(&conn->transport, room))
-        peer_ended(conn);
+    else if (room < TRANSPORT_READ_BYTES_MIN ||
+             !transport_read_start_within(&conn->transport, room))
+        check_peer_later(conn);
 }
 
 void conn_watch_end(struct conn *conn) {
@@ -363,14 +402,16 @@ static bool is_idle(const struct conn *conn) {
            transport_is_open(&conn->transport);
 }
 
-/* A server that drains does not wait long for a client that has not sent its request head. */
+/* A server that drains does not wait long for a client that has not sent its request head. The
+ * first head has one deadline from the start of the connection, whatever the peer sends of it. */
 static enum deadline_kind await_kind(const struct conn *conn) {
-    if (is_idle(conn))
-        return !conn->has_begun         ? DEADLINE_FIRST
-               : conn->has_large_answer ? DEADLINE_UNREAD
-                                        : DEADLINE_IDLE;
-    return conn->loop->io->state == LOOP_SERVING || conn->exchange ? DEADLINE_REQUEST
-                                                                   : DEADLINE_LINGER;
+    if (conn->loop->io->state != LOOP_SERVING && !conn->exchange)
+        return DEADLINE_LINGER;
+    if (!conn->has_head)
+        return DEADLINE_FIRST;
+    if (!is_idle(conn))
+        return DEADLINE_REQUEST;
+    return conn->has_large_answer ? DEADLINE_UNREAD : DEADLINE_IDLE;
 }
 
 /* The deadline of a request runs from its first byte. Later bytes do not prolong it, so that a
@@ -424,7 +465,6 @@ static void conn_consume(struct conn *conn, struct slice input) {
 
 static void on_received(struct transport *transport, struct slice input) {
     struct conn *conn = conn_of(transport);
-    conn->has_begun = true;
     conn_ticket_touch(&conn->ticket);
     if (conn->state == CONN_LINGERING)
         discard(conn, input.size);
@@ -444,7 +484,7 @@ static void on_ended(struct transport *transport) {
     struct conn *conn = conn_of(transport);
     bool is_due = conn->state == CONN_HANDLING || conn->state == CONN_STREAMING;
     if (conn->watches_end && is_due)
-        peer_ended(conn);
+        check_peer_later(conn);
     else
         conn_close(conn);
 }
@@ -502,20 +542,6 @@ void conn_start(struct conn *conn) {
     conn_await(conn);
 }
 
-enum status conn_admit(struct conn *conn, const struct principal *principal) {
-    struct http *http = conn->loop->http;
-    enum status status = STATUS_OK;
-    if (principal && principal != &principal_operator)
-        status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
-                                           clock_wall_ms(&conn->loop->io->clock));
-    if (status == STATUS_OK)
-        conn_ticket_admit(&conn->ticket);
-    else
-        metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED,
-                    METRIC_LABELS(LABEL_CONNECTION_LIMIT_PRINCIPAL), 1);
-    return status;
-}
-
 /* ---- time and the end ---- */
 
 void conn_expired(struct deadline *deadline) {
@@ -524,9 +550,8 @@ void conn_expired(struct deadline *deadline) {
         session_expired(conn->session, conn->deadline.kind);
         return;
     }
-    bool is_ended = conn->deadline.kind == DEADLINE_PEER_END;
-    bool is_arriving = !is_ended && (conn->state == CONN_STREAMING ||
-                                     (conn->state == CONN_READING && !is_idle(conn)));
+    bool is_arriving =
+        conn->state == CONN_STREAMING || (conn->state == CONN_READING && !is_idle(conn));
     /* Before the TLS handshake is complete the peer would not understand an answer. */
     if (is_arriving && transport_is_open(&conn->transport))
         conn_refuse(conn, STATUS_REQUEST_TIMEOUT);

@@ -61,13 +61,14 @@ struct conn {
     size_t lingered_bytes;     /* discarded since the last answer */
     size_t fresh_body_bytes;   /* of a streamed body, since its deadline was set */
     size_t unread_bytes;       /* of the answer, when its deadline was set */
+    unsigned peer_check_count; /* since the answer is due, or since its last piece */
     enum conn_state state;
     struct conn_ticket ticket;
     struct conn_share principal_share;
     struct conn_share address_share;
     enum status refusal;   /* of a connection whose ticket is reserved */
     bool is_operators;     /* accepted on the operator's listener */
-    bool has_begun;        /* the peer has sent bytes */
+    bool has_head;         /* the head of a request has arrived */
     bool keep_alive;       /* after the answer under way */
     bool watches_end;      /* reads while the answer is due, to notice a peer that closes */
     bool has_large_answer; /* the kernel may hold much of the last answers */
@@ -99,8 +100,8 @@ bool conn_send(struct conn *conn);
 /* Stops and resumes reading the body. Resuming may end the exchange. */
 void conn_pause(struct conn *conn);
 void conn_resume(struct conn *conn);
-/* Closes the connection soon after the peer closes while its answer is due. If bytes arrive, they
- * are kept and the connection stops watching. */
+/* Closes the connection soon after the peer is gone while its answer is due, and some seconds after
+ * the peer has closed its side only. Bytes that arrive are kept. */
 void conn_watch_end(struct conn *conn);
 /* A request was handled in a later turn. If it became a session, the session gets the bytes that
  * arrived in between. */
@@ -119,10 +120,6 @@ void conn_renew_deadline(struct conn *conn);
 /* For conn_outlet.c: the exchange is gone, and input goes to the session. */
 void conn_start_session(struct conn *conn, struct session *session);
 
-/* For admission: the peer has shown a token, or, if the principal is the operator's or NULL, a key.
- * STATUS_TOO_MANY_CONNECTIONS: the principal has too many connections. */
-MUST_CHECK enum status conn_admit(struct conn *conn, const struct principal *principal);
-
 /* ---- for conn_accept.c ---- */
 
 /* A connection without a socket, in its loop's list. NULL: no memory. */
@@ -137,6 +134,7 @@ void conn_drain(struct conn *conn);
 /* The callbacks of the deadlines of connections. */
 void conn_expired(struct deadline *deadline);
 void conn_unread_expired(struct deadline *deadline);
+void conn_peer_check(struct deadline *deadline);
 
 /* The events of the transports of a loop whose owner is a struct http_loop. */
 extern const struct transport_events conn_transport_events;

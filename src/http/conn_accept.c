@@ -69,3 +69,17 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
     else
         conn_start(conn);
 }
+
+enum status conn_admit(struct conn *conn, const struct principal *principal) {
+    struct http *http = conn->loop->http;
+    enum status status = STATUS_OK;
+    if (principal && principal != &principal_operator)
+        status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
+                                           clock_wall_ms(&conn->loop->io->clock));
+    if (status == STATUS_OK)
+        conn_ticket_admit(&conn->ticket);
+    else
+        metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED,
+                    METRIC_LABELS(LABEL_CONNECTION_LIMIT_PRINCIPAL), 1);
+    return status;
+}

@@ -9,9 +9,13 @@
 #include "http/http.h"
 
 struct conn;
+struct principal;
 
 /* The accept hook of a loop whose owner is a struct http_loop. */
 void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer);
+/* For admission: the peer has shown a token, or, if the principal is the operator's or NULL, a key.
+ * STATUS_TOO_MANY_CONNECTIONS: the principal has too many connections. */
+MUST_CHECK enum status conn_admit(struct conn *conn, const struct principal *principal);
 /* Counts that a limit refuses the connection. */
 void conn_count_refusal(const struct conn *conn);
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/limits.h"
+#include "http/conn_accept.h"
 
 static struct conn *conn_of(struct outlet *outlet) {
     return container_of(outlet, struct conn, outlet);

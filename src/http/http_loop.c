@@ -4,8 +4,8 @@
 
 /* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
-/* How long work continues after the peer has closed its side: some peers still read an answer. */
-#define PEER_END_MS 5000
+/* Work for a peer that is gone ends after about twice this time. */
+#define PEER_CHECK_MS 250
 
 static void define_deadlines(struct io_loop *io, const struct http_options *options) {
     struct deadline_queue *queue = &io->deadlines;
@@ -15,7 +15,7 @@ static void define_deadlines(struct io_loop *io, const struct http_options *opti
     deadline_queue_define(queue, DEADLINE_UNREAD, request_ms, conn_unread_expired);
     deadline_queue_define(queue, DEADLINE_IDLE, options->idle_timeout_ms, conn_expired);
     deadline_queue_define(queue, DEADLINE_LINGER, LINGER_MS, conn_expired);
-    deadline_queue_define(queue, DEADLINE_PEER_END, PEER_END_MS, conn_expired);
+    deadline_queue_define(queue, DEADLINE_PEER_CHECK, PEER_CHECK_MS, conn_peer_check);
     deadline_queue_define(queue, DEADLINE_SILENCE, options->silence_timeout_ms, conn_expired);
 }
 

@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 enum deadline_kind {
-    DEADLINE_FIRST,        /* a new connection has sent nothing */
+    DEADLINE_FIRST,        /* a new connection has not sent the head of a request */
     DEADLINE_REQUEST,      /* a request must arrive */
     DEADLINE_UNREAD,       /* an answer must be read */
     DEADLINE_IDLE,         /* nothing happened between two requests */
     DEADLINE_LINGER,       /* the last answer is sent and the peer has not closed */
-    DEADLINE_PEER_END,     /* the peer has closed its side while its answer is due */
+    DEADLINE_PEER_CHECK,   /* whether the peer is gone is checked while its answer is due */
     DEADLINE_SILENCE,      /* the peer of a WebSocket has sent nothing */
     DEADLINE_HEARTBEAT,    /* the next heartbeat of a session is due */
     DEADLINE_STRIKE_CHECK, /* a session that is behind is checked again */

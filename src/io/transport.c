@@ -5,6 +5,7 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -415,4 +416,13 @@ size_t transport_unread_bytes(const struct transport *transport) {
 
 bool transport_has_input(const struct transport *transport) {
     return has_bytes(transport, FIONREAD);
+}
+
+enum transport_peer_state transport_peer_state(const struct transport *transport) {
+    struct pollfd socket = {.fd = socket_of(transport), .events = POLLRDHUP};
+    /* A call that a signal interrupts reports nothing; the next one does. */
+    (void)poll(&socket, 1, 0);
+    if (socket.fd < 0 || (socket.revents & (POLLERR | POLLHUP)))
+        return TRANSPORT_PEER_GONE;
+    return socket.revents & POLLRDHUP ? TRANSPORT_PEER_ENDED : TRANSPORT_PEER_PRESENT;
 }

@@ -54,6 +54,15 @@ bool transport_is_open(const struct transport *transport);
 /* The peer's address without its port; empty when the socket has none any more. */
 struct slice transport_peer(const struct transport *transport, char text[TRANSPORT_PEER_BYTES_MAX]);
 
+enum transport_peer_state {
+    TRANSPORT_PEER_PRESENT,
+    TRANSPORT_PEER_ENDED, /* it has closed its side, and may still read */
+    TRANSPORT_PEER_GONE,
+};
+/* Asks the kernel, also while nothing is read. An end behind bytes that the kernel has no room for
+ * does not show. */
+enum transport_peer_state transport_peer_state(const struct transport *transport);
+
 /* Reports input by the received event. False: the socket cannot be read. A second start is no
  * error. */
 MUST_CHECK bool transport_read_start(struct transport *transport);

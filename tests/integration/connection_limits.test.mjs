@@ -59,11 +59,15 @@ test("beyond the unauthenticated limit the connection that was silent longest gi
   assert.ok((await scrape(operator)).get(REFUSED, { limit: "unauthenticated" }) >= 1);
 });
 
-test("a new connection that sends nothing is closed sooner than an idle one", async (t) => {
+test("a new connection that sends no whole request head is closed sooner than an idle one", async (t) => {
   const operator = await limited(t, { KHALA_REQUEST_TIMEOUT_MS: "300", KHALA_IDLE_TIMEOUT_MS: "60000" });
   const idle = await asked(operator, undefined, LIVE);
-  const silent = await connect(operator.server);
-  assert.equal(await silent.rest(), "");
+  const rests = await Promise.all(["", "\r\n", "G", getRequest(LIVE).slice(0, -1)].map(async (sent) => {
+    const peer = await connect(operator.server);
+    await peer.send(sent);
+    return (await peer.rest()).split("\r\n")[0];
+  }));
+  assert.deepEqual(rests, ["", "", "HTTP/1.1 408 Request Timeout", "HTTP/1.1 408 Request Timeout"]);
   assert.equal((await ask(idle.peer, LIVE)).status, 200);
 });
 

@@ -14,6 +14,7 @@ const FRAMES = 3000;
 const READS_MAX = 40; // of one principal, that wait; the work of so many plans takes far longer than a poll
 const WIDE = 100; // large events, more of them than the kernel buffers for a client that does not read
 const PLANS = READS_MAX + 20;
+const BEHIND = 400_000; // bytes behind a request, more than the server and its kernel take
 
 /** A shared topic with many frames of one user, of which another user reads none. */
 async function filled(t, settings) {
@@ -64,26 +65,34 @@ async function boundsTheRowsOfAPlan(operator) {
   assert.ok(measured >= 20 && measured <= 200, `${measured} measured`);
 }
 
-/** Sends more plans than may wait. Resolves when the queue of the principal is full. */
-async function fillQueue(operator, token) {
-  const peers = await Promise.all(range(1, PLANS).map(() => connect(operator.server)));
-  const answers = [];
-  for (const peer of peers) peer.response().then((response) => answers.push(response), () => {});
-  // The bytes after the request must not hide that the client is gone.
-  await Promise.all(peers.map((peer) => peer.send(`${planRequest(token)}\r\n`)));
-  const refused = () => answers.filter(({ status }) => status !== 200);
-  await until(() => refused().length > 0, "a refusal");
-  return { refused, served: () => answers.length - refused().length, reset: () => peers.forEach((peer) => peer.reset()) };
+/** The answer of a request, after interim ones. */
+async function finalResponse(peer) {
+  const response = await peer.response();
+  return response.status === 100 ? finalResponse(peer) : response;
 }
 
-/** Many plans of one principal: another is served at once, some plans are refused, and the others end with their clients. */
-async function isFair(operator, greedy, victim) {
+/** Sends more plans than may wait, with bytes behind them. Resolves when the queue of the principal is full. */
+async function fillQueue(operator, token, behind = "") {
+  const peers = await Promise.all(range(1, PLANS).map(() => connect(operator.server)));
+  const answers = [];
+  for (const peer of peers) finalResponse(peer).then((response) => answers.push(response), () => {});
+  await Promise.all(peers.map((peer) => peer.send(planRequest(token) + behind)));
+  const refused = () => answers.filter(({ status }) => status !== 200);
+  await until(() => refused().length > 0, "a refusal");
+  return { refused, served: () => answers.length - refused().length, leave: (how) => peers.forEach((peer) => peer[how]()) };
+}
+
+/**
+ * Many plans of one principal: another is served at once, some plans are refused, and the others end with their
+ * clients, which close or reset their connections.
+ */
+async function isFair(operator, greedy, victim, { how, behind }) {
   const before = await scrape(operator);
-  const plans = await fillQueue(operator, greedy);
+  const plans = await fillQueue(operator, greedy, behind);
   const short = await operator.ask("GET", pollPath("run:v:events"), undefined, { authorization: `Bearer ${victim}` });
   assert.equal(short.status, 200, short.body);
   assert.ok(plans.served() < READS_MAX / 2, "the victim did not wait for the plans");
-  plans.reset();
+  plans.leave(how);
   for (const response of plans.refused()) {
     assert.equal(response.headers["retry-after"], "1");
     assert.equal(assertError(response, 429, "rate_limited").details.retry_after_ms, 1000);
@@ -107,7 +116,7 @@ async function endsAnExport(operator) {
   const plans = await fillQueue(operator, serviceOf(operator, "exporter", "runtime.codex_worker_events"));
   const lines = textOf(response);
   await scrape(operator); // meanwhile the next page was asked for
-  plans.reset();
+  plans.leave("reset");
   assert.equal(JSON.parse((await lines).trim().split("\n").at(-1)).manifest.count, FRAMES + WIDE + 3);
 }
 
@@ -121,7 +130,7 @@ async function answersAHalfClosedClient(operator) {
   const patient = await connect(operator.server);
   await patient.send(getRequest(pollPath("run:none:events", "wait_ms=1000"), `Authorization: Bearer ${operator.key}`));
   patient.finish();
-  assert.match(await patient.rest(), /^HTTP\/1\.1 200 OK\r\n[^]*"messages":\[\]/);
+  assert.match(await patient.rest(), /^(HTTP\/1\.1 100 Continue\r\n\r\n)+HTTP\/1\.1 200 OK\r\n[^]*"messages":\[\]/);
 }
 
 test("reads of the store are fair and bounded", async (t) => {
@@ -129,9 +138,11 @@ test("reads of the store are fair and bounded", async (t) => {
   await t.test("a plan looks once at a repeated cursor", () => plansARepeatedCursorOnce(operator));
   await t.test("a plan bounds the rows that it looks at", () => boundsTheRowsOfAPlan(operator));
   await t.test("reads of one principal do not delay another, are bounded, and end with their clients", () =>
-    isFair(operator, userOf(operator, "other"), userOf(operator, "victim")));
+    isFair(operator, userOf(operator, "other"), userOf(operator, "victim"), { how: "close" }));
+  await t.test("more bytes than the server reads do not hide that a client is gone", () =>
+    isFair(operator, userOf(operator, "more"), userOf(operator, "victim"), { how: "close", behind: "\r\n".padEnd(BEHIND, "x") }));
   await t.test("so do reads of tokens without an owner", () =>
-    isFair(operator, serviceOf(operator, "other", "runtime.codex_worker_events"), serviceOf(operator, "victim", "runtime.read_all")));
+    isFair(operator, serviceOf(operator, "other", "runtime.codex_worker_events"), serviceOf(operator, "victim", "runtime.read_all"), { how: "reset" }));
   await t.test("an export ends although other reads of its principal fill the queue", () => endsAnExport(operator));
   await t.test("a client that closes only its sending side gets its answer", () => answersAHalfClosedClient(operator));
 });

@@ -173,6 +173,33 @@ static void an_answer_to_a_peer_that_has_left_closes_the_connection(void **state
     fixture_turn_until(&fixture, 1);
 }
 
+static void say(int client, const char *text) {
+    assert_int_equal(write(client, text, strlen(text)), strlen(text));
+}
+
+static void
+the_first_head_has_one_deadline_and_later_ones_have_theirs_from_their_first_byte(void **state) {
+    (void)state;
+    struct conn *conn = fixture_newest(&fixture);
+    uint64_t at_ms = conn->deadline.at_ms;
+    assert_int_equal(conn->deadline.kind, DEADLINE_FIRST);
+    const char *parts[] = {"\r\n", "G", "ET /healthz/live HTTP/1.1\r\nHost: kh"};
+    for (size_t i = 0; i < 3; i++) {
+        say(fixture.client, parts[i]);
+        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+        assert_int_equal(conn->deadline.kind, DEADLINE_FIRST);
+        assert_int_equal(conn->deadline.at_ms, at_ms);
+    }
+    say(fixture.client, "ala\r\n\r\n");
+    while (!conn->has_head)
+        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+    assert_int_equal(conn->deadline.kind, DEADLINE_IDLE);
+    say(fixture.client, "G");
+    while (conn->deadline.kind == DEADLINE_IDLE)
+        uv_run(&fixture.io.uv, UV_RUN_ONCE);
+    assert_int_equal(conn->deadline.kind, DEADLINE_REQUEST);
+}
+
 /* The loop would be busy for ever if it tried to accept in every turn. */
 static void a_listener_without_descriptors_pauses_until_a_connection_closes(void **state) {
     (void)state;
@@ -193,10 +220,6 @@ static void a_listener_without_descriptors_pauses_until_a_connection_closes(void
     fixture_turn_until(&fixture, 1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     close(second);
-}
-
-static void say(int client, const char *text) {
-    assert_int_equal(write(client, text, strlen(text)), strlen(text));
 }
 
 /* Drains while the clients' bytes are still in the kernel, or not sent at all. A connection in the
@@ -254,6 +277,9 @@ int main(void) {
                                         open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(an_answer_larger_than_the_buffer_closes_the_connection,
                                         open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(
+            the_first_head_has_one_deadline_and_later_ones_have_theirs_from_their_first_byte,
+            open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(closing_while_the_connection_lingers_closes_once,
                                         open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(an_answer_to_a_peer_that_has_left_closes_the_connection,
