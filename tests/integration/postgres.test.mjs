@@ -6,8 +6,8 @@ import { test } from "../lib/cases.mjs";
 import { folder, Process, run } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { newDatabase, psql } from "../lib/database.mjs";
+import { append, appended, eventOf, isReady, terminate } from "../lib/database_faults.mjs";
 import { Stream } from "../lib/sse.mjs";
-import { until } from "../lib/wait.mjs";
 
 const SUPPORT = new URL("../support/postgres", import.meta.url).pathname;
 
@@ -25,25 +25,6 @@ async function ownServer(t, ...settings) {
   };
   return server;
 }
-
-const append = (operator, body) => operator.post("/internal/v1/topics/room/events", body);
-
-/** Repeats an append until it is taken, as a producer does, and answers how often it was stored. */
-async function appended(operator, number) {
-  const event_id = `01890000-0000-7000-8000-${String(number).padStart(12, "0")}`;
-  for (;;) {
-    const answer = await append(operator, { event_type: "said", payload: { number }, event_id });
-    if (answer.status === 200) return answer;
-    assert.equal(answer.status, 503, answer.body);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
-/** The server looks at its write session once in a while. */
-const isReady = (operator) => until(async () => (await operator.get("/healthz/ready")).status === 200, "readiness");
-
-const terminate = (url) => psql(url, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
-  WHERE datname = current_database() AND pid <> pg_backend_pid()`);
 
 test("the verbs work on the database of DB_URL, and no output shows its password", async (t) => {
   const data = folder(t);
@@ -123,9 +104,7 @@ test("a commit that no standby confirmed is not acknowledged, is delivered later
   assert.equal(stream.status, 200);
   psql(url, "ALTER SYSTEM SET synchronous_standby_names = 'absent'");
   psql(url, "SELECT pg_reload_conf()");
-  const event_id = "01890000-0000-7000-8000-000000000002";
-  const body = { event_type: "said", payload: { number: 2 }, event_id };
-  const waiting = append(operator, body);
+  const waiting = append(operator, eventOf(2));
   const cancelled = () => psql(url, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
   while (cancelled() !== "t") await new Promise((resolve) => setTimeout(resolve, 20));
   const unknown = await waiting;

@@ -106,6 +106,7 @@ struct postgres_store {
     PGconn *writing; /* holds the writer lock; NULL: opened for reading, or in the write session */
     uint64_t term;   /* of the writer role, while writing is set */
     bool is_exclusive;
+    bool is_direct; /* no pooler is between this process and the server */
     atomic_bool is_write_session_open;
     atomic_bool is_role_lost;
     atomic_uint session_count;
@@ -164,8 +165,25 @@ static inline struct postgres_session *postgres_session_of(struct store_session 
     return (struct postgres_session *)session;
 }
 
+/* ---- answers (postgres_wait.c) ----------------------------------------------------------------
+ */
+
+/* PQgetResult for a network that may be cut: a connection whose statement the server does not work
+ * on is closed, and its result is a fault. */
+PGresult *postgres_result(const struct postgres_store *store, PGconn *connection);
+/* All results of what was sent; answers the last. */
+PGresult *postgres_results(const struct postgres_store *store, PGconn *connection);
+/* PQexec in the same way. */
+PGresult *postgres_exec(const struct postgres_store *store, PGconn *connection, const char *sql);
+/* NULL where an answer does not arrive in this time. The connection is of no use then. */
+PGresult *postgres_exec_within(PGconn *connection, const char *sql, uint64_t wait_ms);
+
 /* ---- connections (postgres_connect.c) ---------------------------------------------------- */
 
+/* A connection as the URL describes it; a probe gives up sooner. */
+PGconn *postgres_dial(const struct postgres_store *store, bool is_probe);
+/* Whether a server answers at the URL, even if it refuses a connection. */
+bool postgres_is_reachable(const struct postgres_store *store);
 /* Opens a connection for reading or writing and checks the server. On failure *connection is NULL
  * and the message says why. */
 MUST_CHECK enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
@@ -177,9 +195,9 @@ MUST_CHECK enum status postgres_take_lock(const struct postgres_store *store, PG
  * while no write session is open. */
 MUST_CHECK enum status postgres_limit_silence(const struct postgres_store *store,
                                               PGconn *connection, bool is_limited, char *message);
-/* Refuses a pooler that gives each transaction another session. */
+/* Refuses a pooler that gives each transaction another session. *is_direct: there is no pooler. */
 MUST_CHECK enum status postgres_check_pooler(const struct postgres_store *store, PGconn *connection,
-                                             char *message);
+                                             bool *is_direct, char *message);
 /* Runs statements without parameters. */
 MUST_CHECK enum status postgres_execute(const struct postgres_store *store, PGconn *connection,
                                         const char *sql, char *message);

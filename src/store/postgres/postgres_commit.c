@@ -113,7 +113,7 @@ static enum status lose_outcome(struct postgres_session *session) {
 static enum status send_commit(struct postgres_session *session) {
     session->has_warning = false;
     PQnoticeReceiver before = PQsetNoticeReceiver(session->connection, note_warning, session);
-    PGresult *result = PQexec(session->connection, "COMMIT");
+    PGresult *result = postgres_exec(session->store, session->connection, "COMMIT");
     PQsetNoticeReceiver(session->connection, before, NULL);
     bool is_answered = PQresultStatus(result) == PGRES_COMMAND_OK;
     bool is_committed = is_answered && strcmp(PQcmdStatus(result), "COMMIT") == 0;
@@ -145,7 +145,7 @@ enum status postgres_write_end(struct postgres_session *session, enum status sta
         return status;
     session->tail.known = false;
     if (session->connection && PQtransactionStatus(session->connection) != PQTRANS_IDLE) {
-        PGresult *result = PQexec(session->connection, "ROLLBACK");
+        PGresult *result = postgres_exec(session->store, session->connection, "ROLLBACK");
         bool is_undone = PQresultStatus(result) == PGRES_COMMAND_OK;
         PQclear(result);
         if (!is_undone)

@@ -17,22 +17,32 @@
 #define SILENCE_MS "3000"
 #define PING_MS    1000
 /* Longer than SILENCE_MS: the lock of a node that failed is free by then. */
-#define LOCK_WAIT_MS "4000"
-#define PAUSE_MS_MIN 100
+#define LOCK_WAIT_MS   "4000"
+#define PAUSE_MS_MIN   100
+#define POOLER_WAIT_MS 2000
+/* The shortest time that libpq takes. */
+#define PROBE_S      "2"
 #define PAUSE_MS_MAX 1000
 
+/* A role or a database may limit the time of a statement or a transaction. A limit that the server
+ * does not know yet is skipped. */
+#define NO_TIMEOUTS                                                                                \
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', "    \
+    "'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', "               \
+    "'idle_session_timeout'); "
 /* Every statement finds its rows by an index. The planner knows nothing about a table that grew
  * since it was last analysed, so the plans that scan whole tables are switched off. */
 #define SETTINGS                                                                                   \
     "SET search_path = runtime; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = "   \
-    "off; SET enable_mergejoin = off; SET enable_bitmapscan = off; "
-#define SETTINGS_READ                                                                              \
-    SETTINGS "SET default_transaction_read_only = on; SET idle_session_timeout = 0"
+    "off; SET enable_mergejoin = off; SET enable_bitmapscan = off; " NO_TIMEOUTS
+#define SETTINGS_READ SETTINGS "SET default_transaction_read_only = on"
 /* A role or a database may say synchronous_commit = off, which would lose acknowledged events. */
 #define SETTINGS_WRITE                                                                             \
-    SETTINGS "SET idle_session_timeout = 0; SELECT set_config('synchronous_commit', 'on', false) " \
-             "WHERE "                                                                              \
+    SETTINGS "SELECT set_config('synchronous_commit', 'on', false) WHERE "                         \
              "current_setting('synchronous_commit') = 'off'"
+/* The server ends a statement of a client that is gone, and so frees the writer lock. Servers on
+ * other systems than Linux refuse the setting. */
+#define SETTING_CHECKED "SET client_connection_check_interval = 1000"
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
@@ -57,6 +67,8 @@ struct state_row {
     const char *advice;
 };
 
+#define ADVICE_CONNECTIONS ": raise max_connections of the server, or lower KHALA_READERS"
+
 /* The first row that matches. */
 static const struct state_row states[] = {
     {"23505", STATUS_ALREADY_EXISTS, ""},
@@ -65,8 +77,7 @@ static const struct state_row states[] = {
      "default_transaction_read_only"},
     {"42501", STATUS_STORE_UNAVAILABLE,
      ": the role of DB_URL needs the right to create and use the schema runtime"},
-    {"53300", STATUS_STORE_UNAVAILABLE,
-     ": raise max_connections of the server, or lower KHALA_READERS"},
+    {"53300", STATUS_STORE_UNAVAILABLE, ADVICE_CONNECTIONS},
     {"26000", STATUS_STORE_UNAVAILABLE,
      ": prepared statements do not survive: DB_URL must not lead through a pooler in transaction "
      "mode"},
@@ -106,7 +117,7 @@ enum status postgres_result_fault(const struct postgres_store *store, const PGco
 
 enum status postgres_execute(const struct postgres_store *store, PGconn *connection,
                              const char *sql, char *message) {
-    PGresult *result = PQexec(connection, sql);
+    PGresult *result = postgres_exec(store, connection, sql);
     ExecStatusType answered = PQresultStatus(result);
     enum status status = answered == PGRES_COMMAND_OK || answered == PGRES_TUPLES_OK
                              ? STATUS_OK
@@ -132,9 +143,10 @@ static enum status check_server(const struct postgres_store *store, PGconn *conn
                                 enum store_mode mode, char *message) {
     if (PQserverVersion(connection) < POSTGRES_VERSION_MIN)
         return refuse(store, message, "the server is older than PostgreSQL 14: upgrade it");
-    PGresult *result = PQexec(connection, "SELECT pg_is_in_recovery(), "
-                                          "current_setting('transaction_read_only'), "
-                                          "current_setting('server_encoding')");
+    PGresult *result = postgres_exec(store, connection,
+                                     "SELECT pg_is_in_recovery(), "
+                                     "current_setting('transaction_read_only'), "
+                                     "current_setting('server_encoding')");
     if (PQresultStatus(result) != PGRES_TUPLES_OK) {
         enum status failed = postgres_result_fault(store, connection, result, message);
         PQclear(result);
@@ -157,23 +169,45 @@ static enum status check_server(const struct postgres_store *store, PGconn *conn
     return status;
 }
 
-/* The values of the URL override those before it, and not those behind it. */
-static PGconn *dial(const struct postgres_store *store) {
-    static const char *const names[] = {
-        "connect_timeout",  "keepalives_idle",  "keepalives_interval",
-        "keepalives_count", "tcp_user_timeout", "fallback_application_name",
-        "dbname",           "client_encoding",  NULL};
-    const char *const values[] = {"5", "5", "2", "3", "10000", "khala", store->url, "UTF8", NULL};
-    return PQconnectdbParams(names, values, 1);
+/* The values of the URL override those before it, and not those behind it. libpq skips NULL. */
+static const char *const dial_names[] = {"connect_timeout",
+                                         "keepalives_idle",
+                                         "keepalives_interval",
+                                         "keepalives_count",
+                                         "tcp_user_timeout",
+                                         "fallback_application_name",
+                                         "dbname",
+                                         "client_encoding",
+                                         "connect_timeout",
+                                         NULL};
+
+#define DIAL_VALUES(url, timeout)                                                                  \
+    { "5", "5", "2", "3", "10000", "khala", (url), "UTF8", (timeout), NULL }
+
+PGconn *postgres_dial(const struct postgres_store *store, bool is_probe) {
+    const char *const values[] = DIAL_VALUES(store->url, is_probe ? PROBE_S : NULL);
+    return PQconnectdbParams(dial_names, values, 1);
+}
+
+bool postgres_is_reachable(const struct postgres_store *store) {
+    const char *const values[] = DIAL_VALUES(store->url, PROBE_S);
+    return PQpingParams(dial_names, values, 1) != PQPING_NO_RESPONSE;
+}
+
+/* libpq knows no SQLSTATE of a failed connection. */
+static const char *advice_for(const char *cause) {
+    bool is_full = strstr(cause, "too many") || strstr(cause, "connection slots");
+    return is_full ? ADVICE_CONNECTIONS : ": check DB_URL";
 }
 
 enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
                              PGconn **connection, char *message) {
-    PGconn *made = dial(store);
+    PGconn *made = postgres_dial(store, false);
     enum status status = STATUS_OK;
     *connection = NULL;
     if (PQstatus(made) != CONNECTION_OK) {
-        say(store, message, made ? PQerrorMessage(made) : "no memory", ": check DB_URL");
+        const char *cause = made ? PQerrorMessage(made) : "no memory";
+        say(store, message, cause, advice_for(cause));
         status = made ? STATUS_STORE_UNAVAILABLE : STATUS_OUT_OF_MEMORY;
     }
     if (status == STATUS_OK) {
@@ -183,6 +217,8 @@ enum status postgres_connect(const struct postgres_store *store, enum store_mode
     if (status == STATUS_OK)
         status = postgres_execute(store, made, mode == STORE_WRITE ? SETTINGS_WRITE : SETTINGS_READ,
                                   message);
+    if (status == STATUS_OK && mode == STORE_WRITE)
+        PQclear(postgres_exec(store, made, SETTING_CHECKED));
     if (status == STATUS_OK)
         *connection = made;
     else
@@ -192,8 +228,9 @@ enum status postgres_connect(const struct postgres_store *store, enum store_mode
 
 /* ---- a pooler ---- */
 
+/* 0: no answer. */
 static long backend_of(PGconn *connection) {
-    PGresult *result = PQexec(connection, "SELECT pg_backend_pid()");
+    PGresult *result = postgres_exec_within(connection, "SELECT pg_backend_pid()", POOLER_WAIT_MS);
     long pid = 0;
     if (PQresultStatus(result) == PGRES_TUPLES_OK)
         pid = strtol(PQgetvalue(result, 0, 0), NULL, 10);
@@ -202,28 +239,39 @@ static long backend_of(PGconn *connection) {
 }
 
 /* While a second connection holds a transaction open, a pooler in transaction mode gives the first
- * connection another session of the server. A direct connection knows its process; the process id
- * that a pooler reports is its own. */
+ * connection another session of the server, or none. A direct connection knows its process; the
+ * process id that a pooler reports is its own. */
 enum status postgres_check_pooler(const struct postgres_store *store, PGconn *connection,
-                                  char *message) {
+                                  bool *is_direct, char *message) {
     long before = backend_of(connection);
-    if (before == PQbackendPID(connection))
+    *is_direct = before == PQbackendPID(connection);
+    if (*is_direct)
         return STATUS_OK;
-    PGconn *second = dial(store);
-    bool is_same = true;
-    for (int i = 0; i < 3 && is_same && PQstatus(second) == CONNECTION_OK; i++) {
-        PQclear(PQexec(second, "BEGIN"));
-        long other = backend_of(second);
-        long after = backend_of(connection);
-        is_same = after == before && other != after;
-        PQclear(PQexec(second, "ROLLBACK"));
+    PGconn *second = postgres_dial(store, false);
+    bool is_same = true, is_served = true;
+    for (int i = 0; i < 3 && is_same && is_served; i++) {
+        PGresult *begun = postgres_exec_within(second, "BEGIN", POOLER_WAIT_MS);
+        is_served = begun != NULL;
+        /* In statement mode a transaction is refused. */
+        is_same = !is_served || (PQresultStatus(begun) == PGRES_COMMAND_OK &&
+                                 backend_of(second) != before && backend_of(connection) == before);
+        PQclear(begun);
+        if (is_served)
+            PQclear(postgres_exec_within(second, "ROLLBACK", POOLER_WAIT_MS));
     }
     PQfinish(second);
-    return is_same ? STATUS_OK
-                   : refuse(store, message,
-                            "DB_URL leads through a pooler in transaction mode, where the writer's "
-                            "lock and its commits use different sessions: connect to the server "
-                            "itself, or use session mode");
+    if (!is_same)
+        return refuse(store, message,
+                      "DB_URL leads through a pooler in transaction mode or statement mode, where "
+                      "the writer's lock and its commits use different sessions: connect to the "
+                      "server itself, or use session mode");
+    if (is_served)
+        return STATUS_OK;
+    say(store, message,
+        "the pooler at DB_URL gives no second session: raise its pool size, or connect to the "
+        "server itself",
+        "");
+    return STATUS_STORE_UNAVAILABLE;
 }
 
 /* ---- the writer role ---- */
@@ -234,15 +282,17 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
 static enum status raise_term(const struct postgres_store *store, PGconn *connection,
                               uint64_t *term, char *message) {
     /* Before the first migration there is no such table. */
-    PGresult *result = PQexec(connection, "SELECT to_regclass('runtime.writer') IS NULL");
+    PGresult *result =
+        postgres_exec(store, connection, "SELECT to_regclass('runtime.writer') IS NULL");
     bool is_absent =
         PQresultStatus(result) == PGRES_TUPLES_OK && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
     PQclear(result);
     *term = 0;
     if (is_absent)
         return STATUS_OK;
-    result = PQexec(connection, "UPDATE writer SET term = term + 1, taken_at = now() WHERE id = 1 "
-                                "RETURNING term");
+    result = postgres_exec(store, connection,
+                           "UPDATE writer SET term = term + 1, taken_at = now() WHERE id = 1 "
+                           "RETURNING term");
     enum status status = STATUS_OK;
     if (PQresultStatus(result) != PGRES_TUPLES_OK)
         status = postgres_result_fault(store, connection, result, message);
@@ -256,9 +306,10 @@ static enum status raise_term(const struct postgres_store *store, PGconn *connec
 
 enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
                                uint64_t *term, char *message) {
-    PGresult *result =
-        PQexec(connection, "SET lock_timeout = " LOCK_WAIT_MS "; SELECT pg_advisory_lock(" TEXT_OF(
-                               POSTGRES_WRITER_LOCK) "); SET lock_timeout = 0");
+    PGresult *result = postgres_exec(
+        store, connection,
+        "SET lock_timeout = " LOCK_WAIT_MS
+        "; SELECT pg_advisory_lock(" TEXT_OF(POSTGRES_WRITER_LOCK) "); SET lock_timeout = 0");
     enum status status = STATUS_OK;
     const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     if (code && strcmp(code, "55P03") == 0) {
@@ -331,7 +382,10 @@ enum status postgres_take_role(struct store_session *base) {
         return STATUS_WRITER_LOST;
     PQfinish(session->connection);
     session->connection = NULL;
+    bool is_direct = false;
     enum status status = postgres_connect(store, STORE_WRITE, &session->connection, session->error);
+    if (status == STATUS_OK)
+        status = postgres_check_pooler(store, session->connection, &is_direct, session->error);
     if (status == STATUS_OK)
         status = postgres_take_lock(store, session->connection, &session->term, session->error);
     if (status == STATUS_OK)

@@ -65,14 +65,15 @@ enum status postgres_repair_run(struct postgres_repair *repair, PGresult **resul
     va_end(arguments);
     if (size < 0 || (size_t)size >= sizeof(sql))
         return STATUS_INTERNAL_ERROR;
-    return take(repair, PQexec(repair->connection, sql), result);
+    return take(repair, postgres_exec(repair->store, repair->connection, sql), result);
 }
 
 enum status postgres_repair_ask(struct postgres_repair *repair, PGresult **result, const char *sql,
                                 const char *const *values, size_t count) {
-    return take(repair,
-                PQexecParams(repair->connection, sql, (int)count, NULL, values, NULL, NULL, 0),
-                result);
+    PGresult *answered = NULL;
+    if (PQsendQueryParams(repair->connection, sql, (int)count, NULL, values, NULL, NULL, 0))
+        answered = postgres_results(repair->store, repair->connection);
+    return take(repair, answered, result);
 }
 
 uint64_t postgres_repair_number(const PGresult *result, int row, int column) {
@@ -136,7 +137,9 @@ static enum status make_again(struct postgres_repair *repair) {
     enum status status = STATUS_OK;
     for (int i = 0; status == STATUS_OK && i < POSTGRES_SCHEMA_VERSION; i++)
         if (postgres_migrations[i].is_derived)
-            status = take(repair, PQexec(repair->connection, postgres_migrations[i].sql), NULL);
+            status = take(
+                repair,
+                postgres_exec(repair->store, repair->connection, postgres_migrations[i].sql), NULL);
     return status;
 }
 
@@ -274,7 +277,7 @@ enum status postgres_heal_damaged_tables(const struct postgres_store *store, PGc
         status = heal_all(&repair);
     if (status == STATUS_OK)
         return postgres_repair_run(&repair, NULL, "COMMIT");
-    PQclear(PQexec(connection, "ROLLBACK"));
+    PQclear(postgres_exec(store, connection, "ROLLBACK"));
     return status;
 }
 

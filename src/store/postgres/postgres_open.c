@@ -45,9 +45,10 @@ static enum status read_version(const struct postgres_store *store, PGconn *conn
                                 int *version, struct store_message *message) {
     *version = -1;
     PGresult *result =
-        PQexec(connection, "SELECT to_regnamespace('runtime') IS NOT NULL AND EXISTS (SELECT 1 "
-                           "FROM pg_class WHERE relnamespace = to_regnamespace('runtime')), "
-                           "to_regclass('runtime.meta') IS NOT NULL");
+        postgres_exec(store, connection,
+                      "SELECT to_regnamespace('runtime') IS NOT NULL AND EXISTS (SELECT 1 "
+                      "FROM pg_class WHERE relnamespace = to_regnamespace('runtime')), "
+                      "to_regclass('runtime.meta') IS NOT NULL");
     enum status status = STATUS_OK;
     if (PQresultStatus(result) != PGRES_TUPLES_OK)
         status = postgres_result_fault(store, connection, result, message->text);
@@ -56,8 +57,9 @@ static enum status read_version(const struct postgres_store *store, PGconn *conn
     PQclear(result);
     if (status != STATUS_OK || !has_schema)
         return status;
-    result = has_meta ? PQexec(connection, "SELECT value FROM runtime.meta WHERE name = "
-                                           "'schema_version'")
+    result = has_meta ? postgres_exec(store, connection,
+                                      "SELECT value FROM runtime.meta WHERE name = "
+                                      "'schema_version'")
                       : NULL;
     if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1) {
         *version = (int)strtol(PQgetvalue(result, 0, 0), NULL, 10);
@@ -139,7 +141,7 @@ static enum status migrate(const struct postgres_store *store, PGconn *connectio
     PQsetNoticeReceiver(connection, before, NULL);
     if (status == STATUS_OK)
         return postgres_execute(store, connection, "COMMIT", message->text);
-    PQclear(PQexec(connection, "ROLLBACK"));
+    PQclear(postgres_exec(store, connection, "ROLLBACK"));
     return status;
 }
 
@@ -167,7 +169,7 @@ static enum status open_for_writing(struct postgres_store *store, enum opening o
     clock_init(&clock);
     enum status status = postgres_connect(store, STORE_WRITE, &store->writing, message->text);
     if (status == STATUS_OK)
-        status = postgres_check_pooler(store, store->writing, message->text);
+        status = postgres_check_pooler(store, store->writing, &store->is_direct, message->text);
     if (status == STATUS_OK)
         status = postgres_take_lock(store, store->writing, &store->term, message->text);
     if (status == STATUS_OK)

@@ -216,7 +216,9 @@ static enum status prepare(struct postgres_session *session) {
     if (session->prepared[id])
         return STATUS_OK;
     name_of(id, name);
-    PGresult *result = PQprepare(session->connection, name, postgres_statements[id].sql, 0, NULL);
+    PGresult *result = NULL;
+    if (PQsendPrepare(session->connection, name, postgres_statements[id].sql, 0, NULL))
+        result = postgres_results(session->store, session->connection);
     enum status status = take(session, &result);
     PQclear(result);
     session->prepared[id] = status == STATUS_OK;
@@ -232,8 +234,9 @@ static enum status query_once(struct postgres_session *session, const struct arg
     if (status != STATUS_OK)
         return status;
     name_of(session->statement, name);
-    *result = PQexecPrepared(session->connection, name, (int)session->parameter_count,
-                             arguments->values, arguments->sizes, arguments->formats, 1);
+    if (PQsendQueryPrepared(session->connection, name, (int)session->parameter_count,
+                            arguments->values, arguments->sizes, arguments->formats, 1))
+        *result = postgres_results(session->store, session->connection);
     session->pinged_ns = clock_now().mono_ns;
     return take(session, result);
 }
@@ -309,9 +312,9 @@ static enum status receive_one(struct postgres_session *session, PGresult **resu
     assert(session->received_count < session->sent_count);
     enum statement_id id = session->sent[session->received_count].id;
     bool is_preparation = session->sent[session->received_count].is_preparation;
-    *result = PQgetResult(session->connection);
+    *result = postgres_result(session->store, session->connection);
     if (*result) {
-        PGresult *end = PQgetResult(session->connection);
+        PGresult *end = postgres_result(session->store, session->connection);
         assert(end == NULL || PQstatus(session->connection) != CONNECTION_OK);
         PQclear(end);
     }
@@ -345,7 +348,7 @@ static bool drain(struct postgres_session *session) {
     if (!session->is_synced && !PQpipelineSync(session->connection))
         return false;
     while (absent < 2) {
-        PGresult *result = PQgetResult(session->connection);
+        PGresult *result = postgres_result(session->store, session->connection);
         bool is_end = result && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
         absent = result ? 0 : absent + 1;
         PQclear(result);

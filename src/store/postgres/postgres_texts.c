@@ -62,7 +62,7 @@
     "clock_timestamp() - " row ".inserted_at) * 1000)::bigint ELSE 0 END"
 
 const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
-    [STATEMENT_BEGIN] = {"BEGIN", ""},
+    [STATEMENT_BEGIN] = {"BEGIN ISOLATION LEVEL READ COMMITTED", ""},
     [STATEMENT_ROLLBACK] = {"ROLLBACK", ""},
     [STATEMENT_READ_BEGIN] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ""},
     [STATEMENT_PING] = {"SELECT 1", ""},

@@ -1,0 +1,88 @@
+// A network between a server and its database that a test cuts. While a direction is cut its bytes wait, as they do in
+// the kernel's buffers: no side sees an error. New connections are accepted, and cut in the same way.
+import net from "node:net";
+import { Watched } from "./wait.mjs";
+
+const opposite = { toServer: "toClient", toClient: "toServer" };
+
+class Proxy extends Watched {
+  #cut = { toServer: false, toClient: false };
+  #pairs = new Set();
+  #mark = null;
+
+  constructor(port) {
+    super();
+    this.listener = net.createServer((client) => this.#accept(client, net.connect(port, "127.0.0.1")));
+  }
+
+  #accept(client, server) {
+    const pair = { toServer: { from: client, to: server }, toClient: { from: server, to: client } };
+    this.#pairs.add(pair);
+    for (const direction of ["toServer", "toClient"]) this.#forward(pair, direction);
+    this.#apply(pair);
+  }
+
+  #forward(pair, direction) {
+    const { from, to } = pair[direction];
+    from.setNoDelay();
+    from.on("data", (bytes) => {
+      if (direction === "toServer" && this.#mark && bytes.includes(this.#mark.text)) {
+        const { directions } = this.#mark;
+        this.#mark = null;
+        this.cut(...directions);
+        if (directions.includes("toServer")) return void from.unshift(bytes);
+        this.changed();
+      }
+      to.write(bytes);
+    });
+    from.on("error", () => {});
+    from.on("close", () => {
+      pair[opposite[direction]].from.destroy();
+      this.#pairs.delete(pair);
+    });
+  }
+
+  #apply(pair) {
+    for (const direction of ["toServer", "toClient"]) {
+      if (this.#cut[direction]) pair[direction].from.pause();
+      else pair[direction].from.resume();
+    }
+  }
+
+  get isCut() {
+    return this.#cut.toServer || this.#cut.toClient;
+  }
+
+  /** Cuts directions: "toServer", "toClient". */
+  cut(...directions) {
+    for (const direction of directions) this.#cut[direction] = true;
+    for (const pair of this.#pairs) this.#apply(pair);
+    this.changed();
+  }
+
+  /** Cuts directions when this text passes to the server; the text is behind a cut of that direction. */
+  cutAt(text, ...directions) {
+    this.#mark = { text, directions };
+  }
+
+  mend() {
+    this.#cut = { toServer: false, toClient: false };
+    for (const pair of this.#pairs) this.#apply(pair);
+  }
+
+  close() {
+    this.listener.close();
+    for (const { toServer } of this.#pairs) toServer.from.destroy();
+  }
+}
+
+/** Starts a proxy in front of the server of a URL, and answers it with its own URL. */
+export async function tcpProxy(t, url) {
+  const behind = new URL(url);
+  const proxy = new Proxy(Number(behind.port));
+  t.after(() => proxy.close());
+  await new Promise((resolve) => proxy.listener.listen(0, "127.0.0.1", resolve));
+  behind.port = proxy.listener.address().port;
+  proxy.url = behind.href;
+  return proxy;
+}
