@@ -123,6 +123,13 @@
     X(UPGRADE_HEAD_BYTES_MAX,            2048,      BYTES, LOOP,         1, "head of the answer that opens a WebSocket or an event stream")                  \
     X(LAST_EVENT_ID_BYTES_MAX,           128,       BYTES, LOOP,         1, "decoded Last-Event-ID of a request")                                            \
     X(PHOENIX_ENVELOPE_BYTES_MAX,        4096,      BYTES, LOOP,         2, "event and channel around a Phoenix payload")                                    \
+    X(FORWARD_CONNECTIONS_MAX,             64,        ITEMS, LOOP,         1, "connections to the writer")                                                   \
+    X(FORWARD_STREAMS_MAX,                 48,        ITEMS, LOOP,         1, "those that batches and imports may use, so that single appends find one")     \
+    X(FORWARD_WAITING_MAX,                 256,       ITEMS, LOOP,         1, "requests that wait for such a connection")                                    \
+    X(FORWARD_REQUESTS_BYTES_MAX,          128 << 20, BYTES, LOOP,         1, "single appends on their way to the writer")                                   \
+    X(FORWARD_OUT_BYTES_MAX,               192 << 10, BYTES, LOOP,        64, "head, or a piece of the body, of a request to the writer")                    \
+    X(FORWARD_ANSWER_BYTES_MAX,            512 << 10, BYTES, LOOP,        64, "a piece of the writer's answer, and the line that it begins")                 \
+    X(HTTP1_ANSWER_HEAD_BYTES_MAX,         16 << 10,  BYTES, LOOP,        64, "head of an answer of the writer")                                             \
     /* Connection: whatever it serves. */                                                                                                                    \
     X(CONN_OUT_BYTES_MAX,                 64 << 20,  BYTES, CONNECTION,   1, "one page of a streamed answer, or the largest event")                          \
     X(CONN_UNSENT_BYTES_MAX,              256 << 10, BYTES, CONNECTION,   1, "unsent bytes in the kernel; more would delay a quiet topic behind a busy one") \

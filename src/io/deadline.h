@@ -23,6 +23,7 @@ enum deadline_kind {
     DEADLINE_EXPIRY,       /* the token of a session ends soon */
     DEADLINE_WAIT,         /* a long poll ends without an event; each has its own delay */
     DEADLINE_ACCEPT,       /* a listener that is paused tries again */
+    DEADLINE_UPSTREAM,     /* a kept connection to another node was not used */
     DEADLINE_KIND_COUNT,
 };
 

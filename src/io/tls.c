@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,6 +161,30 @@ static enum status context_make(const struct tls_options *options, SSL_CTX **mad
     return status;
 }
 
+static bool set_client_rules(SSL_CTX *made, const char *ca_file) {
+    SSL_CTX_set_verify(made, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_mode(made, SSL_MODE_RELEASE_BUFFERS);
+    if (SSL_CTX_set_min_proto_version(made, TLS1_2_VERSION) != 1)
+        return false;
+    if (!ca_file)
+        return SSL_CTX_set_default_verify_paths(made) == 1;
+    /* A named file is trusted as it is: it may hold the server's own certificate. */
+    X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(made), X509_V_FLAG_PARTIAL_CHAIN);
+    return SSL_CTX_load_verify_file(made, ca_file) == 1;
+}
+
+static enum status client_context_make(const char *ca_file, SSL_CTX **made,
+                                       struct tls_message *message) {
+    ERR_clear_error();
+    *made = SSL_CTX_new(TLS_client_method());
+    if (*made && set_client_rules(*made, ca_file))
+        return STATUS_OK;
+    SSL_CTX_free(*made);
+    *made = NULL;
+    return refuse(message, "%s holds no certificates as PEM that can be used: %s",
+                  ca_file ? ca_file : "the system's folder", tls_failure());
+}
+
 static int64_t not_after_s_of(SSL_CTX *made) {
     struct tm end = {.tm_sec = 0};
     const X509 *certificate = SSL_CTX_get0_certificate(made);
@@ -168,27 +193,40 @@ static int64_t not_after_s_of(SSL_CTX *made) {
     return timegm(&end);
 }
 
+/* Takes over made, also on failure. */
+static enum status context_of(SSL_CTX *made, struct tls_context **context) {
+    struct tls_context *opened = calloc(1, sizeof(*opened));
+    if (opened)
+        opened->method = bio_method_make();
+    if (!opened || !opened->method) {
+        free(opened);
+        SSL_CTX_free(made);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    pthread_mutex_init(&opened->lock, NULL);
+    opened->current = made;
+    *context = opened;
+    return STATUS_OK;
+}
+
 enum status tls_context_open(struct tls_context **context, const struct tls_options *options,
                              struct tls_message *message) {
-    struct tls_context *opened = calloc(1, sizeof(*opened));
-    if (!opened)
-        return STATUS_OUT_OF_MEMORY;
-    opened->options = *options;
-    pthread_mutex_init(&opened->lock, NULL);
-    enum status status = context_make(options, &opened->current, message);
+    SSL_CTX *made;
+    enum status status = context_make(options, &made, message);
+    if (status == STATUS_OK)
+        status = context_of(made, context);
     if (status != STATUS_OK)
-        goto out;
-    opened->not_after_s = not_after_s_of(opened->current);
-    opened->method = bio_method_make();
-    if (!opened->method) {
-        status = STATUS_OUT_OF_MEMORY;
-        goto out;
-    }
-    *context = opened;
-    opened = NULL;
-out:
-    tls_context_close(opened);
-    return status;
+        return status;
+    (*context)->options = *options;
+    (*context)->not_after_s = not_after_s_of(made);
+    return STATUS_OK;
+}
+
+enum status tls_context_open_client(struct tls_context **context, const char *ca_file,
+                                    struct tls_message *message) {
+    SSL_CTX *made;
+    enum status status = client_context_make(ca_file, &made, message);
+    return status == STATUS_OK ? context_of(made, context) : status;
 }
 
 void tls_context_close(struct tls_context *context) {
@@ -220,7 +258,7 @@ int64_t tls_context_not_after_s(const struct tls_context *context) {
 
 /* ---- sessions ---- */
 
-enum status tls_init(struct tls *tls, struct tls_context *context) {
+static enum status session_make(struct tls *tls, struct tls_context *context) {
     *tls = (struct tls){.ssl = NULL};
     buffer_init(&tls->out, TLS_OUT_BYTES_MAX);
     BIO *bio = BIO_new(context->method);
@@ -236,8 +274,40 @@ enum status tls_init(struct tls *tls, struct tls_context *context) {
     BIO_set_data(bio, tls);
     BIO_set_init(bio, 1);
     SSL_set_bio(tls->ssl, bio, bio);
-    SSL_set_accept_state(tls->ssl);
     return STATUS_OK;
+}
+
+enum status tls_init(struct tls *tls, struct tls_context *context) {
+    enum status status = session_make(tls, context);
+    if (status == STATUS_OK)
+        SSL_set_accept_state(tls->ssl);
+    return status;
+}
+
+/* An address has no name that could be sent. It is looked for among the certificate's addresses. */
+static bool expect_host(SSL *ssl, const char *host) {
+    static const unsigned char protocols[] = "\x08http/1.1";
+    ASN1_OCTET_STRING *address = a2i_IPADDRESS(host);
+    bool is_address = address != NULL;
+    ASN1_OCTET_STRING_free(address);
+    ERR_clear_error();
+    if (SSL_set_alpn_protos(ssl, protocols, sizeof(protocols) - 1) != 0)
+        return false;
+    if (is_address)
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+enum status tls_init_to(struct tls *tls, struct tls_context *context, const char *host) {
+    enum status status = session_make(tls, context);
+    if (status != STATUS_OK)
+        return status;
+    SSL_set_connect_state(tls->ssl);
+    if (!expect_host(tls->ssl, host))
+        return STATUS_OUT_OF_MEMORY;
+    /* The handshake waits for the server's first bytes. */
+    (void)SSL_do_handshake(tls->ssl);
+    return tls->out.size > 0 ? STATUS_OK : STATUS_SYSTEM_ERROR;
 }
 
 void tls_release(struct tls *tls) {

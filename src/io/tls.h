@@ -34,6 +34,10 @@ struct tls_options {
 MUST_CHECK enum status tls_context_open(struct tls_context **context,
                                         const struct tls_options *options,
                                         struct tls_message *message);
+/* For sessions with servers. Their certificates must come from an authority of the file, or, if it
+ * is NULL, from one that the system trusts. */
+MUST_CHECK enum status tls_context_open_client(struct tls_context **context, const char *ca_file,
+                                               struct tls_message *message);
 void tls_context_close(struct tls_context *context);
 /* Reads the files again, for new sessions. Unusable files change nothing. */
 MUST_CHECK enum status tls_context_reload(struct tls_context *context, struct tls_message *message);
@@ -49,6 +53,8 @@ struct tls {
 
 /* The session of an accepted connection. It must not move in memory. */
 MUST_CHECK enum status tls_init(struct tls *tls, struct tls_context *context);
+/* The session with a server, of a context for clients. out holds the first bytes for it. */
+MUST_CHECK enum status tls_init_to(struct tls *tls, struct tls_context *context, const char *host);
 void tls_release(struct tls *tls);
 
 enum tls_step {

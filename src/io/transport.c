@@ -26,10 +26,12 @@ struct secure {
     bool has_ended;         /* the peer announced that it sends no more */
     bool has_input;         /* the peer has sent bytes */
     bool was_open;          /* the handshake was counted */
+    bool is_client;         /* this node opened the connection */
 };
 
 static void on_secure_write(uv_write_t *request, int error);
 static bool shut_down(struct transport *transport);
+static bool flush(struct transport *transport);
 
 static struct io_loop *loop_of(const struct transport *transport) {
     return transport->tcp.loop->data;
@@ -77,15 +79,18 @@ static bool socket_write(struct transport *transport, struct slice bytes, uv_wri
 void transport_init(struct transport *transport, struct io_loop *loop) {
     uv_tcp_init(&loop->uv, &transport->tcp);
     transport->tcp.data = transport;
+    transport->events = loop->transport_events;
     transport->secure = NULL;
 }
 
-enum status transport_secure(struct transport *transport, struct tls_context *context) {
+static enum status begin_secure(struct transport *transport, struct tls_context *context,
+                                const char *host) {
     struct secure *secure = calloc(1, sizeof(*secure));
     if (!secure)
         return STATUS_OUT_OF_MEMORY;
     buffer_init(&secure->sending, TLS_OUT_BYTES_MAX);
-    enum status status = tls_init(&secure->tls, context);
+    enum status status =
+        host ? tls_init_to(&secure->tls, context, host) : tls_init(&secure->tls, context);
     if (status != STATUS_OK)
         goto out;
     transport->secure = secure;
@@ -97,8 +102,23 @@ out:
     return status;
 }
 
-static void count_handshake(enum label_outcome outcome) {
-    metrics_add(METRIC_TLS_HANDSHAKES, METRIC_LABELS(outcome), 1);
+enum status transport_secure(struct transport *transport, struct tls_context *context) {
+    return begin_secure(transport, context, NULL);
+}
+
+enum status transport_secure_to(struct transport *transport, struct tls_context *context,
+                                const char *host) {
+    enum status status = begin_secure(transport, context, host);
+    if (status != STATUS_OK)
+        return status;
+    transport->secure->is_client = true;
+    return flush(transport) ? STATUS_OK : STATUS_SYSTEM_ERROR;
+}
+
+/* Handshakes of clients with this server. */
+static void count_handshake(const struct secure *secure, enum label_outcome outcome) {
+    if (!secure->is_client)
+        metrics_add(METRIC_TLS_HANDSHAKES, METRIC_LABELS(outcome), 1);
 }
 
 void transport_close(struct transport *transport) {
@@ -106,7 +126,7 @@ void transport_close(struct transport *transport) {
     if (!secure)
         return;
     if (!secure->was_open && secure->has_input)
-        count_handshake(LABEL_OUTCOME_FAILED);
+        count_handshake(secure, LABEL_OUTCOME_FAILED);
     /* A close alert after half a batch would be garbage. */
     if (!transport_is_clear(transport))
         return;
@@ -197,7 +217,7 @@ static void on_secure_write(uv_write_t *request, int error) {
     clock_tick(&loop_of(transport)->clock);
     buffer_release(&secure->sending);
     if (error != 0 || !pump(transport)) {
-        loop_of(transport)->transport_events->lost(transport);
+        transport->events->lost(transport);
         return;
     }
     if (!transport_is_clear(transport))
@@ -205,11 +225,11 @@ static void on_secure_write(uv_write_t *request, int error) {
     bool reports_written = secure->reports_written;
     secure->reports_written = false;
     if (reports_written)
-        loop_of(transport)->transport_events->written(transport, 0);
+        transport->events->written(transport, 0);
     if (!is_closed(transport) && secure->is_ending) {
         secure->is_ending = false;
         if (!shut_down(transport))
-            loop_of(transport)->transport_events->lost(transport);
+            transport->events->lost(transport);
     }
 }
 
@@ -219,7 +239,7 @@ static void on_plain_write(uv_write_t *request, int error) {
     if (is_closed(transport))
         return;
     clock_tick(&loop_of(transport)->clock);
-    loop_of(transport)->transport_events->written(transport, error);
+    transport->events->written(transport, error);
 }
 
 ssize_t transport_try(struct transport *transport, struct slice bytes) {
@@ -268,7 +288,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *memory) {
 /* The peer sent no TLS, or no version that the server accepts. It gets the alert. */
 static void handshake_failed(struct transport *transport) {
     log_event(LOG_DEBUG, "tls.handshake_failed", log_str("reason", tls_failure()));
-    loop_of(transport)->transport_events->handshake_failed(transport);
+    transport->events->handshake_failed(transport);
 }
 
 /* The peer may still wait for an answer. As on a plain connection, the end is reported to a reader
@@ -289,22 +309,22 @@ static void on_secure_read(struct transport *transport, struct slice input) {
     secure->has_input = true;
     enum tls_step step = tls_receive(&secure->tls, input, memory, LOOP_READ_BYTES, &size);
     if (!flush(transport)) {
-        loop_of(transport)->transport_events->lost(transport);
+        transport->events->lost(transport);
         return;
     }
     if (!secure->was_open && tls_is_open(&secure->tls)) {
         secure->was_open = true;
-        count_handshake(LABEL_OUTCOME_OK);
-        loop_of(transport)->transport_events->opened(transport);
+        count_handshake(secure, LABEL_OUTCOME_OK);
+        transport->events->opened(transport);
     }
     if (size > 0 && !is_closed(transport))
-        loop_of(transport)->transport_events->received(transport, (struct slice){memory, size});
+        transport->events->received(transport, (struct slice){memory, size});
     if (is_closed(transport) || step == TLS_STEP_MORE)
         return;
     if (step == TLS_STEP_ENDED)
         ended(transport);
     else if (secure->was_open)
-        loop_of(transport)->transport_events->lost(transport);
+        transport->events->lost(transport);
     else
         handshake_failed(transport);
 }
@@ -316,13 +336,13 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *memory) {
     clock_tick(&loop_of(transport)->clock);
     struct slice input = {memory->base, size > 0 ? (size_t)size : 0};
     if (size == UV_EOF)
-        loop_of(transport)->transport_events->ended(transport);
+        transport->events->ended(transport);
     else if (size < 0)
-        loop_of(transport)->transport_events->lost(transport);
+        transport->events->lost(transport);
     else if (transport->secure && !transport->secure->is_lingering)
         on_secure_read(transport, input);
     else
-        loop_of(transport)->transport_events->received(transport, input);
+        transport->events->received(transport, input);
 }
 
 bool transport_read_start_within(struct transport *transport, size_t bytes_max) {
@@ -346,7 +366,7 @@ static void on_shutdown(uv_shutdown_t *request, int error) {
     struct transport *transport = request->data;
     free(request);
     if (error != 0)
-        loop_of(transport)->transport_events->lost(transport);
+        transport->events->lost(transport);
 }
 
 static bool shut_down(struct transport *transport) {

@@ -16,13 +16,16 @@
 struct io_loop;
 struct secure;
 
+struct transport_events;
+
 struct transport {
     uv_tcp_t tcp;
+    const struct transport_events *events;
     struct secure *secure; /* NULL: plain bytes */
     size_t read_bytes_max; /* that one read may report */
 };
 
-/* What a loop's transports report; one table for all of them. */
+/* What a transport reports. */
 struct transport_events {
     /* The TLS handshake is complete. */
     void (*opened)(struct transport *transport);
@@ -38,11 +41,14 @@ struct transport_events {
     void (*handshake_failed)(struct transport *transport);
 };
 
-/* Prepares the transport for uv_accept. */
+/* Prepares the transport for a socket. Its events are the loop's, unless the caller sets others. */
 void transport_init(struct transport *transport, struct io_loop *loop);
 
 /* The connection speaks TLS from its first byte on. Called before any byte is read. */
 MUST_CHECK enum status transport_secure(struct transport *transport, struct tls_context *context);
+/* The same for a connection to a server, whose certificate must be of that host. */
+MUST_CHECK enum status transport_secure_to(struct transport *transport, struct tls_context *context,
+                                           const char *host);
 /* The connection closes. Sends the close alert of TLS, if the socket takes it at once. */
 void transport_close(struct transport *transport);
 /* Frees the TLS state. Called when libuv has closed the handle. */
