@@ -1,0 +1,122 @@
+// The client: topics and collections of one server, over one connection.
+import { Collection } from "./collection.js";
+import { Connection } from "./connection.js";
+import { EventStreamTransport, PollTransport } from "./http.js";
+import { KhalaError } from "./errors.js";
+import { realWorld } from "./machine.js";
+import { PhoenixTransport } from "./phoenix.js";
+import { memoryStorage } from "./storage.js";
+import { Subscription } from "./subscription.js";
+import { Topic } from "./topic.js";
+
+export { KhalaError } from "./errors.js";
+export { indexedDbStorage, localStorageStorage, memoryStorage } from "./storage.js";
+
+const TRANSPORTS = ["websocket", "sse", "poll"];
+
+export class Khala {
+  #options;
+  #world;
+  #connection;
+  #collections = new Map();
+  #listeners = new Set();
+  #warners = new Set();
+  #state = { status: "idle", transport: null, error: null };
+  #unlisten = () => {};
+
+  constructor(options, world = realWorld) {
+    const { url, token, WebSocket = globalThis.WebSocket, fetch = globalThis.fetch, transports = TRANSPORTS } = options;
+    if (typeof token !== "function") throw new TypeError("token must be a function that answers a token");
+    const base = new URL(url).href.replace(/\/$/, "").replace(/^ws/, "http");
+    this.#world = world;
+    this.#options = { ...options, url: base, fetch: (...call) => fetch(...call), storage: options.storage ?? memoryStorage() };
+    const compatibility = { protocol_version: "khala.ws.v1", schema_version: 1, ...(options.clientBuildId ? { client_build_id: options.clientBuildId } : {}) };
+    const http = { url: base, fetch: this.#options.fetch, world, query: options.clientBuildId ? compatibility : {} };
+    const makers = {
+      websocket: WebSocket && ((events) => new PhoenixTransport({ url: base, WebSocket, join: compatibility }, events)),
+      sse: (events) => new EventStreamTransport(http, events),
+      poll: (events) => new PollTransport(http, events),
+    };
+    const usable = transports.map((name) => makers[name]).filter(Boolean);
+    if (usable.length === 0) throw new TypeError(`transports must name some of ${TRANSPORTS.join(", ")}`);
+    this.#connection = new Connection({
+      token, transports: usable, backOff: options.backOff, changed: () => this.#changed(), warn: (error) => this.#warn(error),
+      tokenTimeoutMs: options.tokenTimeoutMs ?? 15_000, connectTimeoutMs: options.connectTimeoutMs ?? 10_000,
+    }, world);
+    this.#listen();
+  }
+
+  /** A browser tells when its network is back or its page is shown again. */
+  #listen() {
+    if (typeof globalThis.addEventListener !== "function") return;
+    const wake = () => this.#connection.give("wake");
+    for (const event of ["online", "pageshow"]) globalThis.addEventListener(event, wake);
+    this.#unlisten = () => {
+      for (const event of ["online", "pageshow"]) globalThis.removeEventListener(event, wake);
+    };
+  }
+
+  #changed() {
+    const { state: status, transport, error } = this.#connection;
+    if (status === this.#state.status && transport === this.#state.transport && error === this.#state.error) return;
+    this.#state = { status, transport, error };
+    for (const listener of [...this.#listeners]) listener(this.#state);
+  }
+
+  #warn(error) {
+    for (const warner of [...this.#warners]) warner(error);
+  }
+
+  /** {status, transport, error}. The same object until it changes. */
+  get state() {
+    return this.#state;
+  }
+
+  /** Calls the listener after each change of the state; the returned function ends that. */
+  subscribe(listener) {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Calls the listener for errors that the client survives: of the storage, of the token callback, a topic that is stale again and again. */
+  onWarning(listener) {
+    this.#warners.add(listener);
+    return () => void this.#warners.delete(listener);
+  }
+
+  topic(name, options = {}) {
+    return new Topic(name, (...call) => this.#follow(...call), options);
+  }
+
+  #follow(name, { replay, key = `khala:${name}`, storage = this.#options.storage }, given) {
+    const connection = this.#connection;
+    if (connection.state === "closed") throw connection.error ?? new KhalaError("closed", "The client is closed.");
+    if (connection.subscriptions.has(name)) throw new KhalaError("already_followed", `The topic ${name} is followed already.`);
+    const link = {
+      subscribe: (one, position) => connection.subscribe(one, position),
+      unsubscribe: (one) => connection.unsubscribe(one),
+      isLive: () => connection.isLive,
+      warn: (error) => this.#warn(error),
+      changed: () => this.#changed(),
+      done: (one) => connection.remove(one),
+    };
+    const subscription = new Subscription(name, link, { storage: given === undefined ? storage : null, key, world: this.#world, replay });
+    connection.add(subscription);
+    void subscription.load(given);
+    return subscription;
+  }
+
+  /** The documents of a summary topic. Every call for one name answers the same collection. */
+  collection(name) {
+    if (!this.#collections.has(name)) this.#collections.set(name, new Collection((options) => this.topic(name, options)));
+    return this.#collections.get(name);
+  }
+
+  /** Ends every topic and collection, and waits until their positions are stored. */
+  async close() {
+    this.#unlisten();
+    const subscriptions = [...this.#connection.subscriptions.values()];
+    this.#connection.give("stop");
+    await Promise.all(subscriptions.map((one) => one.saved));
+  }
+}

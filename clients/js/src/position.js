@@ -1,0 +1,104 @@
+// Positions of a topic without I/O: which ranges continue a position, which frames are new.
+
+const isSeq = (value) => Number.isSafeInteger(value) && value >= 0;
+
+/** Shared topics number the log's epoch; the epoch without a number means number 0. */
+export function isSameEpoch(one, other) {
+  return one === other || one === `${other}.0` || other === `${one}.0`;
+}
+
+/** A position that a storage answered, or null if it is not one. */
+export function readPosition(text) {
+  try {
+    const { epoch, seq } = typeof text === "string" ? JSON.parse(text) : text;
+    return typeof epoch === "string" && epoch.length > 0 && epoch.length <= 128 && isSeq(seq) ? { epoch, seq } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Whether the range is well-formed: its frames ascend and lie after its start, up to its end. */
+export function isRange({ epoch, after, through, frames }) {
+  if (typeof epoch !== "string" || !isSeq(after) || !isSeq(through) || through < after || !Array.isArray(frames)) return false;
+  let last = after;
+  return frames.every((frame) => {
+    const isNext = isSeq(frame?.seq) && frame.seq > last && frame.seq <= through;
+    last = frame?.seq;
+    return isNext;
+  });
+}
+
+/** Whether a range continues the position. It may begin earlier, and then repeats frames. */
+export function continues(position, range) {
+  return position !== null && isRange(range) && isSameEpoch(range.epoch, position.epoch) && range.after <= position.seq;
+}
+
+const WINDOW_MS = 300_000;
+const WINDOW_ITEMS_MAX = 8192;
+
+/**
+ * Recognises events by id and documents by version for five minutes, in bounded memory. A Map keeps
+ * the order of insertion, so the oldest entry is the first.
+ */
+export class Recent {
+  #entries = new Map();
+
+  constructor({ windowMs = WINDOW_MS, itemsMax = WINDOW_ITEMS_MAX } = {}) {
+    this.windowMs = windowMs;
+    this.itemsMax = itemsMax;
+  }
+
+  /** Whether the frame repeats an earlier one. A new frame is remembered. */
+  repeats(frame, now) {
+    const isDocument = /_summary$/.test(frame.kind ?? "") && typeof frame.doc_key === "string";
+    const key = isDocument ? frame.doc_key : frame.event_id;
+    if (typeof key !== "string") return false;
+    const version = isDocument ? Number(frame.doc_version) : 0;
+    for (const [oldest, { at }] of this.#entries) {
+      if (now - at <= this.windowMs && this.#entries.size < this.itemsMax) break;
+      this.#entries.delete(oldest);
+    }
+    const known = this.#entries.get(key);
+    if (known && known.version >= version) return true;
+    this.#entries.delete(key);
+    this.#entries.set(key, { version, at: now });
+    return false;
+  }
+
+  get size() {
+    return this.#entries.size;
+  }
+
+  clear() {
+    this.#entries.clear();
+  }
+}
+
+/** Gathers the parts of a snapshot. All parts are of one epoch and watermark, in order. */
+export class Parts {
+  #parts = [];
+
+  /** Whether the part is the next one of the snapshot. */
+  fits(part) {
+    const first = this.#parts[0] ?? part;
+    return Array.isArray(part?.documents) && isSeq(part.watermark) && typeof part.epoch === "string" &&
+      part.watermark === first.watermark && part.epoch === first.epoch &&
+      (!isSeq(part.part) || this.#parts.length === 0 || part.part === this.#parts.at(-1).part + 1);
+  }
+
+  add(part) {
+    this.#parts.push(part);
+  }
+
+  clear() {
+    this.#parts = [];
+  }
+
+  /** The whole snapshot. */
+  take() {
+    const { epoch, watermark } = this.#parts[0];
+    const documents = this.#parts.flatMap((part) => part.documents);
+    this.clear();
+    return { epoch, watermark, documents };
+  }
+}

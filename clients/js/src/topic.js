@@ -1,0 +1,96 @@
+// A topic as the application follows it: frames in order, resets before the first frame of a history.
+import { KhalaError } from "./errors.js";
+import { readPosition } from "./position.js";
+
+const isLoss = ({ reason, truncated, documents }) => reason !== "start" || truncated || documents !== undefined;
+
+export class Topic {
+  #follow;
+  #options;
+  #subscription = null;
+
+  /** follow: begins the subscription, with a position if one is given. */
+  constructor(name, follow, options) {
+    this.name = name;
+    this.#follow = follow;
+    this.#options = options;
+  }
+
+  get state() {
+    return this.#subscription?.state ?? "closed";
+  }
+
+  /** The position behind the last frame that the application applied. */
+  get position() {
+    return this.#subscription?.applied ?? null;
+  }
+
+  #begin(given) {
+    if (this.#subscription && this.#subscription.state !== "closed") throw new KhalaError("already_followed", `The topic ${this.name} is followed already.`);
+    this.#subscription = this.#follow(this.name, this.#options, given);
+    return this.#subscription;
+  }
+
+  /**
+   * Frames in order. A frame counts as applied when the loop asks for the next one. Its position is
+   * stored then.
+   */
+  async *[Symbol.asyncIterator]() {
+    const subscription = this.#begin(this.#options.after);
+    try {
+      for (let entry; (entry = await subscription.take());) {
+        if (entry.frame) yield entry.frame;
+        else if (entry.reset) await this.#reset(entry.reset, this.#options.reset);
+        subscription.acknowledge(entry);
+      }
+    } finally {
+      await this.#finish(subscription);
+    }
+  }
+
+  /** Calls the handler for each frame, one after another. A frame is applied when its promise resolves. */
+  async each(handler) {
+    for await (const frame of this) await handler(frame);
+  }
+
+  async #reset(reset, handler, tx) {
+    if (handler) await handler(reset, tx);
+    else if (isLoss(reset)) {
+      throw new KhalaError("reset_unhandled", `The topic ${this.name} starts again at ${reset.from_seq} (${reset.reason}). Pass a reset function to handle it.`, { reset });
+    }
+  }
+
+  /**
+   * Applies each frame exactly once. load() answers the stored position or null. transaction(work)
+   * runs work(tx) in one transaction. apply(frame, tx), reset(reset, tx) and save(position, tx) write
+   * in it. Without reset, a truncated start, or one that drops applied frames, ends with an error.
+   */
+  async exactlyOnce({ load, transaction, apply, save, reset }) {
+    const given = await load();
+    const stored = given ? readPosition(given) : null;
+    if (given && !stored) throw new KhalaError("position_unreadable", "load() did not answer a position {epoch, seq} or null.");
+    const subscription = this.#begin(stored);
+    try {
+      for (let entry; (entry = await subscription.take());) {
+        await transaction(async (tx) => {
+          if (entry.frame) await apply(entry.frame, tx);
+          else if (entry.reset) await this.#reset(entry.reset, reset, tx);
+          await save(entry.position, tx);
+        });
+        subscription.acknowledge(entry);
+      }
+    } finally {
+      await this.#finish(subscription);
+    }
+  }
+
+  async #finish(subscription) {
+    subscription.give("stop");
+    await subscription.saved;
+  }
+
+  /** Ends the loop, and waits until the last position is stored. */
+  async close() {
+    if (this.#subscription) await this.#finish(this.#subscription);
+  }
+}
