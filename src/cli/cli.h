@@ -74,6 +74,7 @@ int cli_doctor(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_import(int argc, char **argv);
 int cli_get(int argc, char **argv);
+int cli_help(int argc, char **argv);
 int cli_json(int argc, char **argv);
 int cli_man(int argc, char **argv);
 int cli_migrate(int argc, char **argv);

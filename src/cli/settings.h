@@ -9,5 +9,7 @@
 
 int cli_settings(int *argc, char **argv, const struct cli_option *verb_options,
                  size_t verb_option_count, struct config *config);
+/* The same where --data-dir was parsed before; NULL: not given. */
+int cli_settings_of(const char *data_dir, struct config *config);
 
 #endif

@@ -105,3 +105,51 @@ enum status shared_keys_fetch(struct store *store, const char *folder) {
 enum status shared_keys_keep(struct store *store, const char *folder) {
     return each(store, STORE_WRITE, folder, keep);
 }
+
+/* ---- a move ---- */
+
+static enum status load_key(const struct key_place *place, struct store_session *session,
+                            const char *name, struct key_text *text) {
+    struct slice kept;
+    struct arena arena;
+    if (!store_has_secrets(place->store))
+        return read_file(place->folder, name, text);
+    arena_init(&arena, SHARED_KEY_BYTES_MAX);
+    enum status status = store_load_secret(session, slice_of(name), &arena, &kept);
+    if (status == STATUS_OK && kept.size >= sizeof(text->bytes))
+        status = STATUS_INTERNAL_ERROR;
+    if (status == STATUS_OK) {
+        memcpy(text->bytes, kept.data, kept.size);
+        text->size = kept.size;
+    }
+    arena_release(&arena);
+    return status;
+}
+
+static enum status store_key(const struct key_place *place, struct store_session *session,
+                             const char *name, const struct key_text *text) {
+    struct slice value = {text->bytes, text->size};
+    if (!store_has_secrets(place->store))
+        return write_file(place->folder, name, value);
+    return store_keep_secret(session, slice_of(name), value);
+}
+
+enum status shared_keys_copy(const struct key_place *source, const struct key_place *target) {
+    struct store_session *reading = NULL;
+    struct store_session *writing = NULL;
+    enum status status = store_session_open(source->store, STORE_READ, &reading);
+    if (status == STATUS_OK)
+        status = store_session_open(target->store, STORE_WRITE, &writing);
+    for (size_t i = 0; status == STATUS_OK && i < FILE_COUNT; i++) {
+        struct key_text text = {.size = 0};
+        status = load_key(source, reading, files[i], &text);
+        if (status == STATUS_OK)
+            status = store_key(target, writing, files[i], &text);
+        else if (status == STATUS_NOT_FOUND)
+            status = STATUS_OK; /* The key is a setting: nothing was generated. */
+        OPENSSL_cleanse(&text, sizeof(text));
+    }
+    store_session_close(writing);
+    store_session_close(reading);
+    return status;
+}

@@ -308,6 +308,12 @@ struct store_prefetch {
     void *user;
 };
 
+/* A short text of the store itself, by name. */
+struct store_property {
+    struct slice name;
+    struct slice value; /* absent: the store has no such property */
+};
+
 /* The state from which the writer continues after a restart. */
 struct store_state {
     char epoch[STORE_EPOCH_SIZE + 1];
@@ -339,7 +345,8 @@ struct store_message {
  * scheme that this build has no engine for, and for another schema version; the message then names
  * the remedy. exclusive: for the process that writes. It takes the store's lock, so that two
  * servers never share a store, and creates the store where there is none. Without it a store that
- * exists is opened for reading beside a server. */
+ * exists is opened for reading beside a server. A store that was moved elsewhere is opened for
+ * reading only, and one that an unfinished move fills is not opened: STATUS_INVALID_CONFIG. */
 MUST_CHECK enum status store_open(struct store **store, const char *url, bool exclusive,
                                   struct store_message *message);
 /* Brings the schema up to date under the lock, and creates the store where there is none. Repeating
@@ -445,6 +452,10 @@ MUST_CHECK enum status store_use_once(struct store_session *session, enum single
 MUST_CHECK enum status store_keep_secret(struct store_session *session, struct slice name,
                                          struct slice value);
 
+/* Sets and removes properties in one transaction. */
+MUST_CHECK enum status store_put_properties(struct store_session *session,
+                                            const struct store_property *properties, size_t count);
+
 /* ---- reading (any session) ---------------------------------------------------------------- */
 
 /* Between these two calls a read session sees the store as it was at the first call. Keep it short:
@@ -454,6 +465,9 @@ MUST_CHECK enum status store_read_begin(struct store_session *session);
 void store_read_end(struct store_session *session);
 
 MUST_CHECK enum status store_read_state(struct store_session *session, struct store_state *state);
+/* STATUS_NOT_FOUND: there is no such property. */
+MUST_CHECK enum status store_load_property(struct store_session *session, struct slice name,
+                                           struct arena *arena, struct slice *value);
 /* A secret that store_keep_secret kept. STATUS_NOT_FOUND: there is none. */
 MUST_CHECK enum status store_load_secret(struct store_session *session, struct slice name,
                                          struct arena *arena, struct slice *value);

@@ -160,6 +160,17 @@ enum status store_load_secret(struct store_session *session, struct slice name, 
     return session->engine->load_secret(session, name, arena, value);
 }
 
+enum status store_put_properties(struct store_session *session,
+                                 const struct store_property *properties, size_t count) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->put_properties(session, properties, count, STORE_APPENDING_KEPT);
+}
+
+enum status store_load_property(struct store_session *session, struct slice name,
+                                struct arena *arena, struct slice *value) {
+    return session->engine->load_property(session, name, arena, value);
+}
+
 enum status store_read_state(struct store_session *session, struct store_state *state) {
     return session->engine->read_state(session, state);
 }
@@ -272,4 +283,28 @@ enum status store_walk_drifts(struct store_session *session, uint64_t limit, voi
 enum status store_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
                                    store_revocation_cb *callback) {
     return session->engine->walk_revocations(session, now_ms, user, callback);
+}
+
+enum status store_read_rows(struct store_session *session, const struct store_value *after,
+                            struct store_page *page) {
+    return session->engine->read_rows(session, after, page);
+}
+
+enum status store_read_last_row(struct store_session *session, struct store_page *page) {
+    return session->engine->read_last_row(session, page);
+}
+
+enum status store_count_rows(struct store_session *session, const struct store_table *table,
+                             uint64_t *count) {
+    return session->engine->count_rows(session, table, count);
+}
+
+enum status store_write_rows(struct store_session *session, const struct store_page *page) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->write_rows(session, page);
+}
+
+enum status store_clear_rows(struct store_session *session, const struct store_property *property) {
+    assert(session->mode == STORE_WRITE);
+    return session->engine->clear_rows(session, property);
 }

@@ -9,6 +9,10 @@
 #include <stdatomic.h>
 
 #include "store/store_maintenance.h"
+#include "store/store_rows.h"
+
+/* Whether users may append in their own transactions from now on. */
+enum store_appending { STORE_APPENDING_KEPT, STORE_APPENDING_CLOSED, STORE_APPENDING_OPENED };
 
 struct store_engine {
     const char *scheme;       /* of its URLs; the rest of the URL is the location given below */
@@ -54,6 +58,20 @@ struct store_engine {
                                struct arena *arena, struct slice *value);
     enum status (*use_once)(struct store_session *session, enum single_use_kind kind,
                             struct slice id, uint64_t expires_at_ms, uint64_t now_ms);
+
+    /* Closed: STATUS_ALREADY_EXISTS where rows of users' transactions wait for the writer. */
+    enum status (*put_properties)(struct store_session *session,
+                                  const struct store_property *properties, size_t count,
+                                  enum store_appending appending);
+    enum status (*load_property)(struct store_session *session, struct slice name,
+                                 struct arena *arena, struct slice *value);
+    enum status (*read_rows)(struct store_session *session, const struct store_value *after,
+                             struct store_page *page);
+    enum status (*read_last_row)(struct store_session *session, struct store_page *page);
+    enum status (*count_rows)(struct store_session *session, const struct store_table *table,
+                              uint64_t *count);
+    enum status (*write_rows)(struct store_session *session, const struct store_page *page);
+    enum status (*clear_rows)(struct store_session *session, const struct store_property *property);
 
     enum status (*read_begin)(struct store_session *session);
     void (*read_end)(struct store_session *session);
@@ -142,6 +160,10 @@ struct store_session {
     atomic_uint_fast64_t rows_read;  /* written by the session's thread alone */
     const atomic_bool *is_cancelled; /* NULL: reads are never cancelled */
 };
+
+/* For a move: opens the store whatever the marks of moves in it are. */
+MUST_CHECK enum status store_open_unchecked(struct store **store, const char *url, bool exclusive,
+                                            struct store_message *message);
 
 /* For engines: counts a row that was read. Only the session's thread writes the counter, so no
  * locked instruction is needed. */

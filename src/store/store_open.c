@@ -5,6 +5,7 @@
 #include "store/postgres/postgres_engine.h"
 #include "store/sqlite/sqlite_engine.h"
 #include "store/store_engine.h"
+#include "store/store_marks.h"
 
 static const struct store_engine *const engines[] = {&store_engine_sqlite, &store_engine_postgres};
 
@@ -52,11 +53,27 @@ static enum status lacks_maintenance(const struct store_engine *engine,
     return STATUS_INVALID_CONFIG;
 }
 
-enum status store_open(struct store **store, const char *url, bool exclusive,
-                       struct store_message *message) {
+enum status store_open_unchecked(struct store **store, const char *url, bool exclusive,
+                                 struct store_message *message) {
     const char *location;
     const struct store_engine *engine = choose_engine(url, &location);
     return engine->open(store, location, exclusive, message);
+}
+
+enum status store_open(struct store **store, const char *url, bool exclusive,
+                       struct store_message *message) {
+    char label[STORE_MESSAGE_MAX];
+    struct store *opened = NULL;
+    enum status status = store_open_unchecked(&opened, url, exclusive, message);
+    if (status != STATUS_OK)
+        return status;
+    store_url_label(url, label, sizeof(label));
+    status = store_marks_check(opened, exclusive, label, message);
+    if (status == STATUS_OK)
+        *store = opened;
+    else
+        store_close(opened);
+    return status;
 }
 
 enum status store_migrate(const char *url, struct store_message *message) {

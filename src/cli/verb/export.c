@@ -2,8 +2,11 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/move.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
+#include "cli/settings.h"
+#include "server/config_options.h"
 
 #define TARGET_BYTES_MAX 4096
 
@@ -13,6 +16,7 @@ struct export_options {
     const char *since;
     const char *until;
     const char *format;
+    const char *store; /* a folder */
     bool json;
     bool progress; /* also without a terminal */
 };
@@ -74,6 +78,21 @@ static int export_all(struct remote *remote, const char *target, bool progress) 
     return code;
 }
 
+/* The other form: a whole store. */
+static int export_store(const struct export_options *options) {
+    static struct config config;
+    if (options->remote.url || options->remote.key || options->remote.ca_file)
+        return cli_usage("export", "--store works without a server: --url, --key and --ca do not "
+                                   "belong to it");
+    if (options->after || options->since || options->until || options->format)
+        return cli_usage("export", "--store moves the whole store: --after, --since, --until and "
+                                   "--format do not belong to it");
+    int code = cli_settings_of(options->remote.data_dir, &config);
+    return code == EXIT_CODE_DONE
+               ? cli_move(config_store_url(&config), options->store, options->json)
+               : code;
+}
+
 int cli_export(int argc, char **argv) {
     struct export_options options = {.after = NULL};
     const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
@@ -85,13 +104,16 @@ int cli_export(int argc, char **argv) {
                                        {"--until", NULL, &options.until},
                                        {"--format", NULL, &options.format},
                                        {"--progress", &options.progress, NULL},
-                                       {"--json", &options.json, NULL}};
+                                       {"--json", &options.json, NULL},
+                                       {"--store", NULL, &options.store}};
     struct remote remote;
     struct buffer target;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
     if (argc != 0)
         return cli_usage("export", "'%s' is not expected", argv[0]);
+    if (options.store)
+        return export_store(&options);
     if (options.after && options.since)
         return cli_usage("export", "--after and --since exclude each other");
     if (options.json && options.format && strcmp(options.format, "ndjson") != 0)

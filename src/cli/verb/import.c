@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/move.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
+#include "cli/settings.h"
+#include "server/config_options.h"
 #include "wire/json_items.h"
 
 #define BLOCK_BYTES    65536
@@ -16,6 +19,7 @@
 
 struct import_options {
     struct remote_options remote;
+    const char *from; /* a folder */
     bool json;
     bool progress; /* also without a terminal */
 };
@@ -150,15 +154,34 @@ static int import_file(struct remote *remote, const char *file,
     return code;
 }
 
+/* The other form: a whole store. */
+static int import_store(const struct import_options *options) {
+    static struct config config;
+    if (options->remote.url || options->remote.key || options->remote.ca_file)
+        return cli_usage("import", "--from works without a server: --url, --key and --ca do not "
+                                   "belong to it");
+    int code = cli_settings_of(options->remote.data_dir, &config);
+    return code == EXIT_CODE_DONE
+               ? cli_move(options->from, config_store_url(&config), options->json)
+               : code;
+}
+
 int cli_import(int argc, char **argv) {
     struct import_options options = {.json = false};
-    const struct cli_option table[] = {
-        {"--url", NULL, &options.remote.url},           {"--key", NULL, &options.remote.key},
-        {"--data-dir", NULL, &options.remote.data_dir}, {"--ca", NULL, &options.remote.ca_file},
-        {"--progress", &options.progress, NULL},        {"--json", &options.json, NULL}};
+    const struct cli_option table[] = {{"--url", NULL, &options.remote.url},
+                                       {"--key", NULL, &options.remote.key},
+                                       {"--data-dir", NULL, &options.remote.data_dir},
+                                       {"--ca", NULL, &options.remote.ca_file},
+                                       {"--progress", &options.progress, NULL},
+                                       {"--json", &options.json, NULL},
+                                       {"--from", NULL, &options.from}};
     struct remote remote;
     if (!cli_options(&argc, argv, table, sizeof(table) / sizeof(table[0])))
         return EXIT_CODE_USAGE;
+    if (options.from && argc != 0)
+        return cli_usage("import", "FILE and --from exclude each other");
+    if (options.from)
+        return import_store(&options);
     if (argc != 1)
         return cli_usage("import", argc == 0 ? "FILE is missing" : "one FILE is expected");
     int code = remote_open(&remote, &options.remote);

@@ -3,14 +3,35 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "server/config_options.h"
-#include "store/store.h"
+#include "store/store_move.h"
+
+static int undo_move(const char *url, const char *label, bool json) {
+    struct store_message message = {""};
+    struct store_move_undone undone;
+    enum status status = store_move_undo(url, &undone, &message);
+    if (status != STATUS_OK)
+        return cli_fail(status == STATUS_NOT_FOUND ? EXIT_CODE_NO : EXIT_CODE_UNREACHABLE, "%s",
+                        message.text[0] ? message.text : status_message(status));
+    if (json)
+        printf("{\"epoch\":\"%s\",\"is_epoch_new\":%s}\n", undone.epoch,
+               undone.is_epoch_new ? "true" : "false");
+    else if (undone.is_epoch_new)
+        printf("%s can be served again, as it was before its move to %s\n"
+               "its epoch is %s: clients with a cursor of before start over\n",
+               label, undone.target, undone.epoch);
+    else
+        printf("%s can be served again: its move to %s was not complete\n", label, undone.target);
+    return EXIT_CODE_DONE;
+}
 
 int cli_migrate(int argc, char **argv) {
     struct config config;
     struct store_message message = {""};
     bool json = false;
-    const struct cli_option verb_options[] = {{"--json", &json, NULL}};
-    int code = cli_settings(&argc, argv, verb_options, 1, &config);
+    bool is_undo = false;
+    const struct cli_option verb_options[] = {{"--json", &json, NULL},
+                                              {"--undo-move", &is_undo, NULL}};
+    int code = cli_settings(&argc, argv, verb_options, 2, &config);
     if (code != EXIT_CODE_DONE)
         return code;
     if (argc != 0)
@@ -18,6 +39,8 @@ int cli_migrate(int argc, char **argv) {
     const char *url = config_store_url(&config);
     char label[STORE_MESSAGE_MAX];
     store_url_label(url, label, sizeof(label));
+    if (is_undo)
+        return undo_move(url, label, json);
     if (store_migrate(url, &message) != STATUS_OK)
         return cli_fail(EXIT_CODE_UNREACHABLE, "%s", message.text);
     if (json)

@@ -87,6 +87,9 @@ enum statement_id {
     STATEMENT_DROP_OLD_REJECTED,
     STATEMENT_DELETE_OUTBOX,
     STATEMENT_OUTBOX_STATE,
+    STATEMENT_PROPERTY,
+    STATEMENT_PUT_PROPERTY,
+    STATEMENT_REMOVE_PROPERTY,
     STATEMENT_COUNT,
 };
 
@@ -385,6 +388,18 @@ enum status postgres_walk_drifts(struct store_session *session, uint64_t limit, 
                                  store_drift_cb *callback);
 enum status postgres_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
                                       store_revocation_cb *callback);
+enum status postgres_put_properties(struct store_session *base,
+                                    const struct store_property *properties, size_t count,
+                                    enum store_appending appending);
+enum status postgres_load_property(struct store_session *base, struct slice name,
+                                   struct arena *arena, struct slice *value);
+enum status postgres_read_rows(struct store_session *base, const struct store_value *after,
+                               struct store_page *page);
+enum status postgres_read_last_row(struct store_session *base, struct store_page *page);
+enum status postgres_count_rows(struct store_session *base, const struct store_table *table,
+                                uint64_t *count);
+enum status postgres_write_rows(struct store_session *base, const struct store_page *page);
+enum status postgres_clear_rows(struct store_session *base, const struct store_property *property);
 enum status postgres_check_derived(struct store_session *base, struct store_message *message);
 
 #endif

@@ -373,6 +373,19 @@ enum status postgres_ensure(struct postgres_session *session) {
     return status == STATUS_OK ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
 }
 
+/* A server that waited for the role while the store was moved must not get it. */
+static enum status check_moved(const struct postgres_store *store, PGconn *connection,
+                               char *message) {
+    PGresult *result = PQexec(connection, "SELECT FROM meta WHERE name = 'move_out'");
+    enum status status = STATUS_OK;
+    if (PQresultStatus(result) != PGRES_TUPLES_OK)
+        status = postgres_result_fault(store, connection, result, message);
+    else if (PQntuples(result) > 0)
+        status = refuse(store, message, "the store was moved elsewhere");
+    PQclear(result);
+    return status;
+}
+
 enum status postgres_take_role(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
@@ -388,6 +401,8 @@ enum status postgres_take_role(struct store_session *base) {
         status = postgres_check_pooler(store, session->connection, &is_direct, session->error);
     if (status == STATUS_OK)
         status = postgres_take_lock(store, session->connection, &session->term, session->error);
+    if (status == STATUS_OK)
+        status = check_moved(store, session->connection, session->error);
     if (status == STATUS_OK)
         status = postgres_limit_silence(store, session->connection, true, session->error);
     note_attempt(session, status);

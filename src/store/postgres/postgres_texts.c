@@ -334,4 +334,9 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                   "reason, "
                   "message FROM outbox_rejected ORDER BY id DESC LIMIT 1) r ON true",
          "n"},
+    [STATEMENT_PROPERTY] = {"SELECT value FROM meta WHERE name = $1::text", "t"},
+    [STATEMENT_PUT_PROPERTY] = {"INSERT INTO meta (name, value) VALUES ($1::text, $2::text) ON "
+                                "CONFLICT (name) DO UPDATE SET value = excluded.value",
+                                "tt"},
+    [STATEMENT_REMOVE_PROPERTY] = {"DELETE FROM meta WHERE name = $1::text", "t"},
 };

@@ -92,6 +92,9 @@ enum statement_id {
     STATEMENT_WALK_JOURNAL,
     STATEMENT_WALK_DRIFTS,
     STATEMENT_WALK_REVOCATIONS,
+    STATEMENT_PROPERTY,
+    STATEMENT_PUT_PROPERTY,
+    STATEMENT_REMOVE_PROPERTY,
     STATEMENT_COUNT,
 };
 
@@ -289,6 +292,20 @@ enum status sqlite_put_revocations(struct store_session *base,
                                    uint64_t now_ms);
 enum status sqlite_use_once(struct store_session *base, enum single_use_kind kind, struct slice id,
                             uint64_t expires_at_ms, uint64_t now_ms);
+
+/* sqlite_rows.c */
+enum status sqlite_put_properties(struct store_session *base,
+                                  const struct store_property *properties, size_t count,
+                                  enum store_appending appending);
+enum status sqlite_load_property(struct store_session *base, struct slice name, struct arena *arena,
+                                 struct slice *value);
+enum status sqlite_read_rows(struct store_session *base, const struct store_value *after,
+                             struct store_page *page);
+enum status sqlite_read_last_row(struct store_session *base, struct store_page *page);
+enum status sqlite_count_rows(struct store_session *base, const struct store_table *table,
+                              uint64_t *count);
+enum status sqlite_write_rows(struct store_session *base, const struct store_page *page);
+enum status sqlite_clear_rows(struct store_session *base, const struct store_property *property);
 
 /* sqlite_find.c */
 enum status sqlite_read_state(struct store_session *base, struct store_state *state);

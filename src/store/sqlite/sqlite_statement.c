@@ -194,6 +194,10 @@ static const char *const texts[STATEMENT_COUNT] = {
         "ORDER BY d.id DESC LIMIT ?",
     [STATEMENT_WALK_REVOCATIONS] = "SELECT kind, id, reason, revoked_at, expires_at FROM "
                                    "sync_revocations WHERE expires_at > ? ORDER BY kind, id",
+    [STATEMENT_PROPERTY] = "SELECT value FROM meta WHERE name = ?",
+    [STATEMENT_PUT_PROPERTY] = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO "
+                               "UPDATE SET value = excluded.value",
+    [STATEMENT_REMOVE_PROPERTY] = "DELETE FROM meta WHERE name = ?",
 };
 
 /* errno of SQLite's last access to its write-ahead log, which commits write; 0: none. SQLite does

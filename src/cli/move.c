@@ -1,0 +1,87 @@
+#include "cli/move.h"
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "server/shared_keys.h"
+#include "store/store_move.h"
+#include "wire/json.h"
+
+#define TEXT_BYTES_MAX 8192
+
+struct move_run {
+    struct progress progress;
+    char source[STORE_MESSAGE_MAX];
+    char target[STORE_MESSAGE_MAX];
+};
+
+static void show_progress(void *user, uint64_t done, uint64_t total) {
+    struct move_run *run = user;
+    progress_show(&run->progress, done, total);
+}
+
+/* A store that keeps no keys itself is a folder, and its label is the folder's name. */
+static enum status copy_keys(void *user, struct store *source, struct store *target) {
+    const struct move_run *run = user;
+    return shared_keys_copy(&(struct key_place){source, run->source},
+                            &(struct key_place){target, run->target});
+}
+
+static void print_json(const struct store_moved *moved) {
+    struct buffer text;
+    buffer_init(&text, TEXT_BYTES_MAX);
+    enum status status = buffer_append_slice(&text, SLICE("{\"from\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(&text, slice_of(moved->source));
+    if (status == STATUS_OK)
+        status = buffer_append_slice(&text, SLICE(",\"to\":"));
+    if (status == STATUS_OK)
+        status = json_write_string(&text, slice_of(moved->target));
+    if (status == STATUS_OK)
+        printf("%.*s,\"events\":%llu,\"epoch\":\"%s\",\"was_complete\":%s}\n", (int)text.size,
+               text.data, (unsigned long long)moved->events, moved->epoch,
+               moved->was_complete ? "true" : "false");
+    buffer_release(&text);
+}
+
+static void print_text(const struct store_moved *moved) {
+    printf("%s %s moved to %s: %llu events, epoch %s\n", moved->source,
+           moved->was_complete ? "was already" : "is", moved->target,
+           (unsigned long long)moved->events, moved->epoch);
+    if (!moved->was_complete)
+        printf("%s is kept, and is not served again; remove it when it is not needed\n",
+               moved->source);
+}
+
+static int fail(enum status status, const struct store_moved *moved, const char *message) {
+    if (status == STATUS_ALREADY_EXISTS && !moved->is_begun)
+        return cli_fail(EXIT_CODE_NO, "%s", message);
+    if (status == STATUS_INVALID_REQUEST)
+        return cli_fail(EXIT_CODE_USAGE, "%s", message);
+    return cli_fail(EXIT_CODE_UNREACHABLE, "%s%s", message,
+                    moved->is_begun ? "; the same command continues the move" : "");
+}
+
+int cli_move(const char *source_url, const char *target_url, bool json) {
+    struct move_run run = {.source = ""};
+    const struct store_move_options options = {.source_url = source_url,
+                                               .target_url = target_url,
+                                               .user = &run,
+                                               .on_progress = show_progress,
+                                               .copy_keys = copy_keys};
+    struct store_message message = {""};
+    struct store_moved moved;
+    store_url_label(source_url, run.source, sizeof(run.source));
+    store_url_label(target_url, run.target, sizeof(run.target));
+    progress_begin(&run.progress, "move", "rows");
+    enum status status = store_move(&options, &moved, &message);
+    progress_end(&run.progress);
+    if (status != STATUS_OK)
+        return fail(status, &moved, message.text[0] ? message.text : status_message(status));
+    if (json)
+        print_json(&moved);
+    else
+        print_text(&moved);
+    return EXIT_CODE_DONE;
+}

@@ -1,0 +1,229 @@
+/* Properties, and rows of whole tables for a move. Their statements are made of the table's row in
+ * store_rows.c, and are prepared for each page. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "store/sqlite/sqlite.h"
+#include "store/store_engine.h"
+
+/* ---- statements ---- */
+
+static enum status prepare(struct sqlite_session *session, const char *sql,
+                           sqlite3_stmt **statement) {
+    int code = sqlite3_prepare_v2(session->database, sql, -1, statement, NULL);
+    if (code == SQLITE_OK)
+        return STATUS_OK;
+    session->reason = REASON_STORE_FAILED;
+    return sqlite_connect_fault(session->store->path, session->database, code, session->error);
+}
+
+static void places(char text[64], size_t count) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += (size_t)snprintf(text + size, 64 - size, i == 0 ? "?" : ",?");
+}
+
+static void bind(sqlite3_stmt *statement, int index, char kind, const struct store_value *value) {
+    int code;
+    if (value->is_null)
+        code = sqlite3_bind_null(statement, index);
+    else if (kind == 'n' || kind == 's')
+        code = sqlite3_bind_int64(statement, index, value->number);
+    else if (kind == 't')
+        code = sqlite3_bind_text64(statement, index, value->bytes.data, value->bytes.size,
+                                   SQLITE_STATIC, SQLITE_UTF8);
+    else
+        code = sqlite3_bind_blob64(statement, index, value->bytes.data, value->bytes.size,
+                                   SQLITE_STATIC);
+    assert(code == SQLITE_OK);
+    (void)code;
+}
+
+/* ---- reading ---- */
+
+static enum status add_row(struct sqlite_session *session, sqlite3_stmt *statement,
+                           struct store_page *page) {
+    struct store_value values[STORE_PAGE_COLUMNS_MAX];
+    for (size_t i = 0; i < page->column_count; i++) {
+        bool is_number = strchr("ns", page->table->kinds[i]) != NULL;
+        values[i] = (struct store_value){
+            .is_null = sqlite3_column_type(statement, (int)i) == SQLITE_NULL,
+            .number = is_number ? sqlite3_column_int64(statement, (int)i) : 0,
+            .bytes = is_number ? (struct slice){0} : sqlite_text(statement, (int)i)};
+    }
+    enum status status = store_page_add(page, values);
+    if (status == STATUS_INTERNAL_ERROR)
+        return sqlite_damaged(session, page->table->name, sqlite_number(statement, 0));
+    if (status != STATUS_OK)
+        snprintf(session->error, sizeof(session->error),
+                 "a row is larger than the memory reserved for it");
+    return status;
+}
+
+static enum status read_page(struct sqlite_session *session, const struct store_rows_query *query,
+                             const struct store_value *after, struct store_page *page) {
+    char sql[STORE_ROWS_SQL_BYTES_MAX];
+    sqlite3_stmt *statement = NULL;
+    store_rows_sql(query, sql);
+    enum status status = prepare(session, sql, &statement);
+    for (size_t i = 0; status == STATUS_OK && after && i < query->table->key_count; i++)
+        bind(statement, (int)i + 1, query->table->kinds[i], &after[i]);
+    while (status == STATUS_OK && !store_page_is_full(page)) {
+        status = sqlite_next(session, statement);
+        if (status == STATUS_OK)
+            status = add_row(session, statement, page);
+    }
+    sqlite3_finalize(statement);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+enum status sqlite_read_rows(struct store_session *base, const struct store_value *after,
+                             struct store_page *page) {
+    char keys[64] = "";
+    places(keys, page->table->key_count);
+    const struct store_rows_query query = {.table = page->table,
+                                           .name = page->table->name,
+                                           .places = after ? keys : NULL,
+                                           .limit = page->row_max - page->row_count};
+    return read_page(sqlite_session_of(base), &query, after, page);
+}
+
+enum status sqlite_read_last_row(struct store_session *base, struct store_page *page) {
+    const struct store_rows_query query = {
+        .table = page->table, .name = page->table->name, .limit = 1, .is_last = true};
+    enum status status = read_page(sqlite_session_of(base), &query, NULL, page);
+    return status == STATUS_OK && page->row_count == 0 ? STATUS_NOT_FOUND : status;
+}
+
+enum status sqlite_count_rows(struct store_session *base, const struct store_table *table,
+                              uint64_t *count) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    char sql[STORE_ROWS_SQL_BYTES_MAX];
+    sqlite3_stmt *statement = NULL;
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s WHERE %s", table->name,
+             store_table_filter(table));
+    enum status status = prepare(session, sql, &statement);
+    if (status == STATUS_OK)
+        status = sqlite_next(session, statement);
+    if (status == STATUS_OK)
+        *count = sqlite_number(statement, 0);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static enum status execute(struct sqlite_session *session, const char *sql) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = prepare(session, sql, &statement);
+    if (status == STATUS_OK)
+        status = sqlite_run(session, statement);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+static enum status delete_rows(struct sqlite_session *session, const struct store_table *table) {
+    char sql[STORE_ROWS_SQL_BYTES_MAX];
+    snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table->name, store_table_filter(table));
+    return execute(session, sql);
+}
+
+/* The positions of these events. All of them go into the large part at once. */
+static enum status add_positions(struct sqlite_session *session, const struct store_page *page) {
+    char sql[STORE_ROWS_SQL_BYTES_MAX];
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO event_positions (entity_ref, seq, log_id) SELECT entity_ref, seq, log_id "
+             "FROM events WHERE log_id BETWEEN %lld AND %lld ORDER BY entity_ref, seq",
+             (long long)store_page_row(page, 0)->number,
+             (long long)store_page_row(page, page->row_count - 1)->number);
+    return execute(session, sql);
+}
+
+static enum status insert_rows(struct sqlite_session *session, const struct store_page *page) {
+    const struct store_table *table = page->table;
+    char sql[STORE_ROWS_SQL_BYTES_MAX], columns[64] = "";
+    sqlite3_stmt *statement = NULL;
+    places(columns, page->column_count);
+    snprintf(sql, sizeof(sql), "INSERT INTO %s (%s) VALUES (%s)", table->name, table->columns,
+             columns);
+    enum status status = prepare(session, sql, &statement);
+    for (size_t i = 0; status == STATUS_OK && i < page->row_count; i++) {
+        const struct store_value *row = store_page_row(page, i);
+        for (size_t column = 0; column < page->column_count; column++)
+            bind(statement, (int)column + 1, table->kinds[column], &row[column]);
+        status = sqlite_run(session, statement);
+    }
+    sqlite3_finalize(statement);
+    return status;
+}
+
+enum status sqlite_write_rows(struct store_session *base, const struct store_page *page) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = sqlite_begin(session);
+    if (status == STATUS_OK && page->table->is_replaced)
+        status = delete_rows(session, page->table);
+    if (status == STATUS_OK)
+        status = insert_rows(session, page);
+    if (status == STATUS_OK && page->row_count > 0 && strcmp(page->table->name, "events") == 0)
+        status = add_positions(session, page);
+    status = sqlite_end(session, status);
+    session->tail.known = false;
+    return status;
+}
+
+static enum status put_property(struct sqlite_session *session,
+                                const struct store_property *property) {
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(
+        session, property->value.data ? STATEMENT_PUT_PROPERTY : STATEMENT_REMOVE_PROPERTY,
+        &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_text(statement, 1, property->name);
+    if (property->value.data)
+        sqlite_bind_text(statement, 2, property->value);
+    return sqlite_run(session, statement);
+}
+
+/* Users cannot append in transactions of their own, so appending needs no change. */
+enum status sqlite_put_properties(struct store_session *base,
+                                  const struct store_property *properties, size_t count,
+                                  enum store_appending appending) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = sqlite_begin(session);
+    (void)appending;
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        status = put_property(session, &properties[i]);
+    return sqlite_end(session, status);
+}
+
+enum status sqlite_clear_rows(struct store_session *base, const struct store_property *property) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    enum status status = sqlite_begin(session);
+    for (const struct store_table *table = store_tables; status == STATUS_OK && table->name;
+         table++)
+        if (!table->is_replaced)
+            status = delete_rows(session, table);
+    if (status == STATUS_OK)
+        status = put_property(session, property);
+    status = sqlite_end(session, status);
+    session->tail.known = false;
+    return status;
+}
+
+enum status sqlite_load_property(struct store_session *base, struct slice name, struct arena *arena,
+                                 struct slice *value) {
+    struct sqlite_session *session = sqlite_session_of(base);
+    sqlite3_stmt *statement = NULL;
+    enum status status = sqlite_statement(session, STATEMENT_PROPERTY, &statement);
+    if (status != STATUS_OK)
+        return status;
+    sqlite_bind_text(statement, 1, name);
+    status = sqlite_next(session, statement);
+    if (status == STATUS_OK) {
+        *value = sqlite_text(statement, 0);
+        status = sqlite_keep(arena, value) ? STATUS_OK : STATUS_OUT_OF_MEMORY;
+    }
+    sqlite3_reset(statement);
+    return status;
+}
