@@ -490,7 +490,7 @@ static enum status open_ledger(struct writer *writer) {
         .entity_count_max = entity_count_max > 0 ? entity_count_max : LEDGER_ENTITIES_DEFAULT,
     };
     if (options->outbox_poll_ms > 0 && store_has_outbox(writer->session))
-        status = outbox_open(&writer->outbox, options->outbox_row_bytes_max);
+        status = outbox_open(&writer->outbox, options->outbox_row_bytes_max, options->policies);
     if (status == STATUS_OK)
         status = ledger_init(&writer->ledger, &ledger_options);
     if (status != STATUS_OK) {

@@ -210,11 +210,19 @@ struct store_outbox_rejection {
     struct slice message;
 };
 
+/* The largest payload of a kind of row. */
+struct store_outbox_limit {
+    struct slice kind;
+    uint64_t payload_bytes_max;
+};
+
 /* How much of the outbox to read at once. */
 struct store_outbox_query {
     uint64_t row_max;
-    uint64_t row_bytes_max; /* the texts of a larger row are left out */
-    uint64_t bytes_max;     /* texts of all rows */
+    uint64_t row_bytes_max;                  /* the texts of a larger row are left out */
+    uint64_t bytes_max;                      /* texts of all rows */
+    const struct store_outbox_limit *limits; /* for the functions that users call */
+    size_t limit_count;
 };
 
 /* The outbox, for people. */
@@ -397,7 +405,8 @@ typedef void store_outbox_cb(void *user, const struct store_outbox_row *row);
 /* Whether users can append in their own transactions. */
 bool store_has_outbox(const struct store_session *session);
 /* The write session of a store with an outbox: the rows that are visible now, by id. The callback
- * may not use the session. It costs one cheap query, which also keeps the session alive. */
+ * may not use the session. It costs one cheap query, which also keeps the session alive. The
+ * first call of a writer's term also stores the limits. */
 MUST_CHECK enum status store_read_outbox(struct store_session *session,
                                          const struct store_outbox_query *query, void *user,
                                          store_outbox_cb *callback);

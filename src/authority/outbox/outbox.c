@@ -7,17 +7,13 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "wire/object_writer.h"
-
-/* Room for the members around a row's texts, which escapes may make six times as long. */
-#define BODY_BYTES_MAX(row_bytes) (6 * (row_bytes) + 1024)
 
 struct outbox {
     struct append_group group; /* a request for each row */
     struct append_order order;
-    struct append_parser parser;
-    struct buffer body;
+    struct outbox_row_reader reader;
     struct store_outbox_query query;
+    struct store_outbox_limit limits[OUTBOX_KIND_COUNT];
     struct append_request requests[OUTBOX_ROWS_MAX];
     int64_t ids[OUTBOX_ROWS_MAX];      /* of the requests */
     int64_t answered[OUTBOX_ROWS_MAX]; /* ids of the rows that the commit removes */
@@ -34,7 +30,8 @@ static void ignore_answer(struct append_group *group) {
     (void)group;
 }
 
-enum status outbox_open(struct outbox **outbox, size_t row_bytes_max) {
+enum status outbox_open(struct outbox **outbox, size_t row_bytes_max,
+                        const struct policy_table *policies) {
     struct outbox *made = calloc(1, sizeof(*made));
     if (!made)
         return STATUS_OUT_OF_MEMORY;
@@ -42,11 +39,13 @@ enum status outbox_open(struct outbox **outbox, size_t row_bytes_max) {
         .row_max = OUTBOX_ROWS_MAX,
         .row_bytes_max = row_bytes_max,
         .bytes_max = row_bytes_max > OUTBOX_BATCH_BYTES ? row_bytes_max : OUTBOX_BATCH_BYTES,
+        .limits = made->limits,
+        .limit_count = OUTBOX_KIND_COUNT,
     };
+    outbox_limits_of(policies, made->limits);
     arena_init(&made->group.arena, OUTBOX_ARENA_BYTES_MAX);
     append_order_init(&made->order);
-    append_parser_init(&made->parser, BODY_BYTES_MAX(row_bytes_max));
-    buffer_init(&made->body, BODY_BYTES_MAX(row_bytes_max));
+    outbox_row_reader_init(&made->reader, row_bytes_max);
     made->group.requests = made->requests;
     made->group.order = &made->order;
     made->group.done = ignore_answer;
@@ -57,8 +56,7 @@ enum status outbox_open(struct outbox **outbox, size_t row_bytes_max) {
 void outbox_close(struct outbox *outbox) {
     if (!outbox)
         return;
-    buffer_release(&outbox->body);
-    append_parser_release(&outbox->parser);
+    outbox_row_reader_release(&outbox->reader);
     append_order_release(&outbox->order);
     arena_release(&outbox->group.arena);
     free(outbox);
@@ -74,62 +72,6 @@ bool outbox_is_progressing(const struct outbox *outbox) {
 
 /* ---- reading ---- */
 
-static bool find_kind(struct slice name, enum append_kind *kind) {
-    static const struct {
-        const char *name;
-        enum append_kind kind;
-    } kinds[] = {{"topic", APPEND_TOPIC_EVENT},
-                 {"run", APPEND_RUN_EVENT},
-                 {"worker", APPEND_WORKER_EVENT},
-                 {"notification", APPEND_NOTIFICATION}};
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (slice_equal(name, slice_of(kinds[i].name))) {
-            *kind = kinds[i].kind;
-            return true;
-        }
-    return false;
-}
-
-/* The row as the body of the endpoint that appends the same. The payload is parsed alone first, so
- * that its text cannot add members to the body. */
-static enum status write_body(struct outbox *outbox, const struct store_outbox_row *row) {
-    const struct json_limits limits = {outbox->query.row_bytes_max, JSON_DEPTH_MAX - 1};
-    struct json_value payload = {0};
-    enum status status =
-        row->payload.data ? json_parse(row->payload, &limits, &payload) : STATUS_OK;
-    if (status != STATUS_OK)
-        return status;
-    buffer_clear(&outbox->body);
-    struct object_writer object = object_begin(&outbox->body);
-    object_text_given(&object, SLICE("event_type"), row->event_type);
-    object_json_given(&object, SLICE("payload"), payload.raw);
-    object_text_given(&object, SLICE("event_id"), row->event_id);
-    object_text_given(&object, SLICE("idempotency_key"), row->idempotency_key);
-    object_text_given(&object, SLICE("owner_user_id"), row->owner.user_id);
-    object_text_given(&object, SLICE("owner_guest_scope"), row->owner.guest_scope);
-    object_text_given(&object, SLICE("org_id"), row->owner.org_id);
-    return object_end(&object);
-}
-
-static enum status read_row(struct outbox *outbox, const struct store_outbox_row *row,
-                            struct append_request *request) {
-    const struct json_limits limits = {BODY_BYTES_MAX(outbox->query.row_bytes_max), JSON_DEPTH_MAX};
-    enum append_kind kind;
-    struct json_value body;
-    if (row->is_oversized)
-        return STATUS_PAYLOAD_TOO_LARGE;
-    if (!find_kind(row->kind, &kind)) {
-        request->refusal.message = "kind must be topic, run, worker or notification.";
-        return STATUS_INVALID_REQUEST;
-    }
-    enum status status = write_body(outbox, row);
-    if (status == STATUS_OK)
-        status = json_parse(buffer_slice(&outbox->body), &limits, &body);
-    if (status != STATUS_OK)
-        return status;
-    return append_read(&outbox->parser, kind, row->target, body, &outbox->group.arena, request);
-}
-
 static void add_row(void *user, const struct store_outbox_row *row) {
     struct outbox *outbox = user;
     size_t index = outbox->group.request_count;
@@ -140,7 +82,7 @@ static void add_row(void *user, const struct store_outbox_row *row) {
         metrics_set(METRIC_OUTBOX_OLDEST_AGE_SECONDS, METRIC_PLAIN, row->age_ms * CLOCK_NS_PER_MS);
     }
     *request = (struct append_request){.kind = APPEND_KIND_COUNT};
-    request->status = read_row(outbox, row, request);
+    request->status = outbox_row_read(&outbox->reader, row, &outbox->group.arena, request);
     request->is_rate_free = true;
     outbox->ids[index] = row->id;
     outbox->group.request_count++;

@@ -8,13 +8,15 @@
 #define AUTHORITY_OUTBOX_OUTBOX_H
 
 #include "authority/append_order.h"
-#include "authority/append_read.h"
 #include "authority/batch.h"
+#include "authority/outbox/outbox_row.h"
 
 struct outbox;
 
-/* row_bytes_max: a row with longer texts is rejected unread. */
-MUST_CHECK enum status outbox_open(struct outbox **outbox, size_t row_bytes_max);
+/* row_bytes_max: a row with longer texts is rejected unread. The SQL functions get the largest
+ * payloads of the policies. */
+MUST_CHECK enum status outbox_open(struct outbox **outbox, size_t row_bytes_max,
+                                   const struct policy_table *policies);
 void outbox_close(struct outbox *outbox);
 
 /* Reads the rows that are visible now, up to a limit, into the group. */

@@ -82,6 +82,7 @@ enum statement_id {
     STATEMENT_WALK_DRIFTS,
     STATEMENT_WALK_REVOCATIONS,
     STATEMENT_FIND_STRAY,
+    STATEMENT_PUT_OUTBOX_LIMITS,
     STATEMENT_READ_OUTBOX,
     STATEMENT_REJECT_OUTBOX,
     STATEMENT_DROP_OLD_REJECTED,
@@ -139,6 +140,7 @@ struct postgres_session {
     bool prepared[STATEMENT_COUNT];
     struct postgres_tail tail;
     uint64_t term;          /* of the writer role */
+    uint64_t limits_term;   /* in which the limits of the outbox were stored */
     bool is_role_lost;      /* a write session without its connection */
     bool in_transaction;    /* of store_read_begin, or of a walk */
     bool is_read_lost;      /* the connection was lost inside a transaction */

@@ -39,16 +39,35 @@ static struct store_outbox_row row_of(struct postgres_row row) {
     };
 }
 
+/* Another server may have written its limits meanwhile, so each term writes its own. */
+static enum status put_limits(struct postgres_session *session,
+                              const struct store_outbox_query *query) {
+    if (session->limits_term == session->term)
+        return STATUS_OK;
+    postgres_begin(session, STATEMENT_PUT_OUTBOX_LIMITS);
+    for (size_t i = 0; i < query->limit_count; i++) {
+        postgres_put_text(session, query->limits[i].kind);
+        postgres_put_bound(session, query->limits[i].payload_bytes_max);
+    }
+    enum status status = postgres_run(session);
+    if (status == STATUS_OK)
+        session->limits_term = session->term;
+    return status;
+}
+
 enum status postgres_read_outbox(struct store_session *base, const struct store_outbox_query *query,
                                  void *user, store_outbox_cb *callback) {
     struct postgres_session *session = postgres_session_of(base);
     PGresult *result = NULL;
+    enum status status = put_limits(session, query);
+    if (status != STATUS_OK)
+        return status;
     postgres_begin(session, STATEMENT_READ_OUTBOX);
     postgres_put_bound(session, query->row_max);
     postgres_put_bound(session, query->row_bytes_max);
     postgres_put_bound(session, query->bytes_max);
     postgres_put_number(session, STORE_OUTBOX_COUNT_MAX);
-    enum status status = postgres_query(session, &result);
+    status = postgres_query(session, &result);
     for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
         struct store_outbox_row row = row_of((struct postgres_row){result, i});
         callback(user, &row);

@@ -284,6 +284,13 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
          "r, (SELECT min(seq) FROM journal WHERE topic_ref = r) FROM refs WHERE r IS NOT NULL AND "
          "NOT EXISTS (SELECT 1 FROM topics t WHERE t.ref = r AND t.entity_ref IS NULL) LIMIT 1",
          ""},
+    /* A row that another session has locked must not stop the writer. */
+    [STATEMENT_PUT_OUTBOX_LIMITS] =
+        {"UPDATE outbox_limits l SET max_payload_bytes = u.bytes FROM unnest($1::text[], "
+         "$2::bigint[]) u(kind, bytes) WHERE l.kind = u.kind AND l.max_payload_bytes <> u.bytes "
+         "AND "
+         "l.kind = ANY(ARRAY(SELECT x.kind FROM outbox_limits x FOR UPDATE SKIP LOCKED))",
+         "TN"},
     /* Sizes are known without reading the texts. A larger row is shown without them. The number of
      * rows is counted only where there is one. */
     [STATEMENT_READ_OUTBOX] =
