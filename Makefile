@@ -13,7 +13,7 @@ BINARY ?= build/release/khala
 help:
 	@echo 'make run      set up, build, and serve on the embedded store (STORE=postgres: on a PostgreSQL of its own)'
 	@echo 'make test     set up, build, and run every test (PRESET=dev|clang|asan|ubsan|tsan)'
-	@echo 'make check    run make test, the tests under the sanitizers, and make tidy'
+	@echo 'make check    run make test with more tests on PostgreSQL, the tests under the sanitizers, and make tidy'
 	@echo 'make build    set up and build; the binary is build/khala'
 	@echo 'make install  build and install binary, manual, completions and unit file (PREFIX, DESTDIR)'
 	@echo 'make bench    run the benchmarks (BENCH=name runs one, ARGS=… are its options)'
@@ -48,6 +48,7 @@ test:
 	@cmake --build build/$(PRESET)
 	@tests/run build/$(PRESET) $(ARGS)
 
+check: export KHALA_TEST_STORES = both
 check: test
 	@for preset in asan tsan; do $(MAKE) --no-print-directory test PRESET=$$preset || exit 1; done
 	@$(MAKE) --no-print-directory tidy
