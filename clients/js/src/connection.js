@@ -180,7 +180,7 @@ export class Connection {
       refreshed: guarded(() => this.give("refreshed")),
       closed: guarded((error) => this.#closed(error)),
       accepted: topic((one, data) => one.accepted(data)),
-      started: topic((one, data) => one.give("started", data)),
+      started: topic((one, data) => one.started(data)),
       snapshot: topic((one, data) => one.give("snapshot", data)),
       part: topic((one, data) => one.part(data)),
       range: topic((one, data) => one.range(data)),

@@ -51,3 +51,14 @@ export async function refusalOf(response) {
   error.retryAfterMs ??= /^\d+$/.test(seconds ?? "") ? hintOf(Number(seconds) * 1000) : undefined;
   return { ...error, status: response.status, body };
 }
+
+/**
+ * Fetches with an id of the request. A cache or a proxy that answers with an earlier response is
+ * found out by its id, before its frames or acknowledgements are taken for new ones.
+ */
+export async function fetchOwn(fetch, address, { headers, ...init }) {
+  const id = crypto.randomUUID?.() ?? String(Math.random());
+  const response = await fetch(address, { ...init, redirect: "error", cache: "no-store", headers: { ...headers, "x-request-id": id } });
+  if ((response.headers.get("x-request-id") ?? id) !== id) throw new Error("The answer belongs to another request.");
+  return response;
+}

@@ -1,6 +1,6 @@
 // Transports for networks that block WebSockets: an event stream or a long poll for each topic. Both
 // use fetch, so that the token is in a header and Node needs no package.
-import { errorOf, hintOf, refusalOf } from "./errors.js";
+import { errorOf, fetchOwn, hintOf, refusalOf } from "./errors.js";
 
 const TEXT_CHARS_MAX = 64 << 20;
 const POLL_WAIT_MS = 20_000;
@@ -84,7 +84,7 @@ class HttpTransport {
   async ask(name, route, query, stream, type) {
     const search = new URLSearchParams({ ...query, ...this.settings.query });
     const address = `${this.settings.url}/v1/topics/${encodeURIComponent(name)}/${route}?${search}`;
-    const response = await this.settings.fetch(address, { headers: { authorization: `Bearer ${this.#token}` }, signal: stream.abort.signal, cache: "no-store" });
+    const response = await fetchOwn(this.settings.fetch, address, { headers: { authorization: `Bearer ${this.#token}` }, signal: stream.abort.signal });
     const isExpected = response.status === 200 && response.headers.get("content-type")?.startsWith(type);
     if (!isExpected) throw Object.assign(new Error("refused"), { refusal: await refusalOf(response) });
     return response;
@@ -131,7 +131,7 @@ export class EventStreamTransport extends HttpTransport {
   async follow(name, position, stream) {
     const response = await this.ask(name, "sse", this.queryOf(position, stream.options), stream, "text/event-stream");
     if (!this.isCurrent(name, stream)) return;
-    stream.reasons = undefined;
+    stream.isResume = position?.seq > 0;
     if (position) this.events.accepted(name, {});
     const reader = response.body.getReader();
     const text = new TextDecoder("utf-8", { fatal: true });
@@ -160,7 +160,8 @@ export class EventStreamTransport extends HttpTransport {
     } else if (type === "stale_cursor") {
       stream.reasons = body.reason_codes; // the bootstrap follows
     } else if (type === "bootstrap") {
-      const reasons = stream.reasons;
+      const { reasons } = stream;
+      if (stream.isResume && !reasons) throw new Error("The answer belongs to another request.");
       if (body.snapshot) this.events.snapshot(name, { reasons });
       else this.events.started(name, { epoch: body.epoch, from_seq: body.from_seq, truncated: body.truncated === true, reasons });
     } else if (type === "snapshot") {
@@ -195,9 +196,9 @@ export class PollTransport extends HttpTransport {
     const { epoch, bootstrap, messages: frames, next_cursor: through } = page;
     stream.isCaughtUp = page.replay_complete === true;
     let after = position?.seq;
-    if (bootstrap?.snapshot) {
-      return this.#snapshot(name, stream);
-    }
+    // A position is refused as stale, never replaced by a start.
+    if (bootstrap && after > 0) throw new Error("The answer belongs to another request.");
+    if (bootstrap?.snapshot) return this.#snapshot(name, stream);
     if (bootstrap) {
       this.events.started(name, { epoch, from_seq: bootstrap.from_seq, truncated: bootstrap.truncated === true });
       after = bootstrap.from_seq - 1;

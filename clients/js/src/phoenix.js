@@ -4,6 +4,7 @@ import { errorOf, policyOf } from "./errors.js";
 
 const CHANNEL = "sync:v1";
 const TOPICS_PER_PUSH = 100;
+const CLOSE_MS = 1000;
 
 const STREAMS = [[/^run:(.+):events$/, "run.$1.events"], [/^worker:(.+):lifecycle$/, "worker.$1.lifecycle"],
   [/^fleet:(user|guest):(.+):workers$/, "fleet.$1.$2.workers"]];
@@ -69,11 +70,9 @@ export class PhoenixTransport {
   close() {
     const socket = this.#socket;
     socket.onopen = socket.onmessage = socket.onclose = null;
-    try {
-      socket.close(1000);
-    } catch {
-      // It was never open.
-    }
+    socket.close(1000);
+    // The npm ws waits long for the answer of a peer that is gone, and keeps the process.
+    setTimeout(() => socket.terminate?.(), CLOSE_MS).unref?.();
   }
 
   subscribe(name, position, { replay }) {

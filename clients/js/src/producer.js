@@ -1,5 +1,5 @@
 // Appends events: each has an id from the start, so a repeated request never stores a second event.
-import { hintOf, KhalaError, refusalOf } from "./errors.js";
+import { fetchOwn, hintOf, KhalaError, refusalOf } from "./errors.js";
 import { backOffMs, realWorld, tokenLifeMs } from "./machine.js";
 
 const REFUSALS_MAX = 3;
@@ -20,13 +20,13 @@ export function eventId(wall = Date.now()) {
 export class Producer {
   #options;
   #world;
-  #queue = []; // {line, bytes, resolve, reject}, in the order of the calls
+  #queue = []; // {line, bytes, id, resolve, reject}, in the order of the calls
   #bytes = 0;
   #isSending = false;
   #timer = null;
   #room = [];
   #token = null;
-  #abort = new AbortController();
+  #interrupt = () => {}; // ends the wait or the request in progress
   #closed = null;
 
   /** options: {url, token, fetch, queueItemsMax, queueBytesMax, batchItemsMax, batchBytesMax, batchMs, backOff}. */
@@ -52,10 +52,11 @@ export class Producer {
   append(event) {
     if (this.#closed) return Promise.reject(this.#closed);
     if (this.isFull) return Promise.reject(new KhalaError("queue_full", "The queue of the producer is full."));
-    const line = JSON.stringify({ event_id: eventId(this.#world.wall()), ...event });
+    const whole = { event_id: eventId(this.#world.wall()), ...event };
+    const line = JSON.stringify(whole);
     const bytes = encoder.encode(line).length + 1;
     return new Promise((resolve, reject) => {
-      this.#queue.push({ line, bytes, resolve, reject });
+      this.#queue.push({ line, bytes, id: whole.idempotency_key ? null : whole.event_id, resolve, reject });
       this.#bytes += bytes;
       this.#sendSoon();
     });
@@ -126,10 +127,12 @@ export class Producer {
         continue;
       }
       const ms = backOffMs(attempts++, error.retryAfterMs, this.#world.random(), this.#options.backOff);
+      let timer;
       await new Promise((resolve) => {
-        const timer = this.#world.setTimeout(resolve, ms);
-        this.#abort.signal.addEventListener("abort", () => { this.#world.clearTimeout(timer); resolve(); }, { once: true });
+        timer = this.#world.setTimeout(resolve, ms);
+        this.#interrupt = resolve;
       });
+      this.#world.clearTimeout(timer);
     }
   }
 
@@ -148,10 +151,9 @@ export class Producer {
   async #send(batch) {
     const late = new AbortController();
     const timer = this.#world.setTimeout(() => late.abort(), this.#options.requestTimeoutMs);
-    const stop = () => late.abort();
-    this.#abort.signal.addEventListener("abort", stop, { once: true });
+    this.#interrupt = () => late.abort();
     try {
-      const response = await this.#options.fetch(`${this.#options.url}/v1/events:batch`, {
+      const response = await fetchOwn(this.#options.fetch, `${this.#options.url}/v1/events:batch`, {
         method: "POST", body: batch.map(({ line }) => `${line}\n`).join(""), signal: late.signal,
         headers: { "content-type": "application/x-ndjson", authorization: `Bearer ${await this.#freshToken()}` },
       });
@@ -162,7 +164,6 @@ export class Producer {
       return { left: batch.length, error: cause?.final ? { policy: "final", code: "token_failed", message: String(cause) } : { policy: "retry", code: "connection_lost" } };
     } finally {
       this.#world.clearTimeout(timer);
-      this.#abort.signal.removeEventListener("abort", stop);
     }
   }
 
@@ -177,7 +178,8 @@ export class Producer {
         continue; // the answer broke off; what is missing is asked again
       }
       const item = batch[answer?.index];
-      if (!item) continue;
+      // An idempotency key may answer an earlier event. Any other id is not of this item.
+      if (!item || (answer.event && item.id && answer.event.event_id !== item.id)) continue;
       const { status } = answer;
       if (status === 429 || status >= 500 || status === 424) {
         const { details } = answer.error ?? {};
@@ -218,7 +220,7 @@ export class Producer {
   #fail(error) {
     if (this.#closed) return;
     this.#closed = error;
-    this.#abort.abort();
+    this.#interrupt();
     this.#world.clearTimeout(this.#timer);
     for (const { reject } of this.#queue.splice(0)) reject(error);
     this.#bytes = 0;

@@ -1,7 +1,7 @@
 // One topic: runs the topic's machine, keeps its position and queues what the application applies.
 import { KhalaError } from "./errors.js";
 import { backOffMs, Machine, topicStep } from "./machine.js";
-import { continues, Parts, readPosition, Recent } from "./position.js";
+import { continues, isSameEpoch, Parts, readPosition, Recent } from "./position.js";
 
 const QUEUE_FRAMES_MAX = 1000;
 const QUEUE_BYTES_MAX = 8 << 20;
@@ -114,6 +114,13 @@ export class Subscription {
     this.#machine.give("accepted");
   }
 
+  /** Takes a start of the history. One at the client's own position, such as 0, is a resume. */
+  started({ epoch, from_seq, truncated, reasons }) {
+    const isOwn = this.received && !reasons && isSameEpoch(epoch, this.received.epoch) && this.received.seq === from_seq - 1;
+    if (isOwn) this.accepted({ epoch });
+    else this.#machine.give("started", { epoch, from_seq, truncated, reasons });
+  }
+
   /** Takes a range or a fault in its place. */
   range(range) {
     if (this.state !== "replaying" && this.state !== "live") {
@@ -122,7 +129,6 @@ export class Subscription {
       this.fault("gap");
     } else {
       this.#machine.give(range.complete ? "caught_up" : "range", range);
-      if (range.complete) this.#trips = 0;
       if (this.#isFull()) this.#machine.give("full");
     }
   }
@@ -139,11 +145,11 @@ export class Subscription {
     else this.#machine.give(part?.last ? "whole" : "part", part);
   }
 
-  /** A stale position or a gap. Several of them within a minute trip the breaker. */
+  /** A stale position or a gap. Several of them within a minute trip the breaker; progress forgives gaps. */
   fault(input, data) {
     if (this.state === "joining" && input === "gap") return;
     const now = this.#world.now();
-    this.#faults = [...this.#faults.filter((at) => now - at < FAULTS_MS), now];
+    this.#faults = [...this.#faults.filter(({ at }) => now - at < FAULTS_MS), { at: now, input }];
     if (this.#faults.length < FAULTS_MAX) {
       this.#machine.give(input, data);
       return;
@@ -173,6 +179,8 @@ export class Subscription {
     }
     if (through <= from) return;
     this.received = { epoch, seq: through };
+    this.#trips = 0;
+    this.#faults = this.#faults.filter(({ input }) => input !== "gap");
     if (this.#queue.at(-1)?.position.seq !== through) this.#put({ position: this.received, bytes: 0 });
   }
 
