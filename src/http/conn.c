@@ -465,7 +465,7 @@ static void conn_consume(struct conn *conn, struct slice input) {
 
 static void on_received(struct transport *transport, struct slice input) {
     struct conn *conn = conn_of(transport);
-    conn_ticket_touch(&conn->ticket);
+    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->loop->io->clock));
     if (conn->state == CONN_LINGERING)
         discard(conn, input.size);
     else if (conn->state == CONN_PUSHING)
@@ -476,7 +476,7 @@ static void on_received(struct transport *transport, struct slice input) {
 
 static void on_opened(struct transport *transport) {
     struct conn *conn = conn_of(transport);
-    conn_ticket_touch(&conn->ticket);
+    conn_ticket_touch(&conn->ticket, clock_mono_ms(&conn->loop->io->clock));
     conn_await(conn);
 }
 

@@ -1,19 +1,28 @@
 #include "http/conn_accept.h"
 
+#include <assert.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "http/conn.h"
 
-/* One log line for a flood. */
 static void log_refused(struct http_loop *loop, const struct conn *conn) {
     const struct conn_limits *limits = &loop->http->conn_limits;
-    if (!loop->is_refusing)
+    uint64_t held_count;
+    if (log_gate_pass(&loop->refused_log, clock_mono_ms(&loop->io->clock), &held_count))
         log_event(LOG_WARN, "accept.refused", log_str("code", status_code(conn->refusal)),
                   log_int("connections", (int64_t)conn_limits_count(limits)),
                   log_int("connections_max", (int64_t)limits->conn_max),
-                  log_int("unauthenticated_max", (int64_t)limits->unauthenticated_max));
+                  log_int("unauthenticated_max", (int64_t)limits->unauthenticated_max),
+                  log_int("held_back", (int64_t)held_count));
+}
+
+static void log_no_memory(struct http_loop *loop) {
+    uint64_t held_count;
+    if (log_gate_pass(&loop->no_memory_log, clock_mono_ms(&loop->io->clock), &held_count))
+        log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count),
+                  log_int("held_back", (int64_t)held_count));
 }
 
 void conn_count_refusal(const struct conn *conn) {
@@ -25,26 +34,50 @@ void conn_count_refusal(const struct conn *conn) {
     metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(limit), 1);
 }
 
+static void close_refused(struct conn_ticket *ticket) {
+    struct conn *closing = container_of(ticket, struct conn, ticket);
+    conn_count_refusal(closing);
+    conn_close(closing);
+}
+
+void conn_displace_asked(struct loop_task *task) {
+    struct http_loop *loop = container_of(task, struct http_loop, displace);
+    struct conn_ticket *ticket;
+    /* Before the requests are read: a later one posts the task again. */
+    atomic_store(&loop->displace_posted, false);
+    while ((ticket = conn_tickets_asked(&loop->tickets)))
+        close_refused(ticket);
+}
+
+static void wake_up(struct conn_tickets *tickets) {
+    struct http_loop *loop = container_of(tickets, struct http_loop, tickets);
+    if (atomic_exchange(&loop->displace_posted, true))
+        return;
+    /* A loop that has ended has no connections. */
+    enum status status = io_loop_post(loop->io, &loop->displace);
+    assert(status == STATUS_OK || status == STATUS_SHUTTING_DOWN);
+    (void)status;
+}
+
 /* Closes the connection that must give way to the new one, or the new one: then false. */
 static bool take_ticket(struct conn *conn, const struct sockaddr *peer) {
     struct http_loop *loop = conn->loop;
+    uint64_t now_ms = clock_mono_ms(&loop->io->clock);
     bool is_allowed =
         conn->is_operators ||
         conn_share_take_address(&loop->http->conn_shares, &conn->address_share, peer) == STATUS_OK;
     conn->refusal = is_allowed ? STATUS_SERVER_FULL : STATUS_TOO_MANY_CONNECTIONS;
-    struct conn_ticket *displaced =
-        is_allowed ? conn_ticket_take(&loop->tickets, &conn->ticket, conn->is_operators)
-                   : conn_ticket_reserve(&loop->tickets, &conn->ticket);
-    bool is_refusing = displaced || conn_ticket_is_reserved(&conn->ticket);
-    if (is_refusing)
+    struct conn_displaced displaced =
+        is_allowed ? conn_ticket_take(&loop->tickets, &conn->ticket, conn->is_operators, now_ms)
+                   : conn_ticket_reserve(&loop->tickets, &conn->ticket, now_ms);
+    if (displaced.ticket || displaced.elsewhere || conn_ticket_is_reserved(&conn->ticket))
         log_refused(loop, conn);
-    loop->is_refusing = is_refusing;
-    if (!displaced)
+    if (displaced.elsewhere)
+        wake_up(displaced.elsewhere);
+    if (!displaced.ticket)
         return true;
-    struct conn *closing = container_of(displaced, struct conn, ticket);
-    conn_count_refusal(closing);
-    conn_close(closing);
-    return closing != conn;
+    close_refused(displaced.ticket);
+    return displaced.ticket != &conn->ticket;
 }
 
 void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer) {
@@ -52,7 +85,7 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
     struct tls_context *tls = loop->http->tls;
     struct conn *conn = conn_new(loop);
     if (!conn || uv_tcp_open(&conn->transport.tcp, fd) != 0) {
-        log_event(LOG_ERROR, "accept.no_memory", log_int("connections", (int64_t)loop->conn_count));
+        log_no_memory(loop);
         metrics_add(METRIC_HTTP_CONNECTIONS_REFUSED, METRIC_LABELS(LABEL_CONNECTION_LIMIT_TOTAL),
                     1);
         close(fd);
@@ -62,6 +95,9 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
     }
     metrics_add(METRIC_HTTP_CONNECTIONS_ACCEPTED, METRIC_PLAIN, 1);
     conn->is_operators = kind == LISTENER_OPERATOR;
+    /* The loop has known since its start whether it got a descriptor table of its own. */
+    if (io->has_own_descriptors)
+        conn_tickets_own_table(&loop->tickets);
     if (!take_ticket(conn, peer))
         return;
     if (tls && transport_secure(&conn->transport, tls) != STATUS_OK)

@@ -1,7 +1,8 @@
 /* Accepting: a socket becomes a connection, within the limits of connections.
  * Belongs to the loop's thread.
  * Memory: takes over the socket; the connection frees itself.
- * Errors: a socket without memory or beyond every limit is closed, counted and logged once a flood.
+ * Errors: a socket without memory or beyond every limit is closed, counted and, in a flood, logged
+ * every ten seconds.
  * A connection that was silent without a key or token gives way to a new one. */
 #ifndef HTTP_CONN_ACCEPT_H
 #define HTTP_CONN_ACCEPT_H
@@ -13,6 +14,8 @@ struct principal;
 
 /* The accept hook of a loop whose owner is a struct http_loop. */
 void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const struct sockaddr *peer);
+/* The task of a loop that another one has asked to close connections. */
+void conn_displace_asked(struct loop_task *task);
 /* For admission: the peer has shown a token, or, if the principal is the operator's or NULL, a key.
  * STATUS_TOO_MANY_CONNECTIONS: the principal has too many connections. */
 MUST_CHECK enum status conn_admit(struct conn *conn, const struct principal *principal);

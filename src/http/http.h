@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "base/log_gate.h"
 #include "delivery/telemetry.h"
 #include "http/admit/conn_shares.h"
 #include "http/admit/conn_tickets.h"
@@ -71,7 +72,10 @@ struct http_loop {
     struct list conns; /* in the order of their numbers */
     size_t conn_count;
     struct conn_tickets tickets;
-    bool is_refusing; /* the last connection was refused */
+    struct loop_task displace;   /* other loops ask this one to close connections */
+    atomic_bool displace_posted; /* it is in the mailbox */
+    struct log_gate refused_log;
+    struct log_gate no_memory_log;
 };
 
 #endif

@@ -1,6 +1,7 @@
 #include "http/http_loop.h"
 
 #include "http/conn.h"
+#include "http/conn_accept.h"
 
 /* Long enough for an answer to arrive anywhere, short enough for a shutdown to wait for. */
 #define LINGER_MS 2000
@@ -24,6 +25,7 @@ void http_loop_open(struct http_loop *loop, struct http *http, struct io_loop *i
     loop->limits.line_bytes_max = http->options.request_line_bytes_max;
     loop->limits.head_bytes_max = http->options.request_head_bytes_max;
     list_init(&loop->conns);
+    loop->displace.run = conn_displace_asked;
     conn_tickets_init(&loop->tickets, &http->conn_limits);
     define_deadlines(io, &http->options);
 }

@@ -13,7 +13,9 @@
 #define BACKLOG 4096
 /* A flood of connections must not delay those that are open. */
 #define ACCEPTS_PER_TURN 16
-#define ACCEPT_RETRY_MS  500
+/* How long a listener pauses that cannot accept. Descriptors that become free meanwhile do not end
+ * the pause: in a flood they come one at a time, and the loop would do nothing but try. */
+#define ACCEPT_RETRY_MS 50
 /* A timer that is this late shows that the process was stopped, or that a turn took very long. */
 #define TIMER_LATE_MS 100
 
@@ -110,25 +112,19 @@ static void on_prepare(uv_prepare_t *prepare) {
 
 static void on_connection(uv_poll_t *poll, int error, int events);
 
-static void listener_resume(struct io_listener *listener) {
-    if (!listener->is_paused)
-        return;
-    listener->is_paused = false;
-    deadline_drop(&listener->retry);
-    uv_poll_start(&listener->poll, UV_READABLE, on_connection);
-}
-
 static void on_accept_retry(struct deadline *retry) {
-    listener_resume(container_of(retry, struct io_listener, retry));
+    struct io_listener *listener = container_of(retry, struct io_listener, retry);
+    listener->is_paused = false;
+    uv_poll_start(&listener->poll, UV_READABLE, on_connection);
 }
 
 /* Without a pause a listener that cannot accept would be ready in every turn, and the loop would do
  * nothing else. */
 static void listener_pause(struct io_loop *loop, struct io_listener *listener, int error) {
-    /* One log line for a flood of failures, such as when no descriptor is left. */
-    if (!loop->is_accept_failing)
-        log_event(LOG_WARN, "accept.failed", log_str("error", strerror(error)));
-    loop->is_accept_failing = true;
+    uint64_t held_count;
+    if (log_gate_pass(&loop->accept_log, clock_mono_ms(&loop->clock), &held_count))
+        log_event(LOG_WARN, "accept.failed", log_str("error", strerror(error)),
+                  log_int("held_back", (int64_t)held_count));
     listener->is_paused = true;
     uv_poll_stop(&listener->poll);
     io_loop_deadline(loop, &listener->retry, DEADLINE_ACCEPT);
@@ -161,7 +157,6 @@ static void on_connection(uv_poll_t *poll, int error, int events) {
             listener_pause(loop, listener, errno);
             return;
         }
-        loop->is_accept_failing = false;
         loop->hooks->accept(loop, kind, fd, (const struct sockaddr *)&peer);
     }
 }
@@ -210,8 +205,6 @@ void io_loop_hold(struct io_loop *loop) {
 void io_loop_release(struct io_loop *loop) {
     assert(loop->hold_count > 0);
     loop->hold_count--;
-    for (size_t kind = 0; loop->state == LOOP_SERVING && kind < LISTENER_COUNT; kind++)
-        listener_resume(&loop->listeners[kind]);
     close_handles_when_free(loop);
 }
 

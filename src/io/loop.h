@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "base/log_gate.h"
 #include "base/mailbox.h"
 #include "base/step_guard.h"
 #include "base/uuid7.h"
@@ -33,7 +34,7 @@ enum listener_kind { LISTENER_PUBLIC, LISTENER_OPERATOR, LISTENER_COUNT };
 struct io_listener {
     uv_poll_t poll;
     int fd;                /* -1: none */
-    bool is_paused;        /* an accept failed; the retry, or a connection that closes, resumes */
+    bool is_paused;        /* an accept failed */
     struct deadline retry; /* while paused */
 };
 
@@ -82,7 +83,7 @@ struct io_loop {
     uv_loop_t uv; /* uv.data is the loop */
     uv_thread_t thread;
     struct io_listener listeners[LISTENER_COUNT];
-    bool is_accept_failing; /* the last accept failed */
+    struct log_gate accept_log; /* of accepts that failed */
     /* Never used. libuv opens a descriptor of its own with the first stream of a loop; so only
      * connections open descriptors later. */
     uv_tcp_t first_stream;
@@ -101,8 +102,7 @@ struct io_loop {
     bool has_own_descriptors;
     const int *later_fds;
     size_t later_fd_count;
-    uv_sem_t
-        started; /* the thread runs, with its own descriptor table if the setting asks for one */
+    uv_sem_t started; /* the thread runs, and has_own_descriptors does not change any more */
     enum loop_state state;
     struct loop_task drain;
     struct loop_task end;

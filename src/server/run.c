@@ -258,20 +258,29 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
 }
 
 /* Connections beyond the descriptors could not be accepted, and would take those of the store. */
-static void clamp_connections(struct run *run) {
+static void limit_to_descriptors(struct run *run) {
     struct conn_limits *limits = &run->server->http.conn_limits;
-    uint64_t tables = run->server->config.own_descriptors ? run->loop_count : 1;
     uint64_t left = descriptors_left();
     if (limits->reserved_max > left / RESERVE_PART)
         limits->reserved_max = left / RESERVE_PART;
-    uint64_t conn_max = tables * (left - limits->reserved_max);
-    if (limits->conn_max <= conn_max)
-        return;
-    limits->conn_max = conn_max > 0 ? conn_max : 1;
-    log_event(LOG_WARN, "server.connections_clamped",
-              log_int("connections", (int64_t)limits->conn_max),
-              log_int("connections_max", (int64_t)run->server->config.connections_max),
-              log_int("reserved_for_operator", (int64_t)limits->reserved_max));
+    limits->table_conn_max = left > limits->reserved_max ? left - limits->reserved_max : 1;
+}
+
+/* Only a loop that has started knows whether the system gave it a descriptor table of its own. */
+static void report_connections(const struct run *run) {
+    const struct conn_limits *limits = &run->server->http.conn_limits;
+    uint64_t tables = 0;
+    bool is_shared = false;
+    for (size_t i = 0; i < run->loop_count; i++) {
+        tables += run->loops[i].io.has_own_descriptors;
+        is_shared = is_shared || !run->loops[i].io.has_own_descriptors;
+    }
+    uint64_t conn_max = (tables + is_shared) * limits->table_conn_max;
+    if (conn_max < limits->conn_max)
+        log_event(LOG_WARN, "server.connections_clamped", log_int("connections", (int64_t)conn_max),
+                  log_int("connections_max", (int64_t)limits->conn_max),
+                  log_int("descriptor_tables", (int64_t)(tables + is_shared)),
+                  log_int("reserved_for_operator", (int64_t)limits->reserved_max));
 }
 
 static enum status loop_start(struct run *run, struct run_loop *loop) {
@@ -308,13 +317,18 @@ static enum status loops_start(struct run *run) {
     for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
         status = loop_open(run, i, fds[LISTENER_PUBLIC], fds[LISTENER_OPERATOR],
                            &later_fds[LISTENER_COUNT * (i + 1)]);
-    clamp_connections(run);
-    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++)
+    limit_to_descriptors(run);
+    for (size_t i = 0; status == STATUS_OK && i < run->loop_count; i++) {
+        /* A later loop would copy the listening sockets of one that shares this table. */
+        if (i > 0 && !run->loops[i - 1].io.has_own_descriptors)
+            run->loops[i].io.has_own_descriptors = false;
         status = loop_start(run, &run->loops[i]);
-    return status == STATUS_OK
-               ? status
-               : server_refuse(server, status, "cannot start io loop %zu of %zu",
-                               (size_t)server->http.loops_started + 1, run->loop_count);
+    }
+    if (status != STATUS_OK)
+        return server_refuse(server, status, "cannot start io loop %zu of %zu",
+                             (size_t)server->http.loops_started + 1, run->loop_count);
+    report_connections(run);
+    return STATUS_OK;
 }
 
 /* ---- the whole ---- */

@@ -59,8 +59,35 @@ test("beyond the unauthenticated limit the connection that was silent longest gi
   assert.ok((await scrape(operator)).get(REFUSED, { limit: "unauthenticated" }) >= 1);
 });
 
+test("the connection that was silent longest gives way to one of another loop", async (t) => {
+  const operator = await limited(t, { KHALA_CONNECTIONS_UNAUTHENTICATED_MAX: "4" }, 4);
+  const accepted = async () => (await scrape(operator)).get("khala_http_connections_accepted_total");
+  const silent = [];
+  for (let i = 0; i < 16; i++) {
+    const before = await accepted();
+    silent.push(await connect(operator.server));
+    await until(async () => (await accepted()) > before, "the connection is accepted");
+    // The connection before the last four was closed, whichever loop has it.
+    if (i >= 4) await silent[i - 4].until(() => silent[i - 4].ended, `the end of connection ${i - 4}`);
+    assert.ok(silent.slice(-4).every((peer) => !peer.ended), `connection ${i}`);
+  }
+  for (const peer of silent.slice(-4)) assert.equal((await ask(peer, LIVE)).status, 200);
+});
+
+test("a flood of refusals does not fill the log", async (t) => {
+  const operator = await limited(t, { KHALA_CONNECTIONS_UNAUTHENTICATED_MAX: "1" });
+  for (let i = 0; i < 10; i++) {
+    const silent = await connect(operator.server);
+    assert.equal((await asked(operator, tokenOf(operator, "u"))).answer.status, 200);
+    assert.equal(await silent.rest(), "");
+  }
+  assert.ok((await scrape(operator)).get(REFUSED, { limit: "unauthenticated" }) >= 10);
+  const lines = operator.server.log.match(/accept\.refused/g).length;
+  assert.ok(lines <= 2, `${lines} lines`);
+});
+
 test("a new connection that sends no whole request head is closed sooner than an idle one", async (t) => {
-  const operator = await limited(t, { KHALA_REQUEST_TIMEOUT_MS: "300", KHALA_IDLE_TIMEOUT_MS: "60000" });
+  const operator = await limited(t, { KHALA_REQUEST_TIMEOUT_MS: "600", KHALA_IDLE_TIMEOUT_MS: "60000" });
   const idle = await asked(operator, undefined, LIVE);
   const rests = await Promise.all(["", "\r\n", "G", getRequest(LIVE).slice(0, -1)].map(async (sent) => {
     const peer = await connect(operator.server);

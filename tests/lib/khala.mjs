@@ -248,6 +248,12 @@ export class Peer extends Watched {
     return cut.response;
   }
 
+  /** The next whole answer that is not an interim one. */
+  async finalResponse() {
+    const response = await this.response();
+    return response.status === 100 ? this.finalResponse() : response;
+  }
+
   /** The head of an answer whose body is read otherwise. */
   async head() {
     const end = () => this.#received.indexOf("\r\n\r\n");

@@ -1,9 +1,25 @@
 #include "http/admit/conn_tickets.h"
 
+#include <assert.h>
+
+static void queue_init(struct conn_queue *queue) {
+    list_init(&queue->tickets);
+    atomic_store(&queue->silent_since_ms, UINT64_MAX);
+    atomic_store(&queue->asked, 0);
+}
+
 void conn_tickets_init(struct conn_tickets *tickets, struct conn_limits *limits) {
+    assert(limits->loop_count < LISTEN_SOCKETS_MAX);
+    limits->loops[limits->loop_count++] = tickets;
     tickets->limits = limits;
-    list_init(&tickets->unauthenticated);
-    list_init(&tickets->reserved);
+    tickets->table_count = &limits->table_count;
+    atomic_store(&tickets->own_count, 0);
+    queue_init(&tickets->unauthenticated);
+    queue_init(&tickets->reserved);
+}
+
+void conn_tickets_own_table(struct conn_tickets *tickets) {
+    tickets->table_count = &tickets->own_count;
 }
 
 size_t conn_limits_count(const struct conn_limits *limits) {
@@ -13,75 +29,177 @@ size_t conn_limits_count(const struct conn_limits *limits) {
     return count;
 }
 
-static struct list *list_of(struct conn_tickets *tickets, enum conn_rank rank) {
+static struct conn_queue *queue_of(struct conn_tickets *tickets, enum conn_rank rank) {
     if (rank == CONN_RANK_UNAUTHENTICATED)
         return &tickets->unauthenticated;
     return rank == CONN_RANK_RESERVED ? &tickets->reserved : NULL;
 }
 
+static struct conn_ticket *first_of(const struct conn_queue *queue) {
+    struct list_node *node = list_first(&queue->tickets);
+    return node ? container_of(node, struct conn_ticket, node) : NULL;
+}
+
+/* For the other loops. */
+static void queue_changed(struct conn_queue *queue) {
+    const struct conn_ticket *first = first_of(queue);
+    atomic_store(&queue->silent_since_ms, first ? first->silent_since_ms : UINT64_MAX);
+}
+
+static bool is_regular(enum conn_rank rank) {
+    return rank == CONN_RANK_UNAUTHENTICATED || rank == CONN_RANK_ADMITTED;
+}
+
 /* Counts before it stops counting, so that the sum is never too small for another loop. */
 static void set_rank(struct conn_ticket *ticket, enum conn_rank rank) {
-    struct conn_limits *limits = ticket->tickets->limits;
-    struct list *list = list_of(ticket->tickets, rank);
+    struct conn_tickets *tickets = ticket->tickets;
+    struct conn_queue *before = queue_of(tickets, ticket->rank);
+    struct conn_queue *after = queue_of(tickets, rank);
     if (rank != CONN_RANK_NONE)
-        atomic_fetch_add(&limits->counts[rank], 1);
+        atomic_fetch_add(&tickets->limits->counts[rank], 1);
     if (ticket->rank != CONN_RANK_NONE)
-        atomic_fetch_sub(&limits->counts[ticket->rank], 1);
-    if (list_node_is_linked(&ticket->node))
-        list_remove(&ticket->node);
-    if (list)
-        list_push_back(list, &ticket->node);
+        atomic_fetch_sub(&tickets->limits->counts[ticket->rank], 1);
+    if (is_regular(rank) && !is_regular(ticket->rank))
+        atomic_fetch_add(tickets->table_count, 1);
+    if (!is_regular(rank) && is_regular(ticket->rank))
+        atomic_fetch_sub(tickets->table_count, 1);
     ticket->rank = rank;
+    if (before) {
+        list_remove(&ticket->node);
+        queue_changed(before);
+    }
+    if (after) {
+        list_push_back(&after->tickets, &ticket->node);
+        queue_changed(after);
+    }
 }
+
+/* ---- limits ---- */
 
 static size_t count_of(const struct conn_limits *limits, enum conn_rank one, enum conn_rank other) {
     return atomic_load(&limits->counts[one]) + atomic_load(&limits->counts[other]);
 }
 
-static bool is_over(const struct conn_limits *limits) {
-    return atomic_load(&limits->counts[CONN_RANK_UNAUTHENTICATED]) > limits->unauthenticated_max ||
-           count_of(limits, CONN_RANK_UNAUTHENTICATED, CONN_RANK_ADMITTED) > limits->conn_max;
+/* Connections that a loop was asked to close do not count. */
+static bool is_over(const struct conn_limits *limits, enum conn_rank rank) {
+    size_t asked = atomic_load(&limits->asked[rank]);
+    if (rank == CONN_RANK_RESERVED)
+        return count_of(limits, CONN_RANK_RESERVED, CONN_RANK_OPERATOR) >
+               limits->reserved_max + asked;
+    return atomic_load(&limits->counts[CONN_RANK_UNAUTHENTICATED]) >
+               limits->unauthenticated_max + asked ||
+           count_of(limits, CONN_RANK_UNAUTHENTICATED, CONN_RANK_ADMITTED) >
+               limits->conn_max + asked;
 }
 
-/* The one that was silent longest, other than the ticket; or NULL. */
-static struct conn_ticket *oldest_other(const struct list *list, const struct conn_ticket *ticket) {
-    struct list_node *first = list_first(list);
-    struct conn_ticket *oldest = first ? container_of(first, struct conn_ticket, node) : NULL;
-    return oldest == ticket ? NULL : oldest;
+static bool is_table_over(const struct conn_tickets *tickets) {
+    size_t conn_max = tickets->limits->table_conn_max;
+    return conn_max > 0 && atomic_load(tickets->table_count) > conn_max;
 }
 
-static struct conn_ticket *reserve(struct conn_ticket *ticket, enum conn_rank rank) {
-    const struct conn_limits *limits = ticket->tickets->limits;
+/* ---- displacing ---- */
+
+/* The loop, other than this one, with the connection that has been silent since before that time;
+ * or NULL. */
+static struct conn_tickets *silent_before(const struct conn_tickets *tickets, enum conn_rank rank,
+                                          uint64_t before_ms) {
+    struct conn_limits *limits = tickets->limits;
+    struct conn_tickets *oldest = NULL;
+    for (size_t i = 0; i < limits->loop_count; i++) {
+        struct conn_tickets *other = limits->loops[i];
+        uint64_t since_ms = atomic_load(&queue_of(other, rank)->silent_since_ms);
+        if (other == tickets || since_ms >= before_ms)
+            continue;
+        oldest = other;
+        before_ms = since_ms;
+    }
+    return oldest;
+}
+
+/* Takes one of the few closes that other loops may owe: they may be busy. */
+static bool ask(struct conn_tickets *elsewhere, enum conn_rank rank) {
+    atomic_size_t *asked = &elsewhere->limits->asked[rank];
+    if (atomic_fetch_add(asked, 1) >= CONN_ASKED_MAX) {
+        atomic_fetch_sub(asked, 1);
+        return false;
+    }
+    atomic_fetch_add(&queue_of(elsewhere, rank)->asked, 1);
+    return true;
+}
+
+/* The connection of that rank that was silent longest, other than the ticket. Where this loop's
+ * descriptor table is full, only one of this loop makes room. */
+static struct conn_displaced displace(struct conn_ticket *ticket, enum conn_rank rank,
+                                      bool is_local) {
+    struct conn_tickets *tickets = ticket->tickets;
+    struct conn_displaced displaced = {.ticket = first_of(queue_of(tickets, rank))};
+    if (displaced.ticket == ticket)
+        displaced.ticket = NULL;
+    uint64_t since_ms = displaced.ticket ? displaced.ticket->silent_since_ms : UINT64_MAX;
+    struct conn_tickets *elsewhere = is_local ? NULL : silent_before(tickets, rank, since_ms);
+    if (elsewhere && ask(elsewhere, rank))
+        return (struct conn_displaced){.elsewhere = elsewhere};
+    return displaced;
+}
+
+static bool is_none(struct conn_displaced displaced) {
+    return !displaced.ticket && !displaced.elsewhere;
+}
+
+static struct conn_displaced reserve(struct conn_ticket *ticket, enum conn_rank rank) {
     set_rank(ticket, rank);
-    if (count_of(limits, CONN_RANK_RESERVED, CONN_RANK_OPERATOR) <= limits->reserved_max)
-        return NULL;
-    struct conn_ticket *oldest = oldest_other(&ticket->tickets->reserved, ticket);
-    return oldest ? oldest : ticket;
+    if (!is_over(ticket->tickets->limits, CONN_RANK_RESERVED))
+        return (struct conn_displaced){NULL, NULL};
+    struct conn_displaced displaced = displace(ticket, CONN_RANK_RESERVED, false);
+    return is_none(displaced) ? (struct conn_displaced){.ticket = ticket} : displaced;
 }
 
-struct conn_ticket *conn_ticket_take(struct conn_tickets *tickets, struct conn_ticket *ticket,
-                                     bool is_operators) {
+struct conn_displaced conn_ticket_take(struct conn_tickets *tickets, struct conn_ticket *ticket,
+                                       bool is_operators, uint64_t now_ms) {
     ticket->tickets = tickets;
+    ticket->silent_since_ms = now_ms;
     set_rank(ticket, is_operators ? CONN_RANK_ADMITTED : CONN_RANK_UNAUTHENTICATED);
-    if (!is_over(tickets->limits))
-        return NULL;
-    struct conn_ticket *oldest = oldest_other(&tickets->unauthenticated, ticket);
-    if (oldest)
-        return oldest;
+    bool is_local = is_table_over(tickets);
+    if (!is_local && !is_over(tickets->limits, CONN_RANK_UNAUTHENTICATED))
+        return (struct conn_displaced){NULL, NULL};
+    struct conn_displaced displaced = displace(ticket, CONN_RANK_UNAUTHENTICATED, is_local);
+    if (!is_none(displaced))
+        return displaced;
     return reserve(ticket, is_operators ? CONN_RANK_OPERATOR : CONN_RANK_RESERVED);
 }
 
-struct conn_ticket *conn_ticket_reserve(struct conn_tickets *tickets, struct conn_ticket *ticket) {
+struct conn_displaced conn_ticket_reserve(struct conn_tickets *tickets, struct conn_ticket *ticket,
+                                          uint64_t now_ms) {
     ticket->tickets = tickets;
+    ticket->silent_since_ms = now_ms;
     return reserve(ticket, CONN_RANK_RESERVED);
 }
 
-void conn_ticket_touch(struct conn_ticket *ticket) {
-    struct list *list = ticket->tickets ? list_of(ticket->tickets, ticket->rank) : NULL;
-    if (!list)
+struct conn_ticket *conn_tickets_asked(struct conn_tickets *tickets) {
+    static const enum conn_rank ranks[] = {CONN_RANK_UNAUTHENTICATED, CONN_RANK_RESERVED};
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+        struct conn_queue *queue = queue_of(tickets, ranks[i]);
+        while (atomic_load(&queue->asked) > 0) {
+            atomic_fetch_sub(&queue->asked, 1);
+            atomic_fetch_sub(&tickets->limits->asked[ranks[i]], 1);
+            struct conn_ticket *first = first_of(queue);
+            if (first && is_over(tickets->limits, ranks[i]))
+                return first;
+        }
+    }
+    return NULL;
+}
+
+/* ---- life ---- */
+
+void conn_ticket_touch(struct conn_ticket *ticket, uint64_t now_ms) {
+    struct conn_queue *queue = ticket->tickets ? queue_of(ticket->tickets, ticket->rank) : NULL;
+    if (!queue)
         return;
+    ticket->silent_since_ms = now_ms;
     list_remove(&ticket->node);
-    list_push_back(list, &ticket->node);
+    list_push_back(&queue->tickets, &ticket->node);
+    queue_changed(queue);
 }
 
 void conn_ticket_admit(struct conn_ticket *ticket) {
