@@ -182,6 +182,7 @@
     X(BATCH_GROUP_ARENA_BYTES_MAX,        256 << 20, BYTES, WITHIN,       1, "one group of a batch; KHALA_BATCHES_BYTES_MAX bounds all")                     \
     X(BATCH_BLOCKED_ENTITIES_MAX,         512,       ITEMS, WITHIN,       1, "refused entities of one batch; beyond, no later item is attempted")             \
     X(BATCH_BLOCKED_BYTES_MAX,            256 << 10, BYTES, APPEND,       1, "ids of those entities")                                                        \
+    X(BATCH_RENEWALS_MAX,                 8,         ITEMS, WITHIN,       1, "times that items prolong the deadline of a batch while none is stored")        \
     X(BATCH_PAGE_BYTES,                   256 << 10, BYTES, WITHIN,       1, "answers of a batch after which a page is sent")                                \
     X(SPOOL_MEMORY_BYTES,                 256 << 10, BYTES, APPEND,       1, "unread answers of a batch in memory; the others are in a file")                \
     X(SPOOL_DISK_FREE_BYTES_MIN,          256 << 20, BYTES, WITHIN,       1, "free disk space below which answers of batches take none")                     \

@@ -465,6 +465,7 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->batch_spools.bytes_max = server->config.batch_spool_bytes_max;
     api->batch_spools.files_max = descriptors_for_answers();
     api->batch_spools.disk_free_bytes_min = SPOOL_DISK_FREE_BYTES_MIN;
+    spool_files_init(&api->batch_spools);
     api->snapshots_bytes_max = server->config.snapshots_bytes_max;
     api->parsers = calloc(loop_count, sizeof(*api->parsers));
     if (!api->parsers)
@@ -520,6 +521,7 @@ void server_close(struct server *server) {
     free(server->http.loops);
     conn_shares_release(&server->http.conn_shares);
     unread_answers_release(&server->http.unread_answers);
+    spool_files_release(&server->api.batch_spools);
 }
 
 /* ---- while it runs ---- */

@@ -370,7 +370,7 @@ test("a client that disconnects inside a batch leaves only whole events", async 
 });
 
 test("a batch body that stalls or is malformed is cut off", async (t) => {
-  const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "300" } });
+  const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "1000" } });
   await runs(operator, "a");
   const head = `POST /internal/v1/events:batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operator.key}\r\n` +
     "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n";

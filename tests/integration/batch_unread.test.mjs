@@ -100,6 +100,18 @@ test("a batch whose small items are all refused ends, with its answers read or n
   }
 });
 
+test("a batch whose items are all refused by the writer ends", async (t) => {
+  const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "400" } });
+  const line = `${JSON.stringify({ run_id: "none", event_type: "a" })}\n`;
+  const peer = await connect(operator.server);
+  await peer.send(head(operator, 200 * line.length));
+  let sent = 0;
+  const drip = setInterval(() => { if (sent < 200) sent++, peer.socket.write(line); }, 50);
+  t.after(() => clearInterval(drip));
+  await peer.until(() => peer.ended || peer.error, "the end of a batch of refused items");
+  assert.ok(sent < 200, `${sent} items`);
+});
+
 test("a body that drips byte by byte ends, on every route with a body", async (t) => {
   const operator = await operate(t, { settings: { KHALA_REQUEST_TIMEOUT_MS: "400" } });
   const line = JSON.stringify({ topic: "app", event_type: "a", payload: { text: "x".repeat(500) } });

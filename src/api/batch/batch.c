@@ -53,11 +53,13 @@ struct batch {
     struct json_items items;
     struct buffer input; /* bytes of the body that wait for room */
     uint64_t item_count;
-    uint64_t sound_count; /* items that were not refused before the writer got them */
+    uint64_t sound_count;   /* items that were not refused before the writer got them */
+    unsigned renewal_count; /* of the body's deadline, since an item was stored */
     struct batch_group *filling;
     struct list groups; /* posted, in order, until answered */
     size_t group_count;
     struct buffer page;
+    char principal[PRINCIPAL_KEY_BYTES_MAX];
     struct spool spool;             /* answers before those of the groups */
     uint64_t written_count;         /* items in the answer */
     bool errors_only;               /* answers=errors */
@@ -266,6 +268,8 @@ static bool is_array(const struct batch *batch) {
 static enum status page_item(struct batch *batch, uint64_t index,
                              const struct append_request *request) {
     enum status status = STATUS_OK;
+    if (request->status == STATUS_OK)
+        batch->renewal_count = 0;
     if (batch->errors_only && request->status == STATUS_OK)
         return STATUS_OK;
     if (is_array(batch))
@@ -420,15 +424,23 @@ static void batch_advance(struct batch *batch) {
         exchange_resume(exchange);
 }
 
-/* Sound items prolong the deadline of the body, however small they are. Unsound ones do not: two
- * bytes make one. A client with answers in a file must send more, because the space is shared. */
+/* Sound items prolong the deadline of the body, however small they are, but only a few times while
+ * the writer stores none of them. Unsound ones do not: two bytes make one. A client with answers in
+ * a file must send more, because the space is shared. */
+static void renew_deadline(struct batch *batch) {
+    if (spool_has_file(&batch->spool) || batch->renewal_count == BATCH_RENEWALS_MAX)
+        return;
+    batch->renewal_count++;
+    exchange_renew_deadline(batch->exchange);
+}
+
 static void batch_body(struct exchange *exchange, struct slice piece) {
     struct batch *batch = exchange->work;
     uint64_t sound_before = batch->sound_count;
     assert(batch->input.size == 0);
     bool used_up = batch_take(batch, &piece);
-    if (batch->sound_count > sound_before && !spool_has_file(&batch->spool))
-        exchange_renew_deadline(exchange);
+    if (batch->sound_count > sound_before)
+        renew_deadline(batch);
     if (!used_up) {
         exchange_pause(exchange);
         if (buffer_append_slice(&batch->input, piece) != STATUS_OK)
@@ -530,7 +542,9 @@ void handle_batch(struct exchange *exchange) {
     json_items_init(&batch->items, format, &limits);
     buffer_init(&batch->input, LOOP_READ_BYTES);
     buffer_init(&batch->page, BATCH_PAGE_BYTES_MAX);
-    spool_init(&batch->spool, &api_of(exchange)->batch_spools, BATCH_PAGE_BYTES_MAX);
+    struct store_client client = exchange_client(exchange, batch->principal);
+    spool_init(&batch->spool, &api_of(exchange)->batch_spools,
+               client.is_bounded ? client.key : (struct slice){NULL, 0}, BATCH_PAGE_BYTES_MAX);
     batch->errors_only = errors_only;
     exchange->work = batch;
     exchange->work_free = batch_free;

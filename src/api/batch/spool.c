@@ -8,9 +8,24 @@
 #include "base/limits.h"
 #include "base/unnamed_file.h"
 
-void spool_init(struct spool *spool, struct spool_files *files, size_t append_bytes_max) {
-    *spool = (struct spool){.files = files, .file = -1};
+void spool_files_init(struct spool_files *files) {
+    unread_answers_init(&files->principals, files->bytes_max / SPOOL_FILE_PART);
+}
+
+void spool_files_release(struct spool_files *files) {
+    unread_answers_release(&files->principals);
+}
+
+void spool_init(struct spool *spool, struct spool_files *files, struct slice principal,
+                size_t append_bytes_max) {
+    *spool = (struct spool){.files = files, .principal = principal, .file = -1};
     buffer_init(&spool->memory, SPOOL_MEMORY_BYTES + append_bytes_max);
+}
+
+static void give_back(struct spool *spool, size_t bytes) {
+    atomic_fetch_sub_explicit(&spool->files->bytes, bytes, memory_order_relaxed);
+    if (spool->principal.size > 0 && bytes > 0)
+        unread_answers_drop(&spool->files->principals, spool->principal, bytes);
 }
 
 /* Gives the space back, and the descriptor. */
@@ -19,7 +34,7 @@ static void close_file(struct spool *spool) {
         return;
     close(spool->file);
     spool->file = -1;
-    atomic_fetch_sub_explicit(&spool->files->bytes, spool->file_end, memory_order_relaxed);
+    give_back(spool, spool->file_end);
     atomic_fetch_sub_explicit(&spool->files->file_count, 1, memory_order_relaxed);
     spool->file_begin = spool->file_end = 0;
 }
@@ -85,16 +100,25 @@ static size_t write_at(int file, struct slice bytes, uint64_t offset) {
     return written;
 }
 
-static bool file_takes(struct spool *spool, struct slice bytes) {
+static bool reserve_bytes(struct spool *spool, size_t bytes) {
     struct spool_files *files = spool->files;
-    if (spool->file_end + bytes.size > files->bytes_max / SPOOL_FILE_PART)
+    if (!reserve(&files->bytes, bytes, files->bytes_max))
         return false;
-    if (!open_file(spool) || !disk_has_room(spool, bytes.size) ||
-        !reserve(&files->bytes, bytes.size, files->bytes_max))
+    if (spool->principal.size == 0 ||
+        unread_answers_hold(&files->principals, spool->principal, bytes, true) == STATUS_OK)
+        return true;
+    atomic_fetch_sub_explicit(&files->bytes, bytes, memory_order_relaxed);
+    return false;
+}
+
+static bool file_takes(struct spool *spool, struct slice bytes) {
+    if (spool->file_end + bytes.size > spool->files->bytes_max / SPOOL_FILE_PART)
+        return false;
+    if (!open_file(spool) || !disk_has_room(spool, bytes.size) || !reserve_bytes(spool, bytes.size))
         return false;
     if (write_at(spool->file, bytes, spool->file_end) == bytes.size)
         return true;
-    atomic_fetch_sub_explicit(&files->bytes, bytes.size, memory_order_relaxed);
+    give_back(spool, bytes.size);
     return false;
 }
 

@@ -11,8 +11,9 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "http/unread_answers.h"
 
-/* One file gets at most this part of the bytes of all files. */
+/* One file gets at most this part of the bytes of all files, and so does one principal. */
 #define SPOOL_FILE_PART 4
 
 /* The files of all spools. */
@@ -23,18 +24,26 @@ struct spool_files {
     uint64_t disk_free_bytes_min; /* below it no file grows: the store needs the space */
     atomic_size_t bytes;
     atomic_size_t file_count;
+    struct unread_answers principals; /* the bytes of the files of each principal */
 };
 
 struct spool {
     struct spool_files *files;
-    struct buffer memory; /* behind the bytes of the file */
-    int file;             /* -1: none; open only while it holds bytes */
-    uint64_t file_begin;  /* offset of the first byte that was not taken */
+    struct slice principal; /* its key; empty: only the limits of one file and of all apply */
+    struct buffer memory;   /* behind the bytes of the file */
+    int file;               /* -1: none; open only while it holds bytes */
+    uint64_t file_begin;    /* offset of the first byte that was not taken */
     uint64_t file_end;
     bool is_full; /* the file cannot grow */
 };
 
-void spool_init(struct spool *spool, struct spool_files *files, size_t append_bytes_max);
+/* Before the first spool, when folder, bytes_max, files_max and disk_free_bytes_min are set. */
+void spool_files_init(struct spool_files *files);
+void spool_files_release(struct spool_files *files);
+
+/* The memory of the principal's key outlives the spool. */
+void spool_init(struct spool *spool, struct spool_files *files, struct slice principal,
+                size_t append_bytes_max);
 void spool_release(struct spool *spool);
 
 bool spool_is_empty(const struct spool *spool);

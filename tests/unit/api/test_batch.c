@@ -132,6 +132,40 @@ static void refused_items_and_their_answers_do_not_prolong_the_deadline(void **s
     }
 }
 
+/* Sends a chunk with one item, and reads its answer. */
+static void answer_item(const char *item) {
+    char text[4096];
+    int size = snprintf(text, sizeof(text), "%zx\r\n%s\r\n", strlen(item), item);
+    assert_int_equal(write(peer.http.client, text, (size_t)size), size);
+    while (recv(peer.http.client, text, sizeof(text), MSG_DONTWAIT) < 0)
+        uv_run(&peer.http.io.uv, UV_RUN_NOWAIT);
+}
+
+static void items_that_the_writer_refuses_prolong_the_deadline_a_few_times(void **state) {
+    (void)state;
+    struct conn *conn = fixture_newest(&peer.http);
+    static const char unknown[] = "{\"run_id\":\"none\",\"event_type\":\"x\"}\n";
+    static const char stored[] = "{\"topic\":\"app\",\"event_type\":\"x\"}\n";
+    send_batch(stored, "");
+    while (writer_stats(peer.api.writer).events < 1 || is_anything_owed())
+        uv_run(&peer.http.io.uv, UV_RUN_ONCE);
+    uint64_t first_ms = conn->deadline.at_ms;
+    char answer[4096];
+    assert_true(read(peer.http.client, answer, sizeof(answer)) > 0);
+    for (uint64_t i = 1; i <= BATCH_RENEWALS_MAX + 3; i++) {
+        clock_manual_advance_ms(&peer.clock, 100);
+        answer_item(unknown);
+        uint64_t renewed = i < BATCH_RENEWALS_MAX ? i : BATCH_RENEWALS_MAX;
+        assert_int_equal(conn->deadline.at_ms, first_ms + 100 * renewed);
+    }
+    assert_int_equal(writer_stats(peer.api.writer).events, 1);
+    /* Items prolong it again once one is stored. */
+    answer_item(stored);
+    clock_manual_advance_ms(&peer.clock, 100);
+    answer_item(stored);
+    assert_int_equal(conn->deadline.at_ms, first_ms + 100 * (BATCH_RENEWALS_MAX + 4));
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
@@ -141,6 +175,8 @@ int main(void) {
                                         open_peer, close_peer),
         cmocka_unit_test_setup_teardown(refused_items_and_their_answers_do_not_prolong_the_deadline,
                                         open_peer, close_peer),
+        cmocka_unit_test_setup_teardown(
+            items_that_the_writer_refuses_prolong_the_deadline_a_few_times, open_peer, close_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

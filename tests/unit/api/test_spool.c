@@ -34,7 +34,7 @@ static void bytes_come_out_in_order_whatever_their_sizes(void **state) {
     static const size_t sizes[] = {1, 1000, 300000, 7, 262144, 1 << 20, 50, 600000};
     struct spool spool;
     uint64_t in = 0, out = 0;
-    spool_init(&spool, &files, APPEND_BYTES_MAX);
+    spool_init(&spool, &files, SLICE(""), APPEND_BYTES_MAX);
     assert_true(spool_is_empty(&spool));
     for (size_t round = 0; round < 40; round++) {
         size_t size = sizes[round % 8];
@@ -59,8 +59,8 @@ static void a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing(void **s
     struct spool_files few = {.folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
     struct spool one, two;
     uint64_t in = 0, out = 0;
-    spool_init(&one, &few, APPEND_BYTES_MAX);
-    spool_init(&two, &few, APPEND_BYTES_MAX);
+    spool_init(&one, &few, SLICE(""), APPEND_BYTES_MAX);
+    spool_init(&two, &few, SLICE(""), APPEND_BYTES_MAX);
     for (; spool_has_room(&one); in += sizeof(bytes)) {
         fill(bytes, sizeof(bytes), in);
         assert_ok(spool_append(&one, (struct slice){bytes, sizeof(bytes)}));
@@ -83,7 +83,7 @@ static void assert_no_file(struct spool_files *few) {
     static char bytes[APPEND_BYTES_MAX];
     struct spool spool;
     size_t file_count = few->file_count;
-    spool_init(&spool, few, APPEND_BYTES_MAX);
+    spool_init(&spool, few, SLICE(""), APPEND_BYTES_MAX);
     fill(bytes, sizeof(bytes), 0);
     assert_ok(spool_append(&spool, (struct slice){bytes, sizeof(bytes)}));
     assert_false(spool_has_room(&spool));
@@ -98,7 +98,7 @@ static void the_bytes_and_the_number_of_all_files_have_a_limit(void **state) {
     static char bytes[APPEND_BYTES_MAX];
     struct spool_files few = {.folder = "/tmp", .bytes_max = 64 << 20, .files_max = 1};
     struct spool one;
-    spool_init(&one, &few, APPEND_BYTES_MAX);
+    spool_init(&one, &few, SLICE(""), APPEND_BYTES_MAX);
     fill(bytes, sizeof(bytes), 0);
     assert_ok(spool_append(&one, (struct slice){bytes, sizeof(bytes)}));
     assert_true(spool_has_file(&one));
@@ -112,6 +112,30 @@ static void the_bytes_and_the_number_of_all_files_have_a_limit(void **state) {
     assert_int_equal(few.file_count, 0);
     assert_int_equal(few.bytes, 0);
     spool_release(&one);
+}
+
+static void the_files_of_one_principal_share_a_quarter_of_the_bytes(void **state) {
+    (void)state;
+    static char bytes[APPEND_BYTES_MAX];
+    struct spool_files few = {.folder = "/tmp", .bytes_max = 12 << 20, .files_max = 4};
+    struct spool spools[3];
+    spool_files_init(&few);
+    spool_init(&spools[0], &few, SLICE("one"), APPEND_BYTES_MAX);
+    spool_init(&spools[1], &few, SLICE("one"), APPEND_BYTES_MAX);
+    spool_init(&spools[2], &few, SLICE("two"), APPEND_BYTES_MAX);
+    for (size_t i = 0; i < 2; i++)
+        assert_ok(spool_append(&spools[0], (struct slice){bytes, sizeof(bytes)}));
+    assert_ok(spool_append(&spools[1], (struct slice){bytes, sizeof(bytes)}));
+    assert_true(spool_has_room(&spools[1]));
+    assert_ok(spool_append(&spools[1], (struct slice){bytes, sizeof(bytes)}));
+    assert_false(spool_has_room(&spools[1]));
+    assert_ok(spool_append(&spools[2], (struct slice){bytes, sizeof(bytes)}));
+    assert_true(spool_has_room(&spools[2]));
+    assert_int_equal(few.bytes, 4 << 20);
+    for (size_t i = 0; i < 3; i++)
+        spool_release(&spools[i]);
+    assert_int_equal(few.bytes, 0);
+    spool_files_release(&few);
 }
 
 static void a_disk_that_is_nearly_full_ends_the_room(void **state) {
@@ -129,7 +153,7 @@ static void a_folder_that_takes_no_file_ends_the_room(void **state) {
     struct spool spool;
     assert_no_file(&missing);
     struct spool_files none = {.folder = "/tmp", .bytes_max = 0};
-    spool_init(&spool, &none, APPEND_BYTES_MAX);
+    spool_init(&spool, &none, SLICE(""), APPEND_BYTES_MAX);
     assert_false(spool_has_room(&spool));
     spool_release(&spool);
 }
@@ -139,6 +163,7 @@ int main(void) {
         cmocka_unit_test(bytes_come_out_in_order_whatever_their_sizes),
         cmocka_unit_test(a_file_gets_a_quarter_of_the_bytes_of_all_and_loses_nothing),
         cmocka_unit_test(the_bytes_and_the_number_of_all_files_have_a_limit),
+        cmocka_unit_test(the_files_of_one_principal_share_a_quarter_of_the_bytes),
         cmocka_unit_test(a_disk_that_is_nearly_full_ends_the_room),
         cmocka_unit_test(a_folder_that_takes_no_file_ends_the_room),
     };
