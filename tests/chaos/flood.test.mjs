@@ -1,5 +1,6 @@
 // A flood of silent connections, twice as many as the server has descriptors, must not stop the others: appends,
-// polls and live streams go on, new clients and the operator get in, and SIGTERM ends the server.
+// polls and live streams go on, new clients and the operator get in, and SIGTERM ends the server. The bounds are wide,
+// because a busy machine is slower. KHALA_CHAOS_STRICT=1 asserts the promised ones: twice the latency, and two seconds.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import http from "node:http";
@@ -11,12 +12,17 @@ import { Client } from "../lib/phoenix.mjs";
 import { TOPIC } from "../lib/samples.mjs";
 import { until } from "../lib/wait.mjs";
 
-const SAMPLES = 40;
-// The descriptors of the machine may be a million. This many connections exceed every limit of connections too.
-const DESCRIPTORS_MAX = 5000;
+const STRICT = process.env.KHALA_CHAOS_STRICT === "1";
+const SAMPLES = STRICT ? 300 : 40;
+// The descriptors of the machine may be a million. Even the smaller number exceeds every limit of connections.
+const DESCRIPTORS_MAX = STRICT ? 20_000 : 5000;
 // A server that spins answers nothing at all; a busy machine is only slower.
-const FACTOR_MAX = 10;
-const SLACK_MS = 500;
+const FACTOR_MAX = STRICT ? 2 : 10;
+const SLACK_MS = STRICT ? 0 : 500;
+// A real flood does not take the CPU of the server's machine.
+const FLOOD_COMMAND = STRICT ? ["nice", "-n", "10"] : [];
+const NORMAL_MS_MAX = STRICT ? 2000 : 30_000;
+const NORMAL_CONNECTIONS = 70; // more than the others have
 
 const own = Number(execFileSync("sh", ["-c", "ulimit -Hn"]).toString().replace("unlimited", "1e9"));
 
@@ -33,7 +39,11 @@ function fresh(operator, path, token) {
   });
 }
 
-const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
+/** The median and the 90th percentile. */
+function summary(list) {
+  list.sort((a, b) => a - b);
+  return { p50: list[list.length >> 1], p90: list[Math.floor(list.length * 0.9)] };
+}
 
 async function timed(list, act) {
   const start = performance.now();
@@ -57,11 +67,11 @@ class Others {
     return new Others(operator, stream);
   }
 
-  /** The median times in milliseconds, and the answers on new connections. */
-  async measure() {
+  /** The times in milliseconds, and the answers on new connections. */
+  async measure(samples = SAMPLES) {
     const times = { append: [], push: [], poll: [], fresh: [] };
     const answers = [];
-    for (let i = 0; i < SAMPLES; i++) {
+    for (let i = 0; i < samples; i++) {
       await timed(times.push, async () => {
         await timed(times.append, () => this.operator.did("runs/a/events", { event_type: "run.log", payload: { i } }));
         await this.stream.reached(TOPIC, ++this.seq);
@@ -75,11 +85,35 @@ class Others {
       await timed(times.fresh, async () => answers.push(await fresh(this.operator, pollPath(TOPIC, "after_seq=0"), token)));
     }
     assert.deepEqual(this.stream.closes, []);
-    return { medians: Object.fromEntries(Object.entries(times).map(([name, list]) => [name, median(list)])), answers };
+    return { times: Object.fromEntries(Object.entries(times).map(([name, list]) => [name, summary(list)])), answers };
   }
 }
 
-const shown = (medians) => Object.entries(medians).map(([name, ms]) => `${name} ${ms.toFixed(1)}`).join(", ");
+const shown = (times) => Object.entries(times).map(([name, { p50, p90 }]) => `${name} ${p50.toFixed(1)}/${p90.toFixed(1)}`).join(", ");
+
+/** Asserts the times of the requests on open connections. Strictly, new connections wait for those of the flood. */
+function assertClose(times, quiet, when) {
+  for (const [name, { p50, p90 }] of Object.entries(times)) {
+    if (STRICT && name === "fresh") continue;
+    for (const [ms, before] of [[p50, quiet[name].p50], [p90, quiet[name].p90]]) {
+      assert.ok(ms < FACTOR_MAX * before + SLACK_MS, `${name} ${when}: ${ms} ms, ${before} ms when it is quiet`);
+    }
+  }
+}
+
+/** How long the server takes after the flood until its connections are gone and requests take as long as before. */
+async function normal(operator, others, quiet) {
+  const begun = performance.now();
+  const connections = async () => Number((await operator.get("/metrics")).body.match(/^khala_http_connections (\d+)$/m)[1]);
+  await until(async () => (await connections()) < NORMAL_CONNECTIONS, "the connections of the flood are gone");
+  await others.measure(10);
+  const ms = performance.now() - begun;
+  assert.ok(ms < NORMAL_MS_MAX, `${ms} ms`);
+  const after = await others.measure();
+  assert.ok(after.answers.every((answer) => answer === 200), after.answers.join(" "));
+  assertClose(after.times, quiet, "after the flood");
+  return { ms, times: after.times };
+}
 
 for (const descriptors of [256, 1024, Math.min(own, DESCRIPTORS_MAX)]) {
   alone(`others go on during a flood at ${descriptors} descriptors, and SIGTERM ends the server`, async (t) => {
@@ -88,23 +122,19 @@ for (const descriptors of [256, 1024, Math.min(own, DESCRIPTORS_MAX)]) {
     await others.measure();
     const quiet = await others.measure();
     assert.ok(quiet.answers.every((answer) => answer === 200), quiet.answers.join(" "));
-    const attack = await flood(t, operator.server, 2 * descriptors);
+    const attack = await flood(t, operator.server, 2 * descriptors, FLOOD_COMMAND);
     const busy = await others.measure();
-    t.diagnostic(`quiet: ${shown(quiet.medians)} ms; during the flood: ${shown(busy.medians)} ms`);
-    for (const [name, ms] of Object.entries(busy.medians)) {
-      assert.ok(ms < FACTOR_MAX * quiet.medians[name] + SLACK_MS, `${name}: ${ms} ms, ${quiet.medians[name]} ms when it is quiet`);
-    }
+    t.diagnostic(`median/p90 in ms: quiet: ${shown(quiet.times)}; during the flood: ${shown(busy.times)}`);
+    assertClose(busy.times, quiet.times, "during the flood");
     const served = busy.answers.filter((answer) => answer === 200).length;
     assert.ok(served > SAMPLES / 2, `new connections: ${busy.answers.join(" ")}`);
     await attack.end("SIGKILL");
-    const ended = performance.now();
-    await until(async () => Number((await operator.get("/metrics")).body.match(/^khala_http_connections (\d+)$/m)[1]) < 70,
-      "the connections of the flood are gone");
-    const after = await others.measure();
-    t.diagnostic(`normal after ${(performance.now() - ended).toFixed(0)} ms, ${SAMPLES} rounds included: ${shown(after.medians)} ms`);
-    assert.ok(after.answers.every((answer) => answer === 200), after.answers.join(" "));
-    await flood(t, operator.server, 2 * descriptors);
+    const after = await normal(operator, others, quiet.times);
+    t.diagnostic(`normal after ${after.ms.toFixed(0)} ms, ten rounds included: ${shown(after.times)}`);
+    await flood(t, operator.server, 2 * descriptors, FLOOD_COMMAND);
     others.stream.close();
+    const stopping = performance.now();
     await operator.server.stop();
+    t.diagnostic(`SIGTERM during a flood ended the server in ${(performance.now() - stopping).toFixed(0)} ms`);
   });
 }

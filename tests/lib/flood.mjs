@@ -1,12 +1,14 @@
 // A flood of connections that send nothing. Run as a program it opens that many, prints "open", and
-// replaces those that the server closes, a thousand a second, until it is killed.
+// replaces those that the server closes until it is killed. All programs of a flood replace a thousand a second.
 import net from "node:net";
 import { pathToFileURL, fileURLToPath } from "node:url";
 import { start } from "./khala.mjs";
 
-const STEP_MS = 10;
+const REPLACED_PER_SECOND = 1000;
 const STEP_CONNECTIONS = 10;
 const BURST = 100;
+const OPEN_MS_MAX = 120_000;
+const PROGRAM_CONNECTIONS_MAX = 15_000; // within the descriptors of one process
 
 /** Opens one more; source addresses differ, because an address has too few ports for a large flood. */
 function open(port, number, settled) {
@@ -18,14 +20,14 @@ function open(port, number, settled) {
   return socket;
 }
 
-function run(port, count) {
+function run(port, count, first, stepMs) {
   let opened = 0;
   let pending = 0;
   let closed = 0;
   const more = () => {
     for (; pending < BURST && opened < count; opened++, pending++) {
       let isPending = true;
-      const socket = open(port, opened, () => {
+      const socket = open(port, first + opened, () => {
         if (!isPending) return;
         isPending = false;
         pending--;
@@ -37,16 +39,19 @@ function run(port, count) {
   };
   more();
   setInterval(() => {
-    for (let i = 0; i < STEP_CONNECTIONS && closed > 0; i++, closed--) open(port, opened++, () => {}).once("close", () => closed++);
-  }, STEP_MS);
+    for (let i = 0; i < STEP_CONNECTIONS && closed > 0; i++, closed--) open(port, first + opened++, () => {}).once("close", () => closed++);
+  }, stepMs);
 }
 
-/** Starts a flood of so many connections, and resolves when all were opened. */
-export async function flood(t, server, count) {
-  const program = start(t, [process.execPath, fileURLToPath(import.meta.url), String(server.port), String(count)],
-    { env: process.env });
-  await program.saw("out", /open/);
-  return program;
+/** Starts a flood of so many connections, and resolves when all were opened. The command executes its programs. */
+export async function flood(t, server, count, command = []) {
+  const programs = Math.ceil(count / PROGRAM_CONNECTIONS_MAX);
+  const each = Math.ceil(count / programs);
+  const stepMs = (1000 * STEP_CONNECTIONS * programs) / REPLACED_PER_SECOND;
+  const started = Array.from({ length: programs }, (_, i) => start(t, [...command, process.execPath,
+    fileURLToPath(import.meta.url), ...[server.port, each, i * each, stepMs].map(String)], { env: process.env }));
+  await Promise.all(started.map((program) => program.until(() => /open/.test(program.out), "the connections of the flood", OPEN_MS_MAX)));
+  return { end: (signal) => Promise.all(started.map((program) => program.end(signal))) };
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) run(Number(process.argv[2]), Number(process.argv[3]));
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) run(...process.argv.slice(2).map(Number));
