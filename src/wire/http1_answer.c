@@ -205,7 +205,7 @@ static enum status take_framing_byte(struct http1_answer *answer, char byte) {
     case HTTP1_ANSWER_FAILED:
         break;
     }
-    assert(!"not a byte of the framing");
+    assert(false && "not a byte of the framing");
     return STATUS_INTERNAL_ERROR;
 }
 
