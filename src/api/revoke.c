@@ -161,6 +161,7 @@ void handle_revoke(struct exchange *exchange) {
     (void)exchange_request_id(exchange);
     work->exchange = exchange;
     work->job.run = job_run;
+    work->job.any_node = true;
     work->sweep.done = sweep_done;
     work->call.done = revoke_done;
     work->forget_ms = io_loop_forget_ms(exchange->loop);

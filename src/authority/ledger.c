@@ -45,7 +45,7 @@ enum status ledger_init(struct ledger *ledger, const struct ledger_options *opti
     enum status status = batch_init(&ledger->batch);
     if (status == STATUS_OK)
         status = lookups_init(&ledger->lookups);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !options->is_unread)
         status = load(ledger);
     if (status != STATUS_OK)
         ledger_release(ledger);

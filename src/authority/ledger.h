@@ -38,9 +38,10 @@ struct ledger_options {
     struct store_session *session;
     const struct policy_table *policies;
     size_t entity_count_max;
+    bool is_unread; /* the store is read by the first ledger_begin */
 };
 
-/* The store must be readable. */
+/* The store must be readable, unless the options say that it is read later. */
 MUST_CHECK enum status ledger_init(struct ledger *ledger, const struct ledger_options *options);
 void ledger_release(struct ledger *ledger);
 

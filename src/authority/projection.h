@@ -40,6 +40,8 @@ struct projection {
     /* Heals a bounded part of the derived data. Answers after how many milliseconds it wants to
      * continue, or PROJECTION_IS_WHOLE. */
     int64_t (*heal)(void *user, const struct projection_step *step);
+    /* Another node may have written: drops all that is known of the store. NULL: nothing is. */
+    void (*forget)(void *user);
 };
 
 #endif

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 
 #include "authority/append_order.h"
-#include "authority/missed.h"
+#include "authority/committer.h"
 #include "authority/outbox/outbox.h"
-#include "authority/projection.h"
 #include "authority/rules/apply.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -23,10 +22,8 @@
 #define FAILURE_LOG_NS ((uint64_t)1000000000)
 /* Not a reason: the last commit succeeded. */
 #define NOT_FAILING REASON_COUNT
-/* While derived rows are refused: each attempt folds all missed events again. */
-#define DERIVE_PAUSE_NS ((uint64_t)1000000000)
-/* Between two attempts to take the writer role again, while no request comes. */
-#define ROLE_PAUSE_MS 1000
+/* Between two attempts to take the writer role, while no request comes. */
+#define ROLE_PAUSE_MS 250
 
 struct writer_counters {
     _Atomic uint64_t commits;
@@ -34,7 +31,6 @@ struct writer_counters {
     _Atomic uint64_t refused;
     _Atomic uint64_t deduplicated;
     _Atomic uint64_t commit_failures;
-    _Atomic uint64_t underived;
     _Atomic uint64_t cursor_ms;
 };
 
@@ -49,13 +45,17 @@ struct writer {
     _Atomic uint64_t bytes_waiting; /* held by groups that were posted and not answered */
     _Atomic int failing;            /* the reason why the last commit failed, or NOT_FAILING */
     atomic_bool is_importing;
-    atomic_bool is_role_lost;   /* the session was lost: it is only asked for the role */
+    atomic_bool is_role_lost; /* the session is only asked for the role */
+    _Atomic int refusal;      /* while the role is lost: the status of appends and jobs */
+    bool is_behind;           /* commits of others were not announced yet */
+    struct follow follow;
+    struct writer_job wake_job; /* ends a wait of the thread */
+    atomic_bool is_wake_posted;
     bool is_failure_logged;     /* once for each outage, */
     uint64_t failure_logged_ns; /* and not again within FAILURE_LOG_NS */
-    bool is_underived;          /* the last commit left out the derived rows */
-    uint64_t derive_at_ns;      /* until then, events are stored without them */
-    struct outbox *outbox;      /* NULL: the store has none, or it is not polled */
-    uint64_t poll_at_ns;        /* when the outbox is read next */
+    struct committer committer;
+    struct outbox *outbox; /* NULL: the store has none, or it is not polled */
+    uint64_t poll_at_ns;   /* when the outbox is read next */
 };
 
 static struct append_group *group_of(struct mailbox_item *item) {
@@ -99,30 +99,6 @@ static struct mailbox_item *batch_end(struct mailbox_item *first) {
 
 /* ---- committing ---- */
 
-static enum status commit_rows(struct writer *writer, const struct store_batch *rows) {
-    uint64_t begun_ns = clock_now().mono_ns;
-    enum status status = store_commit(writer->session, rows);
-    bool failed = status != STATUS_OK;
-    metrics_observe(METRIC_STORE_COMMIT_DURATION_SECONDS, METRIC_PLAIN,
-                    clock_now().mono_ns - begun_ns, 1);
-    metrics_add(METRIC_STORE_COMMITS,
-                METRIC_LABELS(failed ? LABEL_OUTCOME_FAILED : LABEL_OUTCOME_OK), 1);
-    if (failed)
-        return status;
-    metrics_observe(METRIC_STORE_COMMIT_EVENTS, METRIC_PLAIN, rows->event_count, 1);
-    metrics_add(METRIC_APPEND_EVENTS, METRIC_PLAIN, rows->event_count);
-    return STATUS_OK;
-}
-
-static void fold(const struct projection *projection, struct ledger *ledger,
-                 struct store_batch *rows) {
-    struct batch *batch = &ledger->batch;
-    projection->begin(projection->user, ledger->session, ledger->now.wall_ms);
-    for (size_t i = 0; i < batch->event_count; i++)
-        projection->fold(projection->user, &batch->states[i], &batch->events[i]);
-    projection->collect(projection->user, &batch->arena, rows, &ledger->state.topic_ref);
-}
-
 static void note_failure(struct writer *writer, enum status status) {
     uint64_t now_ns = clock_mono_ns(&writer->clock);
     count(&writer->counters.commit_failures, 1);
@@ -149,82 +125,6 @@ static void note_success(struct writer *writer) {
     writer->is_failure_logged = false;
 }
 
-static bool has_derived(const struct batch *batch, const struct store_batch *rows) {
-    return rows->document_count > 0 || rows->checkpoint_count > 0 || rows->journal_count > 0 ||
-           rows->drift_count > 0 || rows->topic_count > batch->topic_count;
-}
-
-static void note_derived(struct writer *writer) {
-    if (writer->is_underived)
-        log_event(LOG_INFO, "store.derived_recovered",
-                  log_int("log_id", (int64_t)writer->ledger.state.log_id));
-    writer->is_underived = false;
-}
-
-/* Stores the events alone, with a mark that their derived rows are missing. */
-static enum status commit_events(struct writer *writer, struct store_batch *rows) {
-    const struct projection *projection = writer->options.projection;
-    struct batch *batch = &writer->ledger.batch;
-    batch_fill(batch, rows);
-    rows->unprojected_from = batch->first_log_id;
-    enum status status = commit_rows(writer, rows);
-    if (status == STATUS_OK)
-        projection->unprojected(projection->user, batch->first_log_id);
-    return status;
-}
-
-/* The rows contradict stored ones, or a table is damaged: the same rows would fail again. */
-static bool is_damage(enum status status) {
-    return status == STATUS_ALREADY_EXISTS || status == STATUS_SEQUENCE_CONFLICT ||
-           status == STATUS_INTERNAL_ERROR;
-}
-
-/* Damaged derived tables do not prevent events from being stored. The tables are repaired now, as
- * far as they can be, and the projection folds the missed events from the log afterwards. */
-static enum status commit_underived(struct writer *writer, struct store_batch *rows) {
-    struct ledger *ledger = &writer->ledger;
-    char error[STORE_MESSAGE_MAX];
-    snprintf(error, sizeof(error), "%s", store_session_error(writer->session));
-    enum status healed = store_heal(writer->session, ledger->now.wall_ms);
-    enum status status = commit_events(writer, rows);
-    if (status != STATUS_OK)
-        return status;
-    count(&writer->counters.underived, 1);
-    /* A repair that did not help is not tried again with every commit. */
-    if (writer->is_underived || healed != STATUS_OK)
-        writer->derive_at_ns = ledger->now.mono_ns + DERIVE_PAUSE_NS;
-    if (!writer->is_underived)
-        log_event(LOG_ERROR, "store.derived_refused", log_str("error", error),
-                  log_str("effect", "events are kept; documents wait for a repair"));
-    writer->is_underived = true;
-    return status;
-}
-
-static enum status commit(struct writer *writer, struct store_batch *rows) {
-    struct ledger *ledger = &writer->ledger;
-    const struct projection *projection = writer->options.projection;
-    batch_fill(&ledger->batch, rows);
-    if (!projection || ledger->batch.event_count == 0)
-        return commit_rows(writer, rows);
-    if (ledger->now.mono_ns < writer->derive_at_ns)
-        return commit_events(writer, rows);
-    uint64_t topic_ref = ledger->state.topic_ref;
-    fold(projection, ledger, rows);
-    bool is_derived = has_derived(&ledger->batch, rows);
-    enum status status = commit_rows(writer, rows);
-    if (status == STATUS_OK) {
-        projection->committed(projection->user);
-        if (is_derived)
-            note_derived(writer);
-        return status;
-    }
-    projection->abandoned(projection->user);
-    if (!is_damage(status))
-        return status;
-    ledger->state.topic_ref = topic_ref;
-    return commit_underived(writer, rows);
-}
-
 /* With these the session is lost. Another node may write now, or the batch may be stored, so that
  * nothing in memory can be trusted. */
 static bool is_loss(enum status status) {
@@ -235,7 +135,12 @@ static bool is_loss(enum status status) {
 static void fail_batch(struct writer *writer, enum status status) {
     ledger_forget(&writer->ledger, is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
     note_failure(writer, status);
-    writer->is_role_lost = is_loss(status);
+    if (!is_loss(status))
+        return;
+    atomic_store(&writer->refusal, STATUS_WRITER_LOST);
+    writer->is_role_lost = true;
+    writer->is_behind = true;
+    follow_note_role(&writer->follow);
 }
 
 static void note_cursor(struct writer *writer) {
@@ -250,7 +155,8 @@ static void finish(struct writer *writer) {
     struct store_batch rows;
     if (ledger->is_sound && ledger->batch.event_count + ledger->batch.outbox_count == 0)
         return;
-    enum status status = ledger->is_sound ? commit(writer, &rows) : STATUS_OUT_OF_MEMORY;
+    enum status status =
+        ledger->is_sound ? committer_commit(&writer->committer, &rows) : STATUS_OUT_OF_MEMORY;
     if (status != STATUS_OK) {
         fail_batch(writer, status);
         return;
@@ -262,28 +168,47 @@ static void finish(struct writer *writer) {
     if (ledger->batch.event_count > 0)
         writer_announce(writer, &rows, ledger->batch.states);
     ledger_committed(ledger);
+    follow_note(&writer->follow, ledger->state.log_id, &ledger->state.cursor);
     note_cursor(writer);
     note_success(writer);
 }
 
 /* ---- the writer role ---- */
 
-static void announce_missed(void *user, const struct store_batch *batch,
-                            const struct store_entity *states) {
-    writer_announce(user, batch, states);
+/* Announces the commits that others made, before this node makes one. */
+static enum status catch_up(struct writer *writer) {
+    if (!writer->is_behind)
+        return STATUS_OK;
+    enum status status = follow_pass(&writer->follow, writer->session);
+    if (status == STATUS_OK)
+        writer->is_behind = false;
+    return status;
 }
 
-/* Takes the role again, if that is possible now. Commits that were not announced are announced. */
-static void retake_role(struct writer *writer) {
-    struct missed missed = {writer, announce_missed};
-    uint64_t announced = writer->ledger.committed_log_id;
-    if (store_take_role(writer->session) != STATUS_OK)
+/* Another node has the role, which is no failure. */
+static void note_following(struct writer *writer) {
+    atomic_store(&writer->failing, NOT_FAILING);
+    writer->is_failure_logged = false;
+}
+
+/* Takes the role, if that is possible now. */
+static void take_role(struct writer *writer) {
+    const struct projection *projection = writer->options.projection;
+    enum status status = store_take_role(writer->session);
+    if (status == STATUS_NOT_WRITER)
+        note_following(writer);
+    if (status != STATUS_OK) {
+        atomic_store(&writer->refusal, (int)status);
         return;
+    }
     writer->is_role_lost = false;
+    follow_note_role(&writer->follow);
     clock_tick(&writer->clock);
-    enum status status = ledger_begin(&writer->ledger, writer->clock.reading);
-    if (status == STATUS_OK && writer->ledger.committed_log_id > announced)
-        status = missed_announce(writer->session, announced, &missed);
+    status = ledger_begin(&writer->ledger, writer->clock.reading);
+    if (status == STATUS_OK)
+        status = catch_up(writer);
+    if (projection && projection->forget)
+        projection->forget(projection->user);
     if (status == STATUS_OK)
         note_success(writer);
     else
@@ -294,7 +219,7 @@ static void retake_role(struct writer *writer) {
 static int64_t keep_role(struct writer *writer) {
     int64_t wait_ms = MAILBOX_FOREVER;
     if (writer->is_role_lost)
-        retake_role(writer);
+        take_role(writer);
     else if (is_loss(store_keep_alive(writer->session, &wait_ms)))
         fail_batch(writer, STATUS_WRITER_LOST);
     return writer->is_role_lost ? ROLE_PAUSE_MS : wait_ms;
@@ -342,15 +267,13 @@ static void answer_group(struct writer *writer, struct append_group *group) {
 static enum status begin_batch(struct writer *writer, struct mailbox_item *first,
                                const struct mailbox_item *end) {
     struct ledger *ledger = &writer->ledger;
-    enum status status = STATUS_WRITER_LOST;
-    if (writer->is_role_lost)
-        retake_role(writer);
-    if (!writer->is_role_lost)
-        status = ledger_begin(ledger, writer->clock.reading);
+    enum status status = ledger_begin(ledger, writer->clock.reading);
     /* The state includes a derived table, which may have been damaged. */
     if (status == STATUS_STORE_UNAVAILABLE &&
         store_heal(writer->session, clock_wall_ms(&writer->clock)) == STATUS_OK)
         status = ledger_begin(ledger, writer->clock.reading);
+    if (status == STATUS_OK)
+        status = catch_up(writer);
     if (status != STATUS_OK)
         return status;
     for (struct mailbox_item *item = first; item != end; item = item->next) {
@@ -362,23 +285,36 @@ static enum status begin_batch(struct writer *writer, struct mailbox_item *first
     return ledger_prefetch(ledger);
 }
 
-static void run_batch(struct writer *writer, struct mailbox_item *first,
-                      const struct mailbox_item *end) {
-    clock_tick(&writer->clock);
+static void refuse_groups(struct mailbox_item *first, const struct mailbox_item *end,
+                          enum status status) {
+    for (struct mailbox_item *item = first; item != end; item = item->next)
+        append_group_refuse(group_of(item), status);
+}
+
+static void apply_groups(struct writer *writer, struct mailbox_item *first,
+                         const struct mailbox_item *end) {
     enum status status = begin_batch(writer, first, end);
-    for (struct mailbox_item *item = first; item != end; item = item->next) {
-        if (status == STATUS_OK)
-            ledger_apply_group(&writer->ledger, group_of(item));
-        else
-            append_group_refuse(group_of(item),
-                                is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
-    }
+    if (status != STATUS_OK)
+        refuse_groups(first, end, is_loss(status) ? status : STATUS_STORE_UNAVAILABLE);
+    for (struct mailbox_item *item = first; status == STATUS_OK && item != end; item = item->next)
+        ledger_apply_group(&writer->ledger, group_of(item));
     if (status == STATUS_OK && writer->outbox && group_of(first) == outbox_group(writer->outbox))
         outbox_settle(writer->outbox, &writer->ledger.batch);
     if (status == STATUS_OK)
         finish(writer);
     else
         fail_batch(writer, status);
+}
+
+static void run_batch(struct writer *writer, struct mailbox_item *first,
+                      const struct mailbox_item *end) {
+    clock_tick(&writer->clock);
+    if (writer->is_role_lost)
+        take_role(writer);
+    if (writer->is_role_lost)
+        refuse_groups(first, end, (enum status)atomic_load(&writer->refusal));
+    else
+        apply_groups(writer, first, end);
     while (first != end) {
         /* The group may be freed once it is answered. */
         struct mailbox_item *next = first->next;
@@ -388,8 +324,9 @@ static void run_batch(struct writer *writer, struct mailbox_item *first,
 }
 
 static void run_job(struct writer *writer, struct writer_job *job) {
-    job->run(job, writer->session);
-    if (!writer->is_role_lost)
+    bool any_node = job->any_node;
+    job->run(job, any_node && writer->follow.side ? writer->follow.side : writer->session);
+    if (!writer->is_role_lost && !any_node)
         ledger_refresh(&writer->ledger);
 }
 
@@ -455,7 +392,9 @@ static int64_t sooner(int64_t a_ms, int64_t b_ms) {
 static int64_t idle(struct writer *writer) {
     int64_t heal_ms = heal(writer);
     int64_t poll_ms = poll_outbox(writer);
-    return sooner(sooner(heal_ms, poll_ms), keep_role(writer));
+    int64_t role_ms = keep_role(writer);
+    int64_t follow_ms = follow_turn(&writer->follow, !writer->is_role_lost);
+    return sooner(sooner(heal_ms, poll_ms), sooner(role_ms, follow_ms));
 }
 
 static void *writer_main(void *argument) {
@@ -478,6 +417,23 @@ static void *writer_main(void *argument) {
 
 /* ---- life ---- */
 
+static enum status open_follow(struct writer *writer) {
+    const struct writer_options *options = &writer->options;
+    struct follow_hooks hooks = options->follow;
+    if (!hooks.commit) {
+        hooks.user = options->on_commit_user;
+        hooks.commit = options->on_commit;
+    }
+    enum status status =
+        follow_open(&writer->follow, options->store, &hooks, options->follow_poll_ms);
+    if (status != STATUS_OK || !writer->follow.side)
+        return status;
+    status = follow_begin(&writer->follow);
+    if (status != STATUS_OK)
+        follow_close(&writer->follow);
+    return status;
+}
+
 static enum status open_ledger(struct writer *writer) {
     const struct writer_options *options = &writer->options;
     enum status status = store_session_open(options->store, STORE_WRITE, &writer->session);
@@ -489,23 +445,38 @@ static enum status open_ledger(struct writer *writer) {
         .policies = options->policies,
         .entity_count_max = entity_count_max > 0 ? entity_count_max : LEDGER_ENTITIES_DEFAULT,
     };
+    writer->is_role_lost = writer->follow.side && store_take_role(writer->session) != STATUS_OK;
+    writer->is_behind = writer->is_role_lost;
+    atomic_store(&writer->refusal, STATUS_NOT_WRITER);
+    ledger_options.is_unread = writer->is_role_lost;
     if (options->outbox_poll_ms > 0 && store_has_outbox(writer->session))
         status = outbox_open(&writer->outbox, options->outbox_row_bytes_max, options->policies);
     if (status == STATUS_OK)
         status = ledger_init(&writer->ledger, &ledger_options);
+    writer->committer =
+        (struct committer){.ledger = &writer->ledger, .projection = options->projection};
     if (status != STATUS_OK) {
         outbox_close(writer->outbox);
         store_session_close(writer->session);
+        return status;
     }
-    return status;
+    if (!writer->is_role_lost)
+        follow_note(&writer->follow, writer->ledger.state.log_id, &writer->ledger.state.cursor);
+    return STATUS_OK;
 }
 
 static void writer_free(struct writer *writer) {
+    follow_close(&writer->follow);
     outbox_close(writer->outbox);
     ledger_release(&writer->ledger);
     store_session_close(writer->session);
     mailbox_release(&writer->mailbox);
     free(writer);
+}
+
+static void run_wake(struct writer_job *job, struct store_session *session) {
+    (void)session;
+    atomic_store(&container_of(job, struct writer, wake_job)->is_wake_posted, false);
 }
 
 enum status writer_start(struct writer **writer, const struct writer_options *options) {
@@ -514,9 +485,16 @@ enum status writer_start(struct writer **writer, const struct writer_options *op
     if (!made)
         return STATUS_OUT_OF_MEMORY;
     made->options = *options;
+    made->wake_job = (struct writer_job){.run = run_wake, .any_node = true};
     atomic_init(&made->failing, NOT_FAILING);
-    enum status status = open_ledger(made);
+    enum status status = open_follow(made);
     if (status != STATUS_OK) {
+        free(made);
+        return status;
+    }
+    status = open_ledger(made);
+    if (status != STATUS_OK) {
+        follow_close(&made->follow);
         free(made);
         return status;
     }
@@ -549,10 +527,31 @@ enum status writer_post(struct writer *writer, struct append_group *group) {
 
 enum status writer_post_job(struct writer *writer, struct writer_job *job) {
     assert(job->run);
-    if (atomic_load(&writer->is_role_lost))
-        return STATUS_WRITER_LOST;
+    if (!job->any_node && !writer_has_role(writer))
+        return (enum status)atomic_load(&writer->refusal);
     job->posted.is_job = true;
     return mailbox_post(&writer->mailbox, &job->posted.item);
+}
+
+/* A full mailbox keeps the thread awake. */
+static void wake(struct writer *writer) {
+    if (!atomic_exchange(&writer->is_wake_posted, true) &&
+        writer_post_job(writer, &writer->wake_job) != STATUS_OK)
+        atomic_store(&writer->is_wake_posted, false);
+}
+
+void writer_follow_post(struct writer *writer, struct follow_wait *wait) {
+    follow_wait_post(&writer->follow, wait);
+    wake(writer);
+}
+
+void writer_hint_post(struct writer *writer) {
+    follow_hint(&writer->follow);
+    wake(writer);
+}
+
+bool writer_has_role(const struct writer *writer) {
+    return !atomic_load(&writer->is_role_lost);
 }
 
 void writer_announce(struct writer *writer, const struct store_batch *batch,
@@ -590,7 +589,7 @@ struct writer_stats writer_stats(const struct writer *writer) {
         .refused = atomic_load_explicit(&counters->refused, memory_order_relaxed),
         .deduplicated = atomic_load_explicit(&counters->deduplicated, memory_order_relaxed),
         .commit_failures = atomic_load_explicit(&counters->commit_failures, memory_order_relaxed),
-        .underived = atomic_load_explicit(&counters->underived, memory_order_relaxed),
+        .underived = atomic_load_explicit(&writer->committer.underived, memory_order_relaxed),
         .cursor_ms = atomic_load_explicit(&counters->cursor_ms, memory_order_relaxed),
     };
 }

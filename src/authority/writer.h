@@ -3,9 +3,10 @@
  * Memory: a bounded cache of entities, and one batch. The mailbox is bounded.
  * STATUS_LIMIT_REACHED when the mailbox is full, STATUS_SHUTTING_DOWN after writer_stop: the group
  * then stays the caller's. While the store cannot be written, groups are answered with
- * STATUS_STORE_UNAVAILABLE, and the writer recovers when the cause is gone. After
- * STATUS_WRITER_LOST every group is answered with it, new jobs are refused with it, and the writer
- * uses the store only to take the writer role again. A commit of which the store does not say
+ * STATUS_STORE_UNAVAILABLE, and the writer recovers when the cause is gone. While the writer role
+ * is lost or is another node's, groups and most jobs are answered with STATUS_WRITER_LOST or
+ * STATUS_NOT_WRITER. The thread then follows the log, and tries to take the role. A commit of which
+ * the store does not say
  * whether it succeeded is answered with STATUS_APPEND_OUTCOME_UNKNOWN.
  * Sequences, cursors and answers follow the order of posting. Damaged derived rows refuse nothing.
  */
@@ -13,6 +14,7 @@
 #define AUTHORITY_WRITER_H
 
 #include "authority/append.h"
+#include "authority/follow.h"
 #include "base/clock.h"
 #include "topic/policy.h"
 
@@ -23,6 +25,9 @@ struct writer;
  * not touch the job after run. */
 struct writer_job {
     struct writer_item posted;
+    /* Writes revocations, single uses or secrets, which need no writer role. It also runs while
+     * another node is the writer, and gets the side session of a store that has one. */
+    bool any_node;
     void (*run)(struct writer_job *job, struct store_session *session);
 };
 
@@ -42,6 +47,8 @@ struct writer_options {
     /* Time from elsewhere, for tests. NULL: the system's. */
     clock_read_cb *clock_read;
     void *clock_user;
+    uint64_t follow_poll_ms; /* between two reads of the log without a hint; 0: one node alone */
+    struct follow_hooks follow;
     uint64_t outbox_poll_ms;       /* between two reads of an empty outbox; 0: it is not read */
     uint64_t outbox_row_bytes_max; /* a larger row is rejected */
     uint64_t entity_count_max;     /* entities kept in memory; 0: as many as usual */
@@ -65,6 +72,13 @@ MUST_CHECK enum status writer_post_job(struct writer *writer, struct writer_job 
 /* For jobs: announces their commits as the writer announces its own. */
 void writer_announce(struct writer *writer, const struct store_batch *batch,
                      const struct store_entity *states);
+/* Any thread. done runs on the writer's thread after a pass over the log that began later than this
+ * call, or soon with the role. The wait is the writer's until then. */
+void writer_follow_post(struct writer *writer, struct follow_wait *wait);
+/* Any thread: the log, or a revocation, may be new. */
+void writer_hint_post(struct writer *writer);
+/* Any thread: this node may write. */
+bool writer_has_role(const struct writer *writer);
 /* Finishes all posted items, then ends the thread. */
 void writer_stop(struct writer *writer);
 /* Any thread. From a call with true until one with false, requests that import nothing are refused

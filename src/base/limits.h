@@ -209,4 +209,9 @@ enum {
 #undef LIMIT_CONSTANT
 };
 
+/* Rows of the table of nodes that are kept in memory. */
+#define NODES_MAX 64
+/* A node that is more events behind announces only the heads of topics. */
+#define FOLLOW_EVENTS_MAX 8192
+
 #endif

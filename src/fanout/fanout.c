@@ -100,10 +100,16 @@ static bool is_echo(const struct fanout *fanout, const struct hint *hint) {
 }
 
 static void pass_on(struct fanout *fanout, const struct hint *hint) {
-    if (!fanout->on_hint)
-        return;
     pthread_mutex_lock(&fanout->hint_lock);
-    fanout->on_hint(fanout->user, hint);
+    if (fanout->on_hint)
+        fanout->on_hint(fanout->user, hint);
+    pthread_mutex_unlock(&fanout->hint_lock);
+}
+
+void fanout_listen(struct fanout *fanout, void *user, fanout_hint_cb *on_hint) {
+    pthread_mutex_lock(&fanout->hint_lock);
+    fanout->user = user;
+    fanout->on_hint = on_hint;
     pthread_mutex_unlock(&fanout->hint_lock);
 }
 

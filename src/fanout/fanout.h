@@ -71,6 +71,10 @@ const char *fanout_check_url(enum fanout_kind kind, const char *url);
 MUST_CHECK enum status fanout_open(struct fanout **fanout, const struct fanout_options *options);
 /* After this on_hint is not called again. NULL is no fanout. */
 void fanout_close(struct fanout *fanout);
+/* Sets on_hint and its user. After this the old one is not called again. NULL: hints are only
+ * counted.
+ */
+void fanout_listen(struct fanout *fanout, void *user, fanout_hint_cb *on_hint);
 /* After a commit. Replaces an earlier hint that was not sent yet. Never blocks. */
 void fanout_announce(struct fanout *fanout, const char *epoch, uint64_t log_id);
 struct fanout_status fanout_status(struct fanout *fanout);

@@ -113,3 +113,14 @@ void hub_publish(struct hub *hub, const struct store_batch *batch,
     publish_log(hub, &commit);
     hub_wake_listeners(hub);
 }
+
+void hub_advance(struct hub *hub, struct slice name, uint64_t head_seq) {
+    if (hub_is_empty(hub))
+        return;
+    struct hub_topic *topic = hub_topic_lock(hub, name.data ? name : SLICE(LOG_TOPIC));
+    if (!topic)
+        return;
+    hub_topic_add(hub, topic, head_seq, NULL);
+    hub_topic_unlock(hub, topic);
+    hub_wake_listeners(hub);
+}

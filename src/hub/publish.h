@@ -12,4 +12,8 @@
 void hub_publish(struct hub *hub, const struct store_batch *batch,
                  const struct store_entity *states);
 
+/* The topic has advanced to that head, and its new frames are in the store. Name absent: the log.
+ */
+void hub_advance(struct hub *hub, struct slice name, uint64_t head_seq);
+
 #endif

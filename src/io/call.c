@@ -63,7 +63,7 @@ void call_cancel(struct call *call) {
 
 void call_writer(struct call *call, struct io_loop *loop, struct writer *writer) {
     call_begin(call, loop);
-    call->in.job = (struct writer_job){.run = run_job};
+    call->in.job = (struct writer_job){.run = run_job, .any_node = call->any_node};
     enum status status = writer_post_job(writer, &call->in.job);
     if (status == STATUS_OK)
         return;

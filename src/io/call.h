@@ -17,6 +17,7 @@ struct call {
     void (*run)(struct call *call, struct store_session *store);
     void (*done)(struct call *call);
     enum status status;
+    bool any_node; /* of call_writer: the work needs no writer role, as in struct writer_job */
     struct store_pool *pool; /* of a call of the store pool that has not returned; NULL: none */
     struct store_task task;  /* its task */
     /* The call is in one mailbox at a time: first the other thread's, then the loop's. */

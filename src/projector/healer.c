@@ -17,6 +17,11 @@ void healer_note(struct healer *healer, uint64_t first_log_id) {
     healer->stage = HEALER_TABLES;
 }
 
+void healer_restart(struct healer *healer) {
+    healer->stage = HEALER_UNKNOWN;
+    healer->retry_at_ms = healer->pause_ms = 0;
+}
+
 static void begin_documents(struct healer *healer) {
     healer->stage = HEALER_DOCUMENTS;
     healer->kind = (enum document_kind)0;

@@ -30,6 +30,8 @@ struct healer {
 
 /* Events from this log id on lack their derived rows: begins again. */
 void healer_note(struct healer *healer, uint64_t first_log_id);
+/* Another node may have written: looks again whether there is something to heal. */
+void healer_restart(struct healer *healer);
 /* As projection.heal. */
 int64_t healer_step(struct healer *healer, const struct projection_step *step);
 

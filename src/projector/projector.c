@@ -510,6 +510,14 @@ static int64_t project_heal(void *user, const struct projection_step *step) {
     return healer_step(&projector->healer, step);
 }
 
+static void project_forget(void *user) {
+    struct projector *projector = user;
+    assert(list_is_empty(&projector->changes));
+    summary_cache_clear(&projector->cache);
+    projector->retry_count = 0;
+    healer_restart(&projector->healer);
+}
+
 static void on_repaired(void *user, uint64_t entity_ref) {
     projector_forget(user, entity_ref);
 }
@@ -542,6 +550,7 @@ enum status projector_open(struct projector **projector, const struct projector_
         .collect = project_collect,
         .committed = project_committed,
         .abandoned = project_abandoned,
+        .forget = project_forget,
         .unprojected = project_unprojected,
         .heal = project_heal,
     };

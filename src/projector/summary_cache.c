@@ -23,9 +23,13 @@ void summary_cache_init(struct summary_cache *cache, size_t bytes_max) {
     cache->bytes_max = bytes_max;
 }
 
-void summary_cache_release(struct summary_cache *cache) {
+void summary_cache_clear(struct summary_cache *cache) {
     for (struct list_node *node; (node = list_first(&cache->by_age));)
         summary_cache_drop(cache, container_of(node, struct cache_entry, age));
+}
+
+void summary_cache_release(struct summary_cache *cache) {
+    summary_cache_clear(cache);
     map_release(&cache->by_ref);
     assert(cache->bytes == 0);
 }

@@ -48,6 +48,8 @@ struct cache_entry *summary_cache_find(struct summary_cache *cache, uint64_t ref
 struct cache_entry *summary_cache_add(struct summary_cache *cache, uint64_t ref,
                                       enum document_kind kind);
 void summary_cache_drop(struct summary_cache *cache, struct cache_entry *entry);
+/* Drops all entries; none is part of a commit. */
+void summary_cache_clear(struct summary_cache *cache);
 /* Sets `next`: the summary and a copy of its document. */
 MUST_CHECK enum status summary_cache_prepare(struct summary_cache *cache, struct cache_entry *entry,
                                              const union any_summary *summary,

@@ -353,7 +353,9 @@ static void *keeper_main(void *argument) {
         take_requests(retention);
         pass_at_ns = mono_ns() + interval_ns;
         pthread_mutex_unlock(&retention->lock);
-        run_pass(retention);
+        /* The writer prunes for all nodes. A request is answered that this node cannot. */
+        if (writer_has_role(retention->options.writer) || !list_is_empty(&retention->served))
+            run_pass(retention);
         pthread_mutex_lock(&retention->lock);
     }
     take_requests(retention);

@@ -1,4 +1,5 @@
 #include "server/config.h"
+#include "server/config_fanout.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -8,7 +9,6 @@
 #include "auth/origin.h"
 #include "base/decimal.h"
 #include "base/utf8.h"
-#include "fanout/fanout.h"
 #include "server/config_table.h"
 #include "server/sinks.h"
 #include "wire/http1.h"
@@ -247,13 +247,14 @@ static enum status check_sinks(const struct config *config, struct config_error 
 
 /* The URL is not shown, because it may contain a password. */
 static enum status check_fanout(const struct config *config, struct config_error *error) {
-    enum fanout_kind kind = (enum fanout_kind)config->fanout_driver;
+    enum fanout_kind kind = config_fanout_kind(config);
+    const char *url = config_fanout_url(config);
     if (kind == FANOUT_MEMORY)
         return STATUS_OK;
-    if (!*config->fanout_url)
+    if (!*url)
         return refuse(error, "RUNTIME_FANOUT_DRIVER is %s, and RUNTIME_FANOUT_URL is not set",
                       fanout_kind_name(kind));
-    const char *reason = fanout_check_url(kind, config->fanout_url);
+    const char *reason = fanout_check_url(kind, url);
     return reason ? refuse(error, "RUNTIME_FANOUT_URL %s", reason) : STATUS_OK;
 }
 
@@ -285,9 +286,9 @@ enum status config_load(struct config *config, const struct config_file *file,
     if (status == STATUS_OK)
         status = check_sinks(config, error);
     if (status == STATUS_OK)
-        status = check_fanout(config, error);
-    if (status == STATUS_OK)
         status = check_store(config, error);
+    if (status == STATUS_OK)
+        status = check_fanout(config, error);
     return status == STATUS_OK ? policies_load(config, environment, error) : status;
 }
 

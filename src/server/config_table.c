@@ -39,6 +39,20 @@ const struct setting config_settings[] = {
      .max = 60000,
      .help = "interval at which the writer looks for events that were appended by SQL "
              "(PostgreSQL)"},
+    {.name = "KHALA_FOLLOW_POLL_MS",
+     .type = SETTING_NUMBER,
+     .offset = FIELD(follow_poll_ms),
+     .fallback = "500",
+     .min = 10,
+     .max = 60000,
+     .help = "interval at which a node that is not the writer reads the log without a hint "
+             "(PostgreSQL)"},
+    {.name = "KHALA_ADVERTISE_ADDR",
+     .type = SETTING_ADDRESS,
+     .offset = FIELD(advertise),
+     .fallback = "",
+     .help = "the address at which other nodes reach this one (PostgreSQL); unset: the address of "
+             "RUNTIME_BIND_ADDR"},
     {.name = "KHALA_LOG",
      .flag = "--log",
      .type = SETTING_CHOICE,
@@ -407,16 +421,18 @@ const struct setting config_settings[] = {
     {.name = "RUNTIME_FANOUT_DRIVER",
      .type = SETTING_CHOICE,
      .offset = FIELD(fanout_driver),
-     .fallback = "memory",
-     .choices = "memory|postgres_notify|nats|redis",
-     .help = "how commits wake up other nodes; `memory`: there is one node"},
+     .fallback = "auto",
+     .choices = "memory|postgres_notify|nats|redis|auto",
+     .help = "how commits wake up other nodes; `memory`: not at all, and they read the log at "
+             "their interval; `auto`: `postgres_notify` on PostgreSQL, otherwise `memory`"},
     {.name = "RUNTIME_FANOUT_URL",
      .type = SETTING_SECRET,
      .offset = FIELD(fanout_url),
      .fallback = "",
      .max = 511,
      .help = "the server of the fan-out driver, such as `nats://127.0.0.1:4222`, "
-             "`redis://127.0.0.1:6379` or `postgres://127.0.0.1/khala`; may contain a password"},
+             "`redis://127.0.0.1:6379` or `postgres://127.0.0.1/khala`; may contain a password; "
+             "unset: `postgres_notify` uses `DB_URL`"},
     {.name = "RUNTIME_KHALA_PROJECTION_VERSION",
      .type = SETTING_TEXT,
      .offset = FIELD(projection_version),

@@ -31,6 +31,8 @@ struct config {
     char data_dir[CONFIG_TEXT_MAX];
     char db_url[CONFIG_TEXT_MAX]; /* may hold a password */
     uint64_t outbox_poll_ms;
+    uint64_t follow_poll_ms;
+    struct listen_address advertise; /* no host: the bound address */
     uint64_t log_format;
     uint64_t log_level;
     uint64_t io_loops;
@@ -81,7 +83,7 @@ struct config {
     uint64_t retention_interval_ms;
     uint64_t sink;
     char fanout_sinks[CONFIG_TEXT_MAX];
-    uint64_t fanout_driver;              /* enum fanout_kind */
+    uint64_t fanout_driver;              /* as config_fanout_kind reads it */
     char fanout_url[CONFIG_TEXT_MAX];    /* empty: not given */
     char sink_nats_url[CONFIG_TEXT_MAX]; /* empty: none, like the next one */
     char sink_webhook_url[CONFIG_TEXT_MAX];

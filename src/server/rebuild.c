@@ -1,6 +1,7 @@
 #include "server/rebuild.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 
 #define PATH_BYTES_MAX    4352
 #define VERSION_BYTES_MAX 512
+#define ROLE_POLL_MS      200
 
 struct rebuild {
     struct rebuild_options options;
@@ -159,12 +161,24 @@ static enum status walk_kind(struct rebuild *rebuild, struct entity_page *page,
     return status;
 }
 
+/* The writer rebuilds for all nodes. This node may become the writer at any time. */
+static enum status await_role(struct rebuild *rebuild) {
+    while (!writer_has_role(rebuild->options.writer)) {
+        if (atomic_load(&rebuild->is_ending))
+            return STATUS_SHUTTING_DOWN;
+        poll(NULL, 0, ROLE_POLL_MS);
+    }
+    return STATUS_OK;
+}
+
 static void *rebuild_main(void *user) {
     struct rebuild *rebuild = user;
     struct entity_page *page = calloc(1, sizeof(*page));
     enum status status = page ? STATUS_OK : STATUS_OUT_OF_MEMORY;
     if (page)
         arena_init(&page->arena, REBUILD_PAGE_BYTES_MAX);
+    if (status == STATUS_OK)
+        status = await_role(rebuild);
     for (unsigned i = 0; status == STATUS_OK && i < DOCUMENT_KIND_COUNT; i++)
         status = walk_kind(rebuild, page, document_row((enum document_kind)i)->entity);
     if (page)

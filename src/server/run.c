@@ -344,6 +344,7 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
                   log_int("port", server->port), log_int("loops", (int64_t)run->loop_count));
         limits_report_log(&server->config);
+        server_announce(server);
         on_ready(server);
         watchdog_start(&run->watchdog, server->http.loops, started);
         notify_send("READY=1\nSTATUS=Serves");

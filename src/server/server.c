@@ -15,6 +15,7 @@
 #include "hub/publish.h"
 #include "io/descriptors.h"
 #include "projector/verify.h"
+#include "server/config_fanout.h"
 #include "server/config_options.h"
 #include "server/shared_keys.h"
 
@@ -150,10 +151,37 @@ static void on_commit(void *user, const struct store_batch *batch,
     hub_publish(server->hub, batch, states);
     if (batch->document_count > 0)
         sinks_wake(&server->sinks);
-    if (batch->event_count > 0)
+    /* Hints have a cost, and one node alone needs none. */
+    bool is_followed = !store_is_shared(server->store) || nodes_has_others(server->nodes);
+    if (batch->event_count > 0 && is_followed)
         fanout_announce(server->fanout, server->epoch,
                         batch->events[batch->event_count - 1].log_id);
     topic_activity_committed(server->telemetry.activity, batch);
+}
+
+/* A commit of another node. Its writer sends the documents to the sinks. */
+static void on_followed(void *user, const struct store_batch *batch,
+                        const struct store_entity *states) {
+    struct server *server = user;
+    hub_publish(server->hub, batch, states);
+    topic_activity_committed(server->telemetry.activity, batch);
+}
+
+static void on_head(void *user, struct slice topic, uint64_t head_seq) {
+    struct server *server = user;
+    hub_advance(server->hub, topic, head_seq);
+}
+
+static void on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
+    struct server *server = user;
+    nodes_beat(server->nodes, side, beat);
+}
+
+/* The hint itself is not trusted: the log is read. */
+static void on_hint(void *user, const struct hint *hint) {
+    struct server *server = user;
+    (void)hint;
+    writer_hint_post(server->writer);
 }
 
 static void on_refused(void *user, const struct append_request *request) {
@@ -221,8 +249,8 @@ static enum status start_rebuild(struct server *server) {
 
 static enum status start_fanout(struct server *server) {
     const struct fanout_options options = {
-        .kind = (enum fanout_kind)server->config.fanout_driver,
-        .url = server->config.fanout_url,
+        .kind = config_fanout_kind(&server->config),
+        .url = config_fanout_url(&server->config),
         .channel = server->fanout_channel,
         .log_id = server->log_id,
     };
@@ -238,6 +266,8 @@ static enum status writer_and_pool_start(struct server *server) {
     /* The writer announces its first commit. */
     if (status == STATUS_OK)
         status = start_fanout(server);
+    if (status == STATUS_OK)
+        status = nodes_open(&server->nodes, &(struct nodes_options){.version = KHALA_VERSION});
     if (status != STATUS_OK)
         return status;
     const struct writer_options options = {.store = server->store,
@@ -248,10 +278,18 @@ static enum status writer_and_pool_start(struct server *server) {
                                            .on_commit_user = server,
                                            .group_max = server->config.writer_queue_max,
                                            .bytes_max = server->config.writer_queue_bytes_max,
+                                           .follow_poll_ms = server->config.follow_poll_ms,
+                                           .follow = {.user = server,
+                                                      .commit = on_followed,
+                                                      .head = on_head,
+                                                      .pruned = on_pruned,
+                                                      .beat = on_beat},
                                            .outbox_poll_ms = server->config.outbox_poll_ms,
                                            .outbox_row_bytes_max =
                                                config_item_bytes_max(&server->config)};
     status = writer_start(&server->writer, &options);
+    if (status == STATUS_OK)
+        fanout_listen(server->fanout, server, on_hint);
     if (status == STATUS_OK)
         status = start_retention(server);
     if (status == STATUS_OK)
@@ -272,7 +310,7 @@ static enum status writer_and_pool_start(struct server *server) {
     if (status == STATUS_OK)
         status = snapshot_service_start(&server->snapshot_service, &snapshots);
     if (status == STATUS_OK)
-        status = sinks_start(&server->sinks, &server->config, server->store);
+        status = sinks_start(&server->sinks, &server->config, server->store, server->writer);
     return status == STATUS_OK && sinks_of_commit(&server->config) == &sink_tables
                ? start_rebuild(server)
                : status;
@@ -348,8 +386,7 @@ static enum status folder_make(struct server *server) {
 
 static enum status store_open_all(struct server *server) {
     struct store_message message = {""};
-    enum status status =
-        store_open(&server->store, config_store_url(&server->config), true, &message);
+    enum status status = store_join(&server->store, config_store_url(&server->config), &message);
     if (status != STATUS_OK)
         return server_refuse(server, status, "%s", message.text);
     status = folder_make(server);
@@ -500,9 +537,12 @@ void server_close(struct server *server) {
     snapshot_service_stop(&server->snapshot_service);
     if (server->retention)
         retention_stop(server->retention);
+    if (server->fanout)
+        fanout_listen(server->fanout, NULL, NULL);
     if (server->writer)
         writer_stop(server->writer);
     fanout_close(server->fanout);
+    nodes_close(server->nodes);
     if (server->projector)
         projector_close(server->projector);
     if (server->consumers)
@@ -538,6 +578,32 @@ static void check_store_location(struct server *server) {
                   log_str("effect", "appends are refused until it is back"));
     else
         log_event(LOG_INFO, "store.back", log_str("effect", "appends are taken again"));
+}
+
+static void write_address(char text[NODE_TEXT_BYTES], const char *host, uint16_t port) {
+    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, (unsigned)port);
+}
+
+static bool is_wildcard(const char *host) {
+    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+void server_announce(struct server *server) {
+    const struct config *config = &server->config;
+    bool is_given = *config->advertise.host != '\0';
+    const char *host = is_given ? config->advertise.host : config->bind.host;
+    uint16_t port = is_given ? config->advertise.port : server->port;
+    char address[NODE_TEXT_BYTES];
+    char operator_address[NODE_TEXT_BYTES] = "";
+    write_address(address, host, port);
+    if (server->operator_port > 0)
+        write_address(operator_address, is_given ? host : config->operator_bind.host,
+                      server->operator_port);
+    if (store_is_shared(server->store) && is_wildcard(host))
+        log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),
+                  log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
+    nodes_set_address(server->nodes, address, operator_address);
+    writer_hint_post(server->writer);
 }
 
 void server_check(struct server *server) {

@@ -8,6 +8,7 @@
 #define SERVER_SERVER_H
 
 #include "api/api.h"
+#include "cluster/nodes.h"
 #include "delivery/delivery.h"
 #include "delivery/telemetry.h"
 #include "dialect/dialect_settings.h"
@@ -43,6 +44,7 @@ struct server {
     struct retention *retention;
     struct sinks sinks;
     struct fanout *fanout;
+    struct nodes *nodes;
     struct rebuild *rebuild;          /* NULL: none is needed */
     char message[SERVER_MESSAGE_MAX]; /* for people: why the server did not start */
 };
@@ -54,6 +56,8 @@ void server_close(struct server *server);
 /* Writes the reason to message, and logs it where the log is JSON. Returns the status. */
 __attribute__((format(printf, 3, 4))) enum status
 server_refuse(struct server *server, enum status status, const char *format, ...);
+/* The sockets are bound: other nodes may reach this one from now on. */
+void server_announce(struct server *server);
 /* Called once a second: checks the location of the store, and reads the file of keys if it changed.
  */
 void server_check(struct server *server);

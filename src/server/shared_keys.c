@@ -103,7 +103,7 @@ enum status shared_keys_fetch(struct store *store, const char *folder) {
 }
 
 enum status shared_keys_keep(struct store *store, const char *folder) {
-    return each(store, STORE_WRITE, folder, keep);
+    return each(store, STORE_SIDE, folder, keep);
 }
 
 /* ---- a move ---- */

@@ -90,9 +90,11 @@ static enum status open_target(struct relay_target *target, const struct config 
                : relay_webhook_open(target, config->sink_webhook_url, config->sink_webhook_key);
 }
 
-enum status sinks_start(struct sinks *sinks, const struct config *config, struct store *store) {
+enum status sinks_start(struct sinks *sinks, const struct config *config, struct store *store,
+                        const struct writer *writer) {
     struct relay_options options = {
         .store = store,
+        .writer = writer,
         .policies = &config->policies,
         .projection_version = slice_of(config->projection_version),
         .folder = config->data_dir,

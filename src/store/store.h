@@ -341,7 +341,9 @@ struct store_state {
 struct store;
 struct store_session;
 
-enum store_mode { STORE_READ, STORE_WRITE };
+/* STORE_SIDE, of a store that servers share: writes secrets, revocations, single uses and the
+ * node's own row, which need no writer role. Several may be open. */
+enum store_mode { STORE_READ, STORE_WRITE, STORE_SIDE };
 
 /* A sentence for people: the failure and its remedy. */
 struct store_message {
@@ -378,7 +380,8 @@ MUST_CHECK enum status store_check_location(const struct store *store,
 
 /* The write session, after STATUS_WRITER_LOST: tries to take the writer role again. STATUS_OK: the
  * caller reads its state again, because another server may have written. STATUS_WRITER_LOST: not
- * yet; the session waits longer after each attempt that fails. */
+ * yet; the session waits longer after each attempt that fails. STATUS_NOT_WRITER: another server
+ * has the role. It never waits for the role. */
 MUST_CHECK enum status store_take_role(struct store_session *session);
 /* The write session, while its thread has no work: shows a remote store that the session is in use.
  * *wait_ms: when to call again; negative: never. STATUS_WRITER_LOST: the session is gone. */

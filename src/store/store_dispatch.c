@@ -134,13 +134,13 @@ void store_read_end(struct store_session *session) {
 enum status store_put_revocations(struct store_session *session,
                                   const struct store_revocation *revocations, size_t count,
                                   uint64_t now_ms) {
-    assert(session->mode == STORE_WRITE);
+    assert(session->mode != STORE_READ);
     return session->engine->put_revocations(session, revocations, count, now_ms);
 }
 
 enum status store_use_once(struct store_session *session, enum single_use_kind kind,
                            struct slice id, uint64_t expires_at_ms, uint64_t now_ms) {
-    assert(session->mode == STORE_WRITE);
+    assert(session->mode != STORE_READ);
     return session->engine->use_once(session, kind, id, expires_at_ms, now_ms);
 }
 
@@ -150,7 +150,7 @@ bool store_has_secrets(const struct store *store) {
 
 enum status store_keep_secret(struct store_session *session, struct slice name,
                               struct slice value) {
-    assert(session->mode == STORE_WRITE && session->engine->keep_secret);
+    assert(session->mode != STORE_READ && session->engine->keep_secret);
     return session->engine->keep_secret(session, name, value);
 }
 
@@ -283,6 +283,40 @@ enum status store_walk_drifts(struct store_session *session, uint64_t limit, voi
 enum status store_walk_revocations(struct store_session *session, uint64_t now_ms, void *user,
                                    store_revocation_cb *callback) {
     return session->engine->walk_revocations(session, now_ms, user, callback);
+}
+
+enum status store_put_node(struct store_session *session, const struct store_node *node) {
+    assert(session->mode == STORE_SIDE);
+    return session->engine->put_node(session, node);
+}
+
+enum status store_tidy_nodes(struct store_session *session) {
+    assert(session->mode == STORE_SIDE);
+    return session->engine->tidy_nodes(session);
+}
+
+enum status store_drop_node(struct store_session *session, struct slice id) {
+    assert(session->mode == STORE_SIDE);
+    return session->engine->drop_node(session, id);
+}
+
+enum status store_walk_nodes(struct store_session *session, void *user, store_node_cb *callback) {
+    return session->engine->walk_nodes(session, user, callback);
+}
+
+enum status store_read_progress(struct store_session *session, uint64_t after_commit_id,
+                                struct store_progress *progress) {
+    return session->engine->read_progress(session, after_commit_id, progress);
+}
+
+enum status store_walk_changed_topics(struct store_session *session, uint64_t after_commit_id,
+                                      void *user, store_topic_cb *callback) {
+    return session->engine->walk_changed_topics(session, after_commit_id, user, callback);
+}
+
+enum status store_walk_new_revocations(struct store_session *session, uint64_t after_serial,
+                                       void *user, store_revocation_cb *callback) {
+    return session->engine->walk_new_revocations(session, after_serial, user, callback);
 }
 
 enum status store_read_rows(struct store_session *session, const struct store_value *after,

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "store/store_maintenance.h"
+#include "store/store_nodes.h"
 #include "store/store_rows.h"
 
 /* Whether users may append in their own transactions from now on. */
@@ -20,6 +21,8 @@ struct store_engine {
     int schema_version;
     enum status (*open)(struct store **store, const char *location, bool exclusive,
                         struct store_message *message);
+    /* NULL: servers cannot share the store, and the functions of store_nodes.h are NULL too. */
+    enum status (*join)(struct store **store, const char *location, struct store_message *message);
     enum status (*migrate)(const char *location, struct store_message *message);
     void (*close)(struct store *store);
     enum status (*session_open)(struct store *store, enum store_mode mode,
@@ -126,6 +129,17 @@ struct store_engine {
                                store_drift_cb *callback);
     enum status (*walk_revocations)(struct store_session *session, uint64_t now_ms, void *user,
                                     store_revocation_cb *callback);
+
+    enum status (*put_node)(struct store_session *session, const struct store_node *node);
+    enum status (*tidy_nodes)(struct store_session *session);
+    enum status (*drop_node)(struct store_session *session, struct slice id);
+    enum status (*walk_nodes)(struct store_session *session, void *user, store_node_cb *callback);
+    enum status (*read_progress)(struct store_session *session, uint64_t after_commit_id,
+                                 struct store_progress *progress);
+    enum status (*walk_changed_topics)(struct store_session *session, uint64_t after_commit_id,
+                                       void *user, store_topic_cb *callback);
+    enum status (*walk_new_revocations)(struct store_session *session, uint64_t after_serial,
+                                        void *user, store_revocation_cb *callback);
 
     /* Maintenance. NULL: the database has tools of its own, which this sentence names. */
     const char *maintenance_advice;

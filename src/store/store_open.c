@@ -60,20 +60,37 @@ enum status store_open_unchecked(struct store **store, const char *url, bool exc
     return engine->open(store, location, exclusive, message);
 }
 
-enum status store_open(struct store **store, const char *url, bool exclusive,
-                       struct store_message *message) {
+/* The store, unless a move keeps it from being opened in this way. */
+static enum status check_marks(struct store *opened, const char *url, bool exclusive,
+                               struct store **store, struct store_message *message) {
     char label[STORE_MESSAGE_MAX];
-    struct store *opened = NULL;
-    enum status status = store_open_unchecked(&opened, url, exclusive, message);
-    if (status != STATUS_OK)
-        return status;
     store_url_label(url, label, sizeof(label));
-    status = store_marks_check(opened, exclusive, label, message);
+    enum status status = store_marks_check(opened, exclusive, label, message);
     if (status == STATUS_OK)
         *store = opened;
     else
         store_close(opened);
     return status;
+}
+
+enum status store_open(struct store **store, const char *url, bool exclusive,
+                       struct store_message *message) {
+    struct store *opened = NULL;
+    enum status status = store_open_unchecked(&opened, url, exclusive, message);
+    return status == STATUS_OK ? check_marks(opened, url, exclusive, store, message) : status;
+}
+
+enum status store_join(struct store **store, const char *url, struct store_message *message) {
+    const char *location;
+    const struct store_engine *engine = choose_engine(url, &location);
+    struct store *opened = NULL;
+    enum status status = engine->join ? engine->join(&opened, location, message)
+                                      : engine->open(&opened, location, true, message);
+    return status == STATUS_OK ? check_marks(opened, url, true, store, message) : status;
+}
+
+bool store_is_shared(const struct store *store) {
+    return store->engine->join != NULL;
 }
 
 enum status store_migrate(const char *url, struct store_message *message) {

@@ -315,12 +315,16 @@ static bool relay_topic(struct relay *relay, enum document_kind kind, uint64_t *
     return goes_on;
 }
 
+static bool may_send(const struct relay *relay) {
+    return !relay->options.writer || writer_has_role(relay->options.writer);
+}
+
 static void *relay_main(void *user) {
     struct relay *relay = user;
     while (!is_ending(relay)) {
         uint64_t waiting = 0;
         bool has_more = false;
-        for (unsigned i = 0; i < DOCUMENT_KIND_COUNT; i++)
+        for (unsigned i = 0; may_send(relay) && i < DOCUMENT_KIND_COUNT; i++)
             has_more |= relay_topic(relay, (enum document_kind)i, &waiting);
         set_waiting(relay, waiting);
         if (!has_more)

@@ -8,6 +8,7 @@
 #ifndef DELIVERY_RELAY_RELAY_H
 #define DELIVERY_RELAY_RELAY_H
 
+#include "authority/writer.h"
 #include "delivery/relay/relay_position.h"
 #include "store/store.h"
 #include "topic/policy.h"
@@ -34,6 +35,7 @@ struct relay_target {
 
 struct relay_options {
     struct store *store;
+    const struct writer *writer; /* nothing is sent while another node is the writer; may be NULL */
     const struct policy_table *policies;
     struct slice projection_version;
     const char *folder; /* of the file with the positions */

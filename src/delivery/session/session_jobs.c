@@ -22,6 +22,7 @@ static void begin(struct session *session, enum session_job job) {
     session->job = job;
     session->call.run = job_run;
     session->call.done = job_done;
+    session->call.any_node = true; /* a lookup writes only single uses */
     if (job == SESSION_JOB_LOOKUP && session->lookup->is_write)
         call_writer(&session->call, session->delivery->io, shared->writer);
     else

@@ -45,8 +45,9 @@ void open_once(struct exchange *exchange) {
     }
     opening->use.expires_at_ms = single_use_token_until_ms(exchange->principal);
     opening->use.forget_ms = io_loop_forget_ms(exchange->loop);
-    opening->call = (struct exchange_call){
-        .call.run = opening_run, .exchange = exchange, .answer = opening_answer};
+    opening->call = (struct exchange_call){.call = {.run = opening_run, .any_node = true},
+                                           .exchange = exchange,
+                                           .answer = opening_answer};
     exchange->work = opening;
     exchange->work_free = free;
     exchange_call_writer(&opening->call);

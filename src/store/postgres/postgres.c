@@ -23,10 +23,11 @@ static enum status adopt(struct postgres_session *session) {
     session->term = store->term;
     store->writing = NULL;
     session->is_role_lost =
-        !session->connection ||
+        !session->connection || !store->has_lock ||
         postgres_limit_silence(store, session->connection, true, session->error) != STATUS_OK;
     session->pinged_ns = clock_now().mono_ns;
-    return postgres_take_role(&session->base);
+    enum status status = postgres_take_role(&session->base);
+    return store->is_joined ? STATUS_OK : status;
 }
 
 static struct postgres_session *session_make(struct postgres_store *store, enum store_mode mode) {
@@ -69,7 +70,6 @@ static enum status session_open(struct store *base, enum store_mode mode,
         session_free(session);
         return status;
     }
-    atomic_store(&store->is_role_lost, false);
     *opened = &session->base;
     return STATUS_OK;
 }
@@ -78,9 +78,10 @@ static enum status session_open(struct store *base, enum store_mode mode,
 static void session_close(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
-    if (session->base.mode == STORE_WRITE && session->connection &&
+    if (session->base.mode == STORE_WRITE && session->connection && !session->is_role_lost &&
         postgres_limit_silence(store, session->connection, false, session->error) == STATUS_OK) {
         store->writing = session->connection;
+        store->has_lock = true;
         store->term = session->term;
     } else {
         PQfinish(session->connection);
@@ -120,6 +121,7 @@ const struct store_engine store_engine_postgres = {
     .scheme_alias = "postgresql",
     .schema_version = POSTGRES_SCHEMA_VERSION,
     .open = postgres_open,
+    .join = postgres_join,
     .migrate = postgres_migrate,
     .close = close_store,
     .session_open = session_open,
@@ -172,6 +174,13 @@ const struct store_engine store_engine_postgres = {
     .walk_journal = postgres_walk_journal,
     .walk_drifts = postgres_walk_drifts,
     .walk_revocations = postgres_walk_revocations,
+    .put_node = postgres_put_node,
+    .tidy_nodes = postgres_tidy_nodes,
+    .drop_node = postgres_drop_node,
+    .walk_nodes = postgres_walk_nodes,
+    .read_progress = postgres_read_progress,
+    .walk_changed_topics = postgres_walk_changed_topics,
+    .walk_new_revocations = postgres_walk_new_revocations,
     .maintenance_advice = "the store is in PostgreSQL: back it up with pg_dump or pg_basebackup, "
                           "restore it with pg_restore, and check its pages with pg_amcheck or "
                           "pg_checksums",

@@ -22,6 +22,17 @@
 #define POSTGRES_DRIFTS_MAX 10000
 /* The same of rejected rows of the outbox. */
 #define POSTGRES_REJECTED_MAX 10000
+/* How many rows of commits are kept for nodes that follow. */
+#define POSTGRES_COMMITS_KEPT 20000
+/* The advisory lock under which revocations get their serials. */
+#define POSTGRES_REVOCATION_LOCK 461312715874
+#define POSTGRES_ACTIVITY_SIZE   96
+/* How long a start waits for the writer lock. Longer than a session may be silent: the lock of a
+ * node that failed is free by then. */
+#define POSTGRES_LOCK_WAIT_MS 4000
+
+/* A commit that does not name the topics it changed. */
+#define POSTGRES_UNLISTED_COMMIT "INSERT INTO commits (topic_refs) VALUES (NULL)"
 
 enum statement_id {
     STATEMENT_BEGIN,
@@ -91,6 +102,16 @@ enum statement_id {
     STATEMENT_PROPERTY,
     STATEMENT_PUT_PROPERTY,
     STATEMENT_REMOVE_PROPERTY,
+    STATEMENT_ADD_COMMIT,
+    STATEMENT_PUT_NODE,
+    STATEMENT_DROP_NODE,
+    STATEMENT_DROP_OLD_NODES,
+    STATEMENT_DROP_OLD_COMMITS,
+    STATEMENT_WALK_NODES,
+    STATEMENT_PROGRESS,
+    STATEMENT_WALK_CHANGED_TOPICS,
+    STATEMENT_WALK_NEW_REVOCATIONS,
+    STATEMENT_LOCK_REVOCATIONS,
     STATEMENT_COUNT,
 };
 
@@ -107,10 +128,12 @@ struct postgres_store {
     struct store base;
     char *url;       /* may hold a password */
     char label[256]; /* server and database, for messages */
-    PGconn *writing; /* holds the writer lock; NULL: opened for reading, or in the write session */
-    uint64_t term;   /* of the writer role, while writing is set */
+    PGconn *writing; /* of the write session; NULL: opened for reading, or in that session */
+    bool has_lock;   /* writing holds the writer lock */
+    uint64_t term;   /* of the writer role, while has_lock is set */
     bool is_exclusive;
     bool is_direct; /* no pooler is between this process and the server */
+    bool is_joined; /* a write session may be open without the writer lock */
     atomic_bool is_write_session_open;
     atomic_bool is_role_lost;
     atomic_uint session_count;
@@ -141,7 +164,8 @@ struct postgres_session {
     struct postgres_tail tail;
     uint64_t term;          /* of the writer role */
     uint64_t limits_term;   /* in which the limits of the outbox were stored */
-    bool is_role_lost;      /* a write session without its connection */
+    bool is_role_lost;      /* a write session without the writer lock */
+    bool is_role_elsewhere; /* another session held the lock at the last attempt */
     bool in_transaction;    /* of store_read_begin, or of a walk */
     bool is_read_lost;      /* the connection was lost inside a transaction */
     bool has_warning;       /* the server sent a warning */
@@ -193,7 +217,17 @@ bool postgres_is_reachable(const struct postgres_store *store);
  * and the message says why. */
 MUST_CHECK enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
                                         PGconn **connection, char *message);
-/* Takes the writer lock on the connection and raises the term. */
+/* Takes the writer lock on the connection, if it is free, and sets *is_taken. */
+MUST_CHECK enum status postgres_try_lock(const struct postgres_store *store, PGconn *connection,
+                                         bool *is_taken, char *message);
+/* The session that holds the writer lock and its last statement, as a text that changes with each
+ * statement. Empty: no session holds it, or the database does not tell. */
+void postgres_lock_activity(const struct postgres_store *store, PGconn *connection,
+                            char text[POSTGRES_ACTIVITY_SIZE]);
+/* Raises the term of the writer role. 0: there is no schema yet. */
+MUST_CHECK enum status postgres_raise_term(const struct postgres_store *store, PGconn *connection,
+                                           uint64_t *term, char *message);
+/* Waits for the writer lock on the connection and raises the term. */
 MUST_CHECK enum status postgres_take_lock(const struct postgres_store *store, PGconn *connection,
                                           uint64_t *term, char *message);
 /* The server ends a session that has been silent for too long, and so frees the writer lock. Off
@@ -218,6 +252,8 @@ MUST_CHECK enum status postgres_keep_alive(struct store_session *base, int64_t *
 /* ---- opening (postgres_open.c) ------------------------------------------------------------- */
 
 enum status postgres_open(struct store **store, const char *location, bool exclusive,
+                          struct store_message *message);
+enum status postgres_join(struct store **store, const char *location,
                           struct store_message *message);
 enum status postgres_migrate(const char *location, struct store_message *message);
 
@@ -402,6 +438,19 @@ enum status postgres_count_rows(struct store_session *base, const struct store_t
                                 uint64_t *count);
 enum status postgres_write_rows(struct store_session *base, const struct store_page *page);
 enum status postgres_clear_rows(struct store_session *base, const struct store_property *property);
+/* Sends the row that names the topics with journal rows which the transaction changed. */
+MUST_CHECK enum status postgres_send_commit_row(struct postgres_session *session,
+                                                const struct store_batch *batch);
+enum status postgres_put_node(struct store_session *base, const struct store_node *node);
+enum status postgres_tidy_nodes(struct store_session *base);
+enum status postgres_drop_node(struct store_session *base, struct slice id);
+enum status postgres_walk_nodes(struct store_session *base, void *user, store_node_cb *callback);
+enum status postgres_read_progress(struct store_session *base, uint64_t after_commit_id,
+                                   struct store_progress *progress);
+enum status postgres_walk_changed_topics(struct store_session *session, uint64_t after_commit_id,
+                                         void *user, store_topic_cb *callback);
+enum status postgres_walk_new_revocations(struct store_session *session, uint64_t after_serial,
+                                          void *user, store_revocation_cb *callback);
 enum status postgres_check_derived(struct store_session *base, struct store_message *message);
 
 #endif

@@ -8,6 +8,13 @@ static enum status begin(struct postgres_session *session, enum statement_id dro
     enum status status = postgres_write_begin(session);
     if (status != STATUS_OK)
         return status;
+    if (drop == STATEMENT_DROP_REVOCATIONS) {
+        postgres_begin(session, STATEMENT_LOCK_REVOCATIONS);
+        postgres_put_number(session, POSTGRES_REVOCATION_LOCK);
+        status = postgres_pipeline_send(session);
+    }
+    if (status != STATUS_OK)
+        return postgres_write_end(session, status);
     postgres_begin(session, drop);
     postgres_put_bound(session, now_ms);
     status = postgres_pipeline_send(session);
@@ -26,7 +33,11 @@ static enum status finish(struct postgres_session *session, int count) {
         status = postgres_pipeline_receive(session, &result);
         PQclear(result);
     }
-    return postgres_write_end(session, status);
+    status = postgres_write_end(session, status);
+    /* These rows may be written again, so an unknown outcome is a failure. */
+    return status == STATUS_APPEND_OUTCOME_UNKNOWN && session->base.mode == STORE_SIDE
+               ? STATUS_STORE_UNAVAILABLE
+               : status;
 }
 
 enum status postgres_put_revocations(struct store_session *base,
@@ -44,7 +55,7 @@ enum status postgres_put_revocations(struct store_session *base,
         postgres_put_number(session, revocations[i].revoked_at_ms);
         postgres_put_number(session, revocations[i].expires_at_ms);
     }
-    return finish(session, 2);
+    return finish(session, 3);
 }
 
 enum status postgres_use_once(struct store_session *base, enum single_use_kind kind,

@@ -43,7 +43,7 @@ static enum status send_begin(struct postgres_session *session) {
         return status;
     postgres_begin(session, STATEMENT_BEGIN);
     status = postgres_pipeline_send(session);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && session->base.mode == STORE_WRITE) {
         postgres_begin(session, STATEMENT_LOCK_TERM);
         status = postgres_pipeline_send(session);
     }
@@ -51,7 +51,8 @@ static enum status send_begin(struct postgres_session *session) {
 }
 
 enum status postgres_write_begin(struct postgres_session *session) {
-    enum status status = session->tail.known ? STATUS_OK : postgres_load_tail(session);
+    bool needs_tail = session->base.mode == STORE_WRITE && !session->tail.known;
+    enum status status = needs_tail ? postgres_load_tail(session) : STATUS_OK;
     return status == STATUS_OK ? send_begin(session) : status;
 }
 
@@ -79,10 +80,10 @@ enum status postgres_write_check(struct postgres_session *session) {
     PGresult *result = NULL;
     enum status status = postgres_pipeline_receive(session, &result);
     PQclear(result);
-    if (status == STATUS_OK)
-        status = postgres_pipeline_receive(session, &result);
-    else
-        result = NULL;
+    /* A side session writes rows that need no role. */
+    if (status != STATUS_OK || session->base.mode == STORE_SIDE)
+        return status;
+    status = postgres_pipeline_receive(session, &result);
     if (status != STATUS_OK)
         return status;
     bool is_ours = PQntuples(result) == 1 &&
@@ -470,7 +471,8 @@ static enum status send_derived(struct postgres_session *session, const struct s
         status = send_drifts(session, batch);
     if (status == STATUS_OK && (batch->is_projected || batch->unprojected_from > 0))
         status = send_unprojected(session, batch);
-    return status;
+    return status == STATUS_OK && batch->topic_count > 0 ? postgres_send_commit_row(session, batch)
+                                                         : status;
 }
 
 /* A result that contradicts the batch. */
@@ -574,6 +576,12 @@ enum status postgres_prune(struct store_session *base, struct store_prune *prune
         postgres_put_bound(session, prunes[i].limit);
     }
     status = postgres_pipeline_send(session);
+    if (status == STATUS_OK) {
+        postgres_begin(session, STATEMENT_ADD_COMMIT);
+        for (size_t i = 0; i < count; i++)
+            postgres_put_bound(session, prunes[i].topic_ref);
+        status = postgres_pipeline_send(session);
+    }
     if (status == STATUS_OK)
         status = postgres_pipeline_sync(session);
     if (status == STATUS_OK)

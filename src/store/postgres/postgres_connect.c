@@ -12,17 +12,21 @@
 #include "base/log.h"
 #include "store/postgres/postgres.h"
 
-#define MS_PER_S 1000
+#define MS_PER_S         1000
+#define TEXT_OF_(number) #number
+#define TEXT_OF(number)  TEXT_OF_(number)
 /* How long a session that writes may be silent before the server ends it. */
-#define SILENCE_MS "3000"
-#define PING_MS    1000
-/* Longer than SILENCE_MS: the lock of a node that failed is free by then. */
-#define LOCK_WAIT_MS   "4000"
+#define SILENCE_MS     "3000"
+#define PING_MS        1000
+#define LOCK_WAIT_MS   TEXT_OF(POSTGRES_LOCK_WAIT_MS)
 #define PAUSE_MS_MIN   100
 #define POOLER_WAIT_MS 2000
 /* The shortest time that libpq takes. */
 #define PROBE_S      "2"
 #define PAUSE_MS_MAX 1000
+/* Between two attempts to take the lock that another session holds. */
+#define LOCK_PAUSE_MS 500
+#define LOCK_LOW_HALF TEXT_OF(POSTGRES_WRITER_LOCK) " & 4294967295"
 
 /* A role or a database may limit the time of a statement or a transaction. A limit that the server
  * does not know yet is skipped. */
@@ -37,6 +41,8 @@
     "off; SET enable_mergejoin = off; SET enable_bitmapscan = off; " NO_TIMEOUTS
 #define SETTINGS_READ SETTINGS "SET default_transaction_read_only = on"
 /* A role or a database may say synchronous_commit = off, which would lose acknowledged events. */
+#define SETTINGS_SIDE                                                                              \
+    "; SET statement_timeout = 4000; SET idle_in_transaction_session_timeout = 4000"
 #define SETTINGS_WRITE                                                                             \
     SETTINGS "SELECT set_config('synchronous_commit', 'on', false) WHERE "                         \
              "current_setting('synchronous_commit') = 'off'"
@@ -157,7 +163,7 @@ static enum status check_server(const struct postgres_store *store, PGconn *conn
         status = refuse(store, message,
                         "the server is a standby: let DB_URL name the primary server, for example "
                         "with target_session_attrs=read-write");
-    else if (mode == STORE_WRITE && strcmp(PQgetvalue(result, 0, 1), "on") == 0)
+    else if (mode != STORE_READ && strcmp(PQgetvalue(result, 0, 1), "on") == 0)
         status = refuse(store, message,
                         "default_transaction_read_only is on: reset it for the role and the "
                         "database of DB_URL");
@@ -200,6 +206,12 @@ static const char *advice_for(const char *cause) {
     return is_full ? ADVICE_CONNECTIONS : ": check DB_URL";
 }
 
+static const char *const settings_of[] = {
+    [STORE_READ] = SETTINGS_READ,
+    [STORE_WRITE] = SETTINGS_WRITE,
+    [STORE_SIDE] = SETTINGS_WRITE SETTINGS_SIDE,
+};
+
 enum status postgres_connect(const struct postgres_store *store, enum store_mode mode,
                              PGconn **connection, char *message) {
     PGconn *made = postgres_dial(store, false);
@@ -215,8 +227,7 @@ enum status postgres_connect(const struct postgres_store *store, enum store_mode
         status = check_server(store, made, mode, message);
     }
     if (status == STATUS_OK)
-        status = postgres_execute(store, made, mode == STORE_WRITE ? SETTINGS_WRITE : SETTINGS_READ,
-                                  message);
+        status = postgres_execute(store, made, settings_of[mode], message);
     if (status == STATUS_OK && mode == STORE_WRITE)
         PQclear(postgres_exec(store, made, SETTING_CHECKED));
     if (status == STATUS_OK)
@@ -276,11 +287,8 @@ enum status postgres_check_pooler(const struct postgres_store *store, PGconn *co
 
 /* ---- the writer role ---- */
 
-#define TEXT_OF_(number) #number
-#define TEXT_OF(number)  TEXT_OF_(number)
-
-static enum status raise_term(const struct postgres_store *store, PGconn *connection,
-                              uint64_t *term, char *message) {
+enum status postgres_raise_term(const struct postgres_store *store, PGconn *connection,
+                                uint64_t *term, char *message) {
     /* Before the first migration there is no such table. */
     PGresult *result =
         postgres_exec(store, connection, "SELECT to_regclass('runtime.writer') IS NULL");
@@ -321,7 +329,32 @@ enum status postgres_take_lock(const struct postgres_store *store, PGconn *conne
         status = postgres_result_fault(store, connection, result, message);
     }
     PQclear(result);
-    return status == STATUS_OK ? raise_term(store, connection, term, message) : status;
+    return status == STATUS_OK ? postgres_raise_term(store, connection, term, message) : status;
+}
+
+enum status postgres_try_lock(const struct postgres_store *store, PGconn *connection,
+                              bool *is_taken, char *message) {
+    PGresult *result = postgres_exec(
+        store, connection, "SELECT pg_try_advisory_lock(" TEXT_OF(POSTGRES_WRITER_LOCK) ")");
+    bool is_answered = PQresultStatus(result) == PGRES_TUPLES_OK;
+    *is_taken = is_answered && *PQgetvalue(result, 0, 0) == 't';
+    enum status status =
+        is_answered ? STATUS_OK : postgres_result_fault(store, connection, result, message);
+    PQclear(result);
+    return status;
+}
+
+void postgres_lock_activity(const struct postgres_store *store, PGconn *connection,
+                            char text[POSTGRES_ACTIVITY_SIZE]) {
+    PGresult *result = postgres_exec(
+        store, connection,
+        "SELECT l.pid || ' ' || a.state_change FROM pg_locks l JOIN pg_stat_activity a ON a.pid = "
+        "l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM "
+        "pg_database WHERE datname = current_database()) AND l.classid::bigint = " TEXT_OF(
+            POSTGRES_WRITER_LOCK) " >> 32 AND l.objid::bigint = " LOCK_LOW_HALF);
+    bool is_known = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0;
+    snprintf(text, POSTGRES_ACTIVITY_SIZE, "%s", is_known ? PQgetvalue(result, 0, 0) : "");
+    PQclear(result);
 }
 
 enum status postgres_limit_silence(const struct postgres_store *store, PGconn *connection,
@@ -363,12 +396,12 @@ enum status postgres_ensure(struct postgres_session *session) {
         return STATUS_WRITER_LOST;
     if (session->connection)
         return STATUS_OK;
-    assert(session->base.mode == STORE_READ);
+    assert(session->base.mode != STORE_WRITE);
     session->reason = REASON_STORE_FAILED;
     if (session->is_read_lost || clock_now().mono_ns < session->connect_at_ns)
         return STATUS_STORE_UNAVAILABLE;
     enum status status =
-        postgres_connect(session->store, STORE_READ, &session->connection, session->error);
+        postgres_connect(session->store, session->base.mode, &session->connection, session->error);
     note_attempt(session, status);
     return status == STATUS_OK ? STATUS_OK : STATUS_STORE_UNAVAILABLE;
 }
@@ -376,7 +409,8 @@ enum status postgres_ensure(struct postgres_session *session) {
 /* A server that waited for the role while the store was moved must not get it. */
 static enum status check_moved(const struct postgres_store *store, PGconn *connection,
                                char *message) {
-    PGresult *result = PQexec(connection, "SELECT FROM meta WHERE name = 'move_out'");
+    PGresult *result =
+        postgres_exec(store, connection, "SELECT FROM meta WHERE name = 'move_out'");
     enum status status = STATUS_OK;
     if (PQresultStatus(result) != PGRES_TUPLES_OK)
         status = postgres_result_fault(store, connection, result, message);
@@ -386,34 +420,66 @@ static enum status check_moved(const struct postgres_store *store, PGconn *conne
     return status;
 }
 
+/* A connection that took the lock becomes the writer's. */
+static enum status begin_term(struct postgres_session *session) {
+    const struct postgres_store *store = session->store;
+    enum status status = check_moved(store, session->connection, session->error);
+    if (status == STATUS_OK)
+        status = postgres_raise_term(store, session->connection, &session->term, session->error);
+    return status == STATUS_OK
+               ? postgres_limit_silence(store, session->connection, true, session->error)
+               : status;
+}
+
+static void drop_connection(struct postgres_session *session) {
+    PQfinish(session->connection);
+    session->connection = NULL;
+}
+
+static enum status connect_writer(struct postgres_session *session) {
+    const struct postgres_store *store = session->store;
+    bool is_direct = false;
+    enum status status = postgres_connect(store, STORE_WRITE, &session->connection, session->error);
+    return status == STATUS_OK
+               ? postgres_check_pooler(store, session->connection, &is_direct, session->error)
+               : status;
+}
+
+/* Another session has the lock. The connection stays for the next attempt. */
+static enum status stay_follower(struct postgres_session *session) {
+    if (!session->is_role_elsewhere)
+        log_event(LOG_INFO, "store.following", log_str("store", session->store->label),
+                  log_str("effect", "another node has the writer role"));
+    session->is_role_elsewhere = true;
+    atomic_store(&session->store->is_role_lost, false);
+    session->connect_at_ns = clock_now().mono_ns + LOCK_PAUSE_MS * CLOCK_NS_PER_MS;
+    return STATUS_NOT_WRITER;
+}
+
 enum status postgres_take_role(struct store_session *base) {
     struct postgres_session *session = postgres_session_of(base);
     struct postgres_store *store = session->store;
+    bool is_taken = false;
     if (!session->is_role_lost)
         return STATUS_OK;
     if (clock_now().mono_ns < session->connect_at_ns)
-        return STATUS_WRITER_LOST;
-    PQfinish(session->connection);
-    session->connection = NULL;
-    bool is_direct = false;
-    enum status status = postgres_connect(store, STORE_WRITE, &session->connection, session->error);
+        return session->is_role_elsewhere ? STATUS_NOT_WRITER : STATUS_WRITER_LOST;
+    enum status status = session->connection ? STATUS_OK : connect_writer(session);
     if (status == STATUS_OK)
-        status = postgres_check_pooler(store, session->connection, &is_direct, session->error);
+        status = postgres_try_lock(store, session->connection, &is_taken, session->error);
+    if (status == STATUS_OK && !is_taken)
+        return stay_follower(session);
     if (status == STATUS_OK)
-        status = postgres_take_lock(store, session->connection, &session->term, session->error);
-    if (status == STATUS_OK)
-        status = check_moved(store, session->connection, session->error);
-    if (status == STATUS_OK)
-        status = postgres_limit_silence(store, session->connection, true, session->error);
+        status = begin_term(session);
     note_attempt(session, status);
+    session->is_role_elsewhere = false;
+    atomic_store(&store->is_role_lost, status != STATUS_OK);
     if (status != STATUS_OK) {
-        PQfinish(session->connection);
-        session->connection = NULL;
+        drop_connection(session);
         return STATUS_WRITER_LOST;
     }
     session->is_role_lost = false;
     session->pinged_ns = clock_now().mono_ns;
-    atomic_store(&store->is_role_lost, false);
     log_event(LOG_INFO, "store.writer_role_taken", log_str("store", store->label),
               log_int("term", (int64_t)session->term));
     return STATUS_OK;

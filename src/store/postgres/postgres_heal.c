@@ -252,6 +252,9 @@ static enum status heal_all(struct postgres_repair *repair) {
         status = postgres_heal_topics(repair);
     if (status == STATUS_OK)
         status = heal_journal(repair);
+    /* Nodes that follow look at all topics then. */
+    if (status == STATUS_OK && repair->is_changed)
+        status = postgres_repair_run(repair, NULL, POSTGRES_UNLISTED_COMMIT);
     return status == STATUS_OK && repair->is_changed ? mark_unprojected(repair) : status;
 }
 

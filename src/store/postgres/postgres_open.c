@@ -1,5 +1,6 @@
 /* Opening a store: the URL, the schema with its migrations, the lock. */
 #include <assert.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -147,7 +148,10 @@ static enum status migrate(const struct postgres_store *store, PGconn *connectio
 
 /* ---- opening ---- */
 
-enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_EXISTING };
+/* Between two attempts to take the lock. */
+#define JOIN_STEP_MS 20
+
+enum opening { OPENING_MIGRATE, OPENING_CREATE, OPENING_JOIN, OPENING_EXISTING };
 
 static enum status prepare_schema(const struct postgres_store *store, PGconn *connection,
                                   enum opening opening, struct store_message *message) {
@@ -155,10 +159,49 @@ static enum status prepare_schema(const struct postgres_store *store, PGconn *co
     enum status status = read_version(store, connection, &version, message);
     if (status != STATUS_OK)
         return status;
-    bool is_migrated = opening == OPENING_MIGRATE || (opening == OPENING_CREATE && version < 0);
+    bool is_migrated = opening == OPENING_MIGRATE || (opening != OPENING_EXISTING && version < 0);
     if (is_migrated && version < POSTGRES_SCHEMA_VERSION)
         return migrate(store, connection, version, message);
     return check_version(store, version, message);
+}
+
+/* Tries the lock until it is free, or until the session that holds it has sent another statement
+ * and therefore lives. A database without a schema needs the lock. */
+static enum status lock_or_follow(struct postgres_store *store, struct store_message *message) {
+    char before[POSTGRES_ACTIVITY_SIZE] = "";
+    int version = -1;
+    for (int waited_ms = 0;; waited_ms += JOIN_STEP_MS) {
+        char now[POSTGRES_ACTIVITY_SIZE];
+        enum status status =
+            postgres_try_lock(store, store->writing, &store->has_lock, message->text);
+        if (status != STATUS_OK || store->has_lock)
+            return status;
+        status = read_version(store, store->writing, &version, message);
+        if (status != STATUS_OK)
+            return status;
+        postgres_lock_activity(store, store->writing, now);
+        bool is_alive = *before && *now && strcmp(before, now) != 0;
+        if (version >= 0 && (is_alive || waited_ms >= POSTGRES_LOCK_WAIT_MS))
+            return STATUS_OK;
+        if (waited_ms >= POSTGRES_LOCK_WAIT_MS) {
+            snprintf(message->text, sizeof(message->text),
+                     "%s: another khala process is making the store: try again later",
+                     store->label);
+            return STATUS_STORE_UNAVAILABLE;
+        }
+        if (!*before)
+            memcpy(before, now, sizeof(before));
+        poll(NULL, 0, JOIN_STEP_MS);
+    }
+}
+
+static enum status take_lock(struct postgres_store *store, enum opening opening,
+                             struct store_message *message) {
+    if (opening == OPENING_JOIN)
+        return lock_or_follow(store, message);
+    enum status status = postgres_take_lock(store, store->writing, &store->term, message->text);
+    store->has_lock = status == STATUS_OK;
+    return status;
 }
 
 /* The lock is taken before the schema is looked at. Where the schema is made now, the term is
@@ -171,11 +214,14 @@ static enum status open_for_writing(struct postgres_store *store, enum opening o
     if (status == STATUS_OK)
         status = postgres_check_pooler(store, store->writing, &store->is_direct, message->text);
     if (status == STATUS_OK)
-        status = postgres_take_lock(store, store->writing, &store->term, message->text);
+        status = take_lock(store, opening, message);
     if (status == STATUS_OK)
-        status = prepare_schema(store, store->writing, opening, message);
-    if (status == STATUS_OK && store->term == 0)
-        status = postgres_take_lock(store, store->writing, &store->term, message->text);
+        status = prepare_schema(store, store->writing, store->has_lock ? opening : OPENING_EXISTING,
+                                message);
+    if (status != STATUS_OK || !store->has_lock)
+        return status;
+    if (store->term == 0)
+        status = postgres_raise_term(store, store->writing, &store->term, message->text);
     return status == STATUS_OK
                ? postgres_heal_damaged_tables(store, store->writing, clock_wall_ms(&clock), message)
                : status;
@@ -200,6 +246,7 @@ static enum status open_store(const char *location, enum opening opening,
     }
     made->base.engine = &store_engine_postgres;
     made->is_exclusive = opening != OPENING_EXISTING;
+    made->is_joined = opening == OPENING_JOIN;
     enum status status = read_url(made, message);
     if (status == STATUS_OK)
         status = made->is_exclusive ? open_for_writing(made, opening, message)
@@ -216,6 +263,17 @@ enum status postgres_open(struct store **store, const char *location, bool exclu
     struct postgres_store *opened = NULL;
     enum status status =
         open_store(location, exclusive ? OPENING_CREATE : OPENING_EXISTING, &opened, message);
+    if (status == STATUS_OK) {
+        *store = &opened->base;
+        message->text[0] = '\0';
+    }
+    return status;
+}
+
+enum status postgres_join(struct store **store, const char *location,
+                          struct store_message *message) {
+    struct postgres_store *opened = NULL;
+    enum status status = open_store(location, OPENING_JOIN, &opened, message);
     if (status == STATUS_OK) {
         *store = &opened->base;
         message->text[0] = '\0';

@@ -26,10 +26,13 @@
     "SELECT " EVENT_COLUMNS ENTITY_NAME "FROM events e LEFT JOIN entities n ON n.ref = "           \
     "e.entity_ref "
 
-#define TOPIC_SELECT                                                                               \
+#define TOPIC_COLUMNS                                                                              \
     "SELECT t.ref, t.topic, t.stream_id, t.entity_ref, t.oldest_seq, CASE WHEN t.entity_ref IS "   \
-    "NULL THEN t.head_seq ELSE " HEAD_OF(                                                          \
-        "t.entity_ref") " END, t.journal_epoch, t.damaged_seq FROM topics t "
+    "NULL THEN t.head_seq ELSE " HEAD_OF("t.entity_ref") " END, t.journal_epoch, t.damaged_seq "
+#define TOPIC_SELECT TOPIC_COLUMNS "FROM topics t "
+
+/* The transaction does not wait for the disk. */
+#define ASYNCHRONOUS "set_config('synchronous_commit', 'off', true) IS NOT NULL"
 
 #define DOCUMENT_PUT(kind, name, table, ...)                                                       \
     [STATEMENT_PUT_DOCUMENTS + (kind)] = {                                                         \
@@ -164,11 +167,12 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                              "SELECT o, gone, before + gone, head FROM asked ORDER BY o",
          "NNN"},
     [STATEMENT_PUT_REVOCATIONS] =
-        {"INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at) SELECT DISTINCT "
-         "ON (a, b) a::smallint, b, c, d, e FROM unnest($1::bigint[], $2::text[], $3::text[], "
-         "$4::bigint[], $5::bigint[]) u(a, b, c, d, e) ORDER BY a, b, e DESC ON CONFLICT (kind, "
-         "id) DO UPDATE SET expires_at = greatest(sync_revocations.expires_at, "
-         "excluded.expires_at)",
+        {"INSERT INTO sync_revocations (kind, id, reason, revoked_at, expires_at, serial) SELECT "
+         "a, b, c, d, e, nextval('revocation_serials') FROM (SELECT DISTINCT ON (a, b) a::smallint "
+         "AS a, b, c, d, e FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], "
+         "$5::bigint[]) u(a, b, c, d, e) ORDER BY a, b, e DESC) one ON CONFLICT (kind, id) DO "
+         "UPDATE SET expires_at = greatest(sync_revocations.expires_at, excluded.expires_at), "
+         "serial = excluded.serial",
          "NTTNN"},
     [STATEMENT_DROP_REVOCATIONS] = {"DELETE FROM sync_revocations WHERE (kind, id) IN (SELECT "
                                     "kind, id FROM sync_revocations WHERE expires_at <= "
@@ -179,7 +183,7 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                                   "ntn"},
     [STATEMENT_DROP_SINGLE_USES] = {"DELETE FROM sync_single_uses WHERE (kind, id) IN (SELECT "
                                     "kind, id FROM sync_single_uses WHERE expires_at <= "
-                                    "$1::bigint LIMIT 1000)",
+                                    "$1::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)",
                                     "n"},
     [STATEMENT_KEEP_SECRET] = {"INSERT INTO secrets (name, value) VALUES ($1::text, $2::text) ON "
                                "CONFLICT (name) DO NOTHING",
@@ -341,6 +345,52 @@ const struct postgres_statement postgres_statements[STATEMENT_COUNT] = {
                   "reason, "
                   "message FROM outbox_rejected ORDER BY id DESC LIMIT 1) r ON true",
          "n"},
+    [STATEMENT_ADD_COMMIT] = {"INSERT INTO commits (topic_refs) SELECT array_agg(DISTINCT r) FROM "
+                              "unnest($1::bigint[]) r",
+                              "N"},
+    /* A row that is lost in a crash of the database is written again after a second. */
+    [STATEMENT_PUT_NODE] =
+        {"INSERT INTO nodes (node_id, address, operator_address, version, schema_version, role, "
+         "term, log_id, cursor, revocations_seen) VALUES ($1::text, $2::text, $3::text, $4::text, "
+         "$5::bigint, $6::text, $7::bigint, $8::bigint, $9::uuid, $10::bigint) ON CONFLICT "
+         "(node_id) DO UPDATE SET address = excluded.address, operator_address = "
+         "excluded.operator_address, version = excluded.version, schema_version = "
+         "excluded.schema_version, role = excluded.role, term = excluded.term, log_id = "
+         "excluded.log_id, cursor = excluded.cursor, revocations_seen = "
+         "excluded.revocations_seen, seen_at = clock_timestamp() WHERE " ASYNCHRONOUS,
+         "ttttntnnun"},
+    [STATEMENT_DROP_NODE] = {"DELETE FROM nodes WHERE node_id = $1::text", "t"},
+    [STATEMENT_DROP_OLD_NODES] = {"DELETE FROM nodes WHERE seen_at < clock_timestamp() - interval "
+                                  "'60 s' AND " ASYNCHRONOUS,
+                                  ""},
+    [STATEMENT_DROP_OLD_COMMITS] = {"DELETE FROM commits WHERE commit_id <= (SELECT "
+                                    "max(commit_id) FROM commits) - $1::bigint AND " ASYNCHRONOUS,
+                                    "n"},
+    [STATEMENT_WALK_NODES] =
+        {"SELECT node_id, address, operator_address, version, schema_version, (role = "
+         "'writer')::int::bigint, term, log_id, cursor, revocations_seen, (extract(epoch FROM "
+         "started_at) * 1000)::bigint, greatest(0, extract(epoch FROM clock_timestamp() - seen_at) "
+         "* 1000)::bigint FROM nodes ORDER BY node_id LIMIT $1::bigint",
+         "n"},
+    [STATEMENT_PROGRESS] =
+        {"SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT max(log_id) FROM events), "
+         "(SELECT cursor FROM events ORDER BY log_id DESC LIMIT 1), (SELECT max(commit_id) FROM "
+         "commits), (SELECT min(commit_id) FROM commits), (EXISTS (SELECT FROM commits WHERE "
+         "commit_id > $1::bigint AND topic_refs IS NULL))::int::bigint, (SELECT max(serial) FROM "
+         "sync_revocations), (SELECT term FROM writer WHERE id = 1), (SELECT value::bigint FROM "
+         "meta WHERE name = 'schema_version'), (SELECT value::bigint FROM meta WHERE name = "
+         "'reader_version')",
+         "n"},
+    [STATEMENT_WALK_CHANGED_TOPICS] =
+        {TOPIC_COLUMNS "FROM (SELECT DISTINCT unnest(c.topic_refs) AS ref FROM commits c WHERE "
+                       "c.commit_id > $1::bigint) x JOIN topics t ON t.ref = x.ref WHERE t.ref > "
+                       "$2::bigint ORDER BY t.ref LIMIT $3::bigint",
+         "nnn"},
+    [STATEMENT_WALK_NEW_REVOCATIONS] =
+        {"SELECT kind::bigint, id, reason, revoked_at, expires_at, serial FROM sync_revocations "
+         "WHERE serial > $1::bigint ORDER BY serial LIMIT $2::bigint",
+         "nn"},
+    [STATEMENT_LOCK_REVOCATIONS] = {"SELECT pg_advisory_xact_lock($1::bigint)", "n"},
     [STATEMENT_PROPERTY] = {"SELECT value FROM meta WHERE name = $1::text", "t"},
     [STATEMENT_PUT_PROPERTY] = {"INSERT INTO meta (name, value) VALUES ($1::text, $2::text) ON "
                                 "CONFLICT (name) DO UPDATE SET value = excluded.value",

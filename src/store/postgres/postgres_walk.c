@@ -308,6 +308,18 @@ enum status postgres_walk_topics(struct store_session *session, uint64_t after_r
     return walk_begin(&walk, session, user);
 }
 
+enum status postgres_walk_changed_topics(struct store_session *session, uint64_t after_commit_id,
+                                         void *user, store_topic_cb *callback) {
+    struct walk walk = {.statement = STATEMENT_WALK_CHANGED_TOPICS,
+                        .scope = after_commit_id,
+                        .limit = UINT64_MAX,
+                        .callback.topic = callback,
+                        .put = put_scope_after,
+                        .read = read_topic,
+                        .call = call_topic};
+    return walk_begin(&walk, session, user);
+}
+
 enum status postgres_list_entities(struct store_session *session, enum entity_kind kind,
                                    struct slice after_id, uint64_t limit, void *user,
                                    store_entity_cb *callback) {
@@ -385,6 +397,25 @@ enum status postgres_walk_revocations(struct store_session *session, uint64_t no
                         .callback.revocation = callback,
                         .put = put_revocation,
                         .read = read_revocation,
+                        .call = call_revocation};
+    return walk_begin(&walk, session, user);
+}
+
+static enum status read_new_revocation(struct walk *walk, struct postgres_row row,
+                                       union walk_row *read) {
+    enum status status = read_revocation(walk, row, read);
+    walk->after.number = postgres_number(row, 5);
+    return status;
+}
+
+enum status postgres_walk_new_revocations(struct store_session *session, uint64_t after_serial,
+                                          void *user, store_revocation_cb *callback) {
+    struct walk walk = {.statement = STATEMENT_WALK_NEW_REVOCATIONS,
+                        .after.number = after_serial,
+                        .limit = UINT64_MAX,
+                        .callback.revocation = callback,
+                        .put = put_after,
+                        .read = read_new_revocation,
                         .call = call_revocation};
     return walk_begin(&walk, session, user);
 }

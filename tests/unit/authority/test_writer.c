@@ -389,8 +389,8 @@ static void every_batch_with_events_is_projected_and_ended_once(void **state) {
     struct fixture *fixture = *state;
     struct note note = {0};
     const struct projection projection = {
-        &note,          note_begin,     note_fold,        note_collect,
-        note_committed, note_abandoned, note_unprojected, note_heal};
+        &note,          note_begin,       note_fold, note_collect, note_committed,
+        note_abandoned, note_unprojected, note_heal, NULL};
     fixture->options.projection = &projection;
     fixture_restart(fixture);
     new_run(fixture, "r1");

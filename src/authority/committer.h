@@ -1,0 +1,25 @@
+/* Folds and commits the batch of a ledger.
+ * The writer's thread.
+ * Memory is the ledger's and the projection's.
+ * The statuses of store_commit; the caller then forgets the batch.
+ * Damaged derived rows do not prevent events from being stored. */
+#ifndef AUTHORITY_COMMITTER_H
+#define AUTHORITY_COMMITTER_H
+
+#include <stdatomic.h>
+
+#include "authority/ledger.h"
+#include "authority/projection.h"
+
+struct committer {
+    struct ledger *ledger;
+    const struct projection *projection; /* NULL: nothing is derived */
+    bool is_underived;                   /* the last commit left out the derived rows */
+    uint64_t derive_at_ns;               /* until then, events are stored without them */
+    _Atomic uint64_t underived;          /* commits without their derived rows */
+};
+
+/* Sets *rows to the rows that were stored. */
+MUST_CHECK enum status committer_commit(struct committer *committer, struct store_batch *rows);
+
+#endif

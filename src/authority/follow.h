@@ -1,0 +1,81 @@
+/* Following the log: announces the commits that the writer of this process did not see succeed,
+ * because another node made them or because their answers were lost.
+ * The writer's thread; follow_wait_post and follow_hint from any thread.
+ * Rows live until an announcement returns. A node that is far behind announces heads, without
+ * frames, so that its memory is bounded. The statuses of the store's walks. A pass that failed is
+ * continued by the next one. Each event is announced once, in the order of the log; then the heads
+ * of topics with journal rows.
+ */
+#ifndef AUTHORITY_FOLLOW_H
+#define AUTHORITY_FOLLOW_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "store/store_nodes.h"
+
+/* Waits for a pass over the log. */
+struct follow_wait {
+    struct follow_wait *next;
+    /* STATUS_OK, or the status of the pass, or STATUS_SHUTTING_DOWN. */
+    enum status status;
+    void (*done)(struct follow_wait *wait);
+};
+
+/* The state of this node, for its row. */
+struct follow_beat {
+    bool has_role;
+    bool is_ending;
+    uint64_t log_id; /* of the last event that was announced; 0: none */
+    struct uuid cursor;
+};
+
+/* All run on the writer's thread. Each may be NULL. */
+struct follow_hooks {
+    void *user;
+    /* A commit of another node. states[i] is the entity of batch->events[i]. */
+    void (*commit)(void *user, const struct store_batch *batch, const struct store_entity *states);
+    /* The topic has advanced, by more than was announced. Topic absent: the log itself. */
+    void (*head)(void *user, struct slice topic, uint64_t head_seq);
+    void (*pruned)(void *user, struct slice topic, uint64_t oldest_seq);
+    /* Once a second, after a hint, and when the role was taken or lost. */
+    void (*beat)(void *user, struct store_session *side, const struct follow_beat *beat);
+};
+
+struct follow {
+    struct follow_hooks hooks;
+    struct store_session *side; /* NULL: nodes cannot share the store */
+    uint64_t poll_ms;
+    uint64_t log_id; /* of the last event that was announced; 0: none */
+    struct uuid cursor;
+    uint64_t commit_id;  /* of the last commit whose topics were announced, */
+    bool has_commit_id;  /* if it is known */
+    uint64_t pass_at_ns; /* when the log is read next without a hint */
+    uint64_t beat_at_ns;
+    atomic_bool is_hinted;
+    pthread_mutex_t lock;
+    struct follow_wait *waits; /* under lock */
+};
+
+/* Opens a side session, where the store has such sessions. */
+MUST_CHECK enum status follow_open(struct follow *follow, struct store *store,
+                                   const struct follow_hooks *hooks, uint64_t poll_ms);
+/* Ends all waits with STATUS_SHUTTING_DOWN. */
+void follow_close(struct follow *follow);
+/* Begins behind the last event of the store. */
+MUST_CHECK enum status follow_begin(struct follow *follow);
+/* Announces all commits since the last pass, with any session. */
+MUST_CHECK enum status follow_pass(struct follow *follow, struct store_session *session);
+/* The writer announced its own commits up to this event. */
+void follow_note(struct follow *follow, uint64_t log_id, const struct uuid *cursor);
+/* The role was taken or lost: the next turn has a beat. */
+void follow_note_role(struct follow *follow);
+/* What is due now: a pass, where the node has no role, and a beat. How long until the next is due;
+ * negative: never. */
+int64_t follow_turn(struct follow *follow, bool has_role);
+
+/* Any thread. The caller wakes the writer's thread. */
+void follow_wait_post(struct follow *follow, struct follow_wait *wait);
+void follow_hint(struct follow *follow);
+
+#endif

@@ -1,0 +1,212 @@
+#include "cluster/nodes.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/hex.h"
+#include "base/log.h"
+
+/* The writer tidies the tables with each so many of its beats. */
+#define TIDY_BEATS 10
+
+struct nodes {
+    const char *version;
+    char self[NODE_ID_SIZE + 1];
+    unsigned beats;  /* of the writer's thread */
+    bool is_failing; /* of the writer's thread */
+    atomic_bool has_others;
+    pthread_mutex_t lock;
+    /* Under lock. */
+    struct node_address address;
+    bool has_address;
+    bool has_role;
+    uint64_t read_ns; /* when the table was read; 0: never */
+    size_t count;
+    struct node_row rows[NODES_MAX];
+};
+
+/* ---- this node's row ---- */
+
+static enum status put_self(struct nodes *nodes, struct store_session *side,
+                            const struct follow_beat *beat, uint64_t term) {
+    pthread_mutex_lock(&nodes->lock);
+    struct node_address address = nodes->address;
+    bool has_address = nodes->has_address;
+    nodes->has_role = beat->has_role;
+    pthread_mutex_unlock(&nodes->lock);
+    if (!has_address)
+        return STATUS_OK;
+    const struct store_node node = {
+        .id = {nodes->self, NODE_ID_SIZE},
+        .address = slice_of(address.text),
+        .operator_address =
+            *address.operator_text ? slice_of(address.operator_text) : (struct slice){0},
+        .version = slice_of(nodes->version),
+        .is_writer = beat->has_role,
+        .term = term,
+        .log_id = beat->log_id,
+        .cursor = beat->cursor,
+    };
+    enum status status = store_put_node(side, &node);
+    if (status == STATUS_OK && beat->has_role && nodes->beats++ % TIDY_BEATS == 0)
+        status = store_tidy_nodes(side);
+    return status;
+}
+
+/* ---- the table ---- */
+
+struct reading {
+    const struct nodes *nodes;
+    size_t count;
+    struct node_row rows[NODES_MAX];
+};
+
+static void copy_text(char *copy, size_t size, struct slice text) {
+    snprintf(copy, size, "%.*s", (int)text.size, text.data ? text.data : "");
+}
+
+static enum status take_row(void *user, const struct store_node *node) {
+    struct reading *reading = user;
+    if (reading->count == NODES_MAX)
+        return STATUS_OK;
+    struct node_row *row = &reading->rows[reading->count++];
+    *row = (struct node_row){
+        .schema_version = node->schema_version,
+        .is_writer = node->is_writer,
+        .is_live = node->age_ms <= NODE_LIVE_MS,
+        .term = node->term,
+        .log_id = node->log_id,
+        .revocations_seen = node->revocations_seen,
+        .started_at_ms = node->started_at_ms,
+        .age_ms = node->age_ms,
+    };
+    copy_text(row->address.id, sizeof(row->address.id), node->id);
+    copy_text(row->address.text, sizeof(row->address.text), node->address);
+    copy_text(row->address.operator_text, sizeof(row->address.operator_text),
+              node->operator_address);
+    copy_text(row->version, sizeof(row->version), node->version);
+    row->address.is_self = strcmp(row->address.id, reading->nodes->self) == 0;
+    return STATUS_OK;
+}
+
+static enum status read_table(struct nodes *nodes, struct store_session *side) {
+    struct reading reading = {.nodes = nodes};
+    enum status status = store_walk_nodes(side, &reading, take_row);
+    if (status != STATUS_OK)
+        return status;
+    bool has_others = false;
+    for (size_t i = 0; i < reading.count; i++)
+        has_others |= reading.rows[i].is_live && !reading.rows[i].address.is_self;
+    pthread_mutex_lock(&nodes->lock);
+    nodes->count = reading.count;
+    memcpy(nodes->rows, reading.rows, reading.count * sizeof(reading.rows[0]));
+    nodes->read_ns = clock_now().mono_ns;
+    pthread_mutex_unlock(&nodes->lock);
+    atomic_store(&nodes->has_others, has_others);
+    return STATUS_OK;
+}
+
+void nodes_beat(struct nodes *nodes, struct store_session *side, const struct follow_beat *beat) {
+    struct store_progress progress;
+    if (beat->is_ending) {
+        if (store_drop_node(side, (struct slice){nodes->self, NODE_ID_SIZE}) != STATUS_OK)
+            log_event(LOG_WARN, "nodes.row_left", log_str("node_id", nodes->self),
+                      log_str("effect", "other nodes show this node as lost for a minute"));
+        return;
+    }
+    enum status status = store_read_progress(side, 0, &progress);
+    if (status == STATUS_OK)
+        status = put_self(nodes, side, beat, progress.term);
+    if (status == STATUS_OK)
+        status = read_table(nodes, side);
+    if ((status != STATUS_OK) != nodes->is_failing)
+        log_event(status == STATUS_OK ? LOG_INFO : LOG_WARN,
+                  status == STATUS_OK ? "nodes.recovered" : "nodes.failing",
+                  log_str("status", status_code(status)),
+                  log_str("error", store_session_error(side)));
+    nodes->is_failing = status != STATUS_OK;
+}
+
+/* ---- questions ---- */
+
+const char *nodes_self(const struct nodes *nodes) {
+    return nodes->self;
+}
+
+/* Under lock. How much older the rows are than when they were read. */
+static uint64_t table_age_ms(const struct nodes *nodes) {
+    return (clock_now().mono_ns - nodes->read_ns) / CLOCK_NS_PER_MS;
+}
+
+bool nodes_writer(struct nodes *nodes, struct node_address *address) {
+    const struct node_row *found = NULL;
+    pthread_mutex_lock(&nodes->lock);
+    uint64_t age_ms = table_age_ms(nodes);
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct node_row *row = &nodes->rows[i];
+        /* This node knows best whether it has the role. */
+        bool is_writer = row->address.is_self ? nodes->has_role : row->is_writer;
+        bool is_live = row->address.is_self || row->age_ms + age_ms <= NODE_LIVE_MS;
+        if (is_writer && is_live && (!found || row->term >= found->term))
+            found = row;
+    }
+    if (found)
+        *address = found->address;
+    pthread_mutex_unlock(&nodes->lock);
+    return found != NULL;
+}
+
+bool nodes_has_others(struct nodes *nodes) {
+    return atomic_load_explicit(&nodes->has_others, memory_order_relaxed);
+}
+
+size_t nodes_list(struct nodes *nodes, struct node_row rows[NODES_MAX]) {
+    pthread_mutex_lock(&nodes->lock);
+    size_t count = nodes->count;
+    uint64_t age_ms = table_age_ms(nodes);
+    memcpy(rows, nodes->rows, count * sizeof(rows[0]));
+    pthread_mutex_unlock(&nodes->lock);
+    for (size_t i = 0; i < count; i++) {
+        rows[i].age_ms += age_ms;
+        rows[i].is_live = rows[i].age_ms <= NODE_LIVE_MS;
+    }
+    return count;
+}
+
+/* ---- life ---- */
+
+enum status nodes_open(struct nodes **nodes, const struct nodes_options *options) {
+    uint8_t bytes[NODE_ID_SIZE / 2];
+    struct nodes *made = calloc(1, sizeof(*made));
+    if (!made)
+        return STATUS_OUT_OF_MEMORY;
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
+        free(made);
+        return STATUS_SYSTEM_ERROR;
+    }
+    hex_write(made->self, bytes, sizeof(bytes));
+    made->version = options->version;
+    pthread_mutex_init(&made->lock, NULL);
+    *nodes = made;
+    return STATUS_OK;
+}
+
+void nodes_set_address(struct nodes *nodes, const char *address, const char *operator_address) {
+    pthread_mutex_lock(&nodes->lock);
+    snprintf(nodes->address.text, sizeof(nodes->address.text), "%s", address);
+    snprintf(nodes->address.operator_text, sizeof(nodes->address.operator_text), "%s",
+             operator_address);
+    nodes->has_address = true;
+    pthread_mutex_unlock(&nodes->lock);
+}
+
+void nodes_close(struct nodes *nodes) {
+    if (!nodes)
+        return;
+    pthread_mutex_destroy(&nodes->lock);
+    free(nodes);
+}

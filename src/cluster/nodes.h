@@ -1,0 +1,62 @@
+/* The nodes over one store: this node's row, and the last read table of all rows.
+ * nodes_beat belongs to the writer's thread; nodes_set_address to the main thread; all others may
+ * be called from any thread. Memory: at most NODES_MAX rows with texts of bounded size. Errors: a
+ * beat that fails is counted and repeated by the next one. The table then grows old. A node is live
+ * for NODE_LIVE_MS after it wrote its row, by the clock of the database. */
+#ifndef CLUSTER_NODES_H
+#define CLUSTER_NODES_H
+
+#include "authority/follow.h"
+#include "base/limits.h"
+
+#define NODE_ID_SIZE    16
+#define NODE_LIVE_MS    5000
+#define NODE_TEXT_BYTES 280
+
+struct nodes;
+
+/* Where a node listens. */
+struct node_address {
+    char id[NODE_ID_SIZE + 1];
+    char text[NODE_TEXT_BYTES];          /* "host:port" */
+    char operator_text[NODE_TEXT_BYTES]; /* of its operator routes */
+    bool is_self;
+};
+
+/* A row of the table. */
+struct node_row {
+    struct node_address address;
+    char version[64];
+    uint64_t schema_version;
+    bool is_writer;
+    bool is_live;
+    uint64_t term;
+    uint64_t log_id;
+    uint64_t revocations_seen;
+    uint64_t started_at_ms;
+    uint64_t age_ms; /* since the node wrote its row */
+};
+
+struct nodes_options {
+    struct store *store;
+    const char *version; /* of this build */
+};
+
+MUST_CHECK enum status nodes_open(struct nodes **nodes, const struct nodes_options *options);
+/* NULL is no table. */
+void nodes_close(struct nodes *nodes);
+/* The sockets are bound: from now on the node has a row. operator_address "": none of its own. */
+void nodes_set_address(struct nodes *nodes, const char *address, const char *operator_address);
+/* Writes this node's row, and reads the table. */
+void nodes_beat(struct nodes *nodes, struct store_session *side, const struct follow_beat *beat);
+
+/* The id of this node. It lives as long as the table. */
+const char *nodes_self(const struct nodes *nodes);
+/* False: no live writer is known. */
+bool nodes_writer(struct nodes *nodes, struct node_address *address);
+/* Whether another node is live. */
+bool nodes_has_others(struct nodes *nodes);
+/* Copies at most NODES_MAX rows. */
+size_t nodes_list(struct nodes *nodes, struct node_row rows[NODES_MAX]);
+
+#endif

@@ -1,0 +1,90 @@
+// Several nodes over one PostgreSQL: followers deliver what the writer commits, and take over from it.
+import assert from "node:assert/strict";
+import { test } from "../lib/cases.mjs";
+import { appended, join, pair } from "../lib/cluster.mjs";
+import { psql } from "../lib/database.mjs";
+import { assertError, run } from "../lib/khala.mjs";
+import { pollPath, streamPath } from "../lib/paths.mjs";
+import { Client } from "../lib/phoenix.mjs";
+import { events, range, TOPIC } from "../lib/samples.mjs";
+import { Stream } from "../lib/sse.mjs";
+import { until } from "../lib/wait.mjs";
+
+const PATIENT = { RUNTIME_KHALA_POLL_MIN_INTERVAL_MS: "0" };
+
+const sequences = (stream) => stream.events.filter((one) => one.data?.sequence).map((one) => one.data.sequence);
+
+const poll = async (operator, topic, query) => JSON.parse((await operator.poll(topic, query)).body);
+
+test("a follower delivers the events and the summaries of the writer in every dialect, without a gap at the seam", async (t) => {
+  const { writer, follower } = await pair(t, PATIENT);
+  await writer.did("runs", { run_id: "a", owner_user_id: "u" }, 201);
+  await writer.batch(events(20));
+  assert.equal((await follower.get("/healthz/ready")).status, 200);
+  const replayed = await poll(follower, TOPIC, "after_seq=0&limit=200");
+  assert.deepEqual(replayed.messages.map((one) => one.sequence), range(1, 21));
+
+  const client = await Client.join(follower);
+  await client.subscribe({ topics: [TOPIC, "runtime.run_summaries"], resume_after: { [TOPIC]: 5 } });
+  const headers = { authorization: `Bearer ${follower.reader}` };
+  const stream = await Stream.open(follower, streamPath(TOPIC, "after_seq=0"), headers);
+  const waiting = follower.get(pollPath(TOPIC, "after_seq=21&wait_ms=20000"));
+  // Appends go on while the clients replay, so that some of their events come live.
+  await writer.batch(events(200));
+  await client.reached(TOPIC, 221);
+  assert.deepEqual(client.run(TOPIC).sequences, range(6, 221));
+  await stream.until(() => stream.lastSeq === 221, "the event stream at 221");
+  assert.equal(JSON.parse((await waiting).body).messages[0].sequence, 22);
+  const summaries = () => client.run("runtime.run_summaries").updates.at(-1)?.payload;
+  await client.until(() => summaries()?.latest_seq === 221, "the summary of the last event");
+
+  await writer.did("workers", { worker_id: "w", owner_user_id: "u" }, 201);
+  await client.subscribe({ topics: ["fleet:user:u:workers"], resume_after: { "fleet:user:u:workers": 0 } });
+  await client.until(() => client.run("fleet:user:u:workers").updates.length > 0, "the worker of the fleet");
+  await writer.did("workers/w/status", { status: "running" });
+  await client.until(() => client.run("fleet:user:u:workers").updates.some((one) => one.payload.status === "running"), "the worker's status");
+});
+
+test("a follower refuses appends, and takes the role of a writer that is killed, without a gap in the log", async (t) => {
+  const { url, writer, follower } = await pair(t, PATIENT);
+  const said = (number) => ({ event_type: "said", payload: { number } });
+  for (const number of range(1, 5)) await appended(writer, "room", said(number));
+  const client = await Client.join(follower);
+  await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
+  await client.reached("room", 5);
+  assertError(await follower.post("/internal/v1/topics/room/events", said(6)), 503, "not_writer");
+  const begun = performance.now();
+  await writer.server.crash();
+  await appended(follower, "room", said(6));
+  const tookMs = Math.round(performance.now() - begun);
+  t.diagnostic(`the next append was taken ${tookMs} ms after the writer was killed`);
+  for (const number of range(7, 10)) await appended(follower, "room", said(number));
+  await client.reached("room", 10);
+  assert.deepEqual(client.run("room").updates.map((one) => one.payload.number), range(1, 10));
+  assert.equal(psql(url, "SELECT count(*), max(seq), max(log_id) FROM events"), "10|10|10");
+  const verified = run(["verify"], { settings: { DB_URL: url } });
+  assert.equal(verified.code, 0, verified.problem);
+
+  // A node that comes back follows the new writer.
+  const back = await join(t, url, PATIENT);
+  assertError(await back.post("/internal/v1/topics/room/events", said(11)), 503, "not_writer");
+  const again = await Client.join(back);
+  await again.subscribe({ topics: ["room"], resume_after: { room: 8 } });
+  await appended(follower, "room", said(11));
+  await again.reached("room", 11);
+  assert.deepEqual(again.run("room").sequences, [9, 10, 11]);
+});
+
+test("a follower without hints reads the log at its interval, and each node has its address in the table", async (t) => {
+  const { url, writer, follower } = await pair(t, { RUNTIME_FANOUT_DRIVER: "memory", KHALA_FOLLOW_POLL_MS: "20", KHALA_ADVERTISE_ADDR: "node.example:4100" });
+  const client = await Client.join(follower);
+  await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
+  await appended(writer, "room", { event_type: "said" });
+  await client.reached("room", 1);
+  const rows = () => psql(url, "SELECT role, address, term FROM nodes ORDER BY role").split("\n");
+  await until(() => rows().length === 2, "the rows of both nodes");
+  assert.deepEqual(rows(), ["follower|node.example:4100|1", "writer|node.example:4100|1"]);
+  await follower.server.stop();
+  follower.server.crashed = true;
+  assert.deepEqual(rows(), ["writer|node.example:4100|1"]);
+});
