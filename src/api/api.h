@@ -12,6 +12,7 @@
 #include "api/store_health.h"
 #include "authority/append_read.h"
 #include "authority/writer.h"
+#include "cluster/nodes.h"
 #include "delivery/consumers.h"
 #include "delivery/snapshot/snapshot_service.h"
 #include "fanout/fanout.h"
@@ -31,6 +32,9 @@ struct api {
     struct hub *hub;
     struct consumers *consumers;
     struct fanout *fanout;
+    struct nodes *nodes;
+    bool is_shared;    /* several nodes may share the store */
+    const char *epoch; /* of the log */
     struct snapshot_service *snapshot_service;
     struct slice projection_version;
     struct relay *const *relays; /* the sinks outside the store */

@@ -73,6 +73,7 @@ void handle_token(struct exchange *exchange);
 /* snapshot.c; sends its answer in pieces */
 void handle_snapshot(struct exchange *exchange);
 /* snapshots.c */
+void handle_nodes(struct exchange *exchange);
 void handle_snapshots(struct exchange *exchange);
 /* metrics.c */
 void handle_metrics(struct exchange *exchange);

@@ -20,6 +20,16 @@ static void read_ready(struct store_read *read, struct store_session *session) {
         read->status = STATUS_STORE_UNAVAILABLE;
 }
 
+/* A follower is ready if it may deliver and knows a live writer. */
+static enum status cluster_status(const struct api *api) {
+    struct node_address writer;
+    if (!revocations_is_fresh(api->http->gate.revocations))
+        return STATUS_REVOCATIONS_UNKNOWN;
+    if (!api->is_shared || writer_has_role(api->writer) || nodes_writer(api->nodes, &writer))
+        return STATUS_OK;
+    return STATUS_NOT_WRITER;
+}
+
 void handle_ready(struct exchange *exchange) {
     struct api *api = api_of(exchange);
     if (atomic_load(&api->is_ending)) {
@@ -31,6 +41,11 @@ void handle_ready(struct exchange *exchange) {
             exchange, &(struct exchange_error){.status = STATUS_STORE_UNAVAILABLE,
                                                .reason_code = reason_code(store_health_reason(
                                                    &api->health, api->writer))});
+        return;
+    }
+    enum status status = cluster_status(api);
+    if (status != STATUS_OK) {
+        exchange_answer_status(exchange, status);
         return;
     }
     struct store_read *read = store_read_new(exchange, ENTITY_AUDIT, read_ready);

@@ -1,6 +1,6 @@
 /* POST /internal/v1/sync/sessions/revoke: revokes sessions, devices or tokens.
  *
- *   writer: durable ──▶ in memory ──▶ every loop: sweep ──▶ this loop: answer
+ *   writer: durable ──▶ in memory ──▶ every loop: sweep ──▶ other nodes: the same ──▶ answer
  *
  * The order matters: the answer survives a crash, no revoked token is admitted after the sweep, and
  * nothing is delivered to a revoked principal after the answer. */
@@ -21,6 +21,7 @@ struct revoke_work {
     struct call call;
     struct writer_job job;
     struct sweep sweep;
+    struct nodes_wait wait;
     struct exchange *exchange;
     uint64_t forget_ms;
     uint64_t expires_at_ms;
@@ -36,8 +37,23 @@ static void work_free(void *memory) {
 
 /* ---- on the writer's thread ---- */
 
+static void wait_done(struct nodes_wait *wait) {
+    call_return_post(&container_of(wait, struct revoke_work, wait)->call);
+}
+
+/* The revocation is in force here. The other nodes of the store confirm it. */
 static void sweep_done(struct sweep *sweep) {
-    call_return_post(&container_of(sweep, struct revoke_work, sweep)->call);
+    struct revoke_work *work = container_of(sweep, struct revoke_work, sweep);
+    const struct api *api = api_of(work->exchange);
+    work->wait.confirmed = 1;
+    if (!api->is_shared) {
+        call_return_post(&work->call);
+        return;
+    }
+    work->wait.done = wait_done;
+    nodes_confirm_post(api->nodes, &work->wait);
+    fanout_nudge(api->fanout, api->epoch);
+    writer_hint_post(api->writer);
 }
 
 /* Adds all revocations, even if one of them finds no room. Returns the first failure. */
@@ -68,6 +84,11 @@ static void job_run(struct writer_job *job, struct store_session *session) {
     struct revoke_work *work = container_of(job, struct revoke_work, job);
     work->status = store_put_revocations(session, work->request.revocations, work->request.count,
                                          work->forget_ms);
+    struct store_progress progress;
+    if (work->status == STATUS_OK && api_of(work->exchange)->is_shared) {
+        work->status = store_read_progress(session, 0, &progress);
+        work->wait.serial = progress.revocation_serial;
+    }
     if (work->status != STATUS_OK) {
         call_return_post(&work->call);
         return;
@@ -102,6 +123,8 @@ static void answer(struct revoke_work *work) {
     object_number(&object, SLICE("connections_dropped"), atomic_load(&work->sweep.session_count));
     object_number(&object, SLICE("requests_dropped"), atomic_load(&work->sweep.request_count));
     object_number(&object, SLICE("remembered_until"), work->expires_at_ms);
+    object_number(&object, SLICE("nodes_confirmed"), work->wait.confirmed);
+    object_number(&object, SLICE("nodes_unconfirmed"), work->wait.unconfirmed);
     enum status status = object_end(&object);
     if (status == STATUS_OK)
         status = buffer_append_byte(&out, '\n');

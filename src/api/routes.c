@@ -98,6 +98,7 @@ static const struct route routes[] = {
     {HTTP1_METHOD_GET, "/api/events/stream", handle_audit_ws, 0, ROUTE_TOKEN_IN_FIRST_MESSAGE, ANY},
     {HTTP1_METHOD_GET, "/v1/topics/{topic}/snapshot", handle_snapshot, 0,
      ROUTE_TOKEN_OR_OPERATOR | ROUTE_TOPIC, NONE},
+    OPERATOR_GET("/nodes", handle_nodes, NONE),
     OPERATOR_GET("/khala/snapshots", handle_snapshots, NONE),
     {HTTP1_METHOD_GET, "/metrics", handle_metrics, 0, ROUTE_OPERATOR | ROUTE_KEYLESS, ANY},
     OPERATOR_GET("/khala/fanout/hooks", handle_fanout_hooks, "topic_limit"),

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/siphash.h"
 
@@ -41,6 +42,8 @@ struct revocations {
     atomic_size_t count;
     atomic_uint turn;
     atomic_size_t lookups[2];
+    _Atomic uint64_t age_ms_max; /* 0: never expires */
+    _Atomic uint64_t read_boot_ms;
     struct entry *_Atomic buckets[]; /* the first of each chain */
 };
 
@@ -91,6 +94,23 @@ static struct entry *find(struct revocations *revocations, enum revocation_kind 
            !(entry->kind == kind && slice_equal((struct slice){entry->id, entry->id_size}, id)))
         entry = entry->next;
     return entry;
+}
+
+/* ---- freshness ---- */
+
+void revocations_expire_after(struct revocations *revocations, uint64_t age_ms_max) {
+    atomic_store(&revocations->age_ms_max, age_ms_max);
+}
+
+void revocations_note_read(struct revocations *revocations, uint64_t boot_ms) {
+    atomic_store(&revocations->read_boot_ms, boot_ms);
+}
+
+bool revocations_is_fresh(const struct revocations *revocations) {
+    uint64_t age_ms_max =
+        revocations ? atomic_load_explicit(&revocations->age_ms_max, memory_order_relaxed) : 0;
+    return age_ms_max == 0 ||
+           clock_boot_ms() <= atomic_load(&revocations->read_boot_ms) + age_ms_max;
 }
 
 /* ---- lookups ---- */

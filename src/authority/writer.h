@@ -14,7 +14,7 @@
 #define AUTHORITY_WRITER_H
 
 #include "authority/append.h"
-#include "authority/follow.h"
+#include "authority/follow/follow.h"
 #include "base/clock.h"
 #include "topic/policy.h"
 

@@ -34,6 +34,9 @@ void clock_tick(struct clock *clock);
 /* The system's clocks at this moment: for measuring durations, not for decisions. */
 struct clock_reading clock_now(void);
 
+/* Since the machine started, with the time for which it was suspended. */
+uint64_t clock_boot_ms(void);
+
 static inline uint64_t clock_wall_ms(const struct clock *clock) {
     return clock->reading.wall_ms;
 }

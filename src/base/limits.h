@@ -209,8 +209,11 @@ enum {
 #undef LIMIT_CONSTANT
 };
 
+/* A node delivers for so long after it read the revocations of all nodes. */
+#define REVOCATIONS_AGE_MS_MAX 5000
 /* Rows of the table of nodes that are kept in memory. */
-#define NODES_MAX 64
+#define NODES_MAX              64
+#define NODES_ANSWER_BYTES_MAX (128u << 10)
 /* A node that is more events behind announces only the heads of topics. */
 #define FOLLOW_EVENTS_MAX 8192
 

@@ -9,9 +9,13 @@
 #include "base/clock.h"
 #include "base/hex.h"
 #include "base/log.h"
+#include "base/metrics.h"
 
 /* The writer tidies the tables with each so many of its beats. */
 #define TIDY_BEATS 10
+#define BEAT_MS    1000
+/* While a revocation waits for other nodes. */
+#define WAIT_BEAT_MS 20
 
 struct nodes {
     const char *version;
@@ -25,6 +29,7 @@ struct nodes {
     bool has_address;
     bool has_role;
     uint64_t read_ns; /* when the table was read; 0: never */
+    struct nodes_wait *waits;
     size_t count;
     struct node_row rows[NODES_MAX];
 };
@@ -32,7 +37,8 @@ struct nodes {
 /* ---- this node's row ---- */
 
 static enum status put_self(struct nodes *nodes, struct store_session *side,
-                            const struct follow_beat *beat, uint64_t term) {
+                            const struct follow_beat *beat, uint64_t term,
+                            uint64_t revocations_seen) {
     pthread_mutex_lock(&nodes->lock);
     struct node_address address = nodes->address;
     bool has_address = nodes->has_address;
@@ -50,6 +56,7 @@ static enum status put_self(struct nodes *nodes, struct store_session *side,
         .term = term,
         .log_id = beat->log_id,
         .cursor = beat->cursor,
+        .revocations_seen = revocations_seen,
     };
     enum status status = store_put_node(side, &node);
     if (status == STATUS_OK && beat->has_role && nodes->beats++ % TIDY_BEATS == 0)
@@ -110,25 +117,98 @@ static enum status read_table(struct nodes *nodes, struct store_session *side) {
     return STATUS_OK;
 }
 
-void nodes_beat(struct nodes *nodes, struct store_session *side, const struct follow_beat *beat) {
-    struct store_progress progress;
-    if (beat->is_ending) {
-        if (store_drop_node(side, (struct slice){nodes->self, NODE_ID_SIZE}) != STATUS_OK)
-            log_event(LOG_WARN, "nodes.row_left", log_str("node_id", nodes->self),
-                      log_str("effect", "other nodes show this node as lost for a minute"));
-        return;
+/* ---- waits ---- */
+
+void nodes_confirm_post(struct nodes *nodes, struct nodes_wait *wait) {
+    wait->end_ns = clock_now().mono_ns + NODE_LIVE_MS * (uint64_t)CLOCK_NS_PER_MS;
+    pthread_mutex_lock(&nodes->lock);
+    wait->next = nodes->waits;
+    nodes->waits = wait;
+    pthread_mutex_unlock(&nodes->lock);
+}
+
+/* Under lock. Nodes that are not live deliver nothing. */
+static void count_confirmed(const struct nodes *nodes, struct nodes_wait *wait) {
+    wait->confirmed = 1;
+    wait->unconfirmed = 0;
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct node_row *row = &nodes->rows[i];
+        if (row->address.is_self || !row->is_live)
+            continue;
+        if (row->revocations_seen >= wait->serial)
+            wait->confirmed++;
+        else
+            wait->unconfirmed++;
     }
-    enum status status = store_read_progress(side, 0, &progress);
-    if (status == STATUS_OK)
-        status = put_self(nodes, side, beat, progress.term);
-    if (status == STATUS_OK)
-        status = read_table(nodes, side);
+}
+
+/* is_read: the table was read after the waits were posted. */
+static void end_waits(struct nodes *nodes, bool is_read, bool is_ending) {
+    struct nodes_wait *ended = NULL;
+    uint64_t now_ns = clock_now().mono_ns;
+    pthread_mutex_lock(&nodes->lock);
+    for (struct nodes_wait **at = &nodes->waits; *at;) {
+        struct nodes_wait *wait = *at;
+        count_confirmed(nodes, wait);
+        if (!(is_read && wait->unconfirmed == 0) && now_ns < wait->end_ns && !is_ending) {
+            at = &wait->next;
+            continue;
+        }
+        *at = wait->next;
+        wait->next = ended;
+        ended = wait;
+    }
+    pthread_mutex_unlock(&nodes->lock);
+    while (ended) {
+        struct nodes_wait *next = ended->next;
+        ended->done(ended);
+        ended = next;
+    }
+}
+
+uint64_t nodes_beat_ms(struct nodes *nodes) {
+    pthread_mutex_lock(&nodes->lock);
+    bool is_waiting = nodes->waits != NULL;
+    pthread_mutex_unlock(&nodes->lock);
+    return is_waiting ? WAIT_BEAT_MS : BEAT_MS;
+}
+
+/* ---- beats ---- */
+
+void nodes_note_failure(struct nodes *nodes, enum status status, const char *error) {
+    if (status != STATUS_OK)
+        metrics_add(METRIC_CLUSTER_BEAT_FAILURES, METRIC_PLAIN, 1);
     if ((status != STATUS_OK) != nodes->is_failing)
         log_event(status == STATUS_OK ? LOG_INFO : LOG_WARN,
                   status == STATUS_OK ? "nodes.recovered" : "nodes.failing",
-                  log_str("status", status_code(status)),
-                  log_str("error", store_session_error(side)));
+                  log_str("status", status_code(status)), log_str("error", error));
     nodes->is_failing = status != STATUS_OK;
+    if (status != STATUS_OK)
+        end_waits(nodes, false, false);
+}
+
+static void leave(struct nodes *nodes, struct store_session *side) {
+    if (store_drop_node(side, (struct slice){nodes->self, NODE_ID_SIZE}) != STATUS_OK)
+        log_event(LOG_WARN, "nodes.row_left", log_str("node_id", nodes->self),
+                  log_str("effect", "other nodes show this node as lost for a minute"));
+    end_waits(nodes, false, true);
+}
+
+enum status nodes_beat(struct nodes *nodes, struct store_session *side,
+                       const struct follow_beat *beat, uint64_t term, uint64_t revocations_seen) {
+    if (beat->is_ending) {
+        leave(nodes, side);
+        return STATUS_OK;
+    }
+    metrics_set(METRIC_CLUSTER_WRITER, METRIC_PLAIN, beat->has_role);
+    metrics_set(METRIC_CLUSTER_FOLLOWED_LOG_ID, METRIC_PLAIN, beat->log_id);
+    enum status status = put_self(nodes, side, beat, term, revocations_seen);
+    if (status == STATUS_OK)
+        status = read_table(nodes, side);
+    nodes_note_failure(nodes, status, store_session_error(side));
+    if (status == STATUS_OK)
+        end_waits(nodes, true, false);
+    return status;
 }
 
 /* ---- questions ---- */

@@ -6,7 +6,7 @@
 #ifndef CLUSTER_NODES_H
 #define CLUSTER_NODES_H
 
-#include "authority/follow.h"
+#include "authority/follow/follow.h"
 #include "base/limits.h"
 
 #define NODE_ID_SIZE    16
@@ -37,6 +37,17 @@ struct node_row {
     uint64_t age_ms; /* since the node wrote its row */
 };
 
+/* Waits until every live node has confirmed a revocation, or until the time is over. */
+struct nodes_wait {
+    struct nodes_wait *next;
+    uint64_t serial; /* of the revocation */
+    uint64_t end_ns;
+    size_t confirmed; /* nodes, with this one */
+    size_t unconfirmed;
+    /* On the writer's thread. */
+    void (*done)(struct nodes_wait *wait);
+};
+
 struct nodes_options {
     struct store *store;
     const char *version; /* of this build */
@@ -47,8 +58,14 @@ MUST_CHECK enum status nodes_open(struct nodes **nodes, const struct nodes_optio
 void nodes_close(struct nodes *nodes);
 /* The sockets are bound: from now on the node has a row. operator_address "": none of its own. */
 void nodes_set_address(struct nodes *nodes, const char *address, const char *operator_address);
-/* Writes this node's row, and reads the table. */
-void nodes_beat(struct nodes *nodes, struct store_session *side, const struct follow_beat *beat);
+/* Writes this node's row, and reads the table. The statuses of the store. */
+MUST_CHECK enum status nodes_beat(struct nodes *nodes, struct store_session *side,
+                                  const struct follow_beat *beat, uint64_t term,
+                                  uint64_t revocations_seen);
+/* After a beat that could not begin. */
+void nodes_note_failure(struct nodes *nodes, enum status status, const char *error);
+/* After how many milliseconds the next beat is due. */
+uint64_t nodes_beat_ms(struct nodes *nodes);
 
 /* The id of this node. It lives as long as the table. */
 const char *nodes_self(const struct nodes *nodes);
@@ -56,6 +73,8 @@ const char *nodes_self(const struct nodes *nodes);
 bool nodes_writer(struct nodes *nodes, struct node_address *address);
 /* Whether another node is live. */
 bool nodes_has_others(struct nodes *nodes);
+/* This node has the revocation in force. The caller wakes the writer's thread for a beat. */
+void nodes_confirm_post(struct nodes *nodes, struct nodes_wait *wait);
 /* Copies at most NODES_MAX rows. */
 size_t nodes_list(struct nodes *nodes, struct node_row rows[NODES_MAX]);
 

@@ -7,6 +7,7 @@
 #ifndef DELIVERY_DELIVERY_H
 #define DELIVERY_DELIVERY_H
 
+#include "auth/revocation.h"
 #include "authority/writer.h"
 #include "delivery/consumers.h"
 #include "delivery/feeds.h"
@@ -29,6 +30,7 @@ struct delivery {
     struct delivery_options options;
     const struct policy_table *policies;
     const char *epoch; /* of the log */
+    struct revocations *revocations;
     struct hub *hub;
     struct store_pool *store_pool;
     struct writer *writer;

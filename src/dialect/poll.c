@@ -309,8 +309,9 @@ static void answer_page(struct poll *poll) {
     struct poller poller;
     struct consumer_key key = consumer_key(exchange, &poller);
     struct buffer out;
-    if (exchange_token_expired(exchange)) {
-        answer_failed(poll, STATUS_TOKEN_EXPIRED);
+    enum status token = exchange_token_status(exchange);
+    if (token != STATUS_OK) {
+        answer_failed(poll, token);
         return;
     }
     buffer_init(&out, POLL_PAGE_BYTES_MAX + POLL_ENVELOPE_BYTES_MAX);

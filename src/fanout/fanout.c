@@ -30,6 +30,7 @@ struct fanout {
     pthread_mutex_t lock;
     /* Under lock. */
     struct hint announced; /* log_id 0: none */
+    struct hint nudge;     /* log_id 0: none is to be sent */
     bool has_unsent;       /* announced is newer than the last hint sent */
     bool is_ending;
     uint64_t sent_log_id;
@@ -91,6 +92,18 @@ void fanout_announce(struct fanout *fanout, const char *epoch, uint64_t log_id) 
     pthread_mutex_unlock(&fanout->lock);
     if (!was_unsent)
         wake(fanout);
+}
+
+/* No node announces that position, so that no node takes the hint for its own. */
+void fanout_nudge(struct fanout *fanout, const char *epoch) {
+    if (!fanout->driver)
+        return;
+    assert(strlen(epoch) == UUID_TEXT_SIZE);
+    pthread_mutex_lock(&fanout->lock);
+    memcpy(fanout->nudge.epoch, epoch, UUID_TEXT_SIZE);
+    fanout->nudge.log_id = HINT_LOG_ID_MAX;
+    pthread_mutex_unlock(&fanout->lock);
+    wake(fanout);
 }
 
 /* True: the node announced this position itself, or a later one. */
@@ -197,9 +210,13 @@ static void failed(struct fanout *fanout, const char *error) {
 
 static bool take_unsent(struct fanout *fanout, struct hint *hint) {
     pthread_mutex_lock(&fanout->lock);
-    bool has_unsent = fanout->has_unsent;
-    *hint = fanout->announced;
-    fanout->has_unsent = false;
+    bool is_nudge = fanout->nudge.log_id > 0;
+    bool has_unsent = is_nudge || fanout->has_unsent;
+    *hint = is_nudge ? fanout->nudge : fanout->announced;
+    if (is_nudge)
+        fanout->nudge.log_id = 0;
+    else
+        fanout->has_unsent = false;
     pthread_mutex_unlock(&fanout->lock);
     return has_unsent;
 }
@@ -208,7 +225,10 @@ static void settle_send(struct fanout *fanout, const struct hint *hint, enum sta
     pthread_mutex_lock(&fanout->lock);
     if (status == STATUS_OK) {
         fanout->status.sent++;
-        fanout->sent_log_id = hint->log_id;
+        if (hint->log_id != HINT_LOG_ID_MAX)
+            fanout->sent_log_id = hint->log_id;
+    } else if (hint->log_id == HINT_LOG_ID_MAX) {
+        fanout->nudge = *hint;
     } else {
         fanout->has_unsent = true; /* the newest, by then */
     }

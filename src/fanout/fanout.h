@@ -77,6 +77,8 @@ void fanout_close(struct fanout *fanout);
 void fanout_listen(struct fanout *fanout, void *user, fanout_hint_cb *on_hint);
 /* After a commit. Replaces an earlier hint that was not sent yet. Never blocks. */
 void fanout_announce(struct fanout *fanout, const char *epoch, uint64_t log_id);
+/* Wakes up the other nodes, although the log has not advanced. Never blocks. */
+void fanout_nudge(struct fanout *fanout, const char *epoch);
 struct fanout_status fanout_status(struct fanout *fanout);
 
 #endif

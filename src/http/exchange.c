@@ -438,8 +438,9 @@ bool exchange_send(struct exchange *exchange, struct slice piece) {
     struct conn *conn = exchange->conn;
     assert(exchange->answered && !conn->is_last_piece);
     /* An answer that takes longer than its token lasts is aborted, as for a revoked token. */
-    if (exchange_token_expired(exchange)) {
-        exchange_log_end(exchange, STATUS_TOKEN_EXPIRED);
+    enum status status = exchange_token_status(exchange);
+    if (status != STATUS_OK) {
+        exchange_log_end(exchange, status);
         conn_reset(conn);
         return false;
     }
@@ -479,6 +480,16 @@ void exchange_abort(struct exchange *exchange, enum status status) {
 bool exchange_token_expired(const struct exchange *exchange) {
     return exchange->principal &&
            principal_is_expired(exchange->principal, clock_wall_ms(&exchange->loop->clock));
+}
+
+enum status exchange_token_status(const struct exchange *exchange) {
+    if (exchange_token_expired(exchange))
+        return STATUS_TOKEN_EXPIRED;
+    /* The operator key cannot be revoked. */
+    bool is_revocable = exchange->principal && exchange->principal != &principal_operator;
+    return !is_revocable || revocations_is_fresh(exchange->http->gate.revocations)
+               ? STATUS_OK
+               : STATUS_REVOCATIONS_UNKNOWN;
 }
 
 bool exchange_is_sending(const struct exchange *exchange) {

@@ -121,6 +121,8 @@ void exchange_log_refusal(struct exchange *exchange, enum status status, struct 
 void exchange_log_end(struct exchange *exchange, enum status status);
 /* The token of the request has expired since it was admitted. Its data may no longer be sent. */
 bool exchange_token_expired(const struct exchange *exchange);
+/* Before data is sent: the reason why the token does not allow it any more, or STATUS_OK. */
+MUST_CHECK enum status exchange_token_status(const struct exchange *exchange);
 /* The socket has not taken all of the last piece. */
 bool exchange_is_sending(const struct exchange *exchange);
 /* For an answer that may take long: closes the connection when the peer is gone, or some

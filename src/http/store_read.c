@@ -101,8 +101,8 @@ struct store_read *store_read_new(struct exchange *exchange, enum entity_kind ki
 bool store_read_breaks_off(struct store_read *read) {
     struct exchange *exchange = read->exchange;
     enum status status = read->status;
-    if (status == STATUS_OK && exchange_token_expired(exchange))
-        status = STATUS_TOKEN_EXPIRED;
+    if (status == STATUS_OK)
+        status = exchange_token_status(exchange);
     if (status == STATUS_OK)
         return false;
     if (exchange->answered)

@@ -512,7 +512,6 @@ static int64_t project_heal(void *user, const struct projection_step *step) {
 
 static void project_forget(void *user) {
     struct projector *projector = user;
-    assert(list_is_empty(&projector->changes));
     summary_cache_clear(&projector->cache);
     projector->retry_count = 0;
     healer_restart(&projector->healer);

@@ -16,6 +16,7 @@
 #include "http/conn_accept.h"
 #include "http/http_loop.h"
 #include "io/descriptors.h"
+#include "server/announce.h"
 #include "server/limits_report.h"
 #include "server/notify.h"
 #include "server/watchdog.h"

@@ -11,6 +11,7 @@
 #include "api/routes.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "http/dispatch.h"
 #include "hub/publish.h"
 #include "io/descriptors.h"
@@ -77,30 +78,13 @@ static enum status mint_key_start(struct server *server) {
     return STATUS_OK;
 }
 
-static enum status add_revocation(void *user, const struct store_revocation *revocation) {
-    struct server *server = user;
-    return revocations_add(server->http.gate.revocations, revocation->kind, revocation->id,
-                           revocation->expires_at_ms, revocation->revoked_at_ms);
-}
-
-/* Runs before the first client can connect. Loads expired revocations too, because the clock may be
- * wrong. */
-static enum status revocations_load(struct server *server) {
-    struct store_session *session = NULL;
-    enum status status = store_session_open(server->store, STORE_READ, &session);
-    if (status == STATUS_OK)
-        status = store_walk_revocations(session, 0, server, add_revocation);
-    store_session_close(session);
-    return status;
-}
-
 static enum status gate_start(struct server *server) {
     struct key_message message = {""};
     const struct gate_options options = config_gate_options(&server->config);
     enum status status = gate_init(&server->http.gate, &options, &message);
     if (status != STATUS_OK)
         return server_refuse(server, status, "no keys for tokens: %.900s", message.text);
-    status = revocations_load(server);
+    status = revoked_load(&server->revoked, &server->http, server->store);
     if (status != STATUS_OK)
         return server_refuse(server, status, "cannot read what was revoked: %s",
                              status_message(status));
@@ -172,9 +156,22 @@ static void on_head(void *user, struct slice topic, uint64_t head_seq) {
     hub_advance(server->hub, topic, head_seq);
 }
 
-static void on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
+static uint64_t on_beat(void *user, struct store_session *side, const struct follow_beat *beat) {
     struct server *server = user;
-    nodes_beat(server->nodes, side, beat);
+    struct store_progress progress = {.log_id = 0};
+    uint64_t boot_ms = clock_boot_ms();
+    enum status status = beat->is_ending ? STATUS_OK : store_read_progress(side, 0, &progress);
+    if (status != STATUS_OK) {
+        nodes_note_failure(server->nodes, status, store_session_error(side));
+        return nodes_beat_ms(server->nodes);
+    }
+    uint64_t behind = progress.log_id > beat->log_id ? progress.log_id - beat->log_id : 0;
+    metrics_set(METRIC_CLUSTER_LAG_EVENTS, METRIC_PLAIN, behind);
+    /* The row is written first: a node whose row is old has no fresh revocations either. */
+    status = nodes_beat(server->nodes, side, beat, progress.term, revoked_seen(&server->revoked));
+    if (status == STATUS_OK && !beat->is_ending)
+        revoked_beat(&server->revoked, side, &progress, boot_ms);
+    return nodes_beat_ms(server->nodes);
 }
 
 /* The hint itself is not trusted: the log is read. */
@@ -288,6 +285,7 @@ static enum status writer_and_pool_start(struct server *server) {
                                            .outbox_row_bytes_max =
                                                config_item_bytes_max(&server->config)};
     status = writer_start(&server->writer, &options);
+    server->revoked.writer = server->writer;
     if (status == STATUS_OK)
         fanout_listen(server->fanout, server, on_hint);
     if (status == STATUS_OK)
@@ -468,6 +466,7 @@ static void delivery_fill(struct server *server) {
                     .slice_frames = config->fair_topic_slice_limit},
         .policies = &config->policies,
         .epoch = server->epoch,
+        .revocations = server->http.gate.revocations,
         .hub = server->hub,
         .store_pool = server->store_pool,
         .writer = server->writer,
@@ -490,6 +489,9 @@ static enum status api_fill(struct server *server, size_t loop_count) {
     api->hub = server->hub;
     api->consumers = server->consumers;
     api->fanout = server->fanout;
+    api->nodes = server->nodes;
+    api->is_shared = store_is_shared(server->store);
+    api->epoch = server->epoch;
     api->snapshot_service = &server->snapshot_service;
     api->projection_version = slice_of(server->config.projection_version);
     api->relays = server->sinks.relays;
@@ -578,32 +580,6 @@ static void check_store_location(struct server *server) {
                   log_str("effect", "appends are refused until it is back"));
     else
         log_event(LOG_INFO, "store.back", log_str("effect", "appends are taken again"));
-}
-
-static void write_address(char text[NODE_TEXT_BYTES], const char *host, uint16_t port) {
-    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, (unsigned)port);
-}
-
-static bool is_wildcard(const char *host) {
-    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-}
-
-void server_announce(struct server *server) {
-    const struct config *config = &server->config;
-    bool is_given = *config->advertise.host != '\0';
-    const char *host = is_given ? config->advertise.host : config->bind.host;
-    uint16_t port = is_given ? config->advertise.port : server->port;
-    char address[NODE_TEXT_BYTES];
-    char operator_address[NODE_TEXT_BYTES] = "";
-    write_address(address, host, port);
-    if (server->operator_port > 0)
-        write_address(operator_address, is_given ? host : config->operator_bind.host,
-                      server->operator_port);
-    if (store_is_shared(server->store) && is_wildcard(host))
-        log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),
-                  log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
-    nodes_set_address(server->nodes, address, operator_address);
-    writer_hint_post(server->writer);
 }
 
 void server_check(struct server *server) {

@@ -16,6 +16,7 @@
 #include "http/http.h"
 #include "server/config.h"
 #include "server/rebuild.h"
+#include "server/revoked.h"
 #include "server/sinks.h"
 
 #define SERVER_MESSAGE_MAX 1024
@@ -45,6 +46,7 @@ struct server {
     struct sinks sinks;
     struct fanout *fanout;
     struct nodes *nodes;
+    struct revoked revoked;
     struct rebuild *rebuild;          /* NULL: none is needed */
     char message[SERVER_MESSAGE_MAX]; /* for people: why the server did not start */
 };
@@ -56,8 +58,6 @@ void server_close(struct server *server);
 /* Writes the reason to message, and logs it where the log is JSON. Returns the status. */
 __attribute__((format(printf, 3, 4))) enum status
 server_refuse(struct server *server, enum status status, const char *format, ...);
-/* The sockets are bound: other nodes may reach this one from now on. */
-void server_announce(struct server *server);
 /* Called once a second: checks the location of the store, and reads the file of keys if it changed.
  */
 void server_check(struct server *server);

@@ -88,3 +88,48 @@ test("a follower without hints reads the log at its interval, and each node has 
   follower.server.crashed = true;
   assert.deepEqual(rows(), ["writer|node.example:4100|1"]);
 });
+
+const REVOKE = "/internal/v1/sync/sessions/revoke";
+
+test("a revocation on one node ends the sessions on every node before it is answered, and single use holds on all nodes", async (t) => {
+  const { writer, follower } = await pair(t, { RUNTIME_SYNC_TOKEN_SINGLE_USE: "true" });
+  await until(async () => (await writer.read("nodes")).nodes.length === 2, "both nodes");
+  const on = (operator, session) => ({ authorization: `Bearer ${operator.sign({ oa_sync_scopes: ["runtime.read_all"], oa_session_id: session })}` });
+  for (const [from, to, session] of [[writer, follower, "one"], [follower, writer, "two"]]) {
+    const stream = await Stream.open(to, streamPath("runtime.run_summaries", "after_seq=0"), on(to, session));
+    assert.equal(stream.status, 200);
+    const answer = await from.did(REVOKE, { session_ids: [session] });
+    assert.deepEqual([answer.nodes_confirmed, answer.nodes_unconfirmed], [2, 0]);
+    await stream.until(() => stream.ended, "the end of the revoked stream");
+    const again = await Stream.open(to, streamPath("runtime.run_summaries", "after_seq=0"), on(to, session));
+    assert.equal(again.status, 401);
+  }
+  const token = on(writer, "three");
+  assert.equal((await Stream.open(writer, streamPath("runtime.run_summaries", "after_seq=0"), token)).status, 200);
+  const second = await Stream.open(follower, streamPath("runtime.run_summaries", "after_seq=0"), token);
+  assert.equal(second.status, 401);
+});
+
+test("a node that is stopped does not confirm a revocation, and delivers nothing when it continues until it has read it", async (t) => {
+  const { writer, follower } = await pair(t);
+  await until(async () => (await writer.read("nodes")).nodes.length === 2, "both nodes");
+  await appended(writer, "room", { event_type: "said", payload: { number: 1 } });
+  const token = follower.sign({ oa_sync_scopes: ["runtime.read_all"], oa_session_id: "gone" });
+  const stream = await Stream.open(follower, streamPath("room", "after_seq=0"), { authorization: `Bearer ${token}` });
+  await stream.until(() => stream.lastSeq === 1, "the first event");
+  follower.server.kill("SIGSTOP");
+  const answer = await writer.did(REVOKE, { session_ids: ["gone"] });
+  assert.equal(answer.nodes_confirmed, 1);
+  await appended(writer, "room", { event_type: "said", payload: { number: 2 } });
+  follower.server.kill("SIGCONT");
+  await stream.until(() => stream.ended, "the end of the revoked stream");
+  assert.equal(stream.lastSeq, 1);
+  // The node goes on by itself.
+  await until(async () => (await follower.get("/healthz/ready")).status === 200, "the node is ready again");
+  const client = await Client.join(follower);
+  await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
+  await client.reached("room", 2);
+  const metrics = (await follower.get("/metrics")).body;
+  assert.match(metrics, /^khala_cluster_writer 0$/m);
+  assert.match(metrics, /^khala_cluster_followed_log_id 2$/m);
+});

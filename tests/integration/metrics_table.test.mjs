@@ -343,8 +343,8 @@ test("requests, connections and the process move their metrics", async (t) => {
     seen.add(name);
     assert.ok(metrics.get(name) >= least, name);
   }
-  // postgres_outbox.test.mjs and forward.test.mjs move them.
-  for (const name of KINDS.keys()) if (/^khala_(outbox|forward)_/.test(name)) seen.add(name);
+  // postgres_outbox.test.mjs, forward.test.mjs and cluster.test.mjs move them.
+  for (const name of KINDS.keys()) if (/^khala_(outbox|forward|cluster)_/.test(name)) seen.add(name);
   // clock.test.mjs moves it.
   seen.add("khala_cursor_clock_ahead_seconds");
   assert.equal(metrics.get("khala_cursor_clock_ahead_seconds"), 0);

@@ -18,8 +18,7 @@ import { message, RawSocket } from "../lib/websocket.mjs";
 const ELSEWHERE = {
   DB_URL: ["postgres", "the verbs work on the database of DB_URL, and no output shows its password"],
   KHALA_OUTBOX_POLL_MS: ["postgres_outbox", "users append in their own transactions"],
-  KHALA_FOLLOW_POLL_MS: ["cluster", "a follower without hints reads the log at its interval, and each node has its address in the table"],
-  KHALA_ADVERTISE_ADDR: ["cluster", "a follower without hints reads the log at its interval, and each node has its address in the table"],
+  ...Object.fromEntries(["KHALA_FOLLOW_POLL_MS", "KHALA_ADVERTISE_ADDR"].map((key) => [key, ["cluster", "a follower without hints reads the log at its interval, and each node has its address in the table"]])),
   RUNTIME_BIND_ADDR: ["append_cli", "the command line finds the server by the server's settings"],
   KHALA_OPERATOR_BIND_ADDR: ["operator_listener", "a taken or invalid operator address is refused by the setting's name"],
   KHALA_DATA_DIR: ["append_cli", "the command line appends and reads"],

@@ -279,6 +279,9 @@ bool sessions_serve(struct delivery_loop *delivery) {
     struct scheduler *scheduler = &delivery->scheduler;
     size_t frames_max;
     for (unsigned turns = 0; turns < SESSION_TURNS_MAX; turns++) {
+        /* A session may be revoked on another node. The sweep that ends this wakes the loop. */
+        if (!revocations_is_fresh(delivery->shared->revocations))
+            return false;
         struct turn *turn = scheduler_next(scheduler, &frames_max);
         if (!turn)
             break;

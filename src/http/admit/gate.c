@@ -44,6 +44,8 @@ void gate_reload(struct gate *gate, bool always) {
 
 enum status gate_admit_token(struct gate *gate, struct slice token, uint64_t now_ms,
                              const struct principal **principal, struct token_refusal *refusal) {
+    if (!revocations_is_fresh(gate->revocations))
+        return STATUS_REVOCATIONS_UNKNOWN;
     struct key_set *keys = keys_current(gate->keys);
     enum status status = token_verify(&gate->policy, keys, token, now_ms, principal, refusal);
     key_set_unref(keys);

@@ -6,8 +6,8 @@
  * continued by the next one. Each event is announced once, in the order of the log; then the heads
  * of topics with journal rows.
  */
-#ifndef AUTHORITY_FOLLOW_H
-#define AUTHORITY_FOLLOW_H
+#ifndef AUTHORITY_FOLLOW_FOLLOW_H
+#define AUTHORITY_FOLLOW_FOLLOW_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,8 +38,9 @@ struct follow_hooks {
     /* The topic has advanced, by more than was announced. Topic absent: the log itself. */
     void (*head)(void *user, struct slice topic, uint64_t head_seq);
     void (*pruned)(void *user, struct slice topic, uint64_t oldest_seq);
-    /* Once a second, after a hint, and when the role was taken or lost. */
-    void (*beat)(void *user, struct store_session *side, const struct follow_beat *beat);
+    /* After a hint, and when the role was taken or lost. Answers after how many milliseconds it
+     * shall be called again without that. */
+    uint64_t (*beat)(void *user, struct store_session *side, const struct follow_beat *beat);
 };
 
 struct follow {

@@ -1,11 +1,12 @@
-#include "authority/follow.h"
+#include "authority/follow/follow.h"
 
 #include <assert.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
 
-#define BEAT_NS ((uint64_t)1000 * CLOCK_NS_PER_MS)
+/* Without a hook. */
+#define BEAT_MS 1000
 
 /* ---- announcing ---- */
 
@@ -138,13 +139,13 @@ static void end_waits(struct follow_wait *waits, enum status status) {
     }
 }
 
-static void beat(struct follow *follow, bool has_role, bool is_ending) {
+static uint64_t beat(struct follow *follow, bool has_role, bool is_ending) {
     const struct follow_beat state = {.has_role = has_role,
                                       .is_ending = is_ending,
                                       .log_id = follow->log_id,
                                       .cursor = follow->cursor};
-    if (follow->hooks.beat)
-        follow->hooks.beat(follow->hooks.user, follow->side, &state);
+    return follow->hooks.beat ? follow->hooks.beat(follow->hooks.user, follow->side, &state)
+                              : BEAT_MS;
 }
 
 static int64_t ms_until(uint64_t at_ns, uint64_t now_ns) {
@@ -167,8 +168,8 @@ int64_t follow_turn(struct follow *follow, bool has_role) {
     }
     end_waits(waits, status);
     if (is_hinted || now_ns >= follow->beat_at_ns) {
-        beat(follow, has_role, false);
-        follow->beat_at_ns = clock_now().mono_ns + BEAT_NS;
+        uint64_t next_ms = beat(follow, has_role, false);
+        follow->beat_at_ns = clock_now().mono_ns + next_ms * CLOCK_NS_PER_MS;
     }
     now_ns = clock_now().mono_ns;
     int64_t beat_ms = ms_until(follow->beat_at_ns, now_ns);
@@ -204,7 +205,7 @@ enum status follow_begin(struct follow *follow) {
 
 void follow_close(struct follow *follow) {
     if (follow->side)
-        beat(follow, false, true);
+        (void)beat(follow, false, true);
     end_waits(take_waits(follow), STATUS_SHUTTING_DOWN);
     store_session_close(follow->side);
     pthread_mutex_destroy(&follow->lock);

@@ -1,0 +1,32 @@
+#include "server/announce.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static void write_address(char text[NODE_TEXT_BYTES], const char *host, uint16_t port) {
+    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, (unsigned)port);
+}
+
+static bool is_wildcard(const char *host) {
+    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+void server_announce(struct server *server) {
+    const struct config *config = &server->config;
+    bool is_given = *config->advertise.host != '\0';
+    const char *host = is_given ? config->advertise.host : config->bind.host;
+    uint16_t port = is_given ? config->advertise.port : server->port;
+    char address[NODE_TEXT_BYTES];
+    char operator_address[NODE_TEXT_BYTES] = "";
+    write_address(address, host, port);
+    if (server->operator_port > 0)
+        write_address(operator_address, is_given ? host : config->operator_bind.host,
+                      server->operator_port);
+    if (store_is_shared(server->store) && is_wildcard(host))
+        log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),
+                  log_str("effect", "other nodes cannot reach this one; set KHALA_ADVERTISE_ADDR"));
+    nodes_set_address(server->nodes, address, operator_address);
+    writer_hint_post(server->writer);
+}
