@@ -133,3 +133,15 @@ test("a node that is stopped does not confirm a revocation, and delivers nothing
   assert.match(metrics, /^khala_cluster_writer 0$/m);
   assert.match(metrics, /^khala_cluster_followed_log_id 2$/m);
 });
+
+test("a node does not take the role of a schema that it does not know", async (t) => {
+  const { url, writer, follower } = await pair(t);
+  const version = psql(url, "SELECT value FROM meta WHERE name = 'schema_version'");
+  psql(url, "UPDATE meta SET value = '9999' WHERE name = 'schema_version'");
+  await writer.server.crash();
+  await follower.server.saw("log", /store\.schema_differs/);
+  assert.equal((await follower.post("/internal/v1/topics/room/events", { event_type: "said" })).status, 503);
+  assert.equal(psql(url, "SELECT count(*) FROM events"), "0");
+  psql(url, `UPDATE meta SET value = '${version}' WHERE name = 'schema_version'`);
+  await appended(follower, "room", { event_type: "said" });
+});

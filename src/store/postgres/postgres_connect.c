@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/postgres/postgres.h"
+#include "store/postgres/postgres_migrations.h"
 
 #define MS_PER_S         1000
 #define TEXT_OF_(number) #number
@@ -409,8 +410,7 @@ enum status postgres_ensure(struct postgres_session *session) {
 /* A server that waited for the role while the store was moved must not get it. */
 static enum status check_moved(const struct postgres_store *store, PGconn *connection,
                                char *message) {
-    PGresult *result =
-        postgres_exec(store, connection, "SELECT FROM meta WHERE name = 'move_out'");
+    PGresult *result = postgres_exec(store, connection, "SELECT FROM meta WHERE name = 'move_out'");
     enum status status = STATUS_OK;
     if (PQresultStatus(result) != PGRES_TUPLES_OK)
         status = postgres_result_fault(store, connection, result, message);
@@ -445,6 +445,28 @@ static enum status connect_writer(struct postgres_session *session) {
                : status;
 }
 
+/* A build must not write a schema that it does not know: a newer build may have changed it while
+ * this node followed. */
+static enum status check_schema(struct postgres_session *session) {
+    PGresult *result =
+        postgres_exec(session->store, session->connection,
+                      "SELECT value FROM meta WHERE name = 'schema_version' AND value <> '" TEXT_OF(
+                          POSTGRES_SCHEMA_VERSION) "'");
+    enum status status = STATUS_OK;
+    if (PQresultStatus(result) != PGRES_TUPLES_OK) {
+        status = postgres_result_fault(session->store, session->connection, result, session->error);
+    } else if (PQntuples(result) > 0) {
+        char cause[128];
+        snprintf(cause, sizeof(cause), "the schema has version %.20s and this khala writes %d",
+                 PQgetvalue(result, 0, 0), POSTGRES_SCHEMA_VERSION);
+        status = refuse(session->store, session->error, cause);
+        log_event(LOG_WARN, "store.schema_differs", log_str("error", session->error),
+                  log_str("effect", "this node does not take the writer role"));
+    }
+    PQclear(result);
+    return status;
+}
+
 /* Another session has the lock. The connection stays for the next attempt. */
 static enum status stay_follower(struct postgres_session *session) {
     if (!session->is_role_elsewhere)
@@ -469,6 +491,8 @@ enum status postgres_take_role(struct store_session *base) {
         status = postgres_try_lock(store, session->connection, &is_taken, session->error);
     if (status == STATUS_OK && !is_taken)
         return stay_follower(session);
+    if (status == STATUS_OK)
+        status = check_schema(session);
     if (status == STATUS_OK)
         status = begin_term(session);
     note_attempt(session, status);
