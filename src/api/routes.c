@@ -15,10 +15,11 @@
      "/internal/v1" path,                                                                          \
      handle,                                                                                       \
      0,                                                                                            \
-     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_APPEND,                                               \
+     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_APPEND | ROUTE_WRITER,                                \
      ANY},                                                                                         \
     {                                                                                              \
-        HTTP1_METHOD_POST, "/v1" path, handle, 0, ROUTE_PRODUCER | ROUTE_APPEND, ANY               \
+        HTTP1_METHOD_POST, "/v1" path, handle, 0, ROUTE_PRODUCER | ROUTE_APPEND | ROUTE_WRITER,    \
+            ANY                                                                                    \
     }
 
 /* Names of query parameters, for the last column. Routes that read answer 400 to other names, since
@@ -53,23 +54,23 @@ static const struct route routes[] = {
     OPERATOR_GET("/principals", handle_principals, "after limit prefix"),
     OPERATOR_GET("/topics/{topic}/events", handle_topic_events, EVENTS),
     {HTTP1_METHOD_POST, "/internal/v1/events:batch", handle_batch, UINT64_MAX,
-     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_STREAM, ANY},
-    {HTTP1_METHOD_POST, "/v1/events:batch", handle_batch, UINT64_MAX, ROUTE_PRODUCER | ROUTE_STREAM,
-     ANY},
+     ROUTE_OPERATOR | ROUTE_PRODUCER | ROUTE_STREAM | ROUTE_WRITER | ROUTE_ITEMS, ANY},
+    {HTTP1_METHOD_POST, "/v1/events:batch", handle_batch, UINT64_MAX,
+     ROUTE_PRODUCER | ROUTE_STREAM | ROUTE_WRITER | ROUTE_ITEMS, ANY},
     OPERATOR_GET("/projectors/checkpoints/{projection}/{entity}", handle_checkpoint, NONE),
     OPERATOR_GET("/projectors/run-summary/{run_id}", handle_run_summary, NONE),
     OPERATOR_GET("/projectors/worker-summary/{worker_id}", handle_worker_summary, NONE),
     OPERATOR_GET("/projectors/drift", handle_drift, "limit"),
-    {HTTP1_METHOD_POST, "/internal/v1/projectors/reproject", handle_reproject, 4096, ROUTE_OPERATOR,
-     ANY},
-    {HTTP1_METHOD_POST, "/internal/v1/retention/run", handle_retention_run, 4096, ROUTE_OPERATOR,
-     ANY},
+    {HTTP1_METHOD_POST, "/internal/v1/projectors/reproject", handle_reproject, 4096,
+     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
+    {HTTP1_METHOD_POST, "/internal/v1/retention/run", handle_retention_run, 4096,
+     ROUTE_OPERATOR | ROUTE_WRITER, ANY},
     {HTTP1_METHOD_GET, "/api/events", handle_audit_list, 0, ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT,
      "after_cursor start_cursor since limit"},
-    {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0, ROUTE_OPERATOR | ROUTE_APPEND,
-     ANY},
+    {HTTP1_METHOD_POST, "/api/events/ingest", handle_event_ingest, 0,
+     ROUTE_OPERATOR | ROUTE_APPEND | ROUTE_WRITER, ANY},
     {HTTP1_METHOD_POST, "/api/events/import", handle_event_import, UINT64_MAX,
-     ROUTE_OPERATOR | ROUTE_STREAM, ANY},
+     ROUTE_OPERATOR | ROUTE_STREAM | ROUTE_WRITER, ANY},
     {HTTP1_METHOD_GET, "/api/events/export", handle_audit_export, 0,
      ROUTE_TOKEN_OR_OPERATOR | ROUTE_AUDIT, "after_cursor start_cursor since until_cursor format"},
     {HTTP1_METHOD_POST, "/v1/cursors/plan", handle_cursors_plan, CURSORS_PLAN_BYTES_MAX,

@@ -68,6 +68,7 @@ struct conn {
     struct conn_share address_share;
     enum status refusal;   /* of a connection whose ticket is reserved */
     bool is_operators;     /* accepted on the operator's listener */
+    bool is_node;          /* another node forwards the requests of many clients */
     bool has_head;         /* the head of a request has arrived */
     bool keep_alive;       /* after the answer under way */
     bool watches_end;      /* reads while the answer is due, to notice a peer that closes */

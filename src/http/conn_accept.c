@@ -106,10 +106,15 @@ void conn_accept(struct io_loop *io, enum listener_kind kind, int fd, const stru
         conn_start(conn);
 }
 
+void conn_note_node(struct conn *conn) {
+    conn->is_node = true;
+    conn_share_return(&conn->loop->http->conn_shares, &conn->address_share);
+}
+
 enum status conn_admit(struct conn *conn, const struct principal *principal) {
     struct http *http = conn->loop->http;
     enum status status = STATUS_OK;
-    if (principal && principal != &principal_operator)
+    if (principal && principal != &principal_operator && !conn->is_node)
         status = conn_share_take_principal(&http->conn_shares, &conn->principal_share, principal,
                                            clock_wall_ms(&conn->loop->io->clock));
     if (status == STATUS_OK)

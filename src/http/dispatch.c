@@ -9,6 +9,7 @@
 #include "http/admit/version_gate.h"
 #include "http/cors.h"
 #include "http/exchange.h"
+#include "http/forward/forward.h"
 #include "topic/topic_name.h"
 #include "wire/object_writer.h"
 
@@ -36,6 +37,21 @@ static void on_refused(struct conn *conn, enum status status) {
     }
     conn_handle(conn);
     answer_refused(conn->exchange, status);
+}
+
+/* False: the writer handles the request, or it is refused. */
+static bool is_for_this_node(struct exchange *exchange) {
+    switch (forward_choose(exchange)) {
+    case FORWARD_HERE:
+        break;
+    case FORWARD_PASS:
+        forward_begin(exchange);
+        return false;
+    case FORWARD_REFUSE:
+        exchange_answer_status(exchange, STATUS_NOT_WRITER);
+        return false;
+    }
+    return true;
 }
 
 /* ---- the head ---- */
@@ -125,7 +141,8 @@ static void on_head(struct conn *conn, const struct http1_request *request) {
         /* The handler may refuse the head. Otherwise it gets the body in pieces. */
         if (exchange->match.route->flags & ROUTE_STREAM) {
             conn_stream_body(conn);
-            exchange->match.route->handle(exchange);
+            if (is_for_this_node(exchange))
+                exchange->match.route->handle(exchange);
         }
         if (is_continue_expected)
             conn_continue(conn);
@@ -210,7 +227,7 @@ static void on_request(struct conn *conn) {
     conn_handle(conn);
     if (exchange->refused != STATUS_OK)
         answer_refused(exchange, exchange->refused);
-    else if (check_parameters(exchange))
+    else if (is_for_this_node(exchange) && check_parameters(exchange))
         run_handler(exchange);
 }
 

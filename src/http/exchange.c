@@ -341,7 +341,7 @@ static struct http1_header challenge(enum status status) {
 static bool is_retried_soon(const struct exchange_error *error) {
     return error->header_count == 0 &&
            (error->status == STATUS_SERVER_FULL || error->status == STATUS_TOO_MANY_CONNECTIONS ||
-            error->status == STATUS_LIMIT_REACHED);
+            error->status == STATUS_LIMIT_REACHED || error->status == STATUS_NOT_WRITER);
 }
 
 void exchange_answer_error(struct exchange *exchange, const struct exchange_error *error) {
@@ -419,6 +419,28 @@ void exchange_begin_with(struct exchange *exchange, unsigned http_status,
     for (size_t i = 0; status == STATUS_OK && i < cors_count; i++)
         status = http1_response_header(&conn->out, cors[i].name, cors[i].value);
     if (status == STATUS_OK)
+        status = exchange->chunked ? http1_response_end_chunked(&conn->out)
+                                   : http1_response_end_bare(&conn->out);
+    exchange->head_failed = status != STATUS_OK;
+    conn_stream(conn);
+}
+
+void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
+                              const struct http1_header *headers, size_t header_count,
+                              const uint64_t *content_length) {
+    struct conn *conn = exchange->conn;
+    assert(!exchange->answered && exchange->stream);
+    exchange->answered = true;
+    exchange->chunked = !content_length && exchange->request->version_minor > 0;
+    if (!exchange->chunked && !content_length)
+        conn->keep_alive = false;
+    log_answered(exchange, http_status);
+    enum status status = http1_response_begin(&conn->out, http_status, conn->keep_alive);
+    for (size_t i = 0; status == STATUS_OK && i < header_count; i++)
+        status = http1_response_header(&conn->out, headers[i].name, headers[i].value);
+    if (status == STATUS_OK && content_length)
+        status = http1_response_end_length(&conn->out, *content_length);
+    else if (status == STATUS_OK)
         status = exchange->chunked ? http1_response_end_chunked(&conn->out)
                                    : http1_response_end_bare(&conn->out);
     exchange->head_failed = status != STATUS_OK;

@@ -106,6 +106,11 @@ void exchange_begin(struct exchange *exchange, unsigned http_status, struct slic
 /* The same with the caller's header fields. */
 void exchange_begin_with(struct exchange *exchange, unsigned http_status,
                          const struct http1_header *headers, size_t header_count);
+/* The same for an answer of the writer, whose fields are passed on as they are. content_length
+ * NULL: the length is not known. */
+void exchange_begin_forwarded(struct exchange *exchange, unsigned http_status,
+                              const struct http1_header *headers, size_t header_count,
+                              const uint64_t *content_length);
 /* True: written, and the caller may send more. False: the caller must not touch the exchange before
  * the stream's sent callback. */
 MUST_CHECK bool exchange_send(struct exchange *exchange, struct slice piece);

@@ -25,6 +25,7 @@
 struct api;
 struct conn_events;
 struct delivery_loop;
+struct forwards;
 struct writer;
 
 #define HTTP_LOOPS_MAX LISTEN_SOCKETS_MAX
@@ -67,6 +68,7 @@ struct http_loop {
     struct http *http;
     struct io_loop *io;
     struct delivery_loop *delivery; /* for the dialects */
+    struct forwards *forwards;      /* requests passed to the writer; NULL: one node alone */
     struct http1_limits limits;
     struct http_date date;
     struct list conns; /* in the order of their numbers */

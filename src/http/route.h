@@ -30,6 +30,8 @@ enum route_flag {
     ROUTE_PRODUCER = 8192, /* also takes a token that may append; without ROUTE_OPERATOR it is on
                               both listeners */
     ROUTE_MINT = 16384,    /* also takes the mint key */
+    ROUTE_WRITER = 32768,  /* needs the writer role: other nodes pass the request to the writer */
+    ROUTE_ITEMS = 65536,   /* its answer has a line for each item of the body */
 };
 
 struct route {

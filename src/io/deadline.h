@@ -24,6 +24,7 @@ enum deadline_kind {
     DEADLINE_WAIT,         /* a long poll ends without an event; each has its own delay */
     DEADLINE_ACCEPT,       /* a listener that is paused tries again */
     DEADLINE_UPSTREAM,     /* a kept connection to another node was not used */
+    DEADLINE_FORWARD,      /* the next step of a forwarded request is due */
     DEADLINE_KIND_COUNT,
 };
 

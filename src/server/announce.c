@@ -5,8 +5,10 @@
 
 #include "base/log.h"
 
-static void write_address(char text[NODE_TEXT_BYTES], const char *host, uint16_t port) {
-    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, (unsigned)port);
+static void write_address(const struct server *server, char text[NODE_TEXT_BYTES], const char *host,
+                          uint16_t port) {
+    snprintf(text, NODE_TEXT_BYTES, strchr(host, ':') ? "%s[%s]:%u" : "%s%s:%u",
+             server->http.tls ? "https://" : "", host, (unsigned)port);
 }
 
 static bool is_wildcard(const char *host) {
@@ -20,9 +22,9 @@ void server_announce(struct server *server) {
     uint16_t port = is_given ? config->advertise.port : server->port;
     char address[NODE_TEXT_BYTES];
     char operator_address[NODE_TEXT_BYTES] = "";
-    write_address(address, host, port);
+    write_address(server, address, host, port);
     if (server->operator_port > 0)
-        write_address(operator_address, is_given ? host : config->operator_bind.host,
+        write_address(server, operator_address, is_given ? host : config->operator_bind.host,
                       server->operator_port);
     if (store_is_shared(server->store) && is_wildcard(host))
         log_event(LOG_WARN, "nodes.address_unknown", log_str("address", address),

@@ -32,6 +32,8 @@ struct config {
     char db_url[CONFIG_TEXT_MAX]; /* may hold a password */
     uint64_t outbox_poll_ms;
     uint64_t follow_poll_ms;
+    uint64_t forward_timeout_ms;
+    char cluster_ca_file[CONFIG_TEXT_MAX];
     struct listen_address advertise; /* no host: the bound address */
     uint64_t log_format;
     uint64_t log_level;

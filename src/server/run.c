@@ -14,6 +14,7 @@
 #include "dialect/poll.h"
 #include "http/conn.h"
 #include "http/conn_accept.h"
+#include "http/forward/forward.h"
 #include "http/http_loop.h"
 #include "io/descriptors.h"
 #include "server/announce.h"
@@ -53,6 +54,7 @@ struct run {
     uv_timer_t check;
     uv_async_t loop_ended;
     struct watchdog watchdog;
+    struct tls_context *cluster_tls; /* for connections to other nodes; NULL: they use no TLS */
 };
 
 /* ---- the end ---- */
@@ -195,10 +197,20 @@ static bool loop_before_sleep(struct io_loop *io) {
     return sessions_serve(&container_of(io, struct run_loop, io)->delivery);
 }
 
+static void loop_drain(struct io_loop *io) {
+    http_loop_drain(io);
+    forwards_drain(container_of(io, struct run_loop, io)->http.forwards);
+}
+
+static void loop_close_all(struct io_loop *io) {
+    http_loop_close_all(io);
+    forwards_close_all(container_of(io, struct run_loop, io)->http.forwards);
+}
+
 static const struct io_loop_hooks loop_hooks = {
     .accept = conn_accept,
-    .drain = http_loop_drain,
-    .close_all = http_loop_close_all,
+    .drain = loop_drain,
+    .close_all = loop_close_all,
     .before_sleep = loop_before_sleep,
     .ended = loop_ended,
 };
@@ -255,7 +267,30 @@ static enum status loop_open(struct run *run, size_t index, const int *public_fd
     deadline_queue_define(&loop->io.deadlines, DEADLINE_WAIT, 0, poll_expired);
     loop->http.delivery = &loop->delivery;
     server->http.loops[index] = &loop->io;
-    return STATUS_OK;
+    if (!store_is_shared(server->store))
+        return STATUS_OK;
+    return forwards_open(&loop->http.forwards, &(struct forwards_options){
+                                                   .http = &server->http,
+                                                   .loop = &loop->io,
+                                                   .nodes = server->nodes,
+                                                   .tls = run->cluster_tls,
+                                                   .silence_ms = server->config.forward_timeout_ms,
+                                               });
+}
+
+/* Nodes that have a certificate reach one another by TLS. */
+static enum status cluster_tls_open(struct run *run) {
+    struct server *server = run->server;
+    const char *ca_file = server->config.cluster_ca_file;
+    struct tls_message message = {""};
+    if (!server->http.tls || !store_is_shared(server->store))
+        return STATUS_OK;
+    enum status status =
+        tls_context_open_client(&run->cluster_tls, *ca_file ? ca_file : NULL, &message);
+    return status == STATUS_OK
+               ? status
+               : server_refuse(server, status, "no TLS with other nodes: %s",
+                               *message.text ? message.text : status_message(status));
 }
 
 /* Connections beyond the descriptors could not be accepted, and would take those of the store. */
@@ -339,7 +374,9 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
     enum status status = control_init(run);
     if (status != STATUS_OK)
         return server_refuse(server, status, "cannot start: %s", status_message(status));
-    status = loops_start(run);
+    status = cluster_tls_open(run);
+    if (status == STATUS_OK)
+        status = loops_start(run);
     size_t started = server->http.loops_started;
     if (status == STATUS_OK) {
         log_event(LOG_INFO, "server.ready", log_str("host", server->config.bind.host),
@@ -359,6 +396,9 @@ static enum status serve(struct run *run, void (*on_ready)(const struct server *
         io_loop_join(&run->loops[i].io);
         delivery_loop_release(&run->loops[i].delivery);
     }
+    for (size_t i = 0; run->loops && i < run->loop_count; i++)
+        forwards_free(run->loops[i].http.forwards);
+    tls_context_close(run->cluster_tls);
     free(run->loops);
     return status;
 }

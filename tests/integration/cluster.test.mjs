@@ -45,14 +45,17 @@ test("a follower delivers the events and the summaries of the writer in every di
   await client.until(() => client.run("fleet:user:u:workers").updates.some((one) => one.payload.status === "running"), "the worker's status");
 });
 
-test("a follower refuses appends, and takes the role of a writer that is killed, without a gap in the log", async (t) => {
+/** Appends as another node that passes a request on. */
+const forwarded = (operator, topic, body) => operator.ask("POST", `topics/${topic}/events`, JSON.stringify(body), { "khala-forwarded": "a" });
+
+test("a follower refuses forwarded appends, and takes the role of a writer that is killed, without a gap in the log", async (t) => {
   const { url, writer, follower } = await pair(t, PATIENT);
   const said = (number) => ({ event_type: "said", payload: { number } });
   for (const number of range(1, 5)) await appended(writer, "room", said(number));
   const client = await Client.join(follower);
   await client.subscribe({ topics: ["room"], resume_after: { room: 0 } });
   await client.reached("room", 5);
-  assertError(await follower.post("/internal/v1/topics/room/events", said(6)), 503, "not_writer");
+  assertError(await forwarded(follower, "room", said(6)), 503, "not_writer");
   const begun = performance.now();
   await writer.server.crash();
   await appended(follower, "room", said(6));
@@ -67,7 +70,7 @@ test("a follower refuses appends, and takes the role of a writer that is killed,
 
   // A node that comes back follows the new writer.
   const back = await join(t, url, PATIENT);
-  assertError(await back.post("/internal/v1/topics/room/events", said(11)), 503, "not_writer");
+  assertError(await forwarded(back, "room", said(11)), 503, "not_writer");
   const again = await Client.join(back);
   await again.subscribe({ topics: ["room"], resume_after: { room: 8 } });
   await appended(follower, "room", said(11));

@@ -3,6 +3,7 @@
 #include "auth/principal.h"
 #include "http/admit/version_gate.h"
 #include "http/conn_accept.h"
+#include "http/forward/node_proof.h"
 
 /* The public listener does not accept the operator key when operators have their own listener. */
 static bool has_operator_key(const struct exchange *exchange) {
@@ -17,11 +18,11 @@ static bool is_operator(const struct exchange *exchange) {
            !gate_has_token(exchange->request) && has_operator_key(exchange);
 }
 
-/* A connection beyond the limits serves the operator, and health checks, which must not fail
- * because clients have filled the server. Other requests are refused. */
+/* A connection beyond the limits serves other nodes, the operator, and health checks, which must
+ * not fail because clients have filled the server. Other requests are refused. */
 static enum status check_limits(const struct exchange *exchange) {
     struct conn *conn = exchange->conn;
-    if (!conn_ticket_is_reserved(&conn->ticket) || has_operator_key(exchange) ||
+    if (!conn_ticket_is_reserved(&conn->ticket) || conn->is_node || has_operator_key(exchange) ||
         route_class(exchange->match.route) == LABEL_ROUTE_CLASS_HEALTH)
         return STATUS_OK;
     conn->keep_alive = false;
@@ -92,6 +93,9 @@ static enum status admit(struct exchange *exchange) {
 }
 
 enum status admission_check(struct exchange *exchange) {
+    if (!exchange->conn->is_node &&
+        node_proof_check(&exchange->http->operator_key, exchange->request))
+        conn_note_node(exchange->conn);
     enum status status = check_limits(exchange);
     if (status == STATUS_OK)
         status = admit(exchange);

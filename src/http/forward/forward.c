@@ -1,0 +1,518 @@
+/* The way to the writer:
+ *
+ *   attempt ──▶ waiting ──▶ connecting ──▶ exchanging ──▶ forward_answer.c
+ *      ▲                        │              │
+ *      └──────── paused ◀───────┴──────────────┘  nothing of the request could take effect
+ *
+ * A streamed body is sent after the writer's 100 Continue. Until then nothing of it can take
+ * effect, and another attempt is safe. A single append is sent at once, to save that round trip. */
+#include "http/forward/forward.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "http/forward/forward_head.h"
+#include "http/forward/forward_state.h"
+#include "wire/http1_response.h"
+#include "wire/json.h"
+
+#define CONNECT_MS 3000
+#define RETRY_MS   100
+/* Longer than another node takes to become the writer. */
+#define GIVE_UP_MS 10000
+#define WAIT_MS    2000
+/* Of requests whose work is long: rebuilding, pruning and importing. */
+#define LONG_SILENCE_MS 600000
+
+static void attempt(struct forward *forward);
+
+static uint64_t now_ms(const struct forward *forward) {
+    return clock_mono_ms(&forward->exchange->loop->clock);
+}
+
+static void set_deadline(struct forward *forward, uint64_t delay_ms) {
+    io_loop_deadline_in(forward->exchange->loop, &forward->deadline, DEADLINE_FORWARD, delay_ms);
+}
+
+bool forward_is_over(const struct forward *forward) {
+    return !forward->exchange->conn || forward->exchange->answered_whole;
+}
+
+void forward_await(struct forward *forward) {
+    bool is_due = forward->state == FORWARD_FOLLOWING || forward->is_writing ||
+                  !forward->is_body_open || forward->is_request_over;
+    if (is_due)
+        set_deadline(forward, forward->is_long ? LONG_SILENCE_MS : forward->all->silence_ms);
+    else
+        deadline_drop(&forward->deadline);
+}
+
+void forward_count(struct forward *forward, enum label_forward_outcome outcome,
+                   const char *reason) {
+    struct exchange *exchange = forward->exchange;
+    uint64_t took_ns = clock_mono_ns(&exchange->loop->clock) - exchange->started_ns;
+    bool is_failure =
+        outcome != LABEL_FORWARD_OUTCOME_ANSWERED && outcome != LABEL_FORWARD_OUTCOME_ABANDONED;
+    if (forward->is_counted)
+        return;
+    forward->is_counted = true;
+    metrics_add(METRIC_FORWARD_REQUESTS, METRIC_LABELS(outcome), 1);
+    if (outcome == LABEL_FORWARD_OUTCOME_ANSWERED)
+        metrics_observe(METRIC_FORWARD_DURATION_SECONDS, METRIC_PLAIN, took_ns, 1);
+    log_event(is_failure ? LOG_WARN : LOG_DEBUG, "forward.done",
+              log_slice("request_id", exchange_request_id(exchange)),
+              log_str("outcome", label_forward_outcome_name(outcome)),
+              log_str("writer", forward->writer), log_str("reason", reason),
+              log_int("took_us", (int64_t)(took_ns / 1000)));
+}
+
+/* ---- connections ---- */
+
+static void leave_queue(struct forward *forward) {
+    if (!list_node_is_linked(&forward->node))
+        return;
+    list_remove(&forward->node);
+    forward->all->waiting_count--;
+    metrics_sub(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
+}
+
+static bool has_room(const struct forwards *all, bool is_stream) {
+    bool has_connection =
+        !list_is_empty(&all->upstreams.idle) || all->upstreams.count < FORWARD_CONNECTIONS_MAX;
+    return has_connection && !(is_stream && all->stream_count >= FORWARD_STREAMS_MAX);
+}
+
+static void serve_waiting(struct forwards *all) {
+    struct list_node *node = list_first(&all->waiting), *next;
+    for (size_t left = all->waiting_count; node && left > 0; left--, node = next) {
+        struct forward *forward = container_of(node, struct forward, node);
+        next = list_next(&all->waiting, node);
+        if (!has_room(all, forward->is_stream))
+            continue;
+        leave_queue(forward);
+        attempt(forward);
+    }
+}
+
+static void refuse(struct forward *forward, enum status status, const char *reason) {
+    enum label_forward_outcome outcome = status == STATUS_LIMIT_REACHED
+                                             ? LABEL_FORWARD_OUTCOME_REFUSED
+                                             : LABEL_FORWARD_OUTCOME_UNREACHABLE;
+    forward_count(forward, outcome, reason);
+    forward->state = FORWARD_OVER;
+    deadline_drop(&forward->deadline);
+    exchange_answer_status(forward->exchange, status);
+}
+
+static void wait_for_connection(struct forward *forward) {
+    struct forwards *all = forward->all;
+    if (all->waiting_count == FORWARD_WAITING_MAX) {
+        refuse(forward, STATUS_LIMIT_REACHED, "too many requests wait for the writer");
+        return;
+    }
+    forward->state = FORWARD_WAITING;
+    list_push_back(&all->waiting, &forward->node);
+    all->waiting_count++;
+    metrics_add(METRIC_FORWARD_WAITING, METRIC_PLAIN, 1);
+    set_deadline(forward, WAIT_MS);
+}
+
+void forward_end_upstream(struct forward *forward, bool is_kept) {
+    struct upstream *upstream = forward->upstream;
+    if (!upstream)
+        return;
+    forward->upstream = NULL;
+    if (forward->is_stream)
+        forward->all->stream_count--;
+    if (is_kept) {
+        upstream_keep(upstream);
+        serve_waiting(forward->all);
+        return;
+    }
+    /* A request that is sent again stays here, unchanged. */
+    bool is_moved = forward->is_writing && forward->is_stream;
+    forward->is_writing = false;
+    upstream_close(upstream, is_moved ? &forward->request : NULL);
+}
+
+/* ---- attempts ---- */
+
+void forward_retry(struct forward *forward, const char *reason) {
+    if (now_ms(forward) >= forward->give_up_ms) {
+        if (forward->may_have_effect)
+            forward_answer_unknown(forward, reason);
+        else
+            refuse(forward, STATUS_NOT_WRITER, reason);
+        return;
+    }
+    log_event(LOG_DEBUG, "forward.retry",
+              log_slice("request_id", exchange_request_id(forward->exchange)),
+              log_str("writer", forward->writer), log_str("reason", reason));
+    metrics_add(METRIC_FORWARD_RETRIES, METRIC_PLAIN, 1);
+    http1_answer_release(&forward->answer);
+    buffer_release(&forward->body);
+    if (forward->is_stream) {
+        forward->is_body_open = false;
+        exchange_pause(forward->exchange);
+    }
+    forward->state = FORWARD_PAUSED;
+    set_deadline(forward, RETRY_MS);
+}
+
+void forward_trouble(struct forward *forward, const char *reason) {
+    struct exchange *exchange = forward->exchange;
+    forward_end_upstream(forward, false);
+    if (forward_is_over(forward))
+        return;
+    if (forward->state == FORWARD_FOLLOWING || forward->state == FORWARD_PASSING ||
+        forward->state == FORWARD_FOLLOW_PAUSED) {
+        forward->is_broken = true;
+    } else if (exchange->answered) {
+        forward->is_broken = true;
+        forward_follow(forward);
+    } else if (!forward->may_have_effect) {
+        forward_retry(forward, reason);
+    } else if (forward->can_repeat) {
+        /* The writer may have been silent for long. Another one gets its time once. */
+        if (!forward->is_repeated)
+            forward->give_up_ms = now_ms(forward) + GIVE_UP_MS;
+        forward->is_repeated = true;
+        forward_retry(forward, reason);
+    } else {
+        forward_answer_unknown(forward, reason);
+    }
+}
+
+static void send_part(struct forward *forward) {
+    forward->is_writing = !upstream_send(forward->upstream, buffer_slice(&forward->request));
+    forward_await(forward);
+}
+
+/* The head of a stream, or a whole request. */
+static enum status write_request(struct forward *forward) {
+    struct exchange *exchange = forward->exchange;
+    const struct http1_request *request = exchange->request;
+    const struct forward_head head = {
+        .request = request,
+        .request_id = exchange_request_id(exchange),
+        .node_id = slice_of(nodes_self(forward->all->nodes)),
+        .proof = slice_of(forward->all->proof),
+        .content_length = forward->is_stream ? request->content_length : exchange->body.size,
+        .is_chunked = forward->is_chunked,
+        .expects_continue = forward->is_stream && request->has_body,
+    };
+    buffer_clear(&forward->request);
+    enum status status = forward_head_write(&forward->request, &head);
+    if (status == STATUS_OK && !forward->is_stream)
+        status = buffer_append_slice(&forward->request, buffer_slice(&exchange->body));
+    return status;
+}
+
+static void exchange_with(struct forward *forward) {
+    forward->state = FORWARD_EXCHANGING;
+    http1_answer_init(&forward->answer);
+    buffer_init(&forward->body, FORWARD_ANSWER_BYTES_MAX);
+    if (forward->is_stream && write_request(forward) != STATUS_OK) {
+        forward_trouble(forward, "no memory");
+        return;
+    }
+    if (!forward->is_stream)
+        forward->may_have_effect = forward->is_request_over = forward->is_body_open = true;
+    send_part(forward);
+    /* A stream without a body has no 100 Continue. */
+    bool is_empty = forward->is_stream && !forward->exchange->request->has_body;
+    bool is_alive = !is_empty || forward_open_body(forward);
+    (void)is_alive;
+}
+
+static bool find_writer(struct forward *forward, struct upstream_address *address) {
+    struct node_address node;
+    const struct exchange *exchange = forward->exchange;
+    if (!nodes_writer(forward->all->nodes, &node))
+        return false;
+    bool is_operators = exchange->conn->is_operators && *node.operator_text;
+    memcpy(forward->writer, node.id, sizeof(forward->writer));
+    return upstream_address_read(slice_of(is_operators ? node.operator_text : node.text), address);
+}
+
+static void attempt(struct forward *forward) {
+    struct forwards *all = forward->all;
+    struct upstream_address address;
+    if (!find_writer(forward, &address)) {
+        forward_retry(forward, "no writer is known");
+        return;
+    }
+    bool is_new = false;
+    if (has_room(all, forward->is_stream)) {
+        forward->upstream = upstream_reuse(&all->upstreams, &address, forward);
+        is_new = !forward->upstream;
+        if (is_new)
+            forward->upstream = upstream_open(&all->upstreams, &address, forward);
+    }
+    if (!forward->upstream) {
+        wait_for_connection(forward);
+        return;
+    }
+    all->stream_count += forward->is_stream;
+    if (is_new) {
+        forward->state = FORWARD_CONNECTING;
+        set_deadline(forward, CONNECT_MS);
+    } else {
+        exchange_with(forward);
+    }
+}
+
+static void on_deadline(struct deadline *deadline) {
+    struct forward *forward = container_of(deadline, struct forward, deadline);
+    if (forward_is_over(forward))
+        return;
+    switch (forward->state) {
+    case FORWARD_WAITING:
+        leave_queue(forward);
+        refuse(forward, STATUS_LIMIT_REACHED, "no connection to the writer was free in time");
+        return;
+    case FORWARD_PAUSED:
+        attempt(forward);
+        return;
+    case FORWARD_CONNECTING:
+        forward_trouble(forward, "no connection was made in time");
+        return;
+    case FORWARD_EXCHANGING:
+        forward_trouble(forward, "the writer was silent for too long");
+        return;
+    case FORWARD_FOLLOWING:
+        forward_answer_unknown(forward, "the log was not read in time");
+        return;
+    case FORWARD_FOLLOW_PAUSED:
+        forward_follow(forward);
+        return;
+    case FORWARD_PASSING:
+    case FORWARD_DISCARDING:
+    case FORWARD_OVER:
+        return;
+    }
+}
+
+/* ---- the body ---- */
+
+bool forward_open_body(struct forward *forward) {
+    struct exchange *exchange = forward->exchange;
+    forward->is_body_open = true;
+    forward_await(forward);
+    exchange_ref(exchange);
+    exchange_resume(exchange);
+    if (exchange->conn && exchange->request && exchange->request->expect_continue &&
+        !forward->is_continued) {
+        forward->is_continued = true;
+        conn_continue(exchange->conn);
+    }
+    return exchange_unref(exchange);
+}
+
+static void on_body(struct exchange *exchange, struct slice piece) {
+    struct forward *forward = exchange->work;
+    if (!forward->upstream)
+        return;
+    assert(!forward->is_writing && forward->is_body_open);
+    forward->may_have_effect = true;
+    buffer_clear(&forward->request);
+    enum status status = forward->is_chunked ? http1_chunk(&forward->request, piece)
+                                             : buffer_append_slice(&forward->request, piece);
+    if (status != STATUS_OK) {
+        forward_trouble(forward, "no memory");
+        return;
+    }
+    send_part(forward);
+    if (forward->is_writing)
+        exchange_pause(exchange);
+}
+
+static void on_body_end(struct exchange *exchange) {
+    struct forward *forward = exchange->work;
+    forward->is_body_over = true;
+    if (forward->state == FORWARD_DISCARDING) {
+        forward_discarded(forward);
+        return;
+    }
+    exchange_watch_end(exchange);
+    if (!forward->upstream)
+        return;
+    forward->may_have_effect = forward->is_request_over = true;
+    if (!forward->is_chunked) {
+        forward_await(forward);
+        return;
+    }
+    buffer_clear(&forward->request);
+    if (http1_chunk_end(&forward->request) == STATUS_OK)
+        send_part(forward);
+    else
+        forward_trouble(forward, "no memory");
+}
+
+static void on_sent(struct exchange *exchange) {
+    struct forward *forward = exchange->work;
+    if (forward->state == FORWARD_DISCARDING && forward->is_body_over)
+        forward_discarded(forward);
+    else if (forward->state == FORWARD_PASSING)
+        forward_passed(forward);
+}
+
+static const struct exchange_stream forward_stream = {
+    .body = on_body,
+    .body_end = on_body_end,
+    .sent = on_sent,
+};
+
+/* ---- events of the connection ---- */
+
+static void on_opened(struct upstream *upstream) {
+    struct forward *forward = upstream_user(upstream);
+    if (forward_is_over(forward))
+        forward_end_upstream(forward, false);
+    else
+        exchange_with(forward);
+}
+
+static void on_written(struct upstream *upstream) {
+    struct forward *forward = upstream_user(upstream);
+    struct exchange *exchange = forward->exchange;
+    forward->is_writing = false;
+    if (forward->state == FORWARD_EXCHANGING)
+        forward_await(forward);
+    if (!forward_is_over(forward) && forward->is_stream && forward->is_body_open &&
+        !forward->is_body_over)
+        exchange_resume(exchange);
+}
+
+static void on_lost(struct upstream *upstream, const char *reason) {
+    forward_trouble(upstream_user(upstream), reason);
+}
+
+static void on_freed(struct upstreams *upstreams) {
+    serve_waiting(container_of(upstreams, struct forwards, upstreams));
+}
+
+static const struct upstream_events upstream_events = {
+    .opened = on_opened,
+    .received = forward_received,
+    .written = on_written,
+    .lost = on_lost,
+    .freed = on_freed,
+};
+
+/* ---- the beginning and the end ---- */
+
+static void work_free(void *memory) {
+    struct forward *forward = memory;
+    forward_count(forward, LABEL_FORWARD_OUTCOME_ABANDONED, "the client disconnected");
+    leave_queue(forward);
+    deadline_drop(&forward->deadline);
+    forward_end_upstream(forward, false);
+    forward->all->request_bytes -= forward->charged_bytes;
+    buffer_release(&forward->request);
+    buffer_release(&forward->body);
+    http1_answer_release(&forward->answer);
+    free(forward);
+}
+
+/* An append with one of these is stored once, however often it is sent. */
+static bool has_identity(struct slice body) {
+    const struct json_limits limits = {body.size, JSON_DEPTH_MAX};
+    struct json_field fields[] = {{.name = SLICE("event_id")}, {.name = SLICE("idempotency_key")}};
+    if (json_read_object(body, &limits, fields, 2) != STATUS_OK)
+        return false;
+    return (fields[0].present && fields[0].value.kind == JSON_KIND_STRING) ||
+           (fields[1].present && fields[1].value.kind == JSON_KIND_STRING);
+}
+
+static enum status hold_request(struct forward *forward) {
+    struct exchange *exchange = forward->exchange;
+    size_t bytes = exchange->body.size + FORWARD_OUT_BYTES_MAX;
+    if (bytes > FORWARD_REQUESTS_BYTES_MAX - forward->all->request_bytes)
+        return STATUS_LIMIT_REACHED;
+    forward->charged_bytes = bytes;
+    forward->all->request_bytes += bytes;
+    buffer_init(&forward->request, bytes);
+    forward->can_repeat =
+        exchange->match.route->flags & ROUTE_APPEND && has_identity(buffer_slice(&exchange->body));
+    enum status status = write_request(forward);
+    buffer_release(&exchange->body);
+    return status;
+}
+
+enum forward_choice forward_choose(const struct exchange *exchange) {
+    const struct forwards *all = exchange->conn->loop->forwards;
+    struct slice sender;
+    if (!all || !(exchange->match.route->flags & ROUTE_WRITER) ||
+        writer_has_role(exchange->http->writer))
+        return FORWARD_HERE;
+    if (http1_header_find(exchange->request, FORWARDED_FIELD, &sender))
+        return FORWARD_REFUSE;
+    /* The answer of a node alone names its trouble with the store. */
+    return nodes_has_others(all->nodes) ? FORWARD_PASS : FORWARD_HERE;
+}
+
+void forward_begin(struct exchange *exchange) {
+    unsigned flags = exchange->match.route->flags;
+    struct forward *forward = calloc(1, sizeof(*forward));
+    if (!forward) {
+        exchange_answer_status(exchange, STATUS_OUT_OF_MEMORY);
+        return;
+    }
+    forward->exchange = exchange;
+    forward->all = exchange->conn->loop->forwards;
+    forward->is_stream = flags & ROUTE_STREAM;
+    forward->is_chunked = forward->is_stream && exchange->request->chunked;
+    forward->is_long = !(flags & (ROUTE_PRODUCER | ROUTE_APPEND));
+    forward->give_up_ms = now_ms(forward) + GIVE_UP_MS;
+    http1_answer_init(&forward->answer);
+    buffer_init(&forward->body, FORWARD_ANSWER_BYTES_MAX);
+    buffer_init(&forward->request, FORWARD_OUT_BYTES_MAX);
+    exchange->work = forward;
+    exchange->work_free = work_free;
+    exchange->stream = &forward_stream;
+    if (forward->is_stream) {
+        exchange_pause(exchange);
+    } else {
+        enum status status = hold_request(forward);
+        if (status != STATUS_OK) {
+            refuse(forward, STATUS_LIMIT_REACHED, "too many bytes wait for the writer");
+            return;
+        }
+        exchange_watch_end(exchange);
+    }
+    attempt(forward);
+}
+
+enum status forwards_open(struct forwards **forwards, const struct forwards_options *options) {
+    struct forwards *opened = calloc(1, sizeof(*opened));
+    if (!opened)
+        return STATUS_OUT_OF_MEMORY;
+    opened->http = options->http;
+    opened->nodes = options->nodes;
+    opened->silence_ms = options->silence_ms;
+    list_init(&opened->waiting);
+    node_proof_write(&options->http->operator_key, slice_of(nodes_self(options->nodes)),
+                     opened->proof);
+    upstreams_init(&opened->upstreams, options->loop, &upstream_events, options->tls);
+    deadline_queue_define(&options->loop->deadlines, DEADLINE_FORWARD, 0, on_deadline);
+    *forwards = opened;
+    return STATUS_OK;
+}
+
+void forwards_free(struct forwards *forwards) {
+    free(forwards);
+}
+
+void forwards_drain(struct forwards *forwards) {
+    if (forwards)
+        upstreams_drain(&forwards->upstreams);
+}
+
+void forwards_close_all(struct forwards *forwards) {
+    if (forwards)
+        upstreams_close_all(&forwards->upstreams);
+}
