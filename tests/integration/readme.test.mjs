@@ -1,4 +1,4 @@
-// The clients of the README, as they are printed there, behind nginx with TLS.
+// The clients of README.md and of docs/protocol.md, as they are printed there, behind nginx with TLS.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import http from "node:http";
@@ -10,12 +10,15 @@ import { operate } from "../lib/operator.mjs";
 import { signingKey } from "../lib/token.mjs";
 import { repeat, until } from "../lib/wait.mjs";
 
-const page = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-const snippets = [...page.matchAll(/```js\n([^]*?)```/g)].map(([, code]) => code);
+const snippets = ["README.md", "docs/protocol.md"].flatMap((page) => {
+  const text = readFileSync(new URL(`../../${page}`, import.meta.url), "utf8");
+  return [...text.matchAll(/```js\n([^]*?)```/g)].map(([, code]) => code);
+});
+const LIBRARY = new URL("../../clients/js/src/khala.js", import.meta.url).href;
 const TOKEN_SECONDS = 2;
 const SESSION = "session-of-the-readme";
 const OTHER_EPOCH = "01a1e1a3-0000-7000-8000-000000000000";
-const ROUTES = ["/socket/websocket", "/v1/topics/demo/sse", "/v1/topics/demo/ws"];
+const ROUTES = ["/socket/websocket", "/socket/websocket", "/v1/topics/demo/sse", "/v1/topics/demo/ws"];
 
 /** The backend of the clients: each path is a client, and each request gets a new short token. */
 async function backend(t, operator, seconds = TOKEN_SECONDS) {
@@ -53,7 +56,7 @@ function produce(t, world) {
 /** Starts each snippet with the address of that server and with changes of its text. */
 function startClients(t, { server }, { url }, changes = []) {
   const s = server.ca ? "s" : "";
-  const all = [["ws://127.0.0.1:4100", `ws${s}://${server.host}:${server.port}`], ["http://127.0.0.1:4100", `http${s}://${server.host}:${server.port}`], ...changes];
+  const all = [[`"khala"`, `"${LIBRARY}"`], ["ws://127.0.0.1:4100", `ws${s}://${server.host}:${server.port}`], ["http://127.0.0.1:4100", `http${s}://${server.host}:${server.port}`], ...changes];
   const env = { ...process.env, ...(server.ca ? { NODE_EXTRA_CA_CERTS: server.authority } : {}) };
   return snippets.map((code, i) => {
     const getToken = `const getToken = async () => (await fetch("${url}/${i}")).text();\n`;
@@ -65,7 +68,7 @@ function startClients(t, { server }, { url }, changes = []) {
   });
 }
 
-test("each client of the README survives its token, a crash and a restart behind nginx, and misses no event", async (t) => {
+test("each printed client survives its token, a crash and a restart behind nginx, and misses no event", async (t) => {
   assert.equal(snippets.length, ROUTES.length);
   const world = { operator: await operate(t) };
   const { data, server: { port } } = world.operator;
@@ -102,13 +105,13 @@ test("each client of the README survives its token, a crash and a restart behind
   }
 });
 
-test("each client of the README starts again where its position belongs to another history", async (t) => {
+test("each printed client starts again where its position belongs to another history", async (t) => {
   const operator = await operate(t);
   const producer = produce(t, { operator });
   await until(() => producer.last >= 3, "three events");
   const clients = startClients(t, operator, await backend(t, operator), [
     ["position = {}; // store", `position = { resume_after: { demo: 2 }, epoch: "${OTHER_EPOCH}" }; // store`],
-    ["position = 0;", `position = "2@${OTHER_EPOCH}";`], ["after_seq=0", `after_seq=2&epoch=${OTHER_EPOCH}`]]);
+    ["{ reset }))", `{ reset, after: { epoch: "${OTHER_EPOCH}", seq: 2 } }))`], ["position = 0;", `position = "2@${OTHER_EPOCH}";`], ["after_seq=0", `after_seq=2&epoch=${OTHER_EPOCH}`]]);
   for (const client of clients) {
     await client.until(() => client.lines.length >= 4, "events after the notice");
     assert.match(client.lines[0], /starts again/);
@@ -116,7 +119,7 @@ test("each client of the README starts again where its position belongs to anoth
   }
 });
 
-test("each client of the README stops when its session is revoked", async (t) => {
+test("each printed client stops when its session is revoked", async (t) => {
   const operator = await operate(t);
   const clients = startClients(t, operator, await backend(t, operator, 300));
   await operator.did("topics/demo/events", { event_type: "counted", payload: { n: 1 } });

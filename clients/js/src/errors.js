@@ -36,29 +36,3 @@ export function errorOf(body, context) {
     retryAfterMs: hintOf(body?.reconnect_after_ms ?? body?.retry_after_ms ?? details.reconnect_after_ms ?? details.retry_after_ms),
   };
 }
-
-/** An error answer. One without the server's own body comes from something between client and server. */
-export async function refusalOf(response) {
-  let body = null;
-  try {
-    body = JSON.parse((await response.text()).slice(0, 1 << 20));
-  } catch {
-    // Not JSON.
-  }
-  const isOurs = typeof body?.error === "string" && typeof body.request_id === "string";
-  const error = isOurs ? errorOf(body, { status: response.status }) : { policy: "retry", code: "bad_gateway", message: `An answer ${response.status} that is not the server's.` };
-  const seconds = response.headers.get("retry-after");
-  error.retryAfterMs ??= /^\d+$/.test(seconds ?? "") ? hintOf(Number(seconds) * 1000) : undefined;
-  return { ...error, status: response.status, body };
-}
-
-/**
- * Fetches with an id of the request. A cache or a proxy that answers with an earlier response is
- * found out by its id, before its frames or acknowledgements are taken for new ones.
- */
-export async function fetchOwn(fetch, address, { headers, ...init }) {
-  const id = crypto.randomUUID?.() ?? String(Math.random());
-  const response = await fetch(address, { ...init, redirect: "error", cache: "no-store", headers: { ...headers, "x-request-id": id } });
-  if ((response.headers.get("x-request-id") ?? id) !== id) throw new Error("The answer belongs to another request.");
-  return response;
-}

@@ -1,6 +1,7 @@
 // Transports for networks that block WebSockets: an event stream or a long poll for each topic. Both
 // use fetch, so that the token is in a header and Node needs no package.
-import { errorOf, fetchOwn, hintOf, refusalOf } from "./errors.js";
+import { errorOf, hintOf } from "./errors.js";
+import { fetchOwn, refusalOf } from "./request.js";
 
 const TEXT_CHARS_MAX = 64 << 20;
 const POLL_WAIT_MS = 20_000;
@@ -124,7 +125,7 @@ export class EventStreamDecoder {
   }
 }
 
-export class EventStreamTransport extends HttpTransport {
+class EventStreamTransport extends HttpTransport {
   name = "sse";
   silenceMs = 35_000; // two heartbeats and some seconds
 
@@ -174,7 +175,7 @@ export class EventStreamTransport extends HttpTransport {
   }
 }
 
-export class PollTransport extends HttpTransport {
+class PollTransport extends HttpTransport {
   name = "poll";
   silenceMs = POLL_WAIT_MS + 15_000;
 
@@ -218,3 +219,5 @@ export class PollTransport extends HttpTransport {
     return { epoch, seq: watermark };
   }
 }
+
+export const transports = { sse: EventStreamTransport, poll: PollTransport };

@@ -1,7 +1,6 @@
 // The client: topics and collections of one server, over one connection.
 import { Collection } from "./collection.js";
 import { Connection } from "./connection.js";
-import { EventStreamTransport, PollTransport } from "./http.js";
 import { KhalaError } from "./errors.js";
 import { realWorld } from "./machine.js";
 import { PhoenixTransport } from "./phoenix.js";
@@ -13,6 +12,40 @@ export { KhalaError } from "./errors.js";
 export { indexedDbStorage, localStorageStorage, memoryStorage } from "./storage.js";
 
 const TRANSPORTS = ["websocket", "sse", "poll"];
+
+/** A transport over HTTP, whose code is loaded when WebSockets are blocked. */
+class LazyTransport {
+  #real = null;
+  #isClosed = false;
+
+  constructor(name, settings, events) {
+    this.name = name;
+    this.settings = settings;
+    this.events = events;
+  }
+
+  async open(token) {
+    try {
+      const { transports } = await import("./http.js");
+      if (this.#isClosed) return;
+      this.#real = new transports[this.name](this.settings, this.events);
+      this.#real.open(token);
+    } catch (error) {
+      this.events.closed({ policy: "retry", code: "transport_missing", message: String(error) });
+    }
+  }
+
+  close() {
+    this.#isClosed = true;
+    this.#real?.close();
+  }
+
+  join = () => this.#real.join();
+  heartbeat = () => this.#real.heartbeat();
+  refresh = (token) => this.#real.refresh(token);
+  subscribe = (...call) => this.#real.subscribe(...call);
+  unsubscribe = (name) => this.#real.unsubscribe(name);
+}
 
 export class Khala {
   #options;
@@ -34,8 +67,8 @@ export class Khala {
     const http = { url: base, fetch: this.#options.fetch, world, query: options.clientBuildId ? compatibility : {} };
     const makers = {
       websocket: WebSocket && ((events) => new PhoenixTransport({ url: base, WebSocket, join: compatibility }, events)),
-      sse: (events) => new EventStreamTransport(http, events),
-      poll: (events) => new PollTransport(http, events),
+      sse: (events) => new LazyTransport("sse", http, events),
+      poll: (events) => new LazyTransport("poll", http, events),
     };
     const usable = transports.map((name) => makers[name]).filter(Boolean);
     if (usable.length === 0) throw new TypeError(`transports must name some of ${TRANSPORTS.join(", ")}`);

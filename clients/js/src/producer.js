@@ -1,6 +1,7 @@
 // Appends events: each has an id from the start, so a repeated request never stores a second event.
-import { fetchOwn, hintOf, KhalaError, refusalOf } from "./errors.js";
+import { hintOf, KhalaError } from "./errors.js";
 import { backOffMs, realWorld, tokenLifeMs } from "./machine.js";
+import { fetchOwn, randomBytes, refusalOf } from "./request.js";
 
 const REFUSALS_MAX = 3;
 const encoder = new TextEncoder();
@@ -10,7 +11,7 @@ let lastTime = 0;
 /** A UUIDv7 whose time never goes back within this process. */
 export function eventId(wall = Date.now()) {
   lastTime = Math.max(lastTime, wall);
-  const random = crypto.getRandomValues(new Uint8Array(10));
+  const random = randomBytes(10);
   random[0] = (random[0] & 0x0f) | 0x70;
   random[2] = (random[2] & 0x3f) | 0x80;
   const text = lastTime.toString(16).padStart(12, "0") + [...random].map((byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,0 +1,88 @@
+// Hooks for React 18 and later. Components that use the same topic or collection share it.
+import { useCallback, useMemo, useSyncExternalStore } from "react";
+
+/** {status, transport, error} of the client. */
+export function useConnection(khala) {
+  const subscribe = useCallback((listener) => khala.subscribe(listener), [khala]);
+  const read = () => khala.state;
+  return useSyncExternalStore(subscribe, read, read);
+}
+
+/** {documents, isReady, error} of a summary topic; documents is a Map that is replaced at each change. */
+export function useCollection(khala, name) {
+  const collection = khala.collection(name);
+  const subscribe = useCallback((listener) => collection.subscribe(listener), [collection]);
+  const read = () => collection.snapshot();
+  const documents = useSyncExternalStore(subscribe, read, read);
+  const { isReady, error } = collection;
+  return useMemo(() => ({ documents, isReady, error }), [documents, isReady, error]);
+}
+
+const EMPTY = { frames: [], reset: null, error: null };
+const stores = new WeakMap(); // client → Map of stores by topic and limit
+
+/** Follows a topic while a component listens, and keeps its last frames. */
+class TopicStore {
+  #khala;
+  #name;
+  #limit;
+  #listeners = new Set();
+  #topic = null;
+  #isTelling = false;
+  value = EMPTY;
+
+  constructor(khala, name, limit) {
+    this.#khala = khala;
+    this.#name = name;
+    this.#limit = limit;
+  }
+
+  subscribe(listener) {
+    this.#listeners.add(listener);
+    if (!this.#topic) void this.#run();
+    return () => {
+      this.#listeners.delete(listener);
+      // Later, so that a component that is mounted again keeps the topic.
+      setTimeout(() => this.#listeners.size === 0 && void this.#topic?.close(), 0);
+    };
+  }
+
+  async #run() {
+    const topic = this.#khala.topic(this.#name, { after: null, reset: (reset) => this.#set({ frames: [], reset, error: null }) });
+    this.#topic = topic;
+    this.#set(EMPTY);
+    try {
+      for await (const frame of topic) this.#set({ ...this.value, frames: [...this.value.frames, frame].slice(-this.#limit) });
+    } catch (error) {
+      this.#set({ ...this.value, error });
+    } finally {
+      this.#topic = null;
+      if (this.#listeners.size > 0 && !this.value.error) void this.#run();
+    }
+  }
+
+  #set(value) {
+    this.value = value;
+    if (this.#isTelling) return;
+    this.#isTelling = true;
+    // One call for all frames of a message.
+    queueMicrotask(() => {
+      this.#isTelling = false;
+      for (const listener of [...this.#listeners]) listener();
+    });
+  }
+}
+
+/** {frames, reset, error} of a topic: its last frames, and the reset that its history began with. */
+export function useTopic(khala, name, { limit = 1000 } = {}) {
+  const store = useMemo(() => {
+    if (!stores.has(khala)) stores.set(khala, new Map());
+    const all = stores.get(khala);
+    const key = `${limit} ${name}`;
+    if (!all.has(key)) all.set(key, new TopicStore(khala, name, limit));
+    return all.get(key);
+  }, [khala, name, limit]);
+  const subscribe = useCallback((listener) => store.subscribe(listener), [store]);
+  const read = () => store.value;
+  return useSyncExternalStore(subscribe, read, read);
+}

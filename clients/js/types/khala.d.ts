@@ -1,0 +1,165 @@
+/** The position of a topic, exclusive. */
+export interface Position {
+  epoch: string;
+  seq: number;
+}
+
+/** One item of a topic. */
+export interface Frame<Payload = any> {
+  topic: string;
+  seq: number;
+  kind: string;
+  payload: Payload;
+  doc_key: string | null;
+  doc_version?: number;
+  payload_hash?: string;
+  entity?: string;
+  entity_id?: string;
+  entity_seq?: number;
+  seq_range?: [number, number];
+  event_id?: string;
+  cursor?: string;
+  recorded_at?: number;
+  runtime_source?: Record<string, unknown>;
+  projected_at?: number;
+  projection_version?: string;
+}
+
+export interface Document<Payload = any> {
+  doc_key: string;
+  doc_version: number;
+  payload: Payload;
+  payload_hash: string;
+}
+
+/** The history starts again: drop what was derived from earlier frames. */
+export interface Reset {
+  /** `start`, `gap`, `position_unreadable`, or the first reason of the server. */
+  reason: string;
+  from_seq: number;
+  /** Frames before `from_seq` exist or existed, and are not delivered. */
+  truncated: boolean;
+  /** All documents of a summary topic. */
+  documents?: Document[];
+}
+
+/** Keeps positions as texts. The functions may answer promises. */
+export interface Storage {
+  load(key: string): string | null | undefined | Promise<string | null | undefined>;
+  save(key: string, text: string): void | Promise<void>;
+}
+
+export type Status = "idle" | "authenticating" | "connecting" | "joining" | "live" | "reauthenticating" | "backing_off" | "closed";
+export type TopicState = "loading" | "waiting" | "joining" | "replaying" | "live" | "bootstrapping" | "paused" | "backing_off" | "closed";
+export type TransportName = "websocket" | "sse" | "poll";
+
+export interface ConnectionState {
+  readonly status: Status;
+  readonly transport: TransportName | null;
+  readonly error: KhalaError | null;
+}
+
+export class KhalaError extends Error {
+  readonly code: string;
+  readonly topic?: string;
+  readonly reset?: Reset;
+  readonly status?: number;
+  readonly details?: unknown;
+  readonly retryAfterMs?: number;
+}
+
+export interface BackOff {
+  baseMs?: number;
+  maxMs?: number;
+}
+
+export interface KhalaOptions {
+  /** The address of the server, such as `https://khala.example`. */
+  url: string;
+  /** Answers a new token. An error with `final: true` closes the client. */
+  token: () => string | Promise<string>;
+  storage?: Storage;
+  /** In the order of preference. */
+  transports?: TransportName[];
+  /** The WebSocket of this platform, such as that of the package `ws` before Node 22. */
+  WebSocket?: new (url: string) => unknown;
+  fetch?: typeof fetch;
+  /** For servers that check the builds of their clients. */
+  clientBuildId?: string;
+  tokenTimeoutMs?: number;
+  connectTimeoutMs?: number;
+  backOff?: BackOff;
+}
+
+export interface TopicOptions {
+  /** Called before the first frame of each history. Without it, a history that lost frames ends the loop with an error. */
+  reset?: (reset: Reset) => void | Promise<void>;
+  /** The position to start after, in place of the stored one; null starts at the beginning. The position is then not stored. */
+  after?: Position | null;
+  /** Reads the whole log, with the scope `runtime.replay_all`. */
+  replay?: "all";
+  storage?: Storage;
+  /** The key of the position in the storage. */
+  key?: string;
+}
+
+export interface ExactlyOnce<Tx, Payload = any> {
+  /** The position that was saved last. */
+  load(): Position | null | Promise<Position | null>;
+  /** Runs the work in one transaction of the application's database. */
+  transaction(work: (tx: Tx) => Promise<void>): Promise<void> | void;
+  apply(frame: Frame<Payload>, tx: Tx): void | Promise<void>;
+  save(position: Position, tx: Tx): void | Promise<void>;
+  reset?(reset: Reset, tx: Tx): void | Promise<void>;
+}
+
+export interface Topic<Payload = any> extends AsyncIterable<Frame<Payload>> {
+  readonly name: string;
+  readonly state: TopicState;
+  /** Behind the last frame that was applied. */
+  readonly position: Position | null;
+  [Symbol.asyncIterator](): AsyncGenerator<Frame<Payload>, void, void>;
+  /** Calls the handler for each frame; a frame is applied when its promise resolves. */
+  each(handler: (frame: Frame<Payload>) => void | Promise<void>): Promise<void>;
+  exactlyOnce<Tx>(helper: ExactlyOnce<Tx, Payload>): Promise<void>;
+  close(): Promise<void>;
+}
+
+export type Change<Payload = any> =
+  | { type: "set"; key: string; value: Payload; seq: number }
+  | { type: "reset"; reason: string }
+  | { type: "error"; error: Error };
+
+export interface Collection<Payload = any> {
+  readonly name: string;
+  readonly isReady: boolean;
+  /** Resolves with the first snapshot. */
+  readonly ready: Promise<Collection<Payload>>;
+  readonly size: number;
+  readonly error: Error | null;
+  /** By key, or by the id at its end: `runtime/run_summary:demo` or `demo`. */
+  get(key: string): Payload | undefined;
+  /** The same Map until the next change. */
+  snapshot(): ReadonlyMap<string, Payload>;
+  changes(): AsyncGenerator<Change<Payload>, void, void>;
+  /** Follows the topic while a listener is there. */
+  subscribe(listener: (change: Change<Payload>) => void): () => void;
+  /** Follows the topic until the returned function is called. */
+  open(): () => void;
+  close(): Promise<void>;
+}
+
+export class Khala {
+  constructor(options: KhalaOptions);
+  readonly state: ConnectionState;
+  subscribe(listener: (state: ConnectionState) => void): () => void;
+  /** Errors that the client survives. */
+  onWarning(listener: (error: KhalaError) => void): () => void;
+  topic<Payload = any>(name: string, options?: TopicOptions): Topic<Payload>;
+  collection<Payload = any>(name: string): Collection<Payload>;
+  close(): Promise<void>;
+}
+
+export function memoryStorage(): Storage;
+export function localStorageStorage(prefix?: string): Storage;
+export function indexedDbStorage(database?: string): Storage;

@@ -1,0 +1,58 @@
+import type { BackOff } from "./khala.js";
+
+export interface ProducerOptions {
+  url: string;
+  /** Answers a token with the scope `runtime.append`. */
+  token: () => string | Promise<string>;
+  fetch?: typeof fetch;
+  queueItemsMax?: number;
+  queueBytesMax?: number;
+  batchItemsMax?: number;
+  batchBytesMax?: number;
+  /** How long an event waits for others. */
+  batchMs?: number;
+  requestTimeoutMs?: number;
+  tokenTimeoutMs?: number;
+  backOff?: BackOff;
+}
+
+export interface Target {
+  run_id?: string;
+  worker_id?: string;
+  topic?: string;
+}
+
+export interface NewEvent extends Target {
+  event_type?: string;
+  payload?: Record<string, unknown>;
+  event_id?: string;
+  idempotency_key?: string;
+  expected_previous_seq?: number;
+  owner_user_id?: string;
+  owner_guest_scope?: string;
+  org_id?: string;
+  status?: string;
+  reason?: string;
+  metadata_patch?: Record<string, unknown>;
+}
+
+export interface Appended {
+  index: number;
+  status: 200;
+  deduplicated: boolean;
+  event: { event_id: string; cursor: string; seq: number; event_type: string; payload: any; recorded_at: number };
+}
+
+export class Producer {
+  constructor(options: ProducerOptions);
+  readonly length: number;
+  readonly isFull: boolean;
+  /** Rejects with `queue_full` at once if the queue is full. */
+  append(event: NewEvent): Promise<Appended>;
+  room(): Promise<void>;
+  flush(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** A UUIDv7. */
+export function eventId(wall?: number): string;

@@ -1,0 +1,80 @@
+// The published shape of the JavaScript client: exports, types against the sources, size.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+import { folder } from "../../lib/khala.mjs";
+
+const client = fileURLToPath(new URL("../../../clients/js", import.meta.url));
+const modules = fileURLToPath(new URL("../../node_modules", import.meta.url));
+const manifest = JSON.parse(readFileSync(join(client, "package.json"), "utf8"));
+const CORE_BYTES_MAX = 10_000;
+
+test("every export has its source and its types, and every declared name exists", async () => {
+  for (const [name, { types, default: source }] of Object.entries(manifest.exports)) {
+    assert.ok(existsSync(join(client, source)), source);
+    const declared = [...readFileSync(join(client, types), "utf8").matchAll(/^export (?:class|function) (\w+)/gm)].map(([, one]) => one);
+    assert.ok(declared.length > 0);
+    if (name === "./react") continue; // needs react, which the client does not have
+    const actual = await import(join(client, source));
+    assert.deepEqual(Object.keys(actual).sort(), declared.sort(), name);
+  }
+  assert.equal(manifest.dependencies, undefined);
+});
+
+test("the core is below 10 kB, minified and compressed", async () => {
+  const { outputFiles } = await build({
+    stdin: { contents: "export { Khala } from \"./src/khala.js\";", resolveDir: client },
+    bundle: true, minify: true, splitting: true, format: "esm", platform: "browser", outdir: "out", write: false, metafile: false,
+  });
+  const isFallback = ({ path }) => /\/http-/.test(path); // loaded when WebSockets are blocked
+  assert.equal(outputFiles.filter(isFallback).length, 1);
+  const bytes = outputFiles.filter((file) => !isFallback(file)).reduce((sum, { contents }) => sum + gzipSync(contents, { level: 9 }).length, 0);
+  assert.ok(bytes < CORE_BYTES_MAX, `${bytes} bytes`);
+});
+
+const PROGRAM = `
+import { Khala, KhalaError, localStorageStorage, type Frame, type Position } from "khala";
+import { fileStorage } from "khala/node";
+import { Producer } from "khala/producer";
+import { useCollection, useConnection, useTopic } from "khala/react";
+
+interface Line { line: string }
+const khala = new Khala({ url: "http://x", token: async () => "t", storage: fileStorage("p"), transports: ["websocket", "poll"] });
+for await (const frame of khala.topic<Line>("run:a:events", { reset: ({ reason, documents }) => console.log(reason, documents?.length) })) {
+  const text: string = frame.payload.line + frame.seq;
+  // @ts-expect-error a sequence is a number
+  const wrong: string = frame.seq;
+}
+await khala.topic<Line>("t").exactlyOnce<{ rows: Frame<Line>[]; at: Position | null }>({
+  load: () => null, transaction: (work) => work({ rows: [], at: null }), apply: (frame, tx) => { tx.rows.push(frame); }, save: (at, tx) => { tx.at = at; },
+});
+const runs = khala.collection<{ status: string }>("runtime.run_summaries");
+const status: string | undefined = runs.get("a")?.status;
+for await (const change of runs.changes()) if (change.type === "set") console.log(change.value.status, change.key);
+const answer = await new Producer({ url: "http://x", token: () => "t" }).append({ topic: "t", event_type: "said", payload: { a: 1 } });
+const seq: number = answer.event.seq;
+export function board() {
+  const { documents } = useCollection<{ status: string }>(khala, "runtime.run_summaries");
+  return [useConnection(khala).status === "live", documents.get("a")?.status, useTopic<Line>(khala, "t").frames[0]?.payload.line];
+}
+// @ts-expect-error a token callback is needed
+new Khala({ url: "http://x" });
+export { KhalaError, localStorageStorage, seq, status };
+`;
+
+test("a strict TypeScript program uses every part of the types", (t) => {
+  const path = folder(t);
+  mkdirSync(join(path, "node_modules"));
+  symlinkSync(client, join(path, "node_modules/khala"));
+  for (const name of ["@types", "react", "csstype"]) symlinkSync(join(modules, name), join(path, "node_modules", name));
+  writeFileSync(join(path, "program.mts"), PROGRAM);
+  const done = spawnSync(process.execPath, [join(modules, "typescript/bin/tsc"), "--strict", "--noEmit", "--target", "es2022", "--lib", "es2022,dom,esnext.disposable", "--skipLibCheck", "--types", "react", "--module", "nodenext", "program.mts"],
+    { cwd: path, encoding: "utf8" });
+  assert.equal(done.stdout + done.stderr, "");
+  assert.equal(done.status, 0);
+});
