@@ -1,5 +1,6 @@
 /* Sessions of PostgreSQL that are lost, the writer role, and derived tables that are dropped. */
 #include "backend_postgres.h"
+#include "base/limits.h"
 #include "lookup.h"
 #include "rows.h"
 #include "store/store_maintenance.h"
@@ -177,8 +178,29 @@ static void a_read_only_database_refuses_a_commit_with_its_reason(void **state) 
     assert_int_equal(log_end(fixture->reader), 1);
 }
 
+/* The fixture has two of them. */
+static void sessions_of_a_store_are_bounded(void **state) {
+    struct fixture *fixture = *state;
+    struct store_session *opened[POSTGRES_SESSIONS_MAX];
+    size_t count = 0;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && count < POSTGRES_SESSIONS_MAX) {
+        status = store_session_open(fixture->store, STORE_READ, &opened[count]);
+        if (status == STATUS_OK)
+            count++;
+    }
+    assert_int_equal(status, STATUS_LIMIT_REACHED);
+    assert_int_equal(count, POSTGRES_SESSIONS_MAX - 2);
+    /* A session that is closed makes room for another. */
+    store_session_close(opened[--count]);
+    assert_ok(store_session_open(fixture->store, STORE_READ, &opened[count++]));
+    while (count > 0)
+        store_session_close(opened[--count]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sessions_of_a_store_are_bounded),
         cmocka_unit_test(a_session_lost_between_prefetch_and_commit_may_not_write),
         cmocka_unit_test(every_call_of_a_lost_write_session_says_so),
         cmocka_unit_test(a_higher_term_stops_the_writer),
