@@ -1,6 +1,7 @@
 // Transports for networks that block WebSockets: an event stream or a long poll for each topic. Both
 // use fetch, so that the token is in a header and Node needs no package.
 import { errorOf, hintOf } from "./errors.js";
+import { streamOf } from "./position.js";
 import { fetchOwn, refusalOf } from "./request.js";
 
 const TEXT_CHARS_MAX = 64 << 20;
@@ -91,6 +92,11 @@ class HttpTransport {
     return response;
   }
 
+  /** Throws if the body is of another topic: something sent bytes of another answer. */
+  check(name, { topic }) {
+    if (topic !== name && (typeof topic !== "string" || streamOf(topic) !== name)) throw new Error("The answer belongs to another request.");
+  }
+
   queryOf(position, { replay } = {}) {
     return { ...(position ? { after_seq: position.seq, epoch: position.epoch } : {}), ...(replay ? { replay } : {}) };
   }
@@ -154,6 +160,11 @@ class EventStreamTransport extends HttpTransport {
     if (data === "") return;
     const body = JSON.parse(data);
     const epoch = id?.slice(id.indexOf("@") + 1);
+    if (["message", "bootstrap", "snapshot"].includes(type)) {
+      this.check(name, body);
+      stream.isKnown = true;
+    }
+    if (type === "progress" && !stream.isKnown) return; // it names no topic, so a frame must have done so
     if (type === "message" || type === "progress") {
       const { after, ...frame } = body;
       const frames = type === "message" ? [frame] : [];
@@ -195,6 +206,7 @@ class PollTransport extends HttpTransport {
 
   async #take(name, stream, position, page, bytes, isFirst) {
     const { epoch, bootstrap, messages: frames, next_cursor: through } = page;
+    this.check(name, page);
     stream.isCaughtUp = page.replay_complete === true;
     let after = position?.seq;
     // A position is refused as stale, never replaced by a start.
@@ -214,7 +226,8 @@ class PollTransport extends HttpTransport {
     const text = await response.text();
     if (!this.isCurrent(name, stream)) return null;
     this.heard(stream);
-    const { epoch, watermark, documents } = JSON.parse(text);
+    const { topic, epoch, watermark, documents } = JSON.parse(text);
+    this.check(name, { topic });
     this.events.part(name, { epoch, watermark, documents, last: true, bytes: text.length });
     return { epoch, seq: watermark };
   }

@@ -66,7 +66,7 @@ export class Khala {
     const compatibility = { protocol_version: "khala.ws.v1", schema_version: 1, ...(options.clientBuildId ? { client_build_id: options.clientBuildId } : {}) };
     const http = { url: base, fetch: this.#options.fetch, world, query: options.clientBuildId ? compatibility : {} };
     const makers = {
-      websocket: WebSocket && ((events) => new PhoenixTransport({ url: base, WebSocket, join: compatibility }, events)),
+      websocket: WebSocket && ((events) => new PhoenixTransport({ url: base, WebSocket, join: compatibility, world }, events)),
       sse: (events) => new LazyTransport("sse", http, events),
       poll: (events) => new LazyTransport("poll", http, events),
     };

@@ -1,19 +1,12 @@
 // The main transport: all topics over one WebSocket, in the Phoenix dialect. One socket can carry
 // many topics, refuse one of them, and take a new token, which a topic's own WebSocket cannot.
 import { errorOf, policyOf } from "./errors.js";
+import { streamOf } from "./position.js";
 
 const CHANNEL = "sync:v1";
 const TOPICS_PER_PUSH = 100;
 const CLOSE_MS = 1000;
-
-const STREAMS = [[/^run:(.+):events$/, "run.$1.events"], [/^worker:(.+):lifecycle$/, "worker.$1.lifecycle"],
-  [/^fleet:(user|guest):(.+):workers$/, "fleet.$1.$2.workers"]];
-
-/** The stream id of a topic, for a subscription to a stream whose topic appeared later. */
-function streamOf(topic) {
-  const [pattern, stream] = STREAMS.find(([one]) => one.test(topic)) ?? [];
-  return `runtime.${pattern ? topic.replace(pattern, stream) : `topic.${topic.replaceAll(":", ".")}`}`;
-}
+const REPLY_MS = 20_000;
 
 export class PhoenixTransport {
   name = "websocket";
@@ -27,7 +20,7 @@ export class PhoenixTransport {
   #lastError = null;
   #isFlushing = false;
 
-  /** settings: {url, WebSocket, join}. */
+  /** settings: {url, WebSocket, join, world}. */
   constructor(settings, events) {
     this.#settings = settings;
     this.#events = events;
@@ -64,6 +57,11 @@ export class PhoenixTransport {
   }
 
   heartbeat() {
+    const [first] = this.#pushes.values();
+    if (first && this.#settings.world.now() - first.at > REPLY_MS) {
+      this.#events.closed({ policy: "retry", code: "silent", message: "The server did not reply." });
+      return;
+    }
     this.#send([null, String(++this.#ref), "phoenix", "heartbeat", {}]);
   }
 
@@ -162,7 +160,7 @@ export class PhoenixTransport {
 
   #push(event, payload, replied) {
     const ref = String(++this.#ref);
-    this.#pushes.set(ref, replied);
+    this.#pushes.set(ref, { replied, at: this.#settings.world.now() });
     this.#send(["1", ref, CHANNEL, event, payload]);
   }
 
@@ -187,9 +185,9 @@ export class PhoenixTransport {
     this.#events.heard(channel === CHANNEL);
     if (channel !== CHANNEL) return;
     if (event === "phx_reply") {
-      const replied = this.#pushes.get(ref);
+      const push = this.#pushes.get(ref);
       this.#pushes.delete(ref);
-      replied?.(body);
+      push?.replied(body);
     } else if (event === "sync:update_batch") {
       const { epoch, after, through, updates: frames, replay_complete } = body;
       this.#events.range(this.#nameOf(body), { epoch, after, through, frames, complete: replay_complete === true, bytes: data.length });

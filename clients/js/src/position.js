@@ -7,6 +7,15 @@ export function isSameEpoch(one, other) {
   return one === other || one === `${other}.0` || other === `${one}.0`;
 }
 
+const STREAMS = [[/^run:(.+):events$/, "run.$1.events"], [/^worker:(.+):lifecycle$/, "worker.$1.lifecycle"],
+  [/^fleet:(user|guest):(.+):workers$/, "fleet.$1.$2.workers"]];
+
+/** The stream id of a topic: the server answers with the topic's name to a client that named the stream. */
+export function streamOf(topic) {
+  const [pattern, stream] = STREAMS.find(([one]) => one.test(topic)) ?? [];
+  return `runtime.${pattern ? topic.replace(pattern, stream) : `topic.${topic.replaceAll(":", ".")}`}`;
+}
+
 /** A position that a storage answered, or null if it is not one. */
 export function readPosition(text) {
   try {

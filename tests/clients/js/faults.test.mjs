@@ -32,7 +32,7 @@ test(`up to ${FAULTS} faults, seed ${SEED}: every client ends with the state of 
   const token = async () => reader;
   const clients = [];
   const connect = async (transport) => {
-    const khala = new Khala({ url: await proxied(), token, WebSocket, transports: [transport], backOff: HASTE, connectTimeoutMs: 2000 });
+    const khala = new Khala({ url: await proxied(), token, WebSocket, transports: [transport], backOff: HASTE });
     t.after(() => khala.close());
     return khala;
   };
@@ -46,7 +46,7 @@ test(`up to ${FAULTS} faults, seed ${SEED}: every client ends with the state of 
 
   const writer = operator.sign({ oa_sync_scopes: ["runtime.append"], oa_sync_topics: TOPICS });
   const sender = new Producer({
-    url: await proxied({ bytesMax: 2000 }), backOff: HASTE, requestTimeoutMs: 2000,
+    url: await proxied({ bytesMax: 2000 }), backOff: HASTE, requestTimeoutMs: 10_000,
     token: async () => writer,
   });
   t.after(() => sender.close());
@@ -56,7 +56,7 @@ test(`up to ${FAULTS} faults, seed ${SEED}: every client ends with the state of 
   const begun = performance.now();
   await until(async () => {
     for (const topic of sender.length < 100 ? TOPICS : []) {
-      appends.push(sender.append({ topic, event_type: "said", payload: { n: ++sent[topic], text: "x".repeat(sent[topic] % 300) } }));
+      appends.push(sender.append({ topic, event_type: "said", payload: { topic, n: ++sent[topic], text: "x".repeat(sent[topic] % 300) } }));
       appends.at(-1).catch(() => {});
     }
     if (sent["room:1"] % 20 === 0) await operator.did("runs/a/events", { event_type: "run.log", payload: {} });
@@ -74,10 +74,11 @@ test(`up to ${FAULTS} faults, seed ${SEED}: every client ends with the state of 
     await seen.until(() => seen.frames.length >= sent[topic] || seen.end, `${sent[topic]} frames of ${topic} over ${transport}`, WAIT_MS);
     assert.equal(seen.end, undefined, String(seen.end?.error?.stack));
     assert.deepEqual(seen.frames.map((frame) => frame.payload.n), range(1, sent[topic]), `${topic} over ${transport}`);
+    assert.ok(seen.frames.every((frame) => frame.payload.topic === topic), `${topic} over ${transport}`);
     assert.deepEqual(seen.resets, [{ reason: "start", from_seq: 1, truncated: false }]);
   }
   const summary = await operator.read("projectors/run-summary/a");
-  await until(() => board.get("a")?.latest_seq === summary.latest_seq, "the summary");
+  await until(() => board.get("a")?.latest_seq === summary.latest_seq, "the summary", WAIT_MS);
   assert.deepEqual(board.get("a"), summary);
   const counts = proxies.reduce((sum, { counts: some }) => Object.fromEntries(Object.entries(some).map(([name, n]) => [name, n + (sum[name] ?? 0)])), {});
   t.diagnostic(`${total()} faults ${JSON.stringify(counts)}, ${appends.length} events`);
