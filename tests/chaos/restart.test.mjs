@@ -5,15 +5,15 @@
 // half-sent requests must not delay the end of a server. KHALA_CHAOS_CLIENTS and KHALA_CHAOS_RESTARTS
 // set the numbers.
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
-import net from "node:net";
 import { test } from "node:test";
 import { assertError, connect, folder, run } from "../lib/khala.mjs";
 import { operate, textOf } from "../lib/operator.mjs";
-import { pollPath, socketPath } from "../lib/paths.mjs";
+import { assertFollowed, assertLog, bodyOf, Ledger, lineOf, readAuthority } from "../lib/oracle.mjs";
+import { socketPath } from "../lib/paths.mjs";
+import { fixedPort } from "../lib/ports.mjs";
 import {
   AuditSocket, EventStream, LOG, Phoenix, PhoenixClient, Poll, ROOMS, SUMMARIES, TopicSocket, WAIT_MS_MAX,
-} from "../lib/restart_clients.mjs";
+} from "../lib/followers.mjs";
 import { until, within } from "../lib/wait.mjs";
 import { handshake } from "../lib/websocket.mjs";
 
@@ -24,6 +24,7 @@ const RUNS = TENANTS.flatMap((tenant) => [0, 1, 2, 3].map((i) => `${tenant}-${i}
 const FAT = "ada-fat";
 const WRITERS = 4;
 const APPENDS = 300; // between two restarts, at least
+const RESTARTING = 1012;
 
 const cutsOff = (round) => round === RESTARTS && RESTARTS > 1;
 
@@ -38,46 +39,14 @@ const settingsOf = (round) => ({
 
 const ownerOf = (run_id) => run_id.split("-")[0];
 
-/** A free port outside the range of client ports, so that a client cannot connect to itself. */
-async function fixedPort() {
-  for (;;) {
-    const port = 10_000 + Math.floor(Math.random() * 20_000);
-    const probe = net.createServer();
-    const free = await new Promise((resolve) => probe.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
-    if (free) await new Promise((resolve) => probe.close(resolve));
-    if (free) return port;
-  }
+/** Keeps an event whose fate is unknown: every second one is sent again. */
+function keep(ledger, event) {
+  if (event.n % 2 === 0) ledger.unknown.push(event);
+  else ledger.left++;
 }
-
-/** The events that were sent and acknowledged, and those whose fate is unknown. */
-class Ledger {
-  sent = new Map();
-  acknowledged = new Map();
-  unknown = []; // asked again, with the same id
-  left = 0; // not asked again: there or not
-
-  make(target) {
-    const id = randomUUID().replace(/^.{15}/, `${Date.now().toString(16).padStart(12, "0").replace(/^(.{8})/, "$1-")}-7`);
-    const event = { id, n: this.sent.size, ...target };
-    this.sent.set(id, event);
-    return event;
-  }
-
-  acknowledge(event, answer) {
-    assert.equal(answer.event.event_id, event.id);
-    this.acknowledged.set(event.id, answer.event.seq);
-  }
-
-  keep(event) {
-    if (event.n % 2 === 0) this.unknown.push(event);
-    else this.left++;
-  }
-}
-
-const body = ({ id, n, pad }) => ({ event_type: "step", event_id: id, payload: { n, ...(pad ? { pad } : {}) } });
 
 async function appendOne(world, event) {
-  const response = await world.operator.post(event.run_id ? `runs/${event.run_id}/events` : `topics/${event.topic}/events`, body(event));
+  const response = await world.operator.post(event.run_id ? `runs/${event.run_id}/events` : `topics/${event.topic}/events`, bodyOf(event));
   if (response.status === 200) world.ledger.acknowledge(event, JSON.parse(response.body));
   else refused(world, response, [event]);
 }
@@ -86,13 +55,11 @@ async function appendOne(world, event) {
 function refused(world, response, events) {
   assert.equal(response.status, 503, response.body);
   assert.match(JSON.parse(response.body).error, /^(shutting_down|store_unavailable)$/);
-  for (const event of events) world.ledger.keep(event);
+  for (const event of events) keep(world.ledger, event);
 }
 
-const line = ({ run_id, topic, ...event }) => `${JSON.stringify({ ...(run_id ? { run_id } : { topic }), ...body(event) })}\n`;
-
 async function appendBatch(world, events) {
-  const response = await world.operator.ask("POST", "events:batch", events.map(line).join(""), { "content-type": "application/x-ndjson" });
+  const response = await world.operator.ask("POST", "events:batch", events.map(lineOf).join(""), { "content-type": "application/x-ndjson" });
   if (response.status !== 200) refused(world, response, events);
   else answered(world, events, response.body);
 }
@@ -120,7 +87,7 @@ async function write(world, writer) {
       else await appendBatch(world, events);
     } catch (error) {
       if (error instanceof assert.AssertionError) throw error;
-      for (const event of events) if (!ledger.acknowledged.has(event.id)) ledger.keep(event);
+      for (const event of events) if (!ledger.acknowledged.has(event.id)) keep(ledger, event);
     }
     const stored = events.filter((event) => ledger.acknowledged.has(event.id));
     if (stored.length > 0) await witness.until(() => stored.every((event) => witness.track.has(event.id)), "sees what was appended");
@@ -134,6 +101,28 @@ class World {
   over = false;
   quiet = false;
   problem = null;
+
+  nodeOf() {
+    return this.operator;
+  }
+
+  pauseMs(follower) {
+    return follower.told.at(-1) ?? 400;
+  }
+
+  /** Takes the only error that a client may get, and answers its reconnect time. */
+  notice(follower, body) {
+    assert.equal(body.code, "shutting_down", `${follower.name}: ${JSON.stringify(body)}`);
+    return body.reconnect_after_ms;
+  }
+
+  /** Takes the reconnect time at the end of a session, and the close code where there is one. */
+  left(follower, hint, code) {
+    assert.ok(Number.isInteger(hint), `${follower.name} was sent away without a word: ${code}`);
+    if (code !== undefined) assert.equal(code, RESTARTING, follower.name);
+    follower.told.push(hint);
+    this.firstTold ??= follower;
+  }
 
   fail(error, follower) {
     this.problem ??= Object.assign(error, { message: `${follower.name}: ${error.message}` });
@@ -188,7 +177,7 @@ async function halfway(world, request, cut) {
 }
 
 function request(world, event) {
-  const text = JSON.stringify(body(event));
+  const text = JSON.stringify(bodyOf(event));
   return `POST /internal/v1/runs/${event.run_id}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${world.operator.key}\r\n`
     + `Content-Length: ${text.length}\r\n\r\n${text}`;
 }
@@ -209,7 +198,7 @@ async function underWay(world) {
   const half = await halfway(world, request(world, late), 9);
   const batch = Array.from({ length: 20 }, () => ledger.make({ run_id: RUNS[1] }));
   const stream = operator.begin("POST", "events:batch", { "content-type": "application/x-ndjson" });
-  stream.request.write(batch.slice(0, 10).map(line).join(""));
+  stream.request.write(batch.slice(0, 10).map(lineOf).join(""));
   const response = await within(stream.answer, "the first answers of a batch");
   return async () => {
     await half.finish();
@@ -217,7 +206,7 @@ async function underWay(world) {
     assert.equal(answer.status, 200, answer.body);
     ledger.acknowledge(late, JSON.parse(answer.body));
     half.peer.close();
-    stream.request.end(batch.slice(10).map(line).join(""));
+    stream.request.end(batch.slice(10).map(lineOf).join(""));
     answered(world, batch, await textOf(response));
   };
 }
@@ -268,49 +257,6 @@ async function restart(t, world, round) {
   t.diagnostic(`restart ${round}: told ${Math.min(...hints)} to ${Math.max(...hints)} ms, by tenths ${tenths}`);
 }
 
-/** Reads the log, and answers the expected events of a tenant on a topic. */
-async function authority(world) {
-  const { operator } = world;
-  const lines = (await operator.get("/api/events/export")).body.trim().split("\n").map((one) => JSON.parse(one));
-  const { manifest } = lines.pop();
-  assert.equal(manifest.count, lines.length);
-  const topics = new Map();
-  for (const event of lines) {
-    const topic = event.entity === "run" ? `run:${event.entity_id}:events` : event.entity_id;
-    if (!topics.has(topic)) topics.set(topic, []);
-    topics.get(topic).push(`${event.seq}:${event.event_id}`);
-    assert.equal(event.seq, topics.get(topic).length, `${topic} has a gap in the log`);
-  }
-  const summaries = [];
-  for (let after = 0; ;) {
-    const page = await operator.read(pollPath(SUMMARIES, `after_seq=${after}&limit=200`));
-    summaries.push(...page.messages);
-    after = page.next_cursor;
-    if (page.replay_complete) break;
-  }
-  const isOf = (tenant, owner) => tenant === null || tenant === owner;
-  const owner = (event) => (event.entity === "run" ? ownerOf(event.entity_id) : undefined);
-  const expected = (tenant, topic) => {
-    if (topic === LOG) return lines.filter((event) => isOf(tenant, owner(event))).map((event) => event.event_id);
-    if (topic !== SUMMARIES) return topics.get(topic);
-    return summaries.filter((one) => isOf(tenant, one.payload.owner_user_id)).map((one) => `${one.sequence}:${one.event_id}`);
-  };
-  return { lines, expected };
-}
-
-/** Asserts that each acknowledged event is in the log once, and that every event in the log was sent. */
-function assertLog(world, lines) {
-  const found = new Map();
-  for (const event of lines) {
-    assert.ok(!found.has(event.event_id), `${event.event_id} is there twice`);
-    found.set(event.event_id, event.seq);
-    const sent = world.ledger.sent.get(event.event_id);
-    assert.ok(sent || event.event_type === "run.started", `nobody sent ${event.event_id}`);
-    if (sent) assert.deepEqual(event.payload, body(sent).payload);
-  }
-  for (const [id, seq] of world.ledger.acknowledged) assert.equal(found.get(id), seq, `acknowledged event ${id} is gone or moved`);
-}
-
 test(`${CLIENTS} live clients resume without loss over ${RESTARTS} restarts`, { timeout: 230_000 }, async (t) => {
   const world = new World();
   world.port = await fixedPort();
@@ -335,14 +281,10 @@ test(`${CLIENTS} live clients resume without loss over ${RESTARTS} restarts`, { 
   for (let round = 1; round <= RESTARTS; round++) await restart(t, world, round);
   world.quiet = true;
   await within(Promise.all(writing), "the writers' end");
-  const { lines, expected } = await authority(world);
-  assertLog(world, lines);
+  const { lines, expected } = await readAuthority(world.operator, ownerOf);
+  assertLog(world.ledger, lines);
   for (const one of world.followers) {
-    for (const [topic, track] of one.tracks) {
-      const wanted = expected(one.tenant, topic);
-      await one.until(() => track.seen.length >= wanted.length, `sees all of ${topic}, ${wanted.length}`);
-      assert.deepEqual(track.seen, wanted, one.name);
-    }
+    await assertFollowed(one, expected);
     assert.equal(one.sessions, RESTARTS + 1, `${one.name} came back once a restart`);
   }
   world.over = true;

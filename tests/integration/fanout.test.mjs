@@ -1,79 +1,19 @@
 // Fan-out drivers against their real servers: the same cases for each. fanout_node of the build is a
 // node without a store; it prints the hints it gets.
 import assert from "node:assert/strict";
-import net from "node:net";
 import { join } from "node:path";
 import { test } from "../lib/cases.mjs";
+import { nats, notify, redis } from "../lib/fanout_servers.mjs";
 import { folder, run, start } from "../lib/khala.mjs";
 import { operate } from "../lib/operator.mjs";
 import { freePort } from "../lib/ports.mjs";
-import { postgres } from "../lib/postgres_server.mjs";
 import { Authority } from "../lib/tls.mjs";
-import { once, until } from "../lib/wait.mjs";
+import { until } from "../lib/wait.mjs";
 
 const EPOCH = "01a1dec5-1260-72e1-823b-7915efd6f48b";
 const NODE = join(process.env.KHALA_BUILD, "fanout_node");
 const SANITIZER_REPORT = /Sanitizer|runtime error:/;
 const hintOf = (log_id, epoch = EPOCH) => `1 ${epoch} ${String(log_id).padStart(20, "0")}`;
-
-// ---- the servers ----
-
-/** A server: its URL, start and crash, and a way to publish texts and to make it hang. */
-async function serverOf(t, { scheme, port, command, log, publish }) {
-  const server = {
-    url: `${scheme}://127.0.0.1:${port}`,
-    publish,
-    async start() {
-      server.process = start(t, command);
-      await server.process.saw(log, /ready/i);
-    },
-    crash: () => server.process.end("SIGKILL"),
-    hang: () => server.process.kill("SIGSTOP"),
-  };
-  await server.start();
-  return server;
-}
-
-/** Sends bytes to a server and waits until its answers match. */
-async function tell(port, text, pattern) {
-  const socket = net.connect(port, "127.0.0.1");
-  await once(socket, "connect");
-  let answer = "";
-  socket.on("data", (piece) => { answer += piece; });
-  socket.write(text);
-  await until(() => pattern.test(answer), `${pattern}`);
-  socket.destroy();
-}
-
-async function nats(t, args = []) {
-  const port = await freePort();
-  const command = ["nats-server", "-a", "127.0.0.1", "-p", String(port), ...args];
-  const publish = (channel, texts) => tell(port, `CONNECT {"verbose":false}\r\n${
-    texts.map((text) => `PUB ${channel} ${Buffer.byteLength(text)}\r\n${text}\r\n`).join("")}PING\r\n`, /PONG/);
-  return serverOf(t, { scheme: "nats", port, command, log: "log", publish });
-}
-
-async function redis(t, args = []) {
-  const port = await freePort();
-  const command = ["redis-server", "--bind", "127.0.0.1", "--port", String(port), "--save", "", "--dir", folder(t), ...args];
-  const words = (...all) => `*${all.length}\r\n${all.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("")}`;
-  const publish = (channel, texts) => tell(port, texts.map((text) => words("PUBLISH", channel, text)).join("") + words("PING"), /PONG/);
-  return serverOf(t, { scheme: "redis", port, command, log: "out", publish });
-}
-
-async function notify(t) {
-  const server = await postgres(t);
-  const quoted = (text) => `'${text.replaceAll("'", "''")}'`;
-  return Object.assign(server, {
-    publish: (channel, texts) => server.psql(texts.map((text) => `SELECT pg_notify('${channel}', ${quoted(text)});`).join("")),
-    crash: () => server.process.end("SIGQUIT"),
-    hang() { // the process that serves the node
-      const pid = Number(server.psql("SELECT pid FROM pg_stat_activity WHERE application_name = 'khala-fanout'"));
-      process.kill(pid, "SIGSTOP");
-      t.after(() => process.kill(pid, "SIGCONT"));
-    },
-  });
-}
 
 const SERVERS = { postgres_notify: notify, nats, redis };
 

@@ -7,6 +7,8 @@ export class PsqlSession {
 
   constructor(t, url) {
     this.#process = start(t, ["psql", "-XqAt", "-d", url], { input: "pipe" });
+    // A session whose server ended cannot be written to; the wait for the answer reports that.
+    this.#process.child.stdin.on("error", () => {});
   }
 
   /** Runs one statement. Answers its output, and the SQLSTATE and message if it failed. */
@@ -28,5 +30,9 @@ export class PsqlSession {
       if (answer.state !== "00000") throw new Error(`${statement}: ${answer.state} ${answer.message}`);
     }
     return answer.out;
+  }
+
+  close() {
+    if (!this.#process.over) this.#process.kill("SIGKILL");
   }
 }

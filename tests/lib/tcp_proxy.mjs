@@ -12,6 +12,7 @@ class Proxy extends Watched {
 
   constructor(port) {
     super();
+    this.target = port;
     this.listener = net.createServer((client) => this.#accept(client, net.connect(port, "127.0.0.1")));
   }
 
@@ -53,6 +54,16 @@ class Proxy extends Watched {
     return this.#cut.toServer || this.#cut.toClient;
   }
 
+  /** The port of the proxy itself. */
+  get port() {
+    return this.listener.address().port;
+  }
+
+  /** Whether the server sees a connection of this proxy at that client port. */
+  uses(port) {
+    return [...this.#pairs].some(({ toClient }) => toClient.from.localPort === port);
+  }
+
   /** Cuts directions: "toServer", "toClient". */
   cut(...directions) {
     for (const direction of directions) this.#cut[direction] = true;
@@ -82,7 +93,7 @@ export async function tcpProxy(t, url) {
   const proxy = new Proxy(Number(behind.port));
   t.after(() => proxy.close());
   await new Promise((resolve) => proxy.listener.listen(0, "127.0.0.1", resolve));
-  behind.port = proxy.listener.address().port;
+  behind.port = proxy.port;
   proxy.url = behind.href;
   return proxy;
 }
