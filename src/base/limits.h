@@ -61,6 +61,8 @@
     X(IMPORT_LINE_ARENA_BYTES_MAX,        64 << 20,  BYTES, PROCESS,      1, "the texts of one line of an import")                                           \
     /* Process: shared tables. */                                                                                                                            \
     X(STORE_POOL_TASKS_MAX,               100000,    ITEMS, PROCESS,      1, "reads that wait for a thread of the store pool")                               \
+    X(STORE_TASK_ROWS,                    1024,      ITEMS, WITHIN,       1, "rows that a slice of a long read looks at; then other principals have a turn") \
+    X(STORE_POOL_DEBTORS_MAX,             4096,      ITEMS, PROCESS,      1, "principals without a read whose long reads are remembered")                    \
     X(GATE_REVOCATIONS_MAX,               1000000,   ITEMS, PROCESS,      1, "revocations that have not expired")                                            \
     X(GATE_REVOCATIONS_BYTES_MAX,         700000000, BYTES, PROCESS,      1, "those revocations, each with the longest id")                                  \
     X(HUB_NAMES_BYTES_MAX,                65536,     BYTES, PROCESS,      1, "names of the topics in one publication")                                       \

@@ -20,10 +20,14 @@ void call_return_post(struct call *call) {
     (void)status;
 }
 
-static void run_task(struct store_task *task, struct store_session *store) {
+static bool run_task(struct store_task *task, struct store_session *store) {
     struct call *call = container_of(task, struct call, task);
+    call->has_more = false;
     call->run(call, store);
+    if (call->has_more)
+        return true;
     call_return_post(call);
+    return false;
 }
 
 static void run_job(struct writer_job *job, struct store_session *store) {

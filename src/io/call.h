@@ -13,7 +13,9 @@
 
 struct call {
     struct io_loop *loop;
-    /* Runs elsewhere, unless the call was refused. A failure goes into status. */
+    bool has_more; /* set by run on the store pool: it must run again, in its turn */
+    /* Runs elsewhere, unless the call was refused. A failure goes into status. On the store pool a
+     * long read runs in slices of STORE_TASK_ROWS rows, while has_more. */
     void (*run)(struct call *call, struct store_session *store);
     void (*done)(struct call *call);
     enum status status;

@@ -1,7 +1,9 @@
 /* The queues with waiting tasks are in a ring. A thread takes one task of the first queue that has
  * credit, and moves that queue to the end. The time of a task is known only after it has run, so
  * credit may be overdrawn. A queue without credit gets a quantum at each visit and is passed over
- * until it has paid. So a principal with short reads is served before one with long reads. */
+ * until it has paid. So a principal with short reads is served before one with long reads. A queue
+ * that is empty keeps its debt until time has paid it. Otherwise a principal that sends one long
+ * read at a time would never pay. */
 #include "io/store_pool.h"
 
 #include <assert.h>
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/map.h"
 #include "base/metrics.h"
 
@@ -17,9 +20,12 @@
 #define DEBT_ROUNDS_MAX 64
 
 struct store_queue {
-    struct list_node node; /* in pool.ready, while a task waits and a thread may take it */
-    struct list tasks;     /* that wait */
+    /* In pool.ready, while a task waits and a thread may take it. In pool.debtors, while it is
+     * empty and has a debt. */
+    struct list_node node;
+    struct list tasks; /* that wait */
     int64_t credit_ns;
+    uint64_t emptied_ns; /* of a debtor */
     size_t waiting_count;
     size_t running_count;
     struct slice key;
@@ -36,8 +42,10 @@ struct store_pool {
     struct store_pool_options options;
     pthread_mutex_t lock; /* of the members up to the threads */
     pthread_cond_t posted;
-    struct map queues; /* by key; a queue lives while a task of it waits or runs */
+    struct map queues; /* by key; a queue lives while a task of it waits or runs, or with a debt */
     struct list ready;
+    struct list debtors; /* the one that was emptied first is the first */
+    size_t debtor_count;
     size_t waiting_count;
     size_t running_count;
     bool is_stopping;
@@ -51,8 +59,51 @@ static size_t running_max(const struct store_pool *pool) {
     return pool->options.thread_count > 1 ? pool->options.thread_count - 1 : 1;
 }
 
+static bool is_debtor(const struct store_queue *queue) {
+    return queue->waiting_count + queue->running_count == 0;
+}
+
+static void debtor_remove(struct store_pool *pool, struct store_queue *queue) {
+    list_remove(&queue->node);
+    pool->debtor_count--;
+}
+
+static void queue_free(struct store_pool *pool, struct store_queue *queue) {
+    (void)map_remove(&pool->queues, queue->key);
+    free(queue);
+}
+
+/* The queue is empty. The debts of many principals are not kept: the oldest is forgotten. */
+static void queue_emptied(struct store_pool *pool, struct store_queue *queue) {
+    if (queue->credit_ns > 0) {
+        queue_free(pool, queue);
+        return;
+    }
+    if (pool->debtor_count == STORE_POOL_DEBTORS_MAX) {
+        struct store_queue *oldest =
+            container_of(list_first(&pool->debtors), struct store_queue, node);
+        debtor_remove(pool, oldest);
+        queue_free(pool, oldest);
+    }
+    queue->emptied_ns = clock_now().mono_ns;
+    list_push_back(&pool->debtors, &queue->node);
+    pool->debtor_count++;
+}
+
+/* Time pays the debt of an empty queue. */
+static void debtor_return(struct store_pool *pool, struct store_queue *queue) {
+    uint64_t paid_ns = clock_now().mono_ns - queue->emptied_ns;
+    debtor_remove(pool, queue);
+    if (paid_ns >= (uint64_t)(QUANTUM_NS - queue->credit_ns))
+        queue->credit_ns = QUANTUM_NS;
+    else
+        queue->credit_ns += (int64_t)paid_ns;
+}
+
 static struct store_queue *queue_find(struct store_pool *pool, struct slice key) {
     struct store_queue *queue = map_find(&pool->queues, key);
+    if (queue && is_debtor(queue))
+        debtor_return(pool, queue);
     if (queue)
         return queue;
     queue = calloc(1, sizeof(*queue) + key.size);
@@ -78,10 +129,8 @@ static void queue_update(struct store_pool *pool, struct store_queue *queue) {
         list_push_back(&pool->ready, &queue->node);
     else if (!is_ready && was_ready)
         list_remove(&queue->node);
-    if (queue->waiting_count + queue->running_count > 0)
-        return;
-    (void)map_remove(&pool->queues, queue->key);
-    free(queue);
+    if (queue->waiting_count + queue->running_count == 0)
+        queue_emptied(pool, queue);
 }
 
 static struct store_queue *next_queue(struct store_pool *pool) {
@@ -109,29 +158,43 @@ static struct store_task *take_task(struct store_pool *pool) {
     return task;
 }
 
-static void charge(struct store_pool *pool, struct store_queue *queue, uint64_t took_ns) {
+static void enqueue(struct store_pool *pool, struct store_queue *queue, struct store_task *task) {
+    list_push_back(&queue->tasks, &task->node);
+    queue->waiting_count++;
+    pool->waiting_count++;
+}
+
+static void charge(struct store_queue *queue, uint64_t took_ns) {
     int64_t cost_ns =
         took_ns < QUANTUM_NS * DEBT_ROUNDS_MAX ? (int64_t)took_ns : QUANTUM_NS * DEBT_ROUNDS_MAX;
     queue->credit_ns -= cost_ns;
     if (queue->credit_ns < -QUANTUM_NS * DEBT_ROUNDS_MAX)
         queue->credit_ns = -QUANTUM_NS * DEBT_ROUNDS_MAX;
+}
+
+/* A slice of a task has run. unfinished: the task, if another slice follows, or NULL. */
+static void slice_done(struct store_pool *pool, struct store_queue *queue,
+                       struct store_task *unfinished, uint64_t took_ns) {
+    charge(queue, took_ns);
     queue->running_count--;
     pool->running_count--;
+    if (unfinished)
+        enqueue(pool, queue, unfinished);
     queue_update(pool, queue);
 }
 
 /* ---- threads ---- */
 
-/* The task's memory may be gone afterwards. Returns the time that it took. */
-static uint64_t run_task(struct pool_thread *thread, struct store_task *task) {
+/* The memory of a task without further slices may be gone afterwards. */
+static bool run_slice(struct pool_thread *thread, struct store_task *task, uint64_t *took_ns) {
     uint64_t started_ns = clock_now().mono_ns;
     store_session_cancel_by(thread->session, &task->is_cancelled);
-    task->run(task, thread->session);
+    bool has_more = task->run(task, thread->session);
     store_session_cancel_by(thread->session, NULL);
-    uint64_t took_ns = clock_now().mono_ns - started_ns;
-    metrics_observe(METRIC_STORE_READ_DURATION_SECONDS, METRIC_PLAIN, took_ns, 1);
+    *took_ns = clock_now().mono_ns - started_ns;
+    metrics_observe(METRIC_STORE_READ_DURATION_SECONDS, METRIC_PLAIN, *took_ns, 1);
     metrics_add(METRIC_STORE_READS, METRIC_PLAIN, 1);
-    return took_ns;
+    return has_more;
 }
 
 static void *thread_main(void *user) {
@@ -146,9 +209,10 @@ static void *thread_main(void *user) {
         }
         struct store_queue *queue = task->queue;
         pthread_mutex_unlock(&pool->lock);
-        uint64_t took_ns = run_task(thread, task);
+        uint64_t took_ns;
+        bool has_more = run_slice(thread, task, &took_ns);
         pthread_mutex_lock(&pool->lock);
-        charge(pool, queue, took_ns);
+        slice_done(pool, queue, has_more ? task : NULL, took_ns);
     }
     /* A thread sleeps while the last tasks of a queue run on the others. */
     pthread_cond_broadcast(&pool->posted);
@@ -180,6 +244,7 @@ enum status store_pool_start(struct store_pool **started, struct store *store,
     pthread_cond_init(&pool->posted, NULL);
     map_init(&pool->queues, MAP_COUNT_MAX);
     list_init(&pool->ready);
+    list_init(&pool->debtors);
     while (pool->count < options->thread_count) {
         enum status status = thread_start(pool, store);
         if (status != STATUS_OK) {
@@ -206,9 +271,7 @@ static enum status add_task(struct store_pool *pool, struct store_task *task,
     if (client->is_bounded && queue->waiting_count >= pool->options.principal_tasks_max)
         return STATUS_RATE_LIMITED;
     task->queue = queue;
-    list_push_back(&queue->tasks, &task->node);
-    queue->waiting_count++;
-    pool->waiting_count++;
+    enqueue(pool, queue, task);
     queue_update(pool, queue);
     return STATUS_OK;
 }
@@ -264,6 +327,12 @@ void store_pool_stop(struct store_pool *pool) {
     for (size_t i = 0; i < pool->count; i++) {
         pthread_join(pool->threads[i].handle, NULL);
         store_session_close(pool->threads[i].session);
+    }
+    while (pool->debtor_count > 0) {
+        struct store_queue *queue =
+            container_of(list_first(&pool->debtors), struct store_queue, node);
+        debtor_remove(pool, queue);
+        queue_free(pool, queue);
     }
     map_release(&pool->queues);
     pthread_cond_destroy(&pool->posted);

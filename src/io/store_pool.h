@@ -3,10 +3,11 @@
  * that they take. A principal never occupies all threads of a pool that has several.
  * store_pool_post, store_pool_cancel and the counters may be called from any thread; start and stop
  * belong to the main thread.
- * Memory: the caller keeps a task until its run function has been called, or until it is cancelled.
+ * Memory: the caller keeps a task until its last slice has run, or until it is cancelled.
  * Errors: STATUS_LIMIT_REACHED when too many tasks wait, STATUS_RATE_LIMITED when too many of one
  * principal do, STATUS_OUT_OF_MEMORY, STATUS_SHUTTING_DOWN after store_pool_stop.
- * Each accepted task that is not cancelled runs exactly once. It is one bounded page of work. */
+ * Each accepted task that is not cancelled runs to its end, in one slice of bounded work or in
+ * several. Between two slices it waits in its queue, so that tasks of other principals run. */
 #ifndef IO_STORE_POOL_H
 #define IO_STORE_POOL_H
 
@@ -20,7 +21,8 @@
 struct store_queue;
 
 struct store_task {
-    void (*run)(struct store_task *task, struct store_session *session);
+    /* Runs one slice, at most STORE_TASK_ROWS rows. True: another slice must follow. */
+    bool (*run)(struct store_task *task, struct store_session *session);
     struct list_node node;     /* in its queue, while it waits */
     struct store_queue *queue; /* of its principal */
     atomic_bool is_cancelled;  /* a task that runs ends at its next row */

@@ -10,9 +10,10 @@ static const struct store_client server_client = {.key = SLICE("")};
 
 /* ---- building ----------------------------------------------------------------------------- */
 
-static void build_run(struct store_task *task, struct store_session *session) {
+static bool build_run(struct store_task *task, struct store_session *session) {
     struct snapshot_build_task *build = container_of(task, struct snapshot_build_task, task);
     snapshots_build(build->snapshots, session, build->row);
+    return false;
 }
 
 /* Any thread. A row's task is not posted again before it has run: the builds of a row do not
@@ -126,9 +127,10 @@ static void wait_answered(struct snapshot_asker *asker) {
     call_return_post(&wait->call);
 }
 
-static void wait_ask(struct store_task *task, struct store_session *session) {
+static bool wait_ask(struct store_task *task, struct store_session *session) {
     struct snapshot_wait *wait = container_of(task, struct snapshot_wait, task);
     snapshots_ask(wait->snapshots, session, wait->row, wait->asked_at_ms, &wait->asker);
+    return false;
 }
 
 void snapshot_wait_begin(struct snapshot_wait *wait, struct snapshot_service *service,

@@ -153,12 +153,13 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static uv_sem_t at_gate;
 
-static void wait_at_gate(struct store_task *task, struct store_session *store) {
+static bool wait_at_gate(struct store_task *task, struct store_session *store) {
     (void)task;
     (void)store;
     uv_sem_post(&at_gate);
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
+    return false;
 }
 
 /* One task runs and waits at the gate. Meanwhile the only thread takes no other task, so the next

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "test.h"
 
 #define TASKS 1000
@@ -22,12 +23,13 @@ struct counted {
     enum status status;
 };
 
-static void count_run(struct store_task *task, struct store_session *session) {
+static bool count_run(struct store_task *task, struct store_session *session) {
     struct counted *counted = (struct counted *)task;
     struct store_state state;
     counted->session = session;
     counted->status = store_read_state(session, &state);
     atomic_fetch_add(counted->runs, 1);
+    return false;
 }
 
 static int setup(void **state) {
@@ -70,11 +72,12 @@ struct held {
     pthread_mutex_t *gate;
 };
 
-static void wait_at_gate(struct store_task *task, struct store_session *session) {
+static bool wait_at_gate(struct store_task *task, struct store_session *session) {
     (void)session;
     struct held *held = (struct held *)task;
     pthread_mutex_lock(held->gate);
     pthread_mutex_unlock(held->gate);
+    return false;
 }
 
 static void tasks_beyond_the_maximum_are_refused(void **state) {
@@ -103,17 +106,19 @@ struct gated {
     sem_t *gate;
     sem_t *begun;
     atomic_int *order; /* counts the tasks that have begun */
-    int turn;
+    int turn;          /* of the last slice */
+    int slices;
     enum status status;
 };
 
-static void gated_run(struct store_task *task, struct store_session *session) {
+static bool gated_run(struct store_task *task, struct store_session *session) {
     struct gated *gated = (struct gated *)task;
     struct store_state state;
     gated->turn = atomic_fetch_add(gated->order, 1);
     sem_post(gated->begun);
     sem_wait(gated->gate);
     gated->status = store_read_state(session, &state);
+    return --gated->slices > 0;
 }
 
 struct stage {
@@ -134,8 +139,8 @@ static void stage_open(struct stage *stage, size_t threads, size_t principal_tas
 
 static enum status stage_post(struct stage *stage, size_t index,
                               const struct store_client *client) {
-    stage->tasks[index] = (struct gated){{.run = gated_run}, &stage->gate, &stage->begun,
-                                         &stage->order,      -1,           STATUS_OK};
+    stage->tasks[index] = (struct gated){
+        {.run = gated_run}, &stage->gate, &stage->begun, &stage->order, -1, 1, STATUS_OK};
     return store_pool_post(stage->pool, &stage->tasks[index].task, client);
 }
 
@@ -209,6 +214,79 @@ static void a_cancelled_task_does_not_run_or_reads_nothing_more(void **state) {
     assert_ok(stage.tasks[2].status);
 }
 
+static void other_principals_run_between_two_slices(void **state) {
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, 1, 10);
+    assert_ok(stage_post(&stage, 0, &greedy));
+    stage.tasks[0].slices = 4;
+    sem_wait(&stage.begun);
+    assert_ok(stage_post(&stage, 1, &modest));
+    stage_close(&stage);
+    assert_in_range(stage.tasks[1].turn, 1, 2);
+    assert_int_equal(stage.tasks[0].turn, 4);
+    assert_int_equal(stage.tasks[0].slices, 0);
+}
+
+static void a_cancelled_task_has_no_further_slice(void **state) {
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, 1, 10);
+    assert_ok(stage_post(&stage, 0, &greedy));
+    stage.tasks[0].slices = 3;
+    sem_wait(&stage.begun);
+    assert_ok(stage_post(&stage, 1, &modest));
+    sem_post(&stage.gate);
+    sem_wait(&stage.begun);
+    /* The other task runs, so the first one waits for its second slice. */
+    assert_int_equal(stage.tasks[1].turn, 1);
+    assert_true(store_pool_cancel(stage.pool, &stage.tasks[0].task));
+    stage_close(&stage);
+    assert_int_equal(stage.tasks[0].turn, 0);
+    assert_int_equal(stage.tasks[0].slices, 2);
+}
+
+#define LONG_NS (100 * (uint64_t)CLOCK_NS_PER_MS)
+
+/* A task that takes a long time. */
+struct lengthy {
+    struct store_task task;
+    uint64_t ended_ns;
+};
+
+static bool lengthy_run(struct store_task *task, struct store_session *session) {
+    struct lengthy *lengthy = (struct lengthy *)task;
+    uint64_t begun_ns = clock_now().mono_ns;
+    (void)session;
+    while ((lengthy->ended_ns = clock_now().mono_ns) - begun_ns < LONG_NS)
+        ;
+    return false;
+}
+
+/* Answers whether time had paid the debt before the next task of the principal came. */
+static bool run_after_a_long_task(struct stage *stage) {
+    struct lengthy lengthy = {{.run = lengthy_run}, 0};
+    stage_open(stage, 1, 10);
+    assert_ok(store_pool_post(stage->pool, &lengthy.task, &greedy));
+    assert_ok(stage_post(stage, 0, &some_user));
+    sem_wait(&stage->begun);
+    assert_ok(stage_post(stage, 1, &greedy));
+    uint64_t waited_ns = clock_now().mono_ns - lengthy.ended_ns;
+    for (size_t i = 2; i < 5; i++)
+        assert_ok(stage_post(stage, i, &modest));
+    stage_close(stage);
+    return waited_ns > LONG_NS / 2;
+}
+
+/* The tasks of this principal never wait together, so its queue is empty between them. */
+static void a_principal_pays_for_a_long_task_after_its_queue_was_empty(void **state) {
+    (void)state;
+    struct stage stage;
+    while (run_after_a_long_task(&stage))
+        ;
+    assert_int_equal(stage.tasks[1].turn, 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_runs_once_on_a_session_of_its_own_thread),
@@ -217,6 +295,9 @@ int main(void) {
         cmocka_unit_test(principals_take_turns),
         cmocka_unit_test(the_waiting_tasks_of_a_principal_are_bounded),
         cmocka_unit_test(a_cancelled_task_does_not_run_or_reads_nothing_more),
+        cmocka_unit_test(other_principals_run_between_two_slices),
+        cmocka_unit_test(a_cancelled_task_has_no_further_slice),
+        cmocka_unit_test(a_principal_pays_for_a_long_task_after_its_queue_was_empty),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
